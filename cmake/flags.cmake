@@ -1,0 +1,22 @@
+# Warnings are errors; hardening is on in every build. One interface target carries both to every room.
+add_library(oncekey_flags INTERFACE)
+target_compile_options(oncekey_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast
+  -Wnull-dereference -Wimplicit-fallthrough -Wunused-result -Werror
+  -fstack-protector-strong -fcf-protection)
+target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
+target_link_options(oncekey_flags INTERFACE -pie -Wl,-z,relro,-z,now,-z,noexecstack)
+
+if(ONCEKEY_SANITIZE)
+  # gcc's -Wnull-dereference and -Wmaybe-uninitialized see ghosts in instrumented code.
+  target_compile_options(oncekey_flags INTERFACE
+    -fsanitize=${ONCEKEY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all
+    -Wno-null-dereference -Wno-maybe-uninitialized)
+  target_link_options(oncekey_flags INTERFACE -fsanitize=${ONCEKEY_SANITIZE})
+  if(ONCEKEY_SANITIZE MATCHES thread)
+    # Asio fences with atomic_thread_fence, which the thread sanitizer does not follow; its own fallback it does.
+    target_compile_options(oncekey_flags INTERFACE -Wno-tsan)
+  endif()
+else()
+  target_compile_definitions(oncekey_flags INTERFACE $<$<CONFIG:Release>:_FORTIFY_SOURCE=2>)
+endif()

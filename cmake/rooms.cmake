@@ -1,0 +1,32 @@
+# One library per room (docs/ARCHITECTURE.md). What a room may include is what it links: a wrong include does not link,
+# and tests/include_directions.py says so in words.
+function(oncekey_room name)
+  cmake_parse_arguments(ROOM "" "FOLDER" "USES;LINKS" ${ARGN})
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${ROOM_FOLDER}/*.cc)
+  list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "/cli/main\\.cc$")
+  if(NOT sources)
+    add_library(oncekey_${name} INTERFACE)
+    return()
+  endif()
+  add_library(oncekey_${name} STATIC ${sources})
+  target_include_directories(oncekey_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_link_libraries(oncekey_${name} PUBLIC ${ROOM_USES} PRIVATE oncekey_flags ${ROOM_LINKS})
+endfunction()
+
+# Boost's headers are not ours to warn about.
+add_library(oncekey_asio INTERFACE)
+target_link_libraries(oncekey_asio INTERFACE Boost::headers OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
+target_compile_definitions(oncekey_asio INTERFACE
+  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_COROUTINE BOOST_BEAST_USE_STD_STRING_VIEW)
+
+oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
+oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})
+oncekey_room(store_memory FOLDER store/memory USES oncekey_core)
+oncekey_room(store_rocksdb FOLDER store/rocksdb USES oncekey_core LINKS RocksDB::rocksdb-shared)
+oncekey_room(store FOLDER store USES oncekey_core LINKS oncekey_store_memory oncekey_store_rocksdb)
+oncekey_room(config FOLDER config USES oncekey_core LINKS tomlplusplus::tomlplusplus)
+oncekey_room(http FOLDER http USES oncekey_base oncekey_asio)
+oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core)
+oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
+oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_gateway oncekey_store oncekey_config LINKS CLI11::CLI11 Boost::json)

@@ -1,0 +1,126 @@
+// Policy: the rules a route follows, as data.
+//
+// Four named policies exist (docs/POLICIES.md has the table and the reasons); a route starts from one of them and may
+// override any field. Nothing in the code asks for a policy's name to decide something: behaviour is in the fields.
+#pragma once
+
+#include <oncekey/time.h>
+
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+// Which HTTP statuses, 100 to 599, are kept and replayed.
+class StatusSet {
+ public:
+  void insert(int first, int last);
+  void erase(int status);
+  bool contains(int status) const;
+  // "200-399,404" and the like; ranges and single statuses, comma-separated, `!` in front takes away.
+  static std::optional<StatusSet> parse(std::string_view text);
+  std::string to_string() const;
+  friend bool operator==(const StatusSet&, const StatusSet&) = default;
+
+ private:
+  std::bitset<600> bits_;
+};
+
+enum class KeySyntax {
+  visible_ascii,     // as sent; one pair of enclosing double quotes is not part of the key
+  structured_string, // RFC 9651 String, quoted; a bare key is accepted unless `strict`
+  raw,               // as sent, quotes and all
+};
+
+enum class Identity {
+  key,           // principal and key: the same key on another path is a mismatch
+  operation_key, // principal, method, path and key: the same key on another path is another operation
+};
+
+enum class FingerprintMode {
+  bytes,     // method, target and body as sent
+  canonical, // the order of JSON members and form fields does not count
+};
+
+enum class MissingKey { pass, required };
+enum class OnUnknown { hold, abandon };
+enum class OnAbandoned { hold, reexecute, probe };
+enum class OnStoreError { refuse, bypass };
+enum class Mode { enforce, observe };
+
+enum class ErrorFormat {
+  problem,      // application/problem+json
+  problem_link, // the same, with a Link to the published policy
+  stripe,       // Stripe's error object and headers
+};
+
+// Where a part of the principal comes from.
+struct ScopeSource {
+  enum class Kind { header, jwt, cookie, global };
+  Kind kind = Kind::header;
+  std::string name; // of the header, the claim or the cookie
+  bool optional = false;
+  friend bool operator==(const ScopeSource&, const ScopeSource&) = default;
+};
+
+// Where the key comes from; the sources of a route are tried in order.
+struct KeySource {
+  enum class Kind { header, body, form, fingerprint };
+  Kind kind = Kind::header;
+  std::string name; // header name, JSON pointer or form field
+  friend bool operator==(const KeySource&, const KeySource&) = default;
+};
+
+struct Probe {
+  std::string method;          // GET or HEAD
+  std::string target_template; // {key} is replaced by the percent-encoded key
+  friend bool operator==(const Probe&, const Probe&) = default;
+};
+
+struct Policy {
+  std::string name;
+  std::vector<std::string> methods;
+  KeySyntax key_syntax = KeySyntax::visible_ascii;
+  bool strict = false;
+  Identity identity = Identity::operation_key;
+  FingerprintMode fingerprint = FingerprintMode::bytes;
+  std::vector<std::string> fingerprint_ignore;  // JSON pointers; needs `canonical`
+  std::vector<std::string> fingerprint_headers; // names of request headers that count
+  MissingKey key = MissingKey::pass;
+  int mismatch_status = 422;
+  int in_progress_status = 409;
+  StatusSet kept;
+  Millis retention = std::chrono::hours(24);
+  OnUnknown on_unknown = OnUnknown::abandon;
+  OnAbandoned on_abandoned = OnAbandoned::reexecute;
+  ErrorFormat errors = ErrorFormat::problem;
+
+  std::vector<ScopeSource> scope;
+  std::vector<KeySource> key_from;
+  Millis window{0}; // for KeySource::Kind::fingerprint: how long requests alike are one
+
+  // Long enough for nearly every call, short enough that a crash does not block a customer for long.
+  Millis lease = std::chrono::seconds(60);
+  // The whole call to the upstream, from the first byte sent to the last received.
+  Millis upstream_timeout = std::chrono::seconds(60);
+  Millis wait{0}; // how long a request found in progress waits for the answer before it is refused
+  std::uint32_t max_waiters = 100; // per key; the rest are refused at once
+
+  std::uint64_t max_request_body = 8u << 20;
+  std::uint64_t max_stored_body = 8u << 20;
+
+  std::optional<Probe> probe;
+  Mode mode = Mode::enforce;
+  OnStoreError on_store_error = OnStoreError::refuse;
+  bool replay_set_cookie = false;
+};
+
+// The named policies: classic, ietf, stripe-v1, stripe-v2. Nothing for any other name.
+std::optional<Policy> policy_by_name(std::string_view name);
+const std::vector<std::string>& policy_names();
+
+} // namespace oncekey

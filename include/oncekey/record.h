@@ -1,0 +1,113 @@
+// Record: what a store keeps for one key, and the identities it is kept under.
+//
+// The bytes on disk are described in docs/RECORD_FORMAT.md and written by src/core/record_codec.cc.
+#pragma once
+
+#include <oncekey/headers.h>
+#include <oncekey/time.h>
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+// 32 bytes out of HMAC-SHA-256. Two kinds exist and the types keep them apart.
+template <class Tag>
+struct Digest {
+  std::array<std::uint8_t, 32> bytes{};
+  friend auto operator<=>(const Digest&, const Digest&) = default;
+};
+
+// Names a record: keyed hash of scope and key. Holds nothing that could be read back.
+using RecordId = Digest<struct RecordIdTag>;
+// Keyed hash of what a request asks for; tells a retry from a different request under the same key.
+using Fingerprint = Digest<struct FingerprintTag>;
+// Plain SHA-256 of a response body that was too long to keep.
+using BodyHash = Digest<struct BodyHashTag>;
+
+// Sixty-four lower-case hex digits, the spelling of the command line and the JSON API.
+template <class Tag>
+std::string to_hex(const Digest<Tag>& digest) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(64);
+  for (const std::uint8_t byte : digest.bytes) {
+    text.push_back(kDigits[byte >> 4]);
+    text.push_back(kDigits[byte & 15]);
+  }
+  return text;
+}
+
+// The first twelve hex digits: how a key appears in logs, where its text must not.
+template <class Tag>
+std::string short_hash(const Digest<Tag>& digest) {
+  return to_hex(digest).substr(0, 12);
+}
+
+std::optional<RecordId> record_id_from_hex(std::string_view hex);
+
+enum class RecordState : std::uint8_t {
+  in_progress = 1,   // an owner works on it, or has stopped doing so when the lease is over (then it is "abandoned")
+  completed = 2,     // the response is here and will be replayed
+  indeterminate = 3, // it may or may not have been executed; only an operator can tell
+  released = 4,      // free for a new first request; kept only so that the fence goes on growing
+};
+std::string_view to_string(RecordState state);
+
+// What is known of a body that was longer than max_stored_body and therefore not kept.
+struct OmittedBody {
+  std::uint64_t length = 0;
+  BodyHash sha256;
+  // False while the body is still on its way, and for ever if it never arrived whole.
+  bool whole = false;
+};
+
+struct StoredResponse {
+  int status = 0;
+  std::string reason;
+  Headers headers; // end-to-end fields only
+  std::string body;
+  std::optional<OmittedBody> omitted;
+};
+
+struct Record {
+  RecordState state = RecordState::in_progress;
+  Fingerprint fingerprint;
+  std::uint64_t fence = 0;
+  Time first_received{}; // retention counts from here
+  Time expires_at{};     // from this instant on the record counts as absent
+  Time lease_until{};    // meaningful while in_progress
+  Time settled_at{};     // when it was completed, held or released
+  // The owner took an abandoned claim over: an earlier owner may have executed. Such a claim is never simply released.
+  bool took_over = false;
+  // An operator said it may be executed again: the next retry takes over whatever the policy says.
+  bool rerun = false;
+
+  // For people: shown by `oncekey keys` and the console, never used to decide.
+  std::string route;
+  std::string key;
+  std::string method;
+  std::string target;
+
+  std::optional<StoredResponse> response;
+
+  bool expired(Time now) const { return now >= expires_at; }
+  bool lease_over(Time now) const { return now >= lease_until; }
+  bool abandoned(Time now) const { return state == RecordState::in_progress && lease_over(now); }
+};
+
+} // namespace oncekey
+
+template <class Tag>
+struct std::hash<oncekey::Digest<Tag>> {
+  // The bytes are the output of a keyed hash already: any eight of them are as good as another hash of all.
+  std::size_t operator()(const oncekey::Digest<Tag>& digest) const noexcept {
+    std::size_t value;
+    std::memcpy(&value, digest.bytes.data(), sizeof value);
+    return value;
+  }
+};

@@ -1,0 +1,165 @@
+// Store: where records live, and the one atomic step everything rests on.
+//
+// `claim` makes a caller the owner of a key or returns the record of who was first, in a single step: among any number
+// of concurrent claims of one id exactly one is answered Claimed. The owner holds a lease, a stretch of time on the
+// store's own clock, and a fence, a number that grows with every claim of the same key. Every later write of the owner
+// names its fence; a write with an older fence changes nothing and is answered `lost`.
+//
+// Durability. A call is answered only when its effect is as durable as the store's level says: the gateway sends the
+// first byte upstream after `claim` was answered and the first byte to the client after `complete` was.
+//
+// Threads. All calls may be made from any thread at any time. Answers arrive through a callback, once, on a thread of
+// the store's choosing (possibly the caller's, before the call returns). Callbacks must not block.
+//
+// Faults. A fault of kind `timeout` means the effect is unknown: read back with `find` before deciding anything.
+#pragma once
+
+#include <oncekey/record.h>
+#include <oncekey/result.h>
+#include <oncekey/time.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+namespace oncekey {
+
+template <class T>
+using Done = std::function<void(Result<T>)>;
+
+// What to do with a claim whose lease is over and whose fingerprint is the same.
+enum class Abandoned {
+  leave,     // return it as found
+  take_over, // become its owner with the next fence
+};
+
+struct ClaimRequest {
+  RecordId id;
+  Fingerprint fingerprint;
+  Millis lease{};
+  Millis retention{}; // for a first claim; a takeover keeps the expiry of the first
+  Abandoned abandoned = Abandoned::leave;
+  // For people; see Record.
+  std::string route;
+  std::string key;
+  std::string method;
+  std::string target;
+};
+
+// The caller is the owner now.
+struct Claimed {
+  std::uint64_t fence = 0;
+  // An earlier owner may have executed: see Record::took_over.
+  bool took_over = false;
+  Time now{}; // the store's clock at the claim
+};
+
+// Somebody was here before. The fingerprint may differ from the caller's: compare it before looking at the state.
+struct Found {
+  Record record;
+  Time now{}; // the store's clock when the record was read
+};
+
+using ClaimAnswer = std::variant<Claimed, Found>;
+
+// Names an ownership in renew, complete, release and hold.
+struct Ownership {
+  RecordId id;
+  std::uint64_t fence = 0;
+};
+
+enum class FenceAnswer {
+  done, // the write happened and is durable
+  lost, // the fence is old, or the record is gone or settled otherwise; nothing was changed
+};
+
+enum class OperatorAction {
+  release,  // "it did not happen": free for a new first request
+  complete, // "it happened, and this is the answer"
+  rerun,    // "let the next retry execute it"
+};
+std::string_view to_string(OperatorAction action);
+
+enum class OperatorAnswer {
+  done,
+  absent,     // no such record, or it has expired or was released
+  live,       // an owner is at work and its lease is live; wait or stop the owner first
+  completed,  // it has an answer already; changing that would break the promise made to its client
+};
+
+enum class Durability { none, process, power };
+std::string_view to_string(Durability level);
+
+struct ListRequest {
+  std::optional<RecordState> state;
+  bool abandoned_only = false;
+  std::size_t limit = 100;
+};
+
+// One line of a listing: the record without its response's headers and body.
+struct Listed {
+  RecordId id;
+  Record record;
+};
+
+struct StoreStats {
+  std::uint64_t records_estimate = 0;
+  std::uint64_t bytes_on_disk = 0;
+  std::uint64_t bytes_in_memory = 0;
+  std::uint64_t buckets = 0;
+  std::uint64_t syncs = 0;  // group commits so far
+  std::uint64_t writes = 0; // records written in them
+};
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // Absent, expired and released records are claimed afresh. A record with another fingerprint is always returned as
+  // found and never changed. An abandoned one with the same fingerprint is taken over if `abandoned` says so or an
+  // operator marked it `rerun`.
+  virtual void claim(ClaimRequest request, Done<ClaimAnswer> done) = 0;
+
+  // The record as it is; nothing for absent, expired and released ones.
+  virtual void find(const RecordId& id, Done<std::optional<Found>> done) = 0;
+
+  // Extends the lease to now + lease.
+  virtual void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) = 0;
+
+  // Stores the response; the record is replayed from now on. Completing a record again with the same fence replaces
+  // the response only where the first one was an omitted body not yet whole: that is how a streamed answer gets its
+  // length and hash at the end.
+  virtual void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) = 0;
+
+  // The work did not happen. Frees the key and keeps the fence; a claim that had taken over becomes abandoned instead,
+  // with its fingerprint, since the owner before it may have executed.
+  virtual void release(const Ownership& owner, Done<FenceAnswer> done) = 0;
+
+  // The outcome is unknown: the record becomes indeterminate. Called by the owner, or by whoever found the record
+  // abandoned, with the fence it was found with; refused as `lost` if that fence is no longer the newest.
+  virtual void hold(const Ownership& owner, Done<FenceAnswer> done) = 0;
+
+  // Settles a record by hand. `response` is used by `complete` alone.
+  virtual void operate(const RecordId& id, OperatorAction action, StoredResponse response,
+                       Done<OperatorAnswer> done) = 0;
+
+  // Newest first is not promised; the limit is. May take long on large stores: not for the hot path.
+  virtual void list(const ListRequest& request, Done<std::vector<Listed>> done) = 0;
+
+  virtual Time now() const = 0;
+
+  // Thirty-two random bytes made when the store was created. Ids and fingerprints are keyed with them, so that all
+  // gateways on one store agree and nobody outside can compute either.
+  virtual const std::array<std::uint8_t, 32>& secret() const = 0;
+
+  virtual Durability durability() const = 0;
+  // Nothing while all is well, else why claims are refused at the moment.
+  virtual Status healthy() const = 0;
+  virtual StoreStats stats() const = 0;
+};
+
+} // namespace oncekey

@@ -1,0 +1,77 @@
+#include <oncekey/headers.h>
+
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+
+} // namespace
+
+bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (lower(a[i]) != lower(b[i])) return false;
+  }
+  return true;
+}
+
+bool starts_with_ignoring_case(std::string_view text, std::string_view prefix) {
+  return text.size() >= prefix.size() && equal_ignoring_case(text.substr(0, prefix.size()), prefix);
+}
+
+void Headers::add(std::string_view name, std::string_view value) {
+  const auto at = static_cast<std::uint32_t>(bytes_.size());
+  const auto name_length = static_cast<std::uint32_t>(name.size());
+  const auto value_length = static_cast<std::uint32_t>(value.size());
+  bytes_.append(name).append(": ").append(value).append("\r\n");
+  spans_.push_back({at, name_length, at + name_length + 2, value_length});
+}
+
+std::optional<Headers> Headers::from_lines(std::string lines) {
+  Headers headers;
+  std::size_t at = 0;
+  while (at < lines.size()) {
+    const std::size_t end = lines.find("\r\n", at);
+    const std::size_t colon = lines.find(": ", at);
+    if (end == std::string::npos || colon == std::string::npos || colon > end || colon == at) return std::nullopt;
+    headers.spans_.push_back({static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(colon - at),
+                              static_cast<std::uint32_t>(colon + 2), static_cast<std::uint32_t>(end - colon - 2)});
+    at = end + 2;
+  }
+  headers.bytes_ = std::move(lines);
+  return headers;
+}
+
+Field Headers::operator[](std::size_t index) const {
+  const Span& span = spans_[index];
+  const std::string_view all = bytes_;
+  return {all.substr(span.name_at, span.name_length), all.substr(span.value_at, span.value_length)};
+}
+
+std::optional<std::string_view> Headers::get(std::string_view name) const {
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    const Field field = (*this)[i];
+    if (equal_ignoring_case(field.name, name)) return field.value;
+  }
+  return std::nullopt;
+}
+
+std::size_t Headers::count(std::string_view name) const {
+  std::size_t found = 0;
+  for (std::size_t i = 0; i < spans_.size(); ++i) found += equal_ignoring_case((*this)[i].name, name) ? 1 : 0;
+  return found;
+}
+
+void Headers::clear() {
+  bytes_.clear();
+  spans_.clear();
+}
+
+void Headers::reserve(std::size_t bytes, std::size_t fields) {
+  bytes_.reserve(bytes);
+  spans_.reserve(fields);
+}
+
+} // namespace oncekey

@@ -1,0 +1,79 @@
+#include "base/log.h"
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+namespace oncekey {
+namespace {
+
+spdlog::level::level_enum spdlog_level(LogLevel level) {
+  switch (level) {
+    case LogLevel::debug: return spdlog::level::debug;
+    case LogLevel::info: return spdlog::level::info;
+    case LogLevel::warning: return spdlog::level::warn;
+    case LogLevel::error: return spdlog::level::err;
+  }
+  return spdlog::level::info;
+}
+
+bool needs_quotes(std::string_view value) {
+  if (value.empty()) return true;
+  for (const char c : value) {
+    if (c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f) return true;
+  }
+  return false;
+}
+
+// A value may hold what a client sent (a path, say): control bytes must not break the line or the terminal.
+void append_value(std::string& line, std::string_view value) {
+  if (!needs_quotes(value)) {
+    line.append(value);
+    return;
+  }
+  line.push_back('"');
+  for (const char c : value) {
+    if (c == '"' || c == '\\') {
+      line.push_back('\\');
+      line.push_back(c);
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      line += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    } else {
+      line.push_back(c);
+    }
+  }
+  line.push_back('"');
+}
+
+} // namespace
+
+struct Log::Impl {
+  std::shared_ptr<spdlog::logger> logger;
+};
+
+Log::Log(LogLevel least) : impl_(std::make_unique<Impl>()) {
+  impl_->logger = std::make_shared<spdlog::logger>("oncekey", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  impl_->logger->set_pattern("time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
+  impl_->logger->set_level(spdlog_level(least));
+  impl_->logger->flush_on(spdlog::level::info);
+}
+
+Log::~Log() = default;
+
+bool Log::enabled(LogLevel level) const { return impl_->logger->should_log(spdlog_level(level)); }
+
+void Log::write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
+  if (!enabled(level)) return;
+  std::string line = "event=";
+  append_value(line, event);
+  for (const LogField& field : fields) {
+    line.push_back(' ');
+    line.append(field.name);
+    line.push_back('=');
+    append_value(line, field.value);
+  }
+  impl_->logger->log(spdlog_level(level), "{}", line);
+}
+
+void Log::flush() { impl_->logger->flush(); }
+
+} // namespace oncekey

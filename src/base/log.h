@@ -1,0 +1,47 @@
+// log: one line an event, `name=value` pairs behind a short event name.
+//
+// Secrets never get here: callers pass short hashes of keys (short_hash) and never header values.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+enum class LogLevel { debug, info, warning, error };
+
+// One pair of a log line. Numbers and text alike; text with spaces or quotes is quoted when written.
+struct LogField {
+  template <class T>
+  LogField(std::string_view field_name, const T& field_value)
+      : name(field_name), value(fmt::format("{}", field_value)) {}
+  std::string_view name;
+  std::string value;
+};
+
+// Safe to use from several threads. Given to whoever needs it by main; there is no global logger.
+class Log {
+ public:
+  // To standard error; lines below `least` are dropped.
+  explicit Log(LogLevel least);
+  ~Log();
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+
+  bool enabled(LogLevel level) const;
+  void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
+  void info(std::string_view event, std::initializer_list<LogField> fields = {}) { write(LogLevel::info, event, fields); }
+  void warning(std::string_view event, std::initializer_list<LogField> fields = {}) { write(LogLevel::warning, event, fields); }
+  void error(std::string_view event, std::initializer_list<LogField> fields = {}) { write(LogLevel::error, event, fields); }
+  void flush();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,86 @@
+// config: what `oncekey serve` is told, from a TOML file or from flags, checked before anything starts.
+#pragma once
+
+#include <oncekey/policy.h>
+#include <oncekey/result.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+struct Address {
+  std::string host;
+  std::uint16_t port = 0; // 0 picks a free one and logs it
+};
+Result<Address> parse_address(std::string_view text);
+bool is_loopback(const Address& address);
+
+struct UpstreamUrl {
+  enum class Scheme { http, https };
+  Scheme scheme = Scheme::http;
+  std::string host;
+  std::uint16_t port = 80;
+  std::string authority; // what goes into Host when the client's is not kept
+};
+Result<UpstreamUrl> parse_upstream(std::string_view text);
+
+struct Route {
+  std::string path; // glob: * matches any characters, also slashes; everything else matches itself
+  std::string name; // label in metrics and logs: the path, made unique
+  Policy policy;
+};
+
+struct Limits {
+  std::uint32_t max_connections = 4096;
+  std::uint64_t max_header_bytes = 32u << 10; // request line and fields together
+  std::uint64_t max_buffered_bytes = 512u << 20; // all bodies held in memory at one time; beyond it 503
+  std::uint32_t max_upstream_connections = 1024; // per gateway; beyond it 503
+};
+
+struct Timeouts {
+  Millis connect = std::chrono::seconds(5);
+  Millis request_headers = std::chrono::seconds(30); // from the first byte of a request to the end of its head
+  Millis request_body = std::chrono::seconds(60);    // between two pieces of a body
+  Millis idle = std::chrono::seconds(75);            // keep-alive connections of clients
+  Millis upstream_idle = std::chrono::seconds(4);    // below the 5 s after which Node closes its side
+  Millis write = std::chrono::seconds(60);           // a client that does not take its answer
+};
+
+struct Config {
+  Address listen{"127.0.0.1", 8080};
+  Address admin{"127.0.0.1", 8081};
+  std::string admin_token; // required when admin is not on loopback
+  UpstreamUrl upstream;
+  std::string upstream_ca; // PEM file; the system's certificates when empty
+  std::string tls_cert;
+  std::string tls_key;
+  std::string store = "rocksdb:./oncekey-data";
+  std::optional<std::string> require_durability;
+  std::uint32_t threads = 0; // 0: one per core
+  std::string log_level = "info";
+  Millis drain_timeout = std::chrono::seconds(30);
+  std::vector<std::string> trusted_proxies; // addresses whose X-Forwarded-* are kept and appended to
+  Limits limits;
+  Timeouts timeouts;
+  std::vector<Route> routes;
+};
+
+// Parses and checks. A fault's message has one line a finding: "FILE:LINE: what is wrong: what to do".
+Result<Config> parse_config(std::string_view text, std::string_view file_name);
+Result<Config> load_config(const std::string& path);
+
+// The checks that concern combinations of settings; parse_config calls it, and so does serve for flags.
+Status check_config(const Config& config);
+
+// What is allowed but deserves a second look, one sentence each. Printed by `oncekey check` and logged at start.
+std::vector<std::string> warnings_of(const Config& config);
+
+// The first route whose glob and methods match; null for pass-through.
+const Route* find_route(const std::vector<Route>& routes, std::string_view method, std::string_view path);
+bool glob_matches(std::string_view glob, std::string_view path);
+
+} // namespace oncekey

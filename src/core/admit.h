@@ -1,0 +1,46 @@
+// admit: may this request go on, and under which record?
+//
+// The first of the three decisions. It happens in two steps because most requests can be judged by their head alone and
+// those that pass through must not be buffered: `screen` looks at the head, `admit` at head and body.
+#pragma once
+
+#include "base/crypto.h"
+#include "core/refusal.h"
+
+#include <oncekey/headers.h>
+#include <oncekey/policy.h>
+#include <oncekey/record.h>
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace oncekey {
+
+// A request as the core sees it: views into whatever the HTTP side holds.
+struct RequestView {
+  std::string_view method;
+  std::string_view target; // origin-form, as received
+  const Headers& headers;
+};
+
+struct PassThrough {};
+struct ReadBody {};
+
+struct Admitted {
+  RecordId id;
+  Fingerprint fingerprint;
+  std::string key;    // the client's key as compared and forwarded; empty when key_from is `fingerprint`
+  Millis retention{}; // the policy's, or its window for keys made of the fingerprint
+};
+
+using Screened = std::variant<PassThrough, ReadBody, Refusal>;
+using Admission = std::variant<PassThrough, Admitted, Refusal>;
+
+// By the head alone: outside the policy or without a key (pass), refused for sure, or the body is needed.
+Screened screen(const Policy& policy, const RequestView& request);
+
+// By head and body. `hash` is keyed with the store's secret.
+Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash);
+
+} // namespace oncekey

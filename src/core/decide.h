@@ -1,0 +1,40 @@
+// decide: what to do now that the claim was answered.
+//
+// The second of the three decisions. Pure: the clock reading comes with the answer.
+#pragma once
+
+#include <oncekey/policy.h>
+#include <oncekey/record.h>
+#include <oncekey/store.h>
+
+#include <chrono>
+#include <string_view>
+
+namespace oncekey {
+
+enum class Verdict {
+  execute,         // we are the owner: forward
+  probe,           // we took an abandoned claim over: ask the upstream for the outcome first
+  replay,          // answer from the record
+  mismatch,        // another request's key; looked at before anything else
+  in_progress,     // somebody works on it: wait or refuse
+  hold,            // abandoned, and the policy does not execute again: make it indeterminate
+  indeterminate,   // only an operator can settle it
+  answer_not_kept, // completed, but the body was too long to keep
+};
+std::string_view to_string(Verdict verdict);
+
+struct Decision {
+  Verdict verdict;
+  // For in_progress: when trying again makes sense. At least one second, from the remaining lease.
+  std::chrono::seconds retry_after{1};
+  // For in_progress: how much of the lease is left, exactly. A waiter looks again at the latest then.
+  Millis lease_left{0};
+};
+
+Decision decide(const Policy& policy, const Fingerprint& fingerprint, const ClaimAnswer& answer);
+
+// How claims under this policy treat an abandoned record.
+Abandoned abandoned_rule(const Policy& policy);
+
+} // namespace oncekey

@@ -1,0 +1,41 @@
+// Refusal: an answer the gateway gives by itself, as a value; replies.h turns it into bytes.
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+// Stable: the spelling is part of the problem type URI and of the metric label `decision`.
+enum class RefusalCode {
+  key_missing,          // 400: the route requires a key
+  key_invalid,          // 400: empty, too long, or not of the policy's syntax
+  key_repeated,         // 400: more than one key header
+  key_in_connection,    // 400: Connection names the key header, which would strip the protection
+  principal_missing,    // 400: no account to keep the key under
+  mismatch,             // policy: the key was used for another request
+  in_progress,          // policy: the first request is still at work
+  indeterminate,        // 409: the outcome is unknown and retrying will not settle it
+  answer_not_kept,      // 409: executed, but the answer was too long to keep
+  request_too_large,    // 413
+  store_unavailable,    // 503: nothing was executed
+  record_not_written,   // 503: executed, but the answer could not be made durable; the key stays claimed
+  upstream_unreachable, // 503: nothing was sent
+  upstream_unknown,     // 502: sent, but no complete answer came back
+  upstream_timeout,     // 504: sent, but no complete answer came back in time
+  overloaded,           // 503: a limit of the gateway was reached before anything was executed
+  draining,             // 503: shutting down; nothing was executed
+};
+std::string_view to_string(RefusalCode code);
+
+struct Refusal {
+  RefusalCode code;
+  // Completes the standing text of the code where there is more to say ("the key has 300 characters, 255 are allowed").
+  std::string detail;
+  std::optional<std::chrono::seconds> retry_after;
+  std::string key; // echoed where the format names it
+};
+
+} // namespace oncekey

@@ -1,0 +1,40 @@
+// settle: what becomes of the key now that the upstream answered, or did not.
+//
+// The third of the three decisions.
+#pragma once
+
+#include <oncekey/headers.h>
+#include <oncekey/policy.h>
+
+#include <string_view>
+#include <variant>
+
+namespace oncekey {
+
+// No byte of the request left: the connection could not be made.
+struct NotSent {};
+// A complete final response came back.
+struct Answered {
+  int status;
+  const Headers& headers;
+};
+// A byte may have left and no complete response came back: time-out, reset, short body.
+struct Unknown {};
+
+using Outcome = std::variant<NotSent, Answered, Unknown>;
+
+enum class Settlement {
+  keep,    // store the response and replay it
+  release, // the next request is a first one again
+  hold,    // indeterminate at once
+  abandon, // leave it to the lease
+};
+std::string_view to_string(Settlement settlement);
+
+// The response header by which an upstream says that it did not execute: `Oncekey-Outcome: not-executed`. Never
+// forwarded to the client.
+inline constexpr std::string_view kOutcomeHeader = "Oncekey-Outcome";
+
+Settlement settle(const Policy& policy, const Outcome& outcome);
+
+} // namespace oncekey

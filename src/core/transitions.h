@@ -1,0 +1,37 @@
+// transitions: what each store call does to a record, as pure functions.
+//
+// The embedded stores apply these under their own lock or writer; stores that run elsewhere (SQL, Lua) say the same in
+// their own language, and the conformance suite holds all of them to it. A step answers with the record to write, or
+// nothing when the store stays as it is.
+#pragma once
+
+#include <oncekey/record.h>
+#include <oncekey/store.h>
+
+#include <optional>
+
+namespace oncekey {
+
+struct ClaimStep {
+  std::optional<Record> write;
+  ClaimAnswer answer;
+};
+// `found` is what the store has under the id, expired or not.
+ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, Time now);
+
+struct FenceStep {
+  std::optional<Record> write;
+  FenceAnswer answer = FenceAnswer::lost;
+};
+FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Millis lease, Time now);
+FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now);
+FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
+FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
+
+struct OperatorStep {
+  std::optional<Record> write;
+  OperatorAnswer answer = OperatorAnswer::absent;
+};
+OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response, Time now);
+
+} // namespace oncekey
