@@ -94,6 +94,7 @@ struct Policy {
   int mismatch_status = 422;
   int in_progress_status = 409;
   StatusSet kept;
+  bool heed_should_retry = false; // an answer that says `Stripe-Should-Retry: true` is not kept, whatever its status
   Millis retention = std::chrono::hours(24);
   OnUnknown on_unknown = OnUnknown::abandon;
   OnAbandoned on_abandoned = OnAbandoned::reexecute;

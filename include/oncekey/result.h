@@ -51,16 +51,19 @@ class [[nodiscard]] Result {
 
   // The value. Calling this on a fault is a bug and ends the process.
   T& value() & {
-    ONCEKEY_CHECK(ok(), "value() of a Result that holds a fault");
-    return *std::get_if<0>(&state_);
+    auto* const held = std::get_if<0>(&state_);
+    ONCEKEY_CHECK(held != nullptr, "value() of a Result that holds a fault");
+    return *held;
   }
   const T& value() const& {
-    ONCEKEY_CHECK(ok(), "value() of a Result that holds a fault");
-    return *std::get_if<0>(&state_);
+    auto* const held = std::get_if<0>(&state_);
+    ONCEKEY_CHECK(held != nullptr, "value() of a Result that holds a fault");
+    return *held;
   }
   T&& value() && {
-    ONCEKEY_CHECK(ok(), "value() of a Result that holds a fault");
-    return std::move(*std::get_if<0>(&state_));
+    auto* const held = std::get_if<0>(&state_);
+    ONCEKEY_CHECK(held != nullptr, "value() of a Result that holds a fault");
+    return std::move(*held);
   }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
@@ -70,12 +73,14 @@ class [[nodiscard]] Result {
 
   // The fault. Calling this on a value is a bug and ends the process.
   const Fault& fault() const& {
-    ONCEKEY_CHECK(!ok(), "fault() of a Result that holds a value");
-    return *std::get_if<1>(&state_);
+    auto* const held = std::get_if<1>(&state_);
+    ONCEKEY_CHECK(held != nullptr, "fault() of a Result that holds a value");
+    return *held;
   }
   Fault&& fault() && {
-    ONCEKEY_CHECK(!ok(), "fault() of a Result that holds a value");
-    return std::move(*std::get_if<1>(&state_));
+    auto* const held = std::get_if<1>(&state_);
+    ONCEKEY_CHECK(held != nullptr, "fault() of a Result that holds a value");
+    return std::move(*held);
   }
 
  private:

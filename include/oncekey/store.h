@@ -97,6 +97,7 @@ std::string_view to_string(Durability level);
 struct ListRequest {
   std::optional<RecordState> state;
   bool abandoned_only = false;
+  std::string id_prefix; // hex digits the id begins with; empty for all
   std::size_t limit = 100;
 };
 

@@ -36,7 +36,7 @@ struct Route {
 
 struct Limits {
   std::uint32_t max_connections = 4096;
-  std::uint64_t max_header_bytes = 32u << 10; // request line and fields together
+  std::uint64_t max_header_bytes = 32u << 10;    // request line and fields together
   std::uint64_t max_buffered_bytes = 512u << 20; // all bodies held in memory at one time; beyond it 503
   std::uint32_t max_upstream_connections = 1024; // per gateway; beyond it 503
 };

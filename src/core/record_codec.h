@@ -4,10 +4,21 @@
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
 namespace oncekey {
+
+// The version this build writes, and the newest it reads.
+inline constexpr std::uint8_t kRecordFormat = 1;
+
+// Texts for people longer than this are cut when stored: they are shown, never compared, and a length of two bytes is
+// enough for anything a strict header limit lets through.
+inline constexpr std::size_t kTextBytesMax = 65535;
+// More than any limit on stored headers or bodies may be set to; a longer length on disk is damage, not data.
+inline constexpr std::size_t kHeaderBytesMax = std::size_t{64} << 20;
+inline constexpr std::size_t kBodyBytesMax = std::size_t{1} << 30;
 
 // Appends the encoded record to `out`.
 void encode_record(const Record& record, std::string& out);

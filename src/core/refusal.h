@@ -1,6 +1,7 @@
 // Refusal: an answer the gateway gives by itself, as a value; replies.h turns it into bytes.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -29,6 +30,15 @@ enum class RefusalCode {
   draining,             // 503: shutting down; nothing was executed
 };
 std::string_view to_string(RefusalCode code);
+
+inline constexpr std::array kRefusalCodes = {
+    RefusalCode::key_missing,          RefusalCode::key_invalid,        RefusalCode::key_repeated,
+    RefusalCode::key_in_connection,    RefusalCode::principal_missing,  RefusalCode::mismatch,
+    RefusalCode::in_progress,          RefusalCode::indeterminate,      RefusalCode::answer_not_kept,
+    RefusalCode::request_too_large,    RefusalCode::store_unavailable,  RefusalCode::record_not_written,
+    RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,   RefusalCode::upstream_timeout,
+    RefusalCode::overloaded,           RefusalCode::draining,
+};
 
 struct Refusal {
   RefusalCode code;

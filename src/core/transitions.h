@@ -3,6 +3,9 @@
 // The embedded stores apply these under their own lock or writer; stores that run elsewhere (SQL, Lua) say the same in
 // their own language, and the conformance suite holds all of them to it. A step answers with the record to write, or
 // nothing when the store stays as it is.
+//
+// None of the steps looks at the headers or the body of a found response, and none writes a record on from one: a
+// record decoded without them (DecodeBody::no) is enough.
 #pragma once
 
 #include <oncekey/record.h>
@@ -18,6 +21,10 @@ struct ClaimStep {
 };
 // `found` is what the store has under the id, expired or not.
 ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, Time now);
+
+// Whether claim_step would write. When it would not, its answer is Found with the record as it is: a store may then
+// hand over the record it has read, body and all, without copying it.
+bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now);
 
 struct FenceStep {
   std::optional<Record> write;

@@ -1,0 +1,255 @@
+#include "admin/admin.h"
+
+#include "admin/record_json.h"
+#include "gateway/await_store.h"
+
+#include <boost/json.hpp>
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::uint64_t kActionBodyMax = 16u << 20;
+constexpr std::size_t kListMax = 10'000;
+// Fewer hex digits than this meet by accident too soon.
+constexpr std::size_t kIdPrefixMin = 8;
+
+std::string problem(std::string_view message) {
+  return json::serialize(json::object{{"error", json::string_view(message.data(), message.size())}});
+}
+
+std::string_view query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    const std::string_view pair = query.substr(0, end);
+    query = end == std::string_view::npos ? std::string_view{} : query.substr(end + 1);
+    const std::size_t equals = pair.find('=');
+    if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
+  }
+  return {};
+}
+
+// The host a browser believes to talk to. Names other than these may have been pointed here by somebody's DNS.
+bool names_this_machine(std::string_view host) {
+  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1) == "[::1]";
+  const std::string_view name = host.substr(0, host.find(':'));
+  return name == "localhost" || name.starts_with("127.");
+}
+
+std::optional<std::string> bad_request_of(const RequestHead& head, bool token_needed, std::string_view token) {
+  if (token_needed) {
+    const std::string_view given = head.headers.get("Authorization").value_or("");
+    if (!starts_with_ignoring_case(given, "Bearer ") || !equal_in_constant_time(given.substr(7), token)) {
+      return "send the admin token: Authorization: Bearer TOKEN";
+    }
+    return std::nullopt;
+  }
+  if (!names_this_machine(head.headers.get("Host").value_or("localhost"))) {
+    return "without a token this listener answers to loopback host names only";
+  }
+  return std::nullopt;
+}
+
+std::optional<OperatorAction> action_of(std::string_view text) {
+  for (const OperatorAction action : {OperatorAction::release, OperatorAction::complete, OperatorAction::rerun}) {
+    if (text == to_string(action)) return action;
+  }
+  return std::nullopt;
+}
+
+std::string_view text_member(const json::object& object, std::string_view name) {
+  const json::value* found = object.if_contains({name.data(), name.size()});
+  if (found == nullptr || !found->is_string()) return {};
+  return {found->get_string().data(), found->get_string().size()};
+}
+
+// The response an operator gives for `complete`.
+Result<StoredResponse> response_of(const json::object& object) {
+  StoredResponse response;
+  const json::value* status = object.if_contains("status");
+  if (status == nullptr || !status->is_int64() || status->get_int64() < 200 || status->get_int64() > 599) {
+    return invalid("status must be a whole number from 200 to 599: the status the client is to get");
+  }
+  response.status = static_cast<int>(status->get_int64());
+  const std::string_view content_type = text_member(object, "content_type");
+  if (content_type.find_first_of("\r\n") != std::string_view::npos) return invalid("content_type holds a line break");
+  response.headers.add("Content-Type", content_type.empty() ? "application/json" : content_type);
+  response.body = text_member(object, "body");
+  return response;
+}
+
+} // namespace
+
+Task<void> Admin::handle(Exchange& exchange) {
+  const Answer answered = co_await answer(exchange);
+  Headers headers;
+  headers.add("Content-Type", answered.content_type);
+  headers.add("Cache-Control", "no-store");
+  headers.add("X-Content-Type-Options", "nosniff");
+  co_await exchange.send(answered.status, {}, headers, answered.body);
+}
+
+Task<Admin::Answer> Admin::answer(Exchange& exchange) {
+  const RequestHead& head = exchange.request();
+  const std::string_view path = head.path();
+  const bool reading = head.method == "GET" || head.method == "HEAD";
+  if (reading && path == "/livez") co_return Answer{200, "application/json", R"({"status":"alive"})"};
+  if (reading && path == "/readyz") co_return ready();
+
+  const std::string& token = shared_.config.admin_token;
+  if (const auto refused = bad_request_of(head, !token.empty(), token)) {
+    co_return Answer{token.empty() ? 403 : 401, "application/json", problem(*refused)};
+  }
+  if (reading && path == "/metrics") co_return metrics();
+  if (reading && path == "/api/keys") {
+    const std::size_t question = head.target.find('?');
+    const std::string_view query =
+        question == std::string::npos ? std::string_view{} : std::string_view(head.target).substr(question + 1);
+    co_return co_await list_keys(query);
+  }
+  static constexpr std::string_view kKeys = "/api/keys/";
+  if (path.starts_with(kKeys)) {
+    const std::string_view rest = path.substr(kKeys.size());
+    const std::size_t slash = rest.find('/');
+    if (slash == std::string_view::npos && reading) co_return co_await show_key(rest);
+    if (slash != std::string_view::npos && head.method == "POST") {
+      co_return co_await act(exchange, rest.substr(0, slash), rest.substr(slash + 1));
+    }
+  }
+  co_return Answer{404, "application/json", problem("no such page: /livez, /readyz, /metrics and /api/keys exist")};
+}
+
+Admin::Answer Admin::ready() const {
+  const Status healthy = shared_.store.healthy();
+  json::object body;
+  body["durability"] = std::string(to_string(shared_.store.durability()));
+  std::string reason;
+  if (gateway_ == nullptr) reason = "starting";
+  if (shared_.draining.load()) reason = "draining";
+  if (!healthy) reason = healthy.fault().message;
+  body["status"] = reason.empty() ? "ready" : "not ready";
+  if (!reason.empty()) body["reason"] = reason;
+  return {reason.empty() ? 200 : 503, "application/json", json::serialize(body)};
+}
+
+Admin::Answer Admin::metrics() {
+  Metrics& metrics = shared_.metrics;
+  const StoreStats stats = shared_.store.stats();
+  metrics.waiters.Set(static_cast<double>(shared_.waiters.waiting()));
+  metrics.connections.Set(gateway_ == nullptr ? 0 : gateway_->connections());
+  metrics.upstream_connections.Set(shared_.upstream_open.load());
+  metrics.buffered_bytes.Set(static_cast<double>(shared_.buffered_bytes.load()));
+  metrics.store_records.Set(static_cast<double>(stats.records_estimate));
+  metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));
+  metrics.store_buckets.Set(static_cast<double>(stats.buckets));
+  metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
+  return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
+}
+
+Task<Admin::Answer> Admin::list_keys(std::string_view query) {
+  ListRequest request;
+  const std::string_view state = query_value(query, "state");
+  if (state == "abandoned") {
+    request.abandoned_only = true;
+  } else if (!state.empty()) {
+    for (const RecordState known : {RecordState::in_progress, RecordState::completed, RecordState::indeterminate}) {
+      if (state == to_string(known)) request.state = known;
+    }
+    if (!request.state) {
+      co_return Answer{400, "application/json", problem("state is one of in_progress, completed, indeterminate, abandoned")};
+    }
+  }
+  if (const std::string_view limit = query_value(query, "limit"); !limit.empty()) {
+    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), request.limit);
+    if (error != std::errc{} || end != limit.data() + limit.size() || request.limit == 0 || request.limit > kListMax) {
+      co_return Answer{400, "application/json", problem(fmt::format("limit is a whole number from 1 to {}", kListMax))};
+    }
+  }
+  using Lines = std::vector<Listed>;
+  const Result<Lines> listed = co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
+  if (!listed) co_return Answer{503, "application/json", problem(listed.fault().message)};
+  const Time now = shared_.store.now();
+  json::array keys;
+  for (const Listed& line : *listed) keys.push_back(record_json(line.id, line.record, now));
+  co_return Answer{200, "application/json", json::serialize(json::object{{"keys", std::move(keys)}})};
+}
+
+Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
+  if (const auto whole = record_id_from_hex(id_text)) co_return *whole;
+  if (id_text.size() < kIdPrefixMin || id_text.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
+    co_return invalid(fmt::format("an id is 64 hex digits, or at least the first {} of them", kIdPrefixMin));
+  }
+  ListRequest request;
+  request.id_prefix = id_text;
+  request.limit = 2;
+  using Lines = std::vector<Listed>;
+  Result<Lines> listed = co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
+  if (!listed) co_return std::move(listed).fault();
+  if (listed->empty()) co_return Fault{FaultKind::invalid, fmt::format("no record has an id that begins with {}", id_text)};
+  if (listed->size() > 1) co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
+  co_return listed->front().id;
+}
+
+Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
+  const Result<RecordId> id = co_await resolve(id_text);
+  if (!id) co_return Answer{id.fault().kind == FaultKind::conflict ? 409 : 404, "application/json", problem(id.fault().message)};
+  using FoundMaybe = std::optional<Found>;
+  const Result<FoundMaybe> found =
+      co_await await_store<FoundMaybe>([&](auto done) { shared_.store.find(*id, std::move(done)); });
+  if (!found) co_return Answer{503, "application/json", problem(found.fault().message)};
+  if (!found->has_value()) co_return Answer{404, "application/json", problem("no such record; it may have expired or been released")};
+  json::object body = record_json(*id, (*found)->record, (*found)->now);
+  if ((*found)->record.response) body["response"] = response_json(*(*found)->record.response);
+  co_return Answer{200, "application/json", json::serialize(body)};
+}
+
+Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std::string_view action_text) {
+  const auto refused = [](int status, std::string_view message) { return Answer{status, "application/json", problem(message)}; };
+  const auto action = action_of(action_text);
+  if (!action) co_return refused(404, "the actions are release, complete and rerun");
+  const std::string_view content_type = exchange.request().headers.get("Content-Type").value_or("");
+  if (!starts_with_ignoring_case(content_type, "application/json")) co_return refused(415, "send Content-Type: application/json");
+  std::string text;
+  if (co_await exchange.read_body(text, kActionBodyMax) != BodyRead::whole) co_return refused(400, "the body did not arrive whole");
+  boost::system::error_code ec;
+  const json::value parsed = json::parse(text, ec);
+  if (ec || !parsed.is_object()) co_return refused(400, "the body must be a JSON object");
+  const std::string reason(text_member(parsed.get_object(), "reason"));
+  if (reason.empty()) co_return refused(400, "say why: \"reason\" goes into the audit trail");
+
+  StoredResponse response;
+  if (*action == OperatorAction::complete) {
+    Result<StoredResponse> given = response_of(parsed.get_object());
+    if (!given) co_return refused(400, given.fault().message);
+    response = std::move(given).value();
+  }
+  const Result<RecordId> id = co_await resolve(id_text);
+  if (!id) co_return refused(id.fault().kind == FaultKind::conflict ? 409 : 404, id.fault().message);
+
+  const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
+      [&](auto answered) { shared_.store.operate(*id, *action, std::move(response), std::move(answered)); });
+  const std::string_view result = !done                              ? "fault"
+                                  : *done == OperatorAnswer::done    ? "done"
+                                  : *done == OperatorAnswer::absent  ? "absent"
+                                  : *done == OperatorAnswer::live    ? "live"
+                                                                     : "completed";
+  shared_.log.info("operator_action", {{"action", to_string(*action)}, {"id", to_hex(*id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});
+  if (!done) co_return refused(503, done.fault().message);
+  switch (*done) {
+    case OperatorAnswer::done: break;
+    case OperatorAnswer::absent: co_return refused(404, "no such record; it may have expired or been released");
+    case OperatorAnswer::live: co_return refused(409, "the owner is still at work: its lease is live; try again when it is over");
+    case OperatorAnswer::completed: co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
+  }
+  shared_.waiters.notify(*id);
+  co_return Answer{200, "application/json",
+                   json::serialize(json::object{{"id", to_hex(*id)}, {"action", std::string(to_string(*action))}, {"result", "done"}})};
+}
+
+} // namespace oncekey

@@ -1,0 +1,50 @@
+// admin: the listener for operators. Health, metrics, and the JSON API behind `oncekey keys`.
+//
+//   GET  /livez                     200 while the process runs
+//   GET  /readyz                    200 while it takes requests and the store is healthy, else 503 with the reason
+//   GET  /metrics                   Prometheus text
+//   GET  /api/keys?state=&limit=    records, without their responses
+//   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
+//   POST /api/keys/ID/ACTION        release, rerun or complete; each leaves an audit line in the log
+//
+// Reached without a token only on loopback (the configuration sees to that). A browser on the same machine is not
+// trusted for being there: requests must name a loopback host and actions must be JSON, which no page of another site
+// can send.
+#pragma once
+
+#include "gateway/shared.h"
+#include "http/server.h"
+
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+class Admin final : public Handler {
+ public:
+  // `gateway` is set once the public listener exists; until then the gateway is not ready.
+  explicit Admin(GatewayShared& shared) : shared_(shared) {}
+  void serves(const Server& gateway) { gateway_ = &gateway; }
+
+  Task<void> handle(Exchange& exchange) override;
+
+ private:
+  struct Answer {
+    int status = 200;
+    std::string content_type = "application/json";
+    std::string body;
+  };
+
+  Task<Answer> answer(Exchange& exchange);
+  Answer ready() const;
+  Answer metrics();
+  Task<Answer> list_keys(std::string_view query);
+  Task<Answer> show_key(std::string_view id_text);
+  Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);
+  Task<Result<RecordId>> resolve(std::string_view id_text);
+
+  GatewayShared& shared_;
+  const Server* gateway_ = nullptr;
+};
+
+} // namespace oncekey

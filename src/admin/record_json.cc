@@ -1,0 +1,100 @@
+#include "admin/record_json.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <openssl/evp.h>
+
+#include <ctime>
+
+namespace oncekey {
+namespace {
+
+namespace json = boost::json;
+
+bool is_utf8(std::string_view text) {
+  std::size_t i = 0;
+  while (i < text.size()) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+    if (length == 0 || i + length > text.size()) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
+    }
+    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
+    // Overlong forms, surrogates, and beyond the last code point.
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) return false;
+    i += length;
+  }
+  return true;
+}
+
+std::string base64(std::string_view bytes) {
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int written = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+  out.resize(static_cast<std::size_t>(written));
+  return out;
+}
+
+json::string text(std::string_view view) { return json::string(view.data(), view.size()); }
+
+} // namespace
+
+std::string iso_time(Time time) {
+  const auto since_epoch = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+  const std::time_t whole = seconds.count();
+  std::tm parts{};
+  gmtime_r(&whole, &parts);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", parts, (since_epoch - seconds).count());
+}
+
+json::object record_json(const RecordId& id, const Record& record, Time now) {
+  json::object out;
+  out["id"] = to_hex(id);
+  out["state"] = text(to_string(record.state));
+  out["abandoned"] = record.abandoned(now);
+  out["fence"] = record.fence;
+  out["key"] = text(record.key);
+  out["route"] = text(record.route);
+  out["method"] = text(record.method);
+  out["target"] = text(record.target);
+  out["first_received"] = iso_time(record.first_received);
+  out["lease_until"] = record.state == RecordState::in_progress ? json::value(iso_time(record.lease_until)) : json::value();
+  out["expires_at"] = iso_time(record.expires_at);
+  out["settled_at"] = record.state == RecordState::in_progress ? json::value() : json::value(iso_time(record.settled_at));
+  out["status"] = record.response ? json::value(record.response->status) : json::value();
+  return out;
+}
+
+json::object response_json(const StoredResponse& response) {
+  json::object out;
+  out["status"] = response.status;
+  out["reason"] = text(response.reason);
+  json::array headers;
+  for (std::size_t i = 0; i < response.headers.size(); ++i) {
+    const Field field = response.headers[i];
+    headers.push_back(json::array{text(field.name), text(field.value)});
+  }
+  out["headers"] = std::move(headers);
+  if (response.omitted) {
+    json::object omitted;
+    omitted["length"] = response.omitted->length;
+    omitted["sha256"] = to_hex(response.omitted->sha256);
+    omitted["whole"] = response.omitted->whole;
+    out["omitted"] = std::move(omitted);
+  } else if (is_utf8(response.body)) {
+    out["body"] = text(response.body);
+    out["body_encoding"] = "utf-8";
+  } else {
+    out["body"] = base64(response.body);
+    out["body_encoding"] = "base64";
+  }
+  return out;
+}
+
+} // namespace oncekey

@@ -1,0 +1,63 @@
+#include "base/log.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+// What the log writes to standard error, without the time in front.
+template <class Write>
+std::string written(LogLevel least, Write write) {
+  testing::internal::CaptureStderr();
+  {
+    Log log(least);
+    write(log);
+    log.flush();
+  }
+  const std::string line = testing::internal::GetCapturedStderr();
+  const std::size_t level = line.find("level=");
+  return level == std::string::npos ? line : line.substr(level);
+}
+
+TEST(Log, ALineIsAnEventAndItsPairs) {
+  EXPECT_EQ(written(LogLevel::info,
+                    [](Log& log) {
+                      log.info("started", {{"port", 8080}, {"store", "memory:"}});
+                    }),
+            "level=info event=started port=8080 store=memory:\n");
+}
+
+TEST(Log, ValuesCannotBreakTheLine) {
+  EXPECT_EQ(written(LogLevel::info,
+                    [](Log& log) {
+                      log.warning("odd", {{"path", "/a b"},
+                                          {"quote", "x\"y\\z"},
+                                          {"forged", "1\nlevel=error event=fake"},
+                                          {"empty", ""},
+                                          {"escape", "\x1b[31m"},
+                                          {"pair", "a=b"}});
+                    }),
+            "level=warning event=odd path=\"/a b\" quote=\"x\\\"y\\\\z\" forged=\"1\\x0alevel=error event=fake\" "
+            "empty=\"\" escape=\"\\x1b[31m\" pair=\"a=b\"\n");
+}
+
+TEST(Log, LinesBelowTheLeastLevelAreDropped) {
+  EXPECT_EQ(written(LogLevel::error, [](Log& log) { log.warning("quiet"); }), "");
+  EXPECT_EQ(written(LogLevel::warning,
+                    [](Log& log) {
+                      EXPECT_FALSE(log.enabled(LogLevel::info));
+                      EXPECT_TRUE(log.enabled(LogLevel::error));
+                    }),
+            "");
+}
+
+TEST(Log, BracesInValuesAreJustText) {
+  EXPECT_EQ(written(LogLevel::debug,
+                    [](Log& log) {
+                      log.error("braces", {{"target", "/x?{key}"}});
+                    }),
+            "level=error event=braces target=/x?{key}\n");
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,53 @@
+#include "cli/check.h"
+
+#include "base/durations.h"
+#include "cli/table.h"
+#include "config/config.h"
+#include "core/policy_text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <iostream>
+
+namespace oncekey {
+namespace {
+
+template <class Source>
+std::string joined(const std::vector<Source>& sources) {
+  std::vector<std::string> texts;
+  for (const Source& source : sources) texts.push_back(to_string(source));
+  return fmt::format("{}", fmt::join(texts, ","));
+}
+
+std::string table_of_routes(const Config& config) {
+  std::vector<std::vector<std::string>> rows{
+      {"ROUTE", "POLICY", "METHODS", "KEY", "SCOPE", "LEASE", "RETENTION", "UNKNOWN", "ABANDONED", "MODE"}};
+  for (const Route& route : config.routes) {
+    const Policy& policy = route.policy;
+    rows.push_back({route.name, policy.name, fmt::format("{}", fmt::join(policy.methods, ",")),
+                    fmt::format("{} {}", to_string(policy.key), joined(policy.key_from)), joined(policy.scope),
+                    format_duration(policy.lease), format_duration(policy.retention),
+                    std::string(to_string(policy.on_unknown)), std::string(to_string(policy.on_abandoned)),
+                    std::string(to_string(policy.mode))});
+  }
+  return format_table(rows);
+}
+
+} // namespace
+
+int run_check(const std::string& path, std::ostream& out, std::ostream& err) {
+  const auto config = load_config(path);
+  if (!config) {
+    err << config.fault().message << "\n";
+    return 1;
+  }
+  for (const std::string& warning : warnings_of(*config)) err << path << ": warning: " << warning << "\n";
+  const std::size_t routes = config->routes.size();
+  out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes") << table_of_routes(*config);
+  return 0;
+}
+
+int run_check(const std::string& path) { return run_check(path, std::cout, std::cerr); }
+
+} // namespace oncekey

@@ -1,0 +1,66 @@
+#include "cli/check.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace oncekey {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+struct Checked {
+  int exit_code;
+  std::string path;
+  std::string out;
+  std::string err;
+};
+
+Checked check(const std::string& text) {
+  const std::string path = testing::TempDir() + "oncekey_check_" + std::to_string(::getpid()) + ".toml";
+  std::ofstream(path) << text;
+  std::ostringstream out;
+  std::ostringstream err;
+  const int exit_code = run_check(path, out, err);
+  return {exit_code, path, out.str(), err.str()};
+}
+
+TEST(Check, SaysOkAndShowsWhatEachRouteFollows) {
+  const Checked checked = check(R"(upstream = "http://127.0.0.1:9090"
+[[route]]
+path = "/v1/*"
+policy = "stripe-v1"
+[[route]]
+path = "/orders"
+key = "required"
+lease = "5s"
+)");
+  EXPECT_EQ(checked.exit_code, 0);
+  EXPECT_THAT(checked.out, StartsWith(checked.path + ": ok: 2 routes\nROUTE "));
+  EXPECT_THAT(checked.out, HasSubstr("\n/v1/*    stripe-v1  POST        pass header:Idempotency-Key      "
+                                     "header:Authorization,header:Stripe-Account?  60s    24h"));
+  EXPECT_THAT(checked.out, HasSubstr("\n/orders  classic    POST,PATCH  required header:Idempotency-Key  "));
+  EXPECT_EQ(checked.err, "");
+}
+
+TEST(Check, GivesWarningsAndStillSaysOk) {
+  const Checked checked = check("upstream = \"http://127.0.0.1:9090\"\nstore = \"memory:\"\n");
+  EXPECT_EQ(checked.exit_code, 0);
+  EXPECT_THAT(checked.out, HasSubstr(": ok: 1 route\n"));
+  EXPECT_THAT(checked.err, StartsWith(checked.path + ": warning: store memory: keeps nothing"));
+}
+
+TEST(Check, PutsFindingsOnStandardErrorAndFails) {
+  const Checked checked = check("upstream = \"http://127.0.0.1:9090\"\nleese = \"5s\"\n");
+  EXPECT_EQ(checked.exit_code, 1);
+  EXPECT_EQ(checked.out, "");
+  EXPECT_EQ(checked.err, checked.path + ":2: leese: no such setting; did you mean \"lease\"?\n");
+}
+
+} // namespace
+} // namespace oncekey

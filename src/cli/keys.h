@@ -1,0 +1,48 @@
+// keys: `oncekey keys list|show|release|complete|rerun`, the operator's hand on single records.
+//
+// Everything goes through the admin listener of the running gateway, which owns the store and writes the audit line.
+// Actions want a reason and a confirmation, because each of them overrules what the policy would do.
+//
+// Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the gateway cannot be reached.
+#pragma once
+
+#include "config/config.h"
+
+#include <oncekey/result.h>
+
+#include <iosfwd>
+#include <memory>
+
+namespace CLI {
+class App;
+}
+
+namespace oncekey {
+
+// What is said where, so that tests can listen in. `confirm` asks a yes-or-no question; null when there is nobody to
+// ask, as in a script.
+struct Console {
+  std::ostream& out;
+  std::ostream& err;
+  bool (*confirm)(const std::string& question);
+};
+
+// Registers itself with the application when made; `main` asks after parsing whether it was meant, and runs it.
+class KeysCommand {
+ public:
+  explicit KeysCommand(CLI::App& app);
+  ~KeysCommand();
+  KeysCommand(const KeysCommand&) = delete;
+  KeysCommand& operator=(const KeysCommand&) = delete;
+
+  bool chosen() const;
+  // The exit code. With the standard streams, and asking on the terminal if there is one.
+  int run() const;
+  int run(const Console& console) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,128 @@
+#include "cli/keys_view.h"
+
+#include "cli/table.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <boost/json.hpp>
+
+#include <chrono>
+#include <vector>
+
+namespace oncekey {
+namespace {
+
+namespace json = boost::json;
+
+// Enough to tell keys apart and to be used as a prefix.
+constexpr std::size_t kIdShown = 12;
+constexpr std::size_t kTextShown = 40;
+constexpr std::size_t kBodyShown = 4096;
+
+const json::value& member(const json::value& object, std::string_view name) {
+  static const json::value nothing;
+  if (!object.is_object()) return nothing;
+  const json::value* found = object.as_object().if_contains(json::string_view(name.data(), name.size()));
+  return found == nullptr ? nothing : *found;
+}
+
+std::string text_of(const json::value& value, std::size_t length_max) {
+  if (value.is_null()) return "-";
+  if (const json::string* text = value.if_string())
+    return text->empty() ? "-" : printable({text->data(), text->size()}, length_max);
+  return printable(json::serialize(value), length_max);
+}
+
+// "abandoned" is not a state of its own in the record; to an operator it is the most interesting one.
+std::string state_of(const json::value& record) {
+  const json::value& abandoned = member(record, "abandoned");
+  return abandoned.is_bool() && abandoned.as_bool() ? "abandoned" : text_of(member(record, "state"), kTextShown);
+}
+
+std::string request_of(const json::value& record, std::size_t length_max) {
+  return fmt::format("{} {}", text_of(member(record, "method"), 16), text_of(member(record, "target"), length_max));
+}
+
+// Line by line, so that a body keeps its shape and only what could harm a terminal is replaced.
+std::string view_of_body(std::string_view body) {
+  if (body.empty()) return "";
+  std::string view = "\n";
+  const bool cut = body.size() > kBodyShown;
+  body = body.substr(0, kBodyShown);
+  for (std::size_t end = 0; end != std::string_view::npos && !body.empty();) {
+    end = body.find('\n');
+    view += printable(body.substr(0, end), kBodyShown) + "\n";
+    if (end != std::string_view::npos) body.remove_prefix(end + 1);
+  }
+  return cut ? view + "(cut here; --json shows all of it)\n" : view;
+}
+
+std::string view_of_response(const json::value& response) {
+  std::string view =
+      fmt::format("\n{} {}\n", text_of(member(response, "status"), 8), text_of(member(response, "reason"), kTextShown));
+  if (const json::array* headers = member(response, "headers").if_array()) {
+    for (const json::value& header : *headers) {
+      const json::array* pair = header.if_array();
+      if (pair == nullptr || pair->size() != 2) continue;
+      view += fmt::format("{}: {}\n", text_of((*pair)[0], 128), text_of((*pair)[1], 1024));
+    }
+  }
+  const json::value& encoding = member(response, "body_encoding");
+  if (encoding.is_string() && encoding.as_string() == "base64") view += "(body in base64)\n";
+  const json::value& body = member(response, "body");
+  if (body.is_string()) view += view_of_body({body.as_string().data(), body.as_string().size()});
+  return view;
+}
+
+} // namespace
+
+std::string view_of_time(const json::value& time) {
+  if (time.is_string()) return text_of(time, kTextShown);
+  if (!time.is_number()) return "-";
+  json::error_code error;
+  const auto millis = time.to_number<std::int64_t>(error);
+  if (error || millis <= 0) return "-";
+  const auto seconds = std::chrono::sys_seconds(std::chrono::seconds(millis / 1000));
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     millis % 1000);
+}
+
+std::string view_of_list(const json::value& answer) {
+  const json::array* keys = member(answer, "keys").if_array();
+  if (keys == nullptr || keys->empty()) return "no keys\n";
+  std::vector<std::vector<std::string>> rows{{"ID", "STATE", "STATUS", "FENCE", "FIRST RECEIVED", "KEY", "REQUEST"}};
+  for (const json::value& key : *keys) {
+    const std::string id = text_of(member(key, "id"), 64);
+    rows.push_back({id.substr(0, kIdShown), state_of(key), text_of(member(key, "status"), 8),
+                    text_of(member(key, "fence"), 20), view_of_time(member(key, "first_received")),
+                    text_of(member(key, "key"), kTextShown), request_of(key, kTextShown)});
+  }
+  return format_table(rows);
+}
+
+std::string view_of_record(const json::value& record) {
+  std::vector<std::vector<std::string>> rows{
+      {"id", text_of(member(record, "id"), 64)},
+      {"state", state_of(record)},
+      {"key", text_of(member(record, "key"), 255)},
+      {"route", text_of(member(record, "route"), 255)},
+      {"request", request_of(record, 255)},
+      {"fence", text_of(member(record, "fence"), 20)},
+      {"first received", view_of_time(member(record, "first_received"))},
+      {"lease until", view_of_time(member(record, "lease_until"))},
+      {"settled at", view_of_time(member(record, "settled_at"))},
+      {"expires at", view_of_time(member(record, "expires_at"))},
+  };
+  std::string view = format_table(rows);
+  const json::value& response = member(record, "response");
+  return response.is_object() ? view + view_of_response(response) : view;
+}
+
+std::string view_of_error(const std::string& body) {
+  json::error_code error;
+  const json::value parsed = json::parse(body, error);
+  if (!error && member(parsed, "error").is_string()) return text_of(member(parsed, "error"), 1024);
+  return body.empty() ? "no reason was given" : printable(body, 1024);
+}
+
+} // namespace oncekey

@@ -1,0 +1,20 @@
+// keys_view: the admin API's JSON as a person reads it.
+#pragma once
+
+#include <boost/json/value.hpp>
+
+#include <string>
+
+namespace oncekey {
+
+// A table with a line for each of {"keys":[...]}, or a sentence when there is none.
+std::string view_of_list(const boost::json::value& answer);
+// One record, a line for each thing known about it, and its response.
+std::string view_of_record(const boost::json::value& record);
+// The "error" of a refusal, or the text itself when it is not of that form.
+std::string view_of_error(const std::string& body);
+
+// A time of the API, text or milliseconds since 1970, in ISO 8601; "-" for one that never was.
+std::string view_of_time(const boost::json::value& time);
+
+} // namespace oncekey

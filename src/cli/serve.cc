@@ -1,0 +1,227 @@
+#include "cli/serve.h"
+
+#include "admin/admin.h"
+#include "gateway/gateway.h"
+#include "store/open_store.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace oncekey {
+namespace {
+
+// What a store that can no longer keep its promise ends the process with; EX_IOERR of sysexits.h.
+constexpr int kExitStoreFailed = 74;
+constexpr std::chrono::milliseconds kDrainPoll{20};
+
+LogLevel level_of(std::string_view text) {
+  if (text == "debug") return LogLevel::debug;
+  if (text == "warning") return LogLevel::warning;
+  if (text == "error") return LogLevel::error;
+  return LogLevel::info;
+}
+
+// One event loop, one thread, and what runs on it.
+struct Worker {
+  asio::io_context context{1};
+  asio::executor_work_guard<Executor> work{context.get_executor()};
+  Timers timers{context};
+  std::unique_ptr<UpstreamPool> upstream;
+  std::unique_ptr<Gateway> gateway;
+  std::thread thread;
+
+  void start() {
+    thread = std::thread([this] { context.run(); });
+  }
+  void stop() {
+    asio::post(context, [this] {
+      if (upstream) upstream->close_idle();
+      timers.stop();
+      work.reset();
+      context.stop();
+    });
+    if (thread.joinable()) thread.join();
+  }
+};
+
+UpstreamOptions upstream_options(const Config& config) {
+  UpstreamOptions options;
+  options.host = config.upstream.host;
+  options.port = config.upstream.port;
+  options.tls = config.upstream.scheme == UpstreamUrl::Scheme::https;
+  options.ca_file = config.upstream_ca;
+  options.connect_timeout = config.timeouts.connect;
+  options.idle_timeout = config.timeouts.upstream_idle;
+  options.max_header_bytes = config.limits.max_header_bytes;
+  options.max_connections = config.limits.max_upstream_connections;
+  return options;
+}
+
+ServerOptions server_options(const Config& config) {
+  ServerOptions options;
+  options.timeouts = {config.timeouts.request_headers, config.timeouts.request_body, config.timeouts.idle,
+                      config.timeouts.write};
+  options.max_header_bytes = config.limits.max_header_bytes;
+  options.max_connections = config.limits.max_connections;
+  return options;
+}
+
+int refuse_to_start(Log& log, const Fault& fault) {
+  log.error("cannot_start", {{"reason", fault.message}});
+  return 1;
+}
+
+Status check_durability(const Config& config, const Store& store) {
+  if (!config.require_durability) return ok_status();
+  const std::string_view wanted = *config.require_durability;
+  const Durability level = store.durability();
+  const bool enough = wanted == "power" ? level == Durability::power : level != Durability::none;
+  if (enough) return ok_status();
+  return invalid(fmt::format("the store's durability is \"{}\" and --require-durability asks for \"{}\"",
+                             to_string(level), wanted));
+}
+
+// Not ready at once, no new connections, running requests end; then the loops stop. A second signal cuts it short.
+class Shutdown {
+ public:
+  Shutdown(asio::io_context& context, GatewayShared& shared, Server& server, Log& log)
+      : shared_(shared), server_(server), log_(log), signals_(context, SIGTERM, SIGINT), poll_(context) {
+    wait();
+  }
+
+  bool finished() const { return finished_; }
+  bool clean() const { return clean_; }
+  void on_finished(std::function<void()> then) { then_ = std::move(then); }
+
+ private:
+  void wait() {
+    signals_.async_wait([this](const error_code& ec, int) {
+      if (ec) return;
+      if (shared_.draining.exchange(true)) {
+        log_.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
+        log_.flush();
+        std::_Exit(1);
+      }
+      log_.info("draining", {{"connections", server_.connections()}});
+      server_.drain();
+      shared_.waiters.notify_all();
+      deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
+      poll();
+      wait();
+    });
+  }
+
+  void poll() {
+    const bool empty = server_.connections() == 0;
+    if (empty || std::chrono::steady_clock::now() >= deadline_) {
+      clean_ = empty;
+      finished_ = true;
+      then_();
+      return;
+    }
+    poll_.expires_after(kDrainPoll);
+    poll_.async_wait([this](const error_code& ec) {
+      if (!ec) poll();
+    });
+  }
+
+  GatewayShared& shared_;
+  Server& server_;
+  Log& log_;
+  asio::signal_set signals_;
+  asio::steady_timer poll_;
+  MonotonicTime deadline_;
+  std::function<void()> then_;
+  bool finished_ = false;
+  bool clean_ = false;
+};
+
+} // namespace
+
+int run_serve(const Config& config) {
+  std::signal(SIGPIPE, SIG_IGN);
+  Log log(level_of(config.log_level));
+  for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
+
+  StoreOptions store_options{
+      log, [&log](const std::string& reason) {
+        // Whether earlier writes are on disk is unknown now: no answer may leave any more.
+        log.error("store_failed",
+                  {{"reason", reason},
+                   {"next", "the process ends without acknowledging anything; check the disk, then start again"}});
+        log.flush();
+        std::_Exit(kExitStoreFailed);
+      }};
+  auto store = open_store(config.store, store_options);
+  if (!store) return refuse_to_start(log, store.fault());
+  if (const Status enough = check_durability(config, **store); !enough) return refuse_to_start(log, enough.fault());
+
+  GatewayShared shared(config, **store, log);
+  const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<Lane> lanes;
+  for (std::size_t i = 0; i < threads; ++i) {
+    auto worker = std::make_unique<Worker>();
+    auto pool = UpstreamPool::make(upstream_options(config), worker->timers, shared.upstream_open);
+    if (!pool) return refuse_to_start(log, pool.fault());
+    worker->upstream = std::move(pool).value();
+    worker->gateway = std::make_unique<Gateway>(shared, *worker->upstream, worker->timers);
+    lanes.push_back({worker->context, worker->timers, *worker->gateway});
+    workers.push_back(std::move(worker));
+  }
+  ServerOptions public_options = server_options(config);
+  public_options.tls_cert = config.tls_cert;
+  public_options.tls_key = config.tls_key;
+  auto server =
+      Server::listen(config.listen.host, config.listen.port, std::move(public_options), std::move(lanes), log);
+  if (!server) return refuse_to_start(log, server.fault());
+
+  // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
+  Worker operators;
+  Admin admin(shared);
+  auto admin_server = Server::listen(config.admin.host, config.admin.port, server_options(config),
+                                     {{operators.context, operators.timers, admin}}, log);
+  if (!admin_server) return refuse_to_start(log, admin_server.fault());
+  admin.serves(**server);
+
+  Shutdown shutdown(operators.context, shared, **server, log);
+  shutdown.on_finished([&] {
+    (*admin_server)->drain();
+    operators.timers.stop();
+    operators.work.reset();
+    operators.context.stop();
+  });
+
+  (*server)->start();
+  (*admin_server)->start();
+  for (const auto& worker : workers) worker->start();
+  log.info("listening", {{"address", (*server)->address()},
+                         {"admin", (*admin_server)->address()},
+                         {"store", config.store},
+                         {"durability", to_string((*store)->durability())},
+                         {"threads", threads}});
+  operators.context.run();
+
+  if (!shutdown.clean()) {
+    // Requests are still under way: their records say so, and a restart goes on from there.
+    log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", (*server)->connections()}});
+    log.flush();
+    std::_Exit(1);
+  }
+  for (const auto& worker : workers) worker->stop();
+  log.info("stopped", {{"reason", "drained"}});
+  return 0;
+}
+
+} // namespace oncekey

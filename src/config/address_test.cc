@@ -1,0 +1,119 @@
+#include "config/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Address, IsAHostAndAPort) {
+  const auto address = parse_address("127.0.0.1:8080");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address->host, "127.0.0.1");
+  EXPECT_EQ(address->port, 8080);
+}
+
+TEST(Address, OfVersionSixStandsInBrackets) {
+  const auto address = parse_address("[::1]:8080");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address->host, "::1");
+  EXPECT_EQ(address->port, 8080);
+}
+
+TEST(Address, LocalhostIsTheLoopbackAddress) {
+  const auto address = parse_address("LocalHost:0");
+  ASSERT_TRUE(address.ok());
+  EXPECT_EQ(address->host, "127.0.0.1");
+  EXPECT_EQ(address->port, 0);
+}
+
+TEST(Address, RefusesWhatIsNotOneAndSaysWhy) {
+  const struct {
+    const char* text;
+    const char* why;
+  } cases[] = {
+      {"", "name the address"},
+      {":8080", "0.0.0.0 or [::] stands for every interface"},
+      {"*:8080", "0.0.0.0 or [::] stands for every interface"},
+      {"127.0.0.1", "the port is missing"},
+      {"127.0.0.1:", "write HOST:PORT"},
+      {"127.0.0.1:65536", "from 0 to 65535"},
+      {"127.0.0.1:-1", "from 0 to 65535"},
+      {"127.0.0.1:80x", "from 0 to 65535"},
+      {"127.0.0.1:+80", "from 0 to 65535"},
+      {"::1:8080", "write HOST:PORT"},
+      {"[::1]", "the port is missing"},
+      {"[::1", "write HOST:PORT"},
+      {"[::1]8080", "write HOST:PORT"},
+      {"[127.0.0.1]:80", "not an IPv6 address"},
+      {"256.0.0.1:80", "must be an IP address or localhost"},
+      {"example.com:80", "must be an IP address or localhost"},
+  };
+  for (const auto& c : cases) {
+    const auto address = parse_address(c.text);
+    ASSERT_FALSE(address.ok()) << c.text;
+    EXPECT_THAT(address.fault().message, HasSubstr(c.why)) << c.text;
+  }
+}
+
+TEST(Loopback, IsTheWholeOfItsNetworkAndNothingElse) {
+  for (const char* host : {"127.0.0.1", "127.9.8.7", "::1", "localhost", "::ffff:127.0.0.1"})
+    EXPECT_TRUE(is_loopback({host, 1})) << host;
+  for (const char* host : {"0.0.0.0", "::", "128.0.0.1", "10.0.0.1", "::2", "::ffff:10.0.0.1", "127.example.com"})
+    EXPECT_FALSE(is_loopback({host, 1})) << host;
+}
+
+TEST(Upstream, HasTheDefaultPortOfItsScheme) {
+  const auto plain = parse_upstream("http://api.internal");
+  ASSERT_TRUE(plain.ok());
+  EXPECT_EQ(plain->scheme, UpstreamUrl::Scheme::http);
+  EXPECT_EQ(plain->host, "api.internal");
+  EXPECT_EQ(plain->port, 80);
+  EXPECT_EQ(plain->authority, "api.internal");
+
+  const auto secure = parse_upstream("HTTPS://api.internal/");
+  ASSERT_TRUE(secure.ok());
+  EXPECT_EQ(secure->scheme, UpstreamUrl::Scheme::https);
+  EXPECT_EQ(secure->port, 443);
+  EXPECT_EQ(secure->authority, "api.internal");
+}
+
+TEST(Upstream, NamesAnotherPortInItsAuthority) {
+  EXPECT_EQ(parse_upstream("http://127.0.0.1:9090")->authority, "127.0.0.1:9090");
+  EXPECT_EQ(parse_upstream("https://[::1]:8443")->authority, "[::1]:8443");
+  EXPECT_EQ(parse_upstream("https://[::1]:8443")->host, "::1");
+  EXPECT_EQ(parse_upstream("https://a:443")->authority, "a");
+  EXPECT_EQ(parse_upstream("http://a:443")->authority, "a:443");
+}
+
+TEST(Upstream, RefusesWhatIsNotOneAndSaysWhy) {
+  const struct {
+    const char* text;
+    const char* why;
+  } cases[] = {
+      {"127.0.0.1:9090", "write http://HOST:PORT"},
+      {"ftp://a", "write http://HOST:PORT"},
+      {"http://", "write http://HOST:PORT"},
+      {"http://:80", "write http://HOST:PORT"},
+      {"http://a:0", "from 1 to 65535"},
+      {"http://a:99999", "from 1 to 65535"},
+      {"http://a/v1", "may not have a path"},
+      {"http://a?x=1", "may not have a path or a query"},
+      {"http://a#x", "may not have a path or a query"},
+      {"http://user:pw@a", "may not have a user or password"},
+      {"http://a b", "neither a name nor an IP address"},
+      {"http://a\r\nX: y", "neither a name nor an IP address"},
+      {"http://[::1", "write http://HOST:PORT"},
+      {"http://[xyz]", "neither a name nor an IP address"},
+  };
+  for (const auto& c : cases) {
+    const auto url = parse_upstream(c.text);
+    ASSERT_FALSE(url.ok()) << c.text;
+    EXPECT_THAT(url.fault().message, HasSubstr(c.why)) << c.text;
+  }
+}
+
+} // namespace
+} // namespace oncekey

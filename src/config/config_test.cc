@@ -1,0 +1,299 @@
+#include "config/config.h"
+
+#include "config/known_settings.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <set>
+
+namespace oncekey {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::seconds;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kUpstream = "upstream = \"http://127.0.0.1:9090\"\n";
+
+Config read(const std::string& text) {
+  auto config = parse_config(text, "test.toml");
+  EXPECT_TRUE(config.ok()) << (config.ok() ? "" : config.fault().message);
+  return config.ok() ? *config : Config{};
+}
+
+Policy read_route(const std::string& settings) {
+  const Config config = read(kUpstream + std::string("[[route]]\npath = \"/*\"\n") + settings);
+  return config.routes.empty() ? Policy{} : config.routes.front().policy;
+}
+
+std::string refused(const std::string& text) {
+  const auto config = parse_config(text, "test.toml");
+  EXPECT_FALSE(config.ok()) << "was not refused:\n" << text;
+  return config.ok() ? "" : config.fault().message;
+}
+
+TEST(Config, OfTheManualIsRead) {
+  const Config config = read(R"(
+listen   = "127.0.0.1:8080"
+admin    = "127.0.0.1:8081"
+upstream = "http://127.0.0.1:9090"
+store    = "rocksdb:./oncekey-data"
+lease    = "60s"
+
+[[route]]
+path   = "/v1/*"
+policy = "stripe-v1"
+
+[[route]]
+path   = "/orders"
+policy = "classic"
+key    = "required"
+scope  = "jwt:sub"
+wait   = "2s"
+)");
+  ASSERT_EQ(config.routes.size(), 2u);
+  EXPECT_EQ(config.upstream.port, 9090);
+  EXPECT_EQ(config.store, "rocksdb:./oncekey-data");
+  EXPECT_EQ(config.routes[0].policy.name, "stripe-v1");
+  EXPECT_EQ(config.routes[0].policy.scope.size(), 2u);
+  EXPECT_EQ(config.routes[1].path, "/orders");
+  EXPECT_EQ(config.routes[1].policy.key, MissingKey::required);
+  EXPECT_EQ(config.routes[1].policy.scope, (std::vector<ScopeSource>{{ScopeSource::Kind::jwt, "sub", false}}));
+  EXPECT_EQ(config.routes[1].policy.wait, seconds(2));
+}
+
+TEST(Config, WithoutRoutesProtectsEverythingByTheClassicPolicy) {
+  const Config config = read(kUpstream);
+  ASSERT_EQ(config.routes.size(), 1u);
+  EXPECT_EQ(config.routes[0].path, "/*");
+  EXPECT_EQ(config.routes[0].name, "/*");
+  EXPECT_EQ(config.routes[0].policy.name, "classic");
+}
+
+TEST(Config, DefaultsAtTheTopHoldForAllRoutesAndARouteOverridesThem) {
+  const Config config = read(std::string(kUpstream) + R"(
+policy = "stripe-v2"
+lease = "5s"
+retention = "48h"
+wait = "1s"
+upstream_timeout = "10s"
+scope = "cookie:session"
+[[route]]
+path = "/a"
+[[route]]
+path = "/b"
+policy = "classic"
+lease = "7s"
+)");
+  ASSERT_EQ(config.routes.size(), 2u);
+  const Policy& a = config.routes[0].policy;
+  EXPECT_EQ(a.name, "stripe-v2");
+  EXPECT_EQ(a.lease, seconds(5));
+  EXPECT_EQ(a.retention, hours(48));
+  EXPECT_EQ(a.wait, seconds(1));
+  EXPECT_EQ(a.upstream_timeout, seconds(10));
+  EXPECT_EQ(a.scope, (std::vector<ScopeSource>{{ScopeSource::Kind::cookie, "session", false}}));
+  EXPECT_EQ(config.routes[1].policy.name, "classic");
+  EXPECT_EQ(config.routes[1].policy.lease, seconds(7));
+}
+
+TEST(Config, EveryFieldOfAPolicyCanBeSetOnARoute) {
+  const Policy p = read_route(R"(
+policy = "classic"
+methods = ["POST", "DELETE"]
+key_syntax = "structured-string"
+strict = true
+identity = "key"
+fingerprint = "canonical"
+fingerprint_ignore = ["/metadata", "/sent_at"]
+fingerprint_headers = "X-Tenant"
+key = "pass"
+mismatch = 409
+in_progress = 425
+kept = "200-299"
+heed_should_retry = true
+retention = "2h"
+on_unknown = "hold"
+on_abandoned = "probe"
+probe = "GET /charges?key={key}"
+errors = "stripe"
+scope = ["header:Authorization", "header:X-Org?"]
+key_from = ["header:PayPal-Request-Id", "fingerprint"]
+window = "10m"
+lease = "30s"
+upstream_timeout = "40s"
+wait = "3s"
+max_waiters = 7
+max_request_body = "64KiB"
+max_stored_body = 1000
+mode = "observe"
+on_store_error = "bypass"
+replay_set_cookie = true
+)");
+  EXPECT_EQ(p.methods, (std::vector<std::string>{"POST", "DELETE"}));
+  EXPECT_EQ(p.key_syntax, KeySyntax::structured_string);
+  EXPECT_TRUE(p.strict);
+  EXPECT_EQ(p.identity, Identity::key);
+  EXPECT_EQ(p.fingerprint, FingerprintMode::canonical);
+  EXPECT_EQ(p.fingerprint_ignore, (std::vector<std::string>{"/metadata", "/sent_at"}));
+  EXPECT_EQ(p.fingerprint_headers, (std::vector<std::string>{"X-Tenant"}));
+  EXPECT_EQ(p.key, MissingKey::pass);
+  EXPECT_EQ(p.mismatch_status, 409);
+  EXPECT_EQ(p.in_progress_status, 425);
+  EXPECT_EQ(p.kept.to_string(), "200-299");
+  EXPECT_TRUE(p.heed_should_retry);
+  EXPECT_EQ(p.retention, hours(2));
+  EXPECT_EQ(p.on_unknown, OnUnknown::hold);
+  EXPECT_EQ(p.on_abandoned, OnAbandoned::probe);
+  EXPECT_EQ(p.probe, (Probe{"GET", "/charges?key={key}"}));
+  EXPECT_EQ(p.errors, ErrorFormat::stripe);
+  EXPECT_EQ(p.scope, (std::vector<ScopeSource>{{ScopeSource::Kind::header, "Authorization", false},
+                                               {ScopeSource::Kind::header, "X-Org", true}}));
+  EXPECT_EQ(p.key_from, (std::vector<KeySource>{{KeySource::Kind::header, "PayPal-Request-Id"},
+                                                {KeySource::Kind::fingerprint, ""}}));
+  EXPECT_EQ(p.window, std::chrono::minutes(10));
+  EXPECT_EQ(p.lease, seconds(30));
+  EXPECT_EQ(p.upstream_timeout, seconds(40));
+  EXPECT_EQ(p.wait, seconds(3));
+  EXPECT_EQ(p.max_waiters, 7u);
+  EXPECT_EQ(p.max_request_body, 65536u);
+  EXPECT_EQ(p.max_stored_body, 1000u);
+  EXPECT_EQ(p.mode, Mode::observe);
+  EXPECT_EQ(p.on_store_error, OnStoreError::bypass);
+  EXPECT_TRUE(p.replay_set_cookie);
+}
+
+TEST(Config, EverySettingOfTheGatewayIsRead) {
+  const Config c = read(R"(
+listen = "0.0.0.0:80"
+admin = "[::1]:81"
+admin_token = "0123456789abcdef"
+upstream = "https://api.internal"
+upstream_ca = "ca.pem"
+tls_cert = "cert.pem"
+tls_key = "key.pem"
+store = "rocksdb:/data"
+require_durability = "power"
+threads = 3
+log_level = "debug"
+drain_timeout = "5s"
+trusted_proxies = ["10.0.0.1", "FE80::1"]
+[limits]
+max_connections = 10
+max_header_bytes = "16KiB"
+max_buffered_bytes = "64MiB"
+max_upstream_connections = 11
+[timeouts]
+connect = "1s"
+request_headers = "2s"
+request_body = "3s"
+idle = "4s"
+upstream_idle = "5s"
+write = "6s"
+)");
+  EXPECT_EQ(c.listen.host, "0.0.0.0");
+  EXPECT_EQ(c.admin.host, "::1");
+  EXPECT_EQ(c.admin_token, "0123456789abcdef");
+  EXPECT_EQ(c.upstream.scheme, UpstreamUrl::Scheme::https);
+  EXPECT_EQ(c.upstream_ca, "ca.pem");
+  EXPECT_EQ(c.tls_cert, "cert.pem");
+  EXPECT_EQ(c.tls_key, "key.pem");
+  EXPECT_EQ(c.store, "rocksdb:/data");
+  EXPECT_EQ(c.require_durability, "power");
+  EXPECT_EQ(c.threads, 3u);
+  EXPECT_EQ(c.log_level, "debug");
+  EXPECT_EQ(c.drain_timeout, seconds(5));
+  EXPECT_EQ(c.trusted_proxies, (std::vector<std::string>{"10.0.0.1", "fe80::1"}));
+  EXPECT_EQ(c.limits.max_connections, 10u);
+  EXPECT_EQ(c.limits.max_header_bytes, 16u << 10);
+  EXPECT_EQ(c.limits.max_buffered_bytes, 64u << 20);
+  EXPECT_EQ(c.limits.max_upstream_connections, 11u);
+  EXPECT_EQ(c.timeouts.connect, seconds(1));
+  EXPECT_EQ(c.timeouts.request_headers, seconds(2));
+  EXPECT_EQ(c.timeouts.request_body, seconds(3));
+  EXPECT_EQ(c.timeouts.idle, seconds(4));
+  EXPECT_EQ(c.timeouts.upstream_idle, seconds(5));
+  EXPECT_EQ(c.timeouts.write, seconds(6));
+}
+
+TEST(Config, TokenComesFromTheEnvironmentOrAFileWhenItSaysSo) {
+  ::setenv("ONCEKEY_TEST_TOKEN", "from-the-environment", 1);
+  EXPECT_EQ(read(std::string("admin_token = \"env:ONCEKEY_TEST_TOKEN\"\n") + kUpstream).admin_token,
+            "from-the-environment");
+  const std::string path = testing::TempDir() + "oncekey_token_" + std::to_string(::getpid());
+  std::ofstream(path) << "from-a-file-with-a-newline\n";
+  EXPECT_EQ(read("admin_token = \"file:" + path + "\"\n" + kUpstream).admin_token, "from-a-file-with-a-newline");
+  EXPECT_THAT(refused(std::string("admin_token = \"env:ONCEKEY_TEST_NO_SUCH\"\n") + kUpstream),
+              StartsWith("test.toml:1: admin_token: the environment variable ONCEKEY_TEST_NO_SUCH is not set"));
+}
+
+TEST(Config, RoutesWithOnePathGetNamesOfTheirOwn) {
+  const Config config = read(std::string(kUpstream) + R"(
+[[route]]
+path = "/orders"
+methods = ["POST"]
+[[route]]
+path = "/orders"
+methods = ["DELETE"]
+)");
+  ASSERT_EQ(config.routes.size(), 2u);
+  EXPECT_EQ(config.routes[0].name, "/orders");
+  EXPECT_EQ(config.routes[1].name, "/orders#2");
+}
+
+TEST(Config, ReportsAllFindingsAtOnceInTheOrderOfTheFile) {
+  const std::string message = refused(R"(lisen = "127.0.0.1:1"
+threads = "four"
+[[route]]
+path = "/a"
+retension = "1h"
+[[route]]
+path = "/b"
+lease = 60
+)");
+  EXPECT_EQ(message,
+            "test.toml:1: lisen: no such setting; did you mean \"listen\"?\n"
+            "test.toml:2: threads: expected a whole number, without quotes, found text\n"
+            "test.toml:5: retension: no such setting of a route; did you mean \"retention\"?\n"
+            "test.toml:8: lease: expected a duration in quotes, as in \"60s\", found a whole number");
+}
+
+TEST(Config, ThatIsNotTomlIsRefusedWithItsLine) {
+  EXPECT_THAT(refused("listen = \"127.0.0.1:1\"\nadmin = = 3\n"), StartsWith("test.toml:2: not valid TOML: "));
+}
+
+TEST(Config, ThatCannotBeReadIsRefusedByName) {
+  const auto config = load_config("no/such/file.toml");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.fault().message, "no/such/file.toml: cannot be read: No such file or directory");
+}
+
+TEST(Config, IsLoadedFromAFile) {
+  const std::string path = testing::TempDir() + "oncekey_config_" + std::to_string(::getpid());
+  std::ofstream(path) << kUpstream << "threads = 2\n";
+  const auto config = load_config(path);
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->threads, 2u);
+}
+
+// docs/CONFIG.md names a setting in the first cell of a table row: "| `name` |". A setting that is in the code and not
+// there, or the other way round, fails here.
+TEST(ConfigManual, DescribesEverySettingAndNoOther) {
+  std::ifstream file(std::string(ONCEKEY_SOURCE_DIR) + "/docs/CONFIG.md");
+  std::set<std::string> described;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| `")) described.insert(line.substr(3, line.find('`', 3) - 3));
+  }
+  const std::vector<std::string> names = known_settings();
+  const std::set<std::string> known(names.begin(), names.end());
+  EXPECT_EQ(described, known);
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,146 @@
+// The settings of the whole gateway: what stands at the top of the file, in [limits] and in [timeouts].
+#include "config/settings.h"
+#include "config/suggestion.h"
+
+#include <arpa/inet.h>
+
+#include <array>
+#include <cstdlib>
+#include <fstream>
+
+namespace oncekey {
+namespace {
+
+// A token in a file or in the environment stays out of the configuration, which people commit and paste.
+Result<std::string> resolve_secret(const std::string& text) {
+  if (text.starts_with("env:")) {
+    const char* value = std::getenv(text.c_str() + 4);
+    if (value == nullptr || *value == '\0')
+      return invalid(fmt::format("the environment variable {} is not set", text.substr(4)));
+    return std::string(value);
+  }
+  if (text.starts_with("file:")) {
+    std::ifstream file(text.substr(5));
+    std::string line;
+    if (!file || !std::getline(file, line) || line.empty())
+      return invalid(fmt::format("cannot read a token from the first line of the file {}", text.substr(5)));
+    if (line.back() == '\r') line.pop_back();
+    return line;
+  }
+  return text;
+}
+
+Result<std::string> as_one_of(const toml::node& node, std::span<const std::string_view> words) {
+  auto text = as_text(node);
+  if (!text) return text;
+  std::string all;
+  for (const std::string_view word : words) {
+    if (*text == word) return text;
+    all += fmt::format("{}\"{}\"", all.empty() ? "" : ", ", word);
+  }
+  return invalid(fmt::format("\"{}\" is not one of {}{}", *text, all, did_you_mean(*text, words)));
+}
+
+Result<std::string> as_store(const toml::node& node) {
+  static constexpr std::array<std::string_view, 2> kKinds{"memory", "rocksdb"};
+  auto text = as_text(node);
+  if (!text) return text;
+  if (*text == "memory:" || (text->starts_with("rocksdb:") && text->size() > 8)) return text;
+  const std::string kind = text->substr(0, text->find(':'));
+  return invalid(fmt::format("\"{}\" is not a store: write rocksdb:PATH or memory:{}", *text,
+                             kind == "rocksdb" || kind == "memory" ? "" : did_you_mean(kind, kKinds)));
+}
+
+Result<std::vector<std::string>> as_ip_addresses(const toml::node& node) {
+  auto texts = as_texts(node);
+  if (!texts) return texts;
+  for (std::string& text : *texts) {
+    std::array<std::uint8_t, 16> bytes{};
+    std::array<char, INET6_ADDRSTRLEN> canonical{};
+    const int family = text.find(':') == std::string::npos ? AF_INET : AF_INET6;
+    if (inet_pton(family, text.c_str(), bytes.data()) != 1)
+      return invalid(fmt::format("\"{}\" is not an IP address; names and ranges are not supported here", text));
+    text = inet_ntop(family, bytes.data(), canonical.data(), canonical.size());
+  }
+  return texts;
+}
+
+template <class T>
+Result<T> parsed(const toml::node& node, Result<T> (*parse)(std::string_view)) {
+  const auto text = as_text(node);
+  if (!text) return text.fault();
+  return parse(*text);
+}
+
+constexpr std::array<std::string_view, 2> kDurabilities{"power", "process"};
+constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning", "error"};
+// More threads than cores only take turns; nobody has more cores than this in front of one store.
+constexpr std::int64_t kMostThreads = 256;
+constexpr Millis kShortestTimeout{1};
+
+Status read_admin_token(const toml::node& node, Config& config) {
+  auto text = as_text(node);
+  if (!text) return std::move(text).fault();
+  return put(config.admin_token, resolve_secret(*text));
+}
+
+Status read_durability(const toml::node& node, Config& config) {
+  auto level = as_one_of(node, kDurabilities);
+  if (!level) return std::move(level).fault();
+  config.require_durability = std::move(level).value();
+  return ok_status();
+}
+
+Status put_timeout(Millis& target, const toml::node& node) { return put(target, as_duration(node, kShortestTimeout)); }
+
+// A limit of nothing would refuse everything; whoever wants that stops the process.
+Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64_t least) {
+  const auto bytes = as_bytes(node);
+  if (!bytes) return bytes.fault();
+  if (*bytes < least) return invalid(fmt::format("{} is out of range: at least {} bytes are needed", *bytes, least));
+  target = *bytes;
+  return ok_status();
+}
+
+using Node = toml::node;
+
+constexpr Setting<Config> kGatewaySettings[] = {
+    {"listen", [](const Node& v, Config& c) { return put(c.listen, parsed(v, parse_address)); }},
+    {"admin", [](const Node& v, Config& c) { return put(c.admin, parsed(v, parse_address)); }},
+    {"admin_token", read_admin_token},
+    {"upstream", [](const Node& v, Config& c) { return put(c.upstream, parsed(v, parse_upstream)); }},
+    {"upstream_ca", [](const Node& v, Config& c) { return put(c.upstream_ca, as_text(v)); }},
+    {"tls_cert", [](const Node& v, Config& c) { return put(c.tls_cert, as_text(v)); }},
+    {"tls_key", [](const Node& v, Config& c) { return put(c.tls_key, as_text(v)); }},
+    {"store", [](const Node& v, Config& c) { return put(c.store, as_store(v)); }},
+    {"require_durability", read_durability},
+    {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},
+    {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
+    {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
+    {"trusted_proxies", [](const Node& v, Config& c) { return put(c.trusted_proxies, as_ip_addresses(v)); }},
+};
+
+constexpr Setting<Limits> kLimitSettings[] = {
+    {"max_connections", [](const Node& v, Limits& l) { return put_count(l.max_connections, v, 1); }},
+    // Below this not even a browser's request fits.
+    {"max_header_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_header_bytes, v, 1024); }},
+    {"max_buffered_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_buffered_bytes, v, 1024); }},
+    {"max_upstream_connections", [](const Node& v, Limits& l) { return put_count(l.max_upstream_connections, v, 1); }},
+};
+
+constexpr Setting<Timeouts> kTimeoutSettings[] = {
+    {"connect", [](const Node& v, Timeouts& t) { return put_timeout(t.connect, v); }},
+    {"request_headers", [](const Node& v, Timeouts& t) { return put_timeout(t.request_headers, v); }},
+    {"request_body", [](const Node& v, Timeouts& t) { return put_timeout(t.request_body, v); }},
+    {"idle", [](const Node& v, Timeouts& t) { return put_timeout(t.idle, v); }},
+    {"upstream_idle", [](const Node& v, Timeouts& t) { return put_timeout(t.upstream_idle, v); }},
+    {"write", [](const Node& v, Timeouts& t) { return put_timeout(t.write, v); }},
+};
+
+} // namespace
+
+std::span<const Setting<Config>> gateway_settings() { return kGatewaySettings; }
+std::span<const Setting<Limits>> limit_settings() { return kLimitSettings; }
+std::span<const Setting<Timeouts>> timeout_settings() { return kTimeoutSettings; }
+
+} // namespace oncekey

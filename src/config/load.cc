@@ -1,0 +1,61 @@
+#include "config/load.h"
+
+#include "config/reader.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace oncekey {
+namespace {
+
+// A thousand routes fit; a path that names a disk or a log by mistake does not end in memory.
+constexpr std::size_t kLargestFile = 1u << 20;
+
+void place(toml::table& table, const Override& flag) {
+  if (const auto* text = std::get_if<std::string>(&flag.value)) {
+    table.insert_or_assign(flag.setting, *text);
+  } else if (const auto* number = std::get_if<std::int64_t>(&flag.value)) {
+    table.insert_or_assign(flag.setting, *number);
+  } else if (const auto* texts = std::get_if<std::vector<std::string>>(&flag.value)) {
+    toml::array list;
+    for (const std::string& item : *texts) list.push_back(item);
+    table.insert_or_assign(flag.setting, std::move(list));
+  }
+}
+
+} // namespace
+
+Result<Config> parse_config_under(std::string_view text, std::string_view file_name,
+                                  const std::vector<Override>& overrides) {
+  toml::table table;
+  try {
+    table = toml::parse(text, file_name);
+  } catch (const toml::parse_error& error) {
+    return invalid(fmt::format("{}:{}: not valid TOML: {}", file_name, error.source().begin.line, error.description()));
+  }
+  for (const Override& flag : overrides) place(table, flag);
+  return Reader(file_name).read(table);
+}
+
+Result<Config> load_config_under(const std::string& path, const std::vector<Override>& overrides) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kLargestFile + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    return invalid(fmt::format("{}: cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > kLargestFile) return invalid(fmt::format("{}: larger than 1 MiB: is this the right file?", path));
+  return parse_config_under(text, path, overrides);
+}
+
+Result<Config> parse_config(std::string_view text, std::string_view file_name) {
+  return parse_config_under(text, file_name, {});
+}
+
+Result<Config> load_config(const std::string& path) { return load_config_under(path, {}); }
+
+} // namespace oncekey

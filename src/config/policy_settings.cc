@@ -1,0 +1,126 @@
+// The settings of a route: every field of Policy under its own name. How values are spelled is core's (policy_text.h).
+#include "config/settings.h"
+#include "core/policy_text.h"
+
+#include <algorithm>
+#include <array>
+
+namespace oncekey {
+namespace {
+
+using Node = toml::node;
+
+// Reads text and hands it to one of core's parsers.
+template <class T>
+Status put_parsed(T& target, const Node& node, Result<T> (*parse)(std::string_view)) {
+  const auto text = as_text(node);
+  if (!text) return text.fault();
+  return put(target, parse(*text));
+}
+
+template <class T>
+Status put_list(std::vector<T>& target, const Node& node, Result<T> (*parse)(std::string_view)) {
+  const auto texts = as_texts(node);
+  if (!texts) return texts.fault();
+  std::vector<T> items;
+  for (const std::string& text : *texts) {
+    auto item = parse(text);
+    if (!item) return std::move(item).fault();
+    if (std::find(items.begin(), items.end(), *item) != items.end())
+      return invalid(fmt::format("\"{}\" stands twice in the list", text));
+    items.push_back(std::move(item).value());
+  }
+  target = std::move(items);
+  return ok_status();
+}
+
+bool is_token(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  });
+}
+
+Result<std::string> parse_method(std::string_view text) {
+  if (!is_token(text) || std::any_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'z'; }))
+    return invalid(fmt::format("\"{}\" is not a method: methods are written in capitals, as in \"POST\"", text));
+  if (text == "CONNECT" || text == "TRACE")
+    return invalid(fmt::format("{} cannot be protected: it has no answer that could be kept", text));
+  return std::string(text);
+}
+
+Result<std::string> parse_header_name(std::string_view text) {
+  if (!is_token(text)) return invalid(fmt::format("\"{}\" is not the name of a header", text));
+  return std::string(text);
+}
+
+Result<std::string> parse_pointer(std::string_view text) {
+  if (const Status good = check_json_pointer(text); !good) return good.fault();
+  return std::string(text);
+}
+
+Result<StatusSet> parse_statuses(std::string_view text) {
+  if (const auto set = StatusSet::parse(text)) return *set;
+  return invalid(
+      fmt::format("\"{}\" is not a set of statuses: write statuses and ranges from 100 to 599, with ! for "
+                  "those to leave out, as in \"200-499,!429\"",
+                  text));
+}
+
+Status read_probe(const Node& node, Policy& policy) {
+  Probe probe;
+  const Status read = put_parsed(probe, node, parse_probe);
+  if (read) policy.probe = std::move(probe);
+  return read;
+}
+
+// The gateway's own refusals: a client error, or clients would take them for an answer of the API.
+Status put_refusal_status(int& target, const Node& node) { return put_count(target, node, 400, 499); }
+
+constexpr Setting<Policy> kPolicySettings[] = {
+    {"methods", [](const Node& v, Policy& p) { return put_list(p.methods, v, parse_method); }},
+    {"key_syntax", [](const Node& v, Policy& p) { return put_parsed(p.key_syntax, v, parse_key_syntax); }},
+    {"strict", [](const Node& v, Policy& p) { return put(p.strict, as_switch(v)); }},
+    {"identity", [](const Node& v, Policy& p) { return put_parsed(p.identity, v, parse_identity); }},
+    {"fingerprint", [](const Node& v, Policy& p) { return put_parsed(p.fingerprint, v, parse_fingerprint_mode); }},
+    {"fingerprint_ignore", [](const Node& v, Policy& p) { return put_list(p.fingerprint_ignore, v, parse_pointer); }},
+    {"fingerprint_headers",
+     [](const Node& v, Policy& p) { return put_list(p.fingerprint_headers, v, parse_header_name); }},
+    {"key", [](const Node& v, Policy& p) { return put_parsed(p.key, v, parse_missing_key); }},
+    {"mismatch", [](const Node& v, Policy& p) { return put_refusal_status(p.mismatch_status, v); }},
+    {"in_progress", [](const Node& v, Policy& p) { return put_refusal_status(p.in_progress_status, v); }},
+    {"kept", [](const Node& v, Policy& p) { return put_parsed(p.kept, v, parse_statuses); }},
+    {"heed_should_retry", [](const Node& v, Policy& p) { return put(p.heed_should_retry, as_switch(v)); }},
+    {"retention", [](const Node& v, Policy& p) { return put(p.retention, as_duration(v, Millis(1))); }},
+    {"on_unknown", [](const Node& v, Policy& p) { return put_parsed(p.on_unknown, v, parse_on_unknown); }},
+    {"on_abandoned", [](const Node& v, Policy& p) { return put_parsed(p.on_abandoned, v, parse_on_abandoned); }},
+    {"errors", [](const Node& v, Policy& p) { return put_parsed(p.errors, v, parse_error_format); }},
+    {"scope", [](const Node& v, Policy& p) { return put_list(p.scope, v, parse_scope_source); }},
+    {"key_from", [](const Node& v, Policy& p) { return put_list(p.key_from, v, parse_key_source); }},
+    {"window", [](const Node& v, Policy& p) { return put(p.window, as_duration(v, Millis(0))); }},
+    {"lease", [](const Node& v, Policy& p) { return put(p.lease, as_duration(v, Millis(0))); }},
+    {"upstream_timeout", [](const Node& v, Policy& p) { return put(p.upstream_timeout, as_duration(v, Millis(1))); }},
+    {"wait", [](const Node& v, Policy& p) { return put(p.wait, as_duration(v, Millis(0))); }},
+    {"max_waiters", [](const Node& v, Policy& p) { return put_count(p.max_waiters, v, 0); }},
+    {"max_request_body", [](const Node& v, Policy& p) { return put(p.max_request_body, as_bytes(v)); }},
+    {"max_stored_body", [](const Node& v, Policy& p) { return put(p.max_stored_body, as_bytes(v)); }},
+    {"probe", read_probe},
+    {"mode", [](const Node& v, Policy& p) { return put_parsed(p.mode, v, parse_mode); }},
+    {"on_store_error", [](const Node& v, Policy& p) { return put_parsed(p.on_store_error, v, parse_on_store_error); }},
+    {"replay_set_cookie", [](const Node& v, Policy& p) { return put(p.replay_set_cookie, as_switch(v)); }},
+};
+
+// What one company tends to decide once for all its routes.
+constexpr std::array<std::string_view, 5> kDefaultsOfAllRoutes{"lease", "retention", "scope", "wait",
+                                                               "upstream_timeout"};
+
+} // namespace
+
+std::span<const Setting<Policy>> policy_settings() { return kPolicySettings; }
+
+bool may_stand_at_the_top(std::string_view policy_setting) {
+  return std::find(kDefaultsOfAllRoutes.begin(), kDefaultsOfAllRoutes.end(), policy_setting) !=
+         kDefaultsOfAllRoutes.end();
+}
+
+} // namespace oncekey

@@ -1,0 +1,263 @@
+#include "config/problems.h"
+
+#include "base/durations.h"
+#include "config/routes.h"
+
+#include <oncekey/headers.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+
+namespace oncekey {
+namespace {
+
+// Quick enough for tests, and still ten times what a store's group commit takes on a slow disk.
+constexpr Millis kShortestLease{100};
+// Long enough that guessing a token over the network is hopeless.
+constexpr std::size_t kShortestToken = 16;
+
+bool is_any_interface(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
+
+// Whether a connection to `host` can end at a listener on `address`, ports aside. Names other than localhost are not
+// resolved: the check must not depend on the network, and Via catches the loops it misses.
+bool reaches(std::string_view host, const Address& address) {
+  const Address target{std::string(host), 0};
+  if (equal_ignoring_case(host, address.host)) return true;
+  if (is_loopback(target) && (is_loopback(address) || is_any_interface(address.host))) return true;
+  return is_any_interface(host) && (is_loopback(address) || is_any_interface(address.host));
+}
+
+bool uses_fingerprint_as_key(const Policy& policy) {
+  return std::any_of(policy.key_from.begin(), policy.key_from.end(),
+                     [](const KeySource& source) { return source.kind == KeySource::Kind::fingerprint; });
+}
+
+bool has_scope(const Policy& policy, ScopeSource::Kind kind) {
+  return std::any_of(policy.scope.begin(), policy.scope.end(),
+                     [kind](const ScopeSource& source) { return source.kind == kind; });
+}
+
+void check_listeners(const Config& config, std::vector<Problem>& out) {
+  const auto add = [&](std::vector<std::string> settings, std::string text) {
+    out.push_back({std::nullopt, std::move(settings), std::move(text)});
+  };
+  if (config.upstream.host.empty()) {
+    add({"upstream"}, "upstream is missing: say which API to protect, as in upstream = \"http://127.0.0.1:9090\"");
+  } else {
+    if (config.upstream.port == config.listen.port && reaches(config.upstream.host, config.listen))
+      add({"upstream", "listen"},
+          "upstream is the gateway's own listen address: every request would come back to it in a loop");
+    if (config.upstream.port == config.admin.port && reaches(config.upstream.host, config.admin))
+      add({"upstream", "admin"},
+          "upstream is the gateway's own admin address: clients would reach the operator's interface");
+  }
+  if (config.listen.port != 0 && config.listen.port == config.admin.port && reaches(config.listen.host, config.admin))
+    add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
+  if (config.admin_token.empty() && !is_loopback(config.admin))
+    add({"admin"}, fmt::format("admin is on {}, which others can reach, and admin_token is not set: operator actions "
+                               "would be open to them; set admin_token or listen on 127.0.0.1",
+                               config.admin.host));
+  if (!config.admin_token.empty() && config.admin_token.size() < kShortestToken)
+    add({"admin_token"},
+        fmt::format("admin_token has {} characters and needs at least {}: `openssl rand -hex 16` makes "
+                    "a good one",
+                    config.admin_token.size(), kShortestToken));
+  if (config.tls_cert.empty() != config.tls_key.empty())
+    add({"tls_cert", "tls_key"},
+        "tls_cert and tls_key belong together: set both to serve TLS, neither to serve plain HTTP");
+  if (!config.upstream_ca.empty() && config.upstream.scheme == UpstreamUrl::Scheme::http)
+    add({"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified");
+  if (config.require_durability && config.store.starts_with("memory:"))
+    add({"require_durability"},
+        fmt::format("require_durability = \"{}\" cannot be met by memory:, which keeps nothing; "
+                    "use rocksdb:PATH",
+                    *config.require_durability));
+}
+
+class RouteChecks {
+ public:
+  RouteChecks(const Config& config, std::size_t index, std::vector<Problem>& out)
+      : config_(config), policy_(config.routes[index].policy), index_(index), out_(out) {}
+
+  void run() {
+    times();
+    key();
+    scope();
+    fingerprint();
+    recovery();
+    sizes();
+    reachable();
+  }
+
+ private:
+  void add(std::vector<std::string> settings, std::string text) {
+    out_.push_back({index_, std::move(settings), std::move(text)});
+  }
+
+  // A record that expires while its owner may still be at work lets a second request execute beside the first.
+  void outlives_the_work(const char* setting, Millis kept_for) {
+    if (kept_for < policy_.lease) {
+      add({setting, "lease"},
+          fmt::format("{} ({}) is shorter than lease ({}): the key would be forgotten while its first request "
+                      "still runs, and a retry would execute a second time",
+                      setting, format_duration(kept_for), format_duration(policy_.lease)));
+    } else if (kept_for < policy_.upstream_timeout + policy_.lease) {
+      add({setting, "upstream_timeout", "lease"},
+          fmt::format("{} ({}) is shorter than upstream_timeout plus lease ({} + {}): the key could be "
+                      "forgotten while its first request still runs, and a retry would execute a second time",
+                      setting, format_duration(kept_for), format_duration(policy_.upstream_timeout),
+                      format_duration(policy_.lease)));
+    }
+  }
+
+  void times() {
+    if (policy_.lease < kShortestLease)
+      add({"lease"}, fmt::format("lease ({}) is too short: it must be at least {}, or it would run out between two "
+                                 "renewals",
+                                 format_duration(policy_.lease), format_duration(kShortestLease)));
+    if (policy_.upstream_timeout <= Millis(0))
+      add({"upstream_timeout"}, "upstream_timeout must be longer than zero: no call could ever succeed");
+    outlives_the_work("retention", policy_.retention);
+    if (policy_.wait > policy_.upstream_timeout)
+      add({"wait", "upstream_timeout"},
+          fmt::format("wait ({}) is longer than upstream_timeout ({}): the first request is over by then, one "
+                      "way or the other",
+                      format_duration(policy_.wait), format_duration(policy_.upstream_timeout)));
+    if (policy_.wait > Millis(0) && policy_.max_waiters == 0)
+      add({"max_waiters", "wait"},
+          "max_waiters is 0, so nobody can wait, but wait is set: raise one or drop the other");
+  }
+
+  void key() {
+    if (policy_.methods.empty())
+      add({"methods"}, "methods is empty: no request would be protected; leave the route out");
+    if (policy_.key_from.empty()) add({"key_from"}, "key_from is empty: no request would ever have a key");
+    if (uses_fingerprint_as_key(policy_)) {
+      if (policy_.window <= Millis(0))
+        add({"window", "key_from"},
+            "key_from = \"fingerprint\" needs a window longer than zero, as in window = \"5m\": for how long are "
+            "requests alike the same one?");
+      else
+        outlives_the_work("window", policy_.window);
+      if (policy_.key == MissingKey::required)
+        add({"key", "key_from"},
+            "key = \"required\" and key_from = \"fingerprint\" contradict each other: with a fingerprint "
+            "no key is ever missing; set key = \"pass\" or take \"fingerprint\" out");
+      if (policy_.key_from.back().kind != KeySource::Kind::fingerprint)
+        add({"key_from"},
+            "\"fingerprint\" must come last in key_from: it always finds a key, so what follows is never "
+            "asked");
+    } else if (policy_.window != Millis(0)) {
+      add({"window"},
+          "window is set but key_from has no \"fingerprint\", the only source it is for; a client's own key "
+          "lives for the retention");
+    }
+  }
+
+  void scope() {
+    if (policy_.scope.empty()) {
+      add({"scope"},
+          "scope is empty: one tenant's answers would be replayed to another; name where the account comes "
+          "from, as in \"header:Authorization\", or write \"global\" if all callers are one");
+      return;
+    }
+    if (std::all_of(policy_.scope.begin(), policy_.scope.end(),
+                    [](const ScopeSource& source) { return source.optional; }))
+      add({"scope"},
+          "every part of scope is optional: requests without any of them would share one scope; take the ? "
+          "off one part");
+    if (policy_.scope.size() > 1 && has_scope(policy_, ScopeSource::Kind::global))
+      add({"scope"},
+          "\"global\" cannot be combined: it says that all callers are one, the other parts that they are "
+          "not");
+  }
+
+  void fingerprint() {
+    if (!policy_.fingerprint_ignore.empty() && policy_.fingerprint != FingerprintMode::canonical)
+      add({"fingerprint_ignore"},
+          "fingerprint_ignore needs fingerprint = \"canonical\": members can only be left out of "
+          "a body that is read as JSON");
+  }
+
+  void recovery() {
+    if (policy_.on_abandoned == OnAbandoned::probe && !policy_.probe)
+      add({"on_abandoned"},
+          "on_abandoned = \"probe\" needs a probe to ask with, as in probe = \"GET "
+          "/v1/charges?key={key}\"");
+    if (policy_.on_abandoned != OnAbandoned::probe && policy_.probe)
+      add({"probe"}, "probe is set but on_abandoned is not \"probe\": it would never be asked");
+  }
+
+  // A body that can never be held would be refused as overload, for ever.
+  void sizes() {
+    const std::uint64_t most = config_.limits.max_buffered_bytes;
+    if (policy_.max_request_body == 0) add({"max_request_body"}, "max_request_body is 0: every body would be refused");
+    if (policy_.max_request_body > most)
+      add({"max_request_body", "limits.max_buffered_bytes"},
+          "max_request_body is larger than limits.max_buffered_bytes: such a body is never let in");
+    if (policy_.max_stored_body > most)
+      add({"max_stored_body", "limits.max_buffered_bytes"},
+          "max_stored_body is larger than limits.max_buffered_bytes: such an answer is never held");
+  }
+
+  void reachable() {
+    for (std::size_t earlier = 0; earlier < index_; ++earlier) {
+      if (!policy_.methods.empty() && shadows(config_.routes[earlier], config_.routes[index_])) {
+        add({"path"},
+            fmt::format("route {} is never reached: route {} comes first and matches all of its requests; put "
+                        "the narrower one first",
+                        config_.routes[index_].path, config_.routes[earlier].path));
+        return;
+      }
+    }
+  }
+
+  const Config& config_;
+  const Policy& policy_;
+  std::size_t index_;
+  std::vector<Problem>& out_;
+};
+
+} // namespace
+
+std::vector<Problem> problems_of(const Config& config) {
+  std::vector<Problem> problems;
+  check_listeners(config, problems);
+  for (std::size_t index = 0; index < config.routes.size(); ++index) RouteChecks(config, index, problems).run();
+  return problems;
+}
+
+Status check_config(const Config& config) {
+  std::string message;
+  for (const Problem& problem : problems_of(config)) {
+    if (!message.empty()) message += '\n';
+    if (problem.route) message += fmt::format("route {}: ", config.routes[*problem.route].path);
+    message += problem.text;
+  }
+  if (message.empty()) return ok_status();
+  return invalid(std::move(message));
+}
+
+std::vector<std::string> warnings_of(const Config& config) {
+  std::vector<std::string> warnings;
+  if (config.store.starts_with("memory:"))
+    warnings.push_back("store memory: keeps nothing: after a restart every retry executes again; for tests and demos");
+  for (const Route& route : config.routes) {
+    const Policy& policy = route.policy;
+    const auto add = [&](std::string_view text) { warnings.push_back(fmt::format("route {}: {}", route.name, text)); };
+    if (policy.on_store_error == OnStoreError::bypass)
+      add("on_store_error = \"bypass\" executes keyed requests unprotected while the store is down; retries then may "
+          "execute twice");
+    if (has_scope(policy, ScopeSource::Kind::global))
+      add("scope = \"global\" lets every caller replay every other caller's answers; right only when all callers are "
+          "one");
+    if (has_scope(policy, ScopeSource::Kind::jwt))
+      add("scope = \"jwt:...\" reads the token without verifying it; something in front of the gateway must, or anyone "
+          "can name any account");
+  }
+  return warnings;
+}
+
+} // namespace oncekey

@@ -1,0 +1,25 @@
+// problems: combinations of settings that are each well-formed and together unsafe or senseless.
+//
+// A problem names the route and the setting it is about, not a line: the same checks serve a file, where the reader
+// knows on which line the setting stands, and flags, where there are no lines.
+#pragma once
+
+#include "config/config.h"
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace oncekey {
+
+struct Problem {
+  std::optional<std::size_t> route; // index into Config::routes; nothing for a setting of the whole gateway
+  // As spelled in the file; the problem is shown at the first of them that was written down.
+  std::vector<std::string> settings;
+  std::string text; // what is wrong and what to do
+};
+
+std::vector<Problem> problems_of(const Config& config);
+
+} // namespace oncekey

@@ -1,0 +1,245 @@
+#include "config/reader.h"
+
+#include "config/suggestion.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kDefaultPolicy = "classic";
+constexpr std::string_view kEverything = "/*";
+
+template <class Target>
+const Setting<Target>* find_setting(std::span<const Setting<Target>> settings, std::string_view name) {
+  for (const Setting<Target>& setting : settings)
+    if (setting.name == name) return &setting;
+  return nullptr;
+}
+
+template <class Target>
+void append_names(std::vector<std::string_view>& names, std::span<const Setting<Target>> settings) {
+  for (const Setting<Target>& setting : settings) names.push_back(setting.name);
+}
+
+unsigned line_of(const toml::source_region& source) { return source.begin.line; }
+
+std::string as_flag(std::string_view setting) {
+  std::string flag = fmt::format("--{}", setting);
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  return flag;
+}
+
+Result<std::string> as_route_path(const toml::node& node) {
+  auto path = as_text(node);
+  if (!path) return path;
+  if (path->front() != '/' && path->front() != '*')
+    return invalid(fmt::format("\"{}\" matches nothing: a path begins with / (or with *)", *path));
+  for (const char c : *path) {
+    if (c == '?' || c == '#') return invalid("a path is compared without the query: leave out ? and #");
+    if (c <= ' ' || c == '\x7f') return invalid("a path holds no spaces or control characters; write them as %20");
+  }
+  return path;
+}
+
+Result<Policy> as_policy(const toml::node& node) {
+  const auto name = as_text(node);
+  if (!name) return name.fault();
+  if (auto policy = policy_by_name(*name)) return *policy;
+  const std::vector<std::string_view> known(policy_names().begin(), policy_names().end());
+  return invalid(
+      fmt::format("\"{}\" is not a policy: {} exist{}", *name, fmt::join(known, ", "), did_you_mean(*name, known)));
+}
+
+} // namespace
+
+Result<Config> Reader::read(const toml::table& file) {
+  top_ = &file;
+  read_top(file);
+  read_section(file, "limits", limit_settings(), config_.limits);
+  read_section(file, "timeouts", timeout_settings(), config_.timeouts);
+  read_routes(file);
+  for (const Problem& problem : problems_of(config_)) add_problem(problem);
+  return finish();
+}
+
+void Reader::read_top(const toml::table& file) {
+  for (const auto& [key, value] : file) {
+    const std::string_view name = key.str();
+    const unsigned line = line_of(key.source());
+    if (const auto* setting = find_setting(gateway_settings(), name)) {
+      read_setting(*setting, std::string(name), value, line, std::nullopt, config_);
+    } else if (name == "policy") {
+      if (const auto policy = as_policy(value); !policy) add_finding(line, name, policy.fault().message, std::nullopt);
+    } else if (may_stand_at_the_top(name)) {
+      // Read once here, so that a bad value is reported once and not for every route.
+      Policy scratch;
+      read_setting(*find_setting(policy_settings(), name), std::string(name), value, line, std::nullopt, scratch);
+    } else if (name != "limits" && name != "timeouts" && name != "route") {
+      unknown_at_the_top(name, line);
+    }
+  }
+}
+
+template <class Target>
+void Reader::read_section(const toml::table& file, std::string_view name, std::span<const Setting<Target>> settings,
+                          Target& target) {
+  const toml::node* node = file.get(name);
+  if (node == nullptr) return;
+  const toml::table* section = node->as_table();
+  if (section == nullptr) {
+    add_finding(line_of(node->source()), name, fmt::format("is a section: write [{}] on a line of its own", name),
+                std::nullopt);
+    return;
+  }
+  for (const auto& [key, value] : *section) {
+    const std::string full_name = fmt::format("{}.{}", name, key.str());
+    const unsigned line = line_of(key.source());
+    if (const auto* setting = find_setting(settings, key.str())) {
+      read_setting(*setting, full_name, value, line, std::nullopt, target);
+    } else {
+      std::vector<std::string_view> known;
+      append_names(known, settings);
+      add_finding(line, full_name, fmt::format("no such setting{}", did_you_mean(key.str(), known)), std::nullopt);
+    }
+  }
+}
+
+void Reader::read_routes(const toml::table& file) {
+  const toml::node* node = file.get("route");
+  if (node == nullptr) {
+    read_route(nullptr, 0);
+    return;
+  }
+  const toml::array* routes = node->as_array();
+  if (routes == nullptr || !routes->is_homogeneous<toml::table>()) {
+    add_finding(line_of(node->source()), "route", "write [[route]], with two brackets: there can be several",
+                std::nullopt);
+    return;
+  }
+  for (const toml::node& route : *routes) read_route(route.as_table(), line_of(route.source()));
+}
+
+void Reader::read_route(const toml::table* table, unsigned line) {
+  const std::size_t index = config_.routes.size();
+  route_lines_.push_back(line);
+  Route route;
+  route.path = kEverything;
+  route.policy = starting_policy(table);
+  apply_defaults(route.policy);
+  if (table != nullptr) {
+    if (!table->contains("path")) add_finding(line, "path", "is missing: say which requests the route is for", index);
+    for (const auto& [key, value] : *table) {
+      const std::string_view name = key.str();
+      const unsigned key_line = line_of(key.source());
+      if (name == "path") {
+        lines_[{index, "path"}] = key_line;
+        if (const Status read = put(route.path, as_route_path(value)); !read)
+          add_finding(key_line, name, read.fault().message, index);
+      } else if (name == "policy") {
+        if (const auto policy = as_policy(value); !policy) add_finding(key_line, name, policy.fault().message, index);
+      } else if (const auto* setting = find_setting(policy_settings(), name)) {
+        read_setting(*setting, std::string(name), value, key_line, index, route.policy);
+      } else {
+        unknown_in_a_route(name, key_line, index);
+      }
+    }
+  }
+  const auto same_path = std::count_if(config_.routes.begin(), config_.routes.end(),
+                                       [&](const Route& other) { return other.path == route.path; });
+  route.name = same_path == 0 ? route.path : fmt::format("{}#{}", route.path, same_path + 1);
+  config_.routes.push_back(std::move(route));
+}
+
+template <class Target>
+void Reader::read_setting(const Setting<Target>& setting, std::string name, const toml::node& value, unsigned line,
+                          RouteIndex route, Target& target) {
+  if (const Status read = setting.read(value, target); !read) add_finding(line, name, read.fault().message, route);
+  lines_[{route, std::move(name)}] = line;
+}
+
+// The route's own policy, else the file's, else the default. A name that is not known was reported where it stands.
+Policy Reader::starting_policy(const toml::table* route_table) {
+  const toml::node* named = route_table == nullptr ? nullptr : route_table->get("policy");
+  if (named == nullptr) named = top_->get("policy");
+  if (named != nullptr) {
+    if (auto policy = as_policy(*named)) return std::move(policy).value();
+  }
+  auto policy = policy_by_name(kDefaultPolicy);
+  ONCEKEY_CHECK(policy.has_value(), "the default policy exists");
+  return *std::move(policy);
+}
+
+void Reader::apply_defaults(Policy& policy) {
+  for (const Setting<Policy>& setting : policy_settings()) {
+    if (!may_stand_at_the_top(setting.name)) continue;
+    // A value that cannot be read leaves the policy as it is; it was reported where it stands.
+    if (const toml::node* value = top_->get(setting.name)) [[maybe_unused]]
+      const Status read = setting.read(*value, policy);
+  }
+}
+
+void Reader::unknown_at_the_top(std::string_view name, unsigned line) {
+  if (find_setting(policy_settings(), name) != nullptr || name == "path") {
+    add_finding(line, name, "belongs to a route: write it under [[route]]", std::nullopt);
+    return;
+  }
+  std::vector<std::string_view> known{"policy", "route", "limits", "timeouts"};
+  append_names(known, gateway_settings());
+  for (const Setting<Policy>& setting : policy_settings())
+    if (may_stand_at_the_top(setting.name)) known.push_back(setting.name);
+  add_finding(line, name, fmt::format("no such setting{}", did_you_mean(name, known)), std::nullopt);
+}
+
+void Reader::unknown_in_a_route(std::string_view name, unsigned line, std::size_t route) {
+  if (find_setting(gateway_settings(), name) != nullptr) {
+    add_finding(line, name, "is a setting of the whole gateway: write it at the top, before the first [[route]]",
+                route);
+    return;
+  }
+  std::vector<std::string_view> known{"path", "policy"};
+  append_names(known, policy_settings());
+  add_finding(line, name, fmt::format("no such setting of a route{}", did_you_mean(name, known)), route);
+}
+
+void Reader::add_finding(unsigned line, std::string_view setting, std::string_view text, RouteIndex route) {
+  unread_.insert(route);
+  findings_.push_back({line, line == 0 ? fmt::format("{}: {}", as_flag(setting), text)
+                                       : fmt::format("{}:{}: {}: {}", file_name_, line, setting, text)});
+}
+
+void Reader::add_problem(const Problem& problem) {
+  if (unread_.contains(problem.route) || unread_.contains(std::nullopt)) return;
+  // The route's own line for any of the settings, else the default at the top, else the route itself.
+  for (const RouteIndex& place : {problem.route, RouteIndex{}}) {
+    for (const std::string& setting : problem.settings) {
+      const auto found = lines_.find({place, setting});
+      if (found == lines_.end()) continue;
+      findings_.push_back({found->second, found->second == 0
+                                              ? fmt::format("{}: {}", as_flag(setting), problem.text)
+                                              : fmt::format("{}:{}: {}", file_name_, found->second, problem.text)});
+      return;
+    }
+  }
+  const unsigned line = problem.route ? route_lines_[*problem.route] : 1;
+  if (file_name_.empty())
+    findings_.push_back({0, fmt::format("{}: {}", as_flag(problem.settings.front()), problem.text)});
+  else
+    findings_.push_back({line, fmt::format("{}:{}: {}", file_name_, std::max(line, 1u), problem.text)});
+}
+
+Result<Config> Reader::finish() {
+  if (findings_.empty()) return std::move(config_);
+  std::stable_sort(findings_.begin(), findings_.end(),
+                   [](const Finding& a, const Finding& b) { return a.line < b.line; });
+  std::string message;
+  for (const Finding& finding : findings_) {
+    if (!message.empty()) message += '\n';
+    message += finding.text;
+  }
+  return invalid(std::move(message));
+}
+
+} // namespace oncekey

@@ -1,0 +1,66 @@
+// reader: from TOML to a Config, collecting every finding on the way instead of stopping at the first.
+#pragma once
+
+#include "config/config.h"
+#include "config/problems.h"
+#include "config/settings.h"
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace oncekey {
+
+// Reads one table and is then spent. Settings without a position (those that flags put into the table) are reported
+// by the flag's name, all others as FILE:LINE.
+class Reader {
+ public:
+  explicit Reader(std::string_view file_name) : file_name_(file_name) {}
+
+  // The checked configuration, or a fault with one line a finding, in the order of the file.
+  Result<Config> read(const toml::table& file);
+
+ private:
+  using RouteIndex = std::optional<std::size_t>;
+  struct Finding {
+    unsigned line = 0;
+    std::string text;
+  };
+
+  void read_top(const toml::table& file);
+  void read_routes(const toml::table& file);
+  void read_route(const toml::table* table, unsigned line);
+  template <class Target>
+  void read_section(const toml::table& file, std::string_view name, std::span<const Setting<Target>> settings,
+                    Target& target);
+  // Reads the value and remembers where it stood.
+  template <class Target>
+  void read_setting(const Setting<Target>& setting, std::string name, const toml::node& value, unsigned line,
+                    RouteIndex route, Target& target);
+  Policy starting_policy(const toml::table* route_table);
+  void apply_defaults(Policy& policy);
+
+  void unknown_at_the_top(std::string_view name, unsigned line);
+  void unknown_in_a_route(std::string_view name, unsigned line, std::size_t route);
+  void add_finding(unsigned line, std::string_view setting, std::string_view text, RouteIndex route);
+  void add_problem(const Problem& problem);
+  Result<Config> finish();
+
+  std::string file_name_;
+  Config config_;
+  const toml::table* top_ = nullptr;
+  std::vector<Finding> findings_;
+  // Where each setting stood, and each route.
+  std::map<std::pair<RouteIndex, std::string>, unsigned> lines_;
+  std::vector<unsigned> route_lines_;
+  // Routes (nothing: the top) in which something could not be read. Their settings are not what was meant, so checking
+  // how they go together would only add noise.
+  std::set<RouteIndex> unread_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,77 @@
+#include "core/admit.h"
+
+#include "core/fingerprint.h"
+#include "core/key_source.h"
+#include "core/scope.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+bool method_matters(const Policy& policy, std::string_view method) {
+  return std::find(policy.methods.begin(), policy.methods.end(), method) != policy.methods.end();
+}
+
+Refusal key_missing(const Policy& policy) {
+  Refusal refusal{RefusalCode::key_missing, {}, std::nullopt, {}};
+  for (const KeySource& source : policy.key_from) {
+    if (source.kind == KeySource::Kind::header) {
+      refusal.detail = "Send it in the header " + source.name + ".";
+      break;
+    }
+  }
+  return refusal;
+}
+
+} // namespace
+
+Screened screen(const Policy& policy, const RequestView& request) {
+  if (!method_matters(policy, request.method)) return PassThrough{};
+  auto looked = look_for_key(policy, request.headers);
+  if (auto* refused = std::get_if<Refusal>(&looked)) return std::move(*refused);
+  switch (std::get<KeyInHead>(looked)) {
+    case KeyInHead::absent:
+      if (policy.key == MissingKey::required) return key_missing(policy);
+      return PassThrough{};
+    case KeyInHead::unknown:
+      // Without a key there is no need of a principal either.
+      if (policy.key == MissingKey::pass) return ReadBody{};
+      break;
+    case KeyInHead::present:
+      break;
+  }
+  auto principal = find_principal(policy, request.headers);
+  if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
+  return ReadBody{};
+}
+
+Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash) {
+  if (!method_matters(policy, request.method)) return PassThrough{};
+  FoundKey found = find_key(policy, request.headers, body);
+  if (auto* refused = std::get_if<Refusal>(&found)) return std::move(*refused);
+  if (std::holds_alternative<NoKey>(found)) {
+    if (policy.key == MissingKey::required) return key_missing(policy);
+    return PassThrough{};
+  }
+  auto answer = find_principal(policy, request.headers);
+  if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
+  const Principal& principal = std::get<Principal>(answer);
+
+  Admitted admitted;
+  admitted.fingerprint = fingerprint_of(policy, request, body, hash);
+  if (auto* key = std::get_if<ClientKey>(&found)) {
+    admitted.key = std::move(key->text);
+    admitted.id = record_id(policy, principal, request, KeyKind::client, admitted.key, hash);
+    admitted.retention = policy.retention;
+  } else {
+    const auto& bytes = admitted.fingerprint.bytes;
+    const std::string_view made(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    admitted.id = record_id(policy, principal, request, KeyKind::fingerprint, made, hash);
+    admitted.retention = policy.window;
+  }
+  return admitted;
+}
+
+} // namespace oncekey

@@ -1,0 +1,136 @@
+#include "core/decide.h"
+
+#include "../../tests/tables/decision_table.h"
+#include "core/policy_text.h"
+#include "core/transitions.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+const Time kNow{std::chrono::days(20000)};
+
+Fingerprint fingerprint(std::uint8_t fill) {
+  Fingerprint print;
+  print.bytes.fill(fill);
+  return print;
+}
+
+Record record_in(RecordState state) {
+  Record record;
+  record.state = state;
+  record.fingerprint = fingerprint(1);
+  record.fence = 3;
+  record.first_received = kNow - hours(1);
+  record.expires_at = kNow + hours(23);
+  record.lease_until = kNow + seconds(30);
+  if (state == RecordState::completed) record.response = StoredResponse{200, "OK", {}, "body", std::nullopt};
+  return record;
+}
+
+const std::vector<std::string> kStates = {"absent",          "released",     "expired",   "in_progress",
+                                          "taken_over",      "abandoned",    "completed", "completed_omitted",
+                                          "abandoned_rerun", "indeterminate"};
+
+std::optional<Record> stored(const std::string& state) {
+  if (state == "absent") return std::nullopt;
+  if (state == "released") return record_in(RecordState::released);
+  if (state == "indeterminate") return record_in(RecordState::indeterminate);
+  if (state == "completed") return record_in(RecordState::completed);
+  if (state == "completed_omitted") {
+    Record record = record_in(RecordState::completed);
+    record.response->omitted = OmittedBody{1 << 30, {}, true};
+    return record;
+  }
+  Record record = record_in(RecordState::in_progress);
+  if (state == "expired") record.expires_at = kNow;
+  if (state == "taken_over") record.took_over = true;
+  if (state.starts_with("abandoned")) record.lease_until = kNow;
+  if (state == "abandoned_rerun") record.rerun = true;
+  return record;
+}
+
+// The claim as every store makes it, so that a cell covers the rule for the claim and the decision behind it.
+ClaimAnswer claim(const Policy& policy, const std::optional<Record>& record, const Fingerprint& print) {
+  ClaimRequest request;
+  request.fingerprint = print;
+  request.lease = policy.lease;
+  request.retention = policy.retention;
+  request.abandoned = abandoned_rule(policy);
+  return claim_step(record, request, kNow).answer;
+}
+
+TEST(Decide, EveryCellOfTheTable) {
+  DecisionTable table("decide.txt", 4);
+  for (const std::string& name : policy_names()) {
+    for (const OnAbandoned rule : {OnAbandoned::hold, OnAbandoned::reexecute, OnAbandoned::probe}) {
+      Policy policy = *policy_by_name(name);
+      policy.on_abandoned = rule;
+      for (const std::string& state : kStates) {
+        for (const std::string request : {"same", "other"}) {
+          const Fingerprint print = fingerprint(request == "same" ? 1 : 2);
+          const Decision decision = decide(policy, print, claim(policy, stored(state), print));
+          table.expect({name, std::string(to_string(rule)), state, request}, std::string(to_string(decision.verdict)));
+        }
+      }
+    }
+  }
+  table.expect_every_line_was_a_cell();
+}
+
+TEST(Decide, AMismatchIsSeenBeforeTheStateWhateverTheStateIs) {
+  const Policy policy = *policy_by_name("classic");
+  for (const RecordState state : {RecordState::in_progress, RecordState::completed, RecordState::indeterminate}) {
+    EXPECT_EQ(decide(policy, fingerprint(9), Found{record_in(state), kNow}).verdict, Verdict::mismatch);
+  }
+}
+
+TEST(Decide, RetryAfterIsTheRestOfTheLeaseRoundedUp) {
+  const Policy policy = *policy_by_name("classic");
+  const auto retry_after = [&](Millis left) {
+    Record record = record_in(RecordState::in_progress);
+    record.lease_until = kNow + left;
+    const Decision decision = decide(policy, fingerprint(1), Found{record, kNow});
+    EXPECT_EQ(decision.verdict, Verdict::in_progress);
+    EXPECT_EQ(decision.lease_left, left);
+    return decision.retry_after;
+  };
+  EXPECT_EQ(retry_after(milliseconds(1)), seconds(1));
+  EXPECT_EQ(retry_after(milliseconds(1000)), seconds(1));
+  EXPECT_EQ(retry_after(milliseconds(1001)), seconds(2));
+  EXPECT_EQ(retry_after(milliseconds(59'999)), seconds(60));
+}
+
+TEST(Decide, NothingIsExecutedOnARecordThatIsNotOurs) {
+  const Policy policy = *policy_by_name("classic");
+  Record record = record_in(RecordState::in_progress);
+  record.lease_until = kNow;
+  const Decision abandoned = decide(policy, fingerprint(1), Found{record, kNow});
+  EXPECT_EQ(abandoned.verdict, Verdict::in_progress);
+  EXPECT_EQ(abandoned.lease_left, Millis(0));
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{record_in(RecordState::released), kNow}).verdict,
+            Verdict::in_progress);
+}
+
+TEST(Decide, ARecordMarkedForRerunIsNotHeldAgain) {
+  Policy policy = *policy_by_name("stripe-v1");
+  Record record = record_in(RecordState::in_progress);
+  record.lease_until = kNow - seconds(1);
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{record, kNow}).verdict, Verdict::hold);
+  record.rerun = true;
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{record, kNow}).verdict, Verdict::in_progress);
+}
+
+TEST(Decide, AnAnswerStillOnItsWayIsNotReplayed) {
+  Record record = record_in(RecordState::completed);
+  record.response->omitted = OmittedBody{0, {}, false};
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::answer_not_kept);
+}
+
+} // namespace
+} // namespace oncekey

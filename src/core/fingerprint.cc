@@ -1,0 +1,58 @@
+#include "core/fingerprint.h"
+
+#include "core/canonical_json.h"
+#include "core/form.h"
+
+#include <fmt/format.h>
+
+#include <list>
+#include <string>
+#include <vector>
+
+namespace oncekey {
+namespace {
+
+struct HashedBody {
+  std::string_view kind;
+  std::string_view bytes;
+};
+
+// `canonical` holds the bytes where they are not the body's own.
+HashedBody hashed_body(const Policy& policy, const Headers& headers, std::string_view body, std::string& canonical) {
+  if (policy.fingerprint == FingerprintMode::canonical) {
+    switch (body_kind(headers)) {
+      case BodyKind::json:
+        if (canonical_json(body, policy.fingerprint_ignore, canonical)) return {"json", canonical};
+        break;
+      case BodyKind::form:
+        if (canonical_form(body, canonical)) return {"form", canonical};
+        break;
+      case BodyKind::other:
+        break;
+    }
+  }
+  return {"bytes", body};
+}
+
+} // namespace
+
+Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std::string_view body,
+                           const KeyedHash& hash) {
+  std::string canonical;
+  const HashedBody hashed = hashed_body(policy, request.headers, body, canonical);
+  std::vector<std::string_view> parts;
+  parts.reserve(5 + 3 * policy.fingerprint_headers.size());
+  parts.insert(parts.end(), {"oncekey fingerprint 1", request.method, request.target, hashed.kind, hashed.bytes});
+  std::list<std::string> counts;
+  for (const std::string& name : policy.fingerprint_headers) {
+    // How many lines there are tells an absent header from an empty one, and ends the list of values.
+    parts.push_back(counts.emplace_back(fmt::format("{}", request.headers.count(name))));
+    for (std::size_t i = 0; i < request.headers.size(); ++i) {
+      const Field field = request.headers[i];
+      if (equal_ignoring_case(field.name, name)) parts.push_back(field.value);
+    }
+  }
+  return Fingerprint{hash.of(parts)};
+}
+
+} // namespace oncekey

@@ -1,0 +1,22 @@
+// fingerprint: what a request asks for, as a keyed hash.
+//
+// Method and target always count, so that under policies whose identity is the key alone the same key on another
+// endpoint is a mismatch. Headers never count unless the policy lists them: clients change them between tries.
+#pragma once
+
+#include "base/crypto.h"
+#include "core/admit.h"
+
+#include <oncekey/policy.h>
+#include <oncekey/record.h>
+
+#include <string_view>
+
+namespace oncekey {
+
+// Under `canonical`, bodies that say they are JSON or a form are hashed in their canonical form; whatever cannot be
+// read as what it says is hashed as bytes. The three kinds never meet.
+Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std::string_view body,
+                           const KeyedHash& hash);
+
+} // namespace oncekey

@@ -1,0 +1,63 @@
+#include "core/form.h"
+
+namespace oncekey {
+namespace {
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
+
+bool decode(std::string_view text, std::string& out) {
+  out.reserve(text.size());
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '+') {
+      out.push_back(' ');
+    } else if (text[i] == '%') {
+      const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
+      const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+      if (high < 0 || low < 0) return false;
+      out.push_back(static_cast<char>(high << 4 | low));
+      i += 2;
+    } else {
+      out.push_back(text[i]);
+    }
+  }
+  return true;
+}
+
+bool ends_with_ignoring_case(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && equal_ignoring_case(text.substr(text.size() - suffix.size()), suffix);
+}
+
+} // namespace
+
+BodyKind body_kind(const Headers& headers) {
+  std::string_view type = headers.get("Content-Type").value_or(std::string_view{});
+  type = type.substr(0, type.find(';'));
+  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
+  if (equal_ignoring_case(type, "application/json") || ends_with_ignoring_case(type, "+json")) return BodyKind::json;
+  if (equal_ignoring_case(type, "application/x-www-form-urlencoded")) return BodyKind::form;
+  return BodyKind::other;
+}
+
+std::optional<std::vector<FormField>> parse_form(std::string_view form) {
+  std::vector<FormField> fields;
+  while (!form.empty()) {
+    const std::size_t ampersand = form.find('&');
+    const std::string_view pair = form.substr(0, ampersand);
+    form = ampersand == std::string_view::npos ? std::string_view{} : form.substr(ampersand + 1);
+    if (pair.empty()) continue;
+    if (fields.size() == kFormFieldsMax) return std::nullopt;
+    const std::size_t equals = pair.find('=');
+    FormField& field = fields.emplace_back();
+    if (!decode(pair.substr(0, equals), field.name)) return std::nullopt;
+    if (equals == std::string_view::npos) continue;
+    if (!decode(pair.substr(equals + 1), field.value.emplace())) return std::nullopt;
+  }
+  return fields;
+}
+
+} // namespace oncekey

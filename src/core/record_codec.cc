@@ -1,0 +1,220 @@
+#include "core/record_codec.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian and written by plain copies");
+
+// Bits of the flags byte.
+constexpr std::uint8_t kTookOver = 1;
+constexpr std::uint8_t kRerun = 2;
+constexpr std::uint8_t kHasResponse = 4;
+constexpr std::uint8_t kHasOmitted = 8;
+constexpr std::uint8_t kOmittedWhole = 16;
+constexpr std::uint8_t kKnownFlags = kTookOver | kRerun | kHasResponse | kHasOmitted | kOmittedWhole;
+
+constexpr std::size_t kChecksumBytes = 8;
+
+template <class Number>
+void put(std::string& out, Number value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  out.append(bytes, sizeof value);
+}
+
+void put_time(std::string& out, Time time) { put<std::int64_t>(out, time.time_since_epoch().count()); }
+
+template <class Tag>
+void put_digest(std::string& out, const Digest<Tag>& digest) {
+  char bytes[32];
+  std::memcpy(bytes, digest.bytes.data(), sizeof bytes);
+  out.append(bytes, sizeof bytes);
+}
+
+void put_text(std::string& out, std::string_view text) {
+  text = text.substr(0, kTextBytesMax);
+  put<std::uint16_t>(out, static_cast<std::uint16_t>(text.size()));
+  out.append(text);
+}
+
+void put_bytes(std::string& out, std::string_view bytes) {
+  put<std::uint32_t>(out, static_cast<std::uint32_t>(bytes.size()));
+  out.append(bytes);
+}
+
+// Reads from the front of a view. After the first read past the end everything reads as zero and ok() is false, so
+// that a parse is one straight run with one question at the end.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view bytes) : rest_(bytes) {}
+
+  template <class Number>
+  Number number() {
+    Number value{};
+    const std::string_view bytes = take(sizeof value);
+    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  Time time() { return Time{Millis{number<std::int64_t>()}}; }
+  template <class Tag>
+  Digest<Tag> digest() {
+    Digest<Tag> value;
+    const std::string_view bytes = take(value.bytes.size());
+    if (!bytes.empty()) std::memcpy(value.bytes.data(), bytes.data(), bytes.size());
+    return value;
+  }
+  std::string_view text() { return take(number<std::uint16_t>()); }
+  std::string_view bytes(std::size_t length_max) {
+    const std::uint32_t length = number<std::uint32_t>();
+    if (length > length_max) ok_ = false;
+    return take(length);
+  }
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::string_view take(std::size_t length) {
+    if (!ok_ || length > rest_.size()) {
+      ok_ = false;
+      return {};
+    }
+    const std::string_view front = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return front;
+  }
+
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+std::uint8_t flags_of(const Record& record) {
+  std::uint8_t flags = 0;
+  if (record.took_over) flags |= kTookOver;
+  if (record.rerun) flags |= kRerun;
+  if (record.response) flags |= kHasResponse;
+  if (record.response && record.response->omitted) {
+    flags |= kHasOmitted;
+    if (record.response->omitted->whole) flags |= kOmittedWhole;
+  }
+  return flags;
+}
+
+bool is_state(std::uint8_t value) {
+  return value >= static_cast<std::uint8_t>(RecordState::in_progress) &&
+         value <= static_cast<std::uint8_t>(RecordState::released);
+}
+
+bool decode_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, StoredResponse& response) {
+  response.status = cursor.number<std::uint16_t>();
+  response.reason = cursor.text();
+  if ((flags & kHasOmitted) != 0) {
+    OmittedBody& omitted = response.omitted.emplace();
+    omitted.length = cursor.number<std::uint64_t>();
+    omitted.sha256 = cursor.digest<BodyHashTag>();
+    omitted.whole = (flags & kOmittedWhole) != 0;
+  }
+  const std::string_view lines = cursor.bytes(kHeaderBytesMax);
+  const std::string_view content = cursor.bytes(kBodyBytesMax);
+  if (!cursor.ok()) return false;
+  if (body == DecodeBody::no) return true;
+  std::optional<Headers> headers = Headers::from_lines(std::string(lines));
+  if (!headers) return false;
+  response.headers = *std::move(headers);
+  response.body = content;
+  return true;
+}
+
+} // namespace
+
+void encode_record(const Record& record, std::string& out) {
+  const std::size_t begin = out.size();
+  std::size_t expected = 128 + record.route.size() + record.key.size() + record.method.size() + record.target.size();
+  if (record.response) {
+    const StoredResponse& response = *record.response;
+    ONCEKEY_CHECK(response.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
+    ONCEKEY_CHECK(response.body.size() <= kBodyBytesMax, "a stored body is within its limit");
+    expected += 64 + response.reason.size() + response.headers.lines().size() + response.body.size();
+  }
+  out.reserve(begin + expected);
+
+  put<std::uint8_t>(out, kRecordFormat);
+  put<std::uint8_t>(out, static_cast<std::uint8_t>(record.state));
+  put<std::uint8_t>(out, flags_of(record));
+  put<std::uint64_t>(out, record.fence);
+  put_time(out, record.first_received);
+  put_time(out, record.expires_at);
+  put_time(out, record.lease_until);
+  put_time(out, record.settled_at);
+  put_digest(out, record.fingerprint);
+  put_text(out, record.route);
+  put_text(out, record.key);
+  put_text(out, record.method);
+  put_text(out, record.target);
+  if (record.response) {
+    const StoredResponse& response = *record.response;
+    put<std::uint16_t>(out, static_cast<std::uint16_t>(response.status));
+    put_text(out, response.reason);
+    if (response.omitted) {
+      put<std::uint64_t>(out, response.omitted->length);
+      put_digest(out, response.omitted->sha256);
+    }
+    put_bytes(out, response.headers.lines());
+    put_bytes(out, response.body);
+  }
+  put<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+}
+
+Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
+  if (bytes.size() < 1 + kChecksumBytes) return corrupt("a stored record is damaged: it is cut short");
+  const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
+  std::uint64_t checksum;
+  std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
+  if (XXH3_64bits(content.data(), content.size()) != checksum) {
+    return corrupt("a stored record is damaged: its checksum does not match its bytes");
+  }
+
+  Cursor cursor(content);
+  const std::uint8_t format = cursor.number<std::uint8_t>();
+  if (format > kRecordFormat) {
+    return Fault{FaultKind::newer_format,
+                 fmt::format("a stored record has format version {}, and this version of oncekey reads up to {}: it was "
+                             "written by a newer oncekey, run that one or a later one on this store",
+                             format, kRecordFormat)};
+  }
+  if (format != kRecordFormat) return corrupt(fmt::format("a stored record has the unknown format version {}", format));
+
+  Record record;
+  const std::uint8_t state = cursor.number<std::uint8_t>();
+  const std::uint8_t flags = cursor.number<std::uint8_t>();
+  record.fence = cursor.number<std::uint64_t>();
+  record.first_received = cursor.time();
+  record.expires_at = cursor.time();
+  record.lease_until = cursor.time();
+  record.settled_at = cursor.time();
+  record.fingerprint = cursor.digest<FingerprintTag>();
+  record.route = cursor.text();
+  record.key = cursor.text();
+  record.method = cursor.text();
+  record.target = cursor.text();
+  record.took_over = (flags & kTookOver) != 0;
+  record.rerun = (flags & kRerun) != 0;
+  bool well_formed = is_state(state) && (flags & ~kKnownFlags) == 0;
+  record.state = static_cast<RecordState>(state);
+  if ((flags & kHasResponse) != 0) {
+    well_formed = decode_response(cursor, flags, body, record.response.emplace()) && well_formed;
+  }
+  if (!well_formed || !cursor.ok() || !cursor.at_end()) {
+    return corrupt("a stored record is damaged: its bytes do not have the shape of a record");
+  }
+  return record;
+}
+
+} // namespace oncekey

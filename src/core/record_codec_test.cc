@@ -1,0 +1,187 @@
+#include "core/record_codec.h"
+
+#include <gtest/gtest.h>
+#include <xxhash.h>
+
+#include <cstring>
+
+namespace oncekey {
+namespace {
+
+Record full_record() {
+  Record record;
+  record.state = RecordState::completed;
+  for (std::size_t i = 0; i < 32; ++i) record.fingerprint.bytes[i] = static_cast<std::uint8_t>(i);
+  record.fence = 3;
+  record.first_received = Time{Millis{1'700'000'000'000}};
+  record.expires_at = Time{Millis{1'700'086'400'000}};
+  record.lease_until = Time{Millis{1'700'000'060'000}};
+  record.settled_at = Time{Millis{1'700'000'000'250}};
+  record.took_over = true;
+  record.route = "/v1/*";
+  record.key = "order-42";
+  record.method = "POST";
+  record.target = "/v1/charges";
+  StoredResponse& response = record.response.emplace();
+  response.status = 201;
+  response.reason = "Created";
+  response.headers.add("Content-Type", "application/json");
+  response.body = std::string("{\"a\":\0}", 7);
+  return record;
+}
+
+std::string encoded(const Record& record) {
+  std::string bytes;
+  encode_record(record, bytes);
+  return bytes;
+}
+
+std::string hex(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) {
+    constexpr char kDigits[] = "0123456789abcdef";
+    text += kDigits[static_cast<unsigned char>(c) >> 4];
+    text += kDigits[static_cast<unsigned char>(c) & 15];
+  }
+  return text;
+}
+
+// The bytes with a right checksum, whatever was done to what is before it.
+std::string resealed(std::string bytes) {
+  bytes.resize(bytes.size() - 8);
+  const std::uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
+  char tail[8];
+  std::memcpy(tail, &checksum, 8);
+  return bytes.append(tail, 8);
+}
+
+TEST(RecordCodec, WhatIsEncodedIsDecoded) {
+  const Record before = full_record();
+  const Result<Record> after = decode_record(encoded(before));
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->state, before.state);
+  EXPECT_EQ(after->fingerprint, before.fingerprint);
+  EXPECT_EQ(after->fence, before.fence);
+  EXPECT_EQ(after->first_received, before.first_received);
+  EXPECT_EQ(after->expires_at, before.expires_at);
+  EXPECT_EQ(after->lease_until, before.lease_until);
+  EXPECT_EQ(after->settled_at, before.settled_at);
+  EXPECT_TRUE(after->took_over);
+  EXPECT_FALSE(after->rerun);
+  EXPECT_EQ(after->route + after->key + after->method + after->target, "/v1/*order-42POST/v1/charges");
+  EXPECT_EQ(after->response->status, 201);
+  EXPECT_EQ(after->response->reason, "Created");
+  EXPECT_EQ(after->response->headers.lines(), before.response->headers.lines());
+  EXPECT_EQ(after->response->body, before.response->body);
+  EXPECT_FALSE(after->response->omitted);
+}
+
+TEST(RecordCodec, AnOmittedBodyKeepsItsLengthAndHash) {
+  Record before = full_record();
+  before.rerun = true;
+  before.response->body.clear();
+  OmittedBody& omitted = before.response->omitted.emplace();
+  omitted.length = 5'000'000'000;
+  omitted.sha256.bytes.fill(0xab);
+  omitted.whole = true;
+  const Result<Record> after = decode_record(encoded(before));
+  ASSERT_TRUE(after);
+  EXPECT_TRUE(after->rerun);
+  EXPECT_EQ(after->response->omitted->length, 5'000'000'000u);
+  EXPECT_EQ(after->response->omitted->sha256, omitted.sha256);
+  EXPECT_TRUE(after->response->omitted->whole);
+}
+
+TEST(RecordCodec, WithoutTheBodyAllElseIsThere) {
+  const Result<Record> after = decode_record(encoded(full_record()), DecodeBody::no);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->response->status, 201);
+  EXPECT_TRUE(after->response->headers.empty());
+  EXPECT_TRUE(after->response->body.empty());
+  EXPECT_EQ(after->target, "/v1/charges");
+}
+
+TEST(RecordCodec, TheBytesAreWhatTheDocumentSays) {
+  EXPECT_EQ(hex(encoded(full_record())), "GOLDEN");
+}
+
+TEST(RecordCodec, EncodingAppends) {
+  std::string bytes = "before";
+  encode_record(full_record(), bytes);
+  EXPECT_EQ(bytes, "before" + encoded(full_record()));
+}
+
+TEST(RecordCodec, ATextForPeopleIsCutAtItsLimit) {
+  Record record = full_record();
+  record.target.assign(kTextBytesMax + 10, 't');
+  const Result<Record> after = decode_record(encoded(record));
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->target.size(), kTextBytesMax);
+}
+
+// What must be refused.
+
+TEST(RecordCodec, EveryTruncationIsRefused) {
+  const std::string bytes = encoded(full_record());
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    const Result<Record> record = decode_record(std::string_view(bytes).substr(0, length));
+    ASSERT_FALSE(record) << "cut at " << length;
+    EXPECT_EQ(record.fault().kind, FaultKind::corrupt);
+  }
+}
+
+TEST(RecordCodec, EveryFlippedBitIsRefused) {
+  std::string bytes = encoded(full_record());
+  for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    const char mask = static_cast<char>(1 << (bit % 8));
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ mask);
+    const Result<Record> record = decode_record(bytes);
+    ASSERT_FALSE(record) << "bit " << bit;
+    EXPECT_EQ(record.fault().kind, FaultKind::corrupt);
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ mask);
+  }
+}
+
+TEST(RecordCodec, ANewerFormatIsRefusedNamingBothVersions) {
+  std::string bytes = encoded(full_record());
+  bytes[0] = 9;
+  const Result<Record> record = decode_record(resealed(bytes));
+  ASSERT_FALSE(record);
+  EXPECT_EQ(record.fault().kind, FaultKind::newer_format);
+  EXPECT_NE(record.fault().message.find("version 9"), std::string::npos);
+  EXPECT_NE(record.fault().message.find("up to 1"), std::string::npos);
+}
+
+TEST(RecordCodec, AWrongShapeUnderARightChecksumIsRefused) {
+  const std::string good = encoded(full_record());
+  const auto with_byte = [&](std::size_t at, int value) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(value);
+    return decode_record(resealed(bytes));
+  };
+  EXPECT_FALSE(with_byte(0, 0)) << "format zero";
+  EXPECT_FALSE(with_byte(1, 0)) << "no such state";
+  EXPECT_FALSE(with_byte(1, 5)) << "no such state";
+  EXPECT_FALSE(with_byte(2, 0x80)) << "unknown flag";
+  EXPECT_FALSE(with_byte(2, 1)) << "a response that no flag announces";
+  EXPECT_FALSE(with_byte(75, 200)) << "a length that runs past the end";
+}
+
+// Any bytes, even with a right checksum, give a record or a fault, never a crash: run under the sanitizers.
+TEST(RecordCodec, ArbitraryBytesUnderARightChecksumAreNeverReadPastTheirEnd) {
+  std::uint64_t state = 42;
+  const auto next = [&state] { return state = state * 6364136223846793005u + 1442695040888963407u, state >> 33; };
+  const std::string good = encoded(full_record());
+  std::size_t refused = 0;
+  for (int round = 0; round < 20'000; ++round) {
+    std::string bytes = good.substr(0, 9 + next() % (good.size() - 8));
+    for (std::uint64_t flips = 1 + next() % 4; flips > 0; --flips) {
+      bytes[next() % bytes.size()] = static_cast<char>(next());
+    }
+    refused += decode_record(resealed(bytes)) ? 0 : 1;
+  }
+  EXPECT_GT(refused, 10'000u);
+}
+
+} // namespace
+} // namespace oncekey

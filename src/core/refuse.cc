@@ -1,0 +1,335 @@
+// The gateway's own answers: one table with a row for every code, and the two formats they are written in.
+#include "core/json_text.h"
+#include "core/replies.h"
+
+#include <fmt/format.h>
+
+namespace oncekey {
+namespace {
+
+// Stripe-Should-Retry: true means that trying again after a pause makes sense, false that it changes nothing; without
+// the header clients go by the status.
+enum class ShouldRetry { yes, no, unsaid };
+
+struct Standing {
+  int status;
+  std::string_view title;
+  std::string_view detail; // what it means and what to do next
+  std::string_view stripe_type;
+  std::string_view stripe_code; // empty: Stripe documents none
+  ShouldRetry should_retry;
+};
+
+constexpr std::string_view kInvalidRequest = "invalid_request_error";
+constexpr std::string_view kIdempotency = "idempotency_error";
+constexpr std::string_view kApi = "api_error";
+
+Standing standing_of(const Policy& policy, RefusalCode code) {
+  switch (code) {
+    case RefusalCode::key_missing:
+      return {400,
+              "Idempotency-Key is missing",
+              "This operation needs an idempotency key. Send the request again with a unique key, such as a UUID.",
+              kInvalidRequest,
+              "idempotency_key_missing",
+              ShouldRetry::no};
+    case RefusalCode::key_invalid:
+      return {400,
+              "Idempotency-Key is invalid",
+              "The idempotency key cannot be used, and nothing was executed. Send 1 to 255 visible ASCII characters.",
+              kInvalidRequest,
+              "idempotency_key_invalid",
+              ShouldRetry::no};
+    case RefusalCode::key_repeated:
+      return {400,
+              "Idempotency-Key is repeated",
+              "The request has more than one idempotency key, and nothing was executed. Send exactly one.",
+              kInvalidRequest,
+              "idempotency_key_repeated",
+              ShouldRetry::no};
+    case RefusalCode::key_in_connection:
+      return {
+          400,
+          "Idempotency-Key is named in Connection",
+          "The Connection header names the key header, which would remove it on the way. Nothing was executed; send "
+          "the request without that name in Connection.",
+          kInvalidRequest,
+          "idempotency_key_in_connection",
+          ShouldRetry::no};
+    case RefusalCode::principal_missing:
+      return {400,
+              "The account behind the Idempotency-Key is missing",
+              "A key belongs to an account and the request does not say to which. Nothing was executed; send the "
+              "credentials this API asks for, once.",
+              kInvalidRequest,
+              "idempotency_principal_missing",
+              ShouldRetry::no};
+    case RefusalCode::mismatch:
+      return {policy.mismatch_status,
+              "Idempotency-Key is already used",
+              "This key was used before with a different request. Nothing was executed and the first request's answer "
+              "stands. Send the same request again, or use a new key for a new operation.",
+              kIdempotency,
+              "",
+              ShouldRetry::no};
+    case RefusalCode::in_progress:
+      return {policy.in_progress_status,
+              "A request is outstanding for this Idempotency-Key",
+              "The first request with this key is still being worked on. Send the same request with the same key again "
+              "after the time in Retry-After.",
+              kInvalidRequest,
+              "idempotency_key_in_use",
+              ShouldRetry::yes};
+    case RefusalCode::indeterminate:
+      return {409,
+              "The outcome of this Idempotency-Key is unknown",
+              "The first request with this key may or may not have been executed, and retrying will not settle it. Ask "
+              "the API's operator to settle the key; a new key could execute the operation twice.",
+              kIdempotency,
+              "idempotency_outcome_unknown",
+              ShouldRetry::no};
+    case RefusalCode::answer_not_kept:
+      return {409,
+              "The answer for this Idempotency-Key was too long to keep",
+              "The operation was executed and will not be executed again, but its answer is not there any more. Read "
+              "the result from the API itself.",
+              kIdempotency,
+              "idempotency_answer_not_kept",
+              ShouldRetry::no};
+    case RefusalCode::request_too_large:
+      return {413,
+              "The request is too large",
+              "A request with an idempotency key is read whole before it is forwarded, and this one is over the limit. "
+              "Nothing was executed; send a smaller body.",
+              kInvalidRequest,
+              "request_too_large",
+              ShouldRetry::no};
+    case RefusalCode::store_unavailable:
+      return {503,
+              "Idempotency is unavailable",
+              "The store of idempotency keys does not work at the moment. Nothing was executed; send the same request "
+              "with the same key again.",
+              kApi,
+              "idempotency_unavailable",
+              ShouldRetry::yes};
+    case RefusalCode::record_not_written:
+      return {503,
+              "The answer could not be recorded",
+              "The request was forwarded, but its answer could not be made durable and is withheld. Send the same "
+              "request with the same key again; do not use a new key, the operation may have been executed.",
+              kApi,
+              "idempotency_record_not_written",
+              ShouldRetry::yes};
+    case RefusalCode::upstream_unreachable:
+      return {503,
+              "The API cannot be reached",
+              "No connection to the API could be made. Nothing was executed; send the same request with the same key "
+              "again.",
+              kApi,
+              "upstream_unreachable",
+              ShouldRetry::yes};
+    case RefusalCode::upstream_unknown:
+      return {502,
+              "The API did not answer completely",
+              "The request was forwarded and may have been executed. Send the same request with the same key again; do "
+              "not use a new key.",
+              kApi,
+              "upstream_unknown",
+              ShouldRetry::unsaid};
+    case RefusalCode::upstream_timeout:
+      return {504,
+              "The API did not answer in time",
+              "The request was forwarded and may have been executed. Send the same request with the same key again; do "
+              "not use a new key.",
+              kApi,
+              "upstream_timeout",
+              ShouldRetry::unsaid};
+    case RefusalCode::overloaded:
+      return {503,
+              "Too busy",
+              "A limit was reached. Nothing was executed; send the same request with the same key again.",
+              kApi,
+              "overloaded",
+              ShouldRetry::yes};
+    case RefusalCode::draining:
+      return {503,
+              "Shutting down",
+              "This gateway is stopping. Nothing was executed; send the same request with the same key again.",
+              kApi,
+              "draining",
+              ShouldRetry::yes};
+  }
+  return {500, "Unknown refusal", "", kApi, "", ShouldRetry::unsaid};
+}
+
+std::string_view reason_of(int status) {
+  switch (status) {
+    case 400:
+      return "Bad Request";
+    case 409:
+      return "Conflict";
+    case 412:
+      return "Precondition Failed";
+    case 413:
+      return "Content Too Large";
+    case 422:
+      return "Unprocessable Content";
+    case 423:
+      return "Locked";
+    case 425:
+      return "Too Early";
+    case 429:
+      return "Too Many Requests";
+    case 502:
+      return "Bad Gateway";
+    case 503:
+      return "Service Unavailable";
+    case 504:
+      return "Gateway Timeout";
+    default:
+      return status < 500 ? "Refused" : "Error";
+  }
+}
+
+std::string full_detail(const Standing& standing, const Refusal& refusal) {
+  if (refusal.detail.empty()) return std::string(standing.detail);
+  return fmt::format("{} {}", standing.detail, refusal.detail);
+}
+
+void append_member(std::string& json, std::string_view name, std::string_view value) {
+  if (json.back() != '{') json.push_back(',');
+  append_json_string(json, name);
+  json.push_back(':');
+  append_json_string(json, value);
+}
+
+std::string problem_body(const Standing& standing, const Refusal& refusal) {
+  std::string json = "{";
+  append_member(json, "type", fmt::format("urn:oncekey:problem:{}", to_string(refusal.code)));
+  append_member(json, "title", standing.title);
+  json += fmt::format(",\"status\":{}", standing.status);
+  append_member(json, "detail", full_detail(standing, refusal));
+  json += "}\n";
+  return json;
+}
+
+// Where Stripe has a sentence of its own, clients look for it.
+std::string stripe_message(const Standing& standing, const Refusal& refusal, std::string_view key) {
+  if (refusal.code == RefusalCode::mismatch) {
+    return fmt::format(
+        "Keys for idempotent requests can only be used with the same parameters they were first used "
+        "with. Try using a key other than '{}' if you meant to execute a different request.",
+        key);
+  }
+  if (refusal.code == RefusalCode::in_progress) {
+    return fmt::format(
+        "There is currently another in-progress request using this Idempotent Key (that probably means "
+        "you submitted twice, and the other request is still going through): {}. Please try again "
+        "later.",
+        key);
+  }
+  return full_detail(standing, refusal);
+}
+
+std::string stripe_body(const Standing& standing, const Refusal& refusal, std::string_view key) {
+  std::string json = "{\"error\":{";
+  append_member(json, "type", standing.stripe_type);
+  if (!standing.stripe_code.empty()) append_member(json, "code", standing.stripe_code);
+  if (refusal.code == RefusalCode::in_progress) {
+    append_member(json, "doc_url", "https://stripe.com/docs/error-codes/idempotency-key-in-use");
+  }
+  append_member(json, "message", stripe_message(standing, refusal, key));
+  json += "}}\n";
+  return json;
+}
+
+// A key that was refused is not echoed: it may be anything, and it is not this request's key.
+bool key_was_good(RefusalCode code) {
+  switch (code) {
+    case RefusalCode::key_missing:
+    case RefusalCode::key_invalid:
+    case RefusalCode::key_repeated:
+    case RefusalCode::key_in_connection:
+      return false;
+    default:
+      return true;
+  }
+}
+
+} // namespace
+
+std::string_view to_string(RefusalCode code) {
+  switch (code) {
+    case RefusalCode::key_missing:
+      return "key_missing";
+    case RefusalCode::key_invalid:
+      return "key_invalid";
+    case RefusalCode::key_repeated:
+      return "key_repeated";
+    case RefusalCode::key_in_connection:
+      return "key_in_connection";
+    case RefusalCode::principal_missing:
+      return "principal_missing";
+    case RefusalCode::mismatch:
+      return "mismatch";
+    case RefusalCode::in_progress:
+      return "in_progress";
+    case RefusalCode::indeterminate:
+      return "indeterminate";
+    case RefusalCode::answer_not_kept:
+      return "answer_not_kept";
+    case RefusalCode::request_too_large:
+      return "request_too_large";
+    case RefusalCode::store_unavailable:
+      return "store_unavailable";
+    case RefusalCode::record_not_written:
+      return "record_not_written";
+    case RefusalCode::upstream_unreachable:
+      return "upstream_unreachable";
+    case RefusalCode::upstream_unknown:
+      return "upstream_unknown";
+    case RefusalCode::upstream_timeout:
+      return "upstream_timeout";
+    case RefusalCode::overloaded:
+      return "overloaded";
+    case RefusalCode::draining:
+      return "draining";
+  }
+  return "unknown";
+}
+
+Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context) {
+  const Standing standing = standing_of(policy, refusal.code);
+  Reply reply;
+  reply.status = standing.status;
+  reply.reason = reason_of(standing.status);
+
+  auto retry_after = refusal.retry_after;
+  if (!retry_after && (standing.status == 503 || refusal.code == RefusalCode::in_progress)) {
+    retry_after = std::chrono::seconds(1);
+  }
+  switch (policy.errors) {
+    case ErrorFormat::problem_link:
+      reply.headers.add("Link", "</.well-known/idempotency>; rel=\"describedby\"");
+      [[fallthrough]];
+    case ErrorFormat::problem:
+      reply.headers.add("Content-Type", "application/problem+json");
+      reply.headers.add("Content-Language", "en");
+      reply.body = problem_body(standing, refusal);
+      break;
+    case ErrorFormat::stripe:
+      reply.headers.add("Content-Type", "application/json");
+      reply.headers.add("Request-Id", context.request_id);
+      if (standing.should_retry != ShouldRetry::unsaid) {
+        reply.headers.add("Stripe-Should-Retry", standing.should_retry == ShouldRetry::yes ? "true" : "false");
+      }
+      reply.body = stripe_body(standing, refusal, refusal.key.empty() ? context.key : refusal.key);
+      break;
+  }
+  reply.headers.add("Cache-Control", "no-store");
+  if (retry_after) reply.headers.add("Retry-After", fmt::format("{}", retry_after->count()));
+  if (!context.key.empty() && key_was_good(refusal.code)) reply.headers.add("Idempotency-Key", context.key);
+  return reply;
+}
+
+} // namespace oncekey

@@ -1,0 +1,132 @@
+#include "core/replies.h"
+
+#include "core/settle.h"
+
+#include <oncekey/check.h>
+
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// Room for what we add, so that a reply's headers are allocated once.
+constexpr std::size_t kAddedBytes = 512;
+constexpr std::size_t kAddedFields = 6;
+
+bool is(std::string_view name, std::string_view wanted) { return equal_ignoring_case(name, wanted); }
+
+// Values that were true of the first call and of no other: a client that went by them would wait for nothing, or speak
+// to a host that has moved.
+bool is_stale(std::string_view name) {
+  switch (name.empty() ? '\0' : name.front() | 0x20) {
+    case 'a':
+      return is(name, "Age") || is(name, "Alt-Svc");
+    case 'd':
+      return is(name, "Date");
+    case 'r':
+      return is(name, "Retry-After") || starts_with_ignoring_case(name, "RateLimit");
+    case 's':
+      return is(name, "Server-Timing") || is(name, "Stripe-Rate-Limited-Reason");
+    case 'x':
+      return starts_with_ignoring_case(name, "X-RateLimit-") || starts_with_ignoring_case(name, "X-Rate-Limit-");
+    default:
+      return false;
+  }
+}
+
+bool is_set_cookie(std::string_view name) { return is(name, "Set-Cookie") || is(name, "Set-Cookie2"); }
+
+// Fields of the upstream that we write ourselves, or that were meant for us alone.
+bool is_ours(std::string_view name, const Policy& policy, const ReplyContext& context) {
+  switch (name.empty() ? '\0' : name.front() | 0x20) {
+    case 'i':
+      return is(name, "Idempotency-Key") && !context.key.empty();
+    case 'o':
+      return is(name, kOutcomeHeader) || (policy.errors == ErrorFormat::stripe && is(name, "Original-Request"));
+    case 'r':
+      return policy.errors == ErrorFormat::stripe && is(name, "Request-Id");
+    default:
+      return false;
+  }
+}
+
+Reply begin_reply(const StoredResponse& response) {
+  Reply reply;
+  reply.status = response.status;
+  reply.reason = response.reason;
+  reply.headers.reserve(response.headers.lines().size() + kAddedBytes, response.headers.size() + kAddedFields);
+  return reply;
+}
+
+void echo_key(Headers& headers, const ReplyContext& context) {
+  if (!context.key.empty()) headers.add("Idempotency-Key", context.key);
+}
+
+std::string_view first_request_id(const StoredResponse& response, const ReplyContext& context) {
+  return response.headers.get("Request-Id").value_or(context.request_id);
+}
+
+} // namespace
+
+Reply first_answer(const Policy& policy, const StoredResponse& response, const ReplyContext& context, Kept kept) {
+  const bool stripe = policy.errors == ErrorFormat::stripe;
+  // A kept 5xx is final: without this, clients would retry it for nothing.
+  const bool final_error = stripe && kept == Kept::yes && response.status >= 500;
+  Reply reply = begin_reply(response);
+  bool marked = false; // an upstream with replays of its own may say so, once
+  for (std::size_t i = 0; i < response.headers.size(); ++i) {
+    const Field field = response.headers[i];
+    if (is_ours(field.name, policy, context)) continue;
+    if (final_error && is(field.name, "Stripe-Should-Retry")) continue;
+    if (is(field.name, "Idempotent-Replayed") && std::exchange(marked, true)) continue;
+    reply.headers.add(field.name, field.value);
+  }
+  echo_key(reply.headers, context);
+  if (stripe) {
+    const std::string_view request_id = first_request_id(response, context);
+    reply.headers.add("Request-Id", request_id);
+    reply.headers.add("Original-Request", request_id);
+  }
+  if (final_error) reply.headers.add("Stripe-Should-Retry", "false");
+  reply.body = response.body;
+  return reply;
+}
+
+StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context) {
+  const bool add_request_id = policy.errors == ErrorFormat::stripe && !response.headers.has("Request-Id");
+  if (response.headers.has(kOutcomeHeader)) {
+    Headers kept;
+    kept.reserve(response.headers.lines().size() + kAddedBytes, response.headers.size() + 1);
+    for (std::size_t i = 0; i < response.headers.size(); ++i) {
+      const Field field = response.headers[i];
+      if (!is(field.name, kOutcomeHeader)) kept.add(field.name, field.value);
+    }
+    response.headers = std::move(kept);
+  }
+  if (add_request_id) response.headers.add("Request-Id", context.request_id);
+  return response;
+}
+
+Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context) {
+  ONCEKEY_CHECK(!response.omitted, "an answer that was not kept is never replayed");
+  const bool stripe = policy.errors == ErrorFormat::stripe;
+  Reply reply = begin_reply(response);
+  for (std::size_t i = 0; i < response.headers.size(); ++i) {
+    const Field field = response.headers[i];
+    if (is_ours(field.name, policy, context) || is_stale(field.name) || is(field.name, "Idempotent-Replayed")) continue;
+    if (stripe && is(field.name, "Stripe-Should-Retry")) continue;
+    if (!policy.replay_set_cookie && is_set_cookie(field.name)) continue;
+    reply.headers.add(field.name, field.value);
+  }
+  echo_key(reply.headers, context);
+  reply.headers.add("Idempotent-Replayed", "true");
+  if (stripe) {
+    reply.headers.add("Request-Id", context.request_id);
+    reply.headers.add("Original-Request", first_request_id(response, context));
+    reply.headers.add("Stripe-Should-Retry", "false");
+  }
+  reply.body = response.body;
+  return reply;
+}
+
+} // namespace oncekey

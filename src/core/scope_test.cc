@@ -1,0 +1,151 @@
+#include "core/scope.h"
+
+#include "core/policy_text.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+namespace oncekey {
+namespace {
+
+Headers headers_of(std::initializer_list<Field> fields) {
+  Headers headers;
+  for (const Field& field : fields) headers.add(field.name, field.value);
+  return headers;
+}
+
+class Scope : public testing::Test {
+ protected:
+  Policy policy(std::initializer_list<std::string_view> sources) {
+    Policy policy = *policy_by_name("classic");
+    policy.scope.clear();
+    for (const std::string_view source : sources) policy.scope.push_back(*parse_scope_source(source));
+    return policy;
+  }
+
+  // The record id in hex, or the refusal's detail.
+  std::string id(const Policy& policy, const Headers& headers, std::string_view key = "k",
+                 std::string_view method = "POST", std::string_view target = "/a", KeyKind kind = KeyKind::client) {
+    const auto found = find_principal(policy, headers);
+    if (const auto* refusal = std::get_if<Refusal>(&found)) {
+      EXPECT_EQ(refusal->code, RefusalCode::principal_missing);
+      return "refused: " + refusal->detail;
+    }
+    return to_hex(record_id(policy, std::get<Principal>(found), {method, target, headers}, kind, key, hash_));
+  }
+  bool refused(const Policy& policy, const Headers& headers) { return id(policy, headers).starts_with("refused"); }
+
+  KeyedHash hash_{Secret{7}};
+};
+
+// {"alg":"none"} . payload . signature
+std::string bearer(std::string_view payload_base64url) {
+  return "Bearer eyJhbGciOiJub25lIn0." + std::string(payload_base64url) + ".c2ln";
+}
+
+TEST_F(Scope, OtherAccountsOtherRecords) {
+  const Policy by_header = policy({"header:Authorization"});
+  EXPECT_EQ(id(by_header, headers_of({{"Authorization", "a"}})), id(by_header, headers_of({{"authorization", "a"}})));
+  EXPECT_NE(id(by_header, headers_of({{"Authorization", "a"}})), id(by_header, headers_of({{"Authorization", "b"}})));
+}
+
+TEST_F(Scope, TheSpellingOfAHeaderNameDoesNotMatter) {
+  const Headers headers = headers_of({{"X-Tenant", "a"}});
+  EXPECT_EQ(id(policy({"header:X-Tenant"}), headers), id(policy({"header:x-tenant"}), headers));
+}
+
+TEST_F(Scope, NoPartCanPassForAnother) {
+  const Policy two = policy({"header:A?", "header:B?"});
+  std::set<std::string> seen;
+  const std::initializer_list<std::initializer_list<Field>> requests = {
+      {},
+      {{"A", ""}},
+      {{"B", ""}},
+      {{"A", ""}, {"B", ""}},
+      {{"A", "x"}},
+      {{"B", "x"}},
+      {{"A", "xy"}, {"B", "z"}},
+      {{"A", "x"}, {"B", "yz"}},
+  };
+  for (const auto& fields : requests) EXPECT_TRUE(seen.insert(id(two, headers_of(fields))).second);
+  EXPECT_TRUE(seen.insert(id(policy({"header:A"}), headers_of({{"A", "x"}}))).second);
+  EXPECT_TRUE(seen.insert(id(policy({"header:B"}), headers_of({{"B", "x"}}))).second);
+  EXPECT_TRUE(seen.insert(id(policy({"cookie:A"}), headers_of({{"Cookie", "A=x"}}))).second);
+  EXPECT_TRUE(seen.insert(id(policy({"global"}), headers_of({}))).second);
+}
+
+TEST_F(Scope, MethodAndPathCountWhereThePolicySaysSoAndTheQueryNever) {
+  Policy rules = policy({"global"});
+  const Headers none;
+  const std::string first = id(rules, none, "k", "POST", "/a");
+  EXPECT_EQ(id(rules, none, "k", "POST", "/a?x=1"), first);
+  EXPECT_NE(id(rules, none, "k", "POST", "/b"), first);
+  EXPECT_NE(id(rules, none, "k", "PATCH", "/a"), first);
+  EXPECT_NE(id(rules, none, "l", "POST", "/a"), first);
+  rules.identity = Identity::key;
+  EXPECT_EQ(id(rules, none, "k", "PATCH", "/b"), id(rules, none, "k", "POST", "/a"));
+  EXPECT_NE(id(rules, none, "l", "POST", "/a"), id(rules, none, "k", "POST", "/a"));
+}
+
+TEST_F(Scope, AKeyMadeOfTheFingerprintNeverMeetsAClientsKey) {
+  const Policy rules = policy({"global"});
+  const Headers none;
+  EXPECT_NE(id(rules, none, "k", "POST", "/a", KeyKind::client),
+            id(rules, none, "k", "POST", "/a", KeyKind::fingerprint));
+}
+
+TEST_F(Scope, ARequiredPartMustBeThereAndNotEmpty) {
+  EXPECT_EQ(id(policy({"header:X-Tenant"}), headers_of({})), "refused: The request has no header X-Tenant.");
+  EXPECT_TRUE(refused(policy({"header:X-Tenant"}), headers_of({{"X-Tenant", ""}})));
+  EXPECT_TRUE(refused(policy({"cookie:sid"}), headers_of({{"Cookie", "sid="}})));
+  EXPECT_TRUE(refused(policy({"header:A?", "header:B"}), headers_of({{"A", "x"}})));
+  EXPECT_TRUE(refused(policy({}), headers_of({})));
+}
+
+TEST_F(Scope, ASourceThatOccursTwiceIsRefused) {
+  EXPECT_EQ(id(policy({"header:Authorization"}), headers_of({{"Authorization", "a"}, {"authorization", "a"}})),
+            "refused: Authorization was sent more than once.");
+  EXPECT_TRUE(refused(policy({"header:A?"}), headers_of({{"A", "a"}, {"A", "b"}})));
+  EXPECT_TRUE(refused(policy({"cookie:sid"}), headers_of({{"Cookie", "sid=a; sid=b"}})));
+  EXPECT_TRUE(refused(policy({"cookie:sid"}), headers_of({{"Cookie", "sid=a"}, {"Cookie", "sid=b"}})));
+}
+
+TEST_F(Scope, CookiesAreFoundAmongOthersByTheirWholeName) {
+  const Policy rules = policy({"cookie:sid"});
+  const std::string alone = id(rules, headers_of({{"Cookie", "sid=abc"}}));
+  EXPECT_EQ(id(rules, headers_of({{"Cookie", "xsid=1; sid=abc; sidx=2"}})), alone);
+  EXPECT_EQ(id(rules, headers_of({{"Cookie", "a=sid=zzz;sid=abc"}})), alone);
+  EXPECT_NE(id(rules, headers_of({{"Cookie", "sid=abd"}})), alone);
+  EXPECT_TRUE(refused(rules, headers_of({{"Cookie", "SID=abc; sidx=1"}})));
+}
+
+TEST_F(Scope, AClaimStaysWhenTheTokenIsRotated) {
+  const Policy rules = policy({"jwt:sub"});
+  // {"sub":"user-1","iat":1} and {"iat":2,"sub":"user-1"} and {"sub":"user-2"}
+  const std::string first = id(rules, headers_of({{"Authorization", bearer("eyJzdWIiOiJ1c2VyLTEiLCJpYXQiOjF9")}}));
+  EXPECT_EQ(id(rules, headers_of({{"Authorization", bearer("eyJpYXQiOjIsInN1YiI6InVzZXItMSJ9")}})), first);
+  EXPECT_NE(id(rules, headers_of({{"Authorization", bearer("eyJzdWIiOiJ1c2VyLTIifQ")}})), first);
+  // {"sub":7} and {"sub":"7"}
+  const std::string number = id(rules, headers_of({{"Authorization", bearer("eyJzdWIiOjd9")}}));
+  EXPECT_EQ(number.size(), 64u);
+  EXPECT_NE(id(rules, headers_of({{"Authorization", bearer("eyJzdWIiOiI3In0")}})), number);
+}
+
+TEST_F(Scope, ATokenThatCannotBeReadHasNoPrincipal) {
+  const Policy rules = policy({"jwt:sub"});
+  // In turn: no claim, 1.5, null, "", the claim twice, cut off.
+  for (const std::string_view payload : {"e30", "eyJzdWIiOjEuNX0", "eyJzdWIiOm51bGx9", "eyJzdWIiOiIifQ",
+                                         "eyJzdWIiOiJhIiwic3ViIjoiYiJ9", "eyJzdWIiOiJ1c2VyLTEi", "", "!!!"}) {
+    EXPECT_TRUE(refused(rules, headers_of({{"Authorization", bearer(payload)}}))) << payload;
+  }
+  for (const std::string_view value : {"", "Bearer", "Bearer x", "Bearer a.eyJzdWIiOjd9", "Basic a.eyJzdWIiOjd9.c",
+                                       "Bearer a.eyJzdWIiOjd9.c.d", "a.eyJzdWIiOjd9.c"}) {
+    EXPECT_TRUE(refused(rules, headers_of({{"Authorization", value}}))) << value;
+  }
+  EXPECT_FALSE(refused(rules, headers_of({{"Authorization", "bearer a.eyJzdWIiOjd9.c"}})));
+  EXPECT_FALSE(refused(policy({"jwt:sub?"}), headers_of({})));
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,46 @@
+#include "core/settle.h"
+
+namespace oncekey {
+namespace {
+
+Settlement settle_answer(const Policy& policy, const Answered& answer) {
+  // The upstream's own word comes first: it alone knows whether it did anything.
+  const auto outcome = answer.headers.get(kOutcomeHeader);
+  if (outcome && equal_ignoring_case(*outcome, "not-executed")) return Settlement::release;
+  if (!policy.kept.contains(answer.status)) return Settlement::release;
+  if (policy.heed_should_retry) {
+    const auto should_retry = answer.headers.get("Stripe-Should-Retry");
+    if (should_retry && equal_ignoring_case(*should_retry, "true")) return Settlement::release;
+  }
+  return Settlement::keep;
+}
+
+} // namespace
+
+std::string_view to_string(Settlement settlement) {
+  switch (settlement) {
+    case Settlement::keep:
+      return "keep";
+    case Settlement::release:
+      return "release";
+    case Settlement::hold:
+      return "hold";
+    case Settlement::abandon:
+      return "abandon";
+  }
+  return "unknown";
+}
+
+Settlement settle(const Policy& policy, const Outcome& outcome) {
+  if (std::holds_alternative<NotSent>(outcome)) return Settlement::release;
+  if (const auto* answer = std::get_if<Answered>(&outcome)) return settle_answer(policy, *answer);
+  switch (policy.on_unknown) {
+    case OnUnknown::hold:
+      return Settlement::hold;
+    case OnUnknown::abandon:
+      return Settlement::abandon;
+  }
+  return Settlement::hold;
+}
+
+} // namespace oncekey

@@ -1,0 +1,129 @@
+#include "core/transitions.h"
+
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// Nobody's: a claim starts afresh. The record may still be there, and then its fence is the one to go on from.
+bool is_free(const std::optional<Record>& found, Time now) {
+  return !found || found->expired(now) || found->state == RecordState::released;
+}
+
+bool may_take_over(const Record& found, const ClaimRequest& request, Time now) {
+  return found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
+}
+
+// The record if `fence` owns it and has not settled it. That the lease is over does not matter while nobody took the
+// record over: the owner was slow, and its write is still the only one there can be.
+bool owns(const std::optional<Record>& found, std::uint64_t fence, Time now) {
+  return found && !found->expired(now) && found->state == RecordState::in_progress && found->fence == fence;
+}
+
+Record fresh_record(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
+  Record record;
+  record.state = RecordState::in_progress;
+  record.fingerprint = request.fingerprint;
+  record.fence = found ? found->fence + 1 : 1;
+  record.first_received = now;
+  record.expires_at = now + request.retention;
+  record.lease_until = now + request.lease;
+  record.route = request.route;
+  record.key = request.key;
+  record.method = request.method;
+  record.target = request.target;
+  return record;
+}
+
+} // namespace
+
+bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
+  if (is_free(found, now)) return true;
+  if (found->fingerprint != request.fingerprint) return false;
+  return may_take_over(*found, request, now);
+}
+
+ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
+  if (!claim_changes(found, request, now)) return {std::nullopt, Found{*found, now}};
+  if (is_free(found, now)) {
+    Record record = fresh_record(found, request, now);
+    const Claimed answer{record.fence, /*took_over=*/false, now};
+    return {std::move(record), answer};
+  }
+  Record record = *found;
+  record.fence += 1;
+  record.lease_until = now + request.lease;
+  record.took_over = true;
+  record.rerun = false;
+  const Claimed answer{record.fence, /*took_over=*/true, now};
+  return {std::move(record), answer};
+}
+
+FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Millis lease, Time now) {
+  if (!owns(found, fence, now)) return {};
+  Record record = *found;
+  record.lease_until = now + lease;
+  return {std::move(record), FenceAnswer::done};
+}
+
+FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
+  const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
+                         found->fence == fence && found->response && found->response->omitted &&
+                         !found->response->omitted->whole;
+  if (!streaming && !owns(found, fence, now)) return {};
+  Record record = *found;
+  if (!streaming) record.settled_at = now;
+  record.state = RecordState::completed;
+  record.rerun = false;
+  record.response = std::move(response);
+  return {std::move(record), FenceAnswer::done};
+}
+
+FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now) {
+  if (!owns(found, fence, now)) return {};
+  Record record = *found;
+  if (record.took_over) {
+    record.lease_until = now;
+  } else {
+    record.state = RecordState::released;
+    record.settled_at = now;
+  }
+  return {std::move(record), FenceAnswer::done};
+}
+
+FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Time now) {
+  if (!owns(found, fence, now)) return {};
+  Record record = *found;
+  record.state = RecordState::indeterminate;
+  record.settled_at = now;
+  return {std::move(record), FenceAnswer::done};
+}
+
+OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response,
+                          Time now) {
+  if (is_free(found, now)) return {std::nullopt, OperatorAnswer::absent};
+  if (found->state == RecordState::completed) return {std::nullopt, OperatorAnswer::completed};
+  if (found->state == RecordState::in_progress && !found->lease_over(now)) return {std::nullopt, OperatorAnswer::live};
+  Record record = *found;
+  switch (action) {
+    case OperatorAction::release:
+      record.state = RecordState::released;
+      record.settled_at = now;
+      break;
+    case OperatorAction::complete:
+      record.state = RecordState::completed;
+      record.settled_at = now;
+      record.rerun = false;
+      record.response = std::move(response);
+      break;
+    case OperatorAction::rerun:
+      // Abandoned with permission: the next retry with the same fingerprint takes over, with the next fence.
+      record.state = RecordState::in_progress;
+      record.lease_until = now;
+      record.rerun = true;
+      break;
+  }
+  return {std::move(record), OperatorAnswer::done};
+}
+
+} // namespace oncekey

@@ -1,0 +1,204 @@
+#include "core/transitions.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+constexpr Time kNow{Millis{1'000'000}};
+constexpr Millis kLease{100};
+constexpr Millis kRetention{10'000};
+
+Fingerprint print_of(std::uint8_t byte) {
+  Fingerprint fingerprint;
+  fingerprint.bytes.fill(byte);
+  return fingerprint;
+}
+
+ClaimRequest request(Abandoned abandoned = Abandoned::leave, std::uint8_t fingerprint = 1) {
+  ClaimRequest request;
+  request.fingerprint = print_of(fingerprint);
+  request.lease = kLease;
+  request.retention = kRetention;
+  request.abandoned = abandoned;
+  request.route = "/orders";
+  request.key = "k-1";
+  return request;
+}
+
+Record record_in(RecordState state, std::uint64_t fence = 7) {
+  Record record;
+  record.state = state;
+  record.fingerprint = print_of(1);
+  record.fence = fence;
+  record.first_received = kNow - Millis{50};
+  record.expires_at = kNow + Millis{5'000};
+  record.lease_until = kNow + Millis{50};
+  if (state == RecordState::completed) record.response = StoredResponse{.status = 201, .reason = "Created"};
+  return record;
+}
+
+Record abandoned_record() {
+  Record record = record_in(RecordState::in_progress);
+  record.lease_until = kNow;
+  return record;
+}
+
+StoredResponse response(int status) { return StoredResponse{.status = status}; }
+
+const Claimed* claimed(const ClaimStep& step) { return std::get_if<Claimed>(&step.answer); }
+
+TEST(ClaimStep, AnAbsentRecordIsClaimedWithFenceOne) {
+  const ClaimStep step = claim_step(std::nullopt, request(), kNow);
+  ASSERT_NE(claimed(step), nullptr);
+  EXPECT_EQ(claimed(step)->fence, 1u);
+  EXPECT_FALSE(claimed(step)->took_over);
+  EXPECT_EQ(step.write->expires_at, kNow + kRetention);
+  EXPECT_EQ(step.write->lease_until, kNow + kLease);
+  EXPECT_EQ(step.write->fingerprint, print_of(1));
+  EXPECT_EQ(step.write->key, "k-1");
+}
+
+TEST(ClaimStep, AReleasedRecordIsClaimedByAnyFingerprintAndTheFenceGrows) {
+  const ClaimStep step = claim_step(record_in(RecordState::released), request(Abandoned::leave, 2), kNow);
+  ASSERT_NE(claimed(step), nullptr);
+  EXPECT_EQ(claimed(step)->fence, 8u);
+  EXPECT_EQ(step.write->fingerprint, print_of(2));
+  EXPECT_EQ(step.write->first_received, kNow);
+}
+
+TEST(ClaimStep, AnExpiredRecordIsClaimedAfreshAndTheFenceGrows) {
+  Record expired = record_in(RecordState::completed);
+  expired.expires_at = kNow;
+  const ClaimStep step = claim_step(expired, request(Abandoned::leave, 2), kNow);
+  ASSERT_NE(claimed(step), nullptr);
+  EXPECT_EQ(claimed(step)->fence, 8u);
+  EXPECT_FALSE(step.write->response);
+}
+
+TEST(ClaimStep, AnotherFingerprintIsFoundAndNeverChangedInAnyState) {
+  for (const Record& record : {record_in(RecordState::in_progress), abandoned_record(),
+                               record_in(RecordState::completed), record_in(RecordState::indeterminate)}) {
+    const ClaimStep step = claim_step(record, request(Abandoned::take_over, 2), kNow);
+    EXPECT_FALSE(step.write);
+    EXPECT_EQ(claimed(step), nullptr);
+  }
+}
+
+TEST(ClaimStep, ALiveLeaseIsFound) {
+  EXPECT_FALSE(claim_changes(record_in(RecordState::in_progress), request(Abandoned::take_over), kNow));
+}
+
+TEST(ClaimStep, AnAbandonedRecordIsLeftWhenAskedTo) {
+  EXPECT_FALSE(claim_changes(abandoned_record(), request(Abandoned::leave), kNow));
+}
+
+TEST(ClaimStep, ATakeoverKeepsTheTimesOfTheFirstAndTakesTheNextFence) {
+  const Record before = abandoned_record();
+  const ClaimStep step = claim_step(before, request(Abandoned::take_over), kNow);
+  ASSERT_NE(claimed(step), nullptr);
+  EXPECT_TRUE(claimed(step)->took_over);
+  EXPECT_EQ(claimed(step)->fence, 8u);
+  EXPECT_EQ(step.write->expires_at, before.expires_at);
+  EXPECT_EQ(step.write->first_received, before.first_received);
+  EXPECT_EQ(step.write->lease_until, kNow + kLease);
+  EXPECT_TRUE(step.write->took_over);
+}
+
+TEST(ClaimStep, RerunTakesOverWhateverThePolicySaysAndOnlyOnce) {
+  Record record = abandoned_record();
+  record.rerun = true;
+  const ClaimStep step = claim_step(record, request(Abandoned::leave), kNow);
+  ASSERT_NE(claimed(step), nullptr);
+  EXPECT_FALSE(step.write->rerun);
+}
+
+TEST(ClaimStep, CompletedAndIndeterminateAreFound) {
+  EXPECT_FALSE(claim_changes(record_in(RecordState::completed), request(Abandoned::take_over), kNow));
+  EXPECT_FALSE(claim_changes(record_in(RecordState::indeterminate), request(Abandoned::take_over), kNow));
+}
+
+TEST(FenceSteps, AnOldFenceIsLostEverywhere) {
+  const Record record = record_in(RecordState::in_progress);
+  EXPECT_EQ(renew_step(record, 6, kLease, kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(complete_step(record, 6, response(200), kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(release_step(record, 6, kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(hold_step(record, 6, kNow).answer, FenceAnswer::lost);
+}
+
+TEST(FenceSteps, ASettledAbsentOrExpiredRecordIsLostEverywhere) {
+  Record expired = record_in(RecordState::in_progress);
+  expired.expires_at = kNow;
+  const std::optional<Record> cases[] = {std::nullopt, expired, record_in(RecordState::completed),
+                                         record_in(RecordState::indeterminate), record_in(RecordState::released)};
+  for (const std::optional<Record>& record : cases) {
+    EXPECT_FALSE(renew_step(record, 7, kLease, kNow).write);
+    EXPECT_FALSE(complete_step(record, 7, response(200), kNow).write);
+    EXPECT_FALSE(release_step(record, 7, kNow).write);
+    EXPECT_FALSE(hold_step(record, 7, kNow).write);
+  }
+}
+
+TEST(FenceSteps, ASlowOwnerThatNobodyReplacedMayStillRenewAndComplete) {
+  const FenceStep renewed = renew_step(abandoned_record(), 7, kLease, kNow);
+  EXPECT_EQ(renewed.answer, FenceAnswer::done);
+  EXPECT_EQ(renewed.write->lease_until, kNow + kLease);
+  const FenceStep completed = complete_step(abandoned_record(), 7, response(200), kNow);
+  EXPECT_EQ(completed.answer, FenceAnswer::done);
+  EXPECT_EQ(completed.write->state, RecordState::completed);
+  EXPECT_EQ(completed.write->settled_at, kNow);
+}
+
+TEST(FenceSteps, AStreamedAnswerIsCompletedASecondTimeOnceItIsWhole) {
+  Record streaming = record_in(RecordState::completed);
+  streaming.response->omitted = OmittedBody{};
+  StoredResponse whole = response(200);
+  whole.omitted = OmittedBody{.length = 99, .sha256 = {}, .whole = true};
+  const FenceStep step = complete_step(streaming, 7, whole, kNow);
+  ASSERT_TRUE(step.write);
+  EXPECT_EQ(complete_step(step.write, 7, response(500), kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(complete_step(streaming, 6, whole, kNow).answer, FenceAnswer::lost);
+}
+
+TEST(FenceSteps, ReleaseFreesAFirstClaimAndAbandonsATakenOverOne) {
+  EXPECT_EQ(release_step(record_in(RecordState::in_progress), 7, kNow).write->state, RecordState::released);
+  Record taken_over = record_in(RecordState::in_progress);
+  taken_over.took_over = true;
+  const FenceStep step = release_step(taken_over, 7, kNow);
+  EXPECT_EQ(step.answer, FenceAnswer::done);
+  EXPECT_TRUE(step.write->abandoned(kNow));
+  EXPECT_EQ(step.write->fingerprint, print_of(1));
+}
+
+TEST(FenceSteps, HoldMakesItIndeterminate) {
+  EXPECT_EQ(hold_step(abandoned_record(), 7, kNow).write->state, RecordState::indeterminate);
+}
+
+TEST(OperateStep, AnswersByState) {
+  const auto answer = [](const std::optional<Record>& record) {
+    return operate_step(record, OperatorAction::release, {}, kNow).answer;
+  };
+  Record expired = record_in(RecordState::indeterminate);
+  expired.expires_at = kNow;
+  EXPECT_EQ(answer(std::nullopt), OperatorAnswer::absent);
+  EXPECT_EQ(answer(expired), OperatorAnswer::absent);
+  EXPECT_EQ(answer(record_in(RecordState::released)), OperatorAnswer::absent);
+  EXPECT_EQ(answer(record_in(RecordState::completed)), OperatorAnswer::completed);
+  EXPECT_EQ(answer(record_in(RecordState::in_progress)), OperatorAnswer::live);
+  EXPECT_EQ(answer(abandoned_record()), OperatorAnswer::done);
+  EXPECT_EQ(answer(record_in(RecordState::indeterminate)), OperatorAnswer::done);
+}
+
+TEST(OperateStep, EachActionSettlesAnIndeterminateRecord) {
+  const Record record = record_in(RecordState::indeterminate);
+  EXPECT_EQ(operate_step(record, OperatorAction::release, {}, kNow).write->state, RecordState::released);
+  const OperatorStep completed = operate_step(record, OperatorAction::complete, response(202), kNow);
+  EXPECT_EQ(completed.write->state, RecordState::completed);
+  EXPECT_EQ(completed.write->response->status, 202);
+  const OperatorStep rerun = operate_step(record, OperatorAction::rerun, {}, kNow);
+  EXPECT_TRUE(rerun.write->abandoned(kNow));
+  EXPECT_TRUE(claim_changes(rerun.write, request(Abandoned::leave), kNow));
+}
+
+} // namespace
+} // namespace oncekey

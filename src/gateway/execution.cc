@@ -1,0 +1,361 @@
+// The owner's side of a request: call the upstream once, settle the key, answer when the record is durable.
+#include "core/settle.h"
+#include "gateway/await_store.h"
+#include "gateway/gateway.h"
+#include "gateway/lease_keeper.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace oncekey {
+
+// What came back from the upstream, or why nothing did.
+struct Gateway::Called {
+  CallError error = CallError::none;
+  std::string reason;      // for the log
+  StoredResponse response; // whole unless `rest` is set
+  // The body is longer than max_stored_body: `response.body` is its beginning, `rest` the call that has the rest.
+  bool longer = false;
+  std::unique_ptr<UpstreamCall> rest;
+  std::optional<std::uint64_t> length; // as announced
+};
+
+namespace {
+
+// Percent-encodes everything but RFC 3986's unreserved characters.
+std::string percent_encode(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '.' || c == '_' || c == '~';
+    if (plain) {
+      out.push_back(c);
+    } else {
+      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return out;
+}
+
+std::string probe_target(const Probe& probe, std::string_view key) {
+  static constexpr std::string_view kPlaceholder = "{key}";
+  std::string target = probe.target_template;
+  const std::string encoded = percent_encode(key);
+  for (std::size_t at = target.find(kPlaceholder); at != std::string::npos;
+       at = target.find(kPlaceholder, at + encoded.size())) {
+    target.replace(at, kPlaceholder.size(), encoded);
+  }
+  return target;
+}
+
+class InFlight {
+ public:
+  explicit InFlight(prometheus::Gauge& gauge) : gauge_(gauge) { gauge_.Increment(); }
+  ~InFlight() { gauge_.Decrement(); }
+  InFlight(const InFlight&) = delete;
+  InFlight& operator=(const InFlight&) = delete;
+
+ private:
+  prometheus::Gauge& gauge_;
+};
+
+Outcome outcome_of(CallError error, const StoredResponse& response) {
+  switch (error) {
+    case CallError::none: return Answered{response.status, response.headers};
+    case CallError::not_sent:
+    case CallError::full: return NotSent{};
+    case CallError::broken:
+    case CallError::timed_out: return Unknown{};
+  }
+  return Unknown{};
+}
+
+std::chrono::seconds whole_seconds(Millis duration) {
+  return std::max(std::chrono::seconds(1), std::chrono::ceil<std::chrono::seconds>(duration));
+}
+
+} // namespace
+
+Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim,
+                                        Verdict verdict) {
+  const InFlight in_flight(shared_.metrics.in_flight);
+  const Ownership owner{request.admitted.id, claimed.fence};
+  if (claimed.took_over) {
+    shared_.metrics.takeovers.Increment();
+    shared_.log.warning("takeover", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
+  }
+  if (!co_await still_ours(request, owner, before_claim)) co_return Attempt::lost;
+
+  const LeaseKeeper keeper(shared_.store, owner, request.policy().lease, timers_);
+  if (verdict == Verdict::probe) {
+    Called probed = co_await probe_upstream(request, owner);
+    const int status = probed.response.status;
+    if (probed.error != CallError::none || probed.rest) {
+      // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
+      shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
+      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
+      shared_.waiters.notify(owner.id);
+      co_await send_refusal(request, Refusal{RefusalCode::upstream_unreachable, "the probe for the outcome got no answer", std::chrono::seconds(1), {}});
+      co_return Attempt::answered;
+    }
+    if (status / 100 == 2) co_return co_await keep_and_answer(request, owner, std::move(probed.response));
+    if (status != 404) {
+      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
+      shared_.waiters.notify(owner.id);
+      shared_.log.warning("held", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", fmt::format("probe answered {}", status)}});
+      co_await send_refusal(request, Refusal{RefusalCode::indeterminate, {}, {}, {}});
+      co_return Attempt::answered;
+    }
+  }
+
+  Called called = co_await call_upstream(request, owner);
+  co_return co_await settle_and_answer(request, owner, called);
+}
+
+// A claim that took long may have used up its own lease: what is left must be enough to start with.
+Task<bool> Gateway::still_ours(const KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim) {
+  const Millis lease = request.policy().lease;
+  if (std::chrono::steady_clock::now() - before_claim < lease / 2) co_return true;
+  const Result<FenceAnswer> renewed =
+      co_await await_store<FenceAnswer>([&](auto done) { shared_.store.renew(owner, lease, std::move(done)); });
+  const bool ours = renewed.ok() && *renewed == FenceAnswer::done;
+  if (!ours) shared_.metrics.lost_leases.Increment();
+  co_return ours;
+}
+
+UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownership& owner) const {
+  const Exchange& exchange = request.exchange;
+  // A replay must suit every client, so that the answer is asked for without a content coding.
+  UpstreamRequest out = forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, {"Accept-Encoding"});
+  out.headers.add("Accept-Encoding", "identity");
+  if (!request.admitted.key.empty() && !exchange.request().headers.has("Idempotency-Key")) {
+    out.headers.add("Idempotency-Key", request.admitted.key);
+  }
+  out.headers.add("Oncekey-Fence", fmt::format_int(owner.fence).c_str());
+  return out;
+}
+
+Task<Gateway::Called> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner) {
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  const UpstreamRequest upstream_request = to_upstream(request, owner);
+  const bool has_body = request.exchange.request().framing != Framing::none || !request.body.empty();
+  auto call = std::make_unique<UpstreamCall>(upstream_);
+  Called called;
+  called.error = co_await call->send(upstream_request, has_body ? Framing::length : Framing::none, request.body.size(),
+                                     request.body, start + request.policy().upstream_timeout);
+  if (called.error != CallError::none) {
+    called.reason = call->reason();
+    co_return called;
+  }
+  called = co_await collect(request, *call, true);
+  shared_.metrics.upstream_seconds.Observe(seconds_since(start));
+  if (called.longer) called.rest = std::move(call);
+  co_return called;
+}
+
+Task<Gateway::Called> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner) {
+  const Probe& probe = *request.policy().probe;
+  UpstreamRequest question = to_upstream(request, owner);
+  question.method = probe.method;
+  question.target = probe_target(probe, request.admitted.key);
+  Headers headers;
+  for (std::size_t i = 0; i < question.headers.size(); ++i) {
+    const Field field = question.headers[i];
+    // The question has no body, and must not be taken for a retry of the request it asks about.
+    if (starts_with_ignoring_case(field.name, "Content-") || equal_ignoring_case(field.name, "Idempotency-Key")) continue;
+    headers.add(field.name, field.value);
+  }
+  question.headers = std::move(headers);
+  auto call = std::make_unique<UpstreamCall>(upstream_);
+  Called called;
+  called.error = co_await call->send(question, Framing::none, 0, {}, std::chrono::steady_clock::now() + request.policy().upstream_timeout);
+  if (called.error != CallError::none) {
+    called.reason = call->reason();
+    co_return called;
+  }
+  called = co_await collect(request, *call, false);
+  if (called.longer) {
+    called.error = CallError::broken;
+    called.reason = "the answer to the probe is longer than max_stored_body";
+  }
+  co_return called;
+}
+
+// Reads the response: the head, then the body as far as it may be kept.
+Task<Gateway::Called> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim) {
+  Called called;
+  ResponseHead head;
+  do {
+    called.error = co_await call.read_head(head);
+    if (called.error != CallError::none) {
+      called.reason = call.reason();
+      co_return called;
+    }
+    // 100 answers an Expect, and that was answered here already.
+    if (relay_interim && head.status < 200 && head.status != 100) {
+      co_await request.exchange.send_interim(head.status, head.reason, end_to_end(head));
+    }
+  } while (head.status < 200);
+
+  called.response.status = head.status;
+  called.response.reason = head.reason;
+  called.response.headers = end_to_end(head);
+  const std::uint64_t most = request.policy().max_stored_body;
+  if (head.framing == Framing::length) {
+    called.length = head.content_length;
+    called.response.body.reserve(std::min(head.content_length, most));
+  }
+  for (;;) {
+    std::string_view piece;
+    called.error = co_await call.read_piece(piece);
+    if (called.error != CallError::none) {
+      called.reason = call.reason();
+      co_return called;
+    }
+    if (piece.empty()) co_return called;
+    called.response.body.append(piece);
+    if (called.response.body.size() > most) {
+      called.longer = true;
+      co_return called;
+    }
+  }
+}
+
+Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const Ownership& owner, Called& called) {
+  if (called.rest) co_return co_await stream_long_answer(request, owner, called);
+
+  const Policy& policy = request.policy();
+  const Settlement settlement = settle(policy, outcome_of(called.error, called.response));
+  if (called.error != CallError::none) {
+    shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"settlement", to_string(settlement)}, {"reason", called.reason}});
+  }
+
+  switch (settlement) {
+    case Settlement::keep: co_return co_await keep_and_answer(request, owner, std::move(called.response));
+    case Settlement::release:
+      // A release that fails leaves the key claimed until its lease is over. The answer is the upstream's all the same:
+      // nothing about it is promised to anybody.
+      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
+      shared_.waiters.notify(owner.id);
+      break;
+    case Settlement::hold:
+      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
+      shared_.waiters.notify(owner.id);
+      break;
+    case Settlement::abandon: break;
+  }
+
+  switch (called.error) {
+    case CallError::none: {
+      const Reply reply = first_answer(policy, called.response, request.context(), Kept::no);
+      co_await send_reply(request.exchange, reply);
+      break;
+    }
+    case CallError::not_sent:
+      co_await send_refusal(request, Refusal{RefusalCode::upstream_unreachable, {}, std::chrono::seconds(1), {}});
+      break;
+    case CallError::full:
+      co_await send_refusal(request, Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}});
+      break;
+    case CallError::broken:
+    case CallError::timed_out: {
+      Refusal refusal{called.error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout, {}, {}, {}};
+      // Held keys are for an operator: no moment at which retrying helps can be named.
+      if (settlement == Settlement::abandon) refusal.retry_after = whole_seconds(policy.lease);
+      co_await send_refusal(request, std::move(refusal));
+      break;
+    }
+  }
+  co_return Attempt::answered;
+}
+
+Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Ownership& owner, StoredResponse response) {
+  const Reply reply = first_answer(request.policy(), response, request.context(), Kept::yes);
+  const std::size_t bytes = response.body.size() + response.headers.lines().size();
+  const Result<FenceAnswer> written = co_await complete(owner, to_store(request.policy(), std::move(response), request.context()));
+  if (!written) {
+    co_await send_refusal(request, Refusal{RefusalCode::record_not_written, {}, whole_seconds(request.policy().lease), {}});
+    co_return Attempt::answered;
+  }
+  if (*written == FenceAnswer::lost) {
+    shared_.metrics.lost_leases.Increment();
+    shared_.log.warning("lease_lost", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
+    co_return Attempt::lost;
+  }
+  shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
+  shared_.waiters.notify(owner.id);
+  co_await send_reply(request.exchange, reply);
+  co_return Attempt::answered;
+}
+
+Task<Result<FenceAnswer>> Gateway::complete(const Ownership& owner, StoredResponse response) {
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  Result<FenceAnswer> written = co_await await_store<FenceAnswer>(
+      [&](auto done) { shared_.store.complete(owner, std::move(response), std::move(done)); });
+  shared_.metrics.complete_seconds.Observe(seconds_since(start));
+  if (!written) {
+    shared_.metrics.store_faults.Increment();
+    shared_.log.error("record_not_written", {{"key", short_hash(owner.id)}, {"reason", written.fault().message}});
+  }
+  co_return written;
+}
+
+// An answer too long to keep goes to the client as it comes. That it exists is durable before its first byte leaves, so
+// that a retry is refused and never executed; its length and hash follow at the end.
+Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called) {
+  const Policy& policy = request.policy();
+  Exchange& exchange = request.exchange;
+  const std::string beginning = std::move(called.response.body);
+  called.response.body.clear();
+  const Settlement settlement = settle(policy, Answered{called.response.status, called.response.headers});
+  const bool kept = settlement == Settlement::keep;
+  const Reply reply = first_answer(policy, called.response, request.context(), kept ? Kept::yes : Kept::no);
+  StoredResponse marker = to_store(policy, called.response, request.context());
+  marker.omitted = OmittedBody{};
+  if (kept) {
+    const Result<FenceAnswer> written = co_await complete(owner, marker);
+    if (!written) {
+      co_await send_refusal(request, Refusal{RefusalCode::record_not_written, {}, whole_seconds(policy.lease), {}});
+      co_return Attempt::answered;
+    }
+    if (*written == FenceAnswer::lost) co_return Attempt::lost;
+    shared_.waiters.notify(owner.id);
+  }
+
+  // A client that goes away does not end this: the hash wants the whole body.
+  (void)co_await exchange.send_head(reply.status, reply.reason, reply.headers, called.length);
+  Sha256 hash;
+  std::uint64_t length = 0;
+  std::string_view piece = beginning;
+  CallError error = CallError::none;
+  while (error == CallError::none && !piece.empty()) {
+    hash.update(piece);
+    length += piece.size();
+    (void)co_await exchange.send_piece(piece);
+    error = co_await called.rest->read_piece(piece);
+  }
+  if (error != CallError::none) {
+    shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", called.rest->reason()}});
+    exchange.abort();
+  } else {
+    (void)co_await exchange.send_end();
+  }
+
+  if (kept && error == CallError::none) {
+    marker.omitted = OmittedBody{length, BodyHash{hash.finish()}, true};
+    (void)co_await complete(owner, std::move(marker));
+  } else if (!kept) {
+    // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
+    const Settlement end = error == CallError::none ? settlement : settle(policy, Unknown{});
+    if (end == Settlement::release) {
+      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
+    } else if (end == Settlement::hold) {
+      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
+    }
+    shared_.waiters.notify(owner.id);
+  }
+  co_return Attempt::answered;
+}
+
+} // namespace oncekey

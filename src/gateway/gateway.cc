@@ -1,0 +1,321 @@
+#include "gateway/gateway.h"
+
+#include "gateway/await_store.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kPolicyDocument = "/.well-known/idempotency";
+
+// How often a request may find its record changed under its hands before it gives up. Each turn means that somebody
+// else made progress, so that even two are rare.
+constexpr int kTurnsMax = 16;
+
+
+// The key as it came in its header, for the echo; the parsed one where it came from elsewhere.
+std::string key_to_echo(const Policy& policy, const RequestHead& head, const Admitted& admitted) {
+  for (const KeySource& source : policy.key_from) {
+    if (source.kind != KeySource::Kind::header) continue;
+    if (const auto value = head.headers.get(source.name)) return std::string(*value);
+  }
+  return admitted.key;
+}
+
+} // namespace
+
+std::string make_request_id() {
+  static constexpr char kAlphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZabcdefghjkmnpqrstvwxyz";
+  thread_local std::mt19937_64 generator(random_u64());
+  std::string id = "req_";
+  for (int i = 0; i < 16; ++i) id.push_back(kAlphabet[generator() % (sizeof kAlphabet - 1)]);
+  return id;
+}
+
+Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
+    : shared_(shared), upstream_(upstream), timers_(timers) {}
+
+Task<void> Gateway::handle(Exchange& exchange) {
+  const RequestHead& head = exchange.request();
+  if (loops(shared_.self, head.headers)) {
+    shared_.metrics.no_route().count("loop");
+    shared_.log.error("loop", {{"target", head.target}});
+    Headers headers;
+    headers.add("Content-Type", "application/problem+json");
+    co_await exchange.send(508, {}, headers, problem_body(508, "this request has passed through this gateway before: check the upstream setting"));
+    co_return;
+  }
+  if (head.path() == kPolicyDocument && (head.method == "GET" || head.method == "HEAD")) {
+    shared_.metrics.no_route().count("well_known");
+    Headers headers;
+    headers.add("Content-Type", "application/json");
+    headers.add("Cache-Control", "max-age=300");
+    co_await exchange.send(200, {}, headers, shared_.published);
+    co_return;
+  }
+  const std::vector<Route>& routes = shared_.config.routes;
+  const Route* route = find_route(routes, head.method, head.path());
+  if (route == nullptr) {
+    shared_.metrics.no_route().count("pass");
+    co_await pass_through(exchange, Headers{}, nullptr);
+    co_return;
+  }
+  co_await handle_routed(exchange, *route, shared_.metrics.route(static_cast<std::size_t>(route - routes.data())));
+}
+
+Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics) {
+  const Policy& policy = route.policy;
+  const RequestHead& head = exchange.request();
+  const RequestView view{head.method, head.target, head.headers};
+  const bool observing = policy.mode == Mode::observe;
+
+  Screened screened = screen(policy, view);
+  if (std::holds_alternative<PassThrough>(screened)) {
+    metrics.count("pass");
+    co_await pass_through(exchange, Headers{}, nullptr);
+    co_return;
+  }
+  if (auto* refusal = std::get_if<Refusal>(&screened)) {
+    if (observing) {
+      metrics.count("observed_refusal");
+      co_await pass_through(exchange, Headers{}, nullptr);
+    } else {
+      co_await send_refusal(exchange, policy, metrics, std::move(*refusal));
+    }
+    co_return;
+  }
+
+  BufferedBytes buffered(shared_);
+  const std::uint64_t expected = head.framing == Framing::length    ? head.content_length
+                                 : head.framing == Framing::chunked ? policy.max_request_body
+                                                                    : 0;
+  if (expected <= policy.max_request_body && !buffered.try_hold(expected)) {
+    co_await send_refusal(exchange, policy, metrics, Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}});
+    co_return;
+  }
+  std::string body;
+  const BodyRead read = co_await exchange.read_body(body, policy.max_request_body);
+  if (read == BodyRead::too_large && observing) {
+    metrics.count("observed_refusal");
+    co_await pass_through(exchange, Headers{}, &body);
+    co_return;
+  }
+  if (read == BodyRead::too_large) {
+    co_await send_refusal(exchange, policy, metrics,
+                          Refusal{RefusalCode::request_too_large,
+                                  fmt::format("the body is longer than {} bytes", policy.max_request_body), {}, {}});
+    co_return;
+  }
+  if (read == BodyRead::broken) {
+    metrics.count(exchange.client_gone() ? "client_gone" : "malformed");
+    if (exchange.fault()) {
+      Headers headers;
+      headers.add("Content-Type", "application/problem+json");
+      co_await exchange.send(exchange.fault().status, {}, headers,
+                             problem_body(exchange.fault().status, exchange.fault().detail));
+    }
+    co_return;
+  }
+
+  Admission admission = admit(policy, view, body, shared_.hash);
+  if (std::holds_alternative<PassThrough>(admission)) {
+    metrics.count("pass");
+    co_await pass_through(exchange, Headers{}, &body);
+    co_return;
+  }
+  if (auto* refusal = std::get_if<Refusal>(&admission)) {
+    if (observing) {
+      metrics.count("observed_refusal");
+      co_await pass_through(exchange, Headers{}, &body);
+    } else {
+      co_await send_refusal(exchange, policy, metrics, std::move(*refusal));
+    }
+    co_return;
+  }
+
+  Admitted& admitted = std::get<Admitted>(admission);
+  std::string echoed = key_to_echo(policy, head, admitted);
+  KeyedRequest request{exchange, route, metrics, std::move(admitted), std::move(body), std::move(echoed), {}};
+  if (policy.errors == ErrorFormat::stripe) request.request_id = make_request_id();
+  if (observing) {
+    co_await observe(request);
+  } else {
+    co_await handle_keyed(request);
+  }
+}
+
+Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  const Policy& policy = request.policy();
+  const RequestHead& head = request.exchange.request();
+  ClaimRequest wanted;
+  wanted.id = request.admitted.id;
+  wanted.fingerprint = request.admitted.fingerprint;
+  wanted.lease = policy.lease;
+  wanted.retention = request.admitted.retention;
+  wanted.abandoned = abandoned_rule(policy);
+  wanted.route = request.route.name;
+  wanted.key = request.admitted.key;
+  wanted.method = head.method;
+  wanted.target = head.path();
+  Result<ClaimAnswer> answer =
+      co_await await_store<ClaimAnswer>([&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
+  shared_.metrics.claim_seconds.Observe(seconds_since(start));
+  co_return answer;
+}
+
+// Claim, decide, act. Waiting and lost races lead back to the claim; everything else ends in an answer.
+Task<void> Gateway::handle_keyed(KeyedRequest& request) {
+  const Policy& policy = request.policy();
+  const MonotonicTime wait_until = std::chrono::steady_clock::now() + policy.wait;
+  std::unique_ptr<Waiters::Ticket> ticket;
+  int turns = 0;
+  for (;;) {
+    if (shared_.draining.load() && ticket) {
+      co_await send_refusal(request, Refusal{RefusalCode::draining, {}, std::chrono::seconds(1), {}});
+      co_return;
+    }
+    const MonotonicTime before_claim = std::chrono::steady_clock::now();
+    const Result<ClaimAnswer> answer = co_await claim(request);
+    if (!answer) {
+      co_await answer_store_fault(request, answer.fault());
+      co_return;
+    }
+    const Decision decision = decide(policy, request.admitted.fingerprint, *answer);
+    switch (decision.verdict) {
+      case Verdict::execute:
+      case Verdict::probe: {
+        ticket.reset();
+        request.metrics.count(to_string(decision.verdict));
+        const Attempt attempt = co_await execute(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
+        if (attempt == Attempt::lost) co_await answer_from_record(request);
+        co_return;
+      }
+      case Verdict::replay:
+        request.metrics.count("replay");
+        co_await send_replay(request, std::get<Found>(*answer).record);
+        co_return;
+      case Verdict::mismatch:
+        co_await send_refusal(request, Refusal{RefusalCode::mismatch, {}, {}, {}});
+        co_return;
+      case Verdict::indeterminate:
+        co_await send_refusal(request, Refusal{RefusalCode::indeterminate, {}, {}, {}});
+        co_return;
+      case Verdict::answer_not_kept:
+        co_await send_refusal(request, Refusal{RefusalCode::answer_not_kept, {}, {}, {}});
+        co_return;
+      case Verdict::hold: {
+        // Abandoned, and this policy does not execute twice. Whoever comes first says so in the record; if somebody
+        // else settled it in between, their word counts.
+        const Ownership found{request.admitted.id, std::get<Found>(*answer).record.fence};
+        const Result<FenceAnswer> held =
+            co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(found, std::move(done)); });
+        if (!held) {
+          co_await answer_store_fault(request, held.fault());
+          co_return;
+        }
+        request.metrics.count("hold");
+        if (*held == FenceAnswer::done) {
+          shared_.log.warning("held", {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", "abandoned"}});
+          shared_.waiters.notify(request.admitted.id);
+        }
+        break;
+      }
+      case Verdict::in_progress: {
+        const MonotonicTime now = std::chrono::steady_clock::now();
+        const bool may_wait = policy.wait.count() > 0 && now < wait_until && !shared_.draining.load();
+        if (may_wait && !ticket) {
+          ticket = shared_.waiters.join(request.admitted.id, timers_.context(), policy.max_waiters);
+          if (ticket) continue; // look again now that the completion would wake us
+        }
+        if (!may_wait || !ticket) {
+          co_await send_refusal(request, Refusal{RefusalCode::in_progress, {}, decision.retry_after, {}});
+          co_return;
+        }
+        // The lease may run out before the wait does: then the next claim takes over or holds.
+        co_await ticket->wait_until(std::min(wait_until, now + decision.lease_left + kTimerTick));
+        continue;
+      }
+    }
+    if (++turns == kTurnsMax) {
+      co_await send_refusal(request, Refusal{RefusalCode::in_progress, {}, std::chrono::seconds(1), {}});
+      co_return;
+    }
+  }
+}
+
+Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault) {
+  shared_.metrics.store_faults.Increment();
+  shared_.log.error("store_fault", {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
+  if (request.policy().on_store_error == OnStoreError::bypass) {
+    request.metrics.count("bypass");
+    Headers marks;
+    marks.add("Oncekey-Bypassed", "true");
+    co_await pass_through(request.exchange, marks, &request.body);
+    co_return;
+  }
+  co_await send_refusal(request, Refusal{RefusalCode::store_unavailable, {}, std::chrono::seconds(1), {}});
+}
+
+// After a lost lease: the record decides, and nothing is executed on behalf of this request any more.
+Task<void> Gateway::answer_from_record(KeyedRequest& request) {
+  using FoundMaybe = std::optional<Found>;
+  const Result<FoundMaybe> found =
+      co_await await_store<FoundMaybe>([&](auto done) { shared_.store.find(request.admitted.id, std::move(done)); });
+  if (!found || !found->has_value()) {
+    co_await send_refusal(request, Refusal{RefusalCode::record_not_written, {}, std::chrono::seconds(1), {}});
+    co_return;
+  }
+  const Decision decision = decide(request.policy(), request.admitted.fingerprint, ClaimAnswer(**found));
+  switch (decision.verdict) {
+    case Verdict::replay:
+      request.metrics.count("replay");
+      co_await send_replay(request, (*found)->record);
+      co_return;
+    case Verdict::answer_not_kept:
+      co_await send_refusal(request, Refusal{RefusalCode::answer_not_kept, {}, {}, {}});
+      co_return;
+    case Verdict::mismatch:
+    case Verdict::indeterminate:
+    case Verdict::hold:
+      co_await send_refusal(request, Refusal{RefusalCode::indeterminate, {}, {}, {}});
+      co_return;
+    case Verdict::in_progress:
+    case Verdict::execute:
+    case Verdict::probe:
+      co_await send_refusal(request, Refusal{RefusalCode::in_progress, {}, decision.retry_after, {}});
+      co_return;
+  }
+}
+
+Task<void> Gateway::send_replay(KeyedRequest& request, const Record& record) {
+  const Reply reply = replay(request.policy(), *record.response, request.context());
+  co_await send_reply(request.exchange, reply);
+}
+
+Task<void> Gateway::send_refusal(KeyedRequest& request, Refusal refusal) {
+  refusal.key = request.admitted.key;
+  request.metrics.count(to_string(refusal.code));
+  if (shared_.log.enabled(LogLevel::debug)) {
+    shared_.log.write(LogLevel::debug, "refused", {{"key", short_hash(request.admitted.id)}, {"code", to_string(refusal.code)}});
+  }
+  const Reply reply = refuse(request.policy(), refusal, request.context());
+  co_await send_reply(request.exchange, reply);
+}
+
+Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics, Refusal refusal) {
+  metrics.count(to_string(refusal.code));
+  const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
+  const Reply reply = refuse(policy, refusal, ReplyContext{refusal.key, request_id});
+  co_await send_reply(exchange, reply);
+}
+
+Task<void> Gateway::send_reply(Exchange& exchange, const Reply& reply) {
+  co_await exchange.send(reply.status, reply.reason, reply.headers, reply.body);
+}
+
+} // namespace oncekey

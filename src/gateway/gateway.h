@@ -1,0 +1,86 @@
+// gateway: the life of a request, from its head to its answer. docs/LIFE_OF_A_REQUEST.md tells the same in prose.
+//
+// Decisions are made by the pure functions of the core (screen, admit, decide, settle); what is here is their order and
+// the effects between them. One Gateway runs per thread; what they share is in GatewayShared.
+#pragma once
+
+#include "core/admit.h"
+#include "core/decide.h"
+#include "core/replies.h"
+#include "gateway/shared.h"
+#include "http/server.h"
+#include "http/upstream.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+// One keyed request on its way through the gateway.
+struct KeyedRequest {
+  Exchange& exchange;
+  const Route& route;
+  const RouteMetrics& metrics;
+  Admitted admitted;
+  std::string body;
+  std::string echoed_key; // as the client sent it
+  std::string request_id;
+
+  const Policy& policy() const { return route.policy; }
+  ReplyContext context() const { return {echoed_key, request_id}; }
+};
+
+class Gateway final : public Handler {
+ public:
+  Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers);
+
+  Task<void> handle(Exchange& exchange) override;
+
+ private:
+  // What an owner's attempt came to.
+  enum class Attempt {
+    answered, // the client has its answer
+    lost,     // the lease was taken over meanwhile: the answer must come from the record
+  };
+
+  // gateway.cc
+  Task<void> handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics);
+  Task<void> handle_keyed(KeyedRequest& request);
+  Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
+  Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault);
+  Task<void> answer_from_record(KeyedRequest& request);
+  Task<void> send_replay(KeyedRequest& request, const Record& record);
+  Task<void> send_refusal(KeyedRequest& request, Refusal refusal);
+  Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics, Refusal refusal);
+  Task<void> send_reply(Exchange& exchange, const Reply& reply);
+
+  // execution.cc
+  Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
+  Task<bool> still_ours(const KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim);
+  struct Called;
+  Task<Called> call_upstream(KeyedRequest& request, const Ownership& owner);
+  Task<Called> probe_upstream(KeyedRequest& request, const Ownership& owner);
+  Task<Called> collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim);
+  Task<Attempt> settle_and_answer(KeyedRequest& request, const Ownership& owner, Called& called);
+  Task<Attempt> keep_and_answer(KeyedRequest& request, const Ownership& owner, StoredResponse response);
+  Task<Attempt> stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called);
+  Task<Result<FenceAnswer>> complete(const Ownership& owner, StoredResponse response);
+  UpstreamRequest to_upstream(const KeyedRequest& request, const Ownership& owner) const;
+
+  // pass_through.cc
+  // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
+  Task<void> pass_through(Exchange& exchange, const Headers& marks, const std::string* body);
+
+  // observe.cc
+  Task<void> observe(KeyedRequest& request);
+
+  GatewayShared& shared_;
+  UpstreamPool& upstream_;
+  Timers& timers_;
+};
+
+// "req_" and sixteen characters, fresh.
+std::string make_request_id();
+
+} // namespace oncekey

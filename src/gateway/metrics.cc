@@ -1,0 +1,89 @@
+#include "gateway/metrics.h"
+
+#include "core/decide.h"
+#include "core/refusal.h"
+
+#include <oncekey/check.h>
+
+#include <prometheus/text_serializer.h>
+
+#include <array>
+
+namespace oncekey {
+namespace {
+
+// From a cache hit to the longest call anybody waits for.
+const prometheus::Histogram::BucketBoundaries kSeconds = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
+                                                          0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10, 30, 60};
+
+// Every value the label `decision` can have. The verdicts and refusal codes spell themselves; the rest is what else can
+// become of a request.
+constexpr std::array kOtherDecisions = {"pass", "bypass", "malformed", "loop", "well_known", "client_gone",
+                                        "observed_execute", "observed_replay", "observed_mismatch",
+                                        "observed_in_progress", "observed_refusal"};
+constexpr std::array kVerdicts = {Verdict::execute,     Verdict::probe, Verdict::replay,        Verdict::mismatch,
+                                  Verdict::in_progress, Verdict::hold,  Verdict::indeterminate, Verdict::answer_not_kept};
+
+prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
+}
+prometheus::Counter& counter(prometheus::Registry& registry, const char* name, const char* help) {
+  return prometheus::BuildCounter().Name(name).Help(help).Register(registry).Add({});
+}
+
+} // namespace
+
+RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests, const std::string& route) {
+  const auto add = [&](std::string_view decision) {
+    prometheus::Counter& made = requests.Add({{"route", route}, {"decision", std::string(decision)}});
+    by_decision_.emplace(decision, &made);
+  };
+  for (const Verdict verdict : kVerdicts) add(to_string(verdict));
+  for (const RefusalCode code : kRefusalCodes) {
+    if (!by_decision_.contains(to_string(code))) add(to_string(code));
+  }
+  for (const char* other : kOtherDecisions) add(other);
+}
+
+void RouteMetrics::count(std::string_view decision) const {
+  const auto found = by_decision_.find(decision);
+  ONCEKEY_CHECK(found != by_decision_.end(), "every decision is known to the metrics");
+  found->second->Increment();
+}
+
+Metrics::Metrics(const std::vector<std::string>& routes)
+    : requests_(prometheus::BuildCounter()
+                    .Name("oncekey_requests_total")
+                    .Help("Requests by route and by what was decided about them")
+                    .Register(registry_)),
+      store_seconds_(prometheus::BuildHistogram()
+                         .Name("oncekey_store_seconds")
+                         .Help("Time a store call took until it was durable")
+                         .Register(registry_)),
+      upstream_seconds(prometheus::BuildHistogram()
+                           .Name("oncekey_upstream_seconds")
+                           .Help("Time of keyed calls to the upstream, from the first byte sent to the last received")
+                           .Register(registry_)
+                           .Add({}, kSeconds)),
+      claim_seconds(store_seconds_.Add({{"call", "claim"}}, kSeconds)),
+      complete_seconds(store_seconds_.Add({{"call", "complete"}}, kSeconds)),
+      stored_bytes(counter(registry_, "oncekey_stored_bytes_total", "Response bytes put into records")),
+      store_faults(counter(registry_, "oncekey_store_faults_total", "Store calls that failed")),
+      lost_leases(counter(registry_, "oncekey_lost_leases_total", "Owners whose lease was taken over while they worked")),
+      takeovers(counter(registry_, "oncekey_takeovers_total", "Abandoned claims taken over")),
+      in_flight(gauge(registry_, "oncekey_in_flight", "Keyed requests being executed now")),
+      waiters(gauge(registry_, "oncekey_waiters", "Requests waiting for another one's answer")),
+      connections(gauge(registry_, "oncekey_connections", "Open client connections")),
+      upstream_connections(gauge(registry_, "oncekey_upstream_connections", "Open connections to the upstream")),
+      buffered_bytes(gauge(registry_, "oncekey_buffered_bytes", "Bytes of bodies held in memory")),
+      store_records(gauge(registry_, "oncekey_store_records", "Records in the store, estimated")),
+      store_bytes(gauge(registry_, "oncekey_store_bytes", "Size of the store on disk")),
+      store_buckets(gauge(registry_, "oncekey_store_buckets", "Time buckets the store holds")),
+      store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")) {
+  for (const std::string& route : routes) routes_.emplace_back(requests_, route);
+  routes_.emplace_back(requests_, "(none)");
+}
+
+std::string Metrics::expose() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
+
+} // namespace oncekey

@@ -1,0 +1,73 @@
+// metrics: what the gateway counts, for /metrics.
+//
+// Names and labels are an interface: dashboards hang on them. tests/integration pins them.
+#pragma once
+
+#include <prometheus/counter.h>
+#include <prometheus/gauge.h>
+#include <prometheus/histogram.h>
+#include <prometheus/registry.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace oncekey {
+
+// The counters of one route, looked up once at start.
+class RouteMetrics {
+ public:
+  RouteMetrics(prometheus::Family<prometheus::Counter>& requests, const std::string& route);
+  // One more request that ended in this decision: a verdict, a refusal code, or one of the names in metrics.cc.
+  void count(std::string_view decision) const;
+
+ private:
+  std::unordered_map<std::string_view, prometheus::Counter*> by_decision_;
+};
+
+class Metrics {
+ public:
+  explicit Metrics(const std::vector<std::string>& routes);
+
+  const RouteMetrics& route(std::size_t index) const { return routes_[index]; }
+  // For requests that match no route.
+  const RouteMetrics& no_route() const { return routes_.back(); }
+
+  prometheus::Registry& registry() { return registry_; }
+  // The exposition format, ready to be served.
+  std::string expose() const;
+
+ private:
+  prometheus::Registry registry_;
+  prometheus::Family<prometheus::Counter>& requests_;
+  prometheus::Family<prometheus::Histogram>& store_seconds_;
+  std::vector<RouteMetrics> routes_;
+
+ public:
+  prometheus::Histogram& upstream_seconds;
+  prometheus::Histogram& claim_seconds;
+  prometheus::Histogram& complete_seconds;
+  prometheus::Counter& stored_bytes;
+  prometheus::Counter& store_faults;
+  prometheus::Counter& lost_leases;
+  prometheus::Counter& takeovers;
+  prometheus::Gauge& in_flight;
+  prometheus::Gauge& waiters;
+  prometheus::Gauge& connections;
+  prometheus::Gauge& upstream_connections;
+  prometheus::Gauge& buffered_bytes;
+  prometheus::Gauge& store_records;
+  prometheus::Gauge& store_bytes;
+  prometheus::Gauge& store_buckets;
+  prometheus::Gauge& store_healthy;
+};
+
+// Seconds since `start`, for a histogram.
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+} // namespace oncekey

@@ -1,0 +1,49 @@
+// mode = "observe": everything is forwarded, and what enforcement would have done is only counted.
+#include "gateway/await_store.h"
+#include "gateway/gateway.h"
+
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+std::string_view observed(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::execute:
+    case Verdict::probe: return "observed_execute";
+    case Verdict::replay:
+    case Verdict::answer_not_kept: return "observed_replay";
+    case Verdict::mismatch: return "observed_mismatch";
+    case Verdict::in_progress: return "observed_in_progress";
+    case Verdict::hold:
+    case Verdict::indeterminate: return "observed_refusal";
+  }
+  return "observed_refusal";
+}
+
+} // namespace
+
+Task<void> Gateway::observe(KeyedRequest& request) {
+  // Records of observation live beside those of enforcement and never answer for them: when the route is switched over,
+  // nothing observed is replayed.
+  for (std::uint8_t& byte : request.admitted.id.bytes) byte = static_cast<std::uint8_t>(byte ^ 0xff);
+  const Result<ClaimAnswer> answer = co_await claim(request);
+  if (!answer) {
+    // Observation must not cost anybody an answer.
+    shared_.metrics.store_faults.Increment();
+    request.metrics.count("bypass");
+    co_await pass_through(request.exchange, Headers{}, &request.body);
+    co_return;
+  }
+  const Decision decision = decide(request.policy(), request.admitted.fingerprint, *answer);
+  request.metrics.count(observed(decision.verdict));
+  co_await pass_through(request.exchange, Headers{}, &request.body);
+  if (const auto* claimed = std::get_if<Claimed>(&*answer)) {
+    const Ownership owner{request.admitted.id, claimed->fence};
+    StoredResponse nothing;
+    nothing.status = 200;
+    (void)co_await complete(owner, std::move(nothing));
+  }
+}
+
+} // namespace oncekey

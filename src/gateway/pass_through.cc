@@ -1,0 +1,145 @@
+// Requests the gateway has no say in: streamed both ways, at the same time, without being held in memory.
+#include "gateway/gateway.h"
+
+#include <boost/asio/co_spawn.hpp>
+
+#include <exception>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// The request body on its way upstream, as a coroutine of its own beside the one that reads the response.
+struct Pump {
+  explicit Pump(asio::io_context& context) : finished(context) { finished.expires_at(MonotonicTime::max()); }
+  bool running = true;
+  bool client_broke_off = false;
+  // Never expires; cancelled when the pump ends.
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> finished;
+};
+
+Task<void> pump_body(Exchange& exchange, UpstreamCall& call, Millis patience, Pump& pump) {
+  for (;;) {
+    std::string_view bytes;
+    const Piece piece = co_await exchange.read_piece(bytes);
+    if (piece == Piece::broken) {
+      pump.client_broke_off = true;
+      // Half a request must not be taken for a whole one: the upstream sees its connection end.
+      call.deadline(std::chrono::steady_clock::now());
+      co_return;
+    }
+    call.deadline(std::chrono::steady_clock::now() + patience);
+    if (piece == Piece::end) {
+      (void)co_await call.send_end();
+      co_return;
+    }
+    // An upstream that has heard enough may answer and close: the answer is read all the same.
+    const CallError error = co_await call.send_piece(bytes);
+    if (error != CallError::none) co_return;
+  }
+}
+
+Headers with_marks(Headers headers, const Headers& marks) {
+  for (std::size_t i = 0; i < marks.size(); ++i) headers.add(marks[i].name, marks[i].value);
+  return headers;
+}
+
+Task<void> answer_failure(Exchange& exchange, CallError error) {
+  const int status = error == CallError::timed_out ? 504 : error == CallError::broken ? 502 : 503;
+  Headers headers;
+  headers.add("Content-Type", "application/problem+json");
+  headers.add("Cache-Control", "no-store");
+  if (status == 503) headers.add("Retry-After", "1");
+  const std::string_view detail = status == 504   ? "the upstream did not answer in time"
+                                  : status == 502 ? "the upstream broke off or sent a malformed answer"
+                                                  : "the upstream could not be reached; nothing was sent to it";
+  co_await exchange.send(status, {}, headers, problem_body(status, detail));
+}
+
+} // namespace
+
+Task<void> Gateway::pass_through(Exchange& exchange, const Headers& marks, const std::string* body) {
+  const RequestHead& head = exchange.request();
+  // Between two signs of life of either side; a stream may be as long as it likes.
+  const Millis patience = Policy{}.upstream_timeout;
+  UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
+  UpstreamCall call(upstream_);
+  const MonotonicTime due = std::chrono::steady_clock::now() + patience;
+  const std::string_view begun = body != nullptr ? std::string_view(*body) : std::string_view{};
+  const bool streaming = exchange.body_unread();
+  CallError error = CallError::none;
+  if (streaming) {
+    error = co_await call.send(out, head.framing, head.content_length, {}, due);
+    if (error == CallError::none) error = co_await call.send_piece(begun);
+  } else {
+    const Framing framing = head.framing == Framing::none ? Framing::none : Framing::length;
+    error = co_await call.send(out, framing, begun.size(), begun, due);
+  }
+  if (error != CallError::none) {
+    shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+    co_await answer_failure(exchange, error);
+    co_return;
+  }
+
+  Pump pump(timers_.context());
+  if (streaming) {
+    co_await exchange.invite_body();
+    asio::co_spawn(timers_.context(), pump_body(exchange, call, patience, pump), [&pump](const std::exception_ptr&) {
+      pump.running = false;
+      pump.finished.cancel();
+    });
+  } else {
+    pump.running = false;
+  }
+
+  ResponseHead response;
+  do {
+    error = co_await call.read_head(response);
+    if (error == CallError::none && response.status < 200 && response.status != 100) {
+      co_await exchange.send_interim(response.status, response.reason, end_to_end(response));
+    }
+  } while (error == CallError::none && response.status < 200);
+
+  if (error == CallError::none) {
+    // What a HEAD or 304 says of a length describes a body that is not sent.
+    std::optional<std::uint64_t> announced;
+    if (response.framing == Framing::length) announced = response.content_length;
+    if (response.framing == Framing::none && !status_forbids_body(response.status) && head.method != "HEAD") announced = 0;
+    Headers headers = with_marks(end_to_end(response), marks);
+    if (response.framing == Framing::none && (head.method == "HEAD" || response.status == 304)) {
+      if (const auto said = response.headers.get("Content-Length")) headers.add("Content-Length", *said);
+    }
+    bool client_there = co_await exchange.send_head(response.status, response.reason, headers, announced);
+    while (client_there) {
+      std::string_view piece;
+      call.deadline(std::chrono::steady_clock::now() + patience);
+      error = co_await call.read_piece(piece);
+      if (error != CallError::none || piece.empty()) break;
+      client_there = co_await exchange.send_piece(piece);
+    }
+    if (error != CallError::none) {
+      shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+      exchange.abort();
+    } else if (client_there) {
+      (void)co_await exchange.send_end();
+    }
+  } else if (pump.client_broke_off && exchange.client_gone()) {
+    exchange.abort();
+  } else if (pump.client_broke_off && exchange.fault()) {
+    Headers headers;
+    headers.add("Content-Type", "application/problem+json");
+    co_await exchange.send(exchange.fault().status, {}, headers, problem_body(exchange.fault().status, exchange.fault().detail));
+  } else {
+    shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+    co_await answer_failure(exchange, error);
+  }
+
+  if (pump.running) {
+    // The answer is out and the body is not in: nothing more of it is wanted.
+    exchange.stop_reading();
+    call.deadline(std::chrono::steady_clock::now());
+    while (pump.running) co_await pump.finished.async_wait(use_task);
+  }
+}
+
+} // namespace oncekey

@@ -1,0 +1,48 @@
+#include "gateway/shared.h"
+
+#include "core/replies.h"
+
+#include <fmt/format.h>
+
+namespace oncekey {
+namespace {
+
+std::vector<std::string> names_of(const std::vector<Route>& routes) {
+  std::vector<std::string> names;
+  for (const Route& route : routes) names.push_back(route.name);
+  return names;
+}
+
+std::string publish(const std::vector<Route>& routes) {
+  std::vector<PublishedRoute> published;
+  for (const Route& route : routes) published.push_back({route.path, &route.policy});
+  return published_policies(published);
+}
+
+} // namespace
+
+GatewayShared::GatewayShared(const Config& configuration, Store& record_store, Log& logger)
+    : config(configuration),
+      store(record_store),
+      log(logger),
+      hash(record_store.secret()),
+      metrics(names_of(configuration.routes)),
+      self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
+      published(publish(configuration.routes)) {}
+
+bool BufferedBytes::try_hold(std::uint64_t bytes) {
+  const std::uint64_t before = shared_.buffered_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  if (before + bytes > shared_.config.limits.max_buffered_bytes) {
+    shared_.buffered_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    return false;
+  }
+  held_ += bytes;
+  return true;
+}
+
+void BufferedBytes::hold(std::uint64_t bytes) {
+  shared_.buffered_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  held_ += bytes;
+}
+
+} // namespace oncekey

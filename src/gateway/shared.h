@@ -1,0 +1,52 @@
+// shared: what all threads of a gateway have in common.
+#pragma once
+
+#include "base/crypto.h"
+#include "base/log.h"
+#include "config/config.h"
+#include "gateway/metrics.h"
+#include "gateway/waiters.h"
+#include "http/forwarding.h"
+
+#include <oncekey/store.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace oncekey {
+
+struct GatewayShared {
+  GatewayShared(const Config& configuration, Store& record_store, Log& logger);
+
+  const Config& config;
+  Store& store;
+  Log& log;
+  KeyedHash hash; // keyed with the store's secret
+  Metrics metrics;
+  Waiters waiters;
+  ProxyIdentity self;
+  std::string published; // the document at /.well-known/idempotency
+  std::atomic<bool> draining{false};
+  std::atomic<std::uint64_t> buffered_bytes{0};
+  std::atomic<std::uint32_t> upstream_open{0};
+};
+
+// Bytes of bodies held in memory, counted against limits.max_buffered_bytes for as long as this lives.
+class BufferedBytes {
+ public:
+  explicit BufferedBytes(GatewayShared& shared) : shared_(shared) {}
+  ~BufferedBytes() { shared_.buffered_bytes.fetch_sub(held_, std::memory_order_relaxed); }
+  BufferedBytes(const BufferedBytes&) = delete;
+  BufferedBytes& operator=(const BufferedBytes&) = delete;
+
+  // False when the limit would be passed; nothing is counted then.
+  bool try_hold(std::uint64_t bytes);
+  // Counts without asking: for an answer to something that was executed already, which cannot be refused any more.
+  void hold(std::uint64_t bytes);
+
+ private:
+  GatewayShared& shared_;
+  std::uint64_t held_ = 0;
+};
+
+} // namespace oncekey

@@ -1,0 +1,83 @@
+#include "gateway/waiters.h"
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey {
+
+struct Waiters::Waiter {
+  explicit Waiter(asio::io_context& owner) : context(owner), timer(owner) {}
+  asio::io_context& context;
+  std::atomic<bool> notified{false};
+  // Slept on by the waiter's own thread, cancelled there by whoever wakes it.
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer;
+};
+
+std::unique_ptr<Waiters::Ticket> Waiters::join(const RecordId& id, asio::io_context& context, std::uint32_t most) {
+  Shard& shard = shard_of(id);
+  auto waiter = std::make_shared<Waiter>(context);
+  {
+    const std::lock_guard lock(shard.mutex);
+    auto& waiting = shard.waiters[id];
+    if (waiting.size() >= most) {
+      if (waiting.empty()) shard.waiters.erase(id);
+      return nullptr;
+    }
+    waiting.push_back(waiter);
+  }
+  waiting_.fetch_add(1, std::memory_order_relaxed);
+  return std::unique_ptr<Ticket>(new Ticket(*this, id, std::move(waiter)));
+}
+
+void Waiters::wake(const std::shared_ptr<Waiter>& waiter) {
+  waiter->notified.store(true);
+  asio::post(waiter->context, [waiter] { waiter->timer.cancel(); });
+}
+
+void Waiters::notify(const RecordId& id) {
+  Shard& shard = shard_of(id);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.waiters.find(id);
+  if (found == shard.waiters.end()) return;
+  for (const auto& waiter : found->second) wake(waiter);
+}
+
+void Waiters::notify_all() {
+  for (Shard& shard : shards_) {
+    const std::lock_guard lock(shard.mutex);
+    for (const auto& [id, waiters] : shard.waiters) {
+      for (const auto& waiter : waiters) wake(waiter);
+    }
+  }
+}
+
+void Waiters::leave(const RecordId& id, const std::shared_ptr<Waiter>& waiter) {
+  Shard& shard = shard_of(id);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.waiters.find(id);
+  if (found == shard.waiters.end()) return;
+  std::erase(found->second, waiter);
+  if (found->second.empty()) shard.waiters.erase(found);
+}
+
+Waiters::Ticket::Ticket(Waiters& owner, const RecordId& id, std::shared_ptr<Waiter> waiter)
+    : owner_(owner), id_(id), waiter_(std::move(waiter)) {}
+
+Waiters::Ticket::~Ticket() {
+  owner_.leave(id_, waiter_);
+  owner_.waiting_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+Task<void> Waiters::Ticket::wait_until(MonotonicTime due) {
+  // Between this look and the sleep nothing else runs on this thread, and waking goes through this thread: a
+  // notification cannot fall between the two.
+  if (!waiter_->notified.exchange(false)) {
+    waiter_->timer.expires_at(due);
+    co_await waiter_->timer.async_wait(use_task);
+    waiter_->notified.store(false);
+  }
+}
+
+} // namespace oncekey

@@ -1,0 +1,69 @@
+// waiters: requests that found their key in progress and may wait for the answer.
+//
+// They are woken by the completion itself, not by polling. A waiter joins first and looks at the record again after
+// that: a completion between the two finds it on the list.
+#pragma once
+
+#include "http/task.h"
+#include "http/timers.h"
+
+#include <oncekey/record.h>
+
+#include <boost/asio/basic_waitable_timer.hpp>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+namespace oncekey {
+
+class Waiters {
+ public:
+  class Ticket;
+
+  // Nothing when `most` are waiting for this record already.
+  std::unique_ptr<Ticket> join(const RecordId& id, asio::io_context& context, std::uint32_t most);
+
+  // Wakes everybody who waits for this record. From any thread.
+  void notify(const RecordId& id);
+  // Wakes everybody there is, for the end of the process.
+  void notify_all();
+
+  std::uint64_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Waiter;
+  struct Shard {
+    std::mutex mutex;
+    std::unordered_map<RecordId, std::vector<std::shared_ptr<Waiter>>> waiters;
+  };
+  static void wake(const std::shared_ptr<Waiter>& waiter);
+  Shard& shard_of(const RecordId& id) { return shards_[id.bytes[31] % shards_.size()]; }
+  void leave(const RecordId& id, const std::shared_ptr<Waiter>& waiter);
+
+  // Enough that threads rarely meet on one lock.
+  std::array<Shard, 16> shards_;
+  std::atomic<std::uint64_t> waiting_{0};
+};
+
+// A place on the list, given up when it is destroyed.
+class Waiters::Ticket {
+ public:
+  ~Ticket();
+  // Returns when notified since the last call, or at `due`.
+  Task<void> wait_until(MonotonicTime due);
+
+ private:
+  friend class Waiters;
+  Ticket(Waiters& owner, const RecordId& id, std::shared_ptr<Waiter> waiter);
+  Waiters& owner_;
+  RecordId id_;
+  std::shared_ptr<Waiter> waiter_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,247 @@
+#include "http/exchange.h"
+
+#include <oncekey/check.h>
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// One read of the socket at a time; large enough that a usual request needs one.
+constexpr std::size_t kReadBytes = 16u << 10;
+
+void append_number(std::string& out, std::uint64_t number) { fmt::format_to(std::back_inserter(out), "{}", number); }
+
+} // namespace
+
+asio::mutable_buffer ReadBuffer::room(std::size_t least) {
+  if (at_ == end_) at_ = end_ = 0;
+  if (bytes_.size() - end_ < least && at_ > 0) {
+    bytes_.erase(0, at_);
+    end_ -= at_;
+    at_ = 0;
+  }
+  if (bytes_.size() - end_ < least) bytes_.resize(end_ + least);
+  return {bytes_.data() + end_, bytes_.size() - end_};
+}
+
+std::string problem_body(int status, std::string_view detail) {
+  return fmt::format(R"({{"type":"about:blank","title":"{}","status":{},"detail":"{}"}})", usual_reason(status), status,
+                     detail);
+}
+
+std::string_view http_date() {
+  struct Cached {
+    std::time_t second = 0;
+    char text[32];
+    std::size_t length = 0;
+  };
+  thread_local Cached cached;
+  const std::time_t now = std::time(nullptr);
+  if (now != cached.second) {
+    std::tm parts{};
+    gmtime_r(&now, &parts);
+    // Not strftime: its names follow the locale, HTTP's do not.
+    static constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    static constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+    const auto end = fmt::format_to_n(cached.text, sizeof cached.text, "{}, {:02} {} {} {:02}:{:02}:{:02} GMT",
+                                      kDays[parts.tm_wday], parts.tm_mday, kMonths[parts.tm_mon], parts.tm_year + 1900,
+                                      parts.tm_hour, parts.tm_min, parts.tm_sec);
+    cached.length = end.size;
+    cached.second = now;
+  }
+  return {cached.text, cached.length};
+}
+
+Exchange::Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, RequestParser parser,
+                   std::string_view peer, const ExchangeTimeouts& timeouts)
+    : transport_(transport),
+      buffer_(buffer),
+      timers_(transport.timers()),
+      head_(std::move(head)),
+      parser_(std::move(parser)),
+      peer_(peer),
+      timeouts_(timeouts),
+      keep_alive_(head_.keep_alive) {}
+
+Task<void> Exchange::invite_body() {
+  if (!head_.expects_continue || continue_sent_ || answered_ || parser_.done()) co_return;
+  continue_sent_ = true;
+  // A client that has begun to send did not wait.
+  if (!buffer_.empty()) co_return;
+  transport_.deadline_after(timeouts_.write);
+  const IoResult result = co_await transport_.write("HTTP/1.1 100 Continue\r\n\r\n");
+  note_write(result);
+}
+
+Task<Piece> Exchange::read_piece(std::string_view& out) {
+  out = {};
+  if (head_.expects_continue) co_await invite_body();
+  while (!parser_.done()) {
+    if (!buffer_.empty()) {
+      BodyPiece piece;
+      fault_ = parser_.parse_body(buffer_.unread(), piece);
+      if (fault_) {
+        keep_alive_ = false;
+        co_return Piece::broken;
+      }
+      buffer_.consume(piece.consumed);
+      if (!piece.bytes.empty()) {
+        out = piece.bytes;
+        co_return Piece::data;
+      }
+      if (piece.consumed > 0) continue;
+      // A chunk header or trailer section that does not end is not a body.
+      if (buffer_.unread().size() > kReadBytes) {
+        fault_ = {431, "a chunk header or trailer section is too long"};
+        keep_alive_ = false;
+        co_return Piece::broken;
+      }
+    }
+    transport_.deadline_after(timeouts_.request_body);
+    const IoResult result = co_await transport_.read_some(buffer_.room(kReadBytes));
+    if (result.error) {
+      keep_alive_ = false;
+      fault_ = transport_.expired() ? ParseFault{408, "the request body did not arrive in time"} : ParseFault{};
+      client_gone_ = !transport_.expired();
+      co_return Piece::broken;
+    }
+    buffer_.received(result.bytes);
+  }
+  co_return Piece::end;
+}
+
+Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit) {
+  if (head_.framing == Framing::length) {
+    if (head_.content_length > limit) co_return BodyRead::too_large;
+    out.reserve(head_.content_length);
+  }
+  for (;;) {
+    std::string_view bytes;
+    const Piece piece = co_await read_piece(bytes);
+    if (piece == Piece::end) co_return BodyRead::whole;
+    if (piece == Piece::broken) co_return BodyRead::broken;
+    out.append(bytes);
+    if (out.size() > limit) co_return BodyRead::too_large;
+  }
+}
+
+void Exchange::note_write(const IoResult& result) {
+  if (result.error) {
+    client_gone_ = true;
+    keep_alive_ = false;
+  }
+}
+
+void Exchange::begin_head(std::string& out, int status, std::string_view reason, const Headers& headers) {
+  // An unread body would be taken for the next request: the connection ends here instead.
+  if (!parser_.done()) keep_alive_ = false;
+  out.reserve(headers.lines().size() + 160);
+  out.append("HTTP/1.1 ");
+  append_number(out, static_cast<std::uint64_t>(status));
+  out.push_back(' ');
+  out.append(reason.empty() ? usual_reason(status) : reason);
+  out.append("\r\n");
+  out.append(headers.lines());
+  if (!headers.has("Date")) out.append("Date: ").append(http_date()).append("\r\n");
+  if (!keep_alive_) {
+    out.append("Connection: close\r\n");
+  } else if (head_.version < 11) {
+    out.append("Connection: keep-alive\r\n");
+  }
+}
+
+Task<void> Exchange::send(int status, std::string_view reason, const Headers& headers, std::string_view body) {
+  ONCEKEY_CHECK(!answered_, "one request gets one answer");
+  answered_ = true;
+  std::string out;
+  begin_head(out, status, reason, headers);
+  if (!status_forbids_body(status)) {
+    out.append("Content-Length: ");
+    append_number(out, body.size());
+    out.append("\r\n");
+  }
+  out.append("\r\n");
+  if (status_forbids_body(status) || head_.method == "HEAD") body = {};
+  transport_.deadline_after(timeouts_.write);
+  const IoResult result = co_await transport_.write(out, body);
+  note_write(result);
+}
+
+Task<bool> Exchange::send_head(int status, std::string_view reason, const Headers& headers,
+                               std::optional<std::uint64_t> length) {
+  ONCEKEY_CHECK(!answered_, "one request gets one answer");
+  answered_ = true;
+  body_allowed_ = !status_forbids_body(status) && head_.method != "HEAD";
+  chunked_ = body_allowed_ && !length && head_.version >= 11;
+  if (body_allowed_ && !length && head_.version < 11) keep_alive_ = false;
+  std::string out;
+  begin_head(out, status, reason, headers);
+  // 304 and answers to HEAD may say how long the body would have been; 1xx and 204 may not.
+  if (length && status / 100 != 1 && status != 204) {
+    out.append("Content-Length: ");
+    append_number(out, *length);
+    out.append("\r\n");
+  }
+  if (chunked_) out.append("Transfer-Encoding: chunked\r\n");
+  out.append("\r\n");
+  transport_.deadline_after(timeouts_.write);
+  const IoResult result = co_await transport_.write(out);
+  note_write(result);
+  co_return !client_gone_;
+}
+
+Task<bool> Exchange::send_piece(std::string_view piece) {
+  if (client_gone_) co_return false;
+  if (piece.empty() || !body_allowed_) co_return true;
+  transport_.deadline_after(timeouts_.write);
+  if (!chunked_) {
+    const IoResult result = co_await transport_.write(piece);
+    note_write(result);
+    co_return !client_gone_;
+  }
+  std::string framed = fmt::format("{:x}\r\n", piece.size());
+  framed.append(piece);
+  framed.append("\r\n");
+  const IoResult result = co_await transport_.write(framed);
+  note_write(result);
+  co_return !client_gone_;
+}
+
+Task<bool> Exchange::send_end() {
+  if (client_gone_) co_return false;
+  if (chunked_) {
+    transport_.deadline_after(timeouts_.write);
+    const IoResult result = co_await transport_.write("0\r\n\r\n");
+    note_write(result);
+  }
+  co_return !client_gone_;
+}
+
+Task<void> Exchange::send_interim(int status, std::string_view reason, const Headers& headers) {
+  if (head_.version < 11 || client_gone_) co_return;
+  std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason.empty() ? usual_reason(status) : reason);
+  out.append(headers.lines());
+  out.append("\r\n");
+  transport_.deadline_after(timeouts_.write);
+  const IoResult result = co_await transport_.write(out);
+  note_write(result);
+}
+
+void Exchange::stop_reading() {
+  keep_alive_ = false;
+  transport_.deadline(std::chrono::steady_clock::now());
+}
+
+void Exchange::abort() {
+  keep_alive_ = false;
+  client_gone_ = true;
+  answered_ = true;
+  transport_.reset();
+}
+
+} // namespace oncekey

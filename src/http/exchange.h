@@ -1,0 +1,122 @@
+// exchange: one request on a client's connection, and the answer to it.
+//
+// A handler gets an Exchange, reads the body whole, piece by piece or not at all, and sends exactly one final response.
+// The exchange takes care of what HTTP asks for on the way: 100 Continue, Content-Length or chunks as the client's
+// version allows, no body where none belongs, Date, and closing the connection when going on would be unsafe.
+#pragma once
+
+#include "http/message.h"
+#include "http/parser.h"
+#include "http/transport.h"
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+struct ExchangeTimeouts {
+  std::chrono::milliseconds request_headers;
+  std::chrono::milliseconds request_body;
+  std::chrono::milliseconds idle;
+  std::chrono::milliseconds write;
+};
+
+// Bytes received and not yet used, at the front of a growing buffer.
+class ReadBuffer {
+ public:
+  std::string_view unread() const { return std::string_view(bytes_).substr(at_, end_ - at_); }
+  bool empty() const { return at_ == end_; }
+  void consume(std::size_t count) { at_ += count; }
+  // Room for at least `least` more bytes. Invalidates views of unread().
+  asio::mutable_buffer room(std::size_t least);
+  void received(std::size_t count) { end_ += count; }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+  std::size_t end_ = 0;
+};
+
+enum class BodyRead {
+  whole,
+  too_large, // more than the limit; the rest is unread
+  broken,    // the client went away or sent nonsense; `fault` of the exchange says what to answer, if anything
+};
+
+enum class Piece { data, end, broken };
+
+class Exchange {
+ public:
+  Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, RequestParser parser, std::string_view peer,
+           const ExchangeTimeouts& timeouts);
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+
+  const RequestHead& request() const { return head_; }
+  std::string_view peer() const { return peer_; } // the client's address without its port
+  bool secure() const { return transport_.secure(); }
+  Timers& timers() { return timers_; }
+
+  // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.
+  Task<BodyRead> read_body(std::string& out, std::uint64_t limit);
+  // Says 100 Continue if the client waits for it. read_piece() does so by itself; a handler that reads and writes at
+  // the same time does it first, so that two writes cannot meet.
+  Task<void> invite_body();
+  // The next piece of the body, a view that stays valid until the next call.
+  Task<Piece> read_piece(std::string_view& out);
+  // After `broken`: the answer the client deserves; status 0 when nobody is there to hear it.
+  const ParseFault& fault() const { return fault_; }
+
+  // A whole response. `headers` must not hold Content-Length, Transfer-Encoding or Connection.
+  Task<void> send(int status, std::string_view reason, const Headers& headers, std::string_view body);
+  // A response in pieces. Without a length, chunks are used or, for HTTP/1.0, the end of the connection. False when the
+  // client is gone. `length` of an answer to HEAD is announced and no body follows.
+  Task<bool> send_head(int status, std::string_view reason, const Headers& headers, std::optional<std::uint64_t> length);
+  Task<bool> send_piece(std::string_view piece);
+  Task<bool> send_end();
+  // An interim response (1xx). Left out for HTTP/1.0 clients, which do not know them.
+  Task<void> send_interim(int status, std::string_view reason, const Headers& headers);
+
+  // Ends a read_piece() under way with `broken`. For a handler whose answer is out before the body is in.
+  void stop_reading();
+  // The response cannot be finished: cut the connection so that the client cannot take it for whole.
+  void abort();
+  // Say `Connection: close` in the answer and do so.
+  void close_after() { keep_alive_ = false; }
+
+  bool answered() const { return answered_; }
+  bool client_gone() const { return client_gone_; }
+  // For the server: may another request follow on this connection?
+  bool reusable() const { return answered_ && keep_alive_ && !client_gone_ && parser_.done(); }
+  bool body_unread() const { return !parser_.done(); }
+
+ private:
+  void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);
+  void note_write(const IoResult& result);
+
+  Transport& transport_;
+  ReadBuffer& buffer_;
+  Timers& timers_;
+  RequestHead head_;
+  RequestParser parser_;
+  std::string_view peer_;
+  const ExchangeTimeouts& timeouts_;
+  ParseFault fault_;
+  bool continue_sent_ = false;
+  bool keep_alive_;
+  bool answered_ = false;
+  bool client_gone_ = false;
+  bool chunked_ = false;
+  bool body_allowed_ = true;
+};
+
+// An answer of the HTTP side itself (malformed request, limit reached): a small problem+json document.
+std::string problem_body(int status, std::string_view detail);
+
+// "Sun, 06 Nov 1994 08:49:37 GMT", of this second.
+std::string_view http_date();
+
+} // namespace oncekey

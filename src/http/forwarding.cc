@@ -1,0 +1,119 @@
+#include "http/forwarding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace oncekey {
+namespace {
+
+// Beyond the fields RFC 9110 7.6.1 names: Trailer and TE because trailers are dropped here, Expect because it was
+// answered here, the Proxy-* ones because they are between a client and its own proxy.
+constexpr std::array<std::string_view, 12> kHopByHop = {
+    "Connection", "Proxy-Connection",   "Keep-Alive",          "TE",
+    "Trailer",    "Transfer-Encoding",  "Upgrade",             "Expect",
+    "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info", "HTTP2-Settings"};
+
+constexpr std::array<std::string_view, 4> kForwardedFields = {"X-Forwarded-For", "X-Forwarded-Proto",
+                                                              "X-Forwarded-Host", "Forwarded"};
+
+template <class List>
+bool contains(const List& list, std::string_view name) {
+  return std::any_of(list.begin(), list.end(), [&](std::string_view item) { return equal_ignoring_case(item, name); });
+}
+
+std::vector<std::string_view> named_in_connection(const Headers& headers) {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (equal_ignoring_case(field.name, "Connection")) {
+      for_each_list_item(field.value, [&](std::string_view item) { names.push_back(item); });
+    }
+  }
+  return names;
+}
+
+std::string joined_values(const Headers& headers, std::string_view name) {
+  std::string all;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, name)) continue;
+    if (!all.empty()) all.append(", ");
+    all.append(field.value);
+  }
+  return all;
+}
+
+void append_to_list(std::string& list, std::string_view item) {
+  if (!list.empty()) list.append(", ");
+  list.append(item);
+}
+
+} // namespace
+
+bool is_hop_by_hop(std::string_view name) { return contains(kHopByHop, name); }
+
+bool loops(const ProxyIdentity& self, const Headers& headers) {
+  bool seen = false;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, "Via")) continue;
+    for_each_list_item(field.value, [&](std::string_view hop) {
+      const std::size_t blank = hop.find(' ');
+      std::string_view by = blank == std::string_view::npos ? std::string_view{} : hop.substr(blank + 1);
+      by = by.substr(0, by.find(' '));
+      seen = seen || by == self.pseudonym;
+    });
+  }
+  return seen;
+}
+
+Headers end_to_end(const ResponseHead& head) {
+  const std::vector<std::string_view> named = named_in_connection(head.headers);
+  Headers kept;
+  kept.reserve(head.headers.lines().size(), head.headers.size());
+  for (std::size_t i = 0; i < head.headers.size(); ++i) {
+    const Field field = head.headers[i];
+    if (is_hop_by_hop(field.name) || contains(named, field.name)) continue;
+    if (equal_ignoring_case(field.name, "Content-Length")) continue;
+    kept.add(field.name, field.value);
+  }
+  return kept;
+}
+
+UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
+                        const std::vector<std::string_view>& replaced) {
+  const std::vector<std::string_view> named = named_in_connection(head.headers);
+  const bool trusted = contains(self.trusted_proxies, from.peer);
+  UpstreamRequest out;
+  out.method = head.method;
+  out.target = head.target;
+  out.headers.reserve(head.headers.lines().size() + 256, head.headers.size() + 8);
+  for (std::size_t i = 0; i < head.headers.size(); ++i) {
+    const Field field = head.headers[i];
+    if (is_hop_by_hop(field.name) || contains(named, field.name)) continue;
+    if (equal_ignoring_case(field.name, "Content-Length") || equal_ignoring_case(field.name, "Via")) continue;
+    if (contains(kForwardedFields, field.name) && !(trusted && equal_ignoring_case(field.name, "Forwarded"))) continue;
+    if (starts_with_ignoring_case(field.name, "Oncekey-") || contains(replaced, field.name)) continue;
+    out.headers.add(field.name, field.value);
+  }
+
+  std::string via = joined_values(head.headers, "Via");
+  append_to_list(via, fmt::format("{} {}", head.version == 10 ? "1.0" : "1.1", self.pseudonym));
+  out.headers.add("Via", via);
+
+  std::string forwarded_for = trusted ? joined_values(head.headers, "X-Forwarded-For") : std::string();
+  append_to_list(forwarded_for, from.peer);
+  out.headers.add("X-Forwarded-For", forwarded_for);
+
+  const auto claimed_proto = trusted ? head.headers.get("X-Forwarded-Proto") : std::nullopt;
+  out.headers.add("X-Forwarded-Proto", claimed_proto ? *claimed_proto : from.secure ? "https" : "http");
+  const auto claimed_host = trusted ? head.headers.get("X-Forwarded-Host") : std::nullopt;
+  if (const auto host = claimed_host ? claimed_host : head.headers.get("Host")) {
+    out.headers.add("X-Forwarded-Host", *host);
+  }
+  return out;
+}
+
+} // namespace oncekey

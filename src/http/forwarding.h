@@ -1,0 +1,48 @@
+// forwarding: which fields travel on, and what a proxy adds (RFC 9110, 7.6).
+#pragma once
+
+#include "http/message.h"
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+// Who we are to the servers around us.
+struct ProxyIdentity {
+  // Our name in Via, unique to this process, so that a request that comes back to it is known for a loop.
+  std::string pseudonym;
+  // Peers whose X-Forwarded-* fields are believed and added to; everybody else's are replaced.
+  std::vector<std::string> trusted_proxies;
+};
+
+struct ForwardedFrom {
+  std::string_view peer;
+  bool secure = false;
+};
+
+// True when a request has passed through this process before.
+bool loops(const ProxyIdentity& self, const Headers& headers);
+
+// Fields that concern one connection only, or that a proxy must not pass on. `connection_fields` holds what the
+// message's own Connection fields name.
+bool is_hop_by_hop(std::string_view name);
+
+// The end-to-end fields of a response, in order; Content-Length left out, because whoever sends the body knows it.
+Headers end_to_end(const ResponseHead& head);
+
+// A request in the form in which it goes upstream.
+struct UpstreamRequest {
+  std::string method;
+  std::string target;
+  Headers headers; // without framing
+};
+
+// Rebuilds the request from its parsed form: end-to-end fields, Via and X-Forwarded-*. Fields named in `replaced` are
+// left out, for the caller to add its own. Oncekey-* fields are ours to send: a client's are left out.
+UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
+                        const std::vector<std::string_view>& replaced);
+
+} // namespace oncekey

@@ -1,0 +1,54 @@
+#include "http/forwarding.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+const ProxyIdentity kSelf{"oncekey-1", {"10.0.0.1"}};
+
+RequestHead request(std::initializer_list<Field> fields) {
+  RequestHead head;
+  head.method = "POST";
+  head.target = "/";
+  for (const Field& field : fields) head.headers.add(field.name, field.value);
+  return head;
+}
+
+TEST(Forwarding, DropsConnectionAndWhatItNames) {
+  const UpstreamRequest out = forward(request({{"Connection", "X-Mine, close"}, {"X-Mine", "1"}, {"Keep-Alive", "5"}, {"X-Other", "2"}}),
+                                      {"1.2.3.4", false}, kSelf, {});
+  EXPECT_FALSE(out.headers.has("Connection"));
+  EXPECT_FALSE(out.headers.has("X-Mine"));
+  EXPECT_FALSE(out.headers.has("Keep-Alive"));
+  EXPECT_EQ(out.headers.get("X-Other"), "2");
+}
+
+TEST(Forwarding, AppendsItselfToVia) {
+  const UpstreamRequest out = forward(request({{"Via", "1.0 a"}, {"Via", "1.1 b"}}), {"1.2.3.4", false}, kSelf, {});
+  EXPECT_EQ(out.headers.get("Via"), "1.0 a, 1.1 b, 1.1 oncekey-1");
+}
+
+TEST(Forwarding, BelievesForwardedFieldsOfTrustedPeersOnly) {
+  const RequestHead head = request({{"Host", "api"}, {"X-Forwarded-For", "9.9.9.9"}, {"X-Forwarded-Proto", "https"}});
+  const UpstreamRequest stranger = forward(head, {"1.2.3.4", false}, kSelf, {});
+  EXPECT_EQ(stranger.headers.get("X-Forwarded-For"), "1.2.3.4");
+  EXPECT_EQ(stranger.headers.get("X-Forwarded-Proto"), "http");
+  const UpstreamRequest trusted = forward(head, {"10.0.0.1", false}, kSelf, {});
+  EXPECT_EQ(trusted.headers.get("X-Forwarded-For"), "9.9.9.9, 10.0.0.1");
+  EXPECT_EQ(trusted.headers.get("X-Forwarded-Proto"), "https");
+  EXPECT_EQ(trusted.headers.get("X-Forwarded-Host"), "api");
+}
+
+TEST(Forwarding, NeverForwardsAClientsOwnFence) {
+  const UpstreamRequest out = forward(request({{"Oncekey-Fence", "99"}}), {"1.2.3.4", false}, kSelf, {});
+  EXPECT_FALSE(out.headers.has("Oncekey-Fence"));
+}
+
+TEST(Forwarding, KnowsALoop) {
+  EXPECT_TRUE(loops(kSelf, request({{"Via", "1.1 other, 1.1 oncekey-1"}}).headers));
+  EXPECT_FALSE(loops(kSelf, request({{"Via", "1.1 oncekey-12"}}).headers));
+}
+
+} // namespace
+} // namespace oncekey

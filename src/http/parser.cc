@@ -1,0 +1,359 @@
+#include "http/parser.h"
+
+#include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+
+namespace oncekey {
+namespace {
+
+namespace beast_http = boost::beast::http;
+using boost::system::error_code;
+using BeastView = boost::beast::string_view;
+
+std::string_view view(BeastView text) { return {text.data(), text.size()}; }
+
+// Bounds the fields of a message: more than any real client sends, little enough to walk through for every lookup.
+constexpr std::size_t kFieldsMax = 256;
+// A chunk extension means nothing to us; its size must still be bounded (RFC 9112, 7.1.1).
+constexpr std::size_t kChunkExtensionBytesMax = 4096;
+
+enum class Doubt { none, transfer_coding, repeated_transfer_encoding, too_many_fields, chunk_extension };
+
+// Collects what basic_parser reports. Body bytes are not copied: the view of the last piece is kept.
+template <bool is_request>
+class Collector : public beast_http::basic_parser<is_request> {
+ public:
+  std::string method, target, reason;
+  int status = 0;
+  int version = 0;
+  Headers headers;
+  Framing framing = Framing::none;
+  std::uint64_t content_length = 0;
+  Doubt doubt = Doubt::none;
+  std::string_view piece;
+  bool trailers = false;
+
+ private:
+  void fail(Doubt what, error_code& ec) {
+    doubt = what;
+    ec = beast_http::error::bad_field;
+  }
+
+  void on_request_impl(beast_http::verb, BeastView method_text, BeastView target_text, int number, error_code& ec) override {
+    method.assign(method_text.data(), method_text.size());
+    target.assign(target_text.data(), target_text.size());
+    version = number;
+    ec = {};
+  }
+  void on_response_impl(int code, BeastView reason_text, int number, error_code& ec) override {
+    status = code;
+    reason.assign(reason_text.data(), reason_text.size());
+    version = number;
+    ec = {};
+  }
+  void on_field_impl(beast_http::field field, BeastView name, BeastView value, error_code& ec) override {
+    ec = {};
+    // Trailers are dropped: merging them into the head would let a sender change it after it was judged.
+    if (trailers) return;
+    if (headers.size() >= kFieldsMax) return fail(Doubt::too_many_fields, ec);
+    if (field == beast_http::field::transfer_encoding) {
+      if (headers.has("Transfer-Encoding")) return fail(Doubt::repeated_transfer_encoding, ec);
+      // Anything but plain "chunked" is either unknown or a way to hide a body from one of two parsers.
+      if (!equal_ignoring_case(view(value), "chunked")) return fail(Doubt::transfer_coding, ec);
+      framing = Framing::chunked;
+    }
+    headers.add(view(name), view(value));
+  }
+  void on_header_impl(error_code& ec) override { ec = {}; }
+  void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code& ec) override { ec = {}; }
+  std::size_t on_body_impl(BeastView body, error_code& ec) override {
+    piece = view(body);
+    ec = {};
+    return body.size();
+  }
+  void on_chunk_header_impl(std::uint64_t size, BeastView extensions, error_code& ec) override {
+    ec = {};
+    if (extensions.size() > kChunkExtensionBytesMax) return fail(Doubt::chunk_extension, ec);
+    trailers = size == 0;
+  }
+  std::size_t on_chunk_body_impl(std::uint64_t, BeastView body, error_code& ec) override {
+    piece = view(body);
+    ec = {};
+    return body.size();
+  }
+  void on_finish_impl(error_code& ec) override { ec = {}; }
+};
+
+// What Beast would let pass: folded lines, and anything odd before the first line.
+ParseFault check_head_bytes(std::string_view head) {
+  for (std::size_t at = head.find('\n'); at != std::string_view::npos; at = head.find('\n', at + 1)) {
+    if (at == 0 || head[at - 1] != '\r') return {400, "a line ends in a bare line feed; lines end in CR LF"};
+    if (at + 1 < head.size() && (head[at + 1] == ' ' || head[at + 1] == '\t')) {
+      return {400, "a header line is folded; write each field on one line"};
+    }
+  }
+  return {};
+}
+
+ParseFault fault_of(const error_code& ec, Doubt doubt) {
+  switch (doubt) {
+    case Doubt::transfer_coding: return {501, "the only transfer coding understood is chunked"};
+    case Doubt::repeated_transfer_encoding: return {400, "Transfer-Encoding is sent more than once"};
+    case Doubt::too_many_fields: return {431, "more than 256 header fields"};
+    case Doubt::chunk_extension: return {400, "a chunk extension is longer than 4096 bytes"};
+    case Doubt::none: break;
+  }
+  using beast_http::error;
+  if (ec == error::bad_version) return {505, "HTTP/1.0 and HTTP/1.1 are spoken here"};
+  if (ec == error::bad_content_length || ec == error::multiple_content_length) {
+    return {400, "Content-Length is not one whole number, or comes with Transfer-Encoding"};
+  }
+  if (ec == error::bad_transfer_encoding) return {400, "Transfer-Encoding comes with Content-Length, or twice"};
+  if (ec == error::bad_method) return {400, "the method is not a token"};
+  if (ec == error::bad_target) return {400, "the request target holds a character that is not allowed"};
+  if (ec == error::bad_field) return {400, "a field name is not a token directly followed by a colon"};
+  if (ec == error::bad_value) return {400, "a field value holds a control character"};
+  if (ec == error::bad_line_ending) return {400, "a line does not end in CR LF"};
+  if (ec == error::bad_chunk || ec == error::bad_chunk_extension) return {400, "the chunked body is malformed"};
+  return {400, "the message is malformed"};
+}
+
+bool token_in_list(const Headers& headers, std::string_view name, std::string_view token) {
+  bool found = false;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, name)) continue;
+    for_each_list_item(field.value, [&](std::string_view item) { found = found || equal_ignoring_case(item, token); });
+  }
+  return found;
+}
+
+bool wants_keep_alive(const Headers& headers, int version) {
+  if (token_in_list(headers, "Connection", "close")) return false;
+  return version >= 11 || token_in_list(headers, "Connection", "keep-alive");
+}
+
+// Feeds a head of known length. Beast stops behind it, so that everything must have been used up.
+template <bool is_request>
+ParseFault feed_head(Collector<is_request>& parser, std::string_view head) {
+  parser.eager(false);
+  parser.header_limit(static_cast<std::uint32_t>(head.size() + 1));
+  parser.body_limit(boost::none);
+  error_code ec;
+  std::size_t used = 0;
+  while (!parser.is_header_done() && used < head.size() && !ec) {
+    used += parser.put({head.data() + used, head.size() - used}, ec);
+  }
+  if (ec && ec != beast_http::error::need_more) return fault_of(ec, parser.doubt);
+  if (!parser.is_header_done()) return {400, "the message is malformed"};
+  return {};
+}
+
+template <bool is_request>
+ParseFault feed_body(Collector<is_request>& parser, std::string_view bytes, BodyPiece& out) {
+  parser.piece = {};
+  error_code ec;
+  out.consumed = parser.put({bytes.data(), bytes.size()}, ec);
+  out.bytes = parser.piece;
+  if (ec && ec != beast_http::error::need_more) return fault_of(ec, parser.doubt);
+  return {};
+}
+
+bool valid_host(std::string_view host) {
+  return !host.empty() && std::all_of(host.begin(), host.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::strchr("-._~:[]!$&'()*+;=%", c) != nullptr;
+  });
+}
+
+// Puts `host` where the message's Host field was, in place of it.
+void replace_host(Headers& headers, std::string_view host) {
+  Headers changed;
+  changed.add("Host", host);
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, "Host")) changed.add(field.name, field.value);
+  }
+  headers = std::move(changed);
+}
+
+// RFC 9112, 3.2: the four forms of a target. Leaves origin-form (or "*" for OPTIONS) behind.
+ParseFault settle_target(RequestHead& head) {
+  if (head.method == "CONNECT") return {501, "CONNECT is not supported: this is a reverse proxy"};
+  if (head.target.find('#') != std::string::npos) return {400, "the request target holds a fragment"};
+  if (head.target.front() == '/') return {};
+  if (head.target == "*") {
+    if (head.method == "OPTIONS") return {};
+    return {400, "the target * goes with OPTIONS alone"};
+  }
+  const std::size_t scheme = starts_with_ignoring_case(head.target, "http://")    ? 7
+                             : starts_with_ignoring_case(head.target, "https://") ? 8
+                                                                                  : 0;
+  if (scheme == 0) return {400, "the request target is neither a path nor an http URL"};
+  const std::size_t path = head.target.find_first_of("/?", scheme);
+  const std::string authority = head.target.substr(scheme, path == std::string::npos ? path : path - scheme);
+  if (!valid_host(authority)) return {400, "the host in the request target is not valid"};
+  replace_host(head.headers, authority);
+  std::string target = path == std::string::npos ? "/" : head.target.substr(path);
+  if (target.front() == '?') target.insert(0, 1, '/');
+  head.target = std::move(target);
+  return {};
+}
+
+ParseFault check_request(RequestHead& head) {
+  const std::size_t hosts = head.headers.count("Host");
+  if (hosts > 1) return {400, "Host is sent more than once"};
+  if (hosts == 0 && head.version >= 11) return {400, "Host is missing"};
+  if (hosts == 1 && !head.headers.get("Host")->empty() && !valid_host(*head.headers.get("Host"))) {
+    return {400, "Host is not valid"};
+  }
+  if (head.framing == Framing::chunked && head.version < 11) return {400, "Transfer-Encoding does not exist in HTTP/1.0"};
+  if (const auto expect = head.headers.get("Expect"); expect && head.version >= 11) {
+    if (!equal_ignoring_case(*expect, "100-continue")) return {417, "the only expectation understood is 100-continue"};
+    head.expects_continue = head.framing != Framing::none;
+  }
+  return settle_target(head);
+}
+
+// RFC 9112, 5.1 and 5.2, for responses: blanks before a colon are removed, folds become a space.
+std::string mend_response_head(std::string_view head) {
+  std::string mended;
+  mended.reserve(head.size());
+  std::size_t at = 0;
+  bool first_line = true;
+  while (at < head.size()) {
+    std::size_t end = head.find("\r\n", at);
+    if (end == std::string_view::npos) end = head.size();
+    std::string_view line = head.substr(at, end - at);
+    at = std::min(end + 2, head.size());
+    const bool folded = !first_line && !line.empty() && (line.front() == ' ' || line.front() == '\t');
+    if (folded && mended.size() >= 2) {
+      mended.resize(mended.size() - 2);
+      while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
+      mended.push_back(' ');
+      mended.append(line);
+    } else {
+      const std::size_t colon = first_line ? std::string_view::npos : line.find(':');
+      if (colon != std::string_view::npos) {
+        std::string_view name = line.substr(0, colon);
+        while (!name.empty() && (name.back() == ' ' || name.back() == '\t')) name.remove_suffix(1);
+        mended.append(name).append(line.substr(colon));
+      } else {
+        mended.append(line);
+      }
+    }
+    mended.append("\r\n");
+    first_line = false;
+  }
+  return mended;
+}
+
+bool needs_mending(std::string_view head) {
+  return head.find(" :") != std::string_view::npos || head.find("\t:") != std::string_view::npos ||
+         head.find("\r\n ") != std::string_view::npos || head.find("\r\n\t") != std::string_view::npos;
+}
+
+} // namespace
+
+std::optional<std::size_t> head_length(std::string_view bytes) {
+  const std::size_t end = bytes.find("\r\n\r\n");
+  if (end == std::string_view::npos) return std::nullopt;
+  return end + 4;
+}
+
+struct RequestParser::Impl {
+  Collector<true> parser;
+};
+
+RequestParser::RequestParser() : impl_(std::make_unique<Impl>()) {}
+RequestParser::~RequestParser() = default;
+RequestParser::RequestParser(RequestParser&&) noexcept = default;
+RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
+
+ParseFault RequestParser::parse_head(std::string_view head, RequestHead& out) {
+  Collector<true>& parser = impl_->parser;
+  if (const ParseFault fault = check_head_bytes(head)) return fault;
+  parser.headers.reserve(head.size() + 64, 16);
+  if (const ParseFault fault = feed_head(parser, head)) return fault;
+  out.method = std::move(parser.method);
+  out.target = std::move(parser.target);
+  out.version = parser.version;
+  out.headers = std::move(parser.headers);
+  out.framing = parser.framing;
+  out.content_length = 0;
+  out.expects_continue = false;
+  if (const auto length = parser.content_length_remaining(); length && parser.framing == Framing::none && *length > 0) {
+    out.framing = Framing::length;
+    out.content_length = *length;
+  }
+  out.keep_alive = wants_keep_alive(out.headers, out.version);
+  return check_request(out);
+}
+
+ParseFault RequestParser::parse_body(std::string_view bytes, BodyPiece& out) {
+  return feed_body(impl_->parser, bytes, out);
+}
+
+bool RequestParser::done() const { return impl_->parser.is_done(); }
+
+struct ResponseParser::Impl {
+  Collector<false> parser;
+};
+
+ResponseParser::ResponseParser(HeadOnly head_only) : impl_(std::make_unique<Impl>()) {
+  if (head_only == HeadOnly::yes) impl_->parser.skip(true);
+}
+ResponseParser::~ResponseParser() = default;
+ResponseParser::ResponseParser(ResponseParser&&) noexcept = default;
+ResponseParser& ResponseParser::operator=(ResponseParser&&) noexcept = default;
+
+ParseFault ResponseParser::parse_head(std::string_view head, ResponseHead& out) {
+  Collector<false>& parser = impl_->parser;
+  std::string mended;
+  if (needs_mending(head)) {
+    mended = mend_response_head(head);
+    head = mended;
+  }
+  if (const ParseFault fault = check_head_bytes(head)) return fault;
+  parser.headers.reserve(head.size() + 64, 16);
+  if (const ParseFault fault = feed_head(parser, head)) return fault;
+  if (parser.status < 100 || parser.status > 599) return {502, "the status is not between 100 and 599"};
+  out.status = parser.status;
+  out.reason = std::move(parser.reason);
+  out.version = parser.version;
+  out.headers = std::move(parser.headers);
+  out.keep_alive = wants_keep_alive(out.headers, out.version);
+  out.content_length = 0;
+  if (parser.is_done()) {
+    out.framing = Framing::none;
+  } else if (parser.framing == Framing::chunked) {
+    out.framing = Framing::chunked;
+  } else if (const auto length = parser.content_length_remaining()) {
+    out.framing = Framing::length;
+    out.content_length = *length;
+  } else {
+    out.framing = Framing::until_close;
+    out.keep_alive = false;
+  }
+  if (parser.framing == Framing::chunked && out.version < 11) return {502, "Transfer-Encoding does not exist in HTTP/1.0"};
+  return {};
+}
+
+ParseFault ResponseParser::parse_body(std::string_view bytes, BodyPiece& out) {
+  return feed_body(impl_->parser, bytes, out);
+}
+
+ParseFault ResponseParser::end_of_input() {
+  error_code ec;
+  if (!impl_->parser.got_some()) return {502, "the connection ended before the response began"};
+  impl_->parser.put_eof(ec);
+  if (ec) return {502, "the connection ended in the middle of the response"};
+  return {};
+}
+
+bool ResponseParser::done() const { return impl_->parser.is_done(); }
+
+} // namespace oncekey

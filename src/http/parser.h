@@ -1,0 +1,75 @@
+// parser: HTTP/1.1 messages off the wire, strictly.
+//
+// Beast's basic_parser does the grammar. It is lenient where a proxy must not be (folded lines, transfer codings it
+// does not know, a body it therefore does not see), so the head is checked before and after it: what passes has one
+// meaning only, and the message forwarded is rebuilt from that meaning (promise P13).
+//
+// Use: collect bytes until head_length() finds the end of the head, parse_head() them, then feed the rest to
+// parse_body() until done().
+#pragma once
+
+#include "http/message.h"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+// The length of the head including the empty line, or nothing if it has not arrived yet.
+std::optional<std::size_t> head_length(std::string_view bytes);
+
+// What is wrong with a message: the status to answer and the sentence for its sender.
+struct ParseFault {
+  int status = 0; // 0: nothing is wrong
+  std::string_view detail;
+  explicit operator bool() const { return status != 0; }
+};
+
+struct BodyPiece {
+  std::string_view bytes;   // decoded body, a view into the input; may be empty though more is to come
+  std::size_t consumed = 0; // how much of the input was used; 0 with no bytes means: read more first
+};
+
+class RequestParser {
+ public:
+  RequestParser();
+  ~RequestParser();
+  RequestParser(RequestParser&&) noexcept;
+  RequestParser& operator=(RequestParser&&) noexcept;
+
+  // `head` is exactly head_length() bytes.
+  ParseFault parse_head(std::string_view head, RequestHead& out);
+  ParseFault parse_body(std::string_view bytes, BodyPiece& out);
+  bool done() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+enum class HeadOnly { no, yes }; // yes: the answer to a HEAD request, which has no body
+
+class ResponseParser {
+ public:
+  explicit ResponseParser(HeadOnly head_only);
+  ~ResponseParser();
+  ResponseParser(ResponseParser&&) noexcept;
+  ResponseParser& operator=(ResponseParser&&) noexcept;
+
+  // Folded lines and blanks before a colon are mended first, as RFC 9112 asks of a proxy; everything else that is
+  // ambiguous is refused. `head` is taken by value because mending changes it.
+  ParseFault parse_head(std::string_view head, ResponseHead& out);
+  ParseFault parse_body(std::string_view bytes, BodyPiece& out);
+  // The connection ended: completes a body that is delimited by that, refuses every other.
+  ParseFault end_of_input();
+  bool done() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,151 @@
+#include "http/parser.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+struct Parsed {
+  ParseFault fault;
+  RequestHead head;
+};
+
+Parsed parse(std::string_view text) {
+  Parsed parsed;
+  RequestParser parser;
+  parsed.fault = parser.parse_head(text, parsed.head);
+  return parsed;
+}
+
+int status_of(std::string_view text) { return parse(text).fault.status; }
+
+TEST(RequestParser, KeepsFieldsInOrderWithTheirCase) {
+  const Parsed parsed = parse("POST /a?b=c HTTP/1.1\r\nHost: x\r\nX-One: 1\r\nx-ONE: 2\r\n\r\n");
+  ASSERT_EQ(parsed.fault.status, 0);
+  EXPECT_EQ(parsed.head.method, "POST");
+  EXPECT_EQ(parsed.head.target, "/a?b=c");
+  EXPECT_EQ(parsed.head.path(), "/a");
+  EXPECT_EQ(parsed.head.headers.lines(), "Host: x\r\nX-One: 1\r\nx-ONE: 2\r\n");
+  EXPECT_EQ(parsed.head.framing, Framing::none);
+}
+
+TEST(RequestParser, KnowsItsFraming) {
+  EXPECT_EQ(parse("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n").head.framing, Framing::length);
+  EXPECT_EQ(parse("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n").head.content_length, 5u);
+  EXPECT_EQ(parse("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n").head.framing, Framing::chunked);
+}
+
+TEST(RequestParser, TakesAnAbsoluteTargetApart) {
+  const Parsed parsed = parse("GET http://real.example?q HTTP/1.1\r\nHost: other.example\r\n\r\n");
+  ASSERT_EQ(parsed.fault.status, 0);
+  EXPECT_EQ(parsed.head.target, "/?q");
+  EXPECT_EQ(parsed.head.headers.get("Host"), "real.example");
+  EXPECT_EQ(parsed.head.headers.count("Host"), 1u);
+}
+
+struct Refused {
+  const char* why;
+  const char* text;
+  int status;
+};
+
+class RequestParserRefuses : public testing::TestWithParam<Refused> {};
+
+TEST_P(RequestParserRefuses, WhatHasTwoMeanings) { EXPECT_EQ(status_of(GetParam().text), GetParam().status) << GetParam().why; }
+
+INSTANTIATE_TEST_SUITE_P(
+    Requests, RequestParserRefuses,
+    testing::Values(
+        Refused{"length and chunked", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+        Refused{"chunked and length", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", 400},
+        Refused{"two lengths", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
+        Refused{"signed length", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n", 400},
+        Refused{"huge length", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400},
+        Refused{"unknown coding", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
+        Refused{"coding hidden behind another", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
+        Refused{"chunked twice", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", 501},
+        Refused{"two codings", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+        Refused{"chunked in 1.0", "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+        Refused{"fold", "GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n", 400},
+        Refused{"bare line feed", "GET / HTTP/1.1\nHost: x\r\n\r\n", 400},
+        Refused{"blank before colon", "GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400},
+        Refused{"blank line of blanks", "GET / HTTP/1.1\r\n X: y\r\nHost: x\r\n\r\n", 400},
+        Refused{"no host", "GET / HTTP/1.1\r\n\r\n", 400},
+        Refused{"two hosts", "GET / HTTP/1.1\r\nHost: x\r\nHost: x\r\n\r\n", 400},
+        Refused{"bad host", "GET / HTTP/1.1\r\nHost: x/y\r\n\r\n", 400},
+        Refused{"version", "GET / HTTP/2.0\r\nHost: x\r\n\r\n", 505},
+        Refused{"connect", "CONNECT x:1 HTTP/1.1\r\nHost: x\r\n\r\n", 501},
+        Refused{"star", "GET * HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+        Refused{"fragment", "GET /a#b HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+        Refused{"expectation", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nExpect: magic\r\n\r\n", 417}));
+
+TEST(RequestParser, RefusesControlBytesInValues) {
+  EXPECT_EQ(status_of(std::string_view("GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n", 36)), 400);
+  EXPECT_EQ(status_of("GET / HTTP/1.1\r\nHost: x\r\nX: a\x01\r\n\r\n"), 400);
+}
+
+TEST(RequestParser, HandsOutChunksAndDropsTrailers) {
+  RequestParser parser;
+  RequestHead head;
+  ASSERT_EQ(parser.parse_head("POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", head).status, 0);
+  std::string_view rest = "3;ext=1\r\nabc\r\n2\r\nde\r\n0\r\nX-Late: 1\r\n\r\nGET";
+  std::string body;
+  while (!parser.done()) {
+    BodyPiece piece;
+    ASSERT_EQ(parser.parse_body(rest, piece).status, 0);
+    ASSERT_TRUE(piece.consumed > 0 || !piece.bytes.empty());
+    body.append(piece.bytes);
+    rest.remove_prefix(piece.consumed);
+  }
+  EXPECT_EQ(body, "abcde");
+  EXPECT_EQ(rest, "GET");
+}
+
+TEST(ResponseParser, MendsWhatRfc9112AsksAProxyToMend) {
+  ResponseParser parser(HeadOnly::no);
+  ResponseHead head;
+  ASSERT_EQ(parser.parse_head("HTTP/1.1 200 OK\r\nX-A : 1\r\nX-B: a\r\n  b\r\nContent-Length: 0\r\n\r\n", head).status, 0);
+  EXPECT_EQ(head.headers.get("X-A"), "1");
+  EXPECT_EQ(head.headers.get("X-B"), "a b");
+}
+
+TEST(ResponseParser, HasNoBodyWhereNoneBelongs) {
+  for (const char* text : {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"}) {
+    ResponseParser parser(HeadOnly::no);
+    ResponseHead head;
+    ASSERT_EQ(parser.parse_head(text, head).status, 0);
+    EXPECT_TRUE(parser.done());
+    EXPECT_EQ(head.framing, Framing::none);
+  }
+  ResponseParser parser(HeadOnly::yes);
+  ResponseHead head;
+  ASSERT_EQ(parser.parse_head("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", head).status, 0);
+  EXPECT_TRUE(parser.done());
+}
+
+TEST(ResponseParser, TellsAShortBodyFromAWholeOne) {
+  ResponseHead head;
+  ResponseParser short_of_length(HeadOnly::no);
+  ASSERT_EQ(short_of_length.parse_head("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", head).status, 0);
+  EXPECT_NE(short_of_length.end_of_input().status, 0);
+
+  ResponseParser until_close(HeadOnly::no);
+  ASSERT_EQ(until_close.parse_head("HTTP/1.1 200 OK\r\n\r\n", head).status, 0);
+  EXPECT_EQ(head.framing, Framing::until_close);
+  EXPECT_FALSE(head.keep_alive);
+  EXPECT_EQ(until_close.end_of_input().status, 0);
+  EXPECT_TRUE(until_close.done());
+}
+
+TEST(ResponseParser, RefusesAmbiguousFraming) {
+  for (const char* text : {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n",
+                           "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", "HTTP/1.1 999 Odd\r\n\r\n"}) {
+    ResponseParser parser(HeadOnly::no);
+    ResponseHead head;
+    EXPECT_NE(parser.parse_head(text, head).status, 0) << text;
+  }
+}
+
+} // namespace
+} // namespace oncekey

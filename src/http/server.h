@@ -1,0 +1,87 @@
+// server: accepts connections and turns them into exchanges.
+//
+// One listener feeds all threads in turn, so that a port that is already taken is an error at start and not a second
+// process silently sharing it. A connection lives on one thread from its first byte to its last.
+#pragma once
+
+#include "base/log.h"
+#include "http/exchange.h"
+#include "http/task.h"
+#include "http/timers.h"
+
+#include <oncekey/result.h>
+
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/ssl/context.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace oncekey {
+
+// What a thread does with its requests. handle() runs on that thread alone.
+class Handler {
+ public:
+  virtual ~Handler() = default;
+  virtual Task<void> handle(Exchange& exchange) = 0;
+};
+
+// A thread that connections can be put on.
+struct Lane {
+  asio::io_context& context;
+  Timers& timers;
+  Handler& handler;
+};
+
+struct ServerOptions {
+  ExchangeTimeouts timeouts;
+  std::uint64_t max_header_bytes;
+  std::uint32_t max_connections;
+  std::string tls_cert; // both or none
+  std::string tls_key;
+};
+
+class Server {
+ public:
+  // Binds and listens. A fault says which address and why.
+  static Result<std::unique_ptr<Server>> listen(const std::string& host, std::uint16_t port, ServerOptions options,
+                                                std::vector<Lane> lanes, Log& log);
+  ~Server();
+
+  // Starts accepting; returns at once.
+  void start();
+  // Stops accepting, closes idle connections, lets running exchanges end with `Connection: close`. From any thread.
+  void drain();
+  // Open connections, of all threads.
+  std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
+  std::string address() const;
+
+ private:
+  struct Connection;
+  using ConnectionHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
+  using ConnectionList = boost::intrusive::list<Connection, boost::intrusive::base_hook<ConnectionHook>,
+                                                boost::intrusive::constant_time_size<false>>;
+  using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, Executor>;
+
+  Server(ServerOptions options, std::vector<Lane> lanes, Log& log);
+  Task<void> accept_loop();
+  Task<void> serve(std::size_t lane, Socket socket);
+  Task<void> serve_requests(Handler& handler, Connection& connection);
+  Task<void> refuse(Connection& connection, const ParseFault& fault);
+  // Closes in good order: our side first, then what the client still sends is dropped for a moment.
+  Task<void> linger(Connection& connection);
+
+  ServerOptions options_;
+  std::vector<Lane> lanes_;
+  Log& log_;
+  std::unique_ptr<asio::ssl::context> tls_;
+  Acceptor acceptor_;
+  std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
+  std::atomic<std::uint32_t> connections_{0};
+  std::atomic<bool> draining_{false};
+};
+
+} // namespace oncekey

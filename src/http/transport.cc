@@ -1,0 +1,127 @@
+#include "http/transport.h"
+
+#include <boost/asio/ssl/host_name_verification.hpp>
+#include <boost/asio/ssl/stream.hpp>
+#include <boost/asio/write.hpp>
+
+#include <openssl/ssl.h>
+
+#include <sys/socket.h>
+
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+constexpr std::chrono::milliseconds kTlsGoodbye{500};
+
+bool is_ip_literal(const std::string& host) {
+  error_code ec;
+  asio::ip::make_address(host, ec);
+  return !ec;
+}
+
+} // namespace
+
+struct Transport::Tls {
+  Tls(Socket& socket, asio::ssl::context& context) : stream(socket, context) {}
+  asio::ssl::stream<Socket&> stream;
+};
+
+Transport::Transport(Socket socket, Timers& timers)
+    : timers_(timers), socket_(std::move(socket)), timer_(timers, [this] {
+        expired_ = true;
+        error_code ignored;
+        socket_.cancel(ignored);
+      }) {
+  if (socket_.is_open()) tune();
+}
+
+void Transport::tune() {
+  error_code ignored;
+  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
+  socket_.non_blocking(true, ignored);
+}
+
+Transport::~Transport() { close(); }
+
+Task<error_code> Transport::serve_tls(asio::ssl::context& context) {
+  tls_ = std::make_unique<Tls>(socket_, context);
+  const auto [error] = co_await tls_->stream.async_handshake(asio::ssl::stream_base::server, use_task);
+  co_return error;
+}
+
+Task<error_code> Transport::connect_tls(asio::ssl::context& context, const std::string& host) {
+  tls_ = std::make_unique<Tls>(socket_, context);
+  // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
+  if (!is_ip_literal(host)) {
+    SSL_ctrl(tls_->stream.native_handle(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
+             const_cast<char*>(host.c_str()));
+  }
+  tls_->stream.set_verify_mode(asio::ssl::verify_peer);
+  tls_->stream.set_verify_callback(asio::ssl::host_name_verification(host));
+  const auto [error] = co_await tls_->stream.async_handshake(asio::ssl::stream_base::client, use_task);
+  co_return error;
+}
+
+Task<IoResult> Transport::read_some(asio::mutable_buffer buffer) {
+  if (expired_) co_return IoResult{asio::error::timed_out, 0};
+  if (tls_) {
+    const auto [error, bytes] = co_await tls_->stream.async_read_some(buffer, use_task);
+    co_return IoResult{error, bytes};
+  }
+  const auto [error, bytes] = co_await socket_.async_read_some(buffer, use_task);
+  co_return IoResult{error, bytes};
+}
+
+Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
+  if (expired_) co_return IoResult{asio::error::timed_out, 0};
+  std::array<asio::const_buffer, 2> buffers{asio::buffer(first.data(), first.size()),
+                                            asio::buffer(second.data(), second.size())};
+  if (tls_) {
+    const auto [error, bytes] = co_await asio::async_write(tls_->stream, buffers, use_task);
+    co_return IoResult{error, bytes};
+  }
+  // Small messages nearly always fit into the socket's buffer: no reason to go through the event loop for them.
+  error_code error;
+  std::size_t written = socket_.write_some(buffers, error);
+  if (error && error != asio::error::would_block) co_return IoResult{error, written};
+  const std::size_t all = first.size() + second.size();
+  if (written == all) co_return IoResult{{}, written};
+  const std::size_t of_first = std::min(written, first.size());
+  buffers[0] += of_first;
+  buffers[1] += written - of_first;
+  const auto [rest_error, rest] = co_await asio::async_write(socket_, buffers, use_task);
+  co_return IoResult{rest_error, written + rest};
+}
+
+bool Transport::quiet() {
+  if (!socket_.is_open()) return false;
+  char byte;
+  const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+}
+
+Task<void> Transport::shutdown_send() {
+  if (tls_ && !expired_) {
+    // Waits for the peer's goodbye too; one that does not care to send it must not hold us up.
+    deadline_after(kTlsGoodbye);
+    co_await tls_->stream.async_shutdown(use_task);
+  }
+  error_code ignored;
+  socket_.shutdown(Socket::shutdown_send, ignored);
+}
+
+void Transport::close() {
+  timer_.clear();
+  error_code ignored;
+  socket_.close(ignored);
+}
+
+void Transport::reset() {
+  error_code ignored;
+  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  close();
+}
+
+} // namespace oncekey

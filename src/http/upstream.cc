@@ -1,0 +1,277 @@
+#include "http/upstream.h"
+
+#include <boost/asio/connect.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+constexpr std::size_t kReadBytes = 16u << 10;
+// Idle connections one thread keeps; more would only be closed by the upstream.
+constexpr std::size_t kIdleMax = 256;
+constexpr std::chrono::milliseconds kSweep{1000};
+
+} // namespace
+
+struct UpstreamCall::Connection {
+  Connection(Socket socket, Timers& timers, std::atomic<std::uint32_t>& open_count)
+      : transport(std::move(socket), timers), open(open_count) {}
+  ~Connection() { open.fetch_sub(1); }
+  Transport transport;
+  ReadBuffer buffer;
+  std::atomic<std::uint32_t>& open;
+  MonotonicTime idle_since;
+  bool fresh = true; // not used for a call before this one
+};
+
+UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& open)
+    : options_(std::move(options)), timers_(timers), open_(open), sweeper_(timers, [this] { sweep(); }) {
+  sweeper_.after(kSweep);
+}
+
+UpstreamPool::~UpstreamPool() = default;
+
+Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options, Timers& timers,
+                                                         std::atomic<std::uint32_t>& open) {
+  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, open));
+  if (pool->options_.tls) {
+    pool->tls_ = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
+    error_code ec;
+    pool->tls_->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
+    if (pool->options_.ca_file.empty()) {
+      pool->tls_->set_default_verify_paths(ec);
+    } else {
+      pool->tls_->load_verify_file(pool->options_.ca_file, ec);
+    }
+    if (ec) {
+      return invalid(fmt::format("upstream_ca {}: {}; give a PEM file of certificates to trust", pool->options_.ca_file,
+                                 ec.message()));
+    }
+  }
+  return pool;
+}
+
+void UpstreamPool::close_idle() { idle_.clear(); }
+
+void UpstreamPool::sweep() {
+  const MonotonicTime oldest = std::chrono::steady_clock::now() - options_.idle_timeout;
+  std::erase_if(idle_, [&](const auto& connection) { return connection->idle_since < oldest; });
+  sweeper_.after(kSweep);
+}
+
+std::unique_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
+  const MonotonicTime oldest = std::chrono::steady_clock::now() - options_.idle_timeout;
+  while (!idle_.empty()) {
+    std::unique_ptr<UpstreamCall::Connection> connection = std::move(idle_.back());
+    idle_.pop_back();
+    // Anything to read on an idle connection is either its end or a response nobody asked for.
+    if (connection->idle_since >= oldest && connection->transport.quiet()) return connection;
+  }
+  return nullptr;
+}
+
+void UpstreamPool::give_back(std::unique_ptr<UpstreamCall::Connection> connection) {
+  if (idle_.size() >= kIdleMax) return;
+  connection->transport.no_deadline();
+  connection->fresh = false;
+  connection->idle_since = std::chrono::steady_clock::now();
+  idle_.push_back(std::move(connection));
+}
+
+UpstreamCall::UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
+
+UpstreamCall::~UpstreamCall() {
+  if (connection_ && reusable_) pool_.give_back(std::move(connection_));
+}
+
+void UpstreamCall::deadline(MonotonicTime due) {
+  if (connection_) connection_->transport.deadline(due);
+}
+
+CallError UpstreamCall::fail(const IoResult& result, std::string_view doing) {
+  reusable_ = false;
+  const bool late = connection_ && connection_->transport.expired();
+  reason_ = late ? fmt::format("timed out {}", doing) : fmt::format("{} {}", result.error.message(), doing);
+  return late ? CallError::timed_out : CallError::broken;
+}
+
+Task<CallError> UpstreamCall::connect(MonotonicTime due) {
+  const UpstreamOptions& options = pool_.options_;
+  if (pool_.open_.fetch_add(1) >= options.max_connections) {
+    pool_.open_.fetch_sub(1);
+    reason_ = "as many upstream connections as max_upstream_connections allows";
+    co_return CallError::full;
+  }
+  asio::io_context& context = pool_.timers_.context();
+  connection_ = std::make_unique<Connection>(Socket(context), pool_.timers_, pool_.open_);
+  const MonotonicTime connect_due = std::min(due, std::chrono::steady_clock::now() + options.connect_timeout);
+
+  error_code ec;
+  std::vector<asio::ip::tcp::endpoint> endpoints;
+  if (const auto address = asio::ip::make_address(options.host, ec); !ec) {
+    endpoints.emplace_back(address, options.port);
+  } else {
+    asio::ip::basic_resolver<asio::ip::tcp, Executor> resolver(context);
+    Timer resolve_timer(pool_.timers_, [&resolver] { resolver.cancel(); });
+    resolve_timer.at(connect_due);
+    const auto [error, results] = co_await resolver.async_resolve(options.host, std::to_string(options.port), use_task);
+    ec = error;
+    for (const auto& result : results) endpoints.push_back(result.endpoint());
+    if (ec || endpoints.empty()) {
+      reason_ = fmt::format("{}: {}", options.host, ec ? ec.message() : "has no address");
+      connection_.reset();
+      co_return CallError::not_sent;
+    }
+  }
+
+  error_code last = asio::error::host_not_found;
+  for (const auto& endpoint : endpoints) {
+    Transport& transport = connection_->transport;
+    transport.deadline(connect_due);
+    error_code ignored;
+    transport.socket().close(ignored);
+    const auto [error] = co_await transport.socket().async_connect(endpoint, use_task);
+    last = transport.expired() ? error_code(asio::error::timed_out) : error;
+    if (!last) break;
+  }
+  if (last) {
+    reason_ = fmt::format("{} connecting to {}:{}", last.message(), options.host, options.port);
+    connection_.reset();
+    co_return CallError::not_sent;
+  }
+  connection_->transport.tune();
+  if (options.tls) {
+    const error_code error = co_await connection_->transport.connect_tls(*pool_.tls_, options.host);
+    if (error) {
+      reason_ = fmt::format("TLS with {}:{} failed: {}", options.host, options.port, error.message());
+      connection_.reset();
+      co_return CallError::not_sent;
+    }
+  }
+  co_return CallError::none;
+}
+
+Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
+                                   std::string_view body, MonotonicTime due) {
+  head_request_ = request.method == "HEAD";
+  chunked_ = framing == Framing::chunked;
+  std::string head;
+  head.reserve(request.method.size() + request.target.size() + request.headers.lines().size() + 96);
+  head.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
+  head.append(request.headers.lines());
+  // A POST without a body still says so: servers answer 411 otherwise (RFC 9110, 8.6).
+  const bool says_zero = framing == Framing::none && request.method != "GET" && request.method != "HEAD" &&
+                         request.method != "DELETE" && request.method != "OPTIONS";
+  if (framing == Framing::length || says_zero) {
+    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", content_length);
+  }
+  if (chunked_) head.append("Transfer-Encoding: chunked\r\n");
+  head.append("\r\n");
+
+  connection_ = pool_.take_idle();
+  for (;;) {
+    if (!connection_) {
+      const CallError error = co_await connect(due);
+      if (error != CallError::none) co_return error;
+    }
+    connection_->transport.deadline(due);
+    const IoResult result = co_await connection_->transport.write(head, body);
+    if (!result.error) break;
+    // A kept connection that the upstream closed in the meantime takes no byte at all: then, and only then, a new one
+    // may be tried. TLS hides how much of its own framing went out, so there it counts as sent.
+    const bool untouched = result.bytes == 0 && !pool_.options_.tls && !connection_->transport.expired();
+    const bool again = untouched && !connection_->fresh;
+    const CallError error = fail(result, "sending the request");
+    if (!again) co_return untouched ? CallError::not_sent : error;
+    connection_.reset();
+  }
+  request_sent_ = framing == Framing::none || (!chunked_ && body.size() == content_length);
+  co_return CallError::none;
+}
+
+Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
+  if (piece.empty()) co_return CallError::none;
+  IoResult result;
+  if (chunked_) {
+    std::string framed = fmt::format("{:x}\r\n", piece.size());
+    framed.append(piece).append("\r\n");
+    result = co_await connection_->transport.write(framed);
+  } else {
+    result = co_await connection_->transport.write(piece);
+  }
+  co_return result.error ? fail(result, "sending the request body") : CallError::none;
+}
+
+Task<CallError> UpstreamCall::send_end() {
+  request_sent_ = true;
+  if (!chunked_) co_return CallError::none;
+  const IoResult result = co_await connection_->transport.write("0\r\n\r\n");
+  co_return result.error ? fail(result, "sending the request body") : CallError::none;
+}
+
+Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
+  ReadBuffer& buffer = connection_->buffer;
+  std::optional<std::size_t> length;
+  while (!(length = head_length(buffer.unread()))) {
+    if (buffer.unread().size() > pool_.options_.max_header_bytes) {
+      reason_ = "the response head is longer than max_header_bytes";
+      co_return CallError::broken;
+    }
+    const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
+    if (got.error) co_return fail(got, "waiting for the response");
+    buffer.received(got.bytes);
+  }
+  parser_.emplace(head_request_ ? HeadOnly::yes : HeadOnly::no);
+  const ParseFault fault = parser_->parse_head(buffer.unread().substr(0, *length), out);
+  if (fault || out.status == 101) {
+    // 101 answers a question we never ask: Upgrade is not forwarded.
+    reason_ = fault ? fmt::format("malformed response: {}", fault.detail) : "101 without an Upgrade having been asked for";
+    co_return CallError::broken;
+  }
+  buffer.consume(*length);
+  keep_alive_ = out.keep_alive;
+  if (out.status >= 200 && parser_->done()) reusable_ = keep_alive_ && request_sent_ && buffer.empty();
+  co_return CallError::none;
+}
+
+Task<CallError> UpstreamCall::read_piece(std::string_view& out) {
+  out = {};
+  ReadBuffer& buffer = connection_->buffer;
+  while (!parser_->done()) {
+    if (!buffer.empty()) {
+      BodyPiece piece;
+      const ParseFault fault = parser_->parse_body(buffer.unread(), piece);
+      if (fault) {
+        reason_ = fmt::format("malformed response body: {}", fault.detail);
+        co_return CallError::broken;
+      }
+      buffer.consume(piece.consumed);
+      // Bytes behind the end of a response belong to nobody: such a connection is not used again (RFC 9112, 6.3).
+      if (parser_->done()) reusable_ = keep_alive_ && request_sent_ && buffer.empty();
+      if (!piece.bytes.empty()) {
+        out = piece.bytes;
+        co_return CallError::none;
+      }
+      if (piece.consumed > 0) continue;
+      if (buffer.unread().size() > pool_.options_.max_header_bytes + kReadBytes) {
+        reason_ = "a chunk header or trailer section of the response is too long";
+        co_return CallError::broken;
+      }
+    }
+    const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
+    if (got.error == asio::error::eof) {
+      const ParseFault fault = parser_->end_of_input();
+      if (!fault) co_return CallError::none;
+      co_return fail(got, "in the middle of the response");
+    }
+    if (got.error) co_return fail(got, "reading the response");
+    buffer.received(got.bytes);
+  }
+  co_return CallError::none;
+}
+
+} // namespace oncekey

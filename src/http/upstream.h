@@ -1,0 +1,119 @@
+// upstream: calls to the API behind the gateway, over a pool of connections.
+//
+// What matters about a call that fails is whether a byte of it may have left: if not, the request was certainly not
+// executed. UpstreamCall keeps that knowledge. A connection goes back to the pool only after a response whose framing
+// left no doubt; it is never used again otherwise.
+#pragma once
+
+#include "http/exchange.h"
+#include "http/forwarding.h"
+#include "http/message.h"
+#include "http/parser.h"
+#include "http/transport.h"
+
+#include <oncekey/result.h>
+
+#include <boost/asio/ssl/context.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+struct UpstreamOptions {
+  std::string host;
+  std::uint16_t port = 80;
+  bool tls = false;
+  std::string ca_file; // PEM; the system's certificates when empty
+  std::chrono::milliseconds connect_timeout;
+  std::chrono::milliseconds idle_timeout;
+  std::uint64_t max_header_bytes;
+  std::uint32_t max_connections; // of all threads together
+};
+
+enum class CallError {
+  none,
+  not_sent,  // no byte of the request has left
+  full,      // the limit on connections is reached; no byte has left
+  broken,    // reset, short or malformed response after a byte may have left
+  timed_out, // the deadline passed after a byte may have left
+};
+
+class UpstreamPool;
+
+class UpstreamCall {
+ public:
+  explicit UpstreamCall(UpstreamPool& pool);
+  ~UpstreamCall();
+  UpstreamCall(const UpstreamCall&) = delete;
+  UpstreamCall& operator=(const UpstreamCall&) = delete;
+
+  // Connects (or takes an idle connection) and sends head and body. `framing` is length or none with the whole body
+  // given, or chunked/length with the body to follow by send_piece(). The call must be over by `due`.
+  Task<CallError> send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
+                       std::string_view body, MonotonicTime due);
+  Task<CallError> send_piece(std::string_view piece);
+  Task<CallError> send_end();
+
+  // The next response head: interim ones come out too, the final one has a status of 200 or more.
+  Task<CallError> read_head(ResponseHead& out);
+  // The next piece of the final response's body; an empty one at its end.
+  Task<CallError> read_piece(std::string_view& out);
+
+  void deadline(MonotonicTime due);
+  // Why the last call failed, for the log.
+  std::string_view reason() const { return reason_; }
+
+ private:
+  struct Connection;
+  friend class UpstreamPool;
+
+  Task<CallError> connect(MonotonicTime due);
+  CallError fail(const IoResult& result, std::string_view doing);
+
+  UpstreamPool& pool_;
+  std::unique_ptr<Connection> connection_;
+  std::optional<ResponseParser> parser_;
+  bool head_request_ = false;
+  bool chunked_ = false;
+  bool request_sent_ = false;
+  bool keep_alive_ = false;
+  bool reusable_ = false;
+  std::string reason_;
+};
+
+// The connections of one thread.
+class UpstreamPool {
+ public:
+  // `open` counts the connections of all threads.
+  static Result<std::unique_ptr<UpstreamPool>> make(UpstreamOptions options, Timers& timers,
+                                                    std::atomic<std::uint32_t>& open);
+  ~UpstreamPool();
+
+  const UpstreamOptions& options() const { return options_; }
+  std::size_t idle() const { return idle_.size(); }
+  // Closes idle connections, for a clean end of the event loop.
+  void close_idle();
+
+ private:
+  friend class UpstreamCall;
+  UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& open);
+  std::unique_ptr<UpstreamCall::Connection> take_idle();
+  void give_back(std::unique_ptr<UpstreamCall::Connection> connection);
+  void sweep();
+
+  UpstreamOptions options_;
+  Timers& timers_;
+  std::atomic<std::uint32_t>& open_;
+  std::unique_ptr<asio::ssl::context> tls_;
+  std::vector<std::unique_ptr<UpstreamCall::Connection>> idle_; // newest last
+  Timer sweeper_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,17 @@
+// listing: which records a ListRequest asks for, the same for every embedded store.
+#pragma once
+
+#include <oncekey/record.h>
+#include <oncekey/store.h>
+
+namespace oncekey {
+
+// Expired and released records are never listed: to everybody outside they are absent.
+inline bool is_listed(const ListRequest& request, const RecordId& id, const Record& record, Time now) {
+  if (record.expired(now) || record.state == RecordState::released) return false;
+  if (request.state && record.state != *request.state) return false;
+  if (request.abandoned_only && !record.abandoned(now)) return false;
+  return request.id_prefix.empty() || to_hex(id).starts_with(request.id_prefix);
+}
+
+} // namespace oncekey

@@ -1,0 +1,75 @@
+// Buckets: the column families that records live in, one for each stretch of expiry.
+//
+// A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made
+// ahead of need, or by the writer when it needs one that is missing, and dropped whole when their stretch is over.
+//
+// Threads. Readers take the list of live buckets as a whole and keep it while they read: a bucket dropped meanwhile
+// stays readable until the last list with it is let go. The writer pins the list for the length of a batch, so that
+// no bucket it writes to is dropped under it.
+#pragma once
+
+#include "core/record_codec.h"
+#include "store/bucket.h"
+
+#include <oncekey/record.h>
+#include <oncekey/result.h>
+
+#include <rocksdb/db.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace oncekey {
+
+struct Bucket {
+  BucketId id;
+  std::shared_ptr<rocksdb::ColumnFamilyHandle> family;
+};
+
+// The bucket that ends last comes first.
+using BucketList = std::vector<Bucket>;
+
+// A record and where it is kept.
+struct Stored {
+  Record record;
+  BucketId bucket;
+};
+
+inline rocksdb::Slice key_slice(const RecordId& id) {
+  return {static_cast<const char*>(static_cast<const void*>(id.bytes.data())), id.bytes.size()};
+}
+
+class Buckets {
+ public:
+  // `found` are the families the database had when it was opened, each a bucket. The database outlives this object.
+  Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, BucketList found);
+
+  std::shared_ptr<const BucketList> live() const;
+
+  // Expired records are returned like any other: their fence is still of use. A record that cannot be read or fails
+  // its checksum is a fault, never "absent".
+  Result<std::optional<Stored>> lookup(const RecordId& id, DecodeBody body) const;
+
+  // The live bucket of that id, made now if there is none.
+  Result<Bucket> ensure(const BucketId& id);
+
+  // While the lock is held no bucket leaves the live list.
+  [[nodiscard]] std::unique_lock<std::mutex> pin() { return std::unique_lock(pinned_); }
+
+  // Drops every bucket whose stretch is over; returns how many.
+  Result<std::size_t> drop_ended(Time now);
+
+ private:
+  rocksdb::DB& db_;
+  const rocksdb::ColumnFamilyOptions options_;
+  const rocksdb::ReadOptions read_options_;
+  std::mutex creating_; // one creation at a time; taken before list_mutex_
+  std::mutex pinned_;   // taken before list_mutex_
+  mutable std::mutex list_mutex_;
+  std::shared_ptr<const BucketList> list_;
+};
+
+} // namespace oncekey

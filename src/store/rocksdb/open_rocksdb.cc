@@ -1,0 +1,152 @@
+// Opening a RocksdbStore: everything that may be wrong with a directory is said here in words.
+#include "store/rocksdb/rocksdb_fault.h"
+#include "store/rocksdb/rocksdb_store.h"
+#include "store/rocksdb/tuning.h"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A new directory survives a power cut once its parent is synced.
+bool sync_directory(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool synced = ::fsync(fd) == 0;
+  ::close(fd);
+  return synced;
+}
+
+Status make_directory(const fs::path& path) {
+  std::error_code error;
+  if (fs::exists(path, error)) return ok_status();
+  const fs::path parent = path.parent_path();
+  if (!parent.empty() && parent != path) {
+    const Status made = make_directory(parent);
+    if (!made) return made;
+  }
+  fs::create_directory(path, error);
+  if (error) {
+    return unavailable(fmt::format("the store directory {} cannot be created: {}", path.native(), error.message()));
+  }
+  if (!sync_directory(parent.empty() ? fs::path(".") : parent)) {
+    return unavailable(fmt::format("the directory above {} cannot be synced: {}", path.native(), std::strerror(errno)));
+  }
+  return ok_status();
+}
+
+Status prepare_directory(const std::string& path) {
+  const fs::path directory = fs::path(path).lexically_normal();
+  const Status made = make_directory(directory.has_filename() ? directory : directory.parent_path());
+  if (!made) return made;
+  std::error_code error;
+  if (!fs::is_directory(directory, error)) {
+    return invalid(fmt::format("the store path {} is a file; a rocksdb store needs a directory of its own", path));
+  }
+  if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
+    return unavailable(fmt::format("the store directory {} cannot be written: {}", path, std::strerror(errno)));
+  }
+  return ok_status();
+}
+
+Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
+  const std::string text = status.ToString();
+  if (status.IsIOError() && text.find("lock") != std::string::npos) {
+    return Fault{FaultKind::conflict,
+                 fmt::format("the store at {} is in use by another process; a directory belongs to one oncekey at a "
+                             "time: stop the other one, or give this one a directory of its own",
+                             path)};
+  }
+  if (status.IsCorruption()) {
+    return corrupt(fmt::format("the store at {} is damaged and is not opened, since records may be missing: {}; "
+                               "restore a backup, or move the directory away to start with an empty store",
+                               path, text));
+  }
+  return unavailable(fmt::format("the store at {} cannot be opened: {}", path, text));
+}
+
+// The families of an existing database, the default one for a new one.
+Result<std::vector<std::string>> family_names(const rocksdb::DBOptions& options, const std::string& path) {
+  if (options.env->FileExists(path + "/CURRENT").IsNotFound()) return std::vector{rocksdb::kDefaultColumnFamilyName};
+  std::vector<std::string> names;
+  const rocksdb::Status listed = rocksdb::DB::ListColumnFamilies(options, path, &names);
+  if (!listed.ok()) return opening_fault(listed, path);
+  return names;
+}
+
+struct Opened {
+  std::unique_ptr<rocksdb::DB> db;
+  BucketList buckets;
+};
+
+Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::ColumnFamilyOptions& bucket_options,
+                             const std::string& path) {
+  const Result<std::vector<std::string>> names = family_names(options, path);
+  if (!names) return names.fault();
+  std::vector<rocksdb::ColumnFamilyDescriptor> families;
+  std::vector<std::optional<BucketId>> ids; // nothing for the default family
+  for (const std::string& name : *names) {
+    const bool is_default = name == rocksdb::kDefaultColumnFamilyName;
+    const std::optional<BucketId> id = is_default ? std::nullopt : bucket_from_name(name);
+    if (!is_default && !id) {
+      return Fault{FaultKind::newer_format,
+                   fmt::format("the store at {} has a part named \"{}\" that this version of oncekey (store format {}) "
+                               "does not know: it was written by a newer oncekey or by something else",
+                               path, name, kStoreFormat)};
+    }
+    families.emplace_back(name, bucket_options);
+    ids.push_back(id);
+  }
+
+  rocksdb::DB* raw = nullptr;
+  std::vector<rocksdb::ColumnFamilyHandle*> handles;
+  const rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles, &raw);
+  if (!status.ok()) return opening_fault(status, path);
+  Opened opened{std::unique_ptr<rocksdb::DB>(raw), {}};
+  for (std::size_t i = 0; i < handles.size(); ++i) {
+    if (!ids[i]) {
+      raw->DestroyColumnFamilyHandle(handles[i]);
+      continue;
+    }
+    const auto destroy = [raw](rocksdb::ColumnFamilyHandle* family) { raw->DestroyColumnFamilyHandle(family); };
+    opened.buckets.push_back({*ids[i], {handles[i], destroy}});
+  }
+  return opened;
+}
+
+} // namespace
+
+Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options) {
+  if (options.path.empty()) return invalid("a rocksdb store needs a path, as in rocksdb:./oncekey-data");
+  const Status prepared = prepare_directory(options.path);
+  if (!prepared) return prepared.fault();
+
+  rocksdb::DBOptions database = database_options();
+  if (options.env != nullptr) database.env = options.env;
+  const rocksdb::ColumnFamilyOptions buckets = bucket_options();
+  Result<Opened> opened = open_database(database, buckets, options.path);
+  if (!opened) return std::move(opened).fault();
+
+  const StoreAge age = opened->buckets.empty() ? StoreAge::is_new : StoreAge::has_buckets;
+  Result<StoreMeta> meta = load_or_make_meta(*opened->db, age, options.path);
+  if (!meta) return std::move(meta).fault();
+  std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(opened->db), buckets,
+                                                       std::move(opened->buckets), *std::move(meta)));
+  // What expired while nobody ran is gone before the first call.
+  const Status maintained = store->maintain();
+  if (!maintained) return maintained.fault();
+  return store;
+}
+
+} // namespace oncekey

@@ -1,0 +1,181 @@
+#include "store/rocksdb/rocksdb_store.h"
+
+#include "core/transitions.h"
+#include "store/listing.h"
+#include "store/rocksdb/rocksdb_fault.h"
+
+#include <rocksdb/iterator.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// How often maintenance looks at the clock: often enough that a bucket is gone within a second of its end.
+constexpr std::chrono::seconds kMaintenanceEvery{1};
+// A bucket is made this long before its first record, or an eighth of its width if that is less: the writer should
+// not have to wait for RocksDB to make one.
+constexpr Millis kMadeAheadMax{60'000};
+
+// The whole bytes that a prefix of hex digits begins with: where in the order of ids a listing can start and end.
+std::string bytes_of_prefix(std::string_view hex) {
+  const std::string padded = std::string(hex.substr(0, hex.size() / 2 * 2)).append(64, '0').substr(0, 64);
+  const std::optional<RecordId> id = record_id_from_hex(padded);
+  if (!id) return {}; // not hex: nothing matches, found out record by record
+  const rocksdb::Slice slice = key_slice(*id);
+  return std::string(slice.data(), std::min<std::size_t>(hex.size() / 2, slice.size()));
+}
+
+} // namespace
+
+RocksdbStore::RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> db,
+                           rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets, StoreMeta meta)
+    : log_(options.log),
+      meta_(std::move(meta)),
+      clock_(std::move(options.clock), meta_.clock),
+      db_(std::move(db)),
+      buckets_(*db_, std::move(bucket_options), std::move(buckets)),
+      writer_(std::make_unique<Writer>(*db_, buckets_, clock_, WriterOptions{std::move(options.on_fatal)})) {
+  if (options.maintenance == Maintenance::in_background) {
+    maintenance_ = std::thread([this] { maintain_in_background(); });
+  }
+}
+
+RocksdbStore::~RocksdbStore() {
+  {
+    const std::lock_guard lock(stop_mutex_);
+    stopping_ = true;
+  }
+  stop_.notify_one();
+  if (maintenance_.joinable()) maintenance_.join();
+}
+
+void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
+  const Status health = writer_->healthy();
+  if (!health) return done(health.fault());
+
+  // Taken before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.
+  const std::uint64_t seen = writer_->last_batch();
+  Result<std::optional<Stored>> found = buckets_.lookup(request.id, DecodeBody::yes);
+  if (!found) return done(std::move(found).fault());
+  if (*found) {
+    const Time now = clock_.now();
+    std::optional<Record> record = std::move((*found)->record);
+    if (!claim_changes(record, request, now)) return done(ClaimAnswer(Found{*std::move(record), now}));
+    (*found)->record = *std::move(record);
+  }
+  writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});
+}
+
+void RocksdbStore::find(const RecordId& id, Done<std::optional<Found>> done) {
+  const Status health = writer_->healthy();
+  if (!health) return done(health.fault());
+  Result<std::optional<Stored>> found = buckets_.lookup(id, DecodeBody::yes);
+  if (!found) return done(std::move(found).fault());
+  const Time now = clock_.now();
+  if (!*found || (*found)->record.expired(now) || (*found)->record.state == RecordState::released) {
+    return done(std::optional<Found>{});
+  }
+  done(std::optional<Found>(Found{std::move((*found)->record), now}));
+}
+
+void RocksdbStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
+  writer_->submit(Writer::FenceCall{Writer::FenceVerb::renew, owner, lease, {}, std::move(done)});
+}
+
+void RocksdbStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
+  writer_->submit(
+      Writer::FenceCall{Writer::FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
+}
+
+void RocksdbStore::release(const Ownership& owner, Done<FenceAnswer> done) {
+  writer_->submit(Writer::FenceCall{Writer::FenceVerb::release, owner, Millis{}, {}, std::move(done)});
+}
+
+void RocksdbStore::hold(const Ownership& owner, Done<FenceAnswer> done) {
+  writer_->submit(Writer::FenceCall{Writer::FenceVerb::hold, owner, Millis{}, {}, std::move(done)});
+}
+
+void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
+                           Done<OperatorAnswer> done) {
+  writer_->submit(Writer::OperatorCall{id, action, std::move(response), std::move(done)});
+}
+
+void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
+  std::vector<Listed> listed;
+  const Time now = clock_.now();
+  rocksdb::ReadOptions scan;
+  scan.fill_cache = false; // a scan would push out what replays need
+  const std::string prefix = bytes_of_prefix(request.id_prefix);
+  const std::shared_ptr<const BucketList> live = buckets_.live();
+  for (const Bucket& bucket : *live) {
+    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(scan, bucket.family.get()));
+    for (at->Seek(prefix); at->Valid() && listed.size() < request.limit; at->Next()) {
+      if (!at->key().starts_with(prefix)) break;
+      Listed line;
+      if (at->key().size() != line.id.bytes.size()) return done(corrupt("a stored key does not have 32 bytes"));
+      std::memcpy(line.id.bytes.data(), at->key().data(), line.id.bytes.size());
+      Result<Record> record = decode_record({at->value().data(), at->value().size()}, DecodeBody::no);
+      if (!record) {
+        return done(Fault{record.fault().kind, "record " + to_hex(line.id) + ": " + record.fault().message});
+      }
+      if (!is_listed(request, line.id, *record, now)) continue;
+      line.record = *std::move(record);
+      listed.push_back(std::move(line));
+    }
+    if (!at->status().ok()) return done(fault_of(at->status(), "the records could not be listed"));
+  }
+  done(std::move(listed));
+}
+
+StoreStats RocksdbStore::stats() const {
+  StoreStats stats;
+  const std::shared_ptr<const BucketList> live = buckets_.live();
+  stats.buckets = live->size();
+  std::uint64_t value = 0;
+  for (const Bucket& bucket : *live) {
+    rocksdb::ColumnFamilyHandle* const family = bucket.family.get();
+    if (db_->GetIntProperty(family, rocksdb::DB::Properties::kEstimateNumKeys, &value)) stats.records_estimate += value;
+    if (db_->GetIntProperty(family, rocksdb::DB::Properties::kTotalSstFilesSize, &value)) stats.bytes_on_disk += value;
+    if (db_->GetIntProperty(family, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
+      stats.bytes_in_memory += value;
+      stats.bytes_on_disk += value; // what is in a memtable is in the log as well, about as long
+    }
+  }
+  if (!live->empty() && db_->GetIntProperty(live->front().family.get(), rocksdb::DB::Properties::kBlockCacheUsage,
+                                            &value)) {
+    stats.bytes_in_memory += value; // one cache for all buckets
+  }
+  stats.syncs = writer_->syncs();
+  stats.writes = writer_->writes();
+  return stats;
+}
+
+Status RocksdbStore::maintain() {
+  const Time now = clock_.now();
+  const Result<std::size_t> dropped = buckets_.drop_ended(now);
+  if (!dropped) return dropped.fault();
+  if (*dropped != 0) log_.info("buckets_dropped", {{"buckets", *dropped}});
+  for (const auto& [width_log2, retention] : writer_->retentions_in_use()) {
+    const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
+    const Result<Bucket> made = buckets_.ensure(bucket_of(now + retention + ahead, retention));
+    if (!made) return made.fault();
+  }
+  return ok_status();
+}
+
+void RocksdbStore::maintain_in_background() {
+  std::unique_lock lock(stop_mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    const Status done = writer_->healthy() ? maintain() : ok_status();
+    if (!done) log_.warning("store_maintenance_failed", {{"reason", done.fault().message}});
+    lock.lock();
+    stop_.wait_for(lock, kMaintenanceEvery, [this] { return stopping_; });
+  }
+}
+
+} // namespace oncekey

@@ -1,0 +1,88 @@
+// RocksdbStore: the embedded store. One machine, one process, nothing to install; what it has answered survives a
+// power cut.
+//
+// Its parts: Buckets are where records live, the Writer is the only one to change them, the StoreClock says what time
+// it is, and a maintenance thread makes buckets ahead of need and drops those whose time is over. Reads (find, list,
+// and a claim that only finds) happen in the caller's thread and are answered before the call returns.
+//
+// Reading while a batch is being written is safe: RocksDB makes a batch visible to readers only after its log is
+// synced (in its default write mode, which this store uses), so what a read returns is durable already.
+#pragma once
+
+#include "base/log.h"
+#include "store/rocksdb/buckets.h"
+#include "store/rocksdb/meta.h"
+#include "store/rocksdb/store_clock.h"
+#include "store/rocksdb/writer.h"
+
+#include <oncekey/store.h>
+
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+namespace oncekey {
+
+enum class Maintenance { in_background, by_hand };
+
+struct RocksdbOptions {
+  // Created with its parents if it does not exist.
+  std::string path;
+  Log& log;
+  // See StoreOptions::on_fatal.
+  std::function<void(std::string reason)> on_fatal;
+
+  // For tests: a clock to be turned, a disk to fail, and buckets that come and go when told.
+  ClockSources clock = ClockSources::of_system();
+  rocksdb::Env* env = nullptr;
+  Maintenance maintenance = Maintenance::in_background;
+};
+
+class RocksdbStore final : public Store {
+ public:
+  static Result<std::unique_ptr<RocksdbStore>> open(RocksdbOptions options);
+  ~RocksdbStore() override;
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
+  void find(const RecordId& id, Done<std::optional<Found>> done) override;
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
+  void release(const Ownership& owner, Done<FenceAnswer> done) override;
+  void hold(const Ownership& owner, Done<FenceAnswer> done) override;
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  Time now() const override { return clock_.now(); }
+  const std::array<std::uint8_t, 32>& secret() const override { return meta_.secret; }
+  Durability durability() const override { return Durability::power; }
+  Status healthy() const override { return writer_->healthy(); }
+  StoreStats stats() const override;
+
+  // One round of maintenance: drops buckets that have ended, makes those that will be needed soon.
+  Status maintain();
+
+ private:
+  RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options,
+               BucketList buckets, StoreMeta meta);
+  void maintain_in_background();
+
+  Log& log_;
+  const StoreMeta meta_;
+  const StoreClock clock_;
+  // In the order of need: the database outlives the buckets' handles, and both outlive the writer.
+  std::unique_ptr<rocksdb::DB> db_;
+  Buckets buckets_;
+  std::unique_ptr<Writer> writer_;
+
+  std::mutex stop_mutex_;
+  std::condition_variable stop_;
+  bool stopping_ = false;
+  std::thread maintenance_;
+};
+
+} // namespace oncekey

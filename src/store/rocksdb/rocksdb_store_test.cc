@@ -1,0 +1,447 @@
+// What only an embedded store on disk can get wrong. All that every store promises is in tests/conformance.
+#include "store/rocksdb/rocksdb_store.h"
+
+#include "core/record_codec.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rocksdb/db.h>
+#include <rocksdb/file_system.h>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <future>
+
+namespace oncekey {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr Millis kLease{60'000};
+constexpr Millis kRetention{3'600'000};
+
+RecordId id_of(std::uint64_t number) {
+  RecordId id;
+  std::memcpy(id.bytes.data(), &number, sizeof number);
+  return id;
+}
+
+ClaimRequest claim_of(std::uint64_t number) {
+  ClaimRequest request;
+  request.id = id_of(number);
+  request.lease = kLease;
+  request.retention = kRetention;
+  return request;
+}
+
+// A file system whose logs can be told to fail their sync, or to wait in it.
+class FaultyFiles : public rocksdb::FileSystemWrapper {
+ public:
+  FaultyFiles() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
+  const char* Name() const override { return "FaultyFiles"; }
+
+  rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
+                                    std::unique_ptr<rocksdb::FSWritableFile>* file,
+                                    rocksdb::IODebugContext* context) override {
+    rocksdb::IOStatus made = target()->NewWritableFile(name, options, file, context);
+    if (made.ok() && name.ends_with(".log")) *file = std::make_unique<Log>(std::move(*file), *this);
+    return made;
+  }
+
+  std::atomic<bool> sync_fails = false;
+  std::atomic<int> failed_syncs = 0;
+  // While a gate is set, a sync announces itself and waits for it to open.
+  std::shared_future<void> gate;
+  std::promise<void> at_gate;
+  std::atomic<bool> gated = false;
+
+ private:
+  class Log : public rocksdb::FSWritableFileOwnerWrapper {
+   public:
+    Log(std::unique_ptr<rocksdb::FSWritableFile> file, FaultyFiles& files)
+        : FSWritableFileOwnerWrapper(std::move(file)), files_(files) {}
+    rocksdb::IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* context) override {
+      if (files_.gated.exchange(false)) {
+        files_.at_gate.set_value();
+        files_.gate.wait();
+      }
+      if (files_.sync_fails) {
+        ++files_.failed_syncs;
+        return rocksdb::IOStatus::IOError("the disk went bad");
+      }
+      return target()->Sync(options, context);
+    }
+
+   private:
+    FaultyFiles& files_;
+  };
+};
+
+class RocksdbStoreTest : public ::testing::Test {
+ protected:
+  RocksdbStoreTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-rocksdb-XXXXXX").string();
+    root_ = ::mkdtemp(pattern.data());
+    path_ = root_ + "/store";
+  }
+  ~RocksdbStoreTest() override {
+    store_.reset();
+    std::filesystem::remove_all(root_);
+  }
+
+  RocksdbOptions options(rocksdb::Env* env = nullptr) {
+    return {.path = path_,
+            .log = log_,
+            .on_fatal = [this](const std::string& reason) { ++fatal_calls_, fatal_reason_.set_value(reason); },
+            .env = env};
+  }
+  void open(rocksdb::Env* env = nullptr) {
+    auto opened = RocksdbStore::open(options(env));
+    ASSERT_TRUE(opened) << opened.fault().message;
+    store_ = *std::move(opened);
+  }
+  Fault open_fault() {
+    auto opened = RocksdbStore::open(options());
+    if (opened) return {FaultKind::conflict, "it opened"};
+    return opened.fault();
+  }
+
+  Result<ClaimAnswer> claim(std::uint64_t number) {
+    std::promise<Result<ClaimAnswer>> answer;
+    store_->claim(claim_of(number), [&](Result<ClaimAnswer> result) { answer.set_value(std::move(result)); });
+    return answer.get_future().get();
+  }
+  Result<FenceAnswer> complete(std::uint64_t number, std::string body) {
+    std::promise<Result<FenceAnswer>> answer;
+    StoredResponse response;
+    response.status = 200;
+    response.body = std::move(body);
+    store_->complete({id_of(number), 1}, std::move(response),
+                     [&](Result<FenceAnswer> result) { answer.set_value(std::move(result)); });
+    return answer.get_future().get();
+  }
+  std::optional<Found> find(std::uint64_t number) {
+    std::optional<Found> found;
+    store_->find(id_of(number), [&](Result<std::optional<Found>> result) {
+      ASSERT_TRUE(result) << result.fault().message;
+      found = *std::move(result);
+    });
+    return found;
+  }
+
+  // Changes the database behind the store's back, while it is closed: `change` gets every family.
+  void tamper(const std::function<void(rocksdb::DB&, const std::vector<rocksdb::ColumnFamilyHandle*>&)>& change) {
+    std::vector<std::string> names;
+    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies({}, path_, &names).ok());
+    std::vector<rocksdb::ColumnFamilyDescriptor> families;
+    for (const std::string& name : names) families.emplace_back(name, rocksdb::ColumnFamilyOptions());
+    std::vector<rocksdb::ColumnFamilyHandle*> handles;
+    rocksdb::DB* db = nullptr;
+    ASSERT_TRUE(rocksdb::DB::Open(rocksdb::DBOptions(), path_, families, &handles, &db).ok());
+    change(*db, handles);
+    for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
+    delete db;
+  }
+
+  Log log_{LogLevel::error};
+  std::string root_;
+  std::string path_;
+  std::unique_ptr<RocksdbStore> store_;
+  std::atomic<int> fatal_calls_ = 0;
+  std::promise<std::string> fatal_reason_;
+};
+
+// Opening.
+
+TEST_F(RocksdbStoreTest, MakesTheDirectoryAndItsParents) {
+  path_ = root_ + "/a/b/c/";
+  open();
+  EXPECT_TRUE(std::filesystem::exists(root_ + "/a/b/c/CURRENT"));
+}
+
+TEST_F(RocksdbStoreTest, AFileInPlaceOfTheDirectoryIsRefused) {
+  std::ofstream(path_) << "a file";
+  EXPECT_THAT(open_fault().message, HasSubstr("is a file"));
+}
+
+TEST_F(RocksdbStoreTest, ADirectoryThatCannotBeMadeIsRefused) {
+  std::ofstream(root_ + "/file") << "a file";
+  path_ = root_ + "/file/store";
+  EXPECT_THAT(open_fault().message, HasSubstr("cannot be created"));
+}
+
+TEST_F(RocksdbStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
+  open();
+  const Fault fault = open_fault();
+  EXPECT_EQ(fault.kind, FaultKind::conflict);
+  EXPECT_THAT(fault.message, HasSubstr("is in use by another process"));
+}
+
+TEST_F(RocksdbStoreTest, AnotherProcessOnTheSameDirectoryIsRefused) {
+  int opened[2];
+  int may_end[2];
+  ASSERT_EQ(::pipe(opened), 0);
+  ASSERT_EQ(::pipe(may_end), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = RocksdbStore::open(options());
+    char byte = store ? 'y' : 'n';
+    if (::write(opened[1], &byte, 1) != 1) ::_exit(1);
+    ::close(may_end[1]);
+    if (::read(may_end[0], &byte, 1) < 0) ::_exit(1);
+    ::_exit(0);
+  }
+  char byte = 0;
+  ASSERT_EQ(::read(opened[0], &byte, 1), 1);
+  ASSERT_EQ(byte, 'y');
+  EXPECT_THAT(open_fault().message, HasSubstr("is in use by another process"));
+  for (const int fd : {opened[0], opened[1], may_end[0], may_end[1]}) ::close(fd);
+  ::waitpid(child, nullptr, 0);
+  open();
+}
+
+TEST_F(RocksdbStoreTest, ANewerStoreFormatIsRefusedNamingBothVersions) {
+  open();
+  store_.reset();
+  tamper([](rocksdb::DB& db, const auto&) {
+    ASSERT_TRUE(db.Put({}, std::string(kMetaKey), encode_meta(kStoreFormat + 6, Secret{})).ok());
+  });
+  const Fault fault = open_fault();
+  EXPECT_EQ(fault.kind, FaultKind::newer_format);
+  EXPECT_THAT(fault.message, HasSubstr("version 7"));
+  EXPECT_THAT(fault.message, HasSubstr("up to 1"));
+}
+
+TEST_F(RocksdbStoreTest, RecordsWithoutMetaDataAreDamageNotANewStore) {
+  open();
+  ASSERT_TRUE(claim(1));
+  store_.reset();
+  tamper([](rocksdb::DB& db, const auto&) { ASSERT_TRUE(db.Delete({}, std::string(kMetaKey)).ok()); });
+  EXPECT_EQ(open_fault().kind, FaultKind::corrupt);
+}
+
+TEST_F(RocksdbStoreTest, DamagedMetaDataIsRefused) {
+  open();
+  store_.reset();
+  tamper([](rocksdb::DB& db, const auto&) {
+    std::string meta = encode_meta(kStoreFormat, Secret{});
+    meta[20] ^= 1;
+    ASSERT_TRUE(db.Put({}, std::string(kMetaKey), meta).ok());
+  });
+  EXPECT_EQ(open_fault().kind, FaultKind::corrupt);
+}
+
+// Damage.
+
+TEST_F(RocksdbStoreTest, ADamagedRecordIsAFaultAndNeverAbsent) {
+  open();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, "the answer"));
+  store_.reset();
+  tamper([](rocksdb::DB& db, const auto& families) {
+    int damaged = 0;
+    for (rocksdb::ColumnFamilyHandle* family : families) {
+      std::string value;
+      if (!db.Get({}, family, key_slice(id_of(1)), &value).ok()) continue;
+      value[value.size() / 2] ^= 4;
+      ASSERT_TRUE(db.Put({}, family, key_slice(id_of(1)), value).ok());
+      ++damaged;
+    }
+    EXPECT_EQ(damaged, 1) << "a record is in one bucket";
+  });
+  open();
+  const Result<ClaimAnswer> answer = claim(1);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::corrupt);
+  EXPECT_FALSE(complete(1, "another answer"));
+}
+
+TEST_F(RocksdbStoreTest, ATornTailOfTheLogIsToleratedAndDamageBeforeItIsRefused) {
+  open();
+  for (std::uint64_t i = 0; i < 50; ++i) ASSERT_TRUE(claim(i));
+  store_.reset();
+  std::filesystem::path log;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    if (entry.path().extension() == ".log" && entry.file_size() > 1000) log = entry.path();
+  }
+  ASSERT_FALSE(log.empty());
+  const std::filesystem::path copy = root_ + "/copy";
+  std::filesystem::copy(path_, copy);
+
+  std::filesystem::resize_file(log, std::filesystem::file_size(log) - 3);
+  open(); // the last write was the clock's
+  for (std::uint64_t i = 0; i < 50; ++i) EXPECT_TRUE(find(i)) << i;
+  store_.reset();
+
+  path_ = copy.string();
+  std::fstream file(copy / log.filename(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(1200);
+  file.write("damage", 6);
+  file.close();
+  EXPECT_EQ(open_fault().kind, FaultKind::corrupt);
+}
+
+// Durability.
+
+TEST_F(RocksdbStoreTest, NothingIsVisibleBeforeItIsDurable) {
+  FaultyFiles files;
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv({&files, [](rocksdb::FileSystem*) {}});
+  open(env.get());
+  ASSERT_TRUE(claim(1));
+  std::promise<void> open_gate;
+  files.gate = open_gate.get_future().share();
+  files.gated = true;
+  std::promise<void> answered;
+  store_->claim(claim_of(2), [&](const Result<ClaimAnswer>&) { answered.set_value(); });
+  files.at_gate.get_future().wait(); // the batch is in the log's file and its sync has not returned
+  EXPECT_FALSE(find(2));
+  std::future<void> answer = answered.get_future();
+  EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  open_gate.set_value();
+  answer.wait();
+  EXPECT_TRUE(find(2));
+  store_.reset();
+}
+
+TEST_F(RocksdbStoreTest, AFailedSyncAcknowledgesNothingIsNotTriedAgainAndSaysWhy) {
+  FaultyFiles files;
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv({&files, [](rocksdb::FileSystem*) {}});
+  open(env.get());
+  ASSERT_TRUE(claim(1));
+  files.sync_fails = true;
+  std::atomic<int> answers = 0;
+  store_->claim(claim_of(2), [&](const Result<ClaimAnswer>&) { ++answers; });
+  EXPECT_THAT(fatal_reason_.get_future().get(), HasSubstr("the disk went bad"));
+  files.sync_fails = false; // a disk that pretends to be well again is not believed
+  const Result<ClaimAnswer> later = claim(3);
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.fault().kind, FaultKind::unavailable);
+  EXPECT_FALSE(complete(1, "late"));
+  EXPECT_FALSE(store_->healthy());
+  store_.reset();
+  EXPECT_EQ(answers, 0);
+  EXPECT_EQ(fatal_calls_, 1);
+  EXPECT_EQ(files.failed_syncs, 1);
+}
+
+TEST_F(RocksdbStoreTest, KillNineLosesNothingThatWasAcknowledged) {
+  int acknowledged[2];
+  ASSERT_EQ(::pipe(acknowledged), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    open();
+    for (std::uint64_t i = 0; i < 100'000; ++i) {
+      if (!claim(i) || !complete(i, "answer " + std::to_string(i))) ::_exit(1);
+      if (::write(acknowledged[1], &i, sizeof i) != sizeof i) ::_exit(1);
+    }
+    ::_exit(0);
+  }
+  ::close(acknowledged[1]);
+  std::uint64_t last = 0;
+  std::uint64_t number = 0;
+  bool killed = false;
+  while (::read(acknowledged[0], &number, sizeof number) == sizeof number) {
+    last = number;
+    if (last >= 200 && !killed) {
+      ::kill(child, SIGKILL);
+      killed = true;
+    }
+  }
+  ::close(acknowledged[0]);
+  ::waitpid(child, nullptr, 0);
+  ASSERT_TRUE(killed);
+  open();
+  for (std::uint64_t i = 0; i <= last; ++i) {
+    const std::optional<Found> found = find(i);
+    ASSERT_TRUE(found) << i;
+    ASSERT_EQ(found->record.response->body, "answer " + std::to_string(i));
+  }
+}
+
+// The writer.
+
+TEST_F(RocksdbStoreTest, CallsMadeDuringASyncShareTheNextOne) {
+  FaultyFiles files;
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv({&files, [](rocksdb::FileSystem*) {}});
+  open(env.get());
+  ASSERT_TRUE(claim(1));
+  std::promise<void> open_gate;
+  files.gate = open_gate.get_future().share();
+  files.gated = true;
+  std::atomic<int> answers = 0;
+  std::promise<void> all;
+  const auto count = [&](const Result<ClaimAnswer>& answer) {
+    EXPECT_TRUE(answer);
+    if (++answers == 101) all.set_value();
+  };
+  const std::uint64_t before = store_->stats().syncs;
+  store_->claim(claim_of(2), count);
+  files.at_gate.get_future().wait();
+  for (std::uint64_t i = 0; i < 100; ++i) store_->claim(claim_of(100 + i), count);
+  open_gate.set_value();
+  all.get_future().wait();
+  EXPECT_EQ(store_->stats().syncs - before, 2u);
+  store_.reset();
+}
+
+TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
+  FaultyFiles files;
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv({&files, [](rocksdb::FileSystem*) {}});
+  open(env.get());
+  ASSERT_TRUE(claim(1));
+  std::promise<void> open_gate;
+  files.gate = open_gate.get_future().share();
+  files.gated = true;
+  store_->claim(claim_of(2), [](const Result<ClaimAnswer>&) {});
+  files.at_gate.get_future().wait();
+
+  std::promise<Result<ClaimAnswer>> first;
+  std::promise<Result<FenceAnswer>> completed;
+  std::promise<Result<ClaimAnswer>> second;
+  StoredResponse response;
+  response.status = 200;
+  response.body = "within the batch";
+  store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { first.set_value(std::move(answer)); });
+  store_->complete({id_of(7), 1}, response, [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
+  store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { second.set_value(std::move(answer)); });
+  open_gate.set_value();
+  EXPECT_TRUE(std::holds_alternative<Claimed>(*first.get_future().get()));
+  EXPECT_EQ(*completed.get_future().get(), FenceAnswer::done);
+  const Result<ClaimAnswer> found = second.get_future().get();
+  ASSERT_TRUE(std::holds_alternative<Found>(*found));
+  EXPECT_EQ(std::get<Found>(*found).record.response->body, "within the batch");
+  store_.reset();
+}
+
+TEST_F(RocksdbStoreTest, AFullQueueRefusesNewClaimsAndStillTakesAnswers) {
+  FaultyFiles files;
+  const std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv({&files, [](rocksdb::FileSystem*) {}});
+  open(env.get());
+  ASSERT_TRUE(claim(1));
+  std::promise<void> open_gate;
+  files.gate = open_gate.get_future().share();
+  files.gated = true;
+  store_->claim(claim_of(2), [](const Result<ClaimAnswer>&) {});
+  files.at_gate.get_future().wait();
+  std::atomic<std::size_t> refused = 0;
+  for (std::uint64_t i = 0; i < kQueuedCallsMax + 10; ++i) {
+    store_->renew({id_of(1), 1}, kLease, [&](const Result<FenceAnswer>& answer) { refused += answer ? 0 : 1; });
+  }
+  EXPECT_EQ(refused, 0u);
+  const Result<ClaimAnswer> answer = claim(3);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::unavailable);
+  EXPECT_THAT(answer.fault().message, HasSubstr("overloaded"));
+  open_gate.set_value();
+  ASSERT_TRUE(complete(1, "in the end"));
+  store_.reset();
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,93 @@
+#include "store/rocksdb/store_clock.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+// Hands to turn.
+struct Hands {
+  Millis since_boot{5'000};
+  Time wall{Millis{1'000'000}};
+
+  ClockSources sources(std::string boot_id = "boot-a") {
+    return {[this] { return since_boot; }, [this] { return wall; }, std::move(boot_id)};
+  }
+};
+
+TEST(StoreClock, AFirstClockStartsAtTheWallClockAndFollowsTheTimeSinceBoot) {
+  Hands hands;
+  const StoreClock clock(hands.sources(), std::nullopt);
+  EXPECT_EQ(clock.now(), Time{Millis{1'000'000}});
+  hands.since_boot += Millis{70};
+  EXPECT_EQ(clock.now(), Time{Millis{1'000'070}});
+}
+
+TEST(StoreClock, StepsOfTheWallClockDoNotMoveIt) {
+  Hands hands;
+  const StoreClock clock(hands.sources(), std::nullopt);
+  hands.wall += Millis{3'600'000};
+  EXPECT_EQ(clock.now(), Time{Millis{1'000'000}});
+  hands.wall -= Millis{7'200'000};
+  EXPECT_EQ(clock.now(), Time{Millis{1'000'000}});
+}
+
+TEST(StoreClock, OnTheSameBootItGoesOnExactlyWhateverTheWallClockShows) {
+  Hands hands;
+  const ClockMark mark = StoreClock(hands.sources(), std::nullopt).mark();
+  hands.since_boot += Millis{500};
+  hands.wall -= Millis{900'000};
+  EXPECT_EQ(StoreClock(hands.sources(), mark).now(), Time{Millis{1'000'500}});
+}
+
+TEST(StoreClock, AfterAnotherBootItGoesOnFromTheWallClock) {
+  Hands hands;
+  const ClockMark mark = StoreClock(hands.sources(), std::nullopt).mark();
+  hands.since_boot = Millis{10};
+  hands.wall += Millis{60'000};
+  EXPECT_EQ(StoreClock(hands.sources("boot-b"), mark).now(), Time{Millis{1'060'000}});
+}
+
+TEST(StoreClock, AfterAnotherBootItNeverGoesBackBehindTheMark) {
+  Hands hands;
+  const ClockMark mark = StoreClock(hands.sources(), std::nullopt).mark();
+  hands.wall = Time{Millis{3}};
+  EXPECT_EQ(StoreClock(hands.sources("boot-b"), mark).now(), Time{Millis{1'000'000}});
+}
+
+TEST(StoreClock, AnUnknownBootIsNeverTheSame) {
+  Hands hands;
+  const ClockMark mark = StoreClock(hands.sources(""), std::nullopt).mark();
+  hands.wall += Millis{9};
+  hands.since_boot += Millis{400};
+  EXPECT_EQ(StoreClock(hands.sources(""), mark).now(), Time{Millis{1'000'009}});
+}
+
+TEST(StoreClock, AMachinePutBackToASnapshotDoesNotTurnItBack) {
+  Hands hands;
+  const ClockMark mark = StoreClock(hands.sources(), std::nullopt).mark();
+  hands.since_boot -= Millis{4'000};
+  EXPECT_GE(StoreClock(hands.sources(), mark).now(), mark.store_time);
+}
+
+TEST(StoreClock, AMarkSurvivesItsEncodingAndDamageIsSeen) {
+  const ClockMark mark{"boot-a", Millis{12}, Time{Millis{34}}};
+  std::string bytes = encode_clock_mark(mark);
+  const Result<ClockMark> decoded = decode_clock_mark(bytes);
+  ASSERT_TRUE(decoded);
+  EXPECT_EQ(decoded->boot_id, "boot-a");
+  EXPECT_EQ(decoded->since_boot, Millis{12});
+  EXPECT_EQ(decoded->store_time, Time{Millis{34}});
+  bytes[3] ^= 1;
+  EXPECT_FALSE(decode_clock_mark(bytes));
+  EXPECT_FALSE(decode_clock_mark(""));
+}
+
+TEST(StoreClock, TheSystemsClockRuns) {
+  const StoreClock clock(ClockSources::of_system(), std::nullopt);
+  EXPECT_LE(clock.now(), clock.now());
+  EXPECT_GT(clock.now().time_since_epoch().count(), 0);
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,323 @@
+#include "store/rocksdb/writer.h"
+
+#include "core/transitions.h"
+#include "store/rocksdb/meta.h"
+#include "store/rocksdb/rocksdb_fault.h"
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+std::size_t body_bytes(const Writer::Call& call) {
+  if (const auto* fence = std::get_if<Writer::FenceCall>(&call)) return fence->response.body.size();
+  if (const auto* by_hand = std::get_if<Writer::OperatorCall>(&call)) return by_hand->response.body.size();
+  return 0;
+}
+
+void refuse(Writer::Call call, const Fault& fault) {
+  std::visit([&](auto& refused) { refused.done(fault); }, call);
+}
+
+} // namespace
+
+Writer::Writer(rocksdb::DB& db, Buckets& buckets, const StoreClock& clock, WriterOptions options)
+    : db_(db), buckets_(buckets), clock_(clock), options_(std::move(options)), thread_([this] { run(); }) {}
+
+Writer::~Writer() {
+  {
+    const std::lock_guard lock(queue_mutex_);
+    stopping_ = true;
+  }
+  queue_filled_.notify_one();
+  thread_.join();
+}
+
+void Writer::submit(Call call) {
+  std::optional<Fault> refusal;
+  bool wake = false;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    const std::size_t calls_max = std::holds_alternative<ClaimCall>(call) ? kQueuedCallsMax : kQueuedCallsHardMax;
+    if (failure_) {
+      refusal = failure_;
+    } else if (queue_.size() >= calls_max || queued_bytes_ >= kQueuedBytesMax) {
+      refusal = unavailable("the store is overloaded: too many writes wait for the disk; try again later");
+    } else {
+      queued_bytes_ += body_bytes(call);
+      queue_.push_back(std::move(call));
+      wake = std::exchange(writer_waits_, false);
+    }
+  }
+  if (refusal) return refuse(std::move(call), *refusal);
+  if (wake) queue_filled_.notify_one();
+}
+
+Status Writer::healthy() const {
+  if (!failed_.load(std::memory_order_acquire)) return ok_status();
+  const std::lock_guard lock(queue_mutex_);
+  return *failure_;
+}
+
+std::map<int, Millis> Writer::retentions_in_use() const {
+  const std::lock_guard lock(retentions_mutex_);
+  return retentions_;
+}
+
+void Writer::run() {
+  std::vector<Call> calls;
+  while (take(calls)) commit(calls);
+  if (failed_) return;
+  batch_.Clear();
+  save_clock(clock_.now());
+  write_batch();
+}
+
+// Waits for calls; false when there are none and never will be.
+bool Writer::take(std::vector<Call>& calls) {
+  calls.clear();
+  std::unique_lock lock(queue_mutex_);
+  while (queue_.empty() && !stopping_) {
+    writer_waits_ = true;
+    queue_filled_.wait(lock);
+  }
+  writer_waits_ = false;
+  queue_.swap(calls);
+  queued_bytes_ = 0;
+  return !calls.empty();
+}
+
+void Writer::commit(std::vector<Call>& calls) {
+  for (std::size_t begin = 0; begin < calls.size();) {
+    std::size_t end = begin;
+    {
+      const std::unique_lock no_drops = buckets_.pin();
+      batch_.Clear();
+      batch_records_ = 0;
+      const Time now = clock_.now();
+      end = apply(calls, begin, now);
+      if (batch_records_ != 0) {
+        if (!clock_saved_ || now - *clock_saved_ >= kClockSavedEvery) save_clock(now);
+        // A crash before this returns leaves nothing or all of the batch; nobody has been told either way.
+        if (!write_batch()) return;
+      }
+    }
+    forget_settled();
+    answer(calls, begin, end);
+    begin = end;
+  }
+}
+
+// Applies calls from `begin` on until the batch is full; returns where it stopped.
+std::size_t Writer::apply(std::vector<Call>& calls, std::size_t begin, Time now) {
+  std::size_t at = begin;
+  for (; at < calls.size() && batch_.GetDataSize() < kBatchBytesMax; ++at) {
+    Call& call = calls[at];
+    if (auto* claim = std::get_if<ClaimCall>(&call)) {
+      apply_claim(*claim, now);
+    } else if (auto* fence = std::get_if<FenceCall>(&call)) {
+      apply_fence(*fence, now);
+    } else {
+      apply_operator(std::get<OperatorCall>(call), now);
+    }
+  }
+  return at;
+}
+
+void Writer::apply_claim(ClaimCall& call, Time now) {
+  const ClaimRequest& request = call.request;
+  Result<std::optional<Stored>> found = current_for(call);
+  if (!found) {
+    call.answer = std::move(found).fault();
+    return;
+  }
+  std::optional<BucketId> was_in;
+  std::optional<Record> record;
+  if (*found) {
+    was_in = (*found)->bucket;
+    record = std::move((*found)->record);
+  }
+  ClaimStep step = claim_step(record, request, now);
+  if (step.write) {
+    const bool took_over = std::get<Claimed>(step.answer).took_over;
+    const BucketId goes_to = took_over ? *was_in : bucket_of(step.write->expires_at, request.retention);
+    const Status written = put(request.id, *std::move(step.write), was_in, goes_to);
+    if (!written) {
+      call.answer = written.fault();
+      return;
+    }
+    note_retention(goes_to, request.retention);
+  }
+  call.answer = std::move(step.answer);
+}
+
+void Writer::note_retention(const BucketId& bucket, Millis retention) {
+  // Only this thread changes the map, so it may look without the lock.
+  const auto longest = retentions_.find(bucket.width_log2);
+  if (longest != retentions_.end() && longest->second >= retention) return;
+  const std::lock_guard lock(retentions_mutex_);
+  retentions_[bucket.width_log2] = retention;
+}
+
+void Writer::apply_fence(FenceCall& call, Time now) {
+  Result<std::optional<Stored>> found = current(call.owner.id);
+  if (!found) {
+    call.answer = std::move(found).fault();
+    return;
+  }
+  if (!*found) {
+    call.answer = FenceAnswer::lost;
+    return;
+  }
+  const BucketId bucket = (*found)->bucket;
+  const std::optional<Record> record = std::move((*found)->record);
+  FenceStep step;
+  switch (call.verb) {
+    case FenceVerb::renew: step = renew_step(record, call.owner.fence, call.lease, now); break;
+    case FenceVerb::complete: step = complete_step(record, call.owner.fence, std::move(call.response), now); break;
+    case FenceVerb::release: step = release_step(record, call.owner.fence, now); break;
+    case FenceVerb::hold: step = hold_step(record, call.owner.fence, now); break;
+  }
+  call.answer = step.answer;
+  if (!step.write) return;
+  const Status written = put(call.owner.id, *std::move(step.write), bucket, bucket);
+  if (!written) call.answer = written.fault();
+}
+
+void Writer::apply_operator(OperatorCall& call, Time now) {
+  Result<std::optional<Stored>> found = current(call.id);
+  if (!found) {
+    call.answer = std::move(found).fault();
+    return;
+  }
+  if (!*found) {
+    call.answer = OperatorAnswer::absent;
+    return;
+  }
+  const BucketId bucket = (*found)->bucket;
+  const std::optional<Record> record = std::move((*found)->record);
+  OperatorStep step = operate_step(record, call.action, std::move(call.response), now);
+  call.answer = step.answer;
+  if (!step.write) return;
+  const Status written = put(call.id, *std::move(step.write), bucket, bucket);
+  if (!written) call.answer = written.fault();
+}
+
+Result<std::optional<Stored>> Writer::current(const RecordId& id) {
+  const auto known = known_.find(id);
+  if (known != known_.end()) return std::optional<Stored>(known->second);
+  return buckets_.lookup(id, DecodeBody::no);
+}
+
+Result<std::optional<Stored>> Writer::current_for(const ClaimCall& call) {
+  const auto known = known_.find(call.request.id);
+  if (known != known_.end()) return std::optional<Stored>(known->second);
+  const std::size_t slot = std::hash<RecordId>{}(call.request.id) % kSlots;
+  if (written_in_[slot] > call.seen) return buckets_.lookup(call.request.id, DecodeBody::no);
+  return call.found;
+}
+
+// Adds the record to the batch, in the one bucket it belongs to from now on.
+Status Writer::put(const RecordId& id, Record record, const std::optional<BucketId>& was_in,
+                   const BucketId& goes_to) {
+  const Result<Bucket> bucket = buckets_.ensure(goes_to);
+  if (!bucket) return bucket.fault();
+  encoded_.clear();
+  encode_record(record, encoded_);
+  rocksdb::Status added = batch_.Put(bucket->family.get(), key_slice(id), encoded_);
+  if (added.ok() && was_in && *was_in != goes_to) {
+    // The old bucket may have ended and been dropped since the record was found there.
+    const std::shared_ptr<const BucketList> live = buckets_.live();
+    for (const Bucket& old : *live) {
+      if (old.id == *was_in) added = batch_.Delete(old.family.get(), key_slice(id));
+    }
+  }
+  if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
+  ++batch_records_;
+  written_in_[std::hash<RecordId>{}(id) % kSlots] = batch_number_;
+  if (record.state != RecordState::in_progress) {
+    settled_.push_back(id);
+    if (record.response) {
+      record.response->headers.clear();
+      record.response->body.clear();
+    }
+  }
+  known_.insert_or_assign(id, Stored{std::move(record), goes_to});
+  return ok_status();
+}
+
+void Writer::save_clock(Time now) {
+  batch_.Put(rocksdb::Slice(kClockKey.data(), kClockKey.size()), encode_clock_mark(clock_.mark()));
+  clock_saved_ = now;
+}
+
+bool Writer::write_batch() {
+  rocksdb::WriteOptions durable;
+  durable.sync = true;
+  const rocksdb::Status written = db_.Write(durable, &batch_);
+  if (!written.ok()) {
+    fail("the store could not make a write durable and stops, since trying again might lose it silently: " +
+         written.ToString());
+    return false;
+  }
+  last_batch_.store(batch_number_, std::memory_order_release);
+  ++batch_number_;
+  syncs_.fetch_add(1, std::memory_order_relaxed);
+  writes_.fetch_add(batch_records_, std::memory_order_relaxed);
+  return true;
+}
+
+void Writer::answer(std::vector<Call>& calls, std::size_t begin, std::size_t end) {
+  for (std::size_t at = begin; at < end; ++at) {
+    if (auto* claim = std::get_if<ClaimCall>(&calls[at])) {
+      answer_claim(*claim);
+    } else if (auto* fence = std::get_if<FenceCall>(&calls[at])) {
+      fence->done(*std::move(fence->answer));
+    } else {
+      auto& by_hand = std::get<OperatorCall>(calls[at]);
+      by_hand.done(*std::move(by_hand.answer));
+    }
+  }
+}
+
+void Writer::answer_claim(ClaimCall& call) {
+  Result<ClaimAnswer>& answer = *call.answer;
+  Found* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
+  if (found != nullptr && found->record.response) {
+    // Completed since its caller looked: the steps work without bodies, and this answer needs one.
+    Result<std::optional<Stored>> whole = buckets_.lookup(call.request.id, DecodeBody::yes);
+    if (!whole) {
+      answer = std::move(whole).fault();
+    } else if (*whole) {
+      found->record = std::move((*whole)->record);
+    } else {
+      // Its bucket has been dropped meanwhile: it has expired. The next claim will find it gone.
+      answer = unavailable("the record expired while it was read; try again");
+    }
+  }
+  call.done(std::move(answer));
+}
+
+void Writer::forget_settled() {
+  for (const RecordId& id : settled_) {
+    const auto known = known_.find(id);
+    if (known != known_.end() && known->second.record.state != RecordState::in_progress) known_.erase(known);
+  }
+  settled_.clear();
+  while (known_.size() > kOwnersKeptMax) known_.erase(known_.begin());
+}
+
+void Writer::fail(const std::string& reason) {
+  std::vector<Call> never_answered;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    failure_ = unavailable(reason);
+    failed_.store(true, std::memory_order_release);
+    never_answered.swap(queue_);
+  }
+  if (options_.on_fatal) options_.on_fatal(reason);
+}
+
+} // namespace oncekey

@@ -1,0 +1,162 @@
+// Writer: the one thread that changes the store, with group commit.
+//
+// Whatever all callers want written while a sync runs is gathered, applied in order by the pure steps of
+// core/transitions, put into one batch, and synced once; only then are the calls answered. Nobody waits for more than
+// the sync under way plus one. Because every change passes through here, in order, two claims of one key always see
+// each other, on whichever side of a bucket's border they fall.
+//
+// Reading less. The records of owners at work are kept here without their bodies, so that renew, complete, release
+// and hold read nothing. A claim brings the record its caller has looked up, with the number of the last batch that
+// lookup was sure to see; it is looked up again only if a later batch may have written the id.
+//
+// When a write or its sync fails nothing is tried again: a second sync may report success for pages the kernel has
+// dropped. The calls under way are never answered, `on_fatal` hears why, and every later call is refused.
+#pragma once
+
+#include "store/rocksdb/buckets.h"
+#include "store/rocksdb/store_clock.h"
+
+#include <oncekey/store.h>
+
+#include <rocksdb/db.h>
+#include <rocksdb/write_batch.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+namespace oncekey {
+
+// Calls waiting for the next batch. Beyond it new claims are refused: at fifty thousand a second it is more than a
+// second's work, longer than a client should be kept waiting.
+inline constexpr std::size_t kQueuedCallsMax = 65536;
+// Owners may finish what they began even then: refusing their answers would turn done work into unknown work. They
+// are as many as there are claims, so a wider limit still is one.
+inline constexpr std::size_t kQueuedCallsHardMax = 4 * kQueuedCallsMax;
+// Response bodies waiting for the next batch.
+inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;
+// One batch, so that a few large bodies do not make everybody wait for one huge sync.
+inline constexpr std::size_t kBatchBytesMax = std::size_t{16} << 20;
+// Owners at work whose records are kept in memory. More may be at work; theirs are then read from the database.
+inline constexpr std::size_t kOwnersKeptMax = 16384;
+// How far the saved clock may lag behind: what a reboot with a wrong wall clock can cost.
+inline constexpr Millis kClockSavedEvery{1000};
+
+struct WriterOptions {
+  std::function<void(std::string reason)> on_fatal;
+};
+
+class Writer {
+ public:
+  // The database, the buckets and the clock outlive the writer.
+  Writer(rocksdb::DB& db, Buckets& buckets, const StoreClock& clock, WriterOptions options);
+  // Commits what is queued, saves the clock, and ends the thread.
+  ~Writer();
+  Writer(const Writer&) = delete;
+  Writer& operator=(const Writer&) = delete;
+
+  // A claim with what its caller found. `seen` was taken from last_batch() before the lookup.
+  struct ClaimCall {
+    ClaimRequest request;
+    std::uint64_t seen = 0;
+    std::optional<Stored> found;
+    Done<ClaimAnswer> done;
+    // Set while a batch is built.
+    std::optional<Result<ClaimAnswer>> answer{};
+  };
+  enum class FenceVerb { renew, complete, release, hold };
+  struct FenceCall {
+    FenceVerb verb;
+    Ownership owner;
+    Millis lease{};          // renew
+    StoredResponse response; // complete
+    Done<FenceAnswer> done;
+    std::optional<Result<FenceAnswer>> answer{};
+  };
+  struct OperatorCall {
+    RecordId id;
+    OperatorAction action;
+    StoredResponse response;
+    Done<OperatorAnswer> done;
+    std::optional<Result<OperatorAnswer>> answer{};
+  };
+  using Call = std::variant<ClaimCall, FenceCall, OperatorCall>;
+
+  // Queues the call, or answers it at once with a fault when the queue is full or the store has failed.
+  void submit(Call call);
+
+  // The number of the newest batch that is durable and visible to every reader.
+  std::uint64_t last_batch() const { return last_batch_.load(std::memory_order_acquire); }
+
+  Status healthy() const;
+  std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
+  std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
+
+  // The longest retention claimed so far in each class of bucket widths: tells which bucket will be needed next.
+  std::map<int, Millis> retentions_in_use() const;
+
+ private:
+  void run();
+  bool take(std::vector<Call>& calls);
+  void commit(std::vector<Call>& calls);
+  std::size_t apply(std::vector<Call>& calls, std::size_t begin, Time now);
+  void apply_claim(ClaimCall& call, Time now);
+  void apply_fence(FenceCall& call, Time now);
+  void apply_operator(OperatorCall& call, Time now);
+  Result<std::optional<Stored>> current(const RecordId& id);
+  Result<std::optional<Stored>> current_for(const ClaimCall& call);
+  Status put(const RecordId& id, Record record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
+  void note_retention(const BucketId& bucket, Millis retention);
+  bool write_batch();
+  void save_clock(Time now);
+  void answer(std::vector<Call>& calls, std::size_t begin, std::size_t end);
+  void answer_claim(ClaimCall& call);
+  void forget_settled();
+  void fail(const std::string& reason);
+
+  rocksdb::DB& db_;
+  Buckets& buckets_;
+  const StoreClock& clock_;
+  const WriterOptions options_;
+
+  mutable std::mutex queue_mutex_;
+  std::condition_variable queue_filled_;
+  std::vector<Call> queue_;
+  std::size_t queued_bytes_ = 0;
+  bool writer_waits_ = false;
+  bool stopping_ = false;
+  std::optional<Fault> failure_; // guarded by queue_mutex_
+  std::atomic<bool> failed_ = false;
+
+  std::atomic<std::uint64_t> last_batch_ = 0;
+  std::atomic<std::uint64_t> syncs_ = 0;
+  std::atomic<std::uint64_t> writes_ = 0;
+  mutable std::mutex retentions_mutex_;
+  std::map<int, Millis> retentions_;
+
+  // All below belongs to the writer's thread.
+  rocksdb::WriteBatch batch_;
+  std::uint64_t batch_number_ = 1; // of the batch being built
+  std::size_t batch_records_ = 0;
+  std::string encoded_;
+  std::optional<Time> clock_saved_;
+  // Records of owners at work, and of everything written in the batch being built, which later calls of the same
+  // batch must see. The newest truth for the ids it has.
+  std::unordered_map<RecordId, Stored> known_;
+  std::vector<RecordId> settled_; // known_ entries to forget once the batch is durable
+  // For each slot the newest batch that wrote an id of that slot. Ids that share a slot cost a lookup, nothing more.
+  static constexpr std::size_t kSlots = 1 << 15;
+  std::vector<std::uint64_t> written_in_ = std::vector<std::uint64_t>(kSlots, 0);
+
+  std::thread thread_;
+};
+
+} // namespace oncekey

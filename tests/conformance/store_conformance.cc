@@ -1,0 +1,562 @@
+#include "store_conformance.h"
+
+#include "base/log.h"
+#include "store/memory/memory_store.h"
+#include "store/rocksdb/rocksdb_store.h"
+
+#include <atomic>
+#include <barrier>
+#include <cstring>
+#include <filesystem>
+
+namespace oncekey {
+namespace {
+
+constexpr Time kStart{Millis{1'700'000'000'000}};
+
+class MemoryUnderTest : public StoreUnderTest {
+ public:
+  MemoryUnderTest() : store_(MemoryOptions{.now = [this] { return kStart + Millis{passed_.load()}; }}) {}
+  Store& store() override { return store_; }
+  void advance(Millis by) override { passed_ += by.count(); }
+  bool reopen() override { return false; }
+
+ private:
+  std::atomic<std::int64_t> passed_ = 0;
+  MemoryStore store_;
+};
+
+class RocksdbUnderTest : public StoreUnderTest {
+ public:
+  RocksdbUnderTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-conformance-XXXXXX").string();
+    path_ = ::mkdtemp(pattern.data());
+    open();
+  }
+  ~RocksdbUnderTest() override {
+    store_.reset();
+    std::filesystem::remove_all(path_);
+  }
+  Store& store() override { return *store_; }
+  void advance(Millis by) override {
+    passed_ += by.count();
+    EXPECT_TRUE(store_->maintain());
+  }
+  bool reopen() override {
+    store_.reset();
+    open();
+    return true;
+  }
+
+ private:
+  void open() {
+    ClockSources clock;
+    clock.since_boot = [this] { return Millis{passed_.load()}; };
+    clock.wall = [] { return kStart; };
+    clock.boot_id = "one boot";
+    auto opened = RocksdbStore::open({.path = path_,
+                                      .log = log_,
+                                      .on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; },
+                                      .clock = std::move(clock),
+                                      .maintenance = Maintenance::by_hand});
+    ASSERT_TRUE(opened) << opened.fault().message;
+    store_ = *std::move(opened);
+  }
+
+  Log log_{LogLevel::error};
+  std::string path_;
+  std::atomic<std::int64_t> passed_ = 0;
+  std::unique_ptr<RocksdbStore> store_;
+};
+
+ListRequest at_most(std::size_t limit) {
+  ListRequest request;
+  request.limit = limit;
+  return request;
+}
+
+ListRequest in_state(RecordState state) {
+  ListRequest request;
+  request.state = state;
+  return request;
+}
+
+ListRequest abandoned() {
+  ListRequest request;
+  request.abandoned_only = true;
+  return request;
+}
+
+} // namespace
+
+RecordId StoreConformance::id(std::uint64_t number) {
+  RecordId id;
+  id.bytes.fill(0x5a);
+  std::memcpy(id.bytes.data(), &number, sizeof number);
+  id.bytes[31] = static_cast<std::uint8_t>(number);
+  return id;
+}
+
+Fingerprint StoreConformance::print(std::uint8_t byte) {
+  Fingerprint fingerprint;
+  fingerprint.bytes.fill(byte);
+  return fingerprint;
+}
+
+StoredResponse StoreConformance::answer(std::string body, int status) {
+  StoredResponse response;
+  response.status = status;
+  response.reason = "As Asked";
+  response.headers.add("X-Order", "1");
+  response.headers.add("x-order", "2");
+  response.body = std::move(body);
+  return response;
+}
+
+template <class T, class Call>
+T StoreConformance::value_of(Call call) {
+  Result<T> result = wait_for<T>(std::move(call));
+  if (!result) {
+    ADD_FAILURE() << result.fault().message;
+    return T{};
+  }
+  return *std::move(result);
+}
+
+ClaimRequest StoreConformance::request(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint) {
+  ClaimRequest request;
+  request.id = id(key);
+  request.fingerprint = print(fingerprint);
+  request.lease = kLease;
+  request.retention = kRetention;
+  request.abandoned = abandoned;
+  request.route = "/orders";
+  request.key = "key-" + std::to_string(key);
+  request.method = "POST";
+  request.target = "/orders?x=1";
+  return request;
+}
+
+ClaimAnswer StoreConformance::claim(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint) {
+  return value_of<ClaimAnswer>([&](auto done) { store().claim(request(key, abandoned, fingerprint), std::move(done)); });
+}
+
+std::uint64_t StoreConformance::own(std::uint64_t key, Abandoned abandoned) {
+  const ClaimAnswer answer = claim(key, abandoned);
+  const Claimed* const claimed = std::get_if<Claimed>(&answer);
+  EXPECT_NE(claimed, nullptr) << "key " << key << " was not claimed";
+  return claimed != nullptr ? claimed->fence : 0;
+}
+
+Record StoreConformance::found(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint) {
+  const ClaimAnswer answer = claim(key, abandoned, fingerprint);
+  const Found* const found = std::get_if<Found>(&answer);
+  EXPECT_NE(found, nullptr) << "key " << key << " was not found";
+  return found != nullptr ? found->record : Record{};
+}
+
+std::optional<Found> StoreConformance::find(std::uint64_t key) {
+  return value_of<std::optional<Found>>([&](auto done) { store().find(id(key), std::move(done)); });
+}
+
+FenceAnswer StoreConformance::renew(std::uint64_t key, std::uint64_t fence, Millis lease) {
+  return value_of<FenceAnswer>([&](auto done) { store().renew({id(key), fence}, lease, std::move(done)); });
+}
+
+FenceAnswer StoreConformance::complete(std::uint64_t key, std::uint64_t fence, StoredResponse response) {
+  return value_of<FenceAnswer>(
+      [&](auto done) { store().complete({id(key), fence}, std::move(response), std::move(done)); });
+}
+
+FenceAnswer StoreConformance::release(std::uint64_t key, std::uint64_t fence) {
+  return value_of<FenceAnswer>([&](auto done) { store().release({id(key), fence}, std::move(done)); });
+}
+
+FenceAnswer StoreConformance::hold(std::uint64_t key, std::uint64_t fence) {
+  return value_of<FenceAnswer>([&](auto done) { store().hold({id(key), fence}, std::move(done)); });
+}
+
+OperatorAnswer StoreConformance::operate(std::uint64_t key, OperatorAction action, StoredResponse response) {
+  return value_of<OperatorAnswer>(
+      [&](auto done) { store().operate(id(key), action, std::move(response), std::move(done)); });
+}
+
+std::vector<Listed> StoreConformance::list(ListRequest request) {
+  return value_of<std::vector<Listed>>([&](auto done) { store().list(request, std::move(done)); });
+}
+
+int StoreConformance::race_for(std::uint64_t key, int threads) {
+  std::barrier start(threads);
+  std::atomic<int> winners = 0;
+  std::vector<std::jthread> racers;
+  for (int i = 0; i < threads; ++i) {
+    racers.emplace_back([&] {
+      start.arrive_and_wait();
+      if (std::holds_alternative<Claimed>(claim(key))) ++winners;
+    });
+  }
+  racers.clear();
+  return winners;
+}
+
+// Claims.
+
+TEST_P(StoreConformance, AFirstClaimIsOwnedWithFenceOne) { EXPECT_EQ(own(1), 1u); }
+
+TEST_P(StoreConformance, ASecondClaimFindsTheFirst) {
+  own(1);
+  const Record record = found(1);
+  EXPECT_EQ(record.state, RecordState::in_progress);
+  EXPECT_EQ(record.fence, 1u);
+  EXPECT_EQ(record.fingerprint, print(1));
+  EXPECT_EQ(record.lease_until, store().now() + kLease);
+  EXPECT_EQ(record.expires_at, store().now() + kRetention);
+  EXPECT_EQ(record.route + " " + record.key + " " + record.method + " " + record.target,
+            "/orders key-1 POST /orders?x=1");
+}
+
+TEST_P(StoreConformance, KeysAreIndependent) {
+  EXPECT_EQ(own(1), 1u);
+  EXPECT_EQ(own(2), 1u);
+  EXPECT_EQ(found(1).key, "key-1");
+  EXPECT_EQ(found(2).key, "key-2");
+}
+
+TEST_P(StoreConformance, AmongThirtyTwoThreadsOneWins) {
+  for (std::uint64_t round = 0; round < 40; ++round) EXPECT_EQ(race_for(1000 + round, 32), 1) << "round " << round;
+}
+
+TEST_P(StoreConformance, AMismatchFindsTheRecordAndChangesNothing) {
+  own(1);
+  EXPECT_EQ(found(1, Abandoned::take_over, 2).fingerprint, print(1));
+  advance(kLease);
+  EXPECT_EQ(found(1, Abandoned::take_over, 2).fence, 1u);
+  EXPECT_EQ(find(1)->record.fingerprint, print(1));
+}
+
+TEST_P(StoreConformance, FindSeesWhatAClaimWouldAndNothingElse) {
+  EXPECT_FALSE(find(1));
+  own(1);
+  ASSERT_TRUE(find(1));
+  EXPECT_EQ(find(1)->record.key, "key-1");
+  EXPECT_EQ(find(1)->now, store().now());
+}
+
+// Leases and fences.
+
+TEST_P(StoreConformance, WhenTheLeaseIsOverTheRecordIsAbandonedAndStays) {
+  own(1);
+  advance(kLease);
+  EXPECT_TRUE(found(1, Abandoned::leave).abandoned(store().now()));
+}
+
+TEST_P(StoreConformance, ATakeoverNeedsTheLeaseToBeOver) {
+  own(1);
+  advance(kLease - Millis{1});
+  EXPECT_EQ(found(1, Abandoned::take_over).fence, 1u);
+  advance(Millis{1});
+  EXPECT_EQ(own(1, Abandoned::take_over), 2u);
+  EXPECT_TRUE(find(1)->record.took_over);
+}
+
+TEST_P(StoreConformance, ATakeoverKeepsTheExpiryOfTheFirst) {
+  own(1);
+  const Time expires_at = find(1)->record.expires_at;
+  advance(kLease);
+  own(1, Abandoned::take_over);
+  EXPECT_EQ(find(1)->record.expires_at, expires_at);
+}
+
+TEST_P(StoreConformance, RenewingKeepsOthersOut) {
+  own(1);
+  advance(kLease - Millis{1});
+  EXPECT_EQ(renew(1, 1), FenceAnswer::done);
+  advance(kLease - Millis{1});
+  EXPECT_EQ(found(1, Abandoned::take_over).fence, 1u);
+}
+
+TEST_P(StoreConformance, AnOwnerWhoWasReplacedCanWriteNothing) {
+  own(1);
+  advance(kLease);
+  own(1, Abandoned::take_over);
+  EXPECT_EQ(renew(1, 1), FenceAnswer::lost);
+  EXPECT_EQ(complete(1, 1, answer("old")), FenceAnswer::lost);
+  EXPECT_EQ(release(1, 1), FenceAnswer::lost);
+  EXPECT_EQ(hold(1, 1), FenceAnswer::lost);
+  EXPECT_EQ(complete(1, 2, answer("new")), FenceAnswer::done);
+  EXPECT_EQ(found(1).response->body, "new");
+}
+
+TEST_P(StoreConformance, ASlowOwnerWhomNobodyReplacedMayComplete) {
+  own(1);
+  advance(2 * kLease);
+  EXPECT_EQ(complete(1, 1, answer("late")), FenceAnswer::done);
+}
+
+TEST_P(StoreConformance, WritesToAnUnknownKeyAreLost) {
+  EXPECT_EQ(renew(9, 1), FenceAnswer::lost);
+  EXPECT_EQ(complete(9, 1, answer("x")), FenceAnswer::lost);
+  EXPECT_EQ(release(9, 1), FenceAnswer::lost);
+  EXPECT_EQ(hold(9, 1), FenceAnswer::lost);
+}
+
+// Settling.
+
+TEST_P(StoreConformance, ACompletedRecordIsReplayedWhole) {
+  own(1);
+  const std::string body("a\0b\r\n\xff", 6);
+  EXPECT_EQ(complete(1, 1, answer(body, 402)), FenceAnswer::done);
+  const Record record = found(1, Abandoned::take_over);
+  EXPECT_EQ(record.state, RecordState::completed);
+  EXPECT_EQ(record.response->status, 402);
+  EXPECT_EQ(record.response->reason, "As Asked");
+  EXPECT_EQ(record.response->headers.lines(), "X-Order: 1\r\nx-order: 2\r\n");
+  EXPECT_EQ(record.response->body, body);
+}
+
+TEST_P(StoreConformance, AnAnswerOnceGivenIsNeverChanged) {
+  own(1);
+  complete(1, 1, answer("first"));
+  EXPECT_EQ(complete(1, 1, answer("second")), FenceAnswer::lost);
+  EXPECT_EQ(release(1, 1), FenceAnswer::lost);
+  EXPECT_EQ(hold(1, 1), FenceAnswer::lost);
+  EXPECT_EQ(found(1).response->body, "first");
+}
+
+TEST_P(StoreConformance, ABodyOfEightMegabytesComesBack) {
+  own(1);
+  const std::string body(std::size_t{8} << 20, 'b');
+  EXPECT_EQ(complete(1, 1, answer(body)), FenceAnswer::done);
+  EXPECT_EQ(found(1).response->body, body);
+}
+
+TEST_P(StoreConformance, AStreamedAnswerGetsItsHashAtTheEndAndThenStays) {
+  own(1);
+  StoredResponse streaming = answer("");
+  streaming.omitted = OmittedBody{};
+  EXPECT_EQ(complete(1, 1, streaming), FenceAnswer::done);
+  EXPECT_FALSE(found(1).response->omitted->whole);
+  streaming.omitted = OmittedBody{.length = 77, .sha256 = {}, .whole = true};
+  EXPECT_EQ(complete(1, 1, streaming), FenceAnswer::done);
+  EXPECT_EQ(found(1).response->omitted->length, 77u);
+  EXPECT_EQ(complete(1, 1, streaming), FenceAnswer::lost);
+}
+
+TEST_P(StoreConformance, AReleasedKeyIsFreeForAnyRequestAndKeepsItsFence) {
+  own(1);
+  EXPECT_EQ(release(1, 1), FenceAnswer::done);
+  EXPECT_FALSE(find(1));
+  const ClaimAnswer again = claim(1, Abandoned::leave, 2);
+  ASSERT_TRUE(std::holds_alternative<Claimed>(again));
+  EXPECT_EQ(std::get<Claimed>(again).fence, 2u);
+  EXPECT_FALSE(std::get<Claimed>(again).took_over);
+  EXPECT_EQ(complete(1, 1, answer("from before the release")), FenceAnswer::lost);
+}
+
+TEST_P(StoreConformance, ATakenOverClaimIsAbandonedInsteadOfReleased) {
+  own(1);
+  advance(kLease);
+  own(1, Abandoned::take_over);
+  EXPECT_EQ(release(1, 2), FenceAnswer::done);
+  EXPECT_TRUE(found(1, Abandoned::take_over, 2).abandoned(store().now())) << "another request must not get the key";
+  EXPECT_EQ(own(1, Abandoned::take_over), 3u);
+}
+
+TEST_P(StoreConformance, AHeldRecordIsIndeterminateAndStays) {
+  own(1);
+  EXPECT_EQ(hold(1, 1), FenceAnswer::done);
+  advance(2 * kLease);
+  EXPECT_EQ(found(1, Abandoned::take_over).state, RecordState::indeterminate);
+  EXPECT_EQ(complete(1, 1, answer("x")), FenceAnswer::lost);
+}
+
+TEST_P(StoreConformance, WhoeverFoundItAbandonedMayHoldItByItsFence) {
+  own(1);
+  advance(kLease);
+  EXPECT_EQ(hold(1, found(1).fence), FenceAnswer::done);
+  EXPECT_EQ(found(1).state, RecordState::indeterminate);
+}
+
+// Operators.
+
+TEST_P(StoreConformance, AnOperatorLeavesLiveCompletedAndAbsentRecordsAlone) {
+  EXPECT_EQ(operate(1, OperatorAction::release), OperatorAnswer::absent);
+  own(1);
+  EXPECT_EQ(operate(1, OperatorAction::release), OperatorAnswer::live);
+  complete(1, 1, answer("kept"));
+  EXPECT_EQ(operate(1, OperatorAction::rerun), OperatorAnswer::completed);
+  EXPECT_EQ(found(1).response->body, "kept");
+}
+
+TEST_P(StoreConformance, AnOperatorReleasesAHeldRecord) {
+  own(1);
+  hold(1, 1);
+  EXPECT_EQ(operate(1, OperatorAction::release), OperatorAnswer::done);
+  EXPECT_EQ(own(1), 2u);
+}
+
+TEST_P(StoreConformance, AnOperatorGivesAHeldRecordItsAnswer) {
+  own(1);
+  hold(1, 1);
+  EXPECT_EQ(operate(1, OperatorAction::complete, answer("by hand")), OperatorAnswer::done);
+  EXPECT_EQ(found(1).response->body, "by hand");
+}
+
+TEST_P(StoreConformance, AnOperatorLetsTheNextRetryOfTheSameRequestRun) {
+  own(1);
+  hold(1, 1);
+  EXPECT_EQ(operate(1, OperatorAction::rerun), OperatorAnswer::done);
+  EXPECT_EQ(found(1, Abandoned::take_over, 2).fence, 1u);
+  EXPECT_EQ(own(1, Abandoned::leave), 2u);
+  advance(kLease);
+  EXPECT_EQ(found(1, Abandoned::leave).fence, 2u) << "rerun counts once";
+}
+
+// Expiry and buckets.
+
+TEST_P(StoreConformance, ARecordIsReplayedUntilItsLastInstantAndThenNeverAgain) {
+  own(1);
+  complete(1, 1, answer("kept"));
+  advance(kRetention - Millis{1});
+  EXPECT_EQ(found(1).response->body, "kept");
+  advance(Millis{1});
+  EXPECT_FALSE(find(1));
+  own(1);
+}
+
+TEST_P(StoreConformance, AnOwnerWhoseRecordExpiredHasLostIt) {
+  own(1);
+  advance(kRetention);
+  EXPECT_EQ(complete(1, 1, answer("late")), FenceAnswer::lost);
+  EXPECT_EQ(renew(1, 1), FenceAnswer::lost);
+}
+
+TEST_P(StoreConformance, BucketsAreDroppedWholeOnceTheyAreOver) {
+  for (int step = 0; step < 12; ++step) {
+    own(100 + static_cast<std::uint64_t>(step));
+    advance(kRetention / 3);
+  }
+  EXPECT_LE(store().stats().buckets, 7u);
+  advance(3 * kRetention);
+  for (std::uint64_t key = 1; key <= 256; ++key) own(key); // a store may clean up as it is used
+  EXPECT_LE(store().stats().buckets, 2u);
+}
+
+TEST_P(StoreConformance, AKeyClaimedOnEverySideOfEveryBorderHasOneRecord) {
+  // Each round releases and claims again a little later, so that the record wanders through the buckets.
+  for (std::uint64_t round = 1; round <= 20; ++round) {
+    ASSERT_EQ(own(1), round);
+    ASSERT_EQ(release(1, round), FenceAnswer::done);
+    advance(kRetention / 9);
+  }
+  own(1);
+  EXPECT_EQ(list().size(), 1u);
+}
+
+TEST_P(StoreConformance, AtTheBorderBetweenTwoBucketsOneOfThirtyTwoThreadsWins) {
+  for (std::uint64_t round = 0; round < 10; ++round) {
+    const std::uint64_t key = 500 + round;
+    ASSERT_EQ(own(key), 1u);
+    release(key, 1); // the old copy stays in its bucket, and the claims go to a later one
+    const std::int64_t width = 131'072;
+    const std::int64_t expiry = (store().now() + kRetention).time_since_epoch().count();
+    advance(Millis{width - expiry % width - 1});
+    std::jthread tick([this] { advance(Millis{1}); });
+    EXPECT_EQ(race_for(key, 32), 1);
+  }
+}
+
+// Listing.
+
+TEST_P(StoreConformance, AListingFiltersByStateAndAbandonmentAndStopsAtItsLimit) {
+  own(1);
+  own(2);
+  complete(2, 1, answer("body"));
+  own(3);
+  hold(3, 1);
+  own(4);
+  release(4, 1);
+  EXPECT_EQ(list().size(), 3u);
+  EXPECT_EQ(list(at_most(2)).size(), 2u);
+  const std::vector<Listed> completed = list(in_state(RecordState::completed));
+  ASSERT_EQ(completed.size(), 1u);
+  EXPECT_EQ(completed[0].id, id(2));
+  EXPECT_EQ(completed[0].record.response->status, 201);
+  EXPECT_TRUE(completed[0].record.response->body.empty());
+  EXPECT_TRUE(list(abandoned()).empty());
+  advance(kLease);
+  EXPECT_EQ(list(abandoned()).size(), 1u);
+}
+
+TEST_P(StoreConformance, AListingFindsARecordByTheBeginningOfItsId) {
+  for (std::uint64_t key = 1; key <= 40; ++key) own(key);
+  const std::string hex = to_hex(id(33));
+  for (const std::size_t digits : {1, 2, 3, 12, 63, 64}) {
+    ListRequest request;
+    request.id_prefix = hex.substr(0, digits);
+    bool listed = false;
+    for (const Listed& line : list(request)) {
+      EXPECT_TRUE(to_hex(line.id).starts_with(request.id_prefix));
+      listed = listed || line.id == id(33);
+    }
+    EXPECT_TRUE(listed) << digits << " digits";
+  }
+  ListRequest nonsense;
+  nonsense.id_prefix = "xyz";
+  EXPECT_TRUE(list(nonsense).empty());
+}
+
+// The store as a whole.
+
+TEST_P(StoreConformance, TheClockFollowsTheOneItWasGiven) {
+  const Time before = store().now();
+  advance(Millis{1234});
+  EXPECT_EQ(store().now() - before, Millis{1234});
+}
+
+TEST_P(StoreConformance, TheSecretIsRandomAndStaysTheSame) {
+  const std::array<std::uint8_t, 32> secret = store().secret();
+  EXPECT_NE(secret, (std::array<std::uint8_t, 32>{}));
+  reopen();
+  if (store().durability() != Durability::none) {
+    EXPECT_EQ(store().secret(), secret);
+  }
+}
+
+TEST_P(StoreConformance, AHealthyStoreSaysSo) { EXPECT_TRUE(store().healthy()); }
+
+TEST_P(StoreConformance, ARestartKeepsEverything) {
+  own(1);
+  complete(1, 1, answer("kept"));
+  own(2);
+  own(3);
+  hold(3, 1);
+  own(4);
+  release(4, 1);
+  advance(kLease);
+  const Time before = store().now();
+  if (!reopen()) GTEST_SKIP() << "keeps nothing, and says so";
+  EXPECT_EQ(store().now(), before);
+  EXPECT_EQ(found(1).response->body, "kept");
+  EXPECT_TRUE(found(2).abandoned(store().now()));
+  EXPECT_EQ(complete(2, 1, answer("after the restart")), FenceAnswer::done);
+  EXPECT_EQ(found(3).state, RecordState::indeterminate);
+  EXPECT_EQ(own(4), 2u) << "a released key keeps its fence";
+}
+
+TEST_P(StoreConformance, TimeThatPassesWhileItIsClosedCounts) {
+  own(1);
+  if (!reopen()) GTEST_SKIP() << "keeps nothing, and says so";
+  advance(kRetention);
+  ASSERT_TRUE(reopen());
+  EXPECT_FALSE(find(1));
+}
+
+INSTANTIATE_TEST_SUITE_P(Memory, StoreConformance,
+                         ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
+                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Rocksdb, StoreConformance,
+                         ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
+                         [](const auto& kind) { return kind.param.name; });
+
+} // namespace oncekey

@@ -1,0 +1,261 @@
+"""Connections: keep-alive, pipelining, streaming without buffering, limits, time-outs and TLS."""
+
+import pathlib
+import shutil
+import ssl
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.cases import GatewayTest
+from support.client import Client
+from support.gateway import Gateway
+from support.messages import LAST_CHUNK, Malformed, chunk
+from support.upstream import Upstream, answers, never_answers, streams
+from support.waiting import poll_until
+
+CLASSIC = [{"path": "/*", "policy": "classic"}]
+
+
+class KeepAliveTest(GatewayTest):
+    def test_one_connection_serves_many_requests(self):
+        with self.client.connect() as connection:
+            first = self.post(connection=connection)
+            self.assert_replay_of(first, self.post(connection=connection))
+            self.assertEqual(self.post(body=b"other", connection=connection).status, 422)
+            self.assert_first(self.client.get("/x", connection=connection))
+
+    def test_the_upstreams_connections_are_reused(self):
+        before = self.upstream.connections
+        with self.client.connect() as connection:
+            for _ in range(10):
+                self.client.get("/x", connection=connection)
+        self.assertLessEqual(self.upstream.connections - before, 3)
+
+    def test_close_is_honoured(self):
+        with self.client.connect() as connection:
+            response = self.client.get("/x", connection=connection, headers=[("Connection", "close")])
+            self.assertEqual(response.header("Connection"), "close")
+            self.assertTrue(connection.is_closed())
+
+    def test_pipelined_requests_are_answered_in_order(self):
+        self.upstream.always(lambda exchange: answers(200, exchange.request.target)(exchange))
+        with self.client.connect() as connection:
+            connection.send(b"".join(self.client.request_bytes("GET", f"/{number}") for number in range(5)))
+            bodies = [connection.read_response("GET").body for _ in range(5)]
+        self.assertEqual(bodies, [b"/0", b"/1", b"/2", b"/3", b"/4"])
+
+    def test_pipelined_posts_of_one_key_execute_once(self):
+        with self.client.connect() as connection:
+            connection.send(self.client.request_bytes("POST", "/charges", key=self.key, body=b"{}") * 3)
+            replies = [connection.read_response() for _ in range(3)]
+        self.assert_first(replies[0])
+        for reply in replies[1:]:
+            self.assert_replay_of(replies[0], reply)
+        self.assert_executed(1)
+
+    def test_a_pipelined_request_behind_a_body_starts_where_the_body_ends(self):
+        with self.client.connect() as connection:
+            chunked = self.client.request_bytes("POST", "/a", headers=[("Transfer-Encoding", "chunked")])
+            connection.send(chunked + chunk(b"GET /evil HTTP/1.1\r\n\r\n") + LAST_CHUNK)
+            connection.send(self.client.request_bytes("GET", "/b"))
+            connection.read_response()
+            connection.read_response("GET")
+        self.assertEqual([request.target for request in self.upstream.received], ["/a", "/b"])
+
+
+class StreamingTest(GatewayTest):
+    def wait_for_first_piece(self):
+        self.upstream.wait_for(lambda: any(request.body == b"first" for request in self.upstream.received),
+                               "the first piece at the upstream")
+
+    def test_the_upstream_sees_the_first_piece_before_the_client_sends_the_second(self):
+        with self.client.connect() as connection:
+            connection.send(self.client.request_bytes("POST", "/upload", headers=[("Transfer-Encoding", "chunked")]))
+            connection.send(chunk(b"first"))
+            self.wait_for_first_piece()
+            connection.send(chunk(b"second") + LAST_CHUNK)
+            self.assertEqual(connection.read_response().status, 201)
+        self.assertEqual(self.upstream.last.body, b"firstsecond")
+
+    def test_a_body_with_a_length_streams_too_and_keeps_it(self):
+        with self.client.connect() as connection:
+            connection.send(self.client.request_bytes("POST", "/upload", headers=[("Content-Length", "11")]) + b"first")
+            self.wait_for_first_piece()
+            connection.send(b"second")
+            connection.read_response()
+        self.assertEqual(self.upstream.last.header("Content-Length"), "11")
+
+    def test_the_client_sees_the_first_piece_before_the_upstream_sends_the_second(self):
+        gate = self.upstream.gate()
+        self.upstream.will(streams(gate, [b"first", b"second"]))
+        with self.client.connect() as connection:
+            connection.send(self.client.request_bytes("GET", "/download"))
+            pieces = connection.read_pieces(connection.read_head("GET"))
+            self.assertEqual(next(pieces), b"first")
+            gate.open()
+            self.assertEqual(b"".join(pieces), b"second")
+
+    def test_a_large_body_passes_both_ways_unharmed(self):
+        body = bytes(range(256)) * (40 << 10 >> 2)  # 2.5 MiB: more than any buffer on the way
+        self.upstream.always(lambda exchange: answers(200, exchange.request.body)(exchange))
+        self.assertEqual(self.client.post("/echo", body=body).body, body)
+        self.assertEqual(self.post("/echo", body=body).body, body)
+
+    def test_a_client_that_leaves_in_the_middle_of_its_body_executes_nothing(self):
+        for key in (None, self.key):
+            with self.client.connect() as connection:
+                connection.send(self.client.request_bytes("POST", "/upload", key=key,
+                                                          headers=[("Content-Length", "11")]) + b"first")
+        self.assert_first(self.client.get("/after"))
+        self.assertEqual(self.upstream.executions(self.key), 0)
+        self.assertTrue(all(request.complete is (request.target == "/after") for request in self.upstream.received))
+
+
+class LimitsTest(GatewayTest):
+    settings = {
+        "limits": {"max_connections": 8, "max_header_bytes": "4KiB"},
+        "timeouts": {"request_headers": "500ms", "request_body": "500ms", "idle": "1s"},
+    }
+    routes = [
+        {"path": "/small/*", "policy": "classic", "max_request_body": "1KiB"},
+        {"path": "/*", "policy": "classic", "upstream_timeout": "2s"},
+    ]
+
+    def test_a_head_too_large_is_refused_with_431(self):
+        big = self.client.request_bytes("GET", "/x", headers=[("X-Big", "x" * 5000)])
+        response, closed = self.client.exchange(big, "GET")
+        self.assertEqual(response.status, 431)
+        self.assertTrue(closed)
+        self.assert_executed(0)
+
+    def test_a_target_too_long_is_refused(self):
+        response, _ = self.client.exchange(self.client.request_bytes("GET", "/" + "x" * 9000), "GET")
+        self.assertIn(response.status, (414, 431))
+
+    def test_a_keyed_body_too_large_is_refused_with_413(self):
+        self.assert_problem(self.post("/small/x", body=b"x" * 2000), 413, "request_too_large")
+        self.assert_executed(0)
+
+    def test_a_head_that_does_not_end_is_refused_with_408(self):
+        with self.client.connect() as connection:
+            connection.send("POST /x HTTP/1.1\r\nHost: a\r\n")
+            self.assertEqual(connection.read_response().status, 408)
+            self.assertTrue(connection.is_closed())
+
+    def test_a_keyed_body_that_does_not_end_is_refused_with_408_and_nothing_executed(self):
+        with self.client.connect() as connection:
+            connection.send(self.client.request_bytes("POST", "/x", key=self.key,
+                                                      headers=[("Content-Length", "10")]) + b"half")
+            self.assertEqual(connection.read_response().status, 408)
+        self.assert_executed(0)
+        self.assert_first(self.post("/x"))
+
+    def test_an_idle_connection_is_closed_without_a_word(self):
+        with self.client.connect() as connection:
+            self.client.get("/x", connection=connection)
+            self.assertTrue(connection.is_closed())
+
+    def test_an_unkeyed_call_that_takes_too_long_is_given_up_with_504(self):
+        self.upstream.will(never_answers())
+        self.assertEqual(self.client.get("/x").status, 504)
+
+    def test_more_connections_than_allowed_are_shed_with_503_and_the_rest_served(self):
+        crowd = []
+        try:
+            shed = None
+            for _ in range(20):
+                connection = self.client.connect()
+                crowd.append(connection)
+                try:
+                    response = self.client.get("/x", connection=connection)
+                except (Malformed, OSError):
+                    continue  # closed for idling meanwhile
+                if response.status == 503:
+                    shed = response
+                    break
+            self.assertIsNotNone(shed, "nobody was shed")
+        finally:
+            for connection in crowd:
+                connection.socket.close()
+        poll_until(lambda: self.served(), "connections to be free again")
+
+    def served(self):
+        try:
+            return self.client.get("/x").status == 201
+        except (Malformed, OSError):
+            return False
+
+
+class TlsTest(unittest.TestCase):
+    """Certificates are made by the openssl command for this run alone."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-tls-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
+        cls.make_certificate("good", "localhost")
+        cls.make_certificate("other", "localhost")
+        cls.make_certificate("else", "else.test")
+
+    @classmethod
+    def make_certificate(cls, name, host):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+                        "-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}",
+                        "-keyout", cls.file(name, "key"), "-out", cls.file(name, "crt")], check=True, capture_output=True)
+
+    @classmethod
+    def file(cls, name, kind):
+        return str(cls.folder / f"{name}.{kind}")
+
+    def tls_upstream(self, certificate="good"):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.file(certificate, "crt"), self.file(certificate, "key"))
+        upstream = Upstream(tls_context=context).start()
+        self.addCleanup(upstream.stop)
+        return upstream
+
+    def test_the_listener_speaks_tls(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC, tls_cert=self.file("good", "crt"),
+                     tls_key=self.file("good", "key")) as gateway:
+            trusting = ssl.create_default_context(cafile=self.file("good", "crt"))
+            client = Client(gateway.address, tls_context=trusting)
+            first = client.post(key="k-1")
+            again = client.post(key="k-1")
+            self.assertEqual((first.status, again.body, again.replayed), (201, first.body, True))
+            self.assertEqual(upstream.last.header("X-Forwarded-Proto"), "https")
+            with self.assertRaises((Malformed, OSError, AssertionError)):
+                self.assertNotEqual(Client(gateway.address).post(key="k-2").status, 201)
+                raise Malformed("answered in plain, but refused")
+            self.assertEqual(upstream.executions(), 1)
+            self.assertEqual(client.post(key="k-3").status, 201)
+
+    def test_an_https_upstream_whose_certificate_is_trusted_is_used(self):
+        upstream = self.tls_upstream()
+        with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("good", "crt")) as gateway:
+            first = gateway.client().post(key="k-1")
+            self.assertEqual((first.status, upstream.executions()), (201, 1))
+            self.assertTrue(gateway.client().post(key="k-1").replayed)
+            self.assertEqual(gateway.client().get("/x").status, 201)
+
+    def test_an_https_upstream_whose_certificate_is_not_trusted_is_not_used(self):
+        upstream = self.tls_upstream()
+        with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("other", "crt")) as gateway:
+            self.assertIn(gateway.client().post(key="k-1").status, (502, 503))
+            self.assertIn(gateway.client().get("/x").status, (502, 503))
+            self.assertEqual(upstream.received, [])
+
+    def test_a_certificate_for_another_name_is_not_trusted(self):
+        upstream = self.tls_upstream("else")
+        with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("else", "crt")) as gateway:
+            self.assertIn(gateway.client().post(key="k-1").status, (502, 503))
+            self.assertEqual(upstream.received, [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,383 @@
+"""Running it: health, metrics, logs, draining, the operator's commands, and stopping when a sync has failed."""
+
+import json
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.cases import GatewayTest
+from support.gateway import Gateway, run_cli, toml
+from support.messages import Malformed
+from support.upstream import Upstream, answers, held, resets
+from support.waiting import poll_until
+
+CLASSIC = [{"path": "/*", "policy": "classic"}]
+
+
+class AdminTest(GatewayTest):
+    def test_it_says_that_it_lives_and_is_ready(self):
+        self.assertEqual(self.gateway.admin.get("/livez").status, 200)
+        self.assertEqual(self.gateway.admin.get("/readyz").status, 200)
+
+    def test_the_admin_paths_are_not_on_the_public_listener(self):
+        for path in ("/metrics", "/livez", "/readyz", "/api/keys"):
+            self.client.get(path)
+            self.assertEqual(self.upstream.last.target, path)
+
+    def test_decisions_are_counted_by_route(self):
+        def count(decision):
+            return self.gateway.metric("oncekey_requests_total", decision=decision, route="/*")
+
+        before = {decision: count(decision) for decision in ("execute", "replay", "mismatch", "pass")}
+        self.post()
+        self.post()
+        self.post(body=b"other")
+        self.client.post("/x")
+        for decision, earlier in before.items():
+            poll_until(lambda decision=decision, earlier=earlier: count(decision) == earlier + 1,
+                       f"{decision} to be counted")
+
+    def test_metrics_are_prometheus_text(self):
+        response = self.gateway.admin.get("/metrics")
+        self.assertTrue(response.header("Content-Type").startswith("text/plain"))
+        self.assertIn("# TYPE oncekey_requests_total counter", response.body.decode())
+
+    def test_in_flight_requests_are_visible(self):
+        gate = self.hold_at_upstream(answers())
+        running = self.post_in_background()
+        gate.wait_for_arrival()
+        self.assertGreaterEqual(self.gateway.metric("oncekey_in_flight"), 1)
+        gate.open()
+        running.result()
+
+    def test_unknown_admin_paths_and_ids_are_404(self):
+        self.assertEqual(self.gateway.admin.get("/nothing").status, 404)
+        self.assertEqual(self.gateway.admin.get("/api/keys/" + "0" * 64).status, 404)
+        self.assertEqual(self.gateway.admin.get("/api/keys/xyz").status // 100, 4)
+
+
+class LogTest(unittest.TestCase):
+    def test_no_secret_is_ever_logged(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC, log_level="debug") as gateway:
+            client = gateway.client("secret-account-token")
+            upstream.will(answers(201, b"secret-answer"), resets(), answers(500, b"x"))
+            for key in ("secret-key-1", "secret-key-1", "secret-key-2", "secret-key-3", "secret-key-" + "x" * 300):
+                client.post(key=key, body=b"secret-body", headers=[("Cookie", "session=secret-cookie")])
+            client.post(key="secret-key-1", body=b"other")
+            gateway.stop()
+            self.assertNotIn("secret", gateway.log)
+            self.assertIn("event=", gateway.log)
+
+    def test_what_clients_send_cannot_break_a_log_line(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC, log_level="debug") as gateway:
+            gateway.client().get("/x%0aevent=forged", headers=[("X", "event=forged")])
+            gateway.client().exchange("GET /\x1b[2J event=forged HTTP/1.1\r\nHost: a\r\n\r\n", "GET")
+            gateway.stop()
+            self.assertNotIn("\x1b", gateway.log)
+            for line in gateway.log.splitlines():
+                self.assertFalse(line.startswith("event=forged"), line)
+
+
+class FlagsTest(unittest.TestCase):
+    def test_flags_alone_make_a_gateway_with_one_route(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        flags = ["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--upstream", upstream.url, "--store", "memory:",
+                 "--policy", "stripe-v1", "--lease", "2s", "--retention", "1h"]
+        with Gateway(upstream.url, flags=flags) as gateway:
+            first = gateway.client().post("/anything", key="k-1")
+            again = gateway.client().post("/anything", key="k-1")
+            self.assertEqual((again.replayed, again.body), (True, first.body))
+            mismatch = gateway.client().post("/anything", key="k-1", body=b"{}")
+            self.assertEqual(mismatch.json()["error"]["type"], "idempotency_error")
+
+
+class DrainTest(unittest.TestCase):
+    def setUp(self):
+        self.upstream = Upstream().start()
+        self.addCleanup(self.upstream.stop)
+        self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb")
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+        self.client = self.gateway.client()
+
+    def start_a_request(self):
+        gate = self.upstream.gate()
+        self.upstream.will(held(gate, answers(201, b"finished")))
+        running = self.client.post_in_background(key="k-1")
+        gate.wait_for_arrival()
+        return gate, running
+
+    def test_sigterm_finishes_what_runs_and_takes_nothing_new(self):
+        gate, running = self.start_a_request()
+        self.gateway.signal(signal.SIGTERM)
+        poll_until(lambda: not self.takes_requests(), "new requests to be refused")
+        self.assertTrue(self.gateway.running)
+        gate.open()
+        self.assertEqual(running.result().body, b"finished")
+        self.assertEqual(self.gateway.wait(), 0)
+        self.gateway.start()
+        again = self.gateway.client().post(key="k-1")
+        self.assertEqual((again.replayed, again.body), (True, b"finished"))
+        self.assertEqual(self.upstream.executions("k-1"), 1)
+
+    def takes_requests(self):
+        try:
+            return self.client.get("/probe").status == 201
+        except (OSError, Malformed):
+            return False
+
+    def test_a_draining_gateway_is_not_ready(self):
+        gate, running = self.start_a_request()
+        self.gateway.signal(signal.SIGTERM)
+
+        def not_ready():
+            try:
+                return self.gateway.admin.get("/readyz").status == 503
+            except (OSError, Malformed):
+                return True
+
+        poll_until(not_ready, "readyz to say no")
+        gate.open()
+        running.result()
+        self.assertEqual(self.gateway.wait(), 0)
+
+    def test_idle_connections_do_not_hold_up_the_end(self):
+        with self.client.connect() as connection:
+            self.client.get("/x", connection=connection)
+            self.gateway.signal(signal.SIGTERM)
+            self.assertEqual(self.gateway.wait(), 0)
+
+    def test_a_second_signal_ends_it_at_once(self):
+        gate, _ = self.start_a_request()
+        self.gateway.signal(signal.SIGTERM)
+        poll_until(lambda: not self.takes_requests(), "the drain to begin")
+        self.gateway.signal(signal.SIGTERM)
+        self.gateway.wait()
+        self.assertFalse(self.gateway.running)
+        gate.open()
+
+
+class TokenTest(unittest.TestCase):
+    def test_a_token_guards_everything_but_health(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC, admin_token="s3cret-token") as gateway:
+            self.assertEqual(gateway.admin.get("/api/keys", authorization=False).status, 401)
+            wrong = [("Authorization", "Bearer wrong")]
+            self.assertEqual(gateway.admin.get("/api/keys", authorization=False, headers=wrong).status, 401)
+            right = [("Authorization", "Bearer s3cret-token")]
+            self.assertEqual(gateway.admin.get("/api/keys", authorization=False, headers=right).status, 200)
+            self.assertEqual(gateway.admin.get("/livez", authorization=False).status, 200)
+            self.assertNotIn("s3cret-token", gateway.log)
+
+    def test_an_admin_listener_off_the_loopback_needs_a_token(self):
+        gateway = Gateway("http://127.0.0.1:1", CLASSIC, admin="0.0.0.0:0")
+        self.addCleanup(gateway.remove)
+        self.assertNotEqual(gateway.start_expecting_refusal(), 0)
+        self.assertIn("admin_token", gateway.log)
+
+
+class OperatorTest(GatewayTest):
+    routes = [{"path": "/*", "policy": "stripe-v1"}]
+    store = "rocksdb"
+
+    def keys(self, *arguments):
+        return run_cli("keys", *arguments, "--admin", self.gateway.admin_text)
+
+    def listed(self, *arguments):
+        """The records the command line lists, whatever wraps them."""
+        done = self.keys("list", "--json", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        return found if isinstance(found, list) else found["keys"]
+
+    def indeterminate(self):
+        """A key whose outcome is unknown; returns its id."""
+        self.upstream.will(resets())
+        self.assertEqual(self.post().status, 502)
+        record = next(record for record in self.listed("--state", "indeterminate") if record["key"] == self.key)
+        return record["id"]
+
+    def act(self, action, record_id, *more):
+        done = self.keys(action, record_id, "--reason", "ticket 42", "--yes", *more)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def assert_audited(self, action):
+        line = self.gateway.wait_for_log(f"action={action}")
+        self.assertIn("event=operator_action", line)
+        self.assertIn("ticket 42", line)
+
+    def test_list_and_show_tell_of_a_key(self):
+        self.post()
+        record = next(record for record in self.listed("--limit", "1000") if record["key"] == self.key)
+        self.assertEqual(record["state"], "completed")
+        shown = self.keys("show", record["id"], "--json")
+        self.assertEqual(json.loads(shown.stdout)["state"], "completed")
+        self.assertIn("completed", self.keys("show", record["id"]).stdout)
+        self.assertIn("completed", self.keys("list").stdout)
+        self.assertNotIn("Bearer alice", shown.stdout)
+
+    def test_release_frees_a_held_key_for_a_new_first_request(self):
+        self.act("release", self.indeterminate())
+        self.assert_audited("release")
+        self.assert_first(self.post(body=b'{"even":"another"}'))
+        fences = self.upstream.fences(self.key)
+        self.assertGreater(fences[1], fences[0])
+
+    def test_complete_gives_a_held_key_its_answer(self):
+        self.act("complete", self.indeterminate(), "--status", "201", "--content-type", "application/json",
+                 "--body", '{"id":"ch_1"}')
+        self.assert_audited("complete")
+        again = self.post()
+        self.assertEqual((again.status, again.body, again.replayed), (201, b'{"id":"ch_1"}', True))
+        self.assertEqual(again.header("Content-Type"), "application/json")
+        self.assert_executed(1)
+
+    def test_rerun_lets_the_next_retry_execute_with_a_higher_fence(self):
+        self.act("rerun", self.indeterminate())
+        self.assert_audited("rerun")
+        self.assertEqual(self.post(body=b'{"another":1}').status, 400)
+        self.assert_first(self.post())
+        fences = self.upstream.fences(self.key)
+        self.assertEqual(len(fences), 2)
+        self.assertGreater(fences[1], fences[0])
+
+    def test_a_completed_key_cannot_be_changed(self):
+        self.post()
+        record = next(record for record in self.listed("--limit", "1000") if record["key"] == self.key)
+        done = self.keys("release", record["id"], "--reason", "ticket 42", "--yes")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertTrue(self.post().replayed)
+
+    def test_a_key_at_work_cannot_be_changed(self):
+        gate = self.hold_at_upstream(answers(201, b"{}"))
+        running = self.post_in_background()
+        gate.wait_for_arrival()
+        record = next(record for record in self.listed("--state", "in_progress") if record["key"] == self.key)
+        done = self.keys("release", record["id"], "--reason", "ticket 42", "--yes")
+        self.assertNotEqual(done.returncode, 0)
+        gate.open()
+        self.assertEqual(running.result().status, 201)
+
+    def test_an_action_needs_a_reason(self):
+        record_id = self.indeterminate()
+        self.assertNotEqual(self.keys("release", record_id, "--yes").returncode, 0)
+        self.assertEqual(self.gateway.admin.request("POST", f"/api/keys/{record_id}/release", body=b"{}").status, 400)
+        self.assertEqual(self.post().status, 409)
+
+    def test_the_json_api_does_the_same(self):
+        record_id = self.indeterminate()
+        shown = self.gateway.admin.get(f"/api/keys/{record_id}").json()
+        self.assertEqual(shown["state"], "indeterminate")
+        done = self.gateway.admin.request("POST", f"/api/keys/{record_id}/complete", body=json.dumps(
+            {"status": 202, "content_type": "text/plain", "body": "by hand", "reason": "ticket 42"}))
+        self.assertEqual(done.status, 200, done)
+        again = self.post()
+        self.assertEqual((again.status, again.body, again.replayed), (202, b"by hand", True))
+
+    def test_an_unknown_id_and_a_gateway_that_is_not_there_are_errors(self):
+        self.assertNotEqual(self.keys("show", "0" * 64).returncode, 0)
+        nobody = run_cli("keys", "list", "--admin", "127.0.0.1:1")
+        self.assertNotEqual(nobody.returncode, 0)
+        self.assertTrue(nobody.stderr)
+
+
+class CheckTest(unittest.TestCase):
+    def check(self, text):
+        with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
+            file.write(text)
+            file.flush()
+            done = run_cli("check", file.name)
+            return done.returncode, (done.stdout + done.stderr).replace(file.name, "FILE")
+
+    def test_a_good_configuration_passes(self):
+        code, output = self.check(toml({"upstream": "http://127.0.0.1:9090", "store": "memory:", "route": CLASSIC}))
+        self.assertEqual(code, 0, output)
+
+    def test_an_unknown_setting_is_refused_with_file_and_line(self):
+        code, output = self.check('upstream = "http://127.0.0.1:9090"\nleese = "60s"\n')
+        self.assertNotEqual(code, 0)
+        self.assertIn("FILE:2:", output)
+        self.assertIn("leese", output)
+
+    def test_a_retention_shorter_than_the_lease_is_refused(self):
+        code, output = self.check('upstream = "http://127.0.0.1:9090"\n[[route]]\npath = "/*"\npolicy = "classic"\n'
+                                  'lease = "60s"\nretention = "10s"\n')
+        self.assertNotEqual(code, 0)
+        self.assertIn("retention", output)
+
+    def test_every_subcommand_has_help(self):
+        for command in ([], ["serve"], ["check"], ["keys"], ["keys", "list"], ["keys", "complete"]):
+            done = run_cli(*command, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertTrue(done.stdout)
+
+
+@unittest.skipIf("ONCEKEY_FAILING_SYNC" not in os.environ, "ONCEKEY_FAILING_SYNC names no library to preload")
+class FailedSyncTest(unittest.TestCase):
+    """The library fails every sync of the process with EIO once the file it is told exists."""
+
+    def start(self):
+        self.upstream = Upstream().start()
+        self.addCleanup(self.upstream.stop)
+        self.trigger = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-sync-")) / "fail"
+        # A sanitizer's runtime wants to be loaded first; it says so and stops unless told that this order is meant.
+        environment = {"LD_PRELOAD": os.environ["ONCEKEY_FAILING_SYNC"], "ONCEKEY_FAIL_SYNC_FILE": str(self.trigger),
+                       "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb", environment=environment)
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+        self.client = self.gateway.client()
+        self.assertEqual(self.client.post(key="before").status, 201)
+
+    def post_and_see_no_success(self, **options):
+        try:
+            self.assertNotEqual(self.client.post(**options).status // 100, 2, "acknowledged without being durable")
+        except (OSError, Malformed):
+            pass  # the process ended first: no acknowledgement either
+
+    def assert_ended_with_the_reason(self):
+        self.assertNotEqual(self.gateway.wait(), 0)
+        self.assertRegex(self.gateway.log.lower(), "sync|input/output")
+
+    def test_a_claim_that_cannot_be_synced_is_not_executed_and_ends_the_process(self):
+        self.start()
+        self.trigger.touch()
+        self.post_and_see_no_success(key="claim")
+        self.assert_ended_with_the_reason()
+        self.assertEqual(self.upstream.executions("claim"), 0)
+
+    def test_an_answer_that_cannot_be_synced_is_not_acknowledged_and_ends_the_process(self):
+        self.start()
+
+        def fails_then_answers(exchange):
+            self.trigger.touch()
+            answers(201, b"done")(exchange)
+
+        self.upstream.will(fails_then_answers)
+        self.post_and_see_no_success(key="answer")
+        self.assert_ended_with_the_reason()
+
+    def test_what_was_acknowledged_before_is_there_after_a_restart(self):
+        self.start()
+        self.trigger.touch()
+        self.post_and_see_no_success(key="claim")
+        self.gateway.wait()
+        self.trigger.unlink()
+        self.gateway.start()
+        self.assertTrue(self.gateway.client().post(key="before").replayed)
+        self.assertEqual(self.gateway.client().post(key="fresh").status, 201)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,414 @@
+"""Runs the *.scenario files: every scenario against every policy it names and every store.
+
+A scenario is a title, what it runs against, and steps that a person who knows no C++ can read:
+
+    title: A retry gets the first answer
+    policies: classic ietf            # or: all
+    stores: rocksdb                   # optional; all stores when left out
+    with lease = "1s"                 # optional; any setting of a route
+
+    upstream answers 201 {"id":"ch_1"}
+    alice sends POST /charges key k-1 body {"amount":100}
+    gets 201 {"id":"ch_1"} first
+    alice sends POST /charges key k-1 body {"amount":100}
+    gets replay 201 {"id":"ch_1"}
+    upstream executed 1 time
+
+All steps are in the table at the end of this file. An unknown one fails with file and line, before anything runs.
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import sys
+import time
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.client import Client
+from support.gateway import Gateway
+from support.upstream import Upstream, answers, held, resets
+from support.waiting import Background, poll_until
+
+POLICIES = ("classic", "ietf", "stripe-v1", "stripe-v2")
+STORES = ("memory:", "rocksdb")
+MISMATCH_STATUS = {"classic": 422, "ietf": 422, "stripe-v1": 400, "stripe-v2": 400}
+
+
+class BadScenario(Exception):
+    """The text is not a scenario; the message begins with file:line."""
+
+
+class StepFailed(AssertionError):
+    pass
+
+
+class Scenario:
+    def __init__(self, file_name, text):
+        self.file_name = file_name
+        self.name = pathlib.PurePath(file_name).stem
+        self.title = None
+        self.policies = ()
+        self.stores = STORES
+        self.settings = {}
+        self.steps = []  # (line number, text, function, arguments)
+        for number, line in enumerate(text.splitlines(), 1):
+            line = re.sub(r"(^|\s)#.*$", "", line).strip()
+            if line:
+                self._read(number, line)
+        if not self.title or not self.policies or not self.steps:
+            raise BadScenario(f"{file_name}:1: a scenario needs a title, a policies line and steps")
+
+    def _read(self, number, line):
+        if line.startswith("title:"):
+            self.title = line[6:].strip()
+        elif line.startswith("policies:"):
+            self.policies = self._names(number, line, POLICIES)
+        elif line.startswith("stores:"):
+            self.stores = tuple("memory:" if name == "memory" else name
+                                for name in self._names(number, line, ("memory", "rocksdb")))
+        elif line.startswith("with "):
+            name, equals, value = line[5:].partition("=")
+            if not equals:
+                raise BadScenario(f"{self.file_name}:{number}: write: with NAME = VALUE")
+            self.settings[name.strip()] = self._value(value.strip())
+        else:
+            self.steps.append((number, line, *self._step(number, line)))
+
+    def _names(self, number, line, known):
+        names = tuple(line.partition(":")[2].split())
+        if names == ("all",):
+            return known
+        for name in names:
+            if name not in known:
+                raise BadScenario(f"{self.file_name}:{number}: {name} is none of {', '.join(known)}")
+        return names
+
+    @staticmethod
+    def _value(text):
+        return int(text) if text.isdigit() else text.strip('"')
+
+    def _step(self, number, line):
+        for pattern, function in STEPS:
+            match = re.fullmatch(pattern, line)
+            if match:
+                return function, match.groups()
+        raise BadScenario(f"{self.file_name}:{number}: no such step: {line}")
+
+
+class World:
+    """One policy on one store: an upstream, and a gateway with a route for each scenario."""
+
+    def __init__(self, policy, store, scenarios):
+        self.policy = policy
+        self.store = store
+        self.upstream = Upstream().start()
+        routes = [{"path": f"/{scenario.name}/*", "policy": policy, **scenario.settings} for scenario in scenarios]
+        self.gateway = Gateway(self.upstream.url, routes, store=store).start()
+
+    def close(self):
+        self.upstream.stop()
+        self.gateway.remove()
+
+
+class Stage:
+    """One scenario being played in a world."""
+
+    def __init__(self, world, scenario):
+        self.world = world
+        self.scenario = scenario
+        self.upstream = world.upstream
+        self.policy = world.policy
+        self.answer = None  # the last one received
+        self.herd = []
+        self.background = None
+        self.gate = None
+        self.default = answers()
+        self.upstream.reset()
+        self.upstream.always(self.default)
+
+    def client(self, name):
+        # The stores are shared by all scenarios, so everybody is somebody else in each of them.
+        return Client(self.world.gateway.address, f"{name}-in-{self.scenario.name}")
+
+    def send(self, name, method, path, key, body):
+        headers = [("Content-Type", "application/json")] if (body or "").startswith("{") else []
+        return self.client(name).request(method, f"/{self.scenario.name}{path}", key=key,
+                                         body=None if body is None else body.encode(), headers=headers)
+
+
+def require(condition, message):
+    if not condition:
+        raise StepFailed(message)
+
+
+# Steps of the upstream.
+
+
+def made_answer(status, body, header):
+    headers = [("Content-Type", "application/json")] if (body or "").startswith("{") else []
+    if header:
+        name, _, value = header.partition(":")
+        headers.append((name.strip(), value.strip()))
+    return answers(int(status), body or "", headers)
+
+
+def upstream_answers(stage, once, status, body, header):
+    if once:
+        stage.upstream.will(made_answer(status, body, header))
+    else:
+        stage.default = made_answer(status, body, header)
+        stage.upstream.always(stage.default)
+
+
+def upstream_hangs(stage):
+    stage.gate = stage.upstream.gate()
+    stage.upstream.will(held(stage.gate, stage.default))
+
+
+def upstream_goes_on(stage):
+    stage.gate.open()
+
+
+def upstream_drops_the_connection(stage):
+    stage.upstream.will(resets())
+
+
+def upstream_is_down(stage):
+    stage.upstream.stop()
+
+
+def upstream_is_up(stage):
+    stage.upstream.start()
+    stage.upstream.always(stage.default)
+
+
+def upstream_executed(stage, key, times):
+    count = stage.upstream.executions(key)
+    require(count == int(times), f"it executed {count} times")
+
+
+def every_execution_had_a_higher_fence(stage):
+    fences = [request.fence for request in stage.upstream.received if request.complete]
+    require(all(earlier < later for earlier, later in zip(fences, fences[1:])), f"the fences were {fences}")
+
+
+# Steps of clients.
+
+
+def sends(stage, name, method, path, key, body):
+    stage.answer = stage.send(name, method, path, key, body)
+
+
+def sends_in_background(stage, name, method, path, key, body):
+    stage.background = Background(lambda: stage.send(name, method, path, key, body))
+    if stage.gate:
+        stage.gate.wait_for_arrival()
+
+
+def sends_many_at_once(stage, name, count, method, path, key, body):
+    stage.herd = [Background(lambda: stage.send(name, method, path, key, body)) for _ in range(int(count))]
+    if stage.gate:
+        stage.gate.wait_for_arrival()
+
+
+def all_but_one_are_answered(stage):
+    poll_until(lambda: sum(one.finished for one in stage.herd) == len(stage.herd) - 1, "all but one to be answered")
+
+
+def one_gets_first_and_the_others_in_progress_or_replay(stage, status, body):
+    replies = [one.result() for one in stage.herd]
+    firsts = [reply for reply in replies if not reply.replayed and reply.status == int(status)]
+    others = [reply for reply in replies if reply not in firsts]
+    require(len(firsts) == 1, f"{len(firsts)} first answers: {replies}")
+    require(all(reply.status == 409 or reply.replayed for reply in others), f"{others}")
+    require(all(reply.body == body.encode() for reply in replies if reply.status == int(status)), f"{replies}")
+
+
+def leaves_without_the_answer(stage, name, method, path, key, body):
+    client = stage.client(name)
+    with client.connect() as connection:
+        connection.send(client.request_bytes(method, f"/{stage.scenario.name}{path}", key=key, body=body or ""))
+        stage.gate.wait_for_arrival()
+
+
+def waits_until_settled(stage, name, method, path, key, body):
+    """Sends again and again until the answer is neither in progress nor an error on the way."""
+
+    def settled():
+        stage.answer = stage.send(name, method, path, key, body)
+        return stage.answer.status < 400
+
+    poll_until(settled, "a settled answer")
+
+
+# Expectations.
+
+
+def check_answer(stage, answer, status, body, replayed):
+    require(answer.status == int(status), f"got {answer}")
+    require(body is None or answer.body == body.encode(), f"got {answer}")
+    require(answer.replayed == replayed, f"{'not ' if replayed else ''}a replay: {answer}")
+
+
+def gets_first(stage, status, body):
+    check_answer(stage, stage.answer, status, body, False)
+
+
+def gets_replay(stage, status, body):
+    check_answer(stage, stage.answer, status, body, True)
+
+
+def background_gets(stage, status, body, kind):
+    stage.answer = stage.background.result()
+    check_answer(stage, stage.answer, status, body, kind == "replay")
+
+
+def gets_mismatch(stage):
+    require(stage.answer.status == MISMATCH_STATUS[stage.policy], f"got {stage.answer}")
+    word = b"idempotency_error" if stage.policy.startswith("stripe") else b"mismatch"
+    require(word in stage.answer.body, f"got {stage.answer}")
+
+
+def gets_in_progress(stage):
+    require(stage.answer.status == 409, f"got {stage.answer}")
+    word = b"idempotency_key_in_use" if stage.policy.startswith("stripe") else b"in_progress"
+    require(word in stage.answer.body, f"got {stage.answer}")
+
+
+def gets_indeterminate(stage):
+    word = b"idempotency_outcome_unknown" if stage.policy.startswith("stripe") else b"indeterminate"
+    require(stage.answer.status == 409 and word in stage.answer.body, f"got {stage.answer}")
+    require(stage.answer.header("Stripe-Should-Retry") != "true", f"told to retry: {stage.answer}")
+
+
+def gets_error(stage, status):
+    require(stage.answer.status == int(status), f"got {stage.answer}")
+    require(not stage.answer.replayed, f"a replay: {stage.answer}")
+
+
+def gets_header(stage, name, value):
+    require(value in stage.answer.all(name), f"got {stage.answer}")
+
+
+def gets_no_header(stage, name):
+    require(not stage.answer.has(name), f"got {stage.answer}")
+
+
+# Steps of the gateway and of time.
+
+
+def gateway_is_killed_and_restarted(stage):
+    stage.world.gateway.kill()
+    stage.world.gateway.start()
+
+
+def gateway_is_stopped_and_restarted(stage):
+    stage.world.gateway.stop()
+    stage.world.gateway.start()
+
+
+def runs_out(stage, setting):
+    text = stage.scenario.settings.get(setting)
+    if text is None:
+        raise StepFailed(f"the scenario must say: with {setting} = \"…\"")
+    amount, unit = re.fullmatch(r"(\d+)(ms|s)", text).groups()
+    time.sleep(int(amount) / (1000 if unit == "ms" else 1) + 0.5)
+
+
+REQUEST = r"(\w+) (/\S*)(?: key (\S+))?(?: body (.*?))?"
+
+STEPS = [
+    (r"upstream answers( once)? (\d{3})(?: (?!with header )(.*?))?(?: with header (.*))?", upstream_answers),
+    (r"upstream hangs", upstream_hangs),
+    (r"upstream goes on", upstream_goes_on),
+    (r"upstream drops the connection", upstream_drops_the_connection),
+    (r"upstream is down", upstream_is_down),
+    (r"upstream is up", upstream_is_up),
+    (r"upstream executed(?: key (\S+))? (\d+) times?", upstream_executed),
+    (r"every execution had a higher fence", every_execution_had_a_higher_fence),
+    (rf"(\w+) sends {REQUEST} in background", sends_in_background),
+    (rf"(\w+) sends (\d+) times at once {REQUEST}", sends_many_at_once),
+    (rf"(\w+) sends {REQUEST} and leaves", leaves_without_the_answer),
+    (rf"(\w+) sends {REQUEST} until it is settled", waits_until_settled),
+    (rf"(\w+) sends {REQUEST}", sends),
+    (r"all but one are answered", all_but_one_are_answered),
+    (r"one gets (\d{3}) (.*) first and the others in progress or replay",
+     one_gets_first_and_the_others_in_progress_or_replay),
+    (r"gets replay (\d{3})(?: (.*))?", gets_replay),
+    (r"gets mismatch", gets_mismatch),
+    (r"gets in progress", gets_in_progress),
+    (r"gets indeterminate", gets_indeterminate),
+    (r"gets error (\d{3})", gets_error),
+    (r"gets header ([\w-]+): (.*)", gets_header),
+    (r"gets no header ([\w-]+)", gets_no_header),
+    (r"gets (\d{3})(?: (.*))? first", gets_first),
+    (r"the one in background gets (\d{3})(?: (.*?))? (first|replay)", background_gets),
+    (r"gateway is killed and restarted", gateway_is_killed_and_restarted),
+    (r"gateway is stopped and restarted", gateway_is_stopped_and_restarted),
+    (r"(lease|retention) runs out", runs_out),
+]
+
+
+def play(world, scenario):
+    """Nothing when all went well, else the failure with file and line."""
+    stage = Stage(world, scenario)
+    for number, text, function, arguments in scenario.steps:
+        try:
+            function(stage, *arguments)
+        except Exception as error:
+            detail = str(error) if isinstance(error, AssertionError) else traceback.format_exc()
+            return f"{scenario.file_name}:{number}: {text}\n    {detail}"
+    return None
+
+
+def play_world(policy, store, scenarios):
+    """All scenarios of one policy on one store; returns (scenario, failure) pairs."""
+    mine = [scenario for scenario in scenarios if policy in scenario.policies and store in scenario.stores]
+    if not mine:
+        return []
+    world = World(policy, store, mine)
+    try:
+        return [(scenario, play(world, scenario)) for scenario in mine]
+    finally:
+        world.close()
+
+
+def read_scenarios(files):
+    return [Scenario(os.path.relpath(file), file.read_text()) for file in files]
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Runs scenario files against every policy and store they name.")
+    parser.add_argument("files", nargs="*", type=pathlib.Path, help="scenario files; all beside this script by default")
+    parser.add_argument("--policy", choices=POLICIES, action="append")
+    parser.add_argument("--store", choices=("memory", "rocksdb"), action="append")
+    arguments = parser.parse_args()
+    files = arguments.files or sorted(pathlib.Path(__file__).parent.glob("*.scenario"))
+    try:
+        scenarios = read_scenarios(files)
+    except BadScenario as error:
+        print(error)
+        return 1
+    stores = [store for store in STORES if not arguments.store or store.rstrip(":") in arguments.store]
+    worlds = [(policy, store) for policy in arguments.policy or POLICIES for store in stores]
+    failures = played = 0
+    # The worlds share nothing, and most of their time is waiting for leases to run out.
+    with concurrent.futures.ThreadPoolExecutor(len(worlds)) as pool:
+        runs = {world: pool.submit(play_world, *world, scenarios) for world in worlds}
+        for (policy, store), run in runs.items():
+            for scenario, failure in run.result():
+                played += 1
+                failures += failure is not None
+                print(f"{'FAIL' if failure else 'ok  '} {scenario.title} [{policy}, {store.rstrip(':')}]")
+                if failure:
+                    print(f"    {failure}")
+    print(f"{played} played, {failures} failed")
+    return 1 if failures or not played else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

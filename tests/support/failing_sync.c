@@ -1,0 +1,36 @@
+/* failing_sync: a disk whose sync fails, for tests of the built program.
+ *
+ * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, fsync and fdatasync of files
+ * whose name ends in ".log" (RocksDB's write-ahead logs) answer EIO, once and for ever, as a disk that went bad does. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int must_fail(int fd) {
+  const char* trigger = getenv("ONCEKEY_FAIL_SYNC");
+  if (trigger == NULL || access(trigger, F_OK) != 0) return 0;
+  char link[64];
+  char path[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  const ssize_t length = readlink(link, path, sizeof path - 1);
+  if (length < 4) return 0;
+  path[length] = '\0';
+  return strcmp(path + length - 4, ".log") == 0;
+}
+
+static int sync_or_fail(const char* name, int fd) {
+  if (must_fail(fd)) {
+    errno = EIO;
+    return -1;
+  }
+  int (*real)(int);
+  *(void**)&real = dlsym(RTLD_NEXT, name);
+  return real(fd);
+}
+
+int fsync(int fd) { return sync_or_fail("fsync", fd); }
+int fdatasync(int fd) { return sync_or_fail("fdatasync", fd); }

@@ -1,0 +1,233 @@
+"""The gateway as a process: started on free ports with a configuration, watched through its log, always stopped."""
+
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+
+from support.client import Client
+from support.waiting import PATIENCE_SECONDS, Changing, GaveUpWaiting
+
+PROJECT = pathlib.Path(__file__).resolve().parents[2]
+
+# What a sanitizer prints when it found something; any of it fails the test that stops the gateway.
+SANITIZER_REPORTS = re.compile(r"(ERROR: \w+Sanitizer|WARNING: ThreadSanitizer|runtime error:).*")
+
+
+def binary():
+    return os.environ.get("ONCEKEY_BINARY", str(PROJECT / "build" / "release" / "oncekey"))
+
+
+def free_port():
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return sock.getsockname()[1]
+
+
+def toml_value(value):
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return '"' + str(value).replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def toml(settings):
+    """Plain values first, then tables, then lists of tables: the order TOML wants."""
+    plain, tables = [], []
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            tables.append(f"\n[{name}]\n" + toml(value))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            tables.extend(f"\n[[{name}]]\n" + toml(item) for item in value)
+        else:
+            plain.append(f"{name} = {toml_value(value)}\n")
+    return "".join(plain + tables)
+
+
+def run_cli(*arguments, seconds=PATIENCE_SECONDS, stdin=None):
+    """One run of the command line to its end."""
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=seconds, input=stdin,
+                          check=False)
+
+
+class DidNotStart(AssertionError):
+    pass
+
+
+class Gateway:
+    """One gateway and its folder. The same object may be started again after `stop` or `kill`: the store stays."""
+
+    def __init__(self, upstream_url, routes=None, *, store="memory:", environment=None, flags=None, **settings):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-test-"))
+        self.store = f"rocksdb:{self.folder / 'data'}" if store == "rocksdb" else store
+        self._flags = flags
+        self._environment = environment or {}
+        self._process = None
+        self._state = Changing()
+        self._lines = []
+        self._reader = None
+        self.settings = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "upstream": upstream_url,
+                         "store": self.store, **settings}
+        if routes is not None:
+            self.settings["route"] = routes
+        self.config_file = self.folder / "oncekey.toml"
+
+    # Life.
+
+    def start(self):
+        self._spawn()
+        line = self._wait_for_listening()
+        self.address = self._address_in(line, "address")
+        self.admin_address = self._address_in(line, "admin")
+        return self
+
+    def start_expecting_refusal(self):
+        """Starts it and waits for it to end by itself; returns the exit code."""
+        self._spawn()
+        code = self._process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
+        return code
+
+    def _spawn(self):
+        if self._flags is not None:
+            command = [binary(), "serve", *self._flags]
+        else:
+            self.config_file.write_text(toml(self.settings))
+            command = [binary(), "serve", "--config", str(self.config_file)]
+        with self._state:
+            self._lines = []
+        self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                         env={**os.environ, **self._environment})
+        self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
+        self._reader.start()
+
+    def _read_log(self, stream):
+        with stream:
+            for line in stream:
+                with self._state:
+                    self._lines.append(line.decode("utf-8", "replace").rstrip("\n"))
+        with self._state:
+            self._lines.append("")  # wakes whoever waits for a line that will not come
+
+    def _wait_for_listening(self):
+        def listening_or_ended():
+            return self._find("event=listening") or self._process.poll() is not None
+
+        try:
+            self._state.wait_until(listening_or_ended, "the gateway to listen")
+        except GaveUpWaiting:
+            self.kill()
+            raise
+        line = self._find("event=listening")
+        if line is None:
+            self._reader.join(PATIENCE_SECONDS)
+            raise DidNotStart(f"the gateway ended with {self._process.returncode} instead of listening:\n{self.log}")
+        return line
+
+    @staticmethod
+    def _address_in(line, name):
+        host, port = re.search(rf"\b{name}=\"?([^\s\"]+):(\d+)", line).groups()
+        return host, int(port)
+
+    def signal(self, number):
+        self._process.send_signal(number)
+
+    def wait(self):
+        """The exit code, once it has ended."""
+        code = self._process.wait(PATIENCE_SECONDS)
+        self._reader.join(PATIENCE_SECONDS)
+        return code
+
+    @property
+    def running(self):
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self):
+        """Drains and ends; fails if it did not end well or a sanitizer found something."""
+        if self.running:
+            self.signal(signal.SIGTERM)
+            try:
+                code = self.wait()
+            except subprocess.TimeoutExpired:
+                self.kill()
+                raise AssertionError(f"SIGTERM did not end the gateway:\n{self.log}") from None
+            if code != 0:
+                raise AssertionError(f"the gateway ended with {code} after SIGTERM:\n{self.log}")
+        self.check_sanitizers()
+
+    def kill(self):
+        if self.running:
+            self._process.kill()
+            self.wait()
+
+    def pause(self):
+        self.signal(signal.SIGSTOP)
+
+    def resume(self):
+        self.signal(signal.SIGCONT)
+
+    def remove(self):
+        """Ends it in any case and removes its folder."""
+        try:
+            self.stop()
+        finally:
+            self.kill()
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.remove()
+
+    # Looking at it.
+
+    @property
+    def log(self):
+        with self._state:
+            return "\n".join(self._lines)
+
+    def _find(self, text):
+        return next((line for line in list(self._lines) if text in line), None)
+
+    def wait_for_log(self, text):
+        self._state.wait_until(lambda: self._find(text), f"{text!r} in the log")
+        return self._find(text)
+
+    def check_sanitizers(self):
+        found = SANITIZER_REPORTS.search(self.log)
+        if found:
+            raise AssertionError(f"a sanitizer found something: {found.group(0)}\n{self.log}")
+
+    def client(self, account="alice"):
+        return Client(self.address, account)
+
+    @property
+    def admin(self):
+        # Without a token the admin listener answers only to the machine's own names.
+        return Client(self.admin_address, host=self.admin_text)
+
+    @property
+    def admin_text(self):
+        return f"{self.admin_address[0]}:{self.admin_address[1]}"
+
+    def metric(self, name, **labels):
+        """The sum of all samples of that name whose labels include these."""
+        total = 0.0
+        for line in self.admin.get("/metrics").body.decode().splitlines():
+            sample = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)(?: \d+)?", line)
+            if sample and sample.group(1) == name:
+                found = dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', sample.group(2) or ""))
+                if all(found.get(label) == value for label, value in labels.items()):
+                    total += float(sample.group(3))
+        return total
