@@ -69,7 +69,7 @@ Result<StatusSet> parse_statuses(std::string_view text) {
 
 Status read_probe(const Node& node, Policy& policy) {
   Probe probe;
-  const Status read = put_parsed(probe, node, parse_probe);
+  Status read = put_parsed(probe, node, parse_probe);
   if (read) policy.probe = std::move(probe);
   return read;
 }

@@ -34,7 +34,7 @@ Record record_in(RecordState state, std::uint64_t fence = 7) {
   record.first_received = kNow - Millis{50};
   record.expires_at = kNow + Millis{5'000};
   record.lease_until = kNow + Millis{50};
-  if (state == RecordState::completed) record.response = StoredResponse{.status = 201, .reason = "Created"};
+  if (state == RecordState::completed) record.response.emplace().status = 201;
   return record;
 }
 
@@ -44,7 +44,11 @@ Record abandoned_record() {
   return record;
 }
 
-StoredResponse response(int status) { return StoredResponse{.status = status}; }
+StoredResponse response(int status) {
+  StoredResponse response;
+  response.status = status;
+  return response;
+}
 
 const Claimed* claimed(const ClaimStep& step) { return std::get_if<Claimed>(&step.answer); }
 

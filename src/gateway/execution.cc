@@ -96,7 +96,7 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
       shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
       (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
       shared_.waiters.notify(owner.id);
-      co_await send_refusal(request, Refusal{RefusalCode::upstream_unreachable, "the probe for the outcome got no answer", std::chrono::seconds(1), {}});
+      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), "the probe for the outcome got no answer");
       co_return Attempt::answered;
     }
     if (status / 100 == 2) co_return co_await keep_and_answer(request, owner, std::move(probed.response));
@@ -104,7 +104,7 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
       (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
       shared_.waiters.notify(owner.id);
       shared_.log.warning("held", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", fmt::format("probe answered {}", status)}});
-      co_await send_refusal(request, Refusal{RefusalCode::indeterminate, {}, {}, {}});
+      co_await send_refusal(request, RefusalCode::indeterminate);
       co_return Attempt::answered;
     }
   }
@@ -253,17 +253,18 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       break;
     }
     case CallError::not_sent:
-      co_await send_refusal(request, Refusal{RefusalCode::upstream_unreachable, {}, std::chrono::seconds(1), {}});
+      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1));
       break;
     case CallError::full:
-      co_await send_refusal(request, Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}});
+      co_await send_refusal(request, RefusalCode::overloaded, std::chrono::seconds(1));
       break;
     case CallError::broken:
     case CallError::timed_out: {
-      Refusal refusal{called.error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout, {}, {}, {}};
+      const RefusalCode code = called.error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout;
       // Held keys are for an operator: no moment at which retrying helps can be named.
-      if (settlement == Settlement::abandon) refusal.retry_after = whole_seconds(policy.lease);
-      co_await send_refusal(request, std::move(refusal));
+      std::optional<std::chrono::seconds> retry_after;
+      if (settlement == Settlement::abandon) retry_after = whole_seconds(policy.lease);
+      co_await send_refusal(request, code, retry_after);
       break;
     }
   }
@@ -275,7 +276,7 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
   const std::size_t bytes = response.body.size() + response.headers.lines().size();
   const Result<FenceAnswer> written = co_await complete(owner, to_store(request.policy(), std::move(response), request.context()));
   if (!written) {
-    co_await send_refusal(request, Refusal{RefusalCode::record_not_written, {}, whole_seconds(request.policy().lease), {}});
+    co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
     co_return Attempt::answered;
   }
   if (*written == FenceAnswer::lost) {
@@ -316,7 +317,7 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
   if (kept) {
     const Result<FenceAnswer> written = co_await complete(owner, marker);
     if (!written) {
-      co_await send_refusal(request, Refusal{RefusalCode::record_not_written, {}, whole_seconds(policy.lease), {}});
+      co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(policy.lease));
       co_return Attempt::answered;
     }
     if (*written == FenceAnswer::lost) co_return Attempt::lost;

@@ -61,7 +61,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const Route* route = find_route(routes, head.method, head.path());
   if (route == nullptr) {
     shared_.metrics.no_route().count("pass");
-    co_await pass_through(exchange, Headers{}, nullptr);
+    co_await pass_through(exchange, kNoMarks, nullptr);
     co_return;
   }
   co_await handle_routed(exchange, *route, shared_.metrics.route(static_cast<std::size_t>(route - routes.data())));
@@ -76,15 +76,15 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   Screened screened = screen(policy, view);
   if (std::holds_alternative<PassThrough>(screened)) {
     metrics.count("pass");
-    co_await pass_through(exchange, Headers{}, nullptr);
+    co_await pass_through(exchange, kNoMarks, nullptr);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&screened)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, Headers{}, nullptr);
+      co_await pass_through(exchange, kNoMarks, nullptr);
     } else {
-      co_await send_refusal(exchange, policy, metrics, std::move(*refusal));
+      co_await send_refusal(exchange, policy, metrics, *refusal);
     }
     co_return;
   }
@@ -94,20 +94,21 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
                                  : head.framing == Framing::chunked ? policy.max_request_body
                                                                     : 0;
   if (expected <= policy.max_request_body && !buffered.try_hold(expected)) {
-    co_await send_refusal(exchange, policy, metrics, Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}});
+    const Refusal refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}};
+    co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
   std::string body;
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body);
   if (read == BodyRead::too_large && observing) {
     metrics.count("observed_refusal");
-    co_await pass_through(exchange, Headers{}, &body);
+    co_await pass_through(exchange, kNoMarks, &body);
     co_return;
   }
   if (read == BodyRead::too_large) {
-    co_await send_refusal(exchange, policy, metrics,
-                          Refusal{RefusalCode::request_too_large,
-                                  fmt::format("the body is longer than {} bytes", policy.max_request_body), {}, {}});
+    const Refusal refusal{
+        RefusalCode::request_too_large, fmt::format("the body is longer than {} bytes", policy.max_request_body), {}, {}};
+    co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
   if (read == BodyRead::broken) {
@@ -124,15 +125,15 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   Admission admission = admit(policy, view, body, shared_.hash);
   if (std::holds_alternative<PassThrough>(admission)) {
     metrics.count("pass");
-    co_await pass_through(exchange, Headers{}, &body);
+    co_await pass_through(exchange, kNoMarks, &body);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&admission)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, Headers{}, &body);
+      co_await pass_through(exchange, kNoMarks, &body);
     } else {
-      co_await send_refusal(exchange, policy, metrics, std::move(*refusal));
+      co_await send_refusal(exchange, policy, metrics, *refusal);
     }
     co_return;
   }
@@ -176,7 +177,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   int turns = 0;
   for (;;) {
     if (shared_.draining.load() && ticket) {
-      co_await send_refusal(request, Refusal{RefusalCode::draining, {}, std::chrono::seconds(1), {}});
+      co_await send_refusal(request, RefusalCode::draining, std::chrono::seconds(1));
       co_return;
     }
     const MonotonicTime before_claim = std::chrono::steady_clock::now();
@@ -200,13 +201,13 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         co_await send_replay(request, std::get<Found>(*answer).record);
         co_return;
       case Verdict::mismatch:
-        co_await send_refusal(request, Refusal{RefusalCode::mismatch, {}, {}, {}});
+        co_await send_refusal(request, RefusalCode::mismatch);
         co_return;
       case Verdict::indeterminate:
-        co_await send_refusal(request, Refusal{RefusalCode::indeterminate, {}, {}, {}});
+        co_await send_refusal(request, RefusalCode::indeterminate);
         co_return;
       case Verdict::answer_not_kept:
-        co_await send_refusal(request, Refusal{RefusalCode::answer_not_kept, {}, {}, {}});
+        co_await send_refusal(request, RefusalCode::answer_not_kept);
         co_return;
       case Verdict::hold: {
         // Abandoned, and this policy does not execute twice. Whoever comes first says so in the record; if somebody
@@ -233,7 +234,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
           if (ticket) continue; // look again now that the completion would wake us
         }
         if (!may_wait || !ticket) {
-          co_await send_refusal(request, Refusal{RefusalCode::in_progress, {}, decision.retry_after, {}});
+          co_await send_refusal(request, RefusalCode::in_progress, decision.retry_after);
           co_return;
         }
         // The lease may run out before the wait does: then the next claim takes over or holds.
@@ -242,7 +243,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       }
     }
     if (++turns == kTurnsMax) {
-      co_await send_refusal(request, Refusal{RefusalCode::in_progress, {}, std::chrono::seconds(1), {}});
+      co_await send_refusal(request, RefusalCode::in_progress, std::chrono::seconds(1));
       co_return;
     }
   }
@@ -258,7 +259,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
     co_await pass_through(request.exchange, marks, &request.body);
     co_return;
   }
-  co_await send_refusal(request, Refusal{RefusalCode::store_unavailable, {}, std::chrono::seconds(1), {}});
+  co_await send_refusal(request, RefusalCode::store_unavailable, std::chrono::seconds(1));
 }
 
 // After a lost lease: the record decides, and nothing is executed on behalf of this request any more.
@@ -267,7 +268,7 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
   const Result<FoundMaybe> found =
       co_await await_store<FoundMaybe>([&](auto done) { shared_.store.find(request.admitted.id, std::move(done)); });
   if (!found || !found->has_value()) {
-    co_await send_refusal(request, Refusal{RefusalCode::record_not_written, {}, std::chrono::seconds(1), {}});
+    co_await send_refusal(request, RefusalCode::record_not_written, std::chrono::seconds(1));
     co_return;
   }
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, ClaimAnswer(**found));
@@ -277,17 +278,17 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
       co_await send_replay(request, (*found)->record);
       co_return;
     case Verdict::answer_not_kept:
-      co_await send_refusal(request, Refusal{RefusalCode::answer_not_kept, {}, {}, {}});
+      co_await send_refusal(request, RefusalCode::answer_not_kept);
       co_return;
     case Verdict::mismatch:
     case Verdict::indeterminate:
     case Verdict::hold:
-      co_await send_refusal(request, Refusal{RefusalCode::indeterminate, {}, {}, {}});
+      co_await send_refusal(request, RefusalCode::indeterminate);
       co_return;
     case Verdict::in_progress:
     case Verdict::execute:
     case Verdict::probe:
-      co_await send_refusal(request, Refusal{RefusalCode::in_progress, {}, decision.retry_after, {}});
+      co_await send_refusal(request, RefusalCode::in_progress, decision.retry_after);
       co_return;
   }
 }
@@ -297,17 +298,19 @@ Task<void> Gateway::send_replay(KeyedRequest& request, const Record& record) {
   co_await send_reply(request.exchange, reply);
 }
 
-Task<void> Gateway::send_refusal(KeyedRequest& request, Refusal refusal) {
-  refusal.key = request.admitted.key;
-  request.metrics.count(to_string(refusal.code));
+Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code, std::optional<std::chrono::seconds> retry_after,
+                                 std::string_view detail) {
+  const Refusal refusal{code, std::string(detail), retry_after, request.admitted.key};
+  request.metrics.count(to_string(code));
   if (shared_.log.enabled(LogLevel::debug)) {
-    shared_.log.write(LogLevel::debug, "refused", {{"key", short_hash(request.admitted.id)}, {"code", to_string(refusal.code)}});
+    shared_.log.write(LogLevel::debug, "refused", {{"key", short_hash(request.admitted.id)}, {"code", to_string(code)}});
   }
   const Reply reply = refuse(request.policy(), refusal, request.context());
   co_await send_reply(request.exchange, reply);
 }
 
-Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics, Refusal refusal) {
+Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics,
+                                 const Refusal& refusal) {
   metrics.count(to_string(refusal.code));
   const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
   const Reply reply = refuse(policy, refusal, ReplyContext{refusal.key, request_id});

@@ -51,8 +51,10 @@ class Gateway final : public Handler {
   Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault);
   Task<void> answer_from_record(KeyedRequest& request);
   Task<void> send_replay(KeyedRequest& request, const Record& record);
-  Task<void> send_refusal(KeyedRequest& request, Refusal refusal);
-  Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics, Refusal refusal);
+  // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
+  Task<void> send_refusal(KeyedRequest& request, RefusalCode code,
+                          std::optional<std::chrono::seconds> retry_after = std::nullopt, std::string_view detail = {});
+  Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics, const Refusal& refusal);
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
 
   // execution.cc
@@ -74,6 +76,9 @@ class Gateway final : public Handler {
 
   // observe.cc
   Task<void> observe(KeyedRequest& request);
+
+  // For pass_through() where there is nothing to mark.
+  static inline const Headers kNoMarks;
 
   GatewayShared& shared_;
   UpstreamPool& upstream_;
