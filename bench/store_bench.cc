@@ -11,6 +11,8 @@
 #include <fmt/format.h>
 #include <hiredis/hiredis.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -46,6 +48,14 @@ constexpr std::string_view kBody300 =
 }
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+// Processor time of the whole process so far, in microseconds: tells the store's own cost on a busy machine.
+double processor_micros() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return 1e6 * static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
 
 std::uint64_t mixed(std::uint64_t number) {
   number += 0x9E3779B97F4A7C15u;
@@ -87,7 +97,8 @@ StoredResponse charge_response() {
   return response;
 }
 
-std::unique_ptr<RocksdbStore> open_at(const std::string& dir, Log& log, ClockSources clock = ClockSources::of_system()) {
+std::unique_ptr<RocksdbStore> open_at(const std::string& dir, Log& log,
+                                      ClockSources clock = ClockSources::of_system()) {
   Result<std::unique_ptr<RocksdbStore>> store = RocksdbStore::open(
       {.path = dir, .log = log, .on_fatal = [](std::string reason) { stop(reason); }, .clock = std::move(clock)});
   if (!store) stop(store.fault().message);
@@ -199,15 +210,19 @@ double bench_store(const std::string& dir, Log& log) {
   const std::unique_ptr<RocksdbStore> store = open_at(dir, log);
   std::uint64_t first = 0;
   double best = 0;
-  for (const Level& level : {Level{1, 1, 2'000}, Level{64, 1, 60'000}, Level{512, 1, 400'000}, Level{1024, 1, 400'000}}) {
+  for (const Level& level :
+       {Level{1, 1, 2'000}, Level{64, 1, 60'000}, Level{512, 1, 400'000}, Level{1024, 1, 400'000}}) {
     const StoreStats before = store->stats();
+    const double processor_before = processor_micros();
     const double seconds = PairLoad(*store, first, level.pairs).run(level.in_flight, level.submitters);
     const StoreStats after = store->stats();
     first += level.pairs;
     const double rate = static_cast<double>(level.pairs) / seconds;
     const std::uint64_t syncs = after.syncs - before.syncs;
-    fmt::print("store   in flight {:5}   {:8.0f} pairs/s   {:7} syncs   mean batch {:6.1f}\n", level.in_flight, rate,
-               syncs, static_cast<double>(after.writes - before.writes) / static_cast<double>(std::max<std::uint64_t>(syncs, 1)));
+    fmt::print(
+        "store   in flight {:5}   {:8.0f} pairs/s   {:5.1f} us CPU each   {:7} syncs   mean batch {:6.1f}\n",
+        level.in_flight, rate, (processor_micros() - processor_before) / static_cast<double>(level.pairs), syncs,
+        static_cast<double>(after.writes - before.writes) / static_cast<double>(std::max<std::uint64_t>(syncs, 1)));
     std::fflush(stdout);
     best = std::max(best, rate);
   }
@@ -265,7 +280,8 @@ double bench_redis(const std::string& address, std::size_t connections) {
     read_replies();
   }
   const double rate = static_cast<double>(rounds * connections) / seconds_since(start);
-  fmt::print("redis   connections {:3}   {:8.0f} pairs/s   (SET NX, SET; appendfsync as configured)\n", connections, rate);
+  fmt::print("redis   connections {:3}   {:8.0f} pairs/s   (SET NX, SET; appendfsync as configured)\n", connections,
+             rate);
   return rate;
 }
 
@@ -290,8 +306,8 @@ void bench_million(const std::string& dir, Log& log) {
     const std::unique_ptr<RocksdbStore> store = open_at(dir, log, turned_clock());
     fmt::print("million  idle            RSS {} MB\n", resident_megabytes());
     const double seconds = PairLoad(*store, 0, kKeys).run(1024, 1);
-    fmt::print("million  loaded          {:.0f} pairs/s, RSS {} MB, {} buckets\n", kKeys / seconds, resident_megabytes(),
-               store->stats().buckets);
+    fmt::print("million  loaded          {:.0f} pairs/s, RSS {} MB, {} buckets\n", kKeys / seconds,
+               resident_megabytes(), store->stats().buckets);
   }
   Clock::time_point start = Clock::now();
   const std::unique_ptr<RocksdbStore> store = open_at(dir, log, turned_clock());
@@ -306,8 +322,8 @@ void bench_million(const std::string& dir, Log& log) {
       replayed += std::holds_alternative<Found>(*answer) ? 1 : 0;
     });
   }
-  fmt::print("million  random replays  {:.0f}/s ({} of 200000 found), RSS {} MB\n", 200'000 / seconds_since(start), replayed,
-             resident_megabytes());
+  fmt::print("million  random replays  {:.0f}/s ({} of 200000 found), RSS {} MB\n", 200'000 / seconds_since(start),
+             replayed, resident_megabytes());
 
   skipped = 2 * kRetention.count();
   start = Clock::now();
@@ -352,6 +368,4 @@ int run(const std::vector<std::string_view>& arguments) {
 } // namespace
 } // namespace oncekey
 
-int main(int argc, char** argv) {
-  return oncekey::run(std::vector<std::string_view>(argv + 1, argv + argc));
-}
+int main(int argc, char** argv) { return oncekey::run(std::vector<std::string_view>(argv + 1, argv + argc)); }

@@ -4,7 +4,7 @@ target_compile_options(oncekey_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast
   -Wimplicit-fallthrough -Wunused-result -Werror
   -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
-  -fstack-protector-strong -fcf-protection)
+  -fPIE -fstack-protector-strong -fcf-protection)
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
 target_link_options(oncekey_flags INTERFACE -pie -Wl,-z,relro,-z,now,-z,noexecstack)
 

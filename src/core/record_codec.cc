@@ -184,10 +184,11 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   Cursor cursor(content);
   const std::uint8_t format = cursor.number<std::uint8_t>();
   if (format > kRecordFormat) {
-    return Fault{FaultKind::newer_format,
-                 fmt::format("a stored record has format version {}, and this version of oncekey reads up to {}: it was "
-                             "written by a newer oncekey, run that one or a later one on this store",
-                             format, kRecordFormat)};
+    return Fault{
+        FaultKind::newer_format,
+        fmt::format("a stored record has format version {}, and this version of oncekey reads up to {}: it was "
+                    "written by a newer oncekey, run that one or a later one on this store",
+                    format, kRecordFormat)};
   }
   if (format != kRecordFormat) return corrupt(fmt::format("a stored record has the unknown format version {}", format));
 

@@ -102,7 +102,25 @@ TEST(RecordCodec, WithoutTheBodyAllElseIsThere) {
 }
 
 TEST(RecordCodec, TheBytesAreWhatTheDocumentSays) {
-  EXPECT_EQ(hex(encoded(full_record())), "GOLDEN");
+  EXPECT_EQ(hex(encoded(full_record())),
+            "01"                                                               // format
+            "02"                                                               // state: completed
+            "05"                                                               // flags: took over, a response follows
+            "0300000000000000"                                                 // fence
+            "0068e5cf8b010000"                                                 // first received
+            "00c40bd58b010000"                                                 // expires at
+            "6052e6cf8b010000"                                                 // lease until
+            "fa68e5cf8b010000"                                                 // settled at
+            "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f" // fingerprint
+            "05002f76312f2a"                                                   // route
+            "08006f726465722d3432"                                             // key
+            "0400504f5354"                                                     // method
+            "0b002f76312f63686172676573"                                       // target
+            "c900"                                                             // status
+            "070043726561746564"                                               // reason
+            "20000000436f6e74656e742d547970653a206170706c69636174696f6e2f6a736f6e0d0a" // headers
+            "070000007b2261223a007d"                                                   // body
+            "de71ad03e16272ed");                                                       // checksum
 }
 
 TEST(RecordCodec, EncodingAppends) {

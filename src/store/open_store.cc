@@ -24,7 +24,8 @@ bool is_planned(std::string_view scheme) {
 Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptions& options) {
   const std::size_t colon = url.find(':');
   if (colon == std::string_view::npos) {
-    return invalid(fmt::format("\"{}\" is not a store: the kind and a colon come first; there are {}", url, kWhatExists));
+    return invalid(
+        fmt::format("\"{}\" is not a store: the kind and a colon come first; there are {}", url, kWhatExists));
   }
   const std::string_view scheme = url.substr(0, colon);
   const std::string_view rest = url.substr(colon + 1);
@@ -39,7 +40,8 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptio
     return std::unique_ptr<Store>(*std::move(store));
   }
   if (is_planned(scheme)) {
-    return invalid(fmt::format("a {} store is not supported by this version of oncekey; there are {}", scheme, kWhatExists));
+    return invalid(
+        fmt::format("a {} store is not supported by this version of oncekey; there are {}", scheme, kWhatExists));
   }
   return invalid(fmt::format("\"{}\" names an unknown kind of store; there are {}", url, kWhatExists));
 }

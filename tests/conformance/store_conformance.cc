@@ -138,7 +138,8 @@ ClaimRequest StoreConformance::request(std::uint64_t key, Abandoned abandoned, s
 }
 
 ClaimAnswer StoreConformance::claim(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint) {
-  return value_of<ClaimAnswer>([&](auto done) { store().claim(request(key, abandoned, fingerprint), std::move(done)); });
+  return value_of<ClaimAnswer>(
+      [&](auto done) { store().claim(request(key, abandoned, fingerprint), std::move(done)); });
 }
 
 std::uint64_t StoreConformance::own(std::uint64_t key, Abandoned abandoned) {
@@ -164,8 +165,9 @@ FenceAnswer StoreConformance::renew(std::uint64_t key, std::uint64_t fence, Mill
 }
 
 FenceAnswer StoreConformance::complete(std::uint64_t key, std::uint64_t fence, StoredResponse response) {
-  return value_of<FenceAnswer>(
-      [&](auto done) { store().complete({id(key), fence}, std::move(response), std::move(done)); });
+  return value_of<FenceAnswer>([&](auto done) {
+    store().complete({id(key), fence}, std::move(response), std::move(done));
+  });
 }
 
 FenceAnswer StoreConformance::release(std::uint64_t key, std::uint64_t fence) {

@@ -161,7 +161,7 @@ class LimitsTest(GatewayTest):
 
     def test_an_unkeyed_call_that_takes_too_long_is_given_up_with_504(self):
         self.upstream.will(never_answers())
-        self.assertEqual(self.client.get("/x").status, 504)
+        self.assertEqual(self.client.post("/x").status, 504)
 
     def test_more_connections_than_allowed_are_shed_with_503_and_the_rest_served(self):
         crowd = []
@@ -205,7 +205,8 @@ class TlsTest(unittest.TestCase):
     def make_certificate(cls, name, host):
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
                         "-subj", f"/CN={host}", "-addext", f"subjectAltName=DNS:{host}",
-                        "-keyout", cls.file(name, "key"), "-out", cls.file(name, "crt")], check=True, capture_output=True)
+                        "-keyout", cls.file(name, "key"), "-out", cls.file(name, "crt")],
+                       check=True, capture_output=True)
 
     @classmethod
     def file(cls, name, kind):

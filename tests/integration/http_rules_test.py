@@ -479,11 +479,22 @@ class MessageFormsTest(HttpRulesTest):
         self.upstream.will(answers(200, b"body", [("Trailer", "X-Sum")], chunked=True, trailers=[("X-Sum", "1")]))
         response, _ = self.client.exchange(
             head("POST /x HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", "Trailer: X-In")
-            + "5\r\nhello\r\n0\r\nX-In: 1\r\nContent-Length: 3\r\n\r\n")
+            + "5\r\nhello\r\n0\r\nX-In: 1\r\n\r\n")
         self.assertEqual((response.body, response.trailers), (b"body", []))
         self.assertFalse(response.has("X-Sum") or response.has("Trailer"))
         self.assertEqual((self.upstream.last.body, self.upstream.last.trailers), (b"hello", []))
         self.assertFalse(self.upstream.last.has("X-In") or self.upstream.last.has("Trailer"))
+
+    def test_h18_a_framing_field_among_the_trailers_is_dropped_or_refused(self):
+        for trailer in ("Content-Length: 3", "Transfer-Encoding: chunked", "Host: evil", "Idempotency-Key: k"):
+            with self.subTest(trailer=trailer):
+                response, _ = self.client.exchange(
+                    head("POST /x HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")
+                    + f"5\r\nhello\r\n0\r\n{trailer}\r\n\r\n")
+                self.assertIn(response.status, (201, 400))
+                if response.status == 201:
+                    self.assertEqual((self.upstream.last.body, self.upstream.last.trailers), (b"hello", []))
+                    self.assertEqual((self.upstream.last.key, self.upstream.last.header("Host")), (None, "a"))
 
     def test_h20_a_client_that_half_closes_still_gets_its_answer(self):
         for key in (None, self.key):

@@ -171,14 +171,14 @@ class TokenTest(unittest.TestCase):
     def test_a_token_guards_everything_but_health(self):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
-        with Gateway(upstream.url, CLASSIC, admin_token="s3cret-token") as gateway:
+        with Gateway(upstream.url, CLASSIC, admin_token="s3cret-token-of-the-admin") as gateway:
             self.assertEqual(gateway.admin.get("/api/keys", authorization=False).status, 401)
             wrong = [("Authorization", "Bearer wrong")]
             self.assertEqual(gateway.admin.get("/api/keys", authorization=False, headers=wrong).status, 401)
-            right = [("Authorization", "Bearer s3cret-token")]
+            right = [("Authorization", "Bearer s3cret-token-of-the-admin")]
             self.assertEqual(gateway.admin.get("/api/keys", authorization=False, headers=right).status, 200)
             self.assertEqual(gateway.admin.get("/livez", authorization=False).status, 200)
-            self.assertNotIn("s3cret-token", gateway.log)
+            self.assertNotIn("s3cret-token-of-the-admin", gateway.log)
 
     def test_an_admin_listener_off_the_loopback_needs_a_token(self):
         gateway = Gateway("http://127.0.0.1:1", CLASSIC, admin="0.0.0.0:0")
@@ -330,9 +330,11 @@ class FailedSyncTest(unittest.TestCase):
     def start(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self.trigger = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-sync-")) / "fail"
+        folder = tempfile.TemporaryDirectory(prefix="oncekey-sync-")
+        self.addCleanup(folder.cleanup)
+        self.trigger = pathlib.Path(folder.name) / "fail"
         # A sanitizer's runtime wants to be loaded first; it says so and stops unless told that this order is meant.
-        environment = {"LD_PRELOAD": os.environ["ONCEKEY_FAILING_SYNC"], "ONCEKEY_FAIL_SYNC_FILE": str(self.trigger),
+        environment = {"LD_PRELOAD": os.environ["ONCEKEY_FAILING_SYNC"], "ONCEKEY_FAIL_SYNC": str(self.trigger),
                        "ASAN_OPTIONS": "verify_asan_link_order=0"}
         self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb", environment=environment)
         self.addCleanup(self.gateway.remove)

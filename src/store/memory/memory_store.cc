@@ -147,9 +147,8 @@ void MemoryStore::by_fence(const Ownership& owner, Done<FenceAnswer> done, Step 
 }
 
 void MemoryStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  by_fence(owner, std::move(done), [&](const std::optional<Record>& found, Time now) {
-    return renew_step(found, owner.fence, lease, now);
-  });
+  by_fence(owner, std::move(done),
+           [&](const std::optional<Record>& found, Time now) { return renew_step(found, owner.fence, lease, now); });
 }
 
 void MemoryStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {

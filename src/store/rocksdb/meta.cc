@@ -27,10 +27,11 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
   }
   std::memcpy(&meta.format, bytes.data() + kMagic.size(), sizeof meta.format);
   if (meta.format > kStoreFormat) {
-    return Fault{FaultKind::newer_format,
-                 fmt::format("the store at {} has format version {}, and this version of oncekey reads up to {}: it was "
-                             "made by a newer oncekey, run that one or a later one on it",
-                             where, meta.format, kStoreFormat)};
+    return Fault{
+        FaultKind::newer_format,
+        fmt::format("the store at {} has format version {}, and this version of oncekey reads up to {}: it was "
+                    "made by a newer oncekey, run that one or a later one on it",
+                    where, meta.format, kStoreFormat)};
   }
   const std::string_view secret = content.substr(kMagic.size() + sizeof meta.format);
   if (meta.format != kStoreFormat || secret.size() != meta.secret.size()) {

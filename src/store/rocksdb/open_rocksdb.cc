@@ -69,9 +69,10 @@ Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
                              path)};
   }
   if (status.IsCorruption()) {
-    return corrupt(fmt::format("the store at {} is damaged and is not opened, since records may be missing: {}; "
-                               "restore a backup, or move the directory away to start with an empty store",
-                               path, text));
+    return corrupt(
+        fmt::format("the store at {} is damaged and is not opened, since records may be missing: {}; "
+                    "restore a backup, or move the directory away to start with an empty store",
+                    path, text));
   }
   return unavailable(fmt::format("the store at {} cannot be opened: {}", path, text));
 }

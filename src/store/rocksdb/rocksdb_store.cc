@@ -145,8 +145,8 @@ StoreStats RocksdbStore::stats() const {
       stats.bytes_on_disk += value; // what is in a memtable is in the log as well, about as long
     }
   }
-  if (!live->empty() && db_->GetIntProperty(live->front().family.get(), rocksdb::DB::Properties::kBlockCacheUsage,
-                                            &value)) {
+  if (!live->empty() &&
+      db_->GetIntProperty(live->front().family.get(), rocksdb::DB::Properties::kBlockCacheUsage, &value)) {
     stats.bytes_in_memory += value; // one cache for all buckets
   }
   stats.syncs = writer_->syncs();

@@ -408,7 +408,8 @@ TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
   response.status = 200;
   response.body = "within the batch";
   store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { first.set_value(std::move(answer)); });
-  store_->complete({id_of(7), 1}, response, [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
+  store_->complete({id_of(7), 1}, response,
+                   [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
   store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { second.set_value(std::move(answer)); });
   open_gate.set_value();
   EXPECT_TRUE(std::holds_alternative<Claimed>(*first.get_future().get()));

@@ -58,7 +58,8 @@ StoreClock::StoreClock(ClockSources sources, const std::optional<ClockMark>& sav
   // A virtual machine put back to an earlier snapshot has the same boot id and an earlier time since boot.
   const bool same_boot =
       !sources_.boot_id.empty() && saved->boot_id == sources_.boot_id && saved->since_boot <= base_boot_;
-  base_time_ = same_boot ? saved->store_time + (base_boot_ - saved->since_boot) : std::max(saved->store_time, base_time_);
+  base_time_ =
+      same_boot ? saved->store_time + (base_boot_ - saved->since_boot) : std::max(saved->store_time, base_time_);
 }
 
 ClockMark StoreClock::mark() const {

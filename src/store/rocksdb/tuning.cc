@@ -3,6 +3,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/slice_transform.h>
 #include <rocksdb/table.h>
 
 #include <algorithm>
@@ -22,6 +23,8 @@ rocksdb::DBOptions database_options() {
   rocksdb::DBOptions options;
   options.create_if_missing = true;
   options.max_background_jobs = 2;
+  // There is one writer: the memtable needs no care for a second.
+  options.allow_concurrent_memtable_write = false;
   options.max_open_files = kOpenFilesMax;
   options.db_write_buffer_size = kMemtablesBytesMax;
   options.max_total_wal_size = kLogBytesMax;
@@ -37,8 +40,7 @@ rocksdb::DBOptions database_options() {
 
   // Files of a dropped bucket are deleted in the background, not by the reader that let go of it last.
   options.avoid_unnecessary_blocking_io = true;
-  // These two read every file at start-up to no use of ours.
-  options.skip_stats_update_on_db_open = true;
+  // Statistics nobody would read.
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
 
@@ -74,7 +76,10 @@ rocksdb::ColumnFamilyOptions bucket_options() {
   // Ids are hashes: every file overlaps every other, and levelled compaction would rewrite a level for each flush. A
   // bucket lives a few flushes' worth and is dropped; merging files of like size touches each record few times.
   options.compaction_style = rocksdb::kCompactionStyleUniversal;
-  options.compression = fastest_compression();
+  // The youngest files are merged soon: compressing them is work for nothing.
+  options.compression_per_level = {rocksdb::kNoCompression, fastest_compression()};
+  // A memtable's list is searched from where the last id with the same first byte went, a few levels down.
+  options.memtable_insert_with_hint_prefix_extractor.reset(rocksdb::NewFixedPrefixTransform(1));
   return options;
 }
 

@@ -4,6 +4,8 @@
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/rocksdb_fault.h"
 
+#include <rocksdb/perf_level.h>
+
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -21,10 +23,16 @@ void refuse(Writer::Call call, const Fault& fault) {
   std::visit([&](auto& refused) { refused.done(fault); }, call);
 }
 
+// Ids are hashes: some of their bits are as good as any others.
+constexpr std::size_t kSlots = 1 << 15;
+std::size_t slot_of(const RecordId& id) { return std::hash<RecordId>{}(id) % kSlots; }
+
 } // namespace
 
 Writer::Writer(rocksdb::DB& db, Buckets& buckets, const StoreClock& clock, WriterOptions options)
-    : db_(db), buckets_(buckets), clock_(clock), options_(std::move(options)), thread_([this] { run(); }) {}
+    : db_(db), buckets_(buckets), clock_(clock), options_(std::move(options)), written_in_(kSlots, 0), thread_([this] {
+        run();
+      }) {}
 
 Writer::~Writer() {
   {
@@ -67,6 +75,7 @@ std::map<int, Millis> Writer::retentions_in_use() const {
 }
 
 void Writer::run() {
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable); // its counters cost a few percent and nobody reads them
   std::vector<Call> calls;
   while (take(calls)) commit(calls);
   if (failed_) return;
@@ -96,6 +105,7 @@ void Writer::commit(std::vector<Call>& calls) {
       const std::unique_lock no_drops = buckets_.pin();
       batch_.Clear();
       batch_records_ = 0;
+      live_ = buckets_.live();
       const Time now = clock_.now();
       end = apply(calls, begin, now);
       if (batch_records_ != 0) {
@@ -103,6 +113,7 @@ void Writer::commit(std::vector<Call>& calls) {
         // A crash before this returns leaves nothing or all of the batch; nobody has been told either way.
         if (!write_batch()) return;
       }
+      live_.reset();
     }
     forget_settled();
     answer(calls, begin, end);
@@ -128,17 +139,13 @@ std::size_t Writer::apply(std::vector<Call>& calls, std::size_t begin, Time now)
 
 void Writer::apply_claim(ClaimCall& call, Time now) {
   const ClaimRequest& request = call.request;
-  Result<std::optional<Stored>> found = current_for(call);
+  const Result<const Current*> found = current_for(call);
   if (!found) {
-    call.answer = std::move(found).fault();
+    call.answer = found.fault();
     return;
   }
-  std::optional<BucketId> was_in;
-  std::optional<Record> record;
-  if (*found) {
-    was_in = (*found)->bucket;
-    record = std::move((*found)->record);
-  }
+  const std::optional<Record>& record = (*found)->record;
+  const std::optional<BucketId> was_in = record ? std::optional((*found)->bucket) : std::nullopt;
   ClaimStep step = claim_step(record, request, now);
   if (step.write) {
     const bool took_over = std::get<Claimed>(step.answer).took_over;
@@ -162,81 +169,99 @@ void Writer::note_retention(const BucketId& bucket, Millis retention) {
 }
 
 void Writer::apply_fence(FenceCall& call, Time now) {
-  Result<std::optional<Stored>> found = current(call.owner.id);
+  const Result<const Current*> found = current(call.owner.id);
   if (!found) {
-    call.answer = std::move(found).fault();
+    call.answer = found.fault();
     return;
   }
-  if (!*found) {
-    call.answer = FenceAnswer::lost;
-    return;
-  }
-  const BucketId bucket = (*found)->bucket;
-  const std::optional<Record> record = std::move((*found)->record);
+  const std::optional<Record>& record = (*found)->record;
   FenceStep step;
   switch (call.verb) {
-    case FenceVerb::renew: step = renew_step(record, call.owner.fence, call.lease, now); break;
-    case FenceVerb::complete: step = complete_step(record, call.owner.fence, std::move(call.response), now); break;
-    case FenceVerb::release: step = release_step(record, call.owner.fence, now); break;
-    case FenceVerb::hold: step = hold_step(record, call.owner.fence, now); break;
+    case FenceVerb::renew:
+      step = renew_step(record, call.owner.fence, call.lease, now);
+      break;
+    case FenceVerb::complete:
+      step = complete_step(record, call.owner.fence, std::move(call.response), now);
+      break;
+    case FenceVerb::release:
+      step = release_step(record, call.owner.fence, now);
+      break;
+    case FenceVerb::hold:
+      step = hold_step(record, call.owner.fence, now);
+      break;
   }
   call.answer = step.answer;
   if (!step.write) return;
+  const BucketId bucket = (*found)->bucket;
   const Status written = put(call.owner.id, *std::move(step.write), bucket, bucket);
   if (!written) call.answer = written.fault();
 }
 
 void Writer::apply_operator(OperatorCall& call, Time now) {
-  Result<std::optional<Stored>> found = current(call.id);
+  const Result<const Current*> found = current(call.id);
   if (!found) {
-    call.answer = std::move(found).fault();
+    call.answer = found.fault();
     return;
   }
-  if (!*found) {
-    call.answer = OperatorAnswer::absent;
-    return;
-  }
-  const BucketId bucket = (*found)->bucket;
-  const std::optional<Record> record = std::move((*found)->record);
-  OperatorStep step = operate_step(record, call.action, std::move(call.response), now);
+  OperatorStep step = operate_step((*found)->record, call.action, std::move(call.response), now);
   call.answer = step.answer;
   if (!step.write) return;
+  const BucketId bucket = (*found)->bucket;
   const Status written = put(call.id, *std::move(step.write), bucket, bucket);
   if (!written) call.answer = written.fault();
 }
 
-Result<std::optional<Stored>> Writer::current(const RecordId& id) {
+Result<const Writer::Current*> Writer::current(const RecordId& id) {
   const auto known = known_.find(id);
-  if (known != known_.end()) return std::optional<Stored>(known->second);
-  return buckets_.lookup(id, DecodeBody::no);
+  if (known != known_.end()) return &known->second;
+  return read_current(id);
 }
 
-Result<std::optional<Stored>> Writer::current_for(const ClaimCall& call) {
+Result<const Writer::Current*> Writer::current_for(ClaimCall& call) {
   const auto known = known_.find(call.request.id);
-  if (known != known_.end()) return std::optional<Stored>(known->second);
-  const std::size_t slot = std::hash<RecordId>{}(call.request.id) % kSlots;
-  if (written_in_[slot] > call.seen) return buckets_.lookup(call.request.id, DecodeBody::no);
-  return call.found;
+  if (known != known_.end()) return &known->second;
+  if (written_in_[slot_of(call.request.id)] > call.seen) return read_current(call.request.id);
+  return keep(std::move(call.found));
+}
+
+Result<const Writer::Current*> Writer::read_current(const RecordId& id) {
+  Result<std::optional<Stored>> stored = buckets_.lookup(id, DecodeBody::no);
+  if (!stored) return std::move(stored).fault();
+  return keep(*std::move(stored));
+}
+
+const Writer::Current* Writer::keep(std::optional<Stored> stored) {
+  looked_up_.record.reset();
+  if (stored) looked_up_ = {std::move(stored->record), stored->bucket};
+  return &looked_up_;
+}
+
+Result<rocksdb::ColumnFamilyHandle*> Writer::family_of(const BucketId& id) {
+  for (const Bucket& bucket : *live_) {
+    if (bucket.id == id) return bucket.family.get();
+  }
+  const Result<Bucket> made = buckets_.ensure(id);
+  if (!made) return made.fault();
+  live_ = buckets_.live();
+  return made->family.get();
 }
 
 // Adds the record to the batch, in the one bucket it belongs to from now on.
-Status Writer::put(const RecordId& id, Record record, const std::optional<BucketId>& was_in,
-                   const BucketId& goes_to) {
-  const Result<Bucket> bucket = buckets_.ensure(goes_to);
-  if (!bucket) return bucket.fault();
+Status Writer::put(const RecordId& id, Record record, const std::optional<BucketId>& was_in, const BucketId& goes_to) {
+  const Result<rocksdb::ColumnFamilyHandle*> family = family_of(goes_to);
+  if (!family) return family.fault();
   encoded_.clear();
   encode_record(record, encoded_);
-  rocksdb::Status added = batch_.Put(bucket->family.get(), key_slice(id), encoded_);
+  rocksdb::Status added = batch_.Put(*family, key_slice(id), encoded_);
   if (added.ok() && was_in && *was_in != goes_to) {
     // The old bucket may have ended and been dropped since the record was found there.
-    const std::shared_ptr<const BucketList> live = buckets_.live();
-    for (const Bucket& old : *live) {
+    for (const Bucket& old : *live_) {
       if (old.id == *was_in) added = batch_.Delete(old.family.get(), key_slice(id));
     }
   }
   if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
   ++batch_records_;
-  written_in_[std::hash<RecordId>{}(id) % kSlots] = batch_number_;
+  written_in_[slot_of(id)] = batch_number_;
   if (record.state != RecordState::in_progress) {
     settled_.push_back(id);
     if (record.response) {
@@ -244,7 +269,7 @@ Status Writer::put(const RecordId& id, Record record, const std::optional<Bucket
       record.response->body.clear();
     }
   }
-  known_.insert_or_assign(id, Stored{std::move(record), goes_to});
+  known_.insert_or_assign(id, Current{std::move(record), goes_to});
   return ok_status();
 }
 
@@ -303,7 +328,7 @@ void Writer::answer_claim(ClaimCall& call) {
 void Writer::forget_settled() {
   for (const RecordId& id : settled_) {
     const auto known = known_.find(id);
-    if (known != known_.end() && known->second.record.state != RecordState::in_progress) known_.erase(known);
+    if (known != known_.end() && known->second.record->state != RecordState::in_progress) known_.erase(known);
   }
   settled_.clear();
   while (known_.size() > kOwnersKeptMax) known_.erase(known_.begin());

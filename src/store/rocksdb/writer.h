@@ -111,9 +111,18 @@ class Writer {
   void apply_claim(ClaimCall& call, Time now);
   void apply_fence(FenceCall& call, Time now);
   void apply_operator(OperatorCall& call, Time now);
-  Result<std::optional<Stored>> current(const RecordId& id);
-  Result<std::optional<Stored>> current_for(const ClaimCall& call);
+  // What the store has under an id, all batches and the one being built counted in. The record is nothing if there is
+  // none. Valid until the next put.
+  struct Current {
+    std::optional<Record> record;
+    BucketId bucket;
+  };
+  Result<const Current*> current(const RecordId& id);
+  Result<const Current*> current_for(ClaimCall& call);
+  Result<const Current*> read_current(const RecordId& id);
+  const Current* keep(std::optional<Stored> stored);
   Status put(const RecordId& id, Record record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
+  Result<rocksdb::ColumnFamilyHandle*> family_of(const BucketId& id);
   void note_retention(const BucketId& bucket, Millis retention);
   bool write_batch();
   void save_clock(Time now);
@@ -150,11 +159,12 @@ class Writer {
   std::optional<Time> clock_saved_;
   // Records of owners at work, and of everything written in the batch being built, which later calls of the same
   // batch must see. The newest truth for the ids it has.
-  std::unordered_map<RecordId, Stored> known_;
-  std::vector<RecordId> settled_; // known_ entries to forget once the batch is durable
+  std::unordered_map<RecordId, Current> known_;
+  Current looked_up_;                      // what the last call found that is not among the known
+  std::shared_ptr<const BucketList> live_; // the pinned list of the batch being built
+  std::vector<RecordId> settled_;          // known_ entries to forget once the batch is durable
   // For each slot the newest batch that wrote an id of that slot. Ids that share a slot cost a lookup, nothing more.
-  static constexpr std::size_t kSlots = 1 << 15;
-  std::vector<std::uint64_t> written_in_ = std::vector<std::uint64_t>(kSlots, 0);
+  std::vector<std::uint64_t> written_in_;
 
   std::thread thread_;
 };
