@@ -3,6 +3,7 @@ add_library(oncekey_flags INTERFACE)
 target_compile_options(oncekey_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast
   -Wimplicit-fallthrough -Wunused-result -Werror
+  -Wno-subobject-linkage   # compiled several at once, every source looks to gcc like an included one
   -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
   -fPIE -fstack-protector-strong -fcf-protection)
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)

@@ -42,7 +42,7 @@ LIBRARIES = {
     "toml++/": {"config"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
-    "openssl/": {"base", "http", "admin"},
+    "openssl/": {"base", "http"},
     "boost/asio": {"http", "gateway", "admin", "cli"},
     "boost/beast": {"http", "admin", "cli"},
     "prometheus/": {"gateway", "admin"},

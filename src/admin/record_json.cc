@@ -1,12 +1,12 @@
 #include "admin/record_json.h"
 
+#include "base/crypto.h"
+
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-
-#include <openssl/evp.h>
 
 #include <ctime>
 
@@ -30,14 +30,6 @@ bool is_utf8(std::string_view text) {
     i += length;
   }
   return true;
-}
-
-std::string base64(std::string_view bytes) {
-  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
-  const int written = EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
-  out.resize(static_cast<std::size_t>(written));
-  return out;
 }
 
 json::string text(std::string_view view) { return json::string(view.data(), view.size()); }
@@ -91,7 +83,7 @@ json::object response_json(const StoredResponse& response) {
     out["body"] = text(response.body);
     out["body_encoding"] = "utf-8";
   } else {
-    out["body"] = base64(response.body);
+    out["body"] = base64_encode(response.body);
     out["body_encoding"] = "base64";
   }
   return out;

@@ -107,6 +107,15 @@ std::uint64_t random_u64() {
   return value;
 }
 
+std::string base64_encode(std::string_view bytes) {
+  std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
+  const int written =
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
+                      static_cast<int>(bytes.size()));
+  out.resize(static_cast<std::size_t>(written));
+  return out;
+}
+
 bool base64url_decode(std::string_view text, std::string& out) {
   const auto value_of = [](char c) -> int {
     if (c >= 'A' && c <= 'Z') return c - 'A';

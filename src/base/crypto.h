@@ -48,6 +48,9 @@ class Sha256 {
 void fill_random(std::span<std::uint8_t> out);
 std::uint64_t random_u64();
 
+// Padded base64, the usual alphabet.
+std::string base64_encode(std::string_view bytes);
+
 // Unpadded base64url, as in JWTs. Nothing on any character outside the alphabet.
 bool base64url_decode(std::string_view text, std::string& out);
 

@@ -62,6 +62,8 @@ struct Config {
   std::optional<std::string> require_durability;
   std::uint32_t threads = 0; // 0: one per core
   std::string log_level = "info";
+  // For requests that match no route: how long either side may stay silent. Routes have their own.
+  Millis upstream_timeout = std::chrono::seconds(60);
   Millis drain_timeout = std::chrono::seconds(30);
   std::vector<std::string> trusted_proxies; // addresses whose X-Forwarded-* are kept and appended to
   Limits limits;

@@ -77,6 +77,8 @@ void Reader::read_top(const toml::table& file) {
       // Read once here, so that a bad value is reported once and not for every route.
       Policy scratch;
       read_setting(*find_setting(policy_settings(), name), std::string(name), value, line, std::nullopt, scratch);
+      // Requests that match no route are forwarded too.
+      if (name == "upstream_timeout") config_.upstream_timeout = scratch.upstream_timeout;
     } else if (name != "limits" && name != "timeouts" && name != "route") {
       unknown_at_the_top(name, line);
     }

@@ -50,6 +50,19 @@ bool is_ours(std::string_view name, const Policy& policy, const ReplyContext& co
   }
 }
 
+// What the first answer allowed, it allowed to the page that asked first. A page of another origin gets none of it.
+bool grants_another_origin(const StoredResponse& response, const ReplyContext& context) {
+  const auto allowed = response.headers.get("Access-Control-Allow-Origin");
+  return allowed && *allowed != "*" && *allowed != context.origin;
+}
+
+// A cache counts freshness from Date: with today's date an old answer would stay fresh for longer than its server said.
+bool says_how_long_it_is_fresh(const StoredResponse& response) {
+  if (response.headers.has("Expires")) return true;
+  const auto control = response.headers.get("Cache-Control");
+  return control && control->find("max-age") != std::string_view::npos;
+}
+
 Reply begin_reply(const StoredResponse& response) {
   Reply reply;
   reply.status = response.status;
@@ -110,10 +123,14 @@ StoredResponse to_store(const Policy& policy, StoredResponse response, const Rep
 Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context) {
   ONCEKEY_CHECK(!response.omitted, "an answer that was not kept is never replayed");
   const bool stripe = policy.errors == ErrorFormat::stripe;
+  const bool other_origin = grants_another_origin(response, context);
+  const bool keep_date = says_how_long_it_is_fresh(response);
   Reply reply = begin_reply(response);
   for (std::size_t i = 0; i < response.headers.size(); ++i) {
     const Field field = response.headers[i];
-    if (is_ours(field.name, policy, context) || is_stale(field.name) || is(field.name, "Idempotent-Replayed")) continue;
+    if (is_ours(field.name, policy, context) || is(field.name, "Idempotent-Replayed")) continue;
+    if (is_stale(field.name) && !(keep_date && is(field.name, "Date"))) continue;
+    if (other_origin && starts_with_ignoring_case(field.name, "Access-Control-")) continue;
     if (stripe && is(field.name, "Stripe-Should-Retry")) continue;
     if (!policy.replay_set_cookie && is_set_cookie(field.name)) continue;
     reply.headers.add(field.name, field.value);

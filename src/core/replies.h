@@ -25,6 +25,7 @@ struct Reply {
 struct ReplyContext {
   std::string_view key;        // as the client sent it; echoed
   std::string_view request_id; // fresh for every request, e.g. "req_…"
+  std::string_view origin;     // the request's Origin; empty when it has none
 };
 
 // The error body in the policy's format, with a stable type and a sentence on what to do next.

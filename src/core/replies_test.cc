@@ -8,7 +8,7 @@
 namespace oncekey {
 namespace {
 
-const ReplyContext kContext{"key-1", "req_new"};
+const ReplyContext kContext{"key-1", "req_new", {}};
 
 const std::vector<RefusalCode> kCodes = {
     RefusalCode::key_missing,          RefusalCode::key_invalid,       RefusalCode::key_repeated,
@@ -212,7 +212,7 @@ TEST(Replay, HasTheSameStatusBodyAndHeadersButTheListedOnes) {
                                                {"X-Rate", "kept"},
                                                {"Vary", "Origin"},
                                                {"ETag", "\"e\""}});
-  const Reply reply = replay(policy("classic"), stored, {"\"key 1\"", "req_new"});
+  const Reply reply = replay(policy("classic"), stored, {"\"key 1\"", "req_new", {}});
   EXPECT_EQ(reply.status, 201);
   EXPECT_EQ(reply.reason, "Fine");
   EXPECT_EQ(reply.body, "the body");
@@ -233,8 +233,8 @@ TEST(Replay, UnderTheStripePoliciesNamesTheFirstRequest) {
   for (const bool upstream_has_ids : {true, false}) {
     StoredResponse first = response(500, {{"Stripe-Should-Retry", "true"}, {"Oncekey-Outcome", "executed"}});
     if (upstream_has_ids) first.headers.add("request-id", "req_theirs");
-    const Reply answer = first_answer(stripe, first, {"key-1", "req_first"}, Kept::yes);
-    const StoredResponse stored = to_store(stripe, first, {"key-1", "req_first"});
+    const Reply answer = first_answer(stripe, first, {"key-1", "req_first", {}}, Kept::yes);
+    const StoredResponse stored = to_store(stripe, first, {"key-1", "req_first", {}});
     EXPECT_FALSE(stored.headers.has("Oncekey-Outcome"));
     const Reply again = replay(stripe, stored, kContext);
     EXPECT_EQ(header(again, "Request-Id"), "req_new");
@@ -251,7 +251,7 @@ TEST(Replay, OutsideTheStripePoliciesLeavesRequestIdsAlone) {
 }
 
 TEST(Replay, WithoutAKeyOfTheClientEchoesNone) {
-  EXPECT_EQ(header(replay(policy("classic"), response(200), {"", "req"}), "Idempotency-Key"), "<none>");
+  EXPECT_EQ(header(replay(policy("classic"), response(200), {"", "req", {}}), "Idempotency-Key"), "<none>");
 }
 
 TEST(PublishedPolicies, SayWhatAClientMayRelyOn) {
@@ -275,6 +275,25 @@ TEST(PublishedPolicies, SayWhatAClientMayRelyOn) {
   EXPECT_EQ(second.at("retention_seconds").as_int64(), 30 * 86400);
   EXPECT_EQ(second.at("scope").get_array()[1].get_string(), "header:Stripe-Account?");
   EXPECT_TRUE(boost::json::parse(published_policies({})).get_object().at("routes").get_array().empty());
+}
+
+TEST(Replay, GrantsCrossOriginAccessToTheOriginItWasGrantedToAlone) {
+  StoredResponse stored = response(200);
+  stored.headers.add("Access-Control-Allow-Origin", "https://shop.example");
+  stored.headers.add("Access-Control-Allow-Credentials", "true");
+  const ReplyContext same{"key-1", "", "https://shop.example"};
+  const ReplyContext other{"key-1", "", "https://evil.example"};
+  EXPECT_EQ(header(replay(policy("classic"), stored, same), "Access-Control-Allow-Origin"), "https://shop.example");
+  EXPECT_EQ(header(replay(policy("classic"), stored, other), "Access-Control-Allow-Origin"), "<none>");
+  EXPECT_EQ(header(replay(policy("classic"), stored, other), "Access-Control-Allow-Credentials"), "<none>");
+}
+
+TEST(Replay, KeepsTheFirstDateOfAnAnswerThatSaysHowLongItIsFresh) {
+  StoredResponse stored = response(200);
+  stored.headers.add("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
+  EXPECT_EQ(header(replay(policy("classic"), stored, kContext), "Date"), "<none>");
+  stored.headers.add("Cache-Control", "max-age=60");
+  EXPECT_EQ(header(replay(policy("classic"), stored, kContext), "Date"), "Sun, 06 Nov 1994 08:49:37 GMT");
 }
 
 } // namespace

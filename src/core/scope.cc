@@ -23,7 +23,7 @@ struct Value {
   std::string_view kind;
   std::optional<std::string_view> text;
 };
-using Found = std::variant<Value, Refusal>;
+using FoundValue = std::variant<Value, Refusal>;
 
 // A header that must not be there twice.
 std::variant<std::optional<std::string_view>, Refusal> single_header(const Headers& headers, std::string_view name) {
@@ -37,7 +37,7 @@ std::variant<std::optional<std::string_view>, Refusal> single_header(const Heade
   return value;
 }
 
-Found from_header(const Headers& headers, const std::string& name) {
+FoundValue from_header(const Headers& headers, const std::string& name) {
   auto value = single_header(headers, name);
   if (auto* refused = std::get_if<Refusal>(&value)) return std::move(*refused);
   return Value{"header", std::get<0>(value)};
@@ -60,7 +60,7 @@ bool jwt_payload(std::string_view authorization, std::string& payload) {
 
 bool is_integer(std::string_view number) { return number.find_first_of(".eE") == std::string_view::npos; }
 
-Found from_jwt(const Headers& headers, const std::string& claim, std::list<std::string>& decoded) {
+FoundValue from_jwt(const Headers& headers, const std::string& claim, std::list<std::string>& decoded) {
   auto value = single_header(headers, "Authorization");
   if (auto* refused = std::get_if<Refusal>(&value)) return std::move(*refused);
   const auto authorization = std::get<0>(value);
@@ -74,7 +74,7 @@ Found from_jwt(const Headers& headers, const std::string& claim, std::list<std::
   return Value{number ? "jwt-number" : "jwt", decoded.emplace_back(std::move(place.text))};
 }
 
-Found from_cookie(const Headers& headers, const std::string& name) {
+FoundValue from_cookie(const Headers& headers, const std::string& name) {
   std::optional<std::string_view> value;
   for (std::size_t i = 0; i < headers.size(); ++i) {
     const Field field = headers[i];
@@ -113,7 +113,7 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
   Principal principal;
   principal.parts.reserve(policy.scope.size());
   for (const ScopeSource& source : policy.scope) {
-    Found found = Value{"global", std::string_view{}};
+    FoundValue found = Value{"global", std::string_view{}};
     switch (source.kind) {
       case ScopeSource::Kind::header:
         found = from_header(headers, source.name);

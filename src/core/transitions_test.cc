@@ -44,7 +44,7 @@ Record abandoned_record() {
   return record;
 }
 
-StoredResponse response(int status) {
+StoredResponse with_status(int status) {
   StoredResponse response;
   response.status = status;
   return response;
@@ -125,7 +125,7 @@ TEST(ClaimStep, CompletedAndIndeterminateAreFound) {
 TEST(FenceSteps, AnOldFenceIsLostEverywhere) {
   const Record record = record_in(RecordState::in_progress);
   EXPECT_EQ(renew_step(record, 6, kLease, kNow).answer, FenceAnswer::lost);
-  EXPECT_EQ(complete_step(record, 6, response(200), kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(complete_step(record, 6, with_status(200), kNow).answer, FenceAnswer::lost);
   EXPECT_EQ(release_step(record, 6, kNow).answer, FenceAnswer::lost);
   EXPECT_EQ(hold_step(record, 6, kNow).answer, FenceAnswer::lost);
 }
@@ -137,7 +137,7 @@ TEST(FenceSteps, ASettledAbsentOrExpiredRecordIsLostEverywhere) {
                                          record_in(RecordState::indeterminate), record_in(RecordState::released)};
   for (const std::optional<Record>& record : cases) {
     EXPECT_FALSE(renew_step(record, 7, kLease, kNow).write);
-    EXPECT_FALSE(complete_step(record, 7, response(200), kNow).write);
+    EXPECT_FALSE(complete_step(record, 7, with_status(200), kNow).write);
     EXPECT_FALSE(release_step(record, 7, kNow).write);
     EXPECT_FALSE(hold_step(record, 7, kNow).write);
   }
@@ -147,7 +147,7 @@ TEST(FenceSteps, ASlowOwnerThatNobodyReplacedMayStillRenewAndComplete) {
   const FenceStep renewed = renew_step(abandoned_record(), 7, kLease, kNow);
   EXPECT_EQ(renewed.answer, FenceAnswer::done);
   EXPECT_EQ(renewed.write->lease_until, kNow + kLease);
-  const FenceStep completed = complete_step(abandoned_record(), 7, response(200), kNow);
+  const FenceStep completed = complete_step(abandoned_record(), 7, with_status(200), kNow);
   EXPECT_EQ(completed.answer, FenceAnswer::done);
   EXPECT_EQ(completed.write->state, RecordState::completed);
   EXPECT_EQ(completed.write->settled_at, kNow);
@@ -156,11 +156,11 @@ TEST(FenceSteps, ASlowOwnerThatNobodyReplacedMayStillRenewAndComplete) {
 TEST(FenceSteps, AStreamedAnswerIsCompletedASecondTimeOnceItIsWhole) {
   Record streaming = record_in(RecordState::completed);
   streaming.response->omitted = OmittedBody{};
-  StoredResponse whole = response(200);
+  StoredResponse whole = with_status(200);
   whole.omitted = OmittedBody{.length = 99, .sha256 = {}, .whole = true};
   const FenceStep step = complete_step(streaming, 7, whole, kNow);
   ASSERT_TRUE(step.write);
-  EXPECT_EQ(complete_step(step.write, 7, response(500), kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(complete_step(step.write, 7, with_status(500), kNow).answer, FenceAnswer::lost);
   EXPECT_EQ(complete_step(streaming, 6, whole, kNow).answer, FenceAnswer::lost);
 }
 
@@ -196,7 +196,7 @@ TEST(OperateStep, AnswersByState) {
 TEST(OperateStep, EachActionSettlesAnIndeterminateRecord) {
   const Record record = record_in(RecordState::indeterminate);
   EXPECT_EQ(operate_step(record, OperatorAction::release, {}, kNow).write->state, RecordState::released);
-  const OperatorStep completed = operate_step(record, OperatorAction::complete, response(202), kNow);
+  const OperatorStep completed = operate_step(record, OperatorAction::complete, with_status(202), kNow);
   EXPECT_EQ(completed.write->state, RecordState::completed);
   EXPECT_EQ(completed.write->response->status, 202);
   const OperatorStep rerun = operate_step(record, OperatorAction::rerun, {}, kNow);

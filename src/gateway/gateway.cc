@@ -61,7 +61,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const Route* route = find_route(routes, head.method, head.path());
   if (route == nullptr) {
     shared_.metrics.no_route().count("pass");
-    co_await pass_through(exchange, kNoMarks, nullptr);
+    co_await pass_through(exchange, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   co_await handle_routed(exchange, *route, shared_.metrics.route(static_cast<std::size_t>(route - routes.data())));
@@ -76,13 +76,13 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   Screened screened = screen(policy, view);
   if (std::holds_alternative<PassThrough>(screened)) {
     metrics.count("pass");
-    co_await pass_through(exchange, kNoMarks, nullptr);
+    co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&screened)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, kNoMarks, nullptr);
+      co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, nullptr);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
@@ -102,7 +102,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body);
   if (read == BodyRead::too_large && observing) {
     metrics.count("observed_refusal");
-    co_await pass_through(exchange, kNoMarks, &body);
+    co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
     co_return;
   }
   if (read == BodyRead::too_large) {
@@ -125,13 +125,13 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   Admission admission = admit(policy, view, body, shared_.hash);
   if (std::holds_alternative<PassThrough>(admission)) {
     metrics.count("pass");
-    co_await pass_through(exchange, kNoMarks, &body);
+    co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&admission)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, kNoMarks, &body);
+      co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
@@ -256,7 +256,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
     request.metrics.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
-    co_await pass_through(request.exchange, marks, &request.body);
+    co_await pass_through(request.exchange, request.policy().upstream_timeout, marks, &request.body);
     co_return;
   }
   co_await send_refusal(request, RefusalCode::store_unavailable, std::chrono::seconds(1));
@@ -313,7 +313,7 @@ Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const
                                  const Refusal& refusal) {
   metrics.count(to_string(refusal.code));
   const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
-  const Reply reply = refuse(policy, refusal, ReplyContext{refusal.key, request_id});
+  const Reply reply = refuse(policy, refusal, ReplyContext{refusal.key, request_id, {}});
   co_await send_reply(exchange, reply);
 }
 

@@ -28,7 +28,9 @@ struct KeyedRequest {
   std::string request_id;
 
   const Policy& policy() const { return route.policy; }
-  ReplyContext context() const { return {echoed_key, request_id}; }
+  ReplyContext context() const {
+    return {echoed_key, request_id, exchange.request().headers.get("Origin").value_or(std::string_view{})};
+  }
 };
 
 class Gateway final : public Handler {
@@ -72,7 +74,8 @@ class Gateway final : public Handler {
 
   // pass_through.cc
   // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
-  Task<void> pass_through(Exchange& exchange, const Headers& marks, const std::string* body);
+  // `patience` is how long either side may stay silent.
+  Task<void> pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body);
 
   // observe.cc
   Task<void> observe(KeyedRequest& request);

@@ -32,12 +32,12 @@ Task<void> Gateway::observe(KeyedRequest& request) {
     // Observation must not cost anybody an answer.
     shared_.metrics.store_faults.Increment();
     request.metrics.count("bypass");
-    co_await pass_through(request.exchange, kNoMarks, &request.body);
+    co_await pass_through(request.exchange, request.policy().upstream_timeout, kNoMarks, &request.body);
     co_return;
   }
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, *answer);
   request.metrics.count(observed(decision.verdict));
-  co_await pass_through(request.exchange, kNoMarks, &request.body);
+  co_await pass_through(request.exchange, request.policy().upstream_timeout, kNoMarks, &request.body);
   if (const auto* claimed = std::get_if<Claimed>(&*answer)) {
     const Ownership owner{request.admitted.id, claimed->fence};
     StoredResponse nothing;

@@ -58,10 +58,8 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
 
 } // namespace
 
-Task<void> Gateway::pass_through(Exchange& exchange, const Headers& marks, const std::string* body) {
+Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body) {
   const RequestHead& head = exchange.request();
-  // Between two signs of life of either side; a stream may be as long as it likes.
-  const Millis patience = Policy{}.upstream_timeout;
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
   UpstreamCall call(upstream_);
   const MonotonicTime due = std::chrono::steady_clock::now() + patience;

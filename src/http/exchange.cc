@@ -10,9 +10,6 @@
 namespace oncekey {
 namespace {
 
-// One read of the socket at a time; large enough that a usual request needs one.
-constexpr std::size_t kReadBytes = 16u << 10;
-
 void append_number(std::string& out, std::uint64_t number) { fmt::format_to(std::back_inserter(out), "{}", number); }
 
 } // namespace

@@ -14,7 +14,6 @@ namespace {
 
 // A backlog for bursts of reconnecting clients; the kernel caps it at its own limit.
 constexpr int kBacklog = 1024;
-constexpr std::size_t kReadBytes = 16u << 10;
 // After a refusal the client may still be sending; reading a little of it keeps the kernel from answering with a reset
 // that would destroy the refusal before the client has read it.
 constexpr std::size_t kLingerBytesMax = 1u << 20;

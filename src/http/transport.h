@@ -15,6 +15,9 @@
 
 namespace oncekey {
 
+// One read of a socket at a time; large enough that a usual message needs one.
+inline constexpr std::size_t kReadBytes = 16u << 10;
+
 struct IoResult {
   error_code error;
   std::size_t bytes = 0;

@@ -10,7 +10,6 @@
 namespace oncekey {
 namespace {
 
-constexpr std::size_t kReadBytes = 16u << 10;
 // Idle connections one thread keeps; more would only be closed by the upstream.
 constexpr std::size_t kIdleMax = 256;
 constexpr std::chrono::milliseconds kSweep{1000};

@@ -1,0 +1,229 @@
+// What cannot be provoked from outside: a store that fails, forgets or is overtaken at the worst moment. Everything
+// else about the gateway is tested on the built binary (tests/integration, tests/scenarios).
+#include "gateway/gateway.h"
+
+#include "store/open_store.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/read.hpp>
+#include <boost/asio/write.hpp>
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <thread>
+
+namespace oncekey {
+namespace {
+
+// Counts executions and answers 201 with the number.
+class CountingApi final : public Handler {
+ public:
+  std::atomic<int> executions{0};
+  Task<void> handle(Exchange& exchange) override {
+    std::string body;
+    co_await exchange.read_body(body, 1u << 20);
+    const std::string answer = std::to_string(++executions);
+    const Headers none;
+    co_await exchange.send(201, {}, none, answer);
+  }
+};
+
+// A store whose calls fail, or that lets somebody else in between, when a test says so.
+class TroubledStore final : public Store {
+ public:
+  explicit TroubledStore(Store& sound) : sound_(sound) {}
+  std::atomic<bool> claims_fail{false};
+  std::atomic<bool> completes_fail{false};
+  std::function<void(const Ownership&)> before_complete; // runs in place of nothing, before the owner's own complete
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
+    if (claims_fail) return done(unavailable("the store is down"));
+    sound_.claim(std::move(request), std::move(done));
+  }
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
+    if (completes_fail) return done(unavailable("the disk is full"));
+    if (before_complete) before_complete(owner);
+    sound_.complete(owner, std::move(response), std::move(done));
+  }
+  void find(const RecordId& id, Done<std::optional<Found>> done) override { sound_.find(id, std::move(done)); }
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
+    sound_.renew(owner, lease, std::move(done));
+  }
+  void release(const Ownership& owner, Done<FenceAnswer> done) override { sound_.release(owner, std::move(done)); }
+  void hold(const Ownership& owner, Done<FenceAnswer> done) override { sound_.hold(owner, std::move(done)); }
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
+    sound_.operate(id, action, std::move(response), std::move(done));
+  }
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override {
+    sound_.list(request, std::move(done));
+  }
+  Time now() const override { return sound_.now(); }
+  const std::array<std::uint8_t, 32>& secret() const override { return sound_.secret(); }
+  Durability durability() const override { return sound_.durability(); }
+  Status healthy() const override { return sound_.healthy(); }
+  StoreStats stats() const override { return sound_.stats(); }
+
+ private:
+  Store& sound_;
+};
+
+class GatewayWithATroubledStore : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto opened = open_store("memory:", StoreOptions{log_, [](const std::string&) {}});
+    ASSERT_TRUE(opened.ok());
+    sound_ = std::move(opened).value();
+    store_ = std::make_unique<TroubledStore>(*sound_);
+  }
+
+  // Call after adjusting policy_.
+  void start() {
+    Route route;
+    route.path = route.name = "/*";
+    route.policy = policy_;
+    config_.routes = {route};
+    const ServerOptions options{{kLong, kLong, kLong, kLong}, 32u << 10, 100, {}, {}};
+    auto api = Server::listen("127.0.0.1", 0, options, {{context_, timers_, api_}}, log_);
+    ASSERT_TRUE(api.ok());
+    api_server_ = std::move(api).value();
+    UpstreamOptions upstream;
+    upstream.host = "127.0.0.1";
+    upstream.port = port_of(*api_server_);
+    upstream.connect_timeout = upstream.idle_timeout = kLong;
+    upstream.max_header_bytes = 32u << 10;
+    upstream.max_connections = 10;
+    shared_ = std::make_unique<GatewayShared>(config_, *store_, log_);
+    pool_ = std::move(UpstreamPool::make(upstream, timers_, shared_->upstream_open)).value();
+    gateway_ = std::make_unique<Gateway>(*shared_, *pool_, timers_);
+    auto server = Server::listen("127.0.0.1", 0, options, {{context_, timers_, *gateway_}}, log_);
+    ASSERT_TRUE(server.ok());
+    server_ = std::move(server).value();
+    api_server_->start();
+    server_->start();
+    thread_ = std::thread([this] { context_.run(); });
+  }
+
+  void TearDown() override {
+    if (!thread_.joinable()) return;
+    server_->drain();
+    while (server_->connections() > 0) std::this_thread::yield();
+    std::promise<void> closed;
+    asio::post(context_, [&] {
+      pool_->close_idle();
+      closed.set_value();
+    });
+    closed.get_future().wait();
+    api_server_->drain();
+    while (api_server_->connections() > 0) std::this_thread::yield();
+    asio::post(context_, [this] {
+      timers_.stop();
+      work_.reset();
+    });
+    thread_.join();
+  }
+
+  // The whole answer to one POST, as bytes.
+  std::string post(std::string_view key, std::string_view body) {
+    asio::io_context own;
+    asio::ip::tcp::socket socket(own);
+    socket.connect({asio::ip::make_address("127.0.0.1"), port_of(*server_)});
+    const std::string request =
+        fmt::format("POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nIdempotency-Key: {}\r\n"
+                    "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+                    key, body.size(), body);
+    asio::write(socket, asio::buffer(request));
+    std::string answer;
+    error_code ec;
+    asio::read(socket, asio::dynamic_buffer(answer), ec);
+    return answer;
+  }
+
+  static std::uint16_t port_of(const Server& server) {
+    const std::string address = server.address();
+    return static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  }
+  static bool is(const std::string& answer, int status) { return answer.starts_with(fmt::format("HTTP/1.1 {} ", status)); }
+
+  static constexpr Millis kLong{30'000};
+  Log log_{LogLevel::error};
+  asio::io_context context_{1};
+  asio::executor_work_guard<Executor> work_{context_.get_executor()};
+  Timers timers_{context_};
+  Policy policy_ = *policy_by_name("classic");
+  Config config_;
+  CountingApi api_;
+  std::unique_ptr<Store> sound_;
+  std::unique_ptr<TroubledStore> store_;
+  std::unique_ptr<Server> api_server_;
+  std::unique_ptr<GatewayShared> shared_;
+  std::unique_ptr<UpstreamPool> pool_;
+  std::unique_ptr<Gateway> gateway_;
+  std::unique_ptr<Server> server_;
+  std::thread thread_;
+};
+
+TEST_F(GatewayWithATroubledStore, ExecutesNothingWhileTheStoreIsDownAndRecovers) {
+  start();
+  store_->claims_fail = true;
+  const std::string refused = post("k", "{}");
+  EXPECT_TRUE(is(refused, 503)) << refused;
+  EXPECT_NE(refused.find("Retry-After: "), std::string::npos);
+  EXPECT_EQ(api_.executions, 0);
+  store_->claims_fail = false;
+  EXPECT_TRUE(is(post("k", "{}"), 201));
+  EXPECT_EQ(api_.executions, 1);
+}
+
+TEST_F(GatewayWithATroubledStore, BypassesAndSaysSoWhereTheRouteAllowsIt) {
+  policy_.on_store_error = OnStoreError::bypass;
+  start();
+  store_->claims_fail = true;
+  const std::string answer = post("k", "{}");
+  EXPECT_TRUE(is(answer, 201)) << answer;
+  EXPECT_NE(answer.find("Oncekey-Bypassed: true"), std::string::npos);
+  EXPECT_NE(shared_->metrics.expose().find("oncekey_requests_total{decision=\"bypass\",route=\"/*\"} 1"), std::string::npos);
+}
+
+TEST_F(GatewayWithATroubledStore, DoesNotShowAnAnswerThatCouldNotBeWritten) {
+  start();
+  store_->completes_fail = true;
+  const std::string refused = post("k", "{}");
+  EXPECT_TRUE(is(refused, 503)) << refused;
+  EXPECT_NE(refused.find("record_not_written"), std::string::npos) << refused;
+  store_->completes_fail = false;
+  // The key stays claimed: a retry within the lease does not execute again.
+  EXPECT_TRUE(is(post("k", "{}"), 409));
+  EXPECT_EQ(api_.executions, 1);
+}
+
+TEST_F(GatewayWithATroubledStore, GivesTheNewOwnersAnswerWhenItsOwnLeaseWasTakenOver) {
+  start();
+  // While our call runs, an operator lets it run again and another gateway finishes it.
+  store_->before_complete = [this](const Ownership& owner) {
+    sound_->find(owner.id, [&](Result<std::optional<Found>> found) {
+      ClaimRequest request;
+      request.id = owner.id;
+      request.fingerprint = (*found)->record.fingerprint;
+      request.lease = Millis(60'000);
+      request.retention = Millis(600'000);
+      sound_->release(owner, [](const Result<FenceAnswer>&) {});
+      sound_->claim(request, [&](Result<ClaimAnswer> claimed) {
+        StoredResponse theirs;
+        theirs.status = 200;
+        theirs.body = "theirs";
+        sound_->complete({owner.id, std::get<Claimed>(*claimed).fence}, theirs, [](const Result<FenceAnswer>&) {});
+      });
+    });
+  };
+  const std::string answer = post("k", "{}");
+  EXPECT_TRUE(is(answer, 200)) << answer;
+  EXPECT_NE(answer.find("\r\n\r\ntheirs"), std::string::npos) << answer;
+  EXPECT_NE(answer.find("Idempotent-Replayed: true"), std::string::npos);
+  EXPECT_EQ(api_.executions, 1);
+}
+
+} // namespace
+} // namespace oncekey

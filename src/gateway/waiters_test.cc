@@ -1,0 +1,72 @@
+#include "gateway/waiters.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+RecordId id_of(std::uint8_t number) {
+  RecordId id;
+  id.bytes[0] = number;
+  return id;
+}
+
+TEST(Waiters, TakesNoMoreThanTheLimitForOneRecord) {
+  Waiters waiters;
+  asio::io_context context;
+  const auto first = waiters.join(id_of(1), context, 1);
+  EXPECT_NE(first, nullptr);
+  EXPECT_EQ(waiters.join(id_of(1), context, 1), nullptr);
+  EXPECT_NE(waiters.join(id_of(2), context, 1), nullptr);
+}
+
+TEST(Waiters, GivesThePlaceBackWhenTheTicketGoes) {
+  Waiters waiters;
+  asio::io_context context;
+  waiters.join(id_of(1), context, 1).reset();
+  EXPECT_EQ(waiters.waiting(), 0u);
+  EXPECT_NE(waiters.join(id_of(1), context, 1), nullptr);
+}
+
+TEST(Waiters, WakesOnlyThoseOfThatRecord) {
+  Waiters waiters;
+  asio::io_context context;
+  const auto mine = waiters.join(id_of(1), context, 9);
+  const auto other = waiters.join(id_of(2), context, 9);
+  bool woken = false;
+  const auto wait = [&](Waiters::Ticket& ticket) -> Task<void> {
+    co_await ticket.wait_until(MonotonicTime::max());
+    woken = true;
+  };
+  asio::co_spawn(context, wait(*mine), asio::detached);
+  context.poll();
+  waiters.notify(id_of(2));
+  context.restart();
+  context.poll();
+  EXPECT_FALSE(woken);
+  waiters.notify(id_of(1));
+  context.restart();
+  context.poll();
+  EXPECT_TRUE(woken);
+}
+
+TEST(Waiters, DoesNotMissANotificationFromBeforeTheWait) {
+  Waiters waiters;
+  asio::io_context context;
+  const auto ticket = waiters.join(id_of(1), context, 9);
+  waiters.notify(id_of(1));
+  bool woken = false;
+  const auto wait = [&]() -> Task<void> {
+    co_await ticket->wait_until(MonotonicTime::max());
+    woken = true;
+  };
+  asio::co_spawn(context, wait(), asio::detached);
+  context.poll();
+  EXPECT_TRUE(woken);
+}
+
+} // namespace
+} // namespace oncekey
