@@ -12,7 +12,8 @@ target_link_options(oncekey_flags INTERFACE -pie -Wl,-z,relro,-z,now,-z,noexecst
 if(ONCEKEY_SANITIZE)
   target_compile_options(oncekey_flags INTERFACE
     -fsanitize=${ONCEKEY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  target_link_options(oncekey_flags INTERFACE -fsanitize=${ONCEKEY_SANITIZE})
+  # Otherwise the linker offers our instrumented copies of standard templates to RocksDB, which is not instrumented.
+  target_link_options(oncekey_flags INTERFACE -fsanitize=${ONCEKEY_SANITIZE} -Wl,--exclude-libs,ALL)
   if(ONCEKEY_SANITIZE MATCHES thread)
     # Asio fences with atomic_thread_fence, which the thread sanitizer does not follow; its own fallback it does.
     target_compile_options(oncekey_flags INTERFACE -Wno-tsan)

@@ -30,7 +30,10 @@ class Headers {
   std::size_t size() const { return spans_.size(); }
   bool empty() const { return spans_.empty(); }
   // The views stay valid until the next change to this object.
-  Field operator[](std::size_t index) const;
+  Field operator[](std::size_t index) const {
+    const Span& span = spans_[index];
+    return {{bytes_.data() + span.name_at, span.name_length}, {bytes_.data() + span.value_at, span.value_length}};
+  }
 
   // The value of the first field of that name.
   std::optional<std::string_view> get(std::string_view name) const;
@@ -50,8 +53,11 @@ class Headers {
   std::vector<Span> spans_;
 };
 
-// ASCII comparison without regard to case: the only kind HTTP needs.
-bool equal_ignoring_case(std::string_view a, std::string_view b);
+// ASCII comparison without regard to case: the only kind HTTP needs. Most names differ in length, which is seen here.
+bool equal_length_ignoring_case(const char* a, const char* b, std::size_t length);
+inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
+  return a.size() == b.size() && equal_length_ignoring_case(a.data(), b.data(), a.size());
+}
 bool starts_with_ignoring_case(std::string_view text, std::string_view prefix);
 
 // Calls `visit(item)` for every comma-separated item of a list-valued field, trimmed, empty items left out.

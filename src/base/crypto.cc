@@ -8,6 +8,7 @@
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <mutex>
 #include <vector>
 
@@ -56,21 +57,32 @@ KeyedHash::KeyedHash(const Secret& secret) : impl_(std::make_unique<Impl>()) { i
 KeyedHash::~KeyedHash() = default;
 
 HashBytes KeyedHash::of(std::span<const std::string_view> parts) const {
-  MacCtx ctx = impl_->take();
-  // A null key starts over with the one set up before.
-  bool good = EVP_MAC_init(ctx.get(), nullptr, 0, nullptr) == 1;
-  for (const std::string_view part : parts) {
-    std::uint8_t length[8];
-    for (int i = 0; i < 8; ++i) length[i] = static_cast<std::uint8_t>(static_cast<std::uint64_t>(part.size()) >> (8 * i));
-    good = good && EVP_MAC_update(ctx.get(), length, sizeof length) == 1;
-    good = good && EVP_MAC_update(ctx.get(), reinterpret_cast<const unsigned char*>(part.data()), part.size()) == 1;
+  // Each call into OpenSSL costs as much as hashing a block: the parts are laid out first, on the stack when they are
+  // as small as ids are.
+  std::size_t bytes = 0;
+  for (const std::string_view part : parts) bytes += 8 + part.size();
+  std::array<unsigned char, 1024> small;
+  std::vector<unsigned char> large;
+  unsigned char* begin = small.data();
+  if (bytes > small.size()) {
+    large.resize(bytes);
+    begin = large.data();
   }
-  HashBytes out{};
+  unsigned char* out = begin;
+  for (const std::string_view part : parts) {
+    for (int i = 0; i < 8; ++i) *out++ = static_cast<unsigned char>(static_cast<std::uint64_t>(part.size()) >> (8 * i));
+    out = std::copy(part.begin(), part.end(), out);
+  }
+
+  MacCtx ctx = impl_->take();
+  HashBytes hash{};
   std::size_t written = 0;
-  good = good && EVP_MAC_final(ctx.get(), out.data(), &written, out.size()) == 1 && written == out.size();
+  // A null key starts over with the one set up before.
+  const bool good = EVP_MAC_init(ctx.get(), nullptr, 0, nullptr) == 1 && EVP_MAC_update(ctx.get(), begin, bytes) == 1 &&
+                    EVP_MAC_final(ctx.get(), hash.data(), &written, hash.size()) == 1 && written == hash.size();
   ONCEKEY_CHECK(good, "HMAC-SHA-256 does not fail on memory");
   impl_->give_back(std::move(ctx));
-  return out;
+  return hash;
 }
 
 struct Sha256::Impl {

@@ -10,10 +10,9 @@ char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 
 
 } // namespace
 
-bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  if (a.size() != b.size()) return false;
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    if (lower(a[i]) != lower(b[i])) return false;
+bool equal_length_ignoring_case(const char* a, const char* b, std::size_t length) {
+  for (std::size_t i = 0; i < length; ++i) {
+    if (a[i] != b[i] && lower(a[i]) != lower(b[i])) return false;
   }
   return true;
 }
@@ -49,12 +48,6 @@ std::optional<Headers> Headers::from_lines(std::string lines) {
   }
   headers.bytes_ = std::move(lines);
   return headers;
-}
-
-Field Headers::operator[](std::size_t index) const {
-  const Span& span = spans_[index];
-  const std::string_view all = bytes_;
-  return {all.substr(span.name_at, span.name_length), all.substr(span.value_at, span.value_length)};
 }
 
 std::optional<std::string_view> Headers::get(std::string_view name) const {

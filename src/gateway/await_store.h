@@ -32,9 +32,21 @@ class Mailbox {
     }
   }
 
-  Task<Result<T>> take() {
-    if (state_.load(std::memory_order_acquire) != State::delivered) co_await sleep();
-    co_return std::move(*answer_);
+  bool delivered() const { return state_.load(std::memory_order_acquire) == State::delivered; }
+  Result<T> take() { return std::move(*answer_); }
+
+  // Returns when the answer has been delivered.
+  Task<void> sleep() {
+    co_await asio::async_initiate<const asio::use_awaitable_t<Executor>, void()>(
+        [this](auto handler) {
+          sleeper_ = std::make_unique<SleeperOf<decltype(handler)>>(std::move(handler));
+          State expected = State::empty;
+          if (!state_.compare_exchange_strong(expected, State::asleep, std::memory_order_acq_rel)) {
+            const std::unique_ptr<Sleeper> sleeper = std::move(sleeper_);
+            sleeper->wake();
+          }
+        },
+        asio::use_awaitable_t<Executor>{});
   }
 
  private:
@@ -54,19 +66,6 @@ class Mailbox {
     Handler handler;
   };
 
-  Task<void> sleep() {
-    co_await asio::async_initiate<const asio::use_awaitable_t<Executor>, void()>(
-        [this](auto handler) {
-          sleeper_ = std::make_unique<SleeperOf<decltype(handler)>>(std::move(handler));
-          State expected = State::empty;
-          if (!state_.compare_exchange_strong(expected, State::asleep, std::memory_order_acq_rel)) {
-            const std::unique_ptr<Sleeper> sleeper = std::move(sleeper_);
-            sleeper->wake();
-          }
-        },
-        asio::use_awaitable_t<Executor>{});
-  }
-
   std::atomic<State> state_{State::empty};
   std::optional<Result<T>> answer_;
   std::unique_ptr<Sleeper> sleeper_;
@@ -77,7 +76,8 @@ template <class T, class Start>
 Task<Result<T>> await_store(Start start) {
   Mailbox<T> mailbox;
   start([box = &mailbox](Result<T> answer) { box->deliver(std::move(answer)); });
-  co_return co_await mailbox.take();
+  if (!mailbox.delivered()) co_await mailbox.sleep();
+  co_return mailbox.take();
 }
 
 } // namespace oncekey

@@ -55,6 +55,8 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   ClaimAnswer claim(std::uint64_t key, Abandoned abandoned = Abandoned::leave, std::uint8_t fingerprint = 1);
   // The fence of a claim that must succeed; 0 and a failure if it does not.
   std::uint64_t own(std::uint64_t key, Abandoned abandoned = Abandoned::leave);
+  // The same with another retention than the usual.
+  std::uint64_t own_for(std::uint64_t key, Millis retention);
   // The record of a claim that must find one.
   Record found(std::uint64_t key, Abandoned abandoned = Abandoned::leave, std::uint8_t fingerprint = 1);
   std::optional<Found> find(std::uint64_t key);

@@ -86,6 +86,7 @@ void Writer::run() {
 
 // Waits for calls; false when there are none and never will be.
 bool Writer::take(std::vector<Call>& calls) {
+  gather(calls.size());
   calls.clear();
   std::unique_lock lock(queue_mutex_);
   while (queue_.empty() && !stopping_) {
@@ -96,6 +97,18 @@ bool Writer::take(std::vector<Call>& calls) {
   queue_.swap(calls);
   queued_bytes_ = 0;
   return !calls.empty();
+}
+
+// Under load, a batch that starts right behind the last one finds the few calls that came in meanwhile, and the cost of
+// a sync is shared by few. Waiting for about as long as a sync takes lets its fellows arrive. A caller on its own never
+// waits: the last batch tells whether there is company.
+void Writer::gather(std::size_t last_calls) {
+  if (last_calls < kCompany) return;
+  {
+    const std::lock_guard lock(queue_mutex_);
+    if (stopping_ || queue_.size() >= kGatherEnough) return;
+  }
+  std::this_thread::sleep_for(kGather);
 }
 
 void Writer::commit(std::vector<Call>& calls) {
