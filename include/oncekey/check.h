@@ -10,8 +10,8 @@ namespace oncekey {
 
 } // namespace oncekey
 
-#define ONCEKEY_CHECK(condition, sentence)                                        \
-  do {                                                                            \
-    if (!(condition)) [[unlikely]]                                                \
-      ::oncekey::check_failed(#condition, sentence, __FILE__, __LINE__);          \
+#define ONCEKEY_CHECK(condition, sentence)                               \
+  do {                                                                   \
+    if (!(condition)) [[unlikely]]                                       \
+      ::oncekey::check_failed(#condition, sentence, __FILE__, __LINE__); \
   } while (false)

@@ -108,7 +108,7 @@ struct Policy {
   Millis lease = std::chrono::seconds(60);
   // The whole call to the upstream, from the first byte sent to the last received.
   Millis upstream_timeout = std::chrono::seconds(60);
-  Millis wait{0}; // how long a request found in progress waits for the answer before it is refused
+  Millis wait{0};                  // how long a request found in progress waits for the answer before it is refused
   std::uint32_t max_waiters = 100; // per key; the rest are refused at once
 
   std::uint64_t max_request_body = 8u << 20;

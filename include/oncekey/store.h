@@ -86,9 +86,9 @@ std::string_view to_string(OperatorAction action);
 
 enum class OperatorAnswer {
   done,
-  absent,     // no such record, or it has expired or was released
-  live,       // an owner is at work and its lease is live; wait or stop the owner first
-  completed,  // it has an answer already; changing that would break the promise made to its client
+  absent,    // no such record, or it has expired or was released
+  live,      // an owner is at work and its lease is live; wait or stop the owner first
+  completed, // it has an answer already; changing that would break the promise made to its client
 };
 
 enum class Durability { none, process, power };

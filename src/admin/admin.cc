@@ -148,6 +148,8 @@ Admin::Answer Admin::metrics() {
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
+  metrics.store_syncs.Set(static_cast<double>(stats.syncs));
+  metrics.store_writes.Set(static_cast<double>(stats.writes));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
   return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
 }
@@ -162,7 +164,8 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
       if (state == to_string(known)) request.state = known;
     }
     if (!request.state) {
-      co_return Answer{400, "application/json", problem("state is one of in_progress, completed, indeterminate, abandoned")};
+      co_return Answer{400, "application/json",
+                       problem("state is one of in_progress, completed, indeterminate, abandoned")};
     }
   }
   if (const std::string_view limit = query_value(query, "limit"); !limit.empty()) {
@@ -172,7 +175,8 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
     }
   }
   using Lines = std::vector<Listed>;
-  const Result<Lines> listed = co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
+  const Result<Lines> listed =
+      co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return Answer{503, "application/json", problem(listed.fault().message)};
   const Time now = shared_.store.now();
   json::array keys;
@@ -191,32 +195,41 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   using Lines = std::vector<Listed>;
   Result<Lines> listed = co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return std::move(listed).fault();
-  if (listed->empty()) co_return Fault{FaultKind::invalid, fmt::format("no record has an id that begins with {}", id_text)};
-  if (listed->size() > 1) co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
+  if (listed->empty())
+    co_return Fault{FaultKind::invalid, fmt::format("no record has an id that begins with {}", id_text)};
+  if (listed->size() > 1)
+    co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
   co_return listed->front().id;
 }
 
 Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
   const Result<RecordId> id = co_await resolve(id_text);
-  if (!id) co_return Answer{id.fault().kind == FaultKind::conflict ? 409 : 404, "application/json", problem(id.fault().message)};
+  if (!id)
+    co_return Answer{id.fault().kind == FaultKind::conflict ? 409 : 404, "application/json",
+                     problem(id.fault().message)};
   using FoundMaybe = std::optional<Found>;
   const Result<FoundMaybe> found =
       co_await await_store<FoundMaybe>([&](auto done) { shared_.store.find(*id, std::move(done)); });
   if (!found) co_return Answer{503, "application/json", problem(found.fault().message)};
-  if (!found->has_value()) co_return Answer{404, "application/json", problem("no such record; it may have expired or been released")};
+  if (!found->has_value())
+    co_return Answer{404, "application/json", problem("no such record; it may have expired or been released")};
   json::object body = record_json(*id, (*found)->record, (*found)->now);
   if ((*found)->record.response) body["response"] = response_json(*(*found)->record.response);
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 
 Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std::string_view action_text) {
-  const auto refused = [](int status, std::string_view message) { return Answer{status, "application/json", problem(message)}; };
+  const auto refused = [](int status, std::string_view message) {
+    return Answer{status, "application/json", problem(message)};
+  };
   const auto action = action_of(action_text);
   if (!action) co_return refused(404, "the actions are release, complete and rerun");
   const std::string_view content_type = exchange.request().headers.get("Content-Type").value_or("");
-  if (!starts_with_ignoring_case(content_type, "application/json")) co_return refused(415, "send Content-Type: application/json");
+  if (!starts_with_ignoring_case(content_type, "application/json"))
+    co_return refused(415, "send Content-Type: application/json");
   std::string text;
-  if (co_await exchange.read_body(text, kActionBodyMax) != BodyRead::whole) co_return refused(400, "the body did not arrive whole");
+  if (co_await exchange.read_body(text, kActionBodyMax) != BodyRead::whole)
+    co_return refused(400, "the body did not arrive whole");
   boost::system::error_code ec;
   const json::value parsed = json::parse(text, ec);
   if (ec || !parsed.is_object()) co_return refused(400, "the body must be a JSON object");
@@ -234,22 +247,31 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
 
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
       [&](auto answered) { shared_.store.operate(*id, *action, std::move(response), std::move(answered)); });
-  const std::string_view result = !done                              ? "fault"
-                                  : *done == OperatorAnswer::done    ? "done"
-                                  : *done == OperatorAnswer::absent  ? "absent"
-                                  : *done == OperatorAnswer::live    ? "live"
-                                                                     : "completed";
-  shared_.log.info("operator_action", {{"action", to_string(*action)}, {"id", to_hex(*id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});
+  const std::string_view result = !done                             ? "fault"
+                                  : *done == OperatorAnswer::done   ? "done"
+                                  : *done == OperatorAnswer::absent ? "absent"
+                                  : *done == OperatorAnswer::live   ? "live"
+                                                                    : "completed";
+  shared_.log.info("operator_action", {{"action", to_string(*action)},
+                                       {"id", to_hex(*id)},
+                                       {"result", result},
+                                       {"peer", exchange.peer()},
+                                       {"reason", reason}});
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {
-    case OperatorAnswer::done: break;
-    case OperatorAnswer::absent: co_return refused(404, "no such record; it may have expired or been released");
-    case OperatorAnswer::live: co_return refused(409, "the owner is still at work: its lease is live; try again when it is over");
-    case OperatorAnswer::completed: co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
+    case OperatorAnswer::done:
+      break;
+    case OperatorAnswer::absent:
+      co_return refused(404, "no such record; it may have expired or been released");
+    case OperatorAnswer::live:
+      co_return refused(409, "the owner is still at work: its lease is live; try again when it is over");
+    case OperatorAnswer::completed:
+      co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
   }
   shared_.waiters.notify(*id);
   co_return Answer{200, "application/json",
-                   json::serialize(json::object{{"id", to_hex(*id)}, {"action", std::string(to_string(*action))}, {"result", "done"}})};
+                   json::serialize(json::object{
+                       {"id", to_hex(*id)}, {"action", std::string(to_string(*action))}, {"result", "done"}})};
 }
 
 } // namespace oncekey

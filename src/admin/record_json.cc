@@ -19,14 +19,20 @@ bool is_utf8(std::string_view text) {
   std::size_t i = 0;
   while (i < text.size()) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xc2 && lead < 0xe0 ? 2
+                               : lead >= 0xe0 && lead < 0xf0 ? 3
+                               : lead >= 0xf0 && lead < 0xf5 ? 4
+                                                             : 0;
     if (length == 0 || i + length > text.size()) return false;
     for (std::size_t k = 1; k < length; ++k) {
       if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
     }
     const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
     // Overlong forms, surrogates, and beyond the last code point.
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second >= 0x90)) return false;
+    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) ||
+        (lead == 0xf4 && second >= 0x90))
+      return false;
     i += length;
   }
   return true;
@@ -56,9 +62,11 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["method"] = text(record.method);
   out["target"] = text(record.target);
   out["first_received"] = iso_time(record.first_received);
-  out["lease_until"] = record.state == RecordState::in_progress ? json::value(iso_time(record.lease_until)) : json::value();
+  out["lease_until"] =
+      record.state == RecordState::in_progress ? json::value(iso_time(record.lease_until)) : json::value();
   out["expires_at"] = iso_time(record.expires_at);
-  out["settled_at"] = record.state == RecordState::in_progress ? json::value() : json::value(iso_time(record.settled_at));
+  out["settled_at"] =
+      record.state == RecordState::in_progress ? json::value() : json::value(iso_time(record.settled_at));
   out["status"] = record.response ? json::value(record.response->status) : json::value();
   return out;
 }

@@ -42,8 +42,10 @@ struct KeyedHash::Impl {
     MacCtx ctx(EVP_MAC_CTX_new(mac));
     EVP_MAC_free(mac);
     char digest[] = "SHA256";
-    const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0), OSSL_PARAM_construct_end()};
-    ONCEKEY_CHECK(ctx && EVP_MAC_init(ctx.get(), secret.data(), secret.size(), params) == 1, "OpenSSL has HMAC-SHA-256");
+    const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, digest, 0),
+                                 OSSL_PARAM_construct_end()};
+    ONCEKEY_CHECK(ctx && EVP_MAC_init(ctx.get(), secret.data(), secret.size(), params) == 1,
+                  "OpenSSL has HMAC-SHA-256");
     return ctx;
   }
 
@@ -122,8 +124,8 @@ std::uint64_t random_u64() {
 std::string base64_encode(std::string_view bytes) {
   std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
   const int written =
-      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), reinterpret_cast<const unsigned char*>(bytes.data()),
-                      static_cast<int>(bytes.size()));
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
   out.resize(static_cast<std::size_t>(written));
   return out;
 }

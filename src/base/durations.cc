@@ -37,7 +37,8 @@ constexpr Unit64 kByteUnits[] = {{"", 1}, {"B", 1}, {"KiB", 1u << 10}, {"MiB", 1
 
 Result<Millis> parse_duration(std::string_view text) {
   if (const auto millis = parse_with_unit(text, kTimeUnits)) return Millis(*millis);
-  return invalid(fmt::format("\"{}\" is not a duration: write a whole number and a unit, as in 250ms, 60s, 5m, 24h or 30d", text));
+  return invalid(
+      fmt::format("\"{}\" is not a duration: write a whole number and a unit, as in 250ms, 60s, 5m, 24h or 30d", text));
 }
 
 std::string format_duration(Millis duration) {

@@ -34,9 +34,15 @@ class Log {
 
   bool enabled(LogLevel level) const;
   void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
-  void info(std::string_view event, std::initializer_list<LogField> fields = {}) { write(LogLevel::info, event, fields); }
-  void warning(std::string_view event, std::initializer_list<LogField> fields = {}) { write(LogLevel::warning, event, fields); }
-  void error(std::string_view event, std::initializer_list<LogField> fields = {}) { write(LogLevel::error, event, fields); }
+  void info(std::string_view event, std::initializer_list<LogField> fields = {}) {
+    write(LogLevel::info, event, fields);
+  }
+  void warning(std::string_view event, std::initializer_list<LogField> fields = {}) {
+    write(LogLevel::warning, event, fields);
+  }
+  void error(std::string_view event, std::initializer_list<LogField> fields = {}) {
+    write(LogLevel::error, event, fields);
+  }
   void flush();
 
  private:

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -42,7 +43,10 @@ struct Worker {
   std::thread thread;
 
   void start() {
-    thread = std::thread([this] { context.run(); });
+    thread = std::thread([this] {
+      pthread_setname_np(pthread_self(), "gateway");
+      context.run();
+    });
   }
   void stop() {
     asio::post(context, [this] {

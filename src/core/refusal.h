@@ -32,11 +32,11 @@ enum class RefusalCode {
 std::string_view to_string(RefusalCode code);
 
 inline constexpr std::array kRefusalCodes = {
-    RefusalCode::key_missing,          RefusalCode::key_invalid,        RefusalCode::key_repeated,
-    RefusalCode::key_in_connection,    RefusalCode::principal_missing,  RefusalCode::mismatch,
-    RefusalCode::in_progress,          RefusalCode::indeterminate,      RefusalCode::answer_not_kept,
-    RefusalCode::request_too_large,    RefusalCode::store_unavailable,  RefusalCode::record_not_written,
-    RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,   RefusalCode::upstream_timeout,
+    RefusalCode::key_missing,          RefusalCode::key_invalid,       RefusalCode::key_repeated,
+    RefusalCode::key_in_connection,    RefusalCode::principal_missing, RefusalCode::mismatch,
+    RefusalCode::in_progress,          RefusalCode::indeterminate,     RefusalCode::answer_not_kept,
+    RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
+    RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
     RefusalCode::overloaded,           RefusalCode::draining,
 };
 

@@ -62,11 +62,14 @@ class InFlight {
 
 Outcome outcome_of(CallError error, const StoredResponse& response) {
   switch (error) {
-    case CallError::none: return Answered{response.status, response.headers};
+    case CallError::none:
+      return Answered{response.status, response.headers};
     case CallError::not_sent:
-    case CallError::full: return NotSent{};
+    case CallError::full:
+      return NotSent{};
     case CallError::broken:
-    case CallError::timed_out: return Unknown{};
+    case CallError::timed_out:
+      return Unknown{};
   }
   return Unknown{};
 }
@@ -83,7 +86,8 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
   const Ownership owner{request.admitted.id, claimed.fence};
   if (claimed.took_over) {
     shared_.metrics.takeovers.Increment();
-    shared_.log.warning("takeover", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
+    shared_.log.warning("takeover",
+                        {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
   }
   if (!co_await still_ours(request, owner, before_claim)) co_return Attempt::lost;
 
@@ -96,14 +100,17 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
       shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
       (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
       shared_.waiters.notify(owner.id);
-      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), "the probe for the outcome got no answer");
+      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1),
+                            "the probe for the outcome got no answer");
       co_return Attempt::answered;
     }
     if (status / 100 == 2) co_return co_await keep_and_answer(request, owner, std::move(probed.response));
     if (status != 404) {
       (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
       shared_.waiters.notify(owner.id);
-      shared_.log.warning("held", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", fmt::format("probe answered {}", status)}});
+      shared_.log.warning("held", {{"key", short_hash(owner.id)},
+                                   {"route", request.route.name},
+                                   {"reason", fmt::format("probe answered {}", status)}});
       co_await send_refusal(request, RefusalCode::indeterminate);
       co_return Attempt::answered;
     }
@@ -127,7 +134,8 @@ Task<bool> Gateway::still_ours(const KeyedRequest& request, const Ownership& own
 UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownership& owner) const {
   const Exchange& exchange = request.exchange;
   // A replay must suit every client, so that the answer is asked for without a content coding.
-  UpstreamRequest out = forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, {"Accept-Encoding"});
+  UpstreamRequest out =
+      forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, {"Accept-Encoding"});
   out.headers.add("Accept-Encoding", "identity");
   if (!request.admitted.key.empty() && !exchange.request().headers.has("Idempotency-Key")) {
     out.headers.add("Idempotency-Key", request.admitted.key);
@@ -163,13 +171,15 @@ Task<Gateway::Called> Gateway::probe_upstream(KeyedRequest& request, const Owner
   for (std::size_t i = 0; i < question.headers.size(); ++i) {
     const Field field = question.headers[i];
     // The question has no body, and must not be taken for a retry of the request it asks about.
-    if (starts_with_ignoring_case(field.name, "Content-") || equal_ignoring_case(field.name, "Idempotency-Key")) continue;
+    if (starts_with_ignoring_case(field.name, "Content-") || equal_ignoring_case(field.name, "Idempotency-Key"))
+      continue;
     headers.add(field.name, field.value);
   }
   question.headers = std::move(headers);
   auto call = std::make_unique<UpstreamCall>(upstream_);
   Called called;
-  called.error = co_await call->send(question, Framing::none, 0, {}, std::chrono::steady_clock::now() + request.policy().upstream_timeout);
+  called.error = co_await call->send(question, Framing::none, 0, {},
+                                     std::chrono::steady_clock::now() + request.policy().upstream_timeout);
   if (called.error != CallError::none) {
     called.reason = call->reason();
     co_return called;
@@ -228,11 +238,15 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   const Policy& policy = request.policy();
   const Settlement settlement = settle(policy, outcome_of(called.error, called.response));
   if (called.error != CallError::none) {
-    shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"settlement", to_string(settlement)}, {"reason", called.reason}});
+    shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)},
+                                            {"route", request.route.name},
+                                            {"settlement", to_string(settlement)},
+                                            {"reason", called.reason}});
   }
 
   switch (settlement) {
-    case Settlement::keep: co_return co_await keep_and_answer(request, owner, std::move(called.response));
+    case Settlement::keep:
+      co_return co_await keep_and_answer(request, owner, std::move(called.response));
     case Settlement::release:
       // A release that fails leaves the key claimed until its lease is over. The answer is the upstream's all the same:
       // nothing about it is promised to anybody.
@@ -243,7 +257,8 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
       shared_.waiters.notify(owner.id);
       break;
-    case Settlement::abandon: break;
+    case Settlement::abandon:
+      break;
   }
 
   switch (called.error) {
@@ -260,7 +275,8 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       break;
     case CallError::broken:
     case CallError::timed_out: {
-      const RefusalCode code = called.error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout;
+      const RefusalCode code =
+          called.error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout;
       // Held keys are for an operator: no moment at which retrying helps can be named.
       std::optional<std::chrono::seconds> retry_after;
       if (settlement == Settlement::abandon) retry_after = whole_seconds(policy.lease);
@@ -271,17 +287,20 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   co_return Attempt::answered;
 }
 
-Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Ownership& owner, StoredResponse response) {
+Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Ownership& owner,
+                                                StoredResponse response) {
   const Reply reply = first_answer(request.policy(), response, request.context(), Kept::yes);
   const std::size_t bytes = response.body.size() + response.headers.lines().size();
-  const Result<FenceAnswer> written = co_await complete(owner, to_store(request.policy(), std::move(response), request.context()));
+  const Result<FenceAnswer> written =
+      co_await complete(owner, to_store(request.policy(), std::move(response), request.context()));
   if (!written) {
     co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
     co_return Attempt::answered;
   }
   if (*written == FenceAnswer::lost) {
     shared_.metrics.lost_leases.Increment();
-    shared_.log.warning("lease_lost", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
+    shared_.log.warning("lease_lost",
+                        {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
     co_return Attempt::lost;
   }
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
@@ -337,7 +356,9 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
     error = co_await called.rest->read_piece(piece);
   }
   if (error != CallError::none) {
-    shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", called.rest->reason()}});
+    shared_.log.warning(
+        "upstream_failed",
+        {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", called.rest->reason()}});
     exchange.abort();
   } else {
     (void)co_await exchange.send_end();

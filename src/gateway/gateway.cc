@@ -16,7 +16,6 @@ constexpr std::string_view kPolicyDocument = "/.well-known/idempotency";
 // else made progress, so that even two are rare.
 constexpr int kTurnsMax = 16;
 
-
 // The key as it came in its header, for the echo; the parsed one where it came from elsewhere.
 std::string key_to_echo(const Policy& policy, const RequestHead& head, const Admitted& admitted) {
   for (const KeySource& source : policy.key_from) {
@@ -44,9 +43,8 @@ Task<void> Gateway::handle(Exchange& exchange) {
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop");
     shared_.log.error("loop", {{"target", head.target}});
-    Headers headers;
-    headers.add("Content-Type", "application/problem+json");
-    co_await exchange.send(508, {}, headers, problem_body(508, "this request has passed through this gateway before: check the upstream setting"));
+    co_await exchange.send_problem(508,
+                                   "this request has passed through this gateway before: check the upstream setting");
     co_return;
   }
   if (head.path() == kPolicyDocument && (head.method == "GET" || head.method == "HEAD")) {
@@ -106,19 +104,16 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
   if (read == BodyRead::too_large) {
-    const Refusal refusal{
-        RefusalCode::request_too_large, fmt::format("the body is longer than {} bytes", policy.max_request_body), {}, {}};
+    const Refusal refusal{RefusalCode::request_too_large,
+                          fmt::format("the body is longer than {} bytes", policy.max_request_body),
+                          {},
+                          {}};
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
   if (read == BodyRead::broken) {
     metrics.count(exchange.client_gone() ? "client_gone" : "malformed");
-    if (exchange.fault()) {
-      Headers headers;
-      headers.add("Content-Type", "application/problem+json");
-      co_await exchange.send(exchange.fault().status, {}, headers,
-                             problem_body(exchange.fault().status, exchange.fault().detail));
-    }
+    if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
     co_return;
   }
 
@@ -221,7 +216,9 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         }
         request.metrics.count("hold");
         if (*held == FenceAnswer::done) {
-          shared_.log.warning("held", {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", "abandoned"}});
+          shared_.log.warning(
+              "held",
+              {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", "abandoned"}});
           shared_.waiters.notify(request.admitted.id);
         }
         break;
@@ -251,7 +248,9 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
 
 Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault) {
   shared_.metrics.store_faults.Increment();
-  shared_.log.error("store_fault", {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
+  shared_.log.error(
+      "store_fault",
+      {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
   if (request.policy().on_store_error == OnStoreError::bypass) {
     request.metrics.count("bypass");
     Headers marks;
@@ -298,12 +297,13 @@ Task<void> Gateway::send_replay(KeyedRequest& request, const Record& record) {
   co_await send_reply(request.exchange, reply);
 }
 
-Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code, std::optional<std::chrono::seconds> retry_after,
-                                 std::string_view detail) {
+Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code,
+                                 std::optional<std::chrono::seconds> retry_after, std::string_view detail) {
   const Refusal refusal{code, std::string(detail), retry_after, request.admitted.key};
   request.metrics.count(to_string(code));
   if (shared_.log.enabled(LogLevel::debug)) {
-    shared_.log.write(LogLevel::debug, "refused", {{"key", short_hash(request.admitted.id)}, {"code", to_string(code)}});
+    shared_.log.write(LogLevel::debug, "refused",
+                      {{"key", short_hash(request.admitted.id)}, {"code", to_string(code)}});
   }
   const Reply reply = refuse(request.policy(), refusal, request.context());
   co_await send_reply(request.exchange, reply);

@@ -56,7 +56,8 @@ class Gateway final : public Handler {
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> send_refusal(KeyedRequest& request, RefusalCode code,
                           std::optional<std::chrono::seconds> retry_after = std::nullopt, std::string_view detail = {});
-  Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics, const Refusal& refusal);
+  Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics,
+                          const Refusal& refusal);
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
 
   // execution.cc

@@ -130,10 +130,10 @@ class GatewayWithATroubledStore : public testing::Test {
     asio::io_context own;
     asio::ip::tcp::socket socket(own);
     socket.connect({asio::ip::make_address("127.0.0.1"), port_of(*server_)});
-    const std::string request =
-        fmt::format("POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nIdempotency-Key: {}\r\n"
-                    "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
-                    key, body.size(), body);
+    const std::string request = fmt::format(
+        "POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nIdempotency-Key: {}\r\n"
+        "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+        key, body.size(), body);
     asio::write(socket, asio::buffer(request));
     std::string answer;
     error_code ec;
@@ -145,7 +145,9 @@ class GatewayWithATroubledStore : public testing::Test {
     const std::string address = server.address();
     return static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
   }
-  static bool is(const std::string& answer, int status) { return answer.starts_with(fmt::format("HTTP/1.1 {} ", status)); }
+  static bool is(const std::string& answer, int status) {
+    return answer.starts_with(fmt::format("HTTP/1.1 {} ", status));
+  }
 
   static constexpr Millis kLong{30'000};
   Log log_{LogLevel::error};
@@ -184,7 +186,8 @@ TEST_F(GatewayWithATroubledStore, BypassesAndSaysSoWhereTheRouteAllowsIt) {
   const std::string answer = post("k", "{}");
   EXPECT_TRUE(is(answer, 201)) << answer;
   EXPECT_NE(answer.find("Oncekey-Bypassed: true"), std::string::npos);
-  EXPECT_NE(shared_->metrics.expose().find("oncekey_requests_total{decision=\"bypass\",route=\"/*\"} 1"), std::string::npos);
+  EXPECT_NE(shared_->metrics.expose().find("oncekey_requests_total{decision=\"bypass\",route=\"/*\"} 1"),
+            std::string::npos);
 }
 
 TEST_F(GatewayWithATroubledStore, DoesNotShowAnAnswerThatCouldNotBeWritten) {

@@ -13,16 +13,25 @@ namespace oncekey {
 namespace {
 
 // From a cache hit to the longest call anybody waits for.
-const prometheus::Histogram::BucketBoundaries kSeconds = {0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025,
-                                                          0.05,   0.1,     0.25,   0.5,   1,      2.5,   5,    10, 30, 60};
+const prometheus::Histogram::BucketBoundaries kSeconds = {
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
 // Every value the label `decision` can have. The verdicts and refusal codes spell themselves; the rest is what else can
 // become of a request.
-constexpr std::array kOtherDecisions = {"pass", "bypass", "malformed", "loop", "well_known", "client_gone",
-                                        "observed_execute", "observed_replay", "observed_mismatch",
-                                        "observed_in_progress", "observed_refusal"};
-constexpr std::array kVerdicts = {Verdict::execute,     Verdict::probe, Verdict::replay,        Verdict::mismatch,
-                                  Verdict::in_progress, Verdict::hold,  Verdict::indeterminate, Verdict::answer_not_kept};
+constexpr std::array kOtherDecisions = {"pass",
+                                        "bypass",
+                                        "malformed",
+                                        "loop",
+                                        "well_known",
+                                        "client_gone",
+                                        "observed_execute",
+                                        "observed_replay",
+                                        "observed_mismatch",
+                                        "observed_in_progress",
+                                        "observed_refusal"};
+constexpr std::array kVerdicts = {Verdict::execute,       Verdict::probe,          Verdict::replay,
+                                  Verdict::mismatch,      Verdict::in_progress,    Verdict::hold,
+                                  Verdict::indeterminate, Verdict::answer_not_kept};
 
 prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
@@ -69,7 +78,8 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       complete_seconds(store_seconds_.Add({{"call", "complete"}}, kSeconds)),
       stored_bytes(counter(registry_, "oncekey_stored_bytes_total", "Response bytes put into records")),
       store_faults(counter(registry_, "oncekey_store_faults_total", "Store calls that failed")),
-      lost_leases(counter(registry_, "oncekey_lost_leases_total", "Owners whose lease was taken over while they worked")),
+      lost_leases(
+          counter(registry_, "oncekey_lost_leases_total", "Owners whose lease was taken over while they worked")),
       takeovers(counter(registry_, "oncekey_takeovers_total", "Abandoned claims taken over")),
       in_flight(gauge(registry_, "oncekey_in_flight", "Keyed requests being executed now")),
       waiters(gauge(registry_, "oncekey_waiters", "Requests waiting for another one's answer")),
@@ -79,6 +89,8 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       store_records(gauge(registry_, "oncekey_store_records", "Records in the store, estimated")),
       store_bytes(gauge(registry_, "oncekey_store_bytes", "Size of the store on disk")),
       store_buckets(gauge(registry_, "oncekey_store_buckets", "Time buckets the store holds")),
+      store_syncs(gauge(registry_, "oncekey_store_syncs", "Group commits since the start")),
+      store_writes(gauge(registry_, "oncekey_store_writes", "Records written in them")),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")) {
   for (const std::string& route : routes) routes_.emplace_back(requests_, route);
   routes_.emplace_back(requests_, "(none)");

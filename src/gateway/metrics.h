@@ -62,6 +62,8 @@ class Metrics {
   prometheus::Gauge& store_records;
   prometheus::Gauge& store_bytes;
   prometheus::Gauge& store_buckets;
+  prometheus::Gauge& store_syncs;
+  prometheus::Gauge& store_writes;
   prometheus::Gauge& store_healthy;
 };
 

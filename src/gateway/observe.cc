@@ -10,13 +10,18 @@ namespace {
 std::string_view observed(Verdict verdict) {
   switch (verdict) {
     case Verdict::execute:
-    case Verdict::probe: return "observed_execute";
+    case Verdict::probe:
+      return "observed_execute";
     case Verdict::replay:
-    case Verdict::answer_not_kept: return "observed_replay";
-    case Verdict::mismatch: return "observed_mismatch";
-    case Verdict::in_progress: return "observed_in_progress";
+    case Verdict::answer_not_kept:
+      return "observed_replay";
+    case Verdict::mismatch:
+      return "observed_mismatch";
+    case Verdict::in_progress:
+      return "observed_in_progress";
     case Verdict::hold:
-    case Verdict::indeterminate: return "observed_refusal";
+    case Verdict::indeterminate:
+      return "observed_refusal";
   }
   return "observed_refusal";
 }

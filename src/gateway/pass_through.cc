@@ -15,7 +15,8 @@ struct Pump {
   bool running = true;
   bool client_broke_off = false;
   // Never expires; cancelled when the pump ends.
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> finished;
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
+      finished;
 };
 
 Task<void> pump_body(Exchange& exchange, UpstreamCall& call, Millis patience, Pump& pump) {
@@ -45,15 +46,19 @@ Headers with_marks(Headers headers, const Headers& marks) {
 }
 
 Task<void> answer_failure(Exchange& exchange, CallError error) {
-  const int status = error == CallError::timed_out ? 504 : error == CallError::broken ? 502 : 503;
-  Headers headers;
-  headers.add("Content-Type", "application/problem+json");
-  headers.add("Cache-Control", "no-store");
-  if (status == 503) headers.add("Retry-After", "1");
-  const std::string_view detail = status == 504   ? "the upstream did not answer in time"
-                                  : status == 502 ? "the upstream broke off or sent a malformed answer"
-                                                  : "the upstream could not be reached; nothing was sent to it";
-  co_await exchange.send(status, {}, headers, problem_body(status, detail));
+  switch (error) {
+    case CallError::timed_out:
+      co_await exchange.send_problem(504, "the upstream did not answer in time");
+      break;
+    case CallError::broken:
+      co_await exchange.send_problem(502, "the upstream broke off or sent a malformed answer");
+      break;
+    case CallError::none:
+    case CallError::not_sent:
+    case CallError::full:
+      co_await exchange.send_problem(503, "the upstream could not be reached; nothing was sent to it");
+      break;
+  }
 }
 
 } // namespace
@@ -102,7 +107,8 @@ Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Head
     // What a HEAD or 304 says of a length describes a body that is not sent.
     std::optional<std::uint64_t> announced;
     if (response.framing == Framing::length) announced = response.content_length;
-    if (response.framing == Framing::none && !status_forbids_body(response.status) && head.method != "HEAD") announced = 0;
+    if (response.framing == Framing::none && !status_forbids_body(response.status) && head.method != "HEAD")
+      announced = 0;
     Headers headers = with_marks(end_to_end(response), marks);
     if (response.framing == Framing::none && (head.method == "HEAD" || response.status == 304)) {
       if (const auto said = response.headers.get("Content-Length")) headers.add("Content-Length", *said);
@@ -124,9 +130,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Head
   } else if (pump.client_broke_off && exchange.client_gone()) {
     exchange.abort();
   } else if (pump.client_broke_off && exchange.fault()) {
-    Headers headers;
-    headers.add("Content-Type", "application/problem+json");
-    co_await exchange.send(exchange.fault().status, {}, headers, problem_body(exchange.fault().status, exchange.fault().detail));
+    co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
   } else {
     shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
     co_await answer_failure(exchange, error);

@@ -169,6 +169,15 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   note_write(result);
 }
 
+Task<void> Exchange::send_problem(int status, std::string_view detail) {
+  Headers headers;
+  headers.add("Content-Type", "application/problem+json");
+  headers.add("Cache-Control", "no-store");
+  if (status == 503) headers.add("Retry-After", "1");
+  const std::string body = problem_body(status, detail);
+  co_await send(status, {}, headers, body);
+}
+
 Task<bool> Exchange::send_head(int status, std::string_view reason, const Headers& headers,
                                std::optional<std::uint64_t> length) {
   ONCEKEY_CHECK(!answered_, "one request gets one answer");

@@ -72,9 +72,12 @@ class Exchange {
 
   // A whole response. `headers` must not hold Content-Length, Transfer-Encoding or Connection.
   Task<void> send(int status, std::string_view reason, const Headers& headers, std::string_view body);
+  // The same for an answer of the HTTP side itself: a small problem+json document; 503 says when to come back.
+  Task<void> send_problem(int status, std::string_view detail);
   // A response in pieces. Without a length, chunks are used or, for HTTP/1.0, the end of the connection. False when the
   // client is gone. `length` of an answer to HEAD is announced and no body follows.
-  Task<bool> send_head(int status, std::string_view reason, const Headers& headers, std::optional<std::uint64_t> length);
+  Task<bool> send_head(int status, std::string_view reason, const Headers& headers,
+                       std::optional<std::uint64_t> length);
   Task<bool> send_piece(std::string_view piece);
   Task<bool> send_end();
   // An interim response (1xx). Left out for HTTP/1.0 clients, which do not know them.
@@ -113,7 +116,7 @@ class Exchange {
   bool body_allowed_ = true;
 };
 
-// An answer of the HTTP side itself (malformed request, limit reached): a small problem+json document.
+// The body of such a document.
 std::string problem_body(int status, std::string_view detail);
 
 // "Sun, 06 Nov 1994 08:49:37 GMT", of this second.

@@ -10,10 +10,18 @@ namespace {
 
 // Beyond the fields RFC 9110 7.6.1 names: Trailer and TE because trailers are dropped here, Expect because it was
 // answered here, the Proxy-* ones because they are between a client and its own proxy.
-constexpr std::array<std::string_view, 12> kHopByHop = {
-    "Connection", "Proxy-Connection",   "Keep-Alive",          "TE",
-    "Trailer",    "Transfer-Encoding",  "Upgrade",             "Expect",
-    "Proxy-Authenticate", "Proxy-Authorization", "Proxy-Authentication-Info", "HTTP2-Settings"};
+constexpr std::array<std::string_view, 12> kHopByHop = {"Connection",
+                                                        "Proxy-Connection",
+                                                        "Keep-Alive",
+                                                        "TE",
+                                                        "Trailer",
+                                                        "Transfer-Encoding",
+                                                        "Upgrade",
+                                                        "Expect",
+                                                        "Proxy-Authenticate",
+                                                        "Proxy-Authorization",
+                                                        "Proxy-Authentication-Info",
+                                                        "HTTP2-Settings"};
 
 constexpr std::array<std::string_view, 4> kForwardedFields = {"X-Forwarded-For", "X-Forwarded-Proto",
                                                               "X-Forwarded-Host", "Forwarded"};

@@ -16,8 +16,9 @@ RequestHead request(std::initializer_list<Field> fields) {
 }
 
 TEST(Forwarding, DropsConnectionAndWhatItNames) {
-  const UpstreamRequest out = forward(request({{"Connection", "X-Mine, close"}, {"X-Mine", "1"}, {"Keep-Alive", "5"}, {"X-Other", "2"}}),
-                                      {"1.2.3.4", false}, kSelf, {});
+  const UpstreamRequest out =
+      forward(request({{"Connection", "X-Mine, close"}, {"X-Mine", "1"}, {"Keep-Alive", "5"}, {"X-Other", "2"}}),
+              {"1.2.3.4", false}, kSelf, {});
   EXPECT_FALSE(out.headers.has("Connection"));
   EXPECT_FALSE(out.headers.has("X-Mine"));
   EXPECT_FALSE(out.headers.has("Keep-Alive"));

@@ -42,7 +42,8 @@ class Collector : public beast_http::basic_parser<is_request> {
     ec = beast_http::error::bad_field;
   }
 
-  void on_request_impl(beast_http::verb, BeastView method_text, BeastView target_text, int number, error_code& ec) override {
+  void on_request_impl(beast_http::verb, BeastView method_text, BeastView target_text, int number,
+                       error_code& ec) override {
     method.assign(method_text.data(), method_text.size());
     target.assign(target_text.data(), target_text.size());
     version = number;
@@ -100,11 +101,16 @@ ParseFault check_head_bytes(std::string_view head) {
 
 ParseFault fault_of(const error_code& ec, Doubt doubt) {
   switch (doubt) {
-    case Doubt::transfer_coding: return {501, "the only transfer coding understood is chunked"};
-    case Doubt::repeated_transfer_encoding: return {400, "Transfer-Encoding is sent more than once"};
-    case Doubt::too_many_fields: return {431, "more than 256 header fields"};
-    case Doubt::chunk_extension: return {400, "a chunk extension is longer than 4096 bytes"};
-    case Doubt::none: break;
+    case Doubt::transfer_coding:
+      return {501, "the only transfer coding understood is chunked"};
+    case Doubt::repeated_transfer_encoding:
+      return {400, "Transfer-Encoding is sent more than once"};
+    case Doubt::too_many_fields:
+      return {431, "more than 256 header fields"};
+    case Doubt::chunk_extension:
+      return {400, "a chunk extension is longer than 4096 bytes"};
+    case Doubt::none:
+      break;
   }
   using beast_http::error;
   if (ec == error::bad_version) return {505, "HTTP/1.0 and HTTP/1.1 are spoken here"};
@@ -210,7 +216,8 @@ ParseFault check_request(RequestHead& head) {
   if (hosts == 1 && !head.headers.get("Host")->empty() && !valid_host(*head.headers.get("Host"))) {
     return {400, "Host is not valid"};
   }
-  if (head.framing == Framing::chunked && head.version < 11) return {400, "Transfer-Encoding does not exist in HTTP/1.0"};
+  if (head.framing == Framing::chunked && head.version < 11)
+    return {400, "Transfer-Encoding does not exist in HTTP/1.0"};
   if (const auto expect = head.headers.get("Expect"); expect && head.version >= 11) {
     if (!equal_ignoring_case(*expect, "100-continue")) return {417, "the only expectation understood is 100-continue"};
     head.expects_continue = head.framing != Framing::none;
@@ -338,7 +345,8 @@ ParseFault ResponseParser::parse_head(std::string_view head, ResponseHead& out) 
     out.framing = Framing::until_close;
     out.keep_alive = false;
   }
-  if (parser.framing == Framing::chunked && out.version < 11) return {502, "Transfer-Encoding does not exist in HTTP/1.0"};
+  if (parser.framing == Framing::chunked && out.version < 11)
+    return {502, "Transfer-Encoding does not exist in HTTP/1.0"};
   return {};
 }
 

@@ -51,20 +51,26 @@ struct Refused {
 
 class RequestParserRefuses : public testing::TestWithParam<Refused> {};
 
-TEST_P(RequestParserRefuses, WhatHasTwoMeanings) { EXPECT_EQ(status_of(GetParam().text), GetParam().status) << GetParam().why; }
+TEST_P(RequestParserRefuses, WhatHasTwoMeanings) {
+  EXPECT_EQ(status_of(GetParam().text), GetParam().status) << GetParam().why;
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Requests, RequestParserRefuses,
     testing::Values(
-        Refused{"length and chunked", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
-        Refused{"chunked and length", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", 400},
+        Refused{"length and chunked",
+                "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+        Refused{"chunked and length",
+                "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", 400},
         Refused{"two lengths", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400},
         Refused{"signed length", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +1\r\n\r\n", 400},
         Refused{"huge length", "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999999\r\n\r\n", 400},
         Refused{"unknown coding", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501},
-        Refused{"coding hidden behind another", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
+        Refused{"coding hidden behind another",
+                "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", 501},
         Refused{"chunked twice", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, chunked\r\n\r\n", 501},
-        Refused{"two codings", "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
+        Refused{"two codings",
+                "POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
         Refused{"chunked in 1.0", "POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
         Refused{"fold", "GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n", 400},
         Refused{"bare line feed", "GET / HTTP/1.1\nHost: x\r\n\r\n", 400},
@@ -104,13 +110,15 @@ TEST(RequestParser, HandsOutChunksAndDropsTrailers) {
 TEST(ResponseParser, MendsWhatRfc9112AsksAProxyToMend) {
   ResponseParser parser(HeadOnly::no);
   ResponseHead head;
-  ASSERT_EQ(parser.parse_head("HTTP/1.1 200 OK\r\nX-A : 1\r\nX-B: a\r\n  b\r\nContent-Length: 0\r\n\r\n", head).status, 0);
+  ASSERT_EQ(parser.parse_head("HTTP/1.1 200 OK\r\nX-A : 1\r\nX-B: a\r\n  b\r\nContent-Length: 0\r\n\r\n", head).status,
+            0);
   EXPECT_EQ(head.headers.get("X-A"), "1");
   EXPECT_EQ(head.headers.get("X-B"), "a b");
 }
 
 TEST(ResponseParser, HasNoBodyWhereNoneBelongs) {
-  for (const char* text : {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"}) {
+  for (const char* text : {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
+                           "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"}) {
     ResponseParser parser(HeadOnly::no);
     ResponseHead head;
     ASSERT_EQ(parser.parse_head(text, head).status, 0);

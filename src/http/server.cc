@@ -32,9 +32,13 @@ Result<std::unique_ptr<asio::ssl::context>> make_tls(const ServerOptions& option
   error_code ec;
   context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
   context->use_certificate_chain_file(options.tls_cert, ec);
-  if (ec) return invalid(fmt::format("tls_cert {}: {}; give a PEM file with the certificate chain", options.tls_cert, ec.message()));
+  if (ec)
+    return invalid(
+        fmt::format("tls_cert {}: {}; give a PEM file with the certificate chain", options.tls_cert, ec.message()));
   context->use_private_key_file(options.tls_key, asio::ssl::context::pem, ec);
-  if (ec) return invalid(fmt::format("tls_key {}: {}; give the PEM private key of the certificate", options.tls_key, ec.message()));
+  if (ec)
+    return invalid(
+        fmt::format("tls_key {}: {}; give the PEM private key of the certificate", options.tls_key, ec.message()));
   return context;
 }
 
@@ -76,8 +80,9 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uin
   if (!ec) acceptor.bind(endpoint, ec);
   if (!ec) acceptor.listen(kBacklog, ec);
   if (ec == asio::error::address_in_use) {
-    return invalid(fmt::format("cannot listen on {}: another process has this port; stop it or choose another with --listen or --admin",
-                               text_of(endpoint)));
+    return invalid(fmt::format(
+        "cannot listen on {}: another process has this port; stop it or choose another with --listen or --admin",
+        text_of(endpoint)));
   }
   if (ec) return invalid(fmt::format("cannot listen on {}: {}", text_of(endpoint), ec.message()));
   return server;
@@ -213,7 +218,8 @@ Task<void> Server::refuse(Connection& connection, const ParseFault& fault) {
   const std::string head = fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nDate: {}\r\n"
       "{}Connection: close\r\nContent-Length: {}\r\n\r\n",
-      fault.status, usual_reason(fault.status), http_date(), fault.status == 503 ? "Retry-After: 1\r\n" : "", body.size());
+      fault.status, usual_reason(fault.status), http_date(), fault.status == 503 ? "Retry-After: 1\r\n" : "",
+      body.size());
   connection.transport.deadline_after(options_.timeouts.write);
   const IoResult result = co_await connection.transport.write(head, body);
   if (!result.error) co_await linger(connection);

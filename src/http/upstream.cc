@@ -228,7 +228,8 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
   const ParseFault fault = parser_->parse_head(buffer.unread().substr(0, *length), out);
   if (fault || out.status == 101) {
     // 101 answers a question we never ask: Upgrade is not forwarded.
-    reason_ = fault ? fmt::format("malformed response: {}", fault.detail) : "101 without an Upgrade having been asked for";
+    reason_ =
+        fault ? fmt::format("malformed response: {}", fault.detail) : "101 without an Upgrade having been asked for";
     co_return CallError::broken;
   }
   buffer.consume(*length);

@@ -6,6 +6,8 @@
 
 #include <rocksdb/perf_level.h>
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -75,6 +77,7 @@ std::map<int, Millis> Writer::retentions_in_use() const {
 }
 
 void Writer::run() {
+  pthread_setname_np(pthread_self(), "store-writer");
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable); // its counters cost a few percent and nobody reads them
   std::vector<Call> calls;
   while (take(calls)) commit(calls);
@@ -86,7 +89,6 @@ void Writer::run() {
 
 // Waits for calls; false when there are none and never will be.
 bool Writer::take(std::vector<Call>& calls) {
-  gather(calls.size());
   calls.clear();
   std::unique_lock lock(queue_mutex_);
   while (queue_.empty() && !stopping_) {
@@ -97,18 +99,6 @@ bool Writer::take(std::vector<Call>& calls) {
   queue_.swap(calls);
   queued_bytes_ = 0;
   return !calls.empty();
-}
-
-// Under load, a batch that starts right behind the last one finds the few calls that came in meanwhile, and the cost of
-// a sync is shared by few. Waiting for about as long as a sync takes lets its fellows arrive. A caller on its own never
-// waits: the last batch tells whether there is company.
-void Writer::gather(std::size_t last_calls) {
-  if (last_calls < kCompany) return;
-  {
-    const std::lock_guard lock(queue_mutex_);
-    if (stopping_ || queue_.size() >= kGatherEnough) return;
-  }
-  std::this_thread::sleep_for(kGather);
 }
 
 void Writer::commit(std::vector<Call>& calls) {

@@ -47,12 +47,6 @@ inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;
 inline constexpr std::size_t kBatchBytesMax = std::size_t{16} << 20;
 // Owners at work whose records are kept in memory. More may be at work; theirs are then read from the database.
 inline constexpr std::size_t kOwnersKeptMax = 16384;
-// A batch of this many calls is a sign of load: the next one is gathered for a moment before it is written, unless
-// enough calls are there already.
-inline constexpr std::size_t kCompany = 4;
-inline constexpr std::size_t kGatherEnough = 128;
-// About as long as a sync takes on a small machine.
-inline constexpr std::chrono::microseconds kGather{250};
 // How far the saved clock may lag behind: what a reboot with a wrong wall clock can cost.
 inline constexpr Millis kClockSavedEvery{1000};
 
@@ -112,7 +106,6 @@ class Writer {
  private:
   void run();
   bool take(std::vector<Call>& calls);
-  void gather(std::size_t last_calls);
   void commit(std::vector<Call>& calls);
   std::size_t apply(std::vector<Call>& calls, std::size_t begin, Time now);
   void apply_claim(ClaimCall& call, Time now);
