@@ -7,7 +7,8 @@ target_compile_options(oncekey_flags INTERFACE
   -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
   -fPIE -fstack-protector-strong -fcf-protection)
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
-target_link_options(oncekey_flags INTERFACE -pie -Wl,-z,relro,-z,now,-z,noexecstack)
+# Link-time optimisation takes the frames gcc makes of one coroutine template in two sources for two types.
+target_link_options(oncekey_flags INTERFACE -Wno-odr -pie -Wl,-z,relro,-z,now,-z,noexecstack)
 
 if(ONCEKEY_SANITIZE)
   target_compile_options(oncekey_flags INTERFACE

@@ -224,6 +224,7 @@ Task<Gateway::Called> Gateway::collect(KeyedRequest& request, UpstreamCall& call
       co_return called;
     }
     if (piece.empty()) co_return called;
+    request.buffered.hold(piece.size());
     called.response.body.append(piece);
     if (called.response.body.size() > most) {
       called.longer = true;

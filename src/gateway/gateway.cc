@@ -135,7 +135,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
 
   Admitted& admitted = std::get<Admitted>(admission);
   std::string echoed = key_to_echo(policy, head, admitted);
-  KeyedRequest request{exchange, route, metrics, std::move(admitted), std::move(body), std::move(echoed), {}};
+  KeyedRequest request{exchange, route, metrics, buffered, std::move(admitted), std::move(body), std::move(echoed), {}};
   if (policy.errors == ErrorFormat::stripe) request.request_id = make_request_id();
   if (observing) {
     co_await observe(request);

@@ -22,6 +22,7 @@ struct KeyedRequest {
   Exchange& exchange;
   const Route& route;
   const RouteMetrics& metrics;
+  BufferedBytes& buffered; // counts the bodies of both directions
   Admitted admitted;
   std::string body;
   std::string echoed_key; // as the client sent it

@@ -57,6 +57,12 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   const Status health = writer_->healthy();
   if (!health) return done(health.fault());
 
+  // A completed record stays as it is until it expires. Once it has, the lookup finds its successor, if there is one.
+  if (const std::shared_ptr<const Record> cached = replays_.find(request.id)) {
+    const Time now = clock_.now();
+    if (!cached->expired(now)) return done(ClaimAnswer(Found{*cached, now}));
+  }
+
   // Taken before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.
   const std::uint64_t seen = writer_->last_batch();
   Result<std::optional<Stored>> found = buckets_.lookup(request.id, DecodeBody::yes);
@@ -64,7 +70,10 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   if (*found) {
     const Time now = clock_.now();
     std::optional<Record> record = std::move((*found)->record);
-    if (!claim_changes(record, request, now)) return done(ClaimAnswer(Found{*std::move(record), now}));
+    if (!claim_changes(record, request, now)) {
+      replays_.insert(request.id, *record);
+      return done(ClaimAnswer(Found{*std::move(record), now}));
+    }
     (*found)->record = *std::move(record);
   }
   writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/meta.h"
+#include "store/rocksdb/replay_cache.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/writer.h"
 
@@ -78,6 +79,7 @@ class RocksdbStore final : public Store {
   std::unique_ptr<rocksdb::DB> db_;
   Buckets buckets_;
   std::unique_ptr<Writer> writer_;
+  ReplayCache replays_{kReplayCacheBytes};
 
   std::mutex stop_mutex_;
   std::condition_variable stop_;
