@@ -41,7 +41,8 @@ struct ClaimRequest {
   RecordId id;
   Fingerprint fingerprint;
   Millis lease{};
-  Millis retention{}; // for a first claim; a takeover keeps the expiry of the first
+  // For a first claim; a takeover keeps the expiry of the first. No record expires while a lease on it is live.
+  Millis retention{};
   Abandoned abandoned = Abandoned::leave;
   // For people; see Record.
   std::string route;
@@ -76,6 +77,9 @@ enum class FenceAnswer {
   done, // the write happened and is durable
   lost, // the fence is old, or the record is gone or settled otherwise; nothing was changed
 };
+
+// Who says that an outcome is unknown.
+enum class Holder { owner, finder };
 
 enum class OperatorAction {
   release,  // "it did not happen": free for a new first request
@@ -131,9 +135,9 @@ class Store {
   // Extends the lease to now + lease.
   virtual void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) = 0;
 
-  // Stores the response; the record is replayed from now on. Completing a record again with the same fence replaces
-  // the response only where the first one was an omitted body not yet whole: that is how a streamed answer gets its
-  // length and hash at the end.
+  // Stores the response; the record is replayed from now on, also one that a finder held meanwhile. Completing a record
+  // again with the same fence replaces the response only where the first one was an omitted body not yet whole: that is
+  // how a streamed answer gets its length and hash at the end.
   virtual void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) = 0;
 
   // The work did not happen. Frees the key and keeps the fence; a claim that had taken over becomes abandoned instead,
@@ -141,8 +145,9 @@ class Store {
   virtual void release(const Ownership& owner, Done<FenceAnswer> done) = 0;
 
   // The outcome is unknown: the record becomes indeterminate. Called by the owner, or by whoever found the record
-  // abandoned, with the fence it was found with; refused as `lost` if that fence is no longer the newest.
-  virtual void hold(const Ownership& owner, Done<FenceAnswer> done) = 0;
+  // abandoned, with the fence it was found with; refused as `lost` if that fence is no longer the newest, and to a
+  // finder also if the owner has renewed since or an operator has allowed another run.
+  virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
 
   // Settles a record by hand. `response` is used by `complete` alone.
   virtual void operate(const RecordId& id, OperatorAction action, StoredResponse response,

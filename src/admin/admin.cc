@@ -37,9 +37,11 @@ std::string_view query_value(std::string_view query, std::string_view name) {
 
 // The host a browser believes to talk to. Names other than these may have been pointed here by somebody's DNS.
 bool names_this_machine(std::string_view host) {
-  if (host.starts_with('[')) return host.substr(0, host.find(']') + 1) == "[::1]";
-  const std::string_view name = host.substr(0, host.find(':'));
-  return name == "localhost" || name.starts_with("127.");
+  const bool v6 = host.starts_with('[');
+  const std::string name(v6 ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':')));
+  error_code not_an_address;
+  const auto address = asio::ip::make_address(name, not_an_address);
+  return not_an_address ? name == "localhost" : address.is_loopback();
 }
 
 std::optional<std::string> bad_request_of(const RequestHead& head, bool token_needed, std::string_view token) {

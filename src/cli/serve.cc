@@ -25,6 +25,7 @@ namespace {
 // What a store that can no longer keep its promise ends the process with; EX_IOERR of sysexits.h.
 constexpr int kExitStoreFailed = 74;
 constexpr std::chrono::milliseconds kDrainPoll{20};
+constexpr std::chrono::milliseconds kAdminDrain{2000};
 
 LogLevel level_of(std::string_view text) {
   if (text == "debug") return LogLevel::debug;
@@ -99,12 +100,11 @@ Status check_durability(const Config& config, const Store& store) {
 // Not ready at once, no new connections, running requests end; then the loops stop. A second signal cuts it short.
 class Shutdown {
  public:
-  Shutdown(asio::io_context& context, GatewayShared& shared, Server& server, Log& log)
-      : shared_(shared), server_(server), log_(log), signals_(context, SIGTERM, SIGINT), poll_(context) {
+  Shutdown(asio::io_context& context, GatewayShared& shared, Server& server, Server& admin, Log& log)
+      : shared_(shared), server_(server), admin_(admin), log_(log), signals_(context, SIGTERM, SIGINT), poll_(context) {
     wait();
   }
 
-  bool finished() const { return finished_; }
   bool clean() const { return clean_; }
   void on_finished(std::function<void()> then) { then_ = std::move(then); }
 
@@ -127,10 +127,17 @@ class Shutdown {
   }
 
   void poll() {
-    const bool empty = server_.connections() == 0;
-    if (empty || std::chrono::steady_clock::now() >= deadline_) {
-      clean_ = empty;
-      finished_ = true;
+    const MonotonicTime now = std::chrono::steady_clock::now();
+    const bool drained = server_.connections() == 0;
+    if ((drained || now >= deadline_) && !admin_draining_) {
+      // Operators see the end of it: their listener goes last.
+      clean_ = drained;
+      admin_draining_ = true;
+      deadline_ = now + kAdminDrain;
+      admin_.drain();
+    }
+    if (admin_draining_ && (admin_.connections() == 0 || now >= deadline_)) {
+      clean_ = clean_ && admin_.connections() == 0;
       then_();
       return;
     }
@@ -142,12 +149,13 @@ class Shutdown {
 
   GatewayShared& shared_;
   Server& server_;
+  Server& admin_;
   Log& log_;
   asio::signal_set signals_;
   asio::steady_timer poll_;
   MonotonicTime deadline_;
   std::function<void()> then_;
-  bool finished_ = false;
+  bool admin_draining_ = false;
   bool clean_ = false;
 };
 
@@ -199,9 +207,8 @@ int run_serve(const Config& config) {
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);
 
-  Shutdown shutdown(operators.context, shared, **server, log);
+  Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {
-    (*admin_server)->drain();
     operators.timers.stop();
     operators.work.reset();
     operators.context.stop();

@@ -120,8 +120,7 @@ kept = "200-299"
 heed_should_retry = true
 retention = "2h"
 on_unknown = "hold"
-on_abandoned = "probe"
-probe = "GET /charges?key={key}"
+on_abandoned = "hold"
 errors = "stripe"
 scope = ["header:Authorization", "header:X-Org?"]
 key_from = ["header:PayPal-Request-Id", "fingerprint"]
@@ -150,8 +149,7 @@ replay_set_cookie = true
   EXPECT_TRUE(p.heed_should_retry);
   EXPECT_EQ(p.retention, hours(2));
   EXPECT_EQ(p.on_unknown, OnUnknown::hold);
-  EXPECT_EQ(p.on_abandoned, OnAbandoned::probe);
-  EXPECT_EQ(p.probe, (Probe{"GET", "/charges?key={key}"}));
+  EXPECT_EQ(p.on_abandoned, OnAbandoned::hold);
   EXPECT_EQ(p.errors, ErrorFormat::stripe);
   EXPECT_EQ(p.scope, (std::vector<ScopeSource>{{ScopeSource::Kind::header, "Authorization", false},
                                                {ScopeSource::Kind::header, "X-Org", true}}));
@@ -167,6 +165,12 @@ replay_set_cookie = true
   EXPECT_EQ(p.mode, Mode::observe);
   EXPECT_EQ(p.on_store_error, OnStoreError::bypass);
   EXPECT_TRUE(p.replay_set_cookie);
+}
+
+TEST(Config, AProbeCanBeSetOnARoute) {
+  const Policy p = read_route("on_abandoned = \"probe\"\nprobe = \"GET /charges?key={key}\"\n");
+  EXPECT_EQ(p.on_abandoned, OnAbandoned::probe);
+  EXPECT_EQ(p.probe, (Probe{"GET", "/charges?key={key}"}));
 }
 
 TEST(Config, EverySettingOfTheGatewayIsRead) {

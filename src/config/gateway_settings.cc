@@ -94,10 +94,12 @@ Status read_durability(const toml::node& node, Config& config) {
 Status put_timeout(Millis& target, const toml::node& node) { return put(target, as_duration(node, kShortestTimeout)); }
 
 // A limit of nothing would refuse everything; whoever wants that stops the process.
-Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64_t least) {
+Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64_t least,
+                      std::uint64_t most = std::uint64_t{1} << 40) {
   const auto bytes = as_bytes(node);
   if (!bytes) return bytes.fault();
   if (*bytes < least) return invalid(fmt::format("{} is out of range: at least {} bytes are needed", *bytes, least));
+  if (*bytes > most) return invalid(fmt::format("{} is out of range: at most {} bytes make sense", *bytes, most));
   target = *bytes;
   return ok_status();
 }
@@ -122,8 +124,9 @@ constexpr Setting<Config> kGatewaySettings[] = {
 
 constexpr Setting<Limits> kLimitSettings[] = {
     {"max_connections", [](const Node& v, Limits& l) { return put_count(l.max_connections, v, 1); }},
-    // Below this not even a browser's request fits.
-    {"max_header_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_header_bytes, v, 1024); }},
+    // Below this not even a browser's request fits; beyond it no server behind would take it.
+    {"max_header_bytes",
+     [](const Node& v, Limits& l) { return put_size_limit(l.max_header_bytes, v, 1024, 1u << 20); }},
     {"max_buffered_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_buffered_bytes, v, 1024); }},
     {"max_upstream_connections", [](const Node& v, Limits& l) { return put_count(l.max_upstream_connections, v, 1); }},
 };

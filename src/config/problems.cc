@@ -2,6 +2,7 @@
 
 #include "base/durations.h"
 #include "config/routes.h"
+#include "core/record_codec.h"
 
 #include <oncekey/headers.h>
 
@@ -188,6 +189,12 @@ class RouteChecks {
           "/v1/charges?key={key}\"");
     if (policy_.on_abandoned != OnAbandoned::probe && policy_.probe)
       add({"probe"}, "probe is set but on_abandoned is not \"probe\": it would never be asked");
+    const bool from_fingerprint = std::any_of(policy_.key_from.begin(), policy_.key_from.end(), [](const KeySource& s) {
+      return s.kind == KeySource::Kind::fingerprint;
+    });
+    if (policy_.probe && from_fingerprint)
+      add({"probe", "key_from"},
+          "probe cannot ask for a key that is made of the fingerprint: the upstream does not know it");
   }
 
   // A body that can never be held would be refused as overload, for ever.
@@ -197,6 +204,8 @@ class RouteChecks {
     if (policy_.max_request_body > most)
       add({"max_request_body", "limits.max_buffered_bytes"},
           "max_request_body is larger than limits.max_buffered_bytes: such a body is never let in");
+    if (policy_.max_stored_body > kBodyBytesMax)
+      add({"max_stored_body"}, "max_stored_body is more than 1GiB: a record holds no more");
     if (policy_.max_stored_body > most)
       add({"max_stored_body", "limits.max_buffered_bytes"},
           "max_stored_body is larger than limits.max_buffered_bytes: such an answer is never held");

@@ -103,6 +103,9 @@ TEST(UnsafeCombinations, AreRefusedWithTheReason) {
       {"scope = \"header:X-Account?\"", "2: every part of scope is optional"},
       {"scope = [\"global\", \"header:X\"]", "2: \"global\" cannot be combined"},
       {"[[route]]\npath = \"/a\"\non_abandoned = \"probe\"", "4: on_abandoned = \"probe\" needs a probe"},
+      {"[[route]]\npath = \"/a\"\non_abandoned = \"probe\"\nprobe = \"GET /x?k={key}\"\nkey_from = \"fingerprint\"\n"
+       "window = \"10m\"",
+       "5: probe cannot ask for a key that is made of the fingerprint"},
       {"[[route]]\npath = \"/a\"\nprobe = \"GET /x?k={key}\"", "4: probe is set but on_abandoned is not \"probe\""},
       {"[[route]]\npath = \"/a\"\nfingerprint_ignore = \"/m\"", "4: fingerprint_ignore needs fingerprint"},
       {"[[route]]\npath = \"/a\"\nmax_request_body = 0", "4: max_request_body is 0"},

@@ -160,8 +160,12 @@ bool canonical_form(std::string_view form, std::string& out) {
   out.clear();
   auto fields = parse_form(form);
   if (!fields) return false;
+  // Where a name holds "[]", the order of fields decides which element they belong to: all of one list stay in order.
+  const auto list_name = [](const FormField& field) {
+    return std::string_view(field.name).substr(0, field.name.find("[]"));
+  };
   std::stable_sort(fields->begin(), fields->end(),
-                   [](const FormField& a, const FormField& b) { return a.name < b.name; });
+                   [&](const FormField& a, const FormField& b) { return list_name(a) < list_name(b); });
   for (const FormField& field : *fields) {
     append_string(out, field.name);
     // Some frameworks read `a` as nothing and `a=` as the empty string.

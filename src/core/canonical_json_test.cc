@@ -161,6 +161,8 @@ TEST(CanonicalForm, TheOrderOfDifferentFieldsDoesNotCount) {
   EXPECT_EQ(canonical_of_form("a=b+c"), canonical_of_form("a=b%20c"));
   EXPECT_EQ(canonical_of_form("&a=1&&b=2&"), canonical_of_form("a=1&b=2"));
   EXPECT_EQ(canonical_of_form("b=3&a=1&a=2"), canonical_of_form("a=1&b=3&a=2"));
+  EXPECT_EQ(canonical_of_form("b=3&a[][x]=1&a[][y]=2"), canonical_of_form("a[][x]=1&b=3&a[][y]=2"));
+  EXPECT_NE(canonical_of_form("a[][x]=1&a[][y]=2&a[][x]=3"), canonical_of_form("a[][x]=1&a[][x]=3&a[][y]=2"));
 }
 
 TEST(CanonicalForm, DifferentFormsDiffer) {

@@ -1,5 +1,6 @@
 #include "core/transitions.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace oncekey {
@@ -35,6 +36,9 @@ Record fresh_record(const std::optional<Record>& found, const ClaimRequest& requ
   return record;
 }
 
+// Nobody may forget a record while its owner may be at work: it stays at least as long as the lease.
+void stay_for_the_lease(Record& record) { record.expires_at = std::max(record.expires_at, record.lease_until); }
+
 } // namespace
 
 bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
@@ -47,6 +51,7 @@ ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& req
   if (!claim_changes(found, request, now)) return {std::nullopt, Found{*found, now}};
   if (is_free(found, now)) {
     Record record = fresh_record(found, request, now);
+    stay_for_the_lease(record);
     const Claimed answer{record.fence, /*took_over=*/false, now};
     return {std::move(record), answer};
   }
@@ -55,6 +60,7 @@ ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& req
   record.lease_until = now + request.lease;
   record.took_over = true;
   record.rerun = false;
+  stay_for_the_lease(record);
   const Claimed answer{record.fence, /*took_over=*/true, now};
   return {std::move(record), answer};
 }
@@ -63,6 +69,7 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
   if (!owns(found, fence, now)) return {};
   Record record = *found;
   record.lease_until = now + lease;
+  stay_for_the_lease(record);
   return {std::move(record), FenceAnswer::done};
 }
 
@@ -70,7 +77,10 @@ FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence,
   const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
                          found->fence == fence && found->response && found->response->omitted &&
                          !found->response->omitted->whole;
-  if (!streaming && !owns(found, fence, now)) return {};
+  // Held by somebody who thought its owner gone, while the owner had the answer: knowing is better than not knowing.
+  const bool held =
+      found && !found->expired(now) && found->state == RecordState::indeterminate && found->fence == fence;
+  if (!streaming && !held && !owns(found, fence, now)) return {};
   Record record = *found;
   if (!streaming) record.settled_at = now;
   record.state = RecordState::completed;
@@ -91,8 +101,10 @@ FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, 
   return {std::move(record), FenceAnswer::done};
 }
 
-FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Time now) {
+FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Holder by, Time now) {
   if (!owns(found, fence, now)) return {};
+  // Since it was found abandoned, the owner may have renewed, or an operator may have allowed another run.
+  if (by == Holder::finder && (!found->lease_over(now) || found->rerun)) return {};
   Record record = *found;
   record.state = RecordState::indeterminate;
   record.settled_at = now;

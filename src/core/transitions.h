@@ -33,7 +33,7 @@ struct FenceStep {
 FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Millis lease, Time now);
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now);
 FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
-FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
+FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Holder by, Time now);
 
 struct OperatorStep {
   std::optional<Record> write;

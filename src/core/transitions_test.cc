@@ -127,7 +127,7 @@ TEST(FenceSteps, AnOldFenceIsLostEverywhere) {
   EXPECT_EQ(renew_step(record, 6, kLease, kNow).answer, FenceAnswer::lost);
   EXPECT_EQ(complete_step(record, 6, with_status(200), kNow).answer, FenceAnswer::lost);
   EXPECT_EQ(release_step(record, 6, kNow).answer, FenceAnswer::lost);
-  EXPECT_EQ(hold_step(record, 6, kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(hold_step(record, 6, Holder::owner, kNow).answer, FenceAnswer::lost);
 }
 
 TEST(FenceSteps, ASettledAbsentOrExpiredRecordIsLostEverywhere) {
@@ -137,9 +137,10 @@ TEST(FenceSteps, ASettledAbsentOrExpiredRecordIsLostEverywhere) {
                                          record_in(RecordState::indeterminate), record_in(RecordState::released)};
   for (const std::optional<Record>& record : cases) {
     EXPECT_FALSE(renew_step(record, 7, kLease, kNow).write);
-    EXPECT_FALSE(complete_step(record, 7, with_status(200), kNow).write);
+    const bool held = record && record->state == RecordState::indeterminate;
+    EXPECT_EQ(complete_step(record, 7, with_status(200), kNow).write.has_value(), held);
     EXPECT_FALSE(release_step(record, 7, kNow).write);
-    EXPECT_FALSE(hold_step(record, 7, kNow).write);
+    EXPECT_FALSE(hold_step(record, 7, Holder::owner, kNow).write);
   }
 }
 
@@ -175,7 +176,7 @@ TEST(FenceSteps, ReleaseFreesAFirstClaimAndAbandonsATakenOverOne) {
 }
 
 TEST(FenceSteps, HoldMakesItIndeterminate) {
-  EXPECT_EQ(hold_step(abandoned_record(), 7, kNow).write->state, RecordState::indeterminate);
+  EXPECT_EQ(hold_step(abandoned_record(), 7, Holder::owner, kNow).write->state, RecordState::indeterminate);
 }
 
 TEST(OperateStep, AnswersByState) {
@@ -202,6 +203,40 @@ TEST(OperateStep, EachActionSettlesAnIndeterminateRecord) {
   const OperatorStep rerun = operate_step(record, OperatorAction::rerun, {}, kNow);
   EXPECT_TRUE(rerun.write->abandoned(kNow));
   EXPECT_TRUE(claim_changes(rerun.write, request(Abandoned::leave), kNow));
+}
+
+TEST(Transitions, NoRecordExpiresWhileItsLeaseIsLive) {
+  Record record = abandoned_record();
+  record.expires_at = kNow + Millis(10);
+  ClaimRequest request;
+  request.fingerprint = record.fingerprint;
+  request.lease = Millis(1000);
+  request.retention = Millis(2000);
+  request.abandoned = Abandoned::take_over;
+  const ClaimStep taken = claim_step(record, request, kNow);
+  EXPECT_EQ(taken.write->expires_at, kNow + Millis(1000));
+  const Time later = kNow + Millis(900);
+  EXPECT_FALSE(claim_changes(taken.write, request, later)) << "a second owner beside the first";
+  const FenceStep renewed = renew_step(taken.write, taken.write->fence, Millis(1000), later);
+  EXPECT_EQ(renewed.write->expires_at, later + Millis(1000));
+}
+
+TEST(Transitions, AFinderHoldsOnlyWhatIsStillAbandoned) {
+  Record record = abandoned_record();
+  EXPECT_EQ(hold_step(record, record.fence, Holder::finder, kNow).answer, FenceAnswer::done);
+  record.rerun = true;
+  EXPECT_EQ(hold_step(record, record.fence, Holder::finder, kNow).answer, FenceAnswer::lost);
+  record.rerun = false;
+  record.lease_until = kNow + Millis(1);
+  EXPECT_EQ(hold_step(record, record.fence, Holder::finder, kNow).answer, FenceAnswer::lost);
+  EXPECT_EQ(hold_step(record, record.fence, Holder::owner, kNow).answer, FenceAnswer::done);
+}
+
+TEST(Transitions, AnOwnerThatWasHeldMeanwhileStillBringsItsAnswer) {
+  const Record record = abandoned_record();
+  const FenceStep held = hold_step(record, record.fence, Holder::finder, kNow);
+  EXPECT_EQ(complete_step(held.write, record.fence, with_status(201), kNow).write->state, RecordState::completed);
+  EXPECT_EQ(complete_step(held.write, record.fence - 1, with_status(201), kNow).answer, FenceAnswer::lost);
 }
 
 } // namespace

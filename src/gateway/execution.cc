@@ -2,10 +2,10 @@
 #include "core/settle.h"
 #include "gateway/await_store.h"
 #include "gateway/gateway.h"
-#include "gateway/lease_keeper.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace oncekey {
@@ -74,6 +74,12 @@ Outcome outcome_of(CallError error, const StoredResponse& response) {
   return Unknown{};
 }
 
+bool takes_key_from_its_header(const Policy& policy) {
+  return std::any_of(policy.key_from.begin(), policy.key_from.end(), [](const KeySource& source) {
+    return source.kind == KeySource::Kind::header && equal_ignoring_case(source.name, "Idempotency-Key");
+  });
+}
+
 std::chrono::seconds whole_seconds(Millis duration) {
   return std::max(std::chrono::seconds(1), std::chrono::ceil<std::chrono::seconds>(duration));
 }
@@ -91,29 +97,31 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
   }
   if (!co_await still_ours(request, owner, before_claim)) co_return Attempt::lost;
 
-  const LeaseKeeper keeper(shared_.store, owner, request.policy().lease, timers_);
+  request.keeper.emplace(shared_.store, owner, request.policy().lease, timers_);
   if (verdict == Verdict::probe) {
     Called probed = co_await probe_upstream(request, owner);
     const int status = probed.response.status;
-    if (probed.error != CallError::none || probed.rest) {
+    if (probed.error != CallError::none) {
       // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
       shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
-      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
-      shared_.waiters.notify(owner.id);
+      co_await release(request, owner);
       co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1),
                             "the probe for the outcome got no answer");
       co_return Attempt::answered;
     }
-    if (status / 100 == 2) co_return co_await keep_and_answer(request, owner, std::move(probed.response));
+    if (status / 100 == 2 && !probed.longer) {
+      co_return co_await keep_and_answer(request, owner, std::move(probed.response));
+    }
     if (status != 404) {
-      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
-      shared_.waiters.notify(owner.id);
       shared_.log.warning("held", {{"key", short_hash(owner.id)},
                                    {"route", request.route.name},
                                    {"reason", fmt::format("probe answered {}", status)}});
+      co_await hold(request, owner);
       co_await send_refusal(request, RefusalCode::indeterminate);
       co_return Attempt::answered;
     }
+    // The probe took its time: the call must not start on a lease that was lost meanwhile.
+    if (!co_await renew(request, owner)) co_return Attempt::lost;
   }
 
   Called called = co_await call_upstream(request, owner);
@@ -121,25 +129,49 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
 }
 
 // A claim that took long may have used up its own lease: what is left must be enough to start with.
-Task<bool> Gateway::still_ours(const KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim) {
-  const Millis lease = request.policy().lease;
-  if (std::chrono::steady_clock::now() - before_claim < lease / 2) co_return true;
-  const Result<FenceAnswer> renewed =
-      co_await await_store<FenceAnswer>([&](auto done) { shared_.store.renew(owner, lease, std::move(done)); });
+Task<bool> Gateway::still_ours(KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim) {
+  if (std::chrono::steady_clock::now() - before_claim < request.policy().lease / 2) co_return true;
+  co_return co_await renew(request, owner);
+}
+
+Task<bool> Gateway::renew(KeyedRequest& request, const Ownership& owner) {
+  const Result<FenceAnswer> renewed = co_await await_store<FenceAnswer>(
+      [&](auto done) { shared_.store.renew(owner, request.policy().lease, std::move(done)); });
   const bool ours = renewed.ok() && *renewed == FenceAnswer::done;
-  if (!ours) shared_.metrics.lost_leases.Increment();
+  if (!ours) {
+    shared_.metrics.lost_leases.Increment();
+    // Nothing was sent. If it is still ours after all, it need not stay claimed.
+    co_await release(request, owner);
+  }
   co_return ours;
+}
+
+// Whoever settles a key stops renewing it first: a renewal behind the release would claim it again. A release or hold
+// that fails leaves the key claimed until its lease is over, and then to on_abandoned.
+Task<void> Gateway::release(KeyedRequest& request, const Ownership& owner) {
+  request.keeper.reset();
+  (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
+  shared_.waiters.notify(owner.id);
+}
+
+Task<void> Gateway::hold(KeyedRequest& request, const Ownership& owner) {
+  request.keeper.reset();
+  (void)co_await await_store<FenceAnswer>(
+      [&](auto done) { shared_.store.hold(owner, Holder::owner, std::move(done)); });
+  shared_.waiters.notify(owner.id);
 }
 
 UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownership& owner) const {
   const Exchange& exchange = request.exchange;
   // A replay must suit every client, so that the answer is asked for without a content coding.
-  UpstreamRequest out =
-      forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, {"Accept-Encoding"});
+  std::vector<std::string_view> replaced{"Accept-Encoding"};
+  // The upstream sees the key that counts, wherever it came from.
+  const bool as_sent = exchange.request().headers.has("Idempotency-Key") && takes_key_from_its_header(request.policy());
+  const bool add_key = !as_sent && !request.admitted.key.empty();
+  if (add_key) replaced.push_back("Idempotency-Key");
+  UpstreamRequest out = forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, replaced);
   out.headers.add("Accept-Encoding", "identity");
-  if (!request.admitted.key.empty() && !exchange.request().headers.has("Idempotency-Key")) {
-    out.headers.add("Idempotency-Key", request.admitted.key);
-  }
+  if (add_key) out.headers.add("Idempotency-Key", request.admitted.key);
   out.headers.add("Oncekey-Fence", fmt::format_int(owner.fence).c_str());
   return out;
 }
@@ -185,10 +217,6 @@ Task<Gateway::Called> Gateway::probe_upstream(KeyedRequest& request, const Owner
     co_return called;
   }
   called = co_await collect(request, *call, false);
-  if (called.longer) {
-    called.error = CallError::broken;
-    called.reason = "the answer to the probe is longer than max_stored_body";
-  }
   co_return called;
 }
 
@@ -249,14 +277,11 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
     case Settlement::keep:
       co_return co_await keep_and_answer(request, owner, std::move(called.response));
     case Settlement::release:
-      // A release that fails leaves the key claimed until its lease is over. The answer is the upstream's all the same:
-      // nothing about it is promised to anybody.
-      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
-      shared_.waiters.notify(owner.id);
+      // The answer goes out all the same if this fails: nothing about it is promised to anybody.
+      co_await release(request, owner);
       break;
     case Settlement::hold:
-      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
-      shared_.waiters.notify(owner.id);
+      co_await hold(request, owner);
       break;
     case Settlement::abandon:
       break;
@@ -354,6 +379,8 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
     hash.update(piece);
     length += piece.size();
     (void)co_await exchange.send_piece(piece);
+    // The answer has begun: from here on it may take as long as its client does, as long as it moves.
+    called.rest->deadline(std::chrono::steady_clock::now() + policy.upstream_timeout);
     error = co_await called.rest->read_piece(piece);
   }
   if (error != CallError::none) {
@@ -371,12 +398,8 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
   } else if (!kept) {
     // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
     const Settlement end = error == CallError::none ? settlement : settle(policy, Unknown{});
-    if (end == Settlement::release) {
-      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
-    } else if (end == Settlement::hold) {
-      (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(owner, std::move(done)); });
-    }
-    shared_.waiters.notify(owner.id);
+    if (end == Settlement::release) co_await release(request, owner);
+    if (end == Settlement::hold) co_await hold(request, owner);
   }
   co_return Attempt::answered;
 }

@@ -10,6 +10,8 @@
 namespace oncekey {
 namespace {
 
+// As much of a path as a person wants to read in a listing.
+constexpr std::size_t kShownTargetMax = 1024;
 constexpr std::string_view kPolicyDocument = "/.well-known/idempotency";
 
 // How often a request may find its record changed under its hands before it gives up. Each turn means that somebody
@@ -88,19 +90,17 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   }
 
   BufferedBytes buffered(shared_);
-  const std::uint64_t expected = head.framing == Framing::length    ? head.content_length
-                                 : head.framing == Framing::chunked ? policy.max_request_body
-                                                                    : 0;
-  if (expected <= policy.max_request_body && !buffered.try_hold(expected)) {
-    const Refusal refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}};
-    co_await send_refusal(exchange, policy, metrics, refusal);
-    co_return;
-  }
   std::string body;
-  const BodyRead read = co_await exchange.read_body(body, policy.max_request_body);
-  if (read == BodyRead::too_large && observing) {
+  const BodyRead read = co_await exchange.read_body(body, policy.max_request_body,
+                                                    [&](std::size_t more) { return buffered.try_hold(more); });
+  if ((read == BodyRead::too_large || read == BodyRead::refused) && observing) {
     metrics.count("observed_refusal");
     co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
+    co_return;
+  }
+  if (read == BodyRead::refused) {
+    const Refusal refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}};
+    co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
   if (read == BodyRead::too_large) {
@@ -157,7 +157,7 @@ Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
   wanted.route = request.route.name;
   wanted.key = request.admitted.key;
   wanted.method = head.method;
-  wanted.target = head.path();
+  wanted.target = head.path().substr(0, kShownTargetMax);
   Result<ClaimAnswer> answer =
       co_await await_store<ClaimAnswer>([&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
   shared_.metrics.claim_seconds.Observe(seconds_since(start));
@@ -170,6 +170,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   const MonotonicTime wait_until = std::chrono::steady_clock::now() + policy.wait;
   std::unique_ptr<Waiters::Ticket> ticket;
   int turns = 0;
+  bool known = false; // the store has said something about this key
   for (;;) {
     if (shared_.draining.load() && ticket) {
       co_await send_refusal(request, RefusalCode::draining, std::chrono::seconds(1));
@@ -178,9 +179,10 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
     const MonotonicTime before_claim = std::chrono::steady_clock::now();
     const Result<ClaimAnswer> answer = co_await claim(request);
     if (!answer) {
-      co_await answer_store_fault(request, answer.fault());
+      co_await answer_store_fault(request, answer.fault(), known ? Bypass::no : Bypass::if_the_route_says_so);
       co_return;
     }
+    known = true;
     const Decision decision = decide(policy, request.admitted.fingerprint, *answer);
     switch (decision.verdict) {
       case Verdict::execute:
@@ -208,10 +210,10 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         // Abandoned, and this policy does not execute twice. Whoever comes first says so in the record; if somebody
         // else settled it in between, their word counts.
         const Ownership found{request.admitted.id, std::get<Found>(*answer).record.fence};
-        const Result<FenceAnswer> held =
-            co_await await_store<FenceAnswer>([&](auto done) { shared_.store.hold(found, std::move(done)); });
+        const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
+            [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
         if (!held) {
-          co_await answer_store_fault(request, held.fault());
+          co_await answer_store_fault(request, held.fault(), Bypass::no);
           co_return;
         }
         request.metrics.count("hold");
@@ -246,12 +248,12 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   }
 }
 
-Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault) {
+Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass) {
   shared_.metrics.store_faults.Increment();
   shared_.log.error(
       "store_fault",
       {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
-  if (request.policy().on_store_error == OnStoreError::bypass) {
+  if (bypass == Bypass::if_the_route_says_so && request.policy().on_store_error == OnStoreError::bypass) {
     request.metrics.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");

@@ -7,6 +7,7 @@
 #include "core/admit.h"
 #include "core/decide.h"
 #include "core/replies.h"
+#include "gateway/lease_keeper.h"
 #include "gateway/shared.h"
 #include "http/server.h"
 #include "http/upstream.h"
@@ -27,6 +28,7 @@ struct KeyedRequest {
   std::string body;
   std::string echoed_key; // as the client sent it
   std::string request_id;
+  std::optional<LeaseKeeper> keeper{}; // while we are the owner
 
   const Policy& policy() const { return route.policy; }
   ReplyContext context() const {
@@ -51,7 +53,9 @@ class Gateway final : public Handler {
   Task<void> handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics);
   Task<void> handle_keyed(KeyedRequest& request);
   Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
-  Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault);
+  // Once a record is known to exist, executing past the store would be executing twice.
+  enum class Bypass { no, if_the_route_says_so };
+  Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass);
   Task<void> answer_from_record(KeyedRequest& request);
   Task<void> send_replay(KeyedRequest& request, const Record& record);
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
@@ -63,7 +67,10 @@ class Gateway final : public Handler {
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
-  Task<bool> still_ours(const KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim);
+  Task<bool> still_ours(KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim);
+  Task<bool> renew(KeyedRequest& request, const Ownership& owner);
+  Task<void> release(KeyedRequest& request, const Ownership& owner);
+  Task<void> hold(KeyedRequest& request, const Ownership& owner);
   struct Called;
   Task<Called> call_upstream(KeyedRequest& request, const Ownership& owner);
   Task<Called> probe_upstream(KeyedRequest& request, const Ownership& owner);
@@ -76,8 +83,8 @@ class Gateway final : public Handler {
 
   // pass_through.cc
   // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
-  // `patience` is how long either side may stay silent.
-  Task<void> pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body);
+  // `patience` is how long either side may stay silent. Answers with the status of a whole answer, else 0.
+  Task<int> pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body);
 
   // observe.cc
   Task<void> observe(KeyedRequest& request);

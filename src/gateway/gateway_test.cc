@@ -53,7 +53,9 @@ class TroubledStore final : public Store {
     sound_.renew(owner, lease, std::move(done));
   }
   void release(const Ownership& owner, Done<FenceAnswer> done) override { sound_.release(owner, std::move(done)); }
-  void hold(const Ownership& owner, Done<FenceAnswer> done) override { sound_.hold(owner, std::move(done)); }
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
+    sound_.hold(owner, by, std::move(done));
+  }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
     sound_.operate(id, action, std::move(response), std::move(done));
   }

@@ -84,7 +84,7 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       in_flight(gauge(registry_, "oncekey_in_flight", "Keyed requests being executed now")),
       waiters(gauge(registry_, "oncekey_waiters", "Requests waiting for another one's answer")),
       connections(gauge(registry_, "oncekey_connections", "Open client connections")),
-      upstream_connections(gauge(registry_, "oncekey_upstream_connections", "Open connections to the upstream")),
+      upstream_connections(gauge(registry_, "oncekey_upstream_connections", "Connections to the upstream in use")),
       buffered_bytes(gauge(registry_, "oncekey_buffered_bytes", "Bytes of bodies held in memory")),
       store_records(gauge(registry_, "oncekey_store_records", "Records in the store, estimated")),
       store_bytes(gauge(registry_, "oncekey_store_bytes", "Size of the store on disk")),

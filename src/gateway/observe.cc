@@ -1,4 +1,5 @@
 // mode = "observe": everything is forwarded, and what enforcement would have done is only counted.
+#include "core/settle.h"
 #include "gateway/await_store.h"
 #include "gateway/gateway.h"
 
@@ -42,12 +43,18 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   }
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, *answer);
   request.metrics.count(observed(decision.verdict));
-  co_await pass_through(request.exchange, request.policy().upstream_timeout, kNoMarks, &request.body);
-  if (const auto* claimed = std::get_if<Claimed>(&*answer)) {
-    const Ownership owner{request.admitted.id, claimed->fence};
-    StoredResponse nothing;
-    nothing.status = 200;
+  const int status =
+      co_await pass_through(request.exchange, request.policy().upstream_timeout, kNoMarks, &request.body);
+  const auto* claimed = std::get_if<Claimed>(&*answer);
+  if (claimed == nullptr) co_return;
+  // What enforcement would have kept counts as kept, so that the next request is counted as it would be decided.
+  const Ownership owner{request.admitted.id, claimed->fence};
+  StoredResponse nothing;
+  nothing.status = status;
+  if (status != 0 && settle(request.policy(), Answered{status, nothing.headers}) == Settlement::keep) {
     (void)co_await complete(owner, std::move(nothing));
+  } else {
+    (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
   }
 }
 

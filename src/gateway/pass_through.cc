@@ -14,15 +14,17 @@ struct Pump {
   explicit Pump(asio::io_context& context) : finished(context) { finished.expires_at(MonotonicTime::max()); }
   bool running = true;
   bool client_broke_off = false;
+  bool stop = false; // nothing more of the body is wanted
   // Never expires; cancelled when the pump ends.
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
       finished;
 };
 
 Task<void> pump_body(Exchange& exchange, UpstreamCall& call, Millis patience, Pump& pump) {
-  for (;;) {
+  while (!pump.stop) {
     std::string_view bytes;
     const Piece piece = co_await exchange.read_piece(bytes);
+    if (pump.stop) co_return;
     if (piece == Piece::broken) {
       pump.client_broke_off = true;
       // Half a request must not be taken for a whole one: the upstream sees its connection end.
@@ -63,7 +65,7 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
 
 } // namespace
 
-Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body) {
+Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body) {
   const RequestHead& head = exchange.request();
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
   UpstreamCall call(upstream_);
@@ -81,7 +83,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Head
   if (error != CallError::none) {
     shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
     co_await answer_failure(exchange, error);
-    co_return;
+    co_return 0;
   }
 
   Pump pump(timers_.context());
@@ -137,11 +139,13 @@ Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Head
   }
 
   if (pump.running) {
-    // The answer is out and the body is not in: nothing more of it is wanted.
+    // The answer is out and the body is not in.
+    pump.stop = true;
     exchange.stop_reading();
     call.deadline(std::chrono::steady_clock::now());
     while (pump.running) co_await pump.finished.async_wait(use_task);
   }
+  co_return error == CallError::none ? response.status : 0;
 }
 
 } // namespace oncekey

@@ -112,17 +112,18 @@ Task<Piece> Exchange::read_piece(std::string_view& out) {
   co_return Piece::end;
 }
 
-Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit) {
+Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit) {
   if (head_.framing == Framing::length) {
     if (head_.content_length > limit) co_return BodyRead::too_large;
-    out.reserve(head_.content_length);
   }
   for (;;) {
     std::string_view bytes;
     const Piece piece = co_await read_piece(bytes);
     if (piece == Piece::end) co_return BodyRead::whole;
     if (piece == Piece::broken) co_return BodyRead::broken;
+    const bool admitted = admit(bytes.size());
     out.append(bytes);
+    if (!admitted) co_return BodyRead::refused;
     if (out.size() > limit) co_return BodyRead::too_large;
   }
 }

@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -43,6 +44,7 @@ class ReadBuffer {
 enum class BodyRead {
   whole,
   too_large, // more than the limit; the rest is unread
+  refused,   // `admit` said no; the rest is unread
   broken,    // the client went away or sent nonsense; `fault` of the exchange says what to answer, if anything
 };
 
@@ -61,7 +63,9 @@ class Exchange {
   Timers& timers() { return timers_; }
 
   // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.
-  Task<BodyRead> read_body(std::string& out, std::uint64_t limit);
+  // `admit` is asked before each piece is added, with its size.
+  Task<BodyRead> read_body(
+      std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit = [](std::size_t) { return true; });
   // Says 100 Continue if the client waits for it. read_piece() does so by itself; a handler that reads and writes at
   // the same time does it first, so that two writes cannot meet.
   Task<void> invite_body();

@@ -31,6 +31,17 @@ bool contains(const List& list, std::string_view name) {
   return std::any_of(list.begin(), list.end(), [&](std::string_view item) { return equal_ignoring_case(item, name); });
 }
 
+// Fields that only we may write. Servers behind CGI and its descendants read `_` and `-` as the same character.
+bool is_ours_to_write(std::string_view name) {
+  std::string dashed;
+  if (name.find('_') != std::string_view::npos) {
+    dashed = name;
+    std::replace(dashed.begin(), dashed.end(), '_', '-');
+    name = dashed;
+  }
+  return contains(kForwardedFields, name) || starts_with_ignoring_case(name, "Oncekey-");
+}
+
 std::vector<std::string_view> named_in_connection(const Headers& headers) {
   std::vector<std::string_view> names;
   for (std::size_t i = 0; i < headers.size(); ++i) {
@@ -102,8 +113,8 @@ UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, cons
     const Field field = head.headers[i];
     if (is_hop_by_hop(field.name) || contains(named, field.name)) continue;
     if (equal_ignoring_case(field.name, "Content-Length") || equal_ignoring_case(field.name, "Via")) continue;
-    if (contains(kForwardedFields, field.name) && !(trusted && equal_ignoring_case(field.name, "Forwarded"))) continue;
-    if (starts_with_ignoring_case(field.name, "Oncekey-") || contains(replaced, field.name)) continue;
+    if (is_ours_to_write(field.name) && !(trusted && equal_ignoring_case(field.name, "Forwarded"))) continue;
+    if (contains(replaced, field.name)) continue;
     out.headers.add(field.name, field.value);
   }
 

@@ -216,6 +216,10 @@ ParseFault check_request(RequestHead& head) {
   if (hosts == 1 && !head.headers.get("Host")->empty() && !valid_host(*head.headers.get("Host"))) {
     return {400, "Host is not valid"};
   }
+  // Fields named in Connection are removed on the way. Nobody may make us remove what the message is understood by.
+  for (const std::string_view vital : {"Host", "Authorization", "Cookie", "Content-Type", "Content-Length"}) {
+    if (token_in_list(head.headers, "Connection", vital)) return {400, "Connection names a field that is not its own"};
+  }
   if (head.framing == Framing::chunked && head.version < 11)
     return {400, "Transfer-Encoding does not exist in HTTP/1.0"};
   if (const auto expect = head.headers.get("Expect"); expect && head.version >= 11) {

@@ -98,6 +98,12 @@ Task<IoResult> Transport::write(std::string_view first, std::string_view second)
 bool Transport::quiet() {
   if (!socket_.is_open()) return false;
   char byte;
+  if (tls_) {
+    // What was decrypted, or waits to be, is in TLS's own buffers, where the kernel does not see it.
+    error_code error;
+    tls_->stream.read_some(asio::buffer(&byte, 1), error);
+    return error == asio::error::would_block;
+  }
   const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }

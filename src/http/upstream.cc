@@ -17,26 +17,23 @@ constexpr std::chrono::milliseconds kSweep{1000};
 } // namespace
 
 struct UpstreamCall::Connection {
-  Connection(Socket socket, Timers& timers, std::atomic<std::uint32_t>& open_count)
-      : transport(std::move(socket), timers), open(open_count) {}
-  ~Connection() { open.fetch_sub(1); }
+  Connection(Socket socket, Timers& timers) : transport(std::move(socket), timers) {}
   Transport transport;
   ReadBuffer buffer;
-  std::atomic<std::uint32_t>& open;
   MonotonicTime idle_since;
   bool fresh = true; // not used for a call before this one
 };
 
-UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& open)
-    : options_(std::move(options)), timers_(timers), open_(open), sweeper_(timers, [this] { sweep(); }) {
+UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use)
+    : options_(std::move(options)), timers_(timers), in_use_(in_use), sweeper_(timers, [this] { sweep(); }) {
   sweeper_.after(kSweep);
 }
 
 UpstreamPool::~UpstreamPool() = default;
 
 Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options, Timers& timers,
-                                                         std::atomic<std::uint32_t>& open) {
-  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, open));
+                                                         std::atomic<std::uint32_t>& in_use) {
+  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, in_use));
   if (pool->options_.tls) {
     pool->tls_ = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
     error_code ec;
@@ -84,6 +81,7 @@ void UpstreamPool::give_back(std::unique_ptr<UpstreamCall::Connection> connectio
 UpstreamCall::UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
 
 UpstreamCall::~UpstreamCall() {
+  if (counted_) pool_.in_use_.fetch_sub(1);
   if (connection_ && reusable_) pool_.give_back(std::move(connection_));
 }
 
@@ -100,13 +98,8 @@ CallError UpstreamCall::fail(const IoResult& result, std::string_view doing) {
 
 Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   const UpstreamOptions& options = pool_.options_;
-  if (pool_.open_.fetch_add(1) >= options.max_connections) {
-    pool_.open_.fetch_sub(1);
-    reason_ = "as many upstream connections as max_upstream_connections allows";
-    co_return CallError::full;
-  }
   asio::io_context& context = pool_.timers_.context();
-  connection_ = std::make_unique<Connection>(Socket(context), pool_.timers_, pool_.open_);
+  connection_ = std::make_unique<Connection>(Socket(context), pool_.timers_);
   const MonotonicTime connect_due = std::min(due, std::chrono::steady_clock::now() + options.connect_timeout);
 
   error_code ec;
@@ -171,6 +164,12 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
   if (chunked_) head.append("Transfer-Encoding: chunked\r\n");
   head.append("\r\n");
 
+  // Connections that idle in some thread's pool do not count: they are few, and in nobody's way.
+  counted_ = true;
+  if (pool_.in_use_.fetch_add(1) >= pool_.options_.max_connections) {
+    reason_ = "as many calls to the upstream as max_upstream_connections allows";
+    co_return CallError::full;
+  }
   connection_ = pool_.take_idle();
   for (;;) {
     if (!connection_) {

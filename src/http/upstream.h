@@ -34,7 +34,7 @@ struct UpstreamOptions {
   std::chrono::milliseconds connect_timeout;
   std::chrono::milliseconds idle_timeout;
   std::uint64_t max_header_bytes;
-  std::uint32_t max_connections; // of all threads together
+  std::uint32_t max_connections; // in use at one time, of all threads together
 };
 
 enum class CallError {
@@ -80,6 +80,7 @@ class UpstreamCall {
   UpstreamPool& pool_;
   std::unique_ptr<Connection> connection_;
   std::optional<ResponseParser> parser_;
+  bool counted_ = false; // in the pool's in_use
   bool head_request_ = false;
   bool chunked_ = false;
   bool request_sent_ = false;
@@ -91,9 +92,9 @@ class UpstreamCall {
 // The connections of one thread.
 class UpstreamPool {
  public:
-  // `open` counts the connections of all threads.
+  // `in_use` counts the calls under way in all threads.
   static Result<std::unique_ptr<UpstreamPool>> make(UpstreamOptions options, Timers& timers,
-                                                    std::atomic<std::uint32_t>& open);
+                                                    std::atomic<std::uint32_t>& in_use);
   ~UpstreamPool();
 
   const UpstreamOptions& options() const { return options_; }
@@ -103,14 +104,14 @@ class UpstreamPool {
 
  private:
   friend class UpstreamCall;
-  UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& open);
+  UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use);
   std::unique_ptr<UpstreamCall::Connection> take_idle();
   void give_back(std::unique_ptr<UpstreamCall::Connection> connection);
   void sweep();
 
   UpstreamOptions options_;
   Timers& timers_;
-  std::atomic<std::uint32_t>& open_;
+  std::atomic<std::uint32_t>& in_use_;
   std::unique_ptr<asio::ssl::context> tls_;
   std::vector<std::unique_ptr<UpstreamCall::Connection>> idle_; // newest last
   Timer sweeper_;

@@ -46,6 +46,12 @@ inline BucketId bucket_of(Time expires_at, Millis retention) {
   return {log2, expires_at.time_since_epoch().count() >> log2};
 }
 
+// Where a record goes whose expiry has been put off: where it is, or a later bucket of the same width.
+inline BucketId bucket_outliving(const BucketId& bucket, Time expires_at) {
+  if (expires_at < bucket.end()) return bucket;
+  return {bucket.width_log2, expires_at.time_since_epoch().count() >> bucket.width_log2};
+}
+
 // "bucket-25-53192": the width's exponent and the index.
 inline std::string to_string(const BucketId& id) {
   return "bucket-" + std::to_string(id.width_log2) + "-" + std::to_string(id.index);

@@ -186,8 +186,8 @@ FenceAnswer StoreConformance::release(std::uint64_t key, std::uint64_t fence) {
   return value_of<FenceAnswer>([&](auto done) { store().release({id(key), fence}, std::move(done)); });
 }
 
-FenceAnswer StoreConformance::hold(std::uint64_t key, std::uint64_t fence) {
-  return value_of<FenceAnswer>([&](auto done) { store().hold({id(key), fence}, std::move(done)); });
+FenceAnswer StoreConformance::hold(std::uint64_t key, std::uint64_t fence, Holder by) {
+  return value_of<FenceAnswer>([&](auto done) { store().hold({id(key), fence}, by, std::move(done)); });
 }
 
 OperatorAnswer StoreConformance::operate(std::uint64_t key, OperatorAction action, StoredResponse response) {
@@ -381,7 +381,32 @@ TEST_P(StoreConformance, AHeldRecordIsIndeterminateAndStays) {
   EXPECT_EQ(hold(1, 1), FenceAnswer::done);
   advance(2 * kLease);
   EXPECT_EQ(found(1, Abandoned::take_over).state, RecordState::indeterminate);
-  EXPECT_EQ(complete(1, 1, answer("x")), FenceAnswer::lost);
+  EXPECT_EQ(release(1, 1), FenceAnswer::lost);
+}
+
+TEST_P(StoreConformance, AnOwnerThatWasHeldMeanwhileStillBringsItsAnswer) {
+  own(1);
+  advance(kLease);
+  EXPECT_EQ(hold(1, 1, Holder::finder), FenceAnswer::done);
+  EXPECT_EQ(complete(1, 1, answer("x")), FenceAnswer::done);
+  EXPECT_EQ(found(1).state, RecordState::completed);
+}
+
+TEST_P(StoreConformance, AFinderCannotHoldWhatHasBeenRenewed) {
+  own(1);
+  advance(kLease);
+  renew(1, 1);
+  EXPECT_EQ(hold(1, 1, Holder::finder), FenceAnswer::lost);
+  EXPECT_EQ(found(1).state, RecordState::in_progress);
+}
+
+TEST_P(StoreConformance, ARenewedRecordOutlivesItsRetention) {
+  own(1);
+  for (Millis passed{0}; passed <= kRetention + kLease; passed += kLease / 2) {
+    ASSERT_EQ(renew(1, 1), FenceAnswer::done);
+    advance(kLease / 2);
+  }
+  EXPECT_EQ(found(1, Abandoned::take_over).fence, 1u) << "a second owner beside one whose lease is live";
 }
 
 TEST_P(StoreConformance, WhoeverFoundItAbandonedMayHoldItByItsFence) {

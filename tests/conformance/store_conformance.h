@@ -63,7 +63,7 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   FenceAnswer renew(std::uint64_t key, std::uint64_t fence, Millis lease = kLease);
   FenceAnswer complete(std::uint64_t key, std::uint64_t fence, StoredResponse response);
   FenceAnswer release(std::uint64_t key, std::uint64_t fence);
-  FenceAnswer hold(std::uint64_t key, std::uint64_t fence);
+  FenceAnswer hold(std::uint64_t key, std::uint64_t fence, Holder by = Holder::owner);
   OperatorAnswer operate(std::uint64_t key, OperatorAction action, StoredResponse response = {});
   std::vector<Listed> list(ListRequest request = {});
 

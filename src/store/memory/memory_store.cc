@@ -163,9 +163,9 @@ void MemoryStore::release(const Ownership& owner, Done<FenceAnswer> done) {
            [&](const std::optional<Record>& found, Time now) { return release_step(found, owner.fence, now); });
 }
 
-void MemoryStore::hold(const Ownership& owner, Done<FenceAnswer> done) {
+void MemoryStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
   by_fence(owner, std::move(done),
-           [&](const std::optional<Record>& found, Time now) { return hold_step(found, owner.fence, now); });
+           [&](const std::optional<Record>& found, Time now) { return hold_step(found, owner.fence, by, now); });
 }
 
 void MemoryStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,

@@ -5,7 +5,7 @@
 namespace oncekey {
 namespace {
 
-RecordId id_of(std::uint8_t number) {
+RecordId cached_id(std::uint8_t number) {
   RecordId id;
   id.bytes[0] = number; // all in one shard, since another byte tells shards apart
   return id;
@@ -21,39 +21,39 @@ Record completed(std::string body) {
 
 TEST(ReplayCache, GivesBackWhatWasPutIn) {
   ReplayCache cache(1u << 20);
-  EXPECT_EQ(cache.find(id_of(1)), nullptr);
-  cache.insert(id_of(1), completed("answer"));
-  ASSERT_NE(cache.find(id_of(1)), nullptr);
-  EXPECT_EQ(cache.find(id_of(1))->response->body, "answer");
+  EXPECT_EQ(cache.find(cached_id(1)), nullptr);
+  cache.insert(cached_id(1), completed("answer"));
+  ASSERT_NE(cache.find(cached_id(1)), nullptr);
+  EXPECT_EQ(cache.find(cached_id(1))->response->body, "answer");
 }
 
 TEST(ReplayCache, KeepsNothingThatMayStillChange) {
   ReplayCache cache(1u << 20);
   Record working = completed("answer");
   working.state = RecordState::in_progress;
-  cache.insert(id_of(1), working);
+  cache.insert(cached_id(1), working);
   Record streaming = completed("");
   streaming.response->omitted = OmittedBody{};
-  cache.insert(id_of(2), streaming);
-  EXPECT_EQ(cache.find(id_of(1)), nullptr);
-  EXPECT_EQ(cache.find(id_of(2)), nullptr);
+  cache.insert(cached_id(2), streaming);
+  EXPECT_EQ(cache.find(cached_id(1)), nullptr);
+  EXPECT_EQ(cache.find(cached_id(2)), nullptr);
 }
 
 TEST(ReplayCache, LetsGoOfWhatWasUsedLongestAgo) {
   ReplayCache cache(16 * 3 * (sizeof(Record) + 512 + 100)); // room for three in a shard
-  for (std::uint8_t i = 1; i <= 3; ++i) cache.insert(id_of(i), completed(std::string(90, 'x')));
-  ASSERT_NE(cache.find(id_of(1)), nullptr);
-  cache.insert(id_of(4), completed(std::string(90, 'x')));
-  EXPECT_NE(cache.find(id_of(1)), nullptr);
-  EXPECT_EQ(cache.find(id_of(2)), nullptr);
-  EXPECT_NE(cache.find(id_of(4)), nullptr);
+  for (std::uint8_t i = 1; i <= 3; ++i) cache.insert(cached_id(i), completed(std::string(90, 'x')));
+  ASSERT_NE(cache.find(cached_id(1)), nullptr);
+  cache.insert(cached_id(4), completed(std::string(90, 'x')));
+  EXPECT_NE(cache.find(cached_id(1)), nullptr);
+  EXPECT_EQ(cache.find(cached_id(2)), nullptr);
+  EXPECT_NE(cache.find(cached_id(4)), nullptr);
 }
 
 TEST(ReplayCache, PutsANewerRecordInPlaceOfTheOlder) {
   ReplayCache cache(1u << 20);
-  cache.insert(id_of(1), completed("old"));
-  cache.insert(id_of(1), completed("new"));
-  EXPECT_EQ(cache.find(id_of(1))->response->body, "new");
+  cache.insert(cached_id(1), completed("old"));
+  cache.insert(cached_id(1), completed("new"));
+  EXPECT_EQ(cache.find(cached_id(1))->response->body, "new");
 }
 
 } // namespace

@@ -104,8 +104,9 @@ void RocksdbStore::release(const Ownership& owner, Done<FenceAnswer> done) {
   writer_->submit(Writer::FenceCall{Writer::FenceVerb::release, owner, Millis{}, {}, std::move(done)});
 }
 
-void RocksdbStore::hold(const Ownership& owner, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{Writer::FenceVerb::hold, owner, Millis{}, {}, std::move(done)});
+void RocksdbStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
+  const auto verb = by == Holder::owner ? Writer::FenceVerb::hold : Writer::FenceVerb::hold_found;
+  writer_->submit(Writer::FenceCall{verb, owner, Millis{}, {}, std::move(done)});
 }
 
 void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,

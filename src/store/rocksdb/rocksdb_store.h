@@ -55,7 +55,7 @@ class RocksdbStore final : public Store {
   void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
-  void hold(const Ownership& owner, Done<FenceAnswer> done) override;
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   Time now() const override { return clock_.now(); }

@@ -50,10 +50,13 @@ void Writer::submit(Call call) {
   bool wake = false;
   {
     const std::lock_guard lock(queue_mutex_);
-    const std::size_t calls_max = std::holds_alternative<ClaimCall>(call) ? kQueuedCallsMax : kQueuedCallsHardMax;
+    const bool claims = std::holds_alternative<ClaimCall>(call);
+    const std::size_t calls_max = claims ? kQueuedCallsMax : kQueuedCallsHardMax;
+    const bool bytes_full =
+        claims ? queued_bytes_ >= kQueuedBytesMax : body_bytes(call) > 0 && queued_bytes_ >= kQueuedBytesHardMax;
     if (failure_) {
       refusal = failure_;
-    } else if (queue_.size() >= calls_max || queued_bytes_ >= kQueuedBytesMax) {
+    } else if (queue_.size() >= calls_max || bytes_full) {
       refusal = unavailable("the store is overloaded: too many writes wait for the disk; try again later");
     } else {
       queued_bytes_ += body_bytes(call);
@@ -152,7 +155,8 @@ void Writer::apply_claim(ClaimCall& call, Time now) {
   ClaimStep step = claim_step(record, request, now);
   if (step.write) {
     const bool took_over = std::get<Claimed>(step.answer).took_over;
-    const BucketId goes_to = took_over ? *was_in : bucket_of(step.write->expires_at, request.retention);
+    const BucketId goes_to = took_over ? bucket_outliving(*was_in, step.write->expires_at)
+                                       : bucket_of(step.write->expires_at, request.retention);
     const Status written = put(request.id, *std::move(step.write), was_in, goes_to);
     if (!written) {
       call.answer = written.fault();
@@ -190,13 +194,17 @@ void Writer::apply_fence(FenceCall& call, Time now) {
       step = release_step(record, call.owner.fence, now);
       break;
     case FenceVerb::hold:
-      step = hold_step(record, call.owner.fence, now);
+      step = hold_step(record, call.owner.fence, Holder::owner, now);
+      break;
+    case FenceVerb::hold_found:
+      step = hold_step(record, call.owner.fence, Holder::finder, now);
       break;
   }
   call.answer = step.answer;
   if (!step.write) return;
   const BucketId bucket = (*found)->bucket;
-  const Status written = put(call.owner.id, *std::move(step.write), bucket, bucket);
+  const BucketId goes_to = bucket_outliving(bucket, step.write->expires_at);
+  const Status written = put(call.owner.id, *std::move(step.write), bucket, goes_to);
   if (!written) call.answer = written.fault();
 }
 

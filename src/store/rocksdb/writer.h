@@ -41,8 +41,10 @@ inline constexpr std::size_t kQueuedCallsMax = 65536;
 // Owners may finish what they began even then: refusing their answers would turn done work into unknown work. They
 // are as many as there are claims, so a wider limit still is one.
 inline constexpr std::size_t kQueuedCallsHardMax = 4 * kQueuedCallsMax;
-// Response bodies waiting for the next batch.
+// Response bodies waiting for the next batch; as above, beyond it new claims are refused first, and calls without a
+// body never.
 inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;
+inline constexpr std::size_t kQueuedBytesHardMax = 4 * kQueuedBytesMax;
 // One batch, so that a few large bodies do not make everybody wait for one huge sync.
 inline constexpr std::size_t kBatchBytesMax = std::size_t{16} << 20;
 // Owners at work whose records are kept in memory. More may be at work; theirs are then read from the database.
@@ -72,7 +74,7 @@ class Writer {
     // Set while a batch is built.
     std::optional<Result<ClaimAnswer>> answer{};
   };
-  enum class FenceVerb { renew, complete, release, hold };
+  enum class FenceVerb { renew, complete, release, hold, hold_found };
   struct FenceCall {
     FenceVerb verb;
     Ownership owner;
