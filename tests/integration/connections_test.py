@@ -13,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.cases import GatewayTest
 from support.client import Client
 from support.gateway import Gateway
-from support.messages import LAST_CHUNK, Malformed, chunk
+from support.messages import LAST_CHUNK, Malformed, chunk, render_head
 from support.upstream import Upstream, answers, never_answers, streams
 from support.waiting import poll_until
 
@@ -250,6 +250,22 @@ class TlsTest(unittest.TestCase):
             self.assertIn(gateway.client().post(key="k-1").status, (502, 503))
             self.assertIn(gateway.client().get("/x").status, (502, 503))
             self.assertEqual(upstream.received, [])
+
+    def test_h6_bytes_after_an_answer_over_tls_are_not_another_answer(self):
+        real = render_head("HTTP/1.1 200 OK", [("Content-Length", "4")]) + b"real"
+        extra = render_head("HTTP/1.1 200 OK", [("Content-Length", "5")]) + b"extra"
+
+        def in_two_records(exchange):
+            exchange.send(real)
+            exchange.send(extra)
+
+        upstream = self.tls_upstream()
+        with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("good", "crt"), threads=1) as gateway:
+            client = gateway.client()
+            for turn in range(5):
+                upstream.will(in_two_records, answers(200, b"mine"))
+                self.assertEqual(client.post(key=f"alices-{turn}").body, b"real")
+                self.assertEqual(client.post(key=f"bobs-{turn}").body, b"mine")
 
     def test_a_certificate_for_another_name_is_not_trusted(self):
         upstream = self.tls_upstream("else")

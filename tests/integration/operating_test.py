@@ -11,6 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import GatewayTest
+from support.client import Client
 from support.gateway import Gateway, run_cli, toml
 from support.messages import Malformed
 from support.upstream import Upstream, answers, held, resets
@@ -179,6 +180,18 @@ class TokenTest(unittest.TestCase):
             self.assertEqual(gateway.admin.get("/api/keys", authorization=False, headers=right).status, 200)
             self.assertEqual(gateway.admin.get("/livez", authorization=False).status, 200)
             self.assertNotIn("s3cret-token-of-the-admin", gateway.log)
+
+    def test_without_a_token_only_loopback_names_are_answered(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC) as gateway:
+            def status_for(host):
+                raw = f"GET /api/keys HTTP/1.1\r\nHost: {host}\r\n\r\n"
+                return Client(gateway.admin_address).exchange(raw, "GET")[0].status
+            for host in ("127.0.0.1", "127.0.0.1:8081", "localhost:8081", "[::1]:8081"):
+                self.assertEqual(status_for(host), 200, host)
+            for host in ("127.evil.example", "evil.example", "127.0.0.1.evil.example", "localhost.evil.example"):
+                self.assertEqual(status_for(host), 403, host)
 
     def test_an_admin_listener_off_the_loopback_needs_a_token(self):
         gateway = Gateway("http://127.0.0.1:1", CLASSIC, admin="0.0.0.0:0")
