@@ -13,12 +13,7 @@ endfunction()
 # Boost's headers are not ours to warn about.
 add_library(oncekey_asio INTERFACE)
 target_link_libraries(oncekey_asio INTERFACE Boost::headers OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
-target_compile_definitions(oncekey_asio INTERFACE
-  BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_COROUTINE
-  # A request is a dozen coroutines deep; with the usual 2, most frames would come from malloc.
-  BOOST_ASIO_RECYCLING_ALLOCATOR_CACHE_SIZE=16)
-# gcc 12 takes the frame allocator of asio::awaitable for a mismatch of new and delete.
-target_compile_options(oncekey_asio INTERFACE -Wno-mismatched-new-delete)
+target_compile_definitions(oncekey_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_COROUTINE)
 
 oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
 oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})

@@ -1,7 +1,6 @@
 #include "admin/admin.h"
 
 #include "admin/record_json.h"
-#include "gateway/await_store.h"
 
 #include <boost/json.hpp>
 
@@ -178,7 +177,7 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
   }
   using Lines = std::vector<Listed>;
   const Result<Lines> listed =
-      co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
+      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return Answer{503, "application/json", problem(listed.fault().message)};
   const Time now = shared_.store.now();
   json::array keys;
@@ -195,7 +194,8 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   request.id_prefix = id_text;
   request.limit = 2;
   using Lines = std::vector<Listed>;
-  Result<Lines> listed = co_await await_store<Lines>([&](auto done) { shared_.store.list(request, std::move(done)); });
+  Result<Lines> listed =
+      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return std::move(listed).fault();
   if (listed->empty())
     co_return Fault{FaultKind::invalid, fmt::format("no record has an id that begins with {}", id_text)};
@@ -211,7 +211,7 @@ Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
                      problem(id.fault().message)};
   using FoundMaybe = std::optional<Found>;
   const Result<FoundMaybe> found =
-      co_await await_store<FoundMaybe>([&](auto done) { shared_.store.find(*id, std::move(done)); });
+      co_await await_store<FoundMaybe>(wakeups_, [&](auto done) { shared_.store.find(*id, std::move(done)); });
   if (!found) co_return Answer{503, "application/json", problem(found.fault().message)};
   if (!found->has_value())
     co_return Answer{404, "application/json", problem("no such record; it may have expired or been released")};
@@ -248,7 +248,7 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   if (!id) co_return refused(id.fault().kind == FaultKind::conflict ? 409 : 404, id.fault().message);
 
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
-      [&](auto answered) { shared_.store.operate(*id, *action, std::move(response), std::move(answered)); });
+      wakeups_, [&](auto answered) { shared_.store.operate(*id, *action, std::move(response), std::move(answered)); });
   const std::string_view result = !done                             ? "fault"
                                   : *done == OperatorAnswer::done   ? "done"
                                   : *done == OperatorAnswer::absent ? "absent"

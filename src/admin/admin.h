@@ -12,6 +12,7 @@
 // can send.
 #pragma once
 
+#include "gateway/await_store.h"
 #include "gateway/shared.h"
 #include "http/server.h"
 
@@ -23,7 +24,7 @@ namespace oncekey {
 class Admin final : public Handler {
  public:
   // `gateway` is set once the public listener exists; until then the gateway is not ready.
-  explicit Admin(GatewayShared& shared) : shared_(shared) {}
+  Admin(GatewayShared& shared, asio::io_context& context) : shared_(shared), wakeups_(context) {}
   void serves(const Server& gateway) { gateway_ = &gateway; }
 
   Task<void> handle(Exchange& exchange) override;
@@ -44,6 +45,7 @@ class Admin final : public Handler {
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;
+  Wakeups wakeups_;
   const Server* gateway_ = nullptr;
 };
 

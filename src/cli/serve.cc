@@ -201,7 +201,7 @@ int run_serve(const Config& config) {
 
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
-  Admin admin(shared);
+  Admin admin(shared, operators.context);
   auto admin_server = Server::listen(config.admin.host, config.admin.port, server_options(config),
                                      {{operators.context, operators.timers, admin}}, log);
   if (!admin_server) return refuse_to_start(log, admin_server.fault());

@@ -8,76 +8,90 @@
 
 #include <oncekey/result.h>
 
-#include <boost/asio/async_result.hpp>
 #include <boost/asio/post.hpp>
 
 #include <atomic>
-#include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace oncekey {
 
-// Holds one answer between the thread that gives it and the coroutine that wants it. Lives in the coroutine's frame:
-// whoever comes second (the answer or the wish to sleep) hands the coroutine back to its thread, and nobody touches
-// the mailbox after that.
-template <class T>
-class Mailbox {
+// Brings coroutines back to the event loop they belong to. A store answers a whole batch of calls at once: all of them
+// go to the loop as one piece of work, and it is woken once.
+class Wakeups {
  public:
-  void deliver(Result<T> answer) {
-    answer_.emplace(std::move(answer));
-    if (state_.exchange(State::delivered, std::memory_order_acq_rel) == State::asleep) {
-      const std::unique_ptr<Sleeper> sleeper = std::move(sleeper_);
-      sleeper->wake();
+  explicit Wakeups(asio::io_context& context) : context_(context) {}
+  Wakeups(const Wakeups&) = delete;
+  Wakeups& operator=(const Wakeups&) = delete;
+
+  // From any thread.
+  void wake(TaskFrame& sleeper) {
+    bool first = false;
+    {
+      const std::lock_guard lock(mutex_);
+      first = woken_.empty();
+      woken_.push_back(&sleeper);
     }
-  }
-
-  bool delivered() const { return state_.load(std::memory_order_acquire) == State::delivered; }
-  Result<T> take() { return std::move(*answer_); }
-
-  // Returns when the answer has been delivered.
-  Task<void> sleep() {
-    co_await asio::async_initiate<const asio::use_awaitable_t<Executor>, void()>(
-        [this](auto handler) {
-          sleeper_ = std::make_unique<SleeperOf<decltype(handler)>>(std::move(handler));
-          State expected = State::empty;
-          if (!state_.compare_exchange_strong(expected, State::asleep, std::memory_order_acq_rel)) {
-            const std::unique_ptr<Sleeper> sleeper = std::move(sleeper_);
-            sleeper->wake();
-          }
-        },
-        asio::use_awaitable_t<Executor>{});
+    if (first) asio::post(context_, [this] { resume_all(); });
   }
 
  private:
-  enum class State { empty, asleep, delivered };
-
-  struct Sleeper {
-    virtual ~Sleeper() = default;
-    virtual void wake() = 0;
-  };
-  template <class Handler>
-  struct SleeperOf final : Sleeper {
-    explicit SleeperOf(Handler h) : handler(std::move(h)) {}
-    void wake() override {
-      const auto executor = asio::get_associated_executor(handler);
-      asio::post(executor, std::move(handler));
+  void resume_all() {
+    std::vector<TaskFrame*> all;
+    {
+      const std::lock_guard lock(mutex_);
+      all.swap(woken_);
     }
-    Handler handler;
-  };
+    for (TaskFrame* const sleeper : all) sleeper->resume();
+  }
 
-  std::atomic<State> state_{State::empty};
-  std::optional<Result<T>> answer_;
-  std::unique_ptr<Sleeper> sleeper_;
+  asio::io_context& context_;
+  std::mutex mutex_;
+  std::vector<TaskFrame*> woken_;
 };
 
-// co_await await_store<FenceAnswer>([&](auto done) { store.release(owner, std::move(done)); });
+// One call to a store, awaited. Lives in the coroutine's frame: whoever comes second (the answer or the wish to sleep)
+// lets the coroutine go on, and nobody touches this after that.
 template <class T, class Start>
-Task<Result<T>> await_store(Start start) {
-  Mailbox<T> mailbox;
-  start([box = &mailbox](Result<T> answer) { box->deliver(std::move(answer)); });
-  if (!mailbox.delivered()) co_await mailbox.sleep();
-  co_return mailbox.take();
+class StoreCall {
+ public:
+  StoreCall(Wakeups& wakeups, Start start) : wakeups_(wakeups), start_(std::move(start)) {}
+  StoreCall(const StoreCall&) = delete;
+  StoreCall& operator=(const StoreCall&) = delete;
+
+  bool await_ready() {
+    start_([this](Result<T> answer) { deliver(std::move(answer)); });
+    return state_.load(std::memory_order_acquire) == State::answered;
+  }
+  template <class Promise>
+  bool await_suspend(std::coroutine_handle<Promise> caller) {
+    sleeper_ = &caller.promise();
+    State expected = State::running;
+    return state_.compare_exchange_strong(expected, State::asleep, std::memory_order_acq_rel);
+  }
+  Result<T> await_resume() { return *std::move(answer_); }
+
+ private:
+  enum class State { running, asleep, answered };
+
+  void deliver(Result<T> answer) {
+    answer_.emplace(std::move(answer));
+    if (state_.exchange(State::answered, std::memory_order_acq_rel) == State::asleep) wakeups_.wake(*sleeper_);
+  }
+
+  Wakeups& wakeups_;
+  Start start_;
+  std::atomic<State> state_{State::running};
+  std::optional<Result<T>> answer_;
+  TaskFrame* sleeper_ = nullptr;
+};
+
+// co_await await_store<FenceAnswer>(wakeups, [&](auto done) { store.release(owner, std::move(done)); });
+template <class T, class Start>
+StoreCall<T, Start> await_store(Wakeups& wakeups, Start start) {
+  return StoreCall<T, Start>(wakeups, std::move(start));
 }
 
 } // namespace oncekey

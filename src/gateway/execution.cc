@@ -1,6 +1,5 @@
 // The owner's side of a request: call the upstream once, settle the key, answer when the record is durable.
 #include "core/settle.h"
-#include "gateway/await_store.h"
 #include "gateway/gateway.h"
 
 #include <fmt/format.h>
@@ -136,7 +135,7 @@ Task<bool> Gateway::still_ours(KeyedRequest& request, const Ownership& owner, Mo
 
 Task<bool> Gateway::renew(KeyedRequest& request, const Ownership& owner) {
   const Result<FenceAnswer> renewed = co_await await_store<FenceAnswer>(
-      [&](auto done) { shared_.store.renew(owner, request.policy().lease, std::move(done)); });
+      wakeups_, [&](auto done) { shared_.store.renew(owner, request.policy().lease, std::move(done)); });
   const bool ours = renewed.ok() && *renewed == FenceAnswer::done;
   if (!ours) {
     shared_.metrics.lost_leases.Increment();
@@ -150,14 +149,14 @@ Task<bool> Gateway::renew(KeyedRequest& request, const Ownership& owner) {
 // that fails leaves the key claimed until its lease is over, and then to on_abandoned.
 Task<void> Gateway::release(KeyedRequest& request, const Ownership& owner) {
   request.keeper.reset();
-  (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
+  (void)co_await await_store<FenceAnswer>(wakeups_, [&](auto done) { shared_.store.release(owner, std::move(done)); });
   shared_.waiters.notify(owner.id);
 }
 
 Task<void> Gateway::hold(KeyedRequest& request, const Ownership& owner) {
   request.keeper.reset();
   (void)co_await await_store<FenceAnswer>(
-      [&](auto done) { shared_.store.hold(owner, Holder::owner, std::move(done)); });
+      wakeups_, [&](auto done) { shared_.store.hold(owner, Holder::owner, std::move(done)); });
   shared_.waiters.notify(owner.id);
 }
 
@@ -338,7 +337,7 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
 Task<Result<FenceAnswer>> Gateway::complete(const Ownership& owner, StoredResponse response) {
   const MonotonicTime start = std::chrono::steady_clock::now();
   Result<FenceAnswer> written = co_await await_store<FenceAnswer>(
-      [&](auto done) { shared_.store.complete(owner, std::move(response), std::move(done)); });
+      wakeups_, [&](auto done) { shared_.store.complete(owner, std::move(response), std::move(done)); });
   shared_.metrics.complete_seconds.Observe(seconds_since(start));
   if (!written) {
     shared_.metrics.store_faults.Increment();

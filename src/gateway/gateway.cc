@@ -1,7 +1,5 @@
 #include "gateway/gateway.h"
 
-#include "gateway/await_store.h"
-
 #include <fmt/format.h>
 
 #include <random>
@@ -38,7 +36,7 @@ std::string make_request_id() {
 }
 
 Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
-    : shared_(shared), upstream_(upstream), timers_(timers) {}
+    : shared_(shared), upstream_(upstream), timers_(timers), wakeups_(timers.context()) {}
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
@@ -158,8 +156,8 @@ Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
   wanted.key = request.admitted.key;
   wanted.method = head.method;
   wanted.target = head.path().substr(0, kShownTargetMax);
-  Result<ClaimAnswer> answer =
-      co_await await_store<ClaimAnswer>([&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
+  Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
+      wakeups_, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
   shared_.metrics.claim_seconds.Observe(seconds_since(start));
   co_return answer;
 }
@@ -211,7 +209,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         // else settled it in between, their word counts.
         const Ownership found{request.admitted.id, std::get<Found>(*answer).record.fence};
         const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
-            [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
+            wakeups_, [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
         if (!held) {
           co_await answer_store_fault(request, held.fault(), Bypass::no);
           co_return;
@@ -266,8 +264,8 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
 // After a lost lease: the record decides, and nothing is executed on behalf of this request any more.
 Task<void> Gateway::answer_from_record(KeyedRequest& request) {
   using FoundMaybe = std::optional<Found>;
-  const Result<FoundMaybe> found =
-      co_await await_store<FoundMaybe>([&](auto done) { shared_.store.find(request.admitted.id, std::move(done)); });
+  const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
+      wakeups_, [&](auto done) { shared_.store.find(request.admitted.id, std::move(done)); });
   if (!found || !found->has_value()) {
     co_await send_refusal(request, RefusalCode::record_not_written, std::chrono::seconds(1));
     co_return;

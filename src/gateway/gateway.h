@@ -7,6 +7,7 @@
 #include "core/admit.h"
 #include "core/decide.h"
 #include "core/replies.h"
+#include "gateway/await_store.h"
 #include "gateway/lease_keeper.h"
 #include "gateway/shared.h"
 #include "http/server.h"
@@ -95,6 +96,7 @@ class Gateway final : public Handler {
   GatewayShared& shared_;
   UpstreamPool& upstream_;
   Timers& timers_;
+  Wakeups wakeups_;
 };
 
 // "req_" and sixteen characters, fresh.

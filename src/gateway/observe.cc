@@ -1,6 +1,5 @@
 // mode = "observe": everything is forwarded, and what enforcement would have done is only counted.
 #include "core/settle.h"
-#include "gateway/await_store.h"
 #include "gateway/gateway.h"
 
 #include <utility>
@@ -54,7 +53,8 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   if (status != 0 && settle(request.policy(), Answered{status, nothing.headers}) == Settlement::keep) {
     (void)co_await complete(owner, std::move(nothing));
   } else {
-    (void)co_await await_store<FenceAnswer>([&](auto done) { shared_.store.release(owner, std::move(done)); });
+    (void)co_await await_store<FenceAnswer>(wakeups_,
+                                            [&](auto done) { shared_.store.release(owner, std::move(done)); });
   }
 }
 

@@ -1,8 +1,6 @@
 // Requests the gateway has no say in: streamed both ways, at the same time, without being held in memory.
 #include "gateway/gateway.h"
 
-#include <boost/asio/co_spawn.hpp>
-
 #include <exception>
 #include <utility>
 
@@ -12,7 +10,7 @@ namespace {
 // The request body on its way upstream, as a coroutine of its own beside the one that reads the response.
 struct Pump {
   explicit Pump(asio::io_context& context) : finished(context) { finished.expires_at(MonotonicTime::max()); }
-  bool running = true;
+  bool running = false;
   bool client_broke_off = false;
   bool stop = false; // nothing more of the body is wanted
   // Never expires; cancelled when the pump ends.
@@ -40,6 +38,17 @@ Task<void> pump_body(Exchange& exchange, UpstreamCall& call, Millis patience, Pu
     const CallError error = co_await call.send_piece(bytes);
     if (error != CallError::none) co_return;
   }
+}
+
+Task<void> run_pump(Exchange& exchange, UpstreamCall& call, Millis patience, Pump& pump) {
+  pump.running = true;
+  try {
+    co_await pump_body(exchange, call, patience, pump);
+  } catch (const std::exception&) {
+    // The upstream gets no more of the body and will not answer: the call's deadline ends it.
+  }
+  pump.running = false;
+  pump.finished.cancel();
 }
 
 Headers with_marks(Headers headers, const Headers& marks) {
@@ -89,12 +98,7 @@ Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Heade
   Pump pump(timers_.context());
   if (streaming) {
     co_await exchange.invite_body();
-    asio::co_spawn(timers_.context(), pump_body(exchange, call, patience, pump), [&pump](const std::exception_ptr&) {
-      pump.running = false;
-      pump.finished.cancel();
-    });
-  } else {
-    pump.running = false;
+    spawn(run_pump(exchange, call, patience, pump));
   }
 
   ResponseHead response;

@@ -1,8 +1,5 @@
 #include "gateway/waiters.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include <gtest/gtest.h>
 
 namespace oncekey {
@@ -41,7 +38,7 @@ TEST(Waiters, WakesOnlyThoseOfThatRecord) {
     co_await ticket.wait_until(MonotonicTime::max());
     woken = true;
   };
-  asio::co_spawn(context, wait(*mine), asio::detached);
+  spawn(wait(*mine));
   context.poll();
   waiters.notify(id_of(2));
   context.restart();
@@ -63,7 +60,7 @@ TEST(Waiters, DoesNotMissANotificationFromBeforeTheWait) {
     co_await ticket->wait_until(MonotonicTime::max());
     woken = true;
   };
-  asio::co_spawn(context, wait(), asio::detached);
+  spawn(wait());
   context.poll();
   EXPECT_TRUE(woken);
 }

@@ -1,7 +1,5 @@
 #include "http/server.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -93,7 +91,9 @@ std::string Server::address() const {
   return text_of(acceptor_.local_endpoint(ec));
 }
 
-void Server::start() { asio::co_spawn(lanes_.front().context, accept_loop(), asio::detached); }
+void Server::start() {
+  asio::post(lanes_.front().context, [this] { spawn(accept_loop()); });
+}
 
 void Server::drain() {
   draining_.store(true);
@@ -124,9 +124,8 @@ Task<void> Server::accept_loop() {
       co_await pause.async_wait(use_task);
       continue;
     }
-    asio::post(lanes_[lane].context, [this, lane, moved = std::move(socket)]() mutable {
-      asio::co_spawn(lanes_[lane].context, serve(lane, std::move(moved)), asio::detached);
-    });
+    asio::post(lanes_[lane].context,
+               [this, lane, moved = std::move(socket)]() mutable { spawn(serve(lane, std::move(moved))); });
   }
 }
 
