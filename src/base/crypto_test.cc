@@ -49,7 +49,7 @@ TEST(KeyedHash, PartsAreNotJoined) {
   }
 }
 
-TEST(KeyedHash, AContextThatWasLentOutBeforeStartsAfresh) {
+TEST(KeyedHash, EveryHashStartsAfresh) {
   const KeyedHash hash(rfc_4231_key());
   const std::vector<std::string_view> one = {"one"};
   const std::vector<std::string_view> two = {"two"};
