@@ -10,7 +10,10 @@
 namespace oncekey {
 namespace {
 
-void append_number(std::string& out, std::uint64_t number) { fmt::format_to(std::back_inserter(out), "{}", number); }
+void append_number(std::string& out, std::uint64_t number) {
+  const fmt::format_int digits(number);
+  out.append(digits.data(), digits.size());
+}
 
 } // namespace
 
@@ -76,29 +79,45 @@ Task<void> Exchange::invite_body() {
 }
 
 Task<Piece> Exchange::read_piece(std::string_view& out) {
+  const bool may_invite = head_.expects_continue && !continue_sent_;
+  if (!may_invite) {
+    if (const std::optional<Piece> piece = next_received(out)) return *piece;
+  }
+  return receive_piece(out);
+}
+
+// The next piece if it has been received already; nothing if more has to be read first.
+std::optional<Piece> Exchange::next_received(std::string_view& out) {
   out = {};
-  if (head_.expects_continue) co_await invite_body();
   while (!parser_.done()) {
-    if (!buffer_.empty()) {
-      BodyPiece piece;
-      fault_ = parser_.parse_body(buffer_.unread(), piece);
-      if (fault_) {
-        keep_alive_ = false;
-        co_return Piece::broken;
-      }
-      buffer_.consume(piece.consumed);
-      if (!piece.bytes.empty()) {
-        out = piece.bytes;
-        co_return Piece::data;
-      }
-      if (piece.consumed > 0) continue;
-      // A chunk header or trailer section that does not end is not a body.
-      if (buffer_.unread().size() > kReadBytes) {
-        fault_ = {431, "a chunk header or trailer section is too long"};
-        keep_alive_ = false;
-        co_return Piece::broken;
-      }
+    if (buffer_.empty()) return std::nullopt;
+    BodyPiece piece;
+    fault_ = parser_.parse_body(buffer_.unread(), piece);
+    if (fault_) {
+      keep_alive_ = false;
+      return Piece::broken;
     }
+    buffer_.consume(piece.consumed);
+    if (!piece.bytes.empty()) {
+      out = piece.bytes;
+      return Piece::data;
+    }
+    if (piece.consumed > 0) continue;
+    // A chunk header or trailer section that does not end is not a body.
+    if (buffer_.unread().size() > kReadBytes) {
+      fault_ = {431, "a chunk header or trailer section is too long"};
+      keep_alive_ = false;
+      return Piece::broken;
+    }
+    return std::nullopt;
+  }
+  return Piece::end;
+}
+
+Task<Piece> Exchange::receive_piece(std::string_view& out) {
+  if (head_.expects_continue) co_await invite_body();
+  for (;;) {
+    if (const std::optional<Piece> piece = next_received(out)) co_return *piece;
     transport_.deadline_after(timeouts_.request_body);
     const IoResult result = co_await transport_.read_some(buffer_.room(kReadBytes));
     if (result.error) {
@@ -109,7 +128,6 @@ Task<Piece> Exchange::read_piece(std::string_view& out) {
     }
     buffer_.received(result.bytes);
   }
-  co_return Piece::end;
 }
 
 Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit) {

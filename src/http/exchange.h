@@ -101,6 +101,8 @@ class Exchange {
   bool body_unread() const { return !parser_.done(); }
 
  private:
+  std::optional<Piece> next_received(std::string_view& out);
+  Task<Piece> receive_piece(std::string_view& out);
   void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);
   void note_write(const IoResult& result);
 

@@ -1,27 +1,12 @@
 #include "http/forwarding.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
 namespace oncekey {
 namespace {
 
-// Beyond the fields RFC 9110 7.6.1 names: Trailer and TE because trailers are dropped here, Expect because it was
-// answered here, the Proxy-* ones because they are between a client and its own proxy.
-constexpr std::array<std::string_view, 12> kHopByHop = {"Connection",
-                                                        "Proxy-Connection",
-                                                        "Keep-Alive",
-                                                        "TE",
-                                                        "Trailer",
-                                                        "Transfer-Encoding",
-                                                        "Upgrade",
-                                                        "Expect",
-                                                        "Proxy-Authenticate",
-                                                        "Proxy-Authorization",
-                                                        "Proxy-Authentication-Info",
-                                                        "HTTP2-Settings"};
+bool is(std::string_view name, std::string_view wanted) { return equal_ignoring_case(name, wanted); }
 
 constexpr std::array<std::string_view, 4> kForwardedFields = {"X-Forwarded-For", "X-Forwarded-Proto",
                                                               "X-Forwarded-Host", "Forwarded"};
@@ -71,7 +56,30 @@ void append_to_list(std::string& list, std::string_view item) {
 
 } // namespace
 
-bool is_hop_by_hop(std::string_view name) { return contains(kHopByHop, name); }
+// Beyond the fields RFC 9110 7.6.1 names: Trailer and TE because trailers are dropped here, Expect because it was
+// answered here, the Proxy-* ones because they are between a client and its own proxy. Asked of every field of every
+// message, so that the first letter decides who is compared at all.
+bool is_hop_by_hop(std::string_view name) {
+  switch (name.empty() ? '\0' : name.front() | 0x20) {
+    case 'c':
+      return is(name, "Connection");
+    case 'e':
+      return is(name, "Expect");
+    case 'h':
+      return is(name, "HTTP2-Settings");
+    case 'k':
+      return is(name, "Keep-Alive");
+    case 'p':
+      return is(name, "Proxy-Connection") || is(name, "Proxy-Authenticate") || is(name, "Proxy-Authorization") ||
+             is(name, "Proxy-Authentication-Info");
+    case 't':
+      return is(name, "TE") || is(name, "Trailer") || is(name, "Transfer-Encoding");
+    case 'u':
+      return is(name, "Upgrade");
+    default:
+      return false;
+  }
+}
 
 bool loops(const ProxyIdentity& self, const Headers& headers) {
   bool seen = false;
@@ -119,7 +127,8 @@ UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, cons
   }
 
   std::string via = joined_values(head.headers, "Via");
-  append_to_list(via, fmt::format("{} {}", head.version == 10 ? "1.0" : "1.1", self.pseudonym));
+  append_to_list(via, head.version == 10 ? "1.0 " : "1.1 ");
+  via.append(self.pseudonym);
   out.headers.add("Via", via);
 
   std::string forwarded_for = trusted ? joined_values(head.headers, "X-Forwarded-For") : std::string();

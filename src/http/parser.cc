@@ -88,14 +88,34 @@ class Collector : public beast_http::basic_parser<is_request> {
   void on_finish_impl(error_code& ec) override { ec = {}; }
 };
 
-// What Beast would let pass: folded lines, and anything odd before the first line.
-ParseFault check_head_bytes(std::string_view head) {
-  for (std::size_t at = head.find('\n'); at != std::string_view::npos; at = head.find('\n', at + 1)) {
-    if (at == 0 || head[at - 1] != '\r') return {400, "a line ends in a bare line feed; lines end in CR LF"};
-    if (at + 1 < head.size() && (head[at + 1] == ' ' || head[at + 1] == '\t')) {
-      return {400, "a header line is folded; write each field on one line"};
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+// What is odd about the lines of a head, and would pass Beast or can be mended.
+struct OddLines {
+  bool bare_line_feed = false;
+  bool folded = false;
+  bool blank_before_colon = false;
+};
+
+OddLines odd_lines(std::string_view head) {
+  OddLines odd;
+  for (std::size_t begin = 0; begin < head.size();) {
+    const std::size_t end = std::min(head.find('\n', begin), head.size());
+    const std::string_view line = head.substr(begin, end - begin);
+    if (end < head.size() && !line.ends_with('\r')) odd.bare_line_feed = true;
+    if (begin > 0 && !line.empty()) {
+      if (is_blank(line.front())) odd.folded = true;
+      const std::size_t colon = line.find(':');
+      if (colon != std::string_view::npos && colon > 0 && is_blank(line[colon - 1])) odd.blank_before_colon = true;
     }
+    begin = end + 1;
   }
+  return odd;
+}
+
+ParseFault fault_of(const OddLines& odd) {
+  if (odd.bare_line_feed) return {400, "a line ends in a bare line feed; lines end in CR LF"};
+  if (odd.folded) return {400, "a header line is folded; write each field on one line"};
   return {};
 }
 
@@ -217,8 +237,12 @@ ParseFault check_request(RequestHead& head) {
     return {400, "Host is not valid"};
   }
   // Fields named in Connection are removed on the way. Nobody may make us remove what the message is understood by.
-  for (const std::string_view vital : {"Host", "Authorization", "Cookie", "Content-Type", "Content-Length"}) {
-    if (token_in_list(head.headers, "Connection", vital)) return {400, "Connection names a field that is not its own"};
+  if (head.headers.has("Connection")) {
+    for (const std::string_view vital : {"Host", "Authorization", "Cookie", "Content-Type", "Content-Length"}) {
+      if (token_in_list(head.headers, "Connection", vital)) {
+        return {400, "Connection names a field that is not its own"};
+      }
+    }
   }
   if (head.framing == Framing::chunked && head.version < 11)
     return {400, "Transfer-Encoding does not exist in HTTP/1.0"};
@@ -262,11 +286,6 @@ std::string mend_response_head(std::string_view head) {
   return mended;
 }
 
-bool needs_mending(std::string_view head) {
-  return head.find(" :") != std::string_view::npos || head.find("\t:") != std::string_view::npos ||
-         head.find("\r\n ") != std::string_view::npos || head.find("\r\n\t") != std::string_view::npos;
-}
-
 } // namespace
 
 std::optional<std::size_t> head_length(std::string_view bytes) {
@@ -286,7 +305,7 @@ RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
 
 ParseFault RequestParser::parse_head(std::string_view head, RequestHead& out) {
   Collector<true>& parser = impl_->parser;
-  if (const ParseFault fault = check_head_bytes(head)) return fault;
+  if (const ParseFault fault = fault_of(odd_lines(head))) return fault;
   parser.headers.reserve(head.size() + 64, 16);
   if (const ParseFault fault = feed_head(parser, head)) return fault;
   out.method = std::move(parser.method);
@@ -323,12 +342,14 @@ ResponseParser& ResponseParser::operator=(ResponseParser&&) noexcept = default;
 
 ParseFault ResponseParser::parse_head(std::string_view head, ResponseHead& out) {
   Collector<false>& parser = impl_->parser;
+  OddLines odd = odd_lines(head);
   std::string mended;
-  if (needs_mending(head)) {
+  if (odd.folded || odd.blank_before_colon) {
     mended = mend_response_head(head);
     head = mended;
+    odd = odd_lines(head);
   }
-  if (const ParseFault fault = check_head_bytes(head)) return fault;
+  if (const ParseFault fault = fault_of(odd)) return fault;
   parser.headers.reserve(head.size() + 64, 16);
   if (const ParseFault fault = feed_head(parser, head)) return fault;
   if (parser.status < 100 || parser.status > 599) return {502, "the status is not between 100 and 599"};

@@ -21,7 +21,9 @@
 #include <exception>
 #include <optional>
 #include <tuple>
+#include <type_traits>
 #include <utility>
+#include <variant>
 
 namespace oncekey {
 
@@ -111,23 +113,30 @@ template <class T>
 class [[nodiscard]] Task {
  public:
   using promise_type = TaskPromise<T>;
+  using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
 
   explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
-  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  // What is known at once needs no coroutine: a plain function may return it as a Task.
+  Task(Value known) : known_(std::move(known)) {}
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), known_(std::move(other.known_)) {}
   Task& operator=(Task&&) = delete;
   ~Task() {
     if (handle_) handle_.destroy();
   }
 
-  bool await_ready() const noexcept { return handle_.done(); }
+  bool await_ready() const noexcept { return !handle_ || handle_.done(); }
   template <class Promise>
   void await_suspend(std::coroutine_handle<Promise> caller) noexcept {
     handle_.promise().awaited_by = &caller.promise();
   }
-  T await_resume() { return handle_.promise().result(); }
+  T await_resume() {
+    if (handle_) return handle_.promise().result();
+    if constexpr (!std::is_void_v<T>) return *std::move(known_);
+  }
 
  private:
   std::coroutine_handle<promise_type> handle_;
+  std::optional<Value> known_; // if there is no coroutine
 };
 
 template <class T>

@@ -75,24 +75,28 @@ Task<IoResult> Transport::read_some(asio::mutable_buffer buffer) {
 }
 
 Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
-  if (expired_) co_return IoResult{asio::error::timed_out, 0};
-  std::array<asio::const_buffer, 2> buffers{asio::buffer(first.data(), first.size()),
-                                            asio::buffer(second.data(), second.size())};
-  if (tls_) {
-    const auto [error, bytes] = co_await asio::async_write(tls_->stream, buffers, use_task);
-    co_return IoResult{error, bytes};
-  }
+  if (expired_) return IoResult{asio::error::timed_out, 0};
+  TwoBuffers buffers{asio::buffer(first.data(), first.size()), asio::buffer(second.data(), second.size())};
+  if (tls_) return write_tls(buffers);
   // Small messages nearly always fit into the socket's buffer: no reason to go through the event loop for them.
   error_code error;
-  std::size_t written = socket_.write_some(buffers, error);
-  if (error && error != asio::error::would_block) co_return IoResult{error, written};
-  const std::size_t all = first.size() + second.size();
-  if (written == all) co_return IoResult{{}, written};
+  const std::size_t written = socket_.write_some(buffers, error);
+  if (error && error != asio::error::would_block) return IoResult{error, written};
+  if (written == first.size() + second.size()) return IoResult{{}, written};
   const std::size_t of_first = std::min(written, first.size());
   buffers[0] += of_first;
   buffers[1] += written - of_first;
-  const auto [rest_error, rest] = co_await asio::async_write(socket_, buffers, use_task);
-  co_return IoResult{rest_error, written + rest};
+  return write_rest(buffers, written);
+}
+
+Task<IoResult> Transport::write_tls(TwoBuffers buffers) {
+  const auto [error, bytes] = co_await asio::async_write(tls_->stream, buffers, use_task);
+  co_return IoResult{error, bytes};
+}
+
+Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written) {
+  const auto [error, bytes] = co_await asio::async_write(socket_, rest, use_task);
+  co_return IoResult{error, written + bytes};
 }
 
 bool Transport::quiet() {

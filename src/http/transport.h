@@ -64,6 +64,10 @@ class Transport {
 
  private:
   struct Tls;
+  using TwoBuffers = std::array<asio::const_buffer, 2>;
+  Task<IoResult> write_tls(TwoBuffers buffers);
+  Task<IoResult> write_rest(TwoBuffers rest, std::size_t written);
+
   Timers& timers_;
   Socket socket_;
   std::unique_ptr<Tls> tls_;

@@ -159,7 +159,7 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
   const bool says_zero = framing == Framing::none && request.method != "GET" && request.method != "HEAD" &&
                          request.method != "DELETE" && request.method != "OPTIONS";
   if (framing == Framing::length || says_zero) {
-    fmt::format_to(std::back_inserter(head), "Content-Length: {}\r\n", content_length);
+    head.append("Content-Length: ").append(fmt::format_int(content_length).c_str()).append("\r\n");
   }
   if (chunked_) head.append("Transfer-Encoding: chunked\r\n");
   head.append("\r\n");
@@ -238,29 +238,43 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
 }
 
 Task<CallError> UpstreamCall::read_piece(std::string_view& out) {
+  if (const std::optional<CallError> error = next_received(out)) return *error;
+  return receive_piece(out);
+}
+
+// The next piece if it has been received already; nothing if more has to be read first.
+std::optional<CallError> UpstreamCall::next_received(std::string_view& out) {
   out = {};
   ReadBuffer& buffer = connection_->buffer;
   while (!parser_->done()) {
-    if (!buffer.empty()) {
-      BodyPiece piece;
-      const ParseFault fault = parser_->parse_body(buffer.unread(), piece);
-      if (fault) {
-        reason_ = fmt::format("malformed response body: {}", fault.detail);
-        co_return CallError::broken;
-      }
-      buffer.consume(piece.consumed);
-      // Bytes behind the end of a response belong to nobody: such a connection is not used again (RFC 9112, 6.3).
-      if (parser_->done()) reusable_ = keep_alive_ && request_sent_ && buffer.empty();
-      if (!piece.bytes.empty()) {
-        out = piece.bytes;
-        co_return CallError::none;
-      }
-      if (piece.consumed > 0) continue;
-      if (buffer.unread().size() > pool_.options_.max_header_bytes + kReadBytes) {
-        reason_ = "a chunk header or trailer section of the response is too long";
-        co_return CallError::broken;
-      }
+    if (buffer.empty()) return std::nullopt;
+    BodyPiece piece;
+    const ParseFault fault = parser_->parse_body(buffer.unread(), piece);
+    if (fault) {
+      reason_ = fmt::format("malformed response body: {}", fault.detail);
+      return CallError::broken;
     }
+    buffer.consume(piece.consumed);
+    // Bytes behind the end of a response belong to nobody: such a connection is not used again (RFC 9112, 6.3).
+    if (parser_->done()) reusable_ = keep_alive_ && request_sent_ && buffer.empty();
+    if (!piece.bytes.empty()) {
+      out = piece.bytes;
+      return CallError::none;
+    }
+    if (piece.consumed > 0) continue;
+    if (buffer.unread().size() > pool_.options_.max_header_bytes + kReadBytes) {
+      reason_ = "a chunk header or trailer section of the response is too long";
+      return CallError::broken;
+    }
+    return std::nullopt;
+  }
+  return CallError::none;
+}
+
+Task<CallError> UpstreamCall::receive_piece(std::string_view& out) {
+  ReadBuffer& buffer = connection_->buffer;
+  for (;;) {
+    if (const std::optional<CallError> error = next_received(out)) co_return *error;
     const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
     if (got.error == asio::error::eof) {
       const ParseFault fault = parser_->end_of_input();
@@ -270,7 +284,6 @@ Task<CallError> UpstreamCall::read_piece(std::string_view& out) {
     if (got.error) co_return fail(got, "reading the response");
     buffer.received(got.bytes);
   }
-  co_return CallError::none;
 }
 
 } // namespace oncekey

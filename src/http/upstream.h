@@ -75,6 +75,8 @@ class UpstreamCall {
   friend class UpstreamPool;
 
   Task<CallError> connect(MonotonicTime due);
+  std::optional<CallError> next_received(std::string_view& out);
+  Task<CallError> receive_piece(std::string_view& out);
   CallError fail(const IoResult& result, std::string_view doing);
 
   UpstreamPool& pool_;
