@@ -3,8 +3,6 @@
 #include "core/canonical_json.h"
 #include "core/form.h"
 
-#include <fmt/format.h>
-
 #include <list>
 #include <string>
 #include <vector>
@@ -46,7 +44,7 @@ Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std
   std::list<std::string> counts;
   for (const std::string& name : policy.fingerprint_headers) {
     // How many lines there are tells an absent header from an empty one, and ends the list of values.
-    parts.push_back(counts.emplace_back(fmt::format("{}", request.headers.count(name))));
+    parts.push_back(counts.emplace_back(std::to_string(request.headers.count(name))));
     for (std::size_t i = 0; i < request.headers.size(); ++i) {
       const Field field = request.headers[i];
       if (equal_ignoring_case(field.name, name)) parts.push_back(field.value);

@@ -143,7 +143,7 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
 RecordId record_id(const Policy& policy, const Principal& principal, const RequestView& request, KeyKind kind,
                    std::string_view key, const KeyedHash& hash) {
   // The number of parts stands in front, so that no list of them can pass for another.
-  const std::string count = fmt::format("{}", principal.parts.size());
+  const std::string count = std::to_string(principal.parts.size());
   std::list<std::string> names;
   std::vector<std::string_view> parts;
   parts.reserve(8 + 4 * principal.parts.size());

@@ -39,17 +39,18 @@ class Wakeups {
 
  private:
   void resume_all() {
-    std::vector<TaskFrame*> all;
     {
       const std::lock_guard lock(mutex_);
-      all.swap(woken_);
+      resuming_.swap(woken_);
     }
-    for (TaskFrame* const sleeper : all) sleeper->resume();
+    for (TaskFrame* const sleeper : resuming_) sleeper->resume();
+    resuming_.clear();
   }
 
   asio::io_context& context_;
   std::mutex mutex_;
   std::vector<TaskFrame*> woken_;
+  std::vector<TaskFrame*> resuming_; // of the loop's thread alone; kept for its memory
 };
 
 // One call to a store, awaited. Lives in the coroutine's frame: whoever comes second (the answer or the wish to sleep)

@@ -94,11 +94,14 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
     shared_.log.warning("takeover",
                         {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
   }
-  if (!co_await still_ours(request, owner, before_claim)) co_return Attempt::lost;
+  // A claim that took long may have used up its own lease: what is left must be enough to start with.
+  const bool took_long = std::chrono::steady_clock::now() - before_claim >= request.policy().lease / 2;
+  if (took_long && !co_await renew(request, owner)) co_return Attempt::lost;
 
   request.keeper.emplace(shared_.store, owner, request.policy().lease, timers_);
   if (verdict == Verdict::probe) {
-    Called probed = co_await probe_upstream(request, owner);
+    Called probed;
+    co_await probe_upstream(request, owner, probed);
     const int status = probed.response.status;
     if (probed.error != CallError::none) {
       // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
@@ -123,14 +126,9 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
     if (!co_await renew(request, owner)) co_return Attempt::lost;
   }
 
-  Called called = co_await call_upstream(request, owner);
+  Called called;
+  co_await call_upstream(request, owner, called);
   co_return co_await settle_and_answer(request, owner, called);
-}
-
-// A claim that took long may have used up its own lease: what is left must be enough to start with.
-Task<bool> Gateway::still_ours(KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim) {
-  if (std::chrono::steady_clock::now() - before_claim < request.policy().lease / 2) co_return true;
-  co_return co_await renew(request, owner);
 }
 
 Task<bool> Gateway::renew(KeyedRequest& request, const Ownership& owner) {
@@ -175,25 +173,23 @@ UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownershi
   return out;
 }
 
-Task<Gateway::Called> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner) {
+Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner, Called& called) {
   const MonotonicTime start = std::chrono::steady_clock::now();
   const UpstreamRequest upstream_request = to_upstream(request, owner);
   const bool has_body = request.exchange.request().framing != Framing::none || !request.body.empty();
   auto call = std::make_unique<UpstreamCall>(upstream_);
-  Called called;
   called.error = co_await call->send(upstream_request, has_body ? Framing::length : Framing::none, request.body.size(),
                                      request.body, start + request.policy().upstream_timeout);
   if (called.error != CallError::none) {
     called.reason = call->reason();
-    co_return called;
+    co_return;
   }
-  called = co_await collect(request, *call, true);
+  co_await collect(request, *call, true, called);
   shared_.metrics.upstream_seconds.Observe(seconds_since(start));
   if (called.longer) called.rest = std::move(call);
-  co_return called;
 }
 
-Task<Gateway::Called> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner) {
+Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner, Called& called) {
   const Probe& probe = *request.policy().probe;
   UpstreamRequest question = to_upstream(request, owner);
   question.method = probe.method;
@@ -207,27 +203,24 @@ Task<Gateway::Called> Gateway::probe_upstream(KeyedRequest& request, const Owner
     headers.add(field.name, field.value);
   }
   question.headers = std::move(headers);
-  auto call = std::make_unique<UpstreamCall>(upstream_);
-  Called called;
-  called.error = co_await call->send(question, Framing::none, 0, {},
-                                     std::chrono::steady_clock::now() + request.policy().upstream_timeout);
+  UpstreamCall call(upstream_);
+  called.error = co_await call.send(question, Framing::none, 0, {},
+                                    std::chrono::steady_clock::now() + request.policy().upstream_timeout);
   if (called.error != CallError::none) {
-    called.reason = call->reason();
-    co_return called;
+    called.reason = call.reason();
+    co_return;
   }
-  called = co_await collect(request, *call, false);
-  co_return called;
+  co_await collect(request, call, false, called);
 }
 
 // Reads the response: the head, then the body as far as it may be kept.
-Task<Gateway::Called> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim) {
-  Called called;
+Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim, Called& called) {
   ResponseHead head;
   do {
     called.error = co_await call.read_head(head);
     if (called.error != CallError::none) {
       called.reason = call.reason();
-      co_return called;
+      co_return;
     }
     // 100 answers an Expect, and that was answered here already.
     if (relay_interim && head.status < 200 && head.status != 100) {
@@ -236,7 +229,7 @@ Task<Gateway::Called> Gateway::collect(KeyedRequest& request, UpstreamCall& call
   } while (head.status < 200);
 
   called.response.status = head.status;
-  called.response.reason = head.reason;
+  called.response.reason = std::move(head.reason);
   called.response.headers = end_to_end(head);
   const std::uint64_t most = request.policy().max_stored_body;
   if (head.framing == Framing::length) {
@@ -248,14 +241,14 @@ Task<Gateway::Called> Gateway::collect(KeyedRequest& request, UpstreamCall& call
     called.error = co_await call.read_piece(piece);
     if (called.error != CallError::none) {
       called.reason = call.reason();
-      co_return called;
+      co_return;
     }
-    if (piece.empty()) co_return called;
+    if (piece.empty()) co_return;
     request.buffered.hold(piece.size());
     called.response.body.append(piece);
     if (called.response.body.size() > most) {
       called.longer = true;
-      co_return called;
+      co_return;
     }
   }
 }

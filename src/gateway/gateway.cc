@@ -318,7 +318,7 @@ Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const
 }
 
 Task<void> Gateway::send_reply(Exchange& exchange, const Reply& reply) {
-  co_await exchange.send(reply.status, reply.reason, reply.headers, reply.body);
+  return exchange.send(reply.status, reply.reason, reply.headers, reply.body);
 }
 
 } // namespace oncekey

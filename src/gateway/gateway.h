@@ -68,14 +68,13 @@ class Gateway final : public Handler {
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
-  Task<bool> still_ours(KeyedRequest& request, const Ownership& owner, MonotonicTime before_claim);
   Task<bool> renew(KeyedRequest& request, const Ownership& owner);
   Task<void> release(KeyedRequest& request, const Ownership& owner);
   Task<void> hold(KeyedRequest& request, const Ownership& owner);
   struct Called;
-  Task<Called> call_upstream(KeyedRequest& request, const Ownership& owner);
-  Task<Called> probe_upstream(KeyedRequest& request, const Ownership& owner);
-  Task<Called> collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim);
+  Task<void> call_upstream(KeyedRequest& request, const Ownership& owner, Called& called);
+  Task<void> probe_upstream(KeyedRequest& request, const Ownership& owner, Called& called);
+  Task<void> collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim, Called& called);
   Task<Attempt> settle_and_answer(KeyedRequest& request, const Ownership& owner, Called& called);
   Task<Attempt> keep_and_answer(KeyedRequest& request, const Ownership& owner, StoredResponse response);
   Task<Attempt> stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called);

@@ -258,7 +258,8 @@ Result<rocksdb::ColumnFamilyHandle*> Writer::family_of(const BucketId& id) {
 }
 
 // Adds the record to the batch, in the one bucket it belongs to from now on.
-Status Writer::put(const RecordId& id, Record record, const std::optional<BucketId>& was_in, const BucketId& goes_to) {
+Status Writer::put(const RecordId& id, Record&& record, const std::optional<BucketId>& was_in,
+                   const BucketId& goes_to) {
   const Result<rocksdb::ColumnFamilyHandle*> family = family_of(goes_to);
   if (!family) return family.fault();
   encoded_.clear();
@@ -280,7 +281,9 @@ Status Writer::put(const RecordId& id, Record record, const std::optional<Bucket
       record.response->body.clear();
     }
   }
-  known_.insert_or_assign(id, Current{std::move(record), goes_to});
+  Current& newest = known_[id];
+  newest.record = std::move(record);
+  newest.bucket = goes_to;
   return ok_status();
 }
 

@@ -123,7 +123,7 @@ class Writer {
   Result<const Current*> current_for(ClaimCall& call);
   Result<const Current*> read_current(const RecordId& id);
   const Current* keep(std::optional<Stored> stored);
-  Status put(const RecordId& id, Record record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
+  Status put(const RecordId& id, Record&& record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
   Result<rocksdb::ColumnFamilyHandle*> family_of(const BucketId& id);
   void note_retention(const BucketId& bucket, Millis retention);
   bool write_batch();
