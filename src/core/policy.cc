@@ -13,7 +13,7 @@ constexpr int kStatusLast = 599;
 
 bool is_status(int status) { return status >= kStatusFirst && status <= kStatusLast; }
 
-std::string_view trimmed(std::string_view text) {
+std::string_view without_outer_spaces(std::string_view text) {
   while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
   return text;
@@ -112,15 +112,16 @@ bool StatusSet::contains(int status) const { return is_status(status) && bits_.t
 
 std::optional<StatusSet> StatusSet::parse(std::string_view text) {
   StatusSet set;
-  if (trimmed(text) == "none") return set;
+  if (without_outer_spaces(text) == "none") return set;
   for (;;) {
     const std::size_t comma = text.find(',');
-    std::string_view item = trimmed(text.substr(0, comma));
+    std::string_view item = without_outer_spaces(text.substr(0, comma));
     const bool take_away = item.starts_with('!');
-    if (take_away) item = trimmed(item.substr(1));
+    if (take_away) item = without_outer_spaces(item.substr(1));
     const std::size_t dash = item.find('-');
-    const auto first = parse_status(trimmed(item.substr(0, dash)));
-    const auto last = dash == std::string_view::npos ? first : parse_status(trimmed(item.substr(dash + 1)));
+    const auto first = parse_status(without_outer_spaces(item.substr(0, dash)));
+    const auto last =
+        dash == std::string_view::npos ? first : parse_status(without_outer_spaces(item.substr(dash + 1)));
     if (!first || !last || *first > *last) return std::nullopt;
     if (take_away) {
       for (int status = *first; status <= *last; ++status) set.erase(status);

@@ -1,0 +1,111 @@
+// Database: the application's own database, as the library of atomic phases uses it.
+//
+// The library keeps its rows beside the application's tables, so that a key, the business rows and the staged jobs
+// commit in one transaction or not at all. Two kinds of database are known, told apart by their URL:
+//
+//   sqlite:PATH            one machine. Write-ahead log, synchronous = FULL, one writer at a time (BEGIN IMMEDIATE).
+//   postgres://user@host/name    many machines. Phases run SERIALIZABLE. What libpq understands in a URL is understood.
+//
+// The tables are made by migrate(), or by the application's own migrations from schema_text(): the same text.
+//
+// Connections. The library opens its own as it needs them and keeps them for the next use; no more than
+// `connections_max` at a time, further callers wait. A phase gets the raw handle of the connection it runs on. An
+// application that would rather use a connection of its own gives it to Runner::run.
+//
+// Time. Leases, backoff and expiry are counted by the database's clock: the server's for Postgres, the machine's for
+// SQLite, which only one machine uses. The clocks of the application's machines never meet.
+//
+// Threads. A Database may be used from any number of threads. It outlives every Runner and worker made from it.
+#pragma once
+
+#include <oncekey/result.h>
+#include <oncekey/time.h>
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+// The handles of the two client libraries, whose headers this one does not need.
+struct sqlite3;
+struct pg_conn;
+
+namespace oncekey {
+
+enum class Dialect { sqlite, postgres };
+std::string_view to_string(Dialect dialect);
+
+// Tells what is sent to the database, for traces, for counting and for crash tests.
+enum class StatementMoment {
+  before, // about to be executed or put on the wire
+  after,  // executed, and its answer read
+  // A whole exchange with the server has ended. Several statements may share one: that is how few round trips are made.
+  round_trip,
+};
+using StatementObserver = std::function<void(StatementMoment moment, std::string_view sql)>;
+
+struct DatabaseOptions {
+  // A connection is held during a phase and never during a foreign call, so that few serve many threads.
+  std::size_t connections_max = 16;
+  Millis connect_timeout = std::chrono::seconds(5);
+  // How long to wait for SQLite's one writer, and for a free connection. Then the answer is a conflict to try again.
+  Millis wait_max = std::chrono::seconds(10);
+  // Statements of the library are sent as prepared ones. Turn this off behind a pooler that gives every transaction
+  // another server connection (PgBouncer before 1.21 in transaction mode).
+  bool prepare_statements = true;
+  // Makes the database's clock seem ahead by this much, for those who open it with this option: how tests let an hour
+  // pass. Not for production.
+  Millis clock_ahead{0};
+  // Called on the thread that sends the statement. Must not use the database.
+  StatementObserver on_statement;
+};
+
+// A connection that belongs to the application. It must be idle (no transaction open), used by no other thread during
+// the run, and lead to the same database. SQLite: synchronous must be FULL or EXTRA; this is checked.
+class OwnConnection {
+ public:
+  explicit OwnConnection(sqlite3* handle) : sqlite_(handle) {}
+  explicit OwnConnection(pg_conn* handle) : postgres_(handle) {}
+  sqlite3* sqlite() const { return sqlite_; }
+  pg_conn* postgres() const { return postgres_; }
+
+ private:
+  sqlite3* sqlite_ = nullptr;
+  pg_conn* postgres_ = nullptr;
+};
+
+namespace phases {
+class Engine; // the inside: src/phases/engine.h
+}
+
+class Database {
+ public:
+  explicit Database(std::unique_ptr<phases::Engine> engine);
+  ~Database();
+  Database(const Database&) = delete;
+  Database& operator=(const Database&) = delete;
+
+  Dialect dialect() const;
+
+  // Makes the tables that are missing. Does nothing, quickly, when all are there; several processes may call it at
+  // once. Not needed where the application's own migrations contain schema_text().
+  Status migrate();
+
+  // For the library's own use.
+  phases::Engine& engine() const { return *engine_; }
+
+ private:
+  std::unique_ptr<phases::Engine> engine_;
+};
+
+// A URL that cannot be understood is `invalid`; a database that cannot be reached is `unavailable`.
+Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOptions options = {});
+
+// The library's schema as SQL, to read or to copy into one's own migrations: every statement may be run again.
+std::string_view schema_text(Dialect dialect);
+// The same by name, "sqlite" or "postgres"; nothing but a fault for any other.
+Result<std::string_view> schema_text(std::string_view dialect);
+
+} // namespace oncekey

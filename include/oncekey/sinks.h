@@ -1,0 +1,74 @@
+// Sinks: where the enqueuer hands staged jobs over.
+//
+// A sink gets a batch in order of id and says for each job whether it was accepted. Accepted means durable on the other
+// side: the job's row is deleted next. Whatever is neither accepted nor refused is handed over again later, so a sink
+// that stops half-way simply reports what it knows. Every sink may get the same job twice, after a crash between
+// accepting and deleting; the id is the same then.
+#pragma once
+
+#include <oncekey/jobs.h>
+#include <oncekey/result.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+struct SinkReport {
+  struct RefusedJob {
+    JobId id = 0;
+    std::string why;
+  };
+  std::vector<JobId> accepted;
+  // Each of these is tried again after a backoff of its own, and becomes a dead letter after too many.
+  std::vector<RefusedJob> refused;
+  // The sink as a whole did not answer: it is left alone for a while, and no job is blamed.
+  std::optional<std::string> down;
+};
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // Should stop when `until` is reached: the enqueuer's claim on the batch is over then, and others may take the rest.
+  // Called by one enqueuer from one thread at a time. May throw: that counts as `down`, with nothing accepted.
+  virtual SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) = 0;
+};
+
+// Calls a function for every job; one that throws refuses the job.
+std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept);
+// Calls a function for the whole batch, for callbacks that gather.
+std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept);
+
+struct HttpSinkOptions {
+  Millis connect_timeout = std::chrono::seconds(5);
+  // From the last byte sent to the end of the answer's head.
+  Millis answer_timeout = std::chrono::seconds(15);
+  std::string content_type = "application/json";
+  // Sent as `Authorization`, if not empty.
+  std::string authorization;
+};
+// POSTs the args of each job to the URL (http:// or https://), with `Idempotency-Key: <job id>`, `Oncekey-Job: <name>`
+// and `Oncekey-Attempt: <n>`. Any 2xx accepts. 408, 425, 429 and 5xx, time-outs and refused connections mean that the
+// sink is down; every other status refuses the job.
+Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
+
+struct RedisSinkOptions {
+  Millis timeout = std::chrono::seconds(5);
+};
+// Pushes each job to a list as Sidekiq reads it: LPUSH queue:QUEUE with class (the job's name), args, jid (the job's id
+// as 24 hex digits), queue, created_at, enqueued_at and retry; QUEUE is added to the set `queues`. Args that are not a
+// JSON array become the only argument; args that are not JSON at all become a string. URL:
+// redis://[user:pass@]host:port/db.
+Result<std::unique_ptr<Sink>> sidekiq_sink(std::string_view redis_url, std::string queue,
+                                           RedisSinkOptions options = {});
+// Appends each job to a stream: XADD STREAM * id ID name NAME args ARGS.
+Result<std::unique_ptr<Sink>> redis_stream_sink(std::string_view redis_url, std::string stream,
+                                                RedisSinkOptions options = {});
+
+} // namespace oncekey

@@ -1,0 +1,225 @@
+// Workers: what happens behind the requests.
+//
+//   Completer  finishes operations that were abandoned in the middle.
+//   Enqueuer   hands staged jobs to their sinks.
+//   Reaper     drops answers and inbox entries whose time is over, whole buckets at once.
+//
+// Each may run in the application, beside it, and many times over: whatever two of them could both take is claimed in
+// the database first. run_once() does what there is to do and returns what it did; run() repeats it until stop(),
+// sleeping while there is nothing. A worker's run and run_once are called from one thread; stop() and metrics() from
+// any. Faults of the database end a run_once with a fault; run() waits and goes on.
+#pragma once
+
+#include <oncekey/database.h>
+#include <oncekey/record.h>
+#include <oncekey/result.h>
+#include <oncekey/runner.h>
+#include <oncekey/sinks.h>
+
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace oncekey {
+
+// What the three share: the loop of run(), and its end.
+class BackgroundWorker {
+ public:
+  virtual ~BackgroundWorker() = default;
+  BackgroundWorker(const BackgroundWorker&) = delete;
+  BackgroundWorker& operator=(const BackgroundWorker&) = delete;
+
+  // Until stop(). Returns after the piece of work under way.
+  void run();
+  // May come before run(), which then returns at once. Not to be undone.
+  void stop();
+  bool stopping() const;
+
+ protected:
+  explicit BackgroundWorker(Millis idle_wait) : idle_wait_(idle_wait) {}
+  enum class Turn { worked, idle, failed };
+  virtual Turn turn() = 0;
+
+ private:
+  const Millis idle_wait_;
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool stopping_ = false;
+};
+
+// An operation that is not finished.
+struct UnfinishedOperation {
+  RecordId id;
+  std::string operation;
+  std::string recovery_point;
+  std::string principal;
+  std::string key;
+  std::string method;
+  std::string path;
+  Time first_received{};
+  Time reached_at{}; // when it came to its recovery point
+  int attempts = 0;  // the completer's
+  std::string last_error;
+};
+
+struct CompleterOptions {
+  // Younger operations are left to their clients, who are probably still trying.
+  Millis grace = std::chrono::minutes(5);
+  // The wait after a failed attempt doubles from the first to the longest.
+  Millis backoff_first = std::chrono::seconds(30);
+  Millis backoff_max = std::chrono::hours(1);
+  // Then the operation is a dead letter. Twenty attempts take ten to fourteen hours: short of the 24
+  // after which foreign keys are forgotten.
+  int attempts_max = 20;
+  std::size_t batch = 100; // operations per run_once
+  Millis idle_wait = std::chrono::seconds(5);
+};
+
+struct CompleterCounts {
+  std::uint64_t picked = 0;
+  std::uint64_t finished = 0;
+  std::uint64_t not_yet = 0; // somebody else is at work on it, or serialization failures: tried again later
+  std::uint64_t failed = 0;  // threw, or met a fault
+  std::uint64_t dead = 0;    // became dead letters
+};
+
+class Completer final : public BackgroundWorker {
+ public:
+  // Resumes with the runner's operations. The runner outlives the completer.
+  explicit Completer(Runner& runner, CompleterOptions options = {});
+  // Resumes by a function of one's own: a process without the operations' code asks one that has it (see
+  // resume_by_http). What the function throws is a failed attempt.
+  using Resume = std::function<Result<RunOutcome>(const UnfinishedOperation&)>;
+  Completer(Database& database, Resume resume, CompleterOptions options = {});
+
+  Result<CompleterCounts> run_once();
+  CompleterCounts metrics() const;
+
+ protected:
+  Turn turn() override;
+
+ private:
+  Status complete(const UnfinishedOperation& operation, CompleterCounts& counts);
+
+  Database& database_;
+  Resume resume_;
+  CompleterOptions options_;
+  mutable std::mutex metrics_mutex_;
+  CompleterCounts total_;
+};
+
+// POSTs {"operation":…,"id":"<64 hex digits>"} to the URL with `Idempotency-Key: <id>`; the application answers after
+// runner.resume(id). 2xx means finished, 202 and 409 not yet, anything else is a failed attempt.
+Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions options = {});
+
+struct EnqueuerOptions {
+  std::size_t batch = 1000; // jobs claimed at a time, per sink
+  // How long a claimed batch is this enqueuer's. One that dies leaves its jobs to the others after this.
+  Millis claim = std::chrono::seconds(60);
+  Millis backoff_first = std::chrono::seconds(1); // for a refused job, doubling; and for a sink that is down
+  Millis backoff_max = std::chrono::minutes(10);
+  int attempts_max = 25; // refusals after which a job is a dead letter
+  Millis idle_wait = std::chrono::milliseconds(500);
+};
+
+struct EnqueuerCounts {
+  std::uint64_t claimed = 0;
+  std::uint64_t delivered = 0;
+  std::uint64_t refused = 0;
+  std::uint64_t given_back = 0;
+  std::uint64_t dead = 0;
+  std::uint64_t sinks_down = 0;
+};
+
+class Enqueuer final : public BackgroundWorker {
+ public:
+  // Jobs of sinks that are not in the map are left for other enqueuers.
+  Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
+
+  // One batch for every sink that is not being left alone.
+  Result<EnqueuerCounts> run_once();
+  EnqueuerCounts metrics() const;
+
+ protected:
+  Turn turn() override;
+
+ private:
+  struct SinkState {
+    std::shared_ptr<Sink> sink;
+    int failures = 0;
+    std::chrono::steady_clock::time_point not_before{};
+  };
+  Status drain(const std::string& name, SinkState& state, EnqueuerCounts& counts);
+
+  Database& database_;
+  std::map<std::string, SinkState> sinks_;
+  EnqueuerOptions options_;
+  mutable std::mutex metrics_mutex_;
+  EnqueuerCounts total_;
+};
+
+struct ReaperOptions {
+  // Buckets are kept this much longer than needed, for clocks that differ a little between the servers of a cluster.
+  Millis margin = std::chrono::minutes(1);
+  Millis idle_wait = std::chrono::minutes(1);
+};
+
+struct ReaperCounts {
+  std::uint64_t answer_buckets = 0;
+  std::uint64_t inbox_buckets = 0;
+  std::uint64_t postponed = 0; // in use at the moment; the next run drops them
+};
+
+// Unfinished operations and staged jobs are in tables that it does not know.
+class Reaper final : public BackgroundWorker {
+ public:
+  explicit Reaper(Database& database, ReaperOptions options = {});
+
+  Result<ReaperCounts> run_once();
+  ReaperCounts metrics() const;
+
+ protected:
+  Turn turn() override;
+
+ private:
+  Database& database_;
+  ReaperOptions options_;
+  mutable std::mutex metrics_mutex_;
+  ReaperCounts total_;
+};
+
+// For operators.
+
+struct DeadOperation {
+  UnfinishedOperation operation;
+  Time dead_since{};
+  std::string why;
+};
+Result<std::vector<DeadOperation>> list_dead_operations(Database& database, std::size_t limit = 100);
+// Lets the completer and the client try again, at once, and counts the foreign memory from now: whoever restarts an
+// operation has looked at the foreign side. False if there is no such dead letter.
+Result<bool> restart_dead_operation(Database& database, const RecordId& id);
+
+struct DeadJob {
+  Job job;
+  Time dead_since{};
+  std::string last_error;
+};
+Result<std::vector<DeadJob>> list_dead_jobs(Database& database, std::size_t limit = 100);
+Result<bool> restart_dead_job(Database& database, JobId id);
+
+struct Backlog {
+  std::uint64_t unfinished_operations = 0;
+  std::uint64_t dead_operations = 0;
+  std::uint64_t staged_jobs = 0;
+  std::uint64_t dead_jobs = 0;
+  std::optional<Millis> oldest_job_age;
+};
+Result<Backlog> count_backlog(Database& database);
+
+} // namespace oncekey

@@ -1,0 +1,92 @@
+#include "phases/call_keeper.h"
+
+#include "phases/operation_rows.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace oncekey::phases {
+namespace {
+
+using SteadyTime = std::chrono::steady_clock::time_point;
+
+SteadyTime steady_now() { return std::chrono::steady_clock::now(); }
+
+} // namespace
+
+CallKeeper::CallKeeper(Engine& engine, Millis lease, Millis call_max)
+    : engine_(engine), lease_(lease), call_max_(call_max) {}
+
+CallKeeper::~CallKeeper() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+CallKeeper::Watch::Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fence)
+    : keeper_(keeper),
+      id_(id),
+      fence_(fence),
+      renew_at_(steady_now() + keeper.lease_ / 3),
+      stop_at_(steady_now() + keeper.call_max_) {
+  const std::lock_guard lock(keeper.mutex_);
+  place_ = keeper.watches_.insert(keeper.watches_.end(), this);
+  if (!keeper.thread_.joinable()) keeper.thread_ = std::thread([&keeper] { keeper.work(); });
+  // The thread sleeps until the earliest renewal; the newest watch has the latest, except when there is no other.
+  if (keeper.watches_.size() == 1) keeper.changed_.notify_all();
+}
+
+CallKeeper::Watch::~Watch() {
+  const std::lock_guard lock(keeper_.mutex_);
+  keeper_.watches_.erase(place_);
+}
+
+void CallKeeper::renew(const RecordId& id, std::int64_t fence) {
+  auto session = engine_.session();
+  if (!session.ok()) return; // tried again at the next third; two of them fit into a lease
+  const Command command = renew_lease(id, fence, lease_);
+  (void)(*session)->transact(Isolation::read_committed, {&command, 1}).ok();
+}
+
+void CallKeeper::work() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (watches_.empty()) {
+      changed_.wait(lock);
+      continue;
+    }
+    SteadyTime earliest = SteadyTime::max();
+    struct Due {
+      RecordId id;
+      std::int64_t fence;
+    };
+    std::vector<Due> due;
+    const SteadyTime now = steady_now();
+    for (Watch* const watch : watches_) {
+      if (now >= watch->stop_at_) continue;
+      if (now >= watch->renew_at_) {
+        due.push_back({watch->id_, watch->fence_});
+        watch->renew_at_ = now + lease_ / 3;
+      }
+      earliest = std::min(earliest, watch->renew_at_);
+    }
+    if (due.empty()) {
+      if (earliest == SteadyTime::max()) {
+        changed_.wait_for(lock, lease_ / 3);
+      } else {
+        changed_.wait_until(lock, earliest);
+      }
+      continue;
+    }
+    // Not under the lock: calls must be able to begin and end while the database takes its time. A renewal that comes
+    // after its call has ended renews the lease of its owner, or with an old fence nothing.
+    lock.unlock();
+    for (const Due& one : due) renew(one.id, one.fence);
+    lock.lock();
+  }
+}
+
+} // namespace oncekey::phases

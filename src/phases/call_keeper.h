@@ -1,0 +1,58 @@
+// CallKeeper: keeps the leases of operations alive whose foreign call takes long.
+//
+// One thread for a runner, started with the first call. A call that is done within a third of a lease costs a lock and
+// no statement. One that hangs is kept for `call_max` and then left to the lease.
+#pragma once
+
+#include "phases/engine.h"
+
+#include <oncekey/record.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <list>
+#include <mutex>
+#include <thread>
+
+namespace oncekey::phases {
+
+class CallKeeper {
+ public:
+  CallKeeper(Engine& engine, Millis lease, Millis call_max);
+  ~CallKeeper();
+  CallKeeper(const CallKeeper&) = delete;
+  CallKeeper& operator=(const CallKeeper&) = delete;
+
+  // For as long as the call runs.
+  class Watch {
+   public:
+    Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fence);
+    ~Watch();
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    friend class CallKeeper;
+    CallKeeper& keeper_;
+    const RecordId id_;
+    const std::int64_t fence_;
+    std::chrono::steady_clock::time_point renew_at_;
+    const std::chrono::steady_clock::time_point stop_at_;
+    std::list<Watch*>::iterator place_;
+  };
+
+ private:
+  void work();
+  void renew(const RecordId& id, std::int64_t fence);
+
+  Engine& engine_;
+  const Millis lease_;
+  const Millis call_max_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::list<Watch*> watches_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+} // namespace oncekey::phases

@@ -1,0 +1,58 @@
+// What all serializable transactions share: code is run, and run again while the database says so and time is left.
+#pragma once
+
+#include "phases/engine.h"
+#include "phases/session.h"
+
+#include <oncekey/transaction.h>
+
+#include <chrono>
+#include <functional>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+
+namespace oncekey::phases {
+
+// How long to go on. Waits double from try to try and are drawn at random, so that those who were in each other's way
+// do not meet again.
+class ConflictBudget {
+ public:
+  explicit ConflictBudget(Millis length) : deadline_(std::chrono::steady_clock::now() + length) {}
+
+  // Sleeps; false when the budget is used up.
+  bool wait() {
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= deadline_) return false;
+    const auto longest = std::chrono::microseconds(std::min<std::int64_t>(kLongestMicros, kFirstMicros << tries_));
+    if (tries_ < 16) ++tries_;
+    const auto drawn =
+        std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, longest.count())(random_));
+    std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(drawn, deadline_ - now));
+    return true;
+  }
+
+ private:
+  // About a local round trip, and about the longest a person does not notice.
+  static constexpr std::int64_t kFirstMicros = 500;
+  static constexpr std::int64_t kLongestMicros = 100'000;
+
+  const std::chrono::steady_clock::time_point deadline_;
+  int tries_ = 0;
+  std::minstd_rand random_{std::random_device{}()};
+};
+
+DatabaseError database_error(const Fault& fault, const std::string& code);
+
+// Gives `attempt` a session until it succeeds, fails otherwise than by a conflict, or the budget is used up.
+Status with_retries(Engine& engine, Millis budget_length, const std::function<Status(Session&)>& attempt);
+
+// Runs application code in the session's open transaction. A conflict it met becomes a fault, what else it throws is
+// passed on; either way the transaction has been rolled back.
+Status run_code(Session& session, const std::function<void()>& code);
+
+// Stages the transaction's jobs, runs the commands and commits. Rolled back on any fault.
+Status end_with_jobs(Session& session, const Transaction& transaction, std::span<const Command> commands);
+
+} // namespace oncekey::phases

@@ -1,0 +1,49 @@
+#include <oncekey/database.h>
+
+#include "base/masked_url.h"
+#include "phases/engine.h"
+
+#include <fmt/format.h>
+
+namespace oncekey {
+
+std::string_view to_string(Dialect dialect) {
+  switch (dialect) {
+    case Dialect::sqlite:
+      return "sqlite";
+    case Dialect::postgres:
+      return "postgres";
+  }
+  return "unknown";
+}
+
+Database::Database(std::unique_ptr<phases::Engine> engine) : engine_(std::move(engine)) {}
+Database::~Database() = default;
+
+Dialect Database::dialect() const { return engine_->dialect(); }
+Status Database::migrate() { return engine_->migrate(); }
+
+Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOptions options) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  const auto opened = [&]() -> Result<std::unique_ptr<phases::Engine>> {
+    if (options.connections_max == 0) return invalid("connections_max must be at least 1");
+    if (url.starts_with(kSqlite)) {
+      return phases::open_sqlite(std::string(url.substr(kSqlite.size())), std::move(options));
+    }
+    if (url.starts_with("postgres://") || url.starts_with("postgresql://")) {
+      return phases::open_postgres(std::string(url), std::move(options));
+    }
+    return invalid(fmt::format("{} is no database for operations: use sqlite:PATH or postgres://…", masked_url(url)));
+  };
+  auto engine = opened();
+  if (!engine.ok()) return std::move(engine).fault();
+  return std::make_unique<Database>(std::move(engine).value());
+}
+
+Result<std::string_view> schema_text(std::string_view dialect) {
+  if (dialect == "sqlite") return schema_text(Dialect::sqlite);
+  if (dialect == "postgres") return schema_text(Dialect::postgres);
+  return invalid(fmt::format("there is no schema for {}: sqlite and postgres are known", dialect));
+}
+
+} // namespace oncekey

@@ -1,0 +1,155 @@
+#include "phases/engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace oncekey::phases {
+namespace {
+
+constexpr std::string_view kForgetBucket = "DELETE FROM oncekey_bucket WHERE kind = $1 AND name = $2";
+constexpr std::string_view kKnowBucket =
+    "INSERT INTO oncekey_bucket (kind, name, ends_at) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING";
+constexpr std::string_view kExpiredBuckets =
+    "SELECT kind, name FROM oncekey_bucket WHERE ends_at <= {now} - $1 ORDER BY ends_at, kind, name";
+
+BucketId after(const BucketId& bucket) { return {bucket.width_log2, bucket.index + 1}; }
+
+} // namespace
+
+PooledSession::~PooledSession() {
+  if (session_) engine_->give_back(std::move(session_));
+}
+
+std::string_view to_string(BucketKind kind) {
+  switch (kind) {
+    case BucketKind::answer:
+      return "answer";
+    case BucketKind::inbox:
+      return "inbox";
+  }
+  return "unknown";
+}
+
+std::string bucket_table(BucketKind kind, const BucketId& bucket) {
+  return fmt::format("oncekey_{}_{}_{}", to_string(kind), bucket.width_log2, bucket.index);
+}
+
+Result<PooledSession> Engine::session() {
+  {
+    std::unique_lock lock(mutex_);
+    const auto free = [&] { return !idle_.empty() || open_ < options_.connections_max; };
+    if (!returned_.wait_for(lock, options_.wait_max, free)) {
+      return Fault{FaultKind::conflict, fmt::format("all {} connections to the database are in use", open_)};
+    }
+    if (!idle_.empty()) {
+      std::unique_ptr<Session> session = std::move(idle_.back());
+      idle_.pop_back();
+      return PooledSession(*this, std::move(session));
+    }
+    ++open_;
+  }
+  auto opened = connect();
+  if (opened.ok()) return PooledSession(*this, std::move(opened).value());
+  const std::lock_guard lock(mutex_);
+  --open_;
+  returned_.notify_one();
+  return std::move(opened).fault();
+}
+
+void Engine::give_back(std::unique_ptr<Session> session) {
+  if (session->state() != TransactionState::none) session->rollback();
+  const bool usable = session->usable();
+  if (!usable) session.reset();
+  const std::lock_guard lock(mutex_);
+  if (usable) {
+    idle_.push_back(std::move(session));
+  } else {
+    --open_;
+  }
+  returned_.notify_one();
+}
+
+Status Engine::migrate() {
+  auto session = this->session();
+  if (!session.ok()) return std::move(session).fault();
+  // Two processes that make the same table at the same time would fail on each other.
+  const std::string lock = dialect() == Dialect::postgres ? fmt::format("{};\n", kLockPostgresSchema) : "";
+  return (*session)->execute_script(fmt::format("{}{}", lock, schema_text(dialect())));
+}
+
+void Engine::distrust_buckets() {
+  const std::lock_guard lock(mutex_);
+  known_buckets_.clear();
+}
+
+Result<Secret> Engine::secret() {
+  const std::lock_guard lock(mutex_);
+  if (secret_) return *secret_;
+  auto session = connect();
+  if (!session.ok()) return std::move(session).fault();
+  Secret made;
+  fill_random(made);
+  // Whoever comes first decides; all others read what it wrote.
+  const Command commands[] = {
+      {"INSERT INTO oncekey_meta (name, value) VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING",
+       {Bytes{as_bytes(made)}}},
+      {"SELECT value FROM oncekey_meta WHERE name = 'secret'", {}}};
+  auto rows = session.value()->transact(Isolation::read_committed, commands);
+  if (!rows.ok()) return std::move(rows).fault();
+  if (rows.value()[1].rows.empty()) return corrupt("the database's secret is gone");
+  const std::string& found = rows.value()[1].rows[0].text(0);
+  if (found.size() != made.size()) return corrupt("the database's secret does not have 32 bytes");
+  std::copy(found.begin(), found.end(), made.begin());
+  secret_ = made;
+  return made;
+}
+
+Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
+  for (const BucketId& wanted : {bucket, after(bucket)}) {
+    const std::string table = bucket_table(kind, wanted);
+    {
+      const std::lock_guard lock(mutex_);
+      if (known_buckets_.contains(table)) continue;
+    }
+    auto session = this->session();
+    if (!session.ok()) return std::move(session).fault();
+    if (auto made = create_bucket(**session, kind, wanted); !made.ok()) return made;
+    const std::lock_guard lock(mutex_);
+    known_buckets_.insert(table);
+  }
+  return ok_status();
+}
+
+Result<std::vector<ExpiredBucket>> Engine::expired_buckets(Millis margin) {
+  auto session = this->session();
+  if (!session.ok()) return std::move(session).fault();
+  const Command command{kExpiredBuckets, {margin.count()}};
+  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  if (!rows.ok()) return std::move(rows).fault();
+  std::vector<ExpiredBucket> expired;
+  for (const SqlRow& row : rows.value()[0].rows) {
+    const auto bucket = bucket_from_name(row.text(1));
+    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(1)));
+    expired.push_back({row.text(0) == "inbox" ? BucketKind::inbox : BucketKind::answer, *bucket});
+  }
+  return expired;
+}
+
+Result<Dropped> Engine::drop_bucket(const ExpiredBucket& expired) {
+  auto session = this->session();
+  if (!session.ok()) return std::move(session).fault();
+  if (auto removed = remove_bucket(**session, expired.kind, expired.bucket); !removed.ok()) {
+    if (removed.fault().kind == FaultKind::conflict) return Dropped::in_use;
+    return std::move(removed).fault();
+  }
+  return Dropped::yes;
+}
+
+Command know_bucket(std::string_view kind, std::string_view name, std::int64_t ends_at) {
+  return {kKnowBucket, {kind, name, ends_at}};
+}
+Command forget_bucket(std::string_view kind, std::string_view name) { return {kForgetBucket, {kind, name}}; }
+
+} // namespace oncekey::phases

@@ -1,0 +1,105 @@
+// Engine: the inside of a Database: its connections, its buckets and its secret.
+#pragma once
+
+#include "base/crypto.h"
+#include "phases/session.h"
+#include "store/bucket.h"
+
+#include <oncekey/database.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey::phases {
+
+class Engine;
+
+// A session out of the pool; goes back when this does.
+class PooledSession {
+ public:
+  PooledSession(Engine& engine, std::unique_ptr<Session> session) : engine_(&engine), session_(std::move(session)) {}
+  ~PooledSession();
+  PooledSession(PooledSession&& other) noexcept = default;
+  PooledSession& operator=(PooledSession&&) = delete;
+  Session& operator*() const { return *session_; }
+  Session* operator->() const { return session_.get(); }
+
+ private:
+  Engine* engine_;
+  std::unique_ptr<Session> session_;
+};
+
+enum class BucketKind { answer, inbox };
+std::string_view to_string(BucketKind kind);
+// "oncekey_answer_25_53192": the table or partition of a bucket.
+std::string bucket_table(BucketKind kind, const BucketId& bucket);
+
+struct ExpiredBucket {
+  BucketKind kind;
+  BucketId bucket;
+};
+enum class Dropped { yes, in_use };
+
+class Engine {
+ public:
+  explicit Engine(DatabaseOptions options) : options_(std::move(options)) {}
+  virtual ~Engine() = default;
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  virtual Dialect dialect() const = 0;
+  const DatabaseOptions& options() const { return options_; }
+
+  // Waits up to wait_max for a free connection; a fault of kind `conflict` when there is none.
+  Result<PooledSession> session();
+  // The application's own, for one run.
+  virtual Result<std::unique_ptr<Session>> adopt(OwnConnection connection) = 0;
+
+  Status migrate();
+
+  // Thirty-two random bytes made once for each database; ids and fingerprints are keyed with them.
+  Result<Secret> secret();
+
+  // Makes the bucket's table unless it is known to exist, and the next bucket's with it: writers on both sides of a
+  // border see both.
+  Status ensure_bucket(BucketKind kind, const BucketId& bucket);
+  // Somebody's write found a bucket missing: look again before the next.
+  void distrust_buckets();
+  Result<std::vector<ExpiredBucket>> expired_buckets(Millis margin);
+  Result<Dropped> drop_bucket(const ExpiredBucket& expired);
+
+ protected:
+  virtual Result<std::unique_ptr<Session>> connect() = 0;
+  virtual Status create_bucket(Session& session, BucketKind kind, const BucketId& bucket) = 0;
+  virtual Status remove_bucket(Session& session, BucketKind kind, const BucketId& bucket) = 0;
+
+ private:
+  friend class PooledSession;
+  void give_back(std::unique_ptr<Session> session);
+
+  const DatabaseOptions options_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<std::unique_ptr<Session>> idle_;
+  std::size_t open_ = 0;
+  std::optional<Secret> secret_;
+  std::set<std::string> known_buckets_;
+};
+
+// Held by whoever changes tables in Postgres.
+inline constexpr std::string_view kLockPostgresSchema = "SELECT pg_advisory_xact_lock(7954016541205320)";
+
+// The list of buckets changes in the same transaction as the tables.
+Command know_bucket(std::string_view kind, std::string_view name, std::int64_t ends_at);
+Command forget_bucket(std::string_view kind, std::string_view name);
+
+Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOptions options);
+Result<std::unique_ptr<Engine>> open_postgres(const std::string& url, DatabaseOptions options);
+
+} // namespace oncekey::phases

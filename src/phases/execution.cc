@@ -1,0 +1,256 @@
+#include "phases/execution.h"
+
+#include "core/record_codec.h"
+#include "core/replies.h"
+#include "phases/conflict_budget.h"
+#include "phases/job_rows.h"
+#include "phases/notes.h"
+
+#include <oncekey/check.h>
+#include <oncekey/derive.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey::phases {
+namespace {
+
+// An operation may go back to an earlier recovery point, but not for ever in one run.
+constexpr int kStepsMax = 1000;
+// A call made at the very end of a foreign memory may arrive after it.
+constexpr int kMemoryMarginShare = 24;
+
+constexpr std::string_view kInsertAnswerPostgres =
+    "INSERT INTO oncekey_answer (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response,"
+    " bucket) VALUES ($1, $2, $3, $4, $5, {now}, $6, $7, $8)";
+// A key that was used, forgotten and used again within one bucket is in it already.
+constexpr std::string_view kInsertAnswerSqlite =
+    "INSERT OR REPLACE INTO {} (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response)"
+    " VALUES ($1, $2, $3, $4, $5, {{now}}, $6, $7)";
+
+std::string insert_answer(Dialect dialect, const BucketId& bucket) {
+  if (dialect == Dialect::postgres) return std::string(kInsertAnswerPostgres);
+  return fmt::format(fmt::runtime(kInsertAnswerSqlite), bucket_table(BucketKind::answer, bucket));
+}
+
+Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
+  const Millis retention = options.policy.retention;
+  return std::max(row.first_received + retention, row.now + std::min(options.late_answer_kept, retention));
+}
+
+} // namespace
+
+Execution::Execution(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row)
+    : parts_(parts),
+      operation_(operation),
+      sessions_(sessions),
+      row_(std::move(row)),
+      expires_at_(expiry_of(row_, parts.options)),
+      bucket_(bucket_of(expires_at_, parts.options.policy.retention)),
+      bucket_name_(to_string(bucket_)),
+      insert_answer_(insert_answer(parts.engine.dialect(), bucket_)) {}
+
+Time Execution::now() const {
+  return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
+}
+
+Result<Execution::End> Execution::run() {
+  try {
+    auto end = run_steps();
+    if (!end.ok() || std::holds_alternative<Conflict>(end.value())) give_up_lease();
+    return end;
+  } catch (...) {
+    give_up_lease();
+    throw;
+  }
+}
+
+Result<Execution::End> Execution::run_steps() {
+  const auto start = operation_.step_at(row_.recovery_point);
+  if (!start) {
+    return invalid(
+        fmt::format("operation {} has no step at its recovery point {}: was it declared by an older version?",
+                    operation_.name(), row_.recovery_point));
+  }
+  at_ = *start;
+  if (auto ready = parts_.engine.ensure_bucket(BucketKind::answer, bucket_); !ready.ok()) {
+    return std::move(ready).fault();
+  }
+  for (int steps = 0; steps < kStepsMax; ++steps) {
+    auto end = step(operation_.steps()[at_]);
+    if (!end.ok()) return std::move(end).fault();
+    if (end.value()) return std::move(*end.value());
+  }
+  return invalid(fmt::format("operation {} made {} steps in one run", operation_.name(), kStepsMax));
+}
+
+// What ends the run, or nothing when there is a next step.
+Result<std::optional<Execution::End>> Execution::step(const Operation::Step& step) {
+  std::string outcome;
+  if (step.call) {
+    if (const auto why = memory_over(step)) {
+      auto buried = dead_letter(*why);
+      if (!buried.ok()) return std::move(buried).fault();
+      return std::optional<End>(std::move(buried).value());
+    }
+    outcome = call(step);
+  }
+  auto result = phase(step, outcome);
+  if (!result.ok()) {
+    if (result.fault().kind != FaultKind::conflict) return std::move(result).fault();
+    ++parts_.counters.conflicts;
+    return std::optional<End>(Conflict{});
+  }
+  if (!result->end) {
+    ++parts_.counters.leases_lost;
+    return std::optional<End>(Lost{});
+  }
+  row_.fence += 1;
+  row_.notes = std::move(result->notes);
+  if (auto* const respond = std::get_if<Respond>(&*result->end)) {
+    return std::optional<End>(Finished{std::move(respond->response), false});
+  }
+  if (const auto* const next = std::get_if<NextPoint>(&*result->end)) {
+    at_ = *operation_.step_at(next->recovery_point);
+    row_.recovery_point = next->recovery_point;
+    row_.reached_at = now();
+  } else {
+    ++at_;
+  }
+  return std::optional<End>{};
+}
+
+std::optional<std::string> Execution::memory_over(const Operation::Step& step) const {
+  const Millis memory = step.rules.key_memory;
+  if (now() - row_.reached_at < memory - memory / kMemoryMarginShare) return std::nullopt;
+  return fmt::format(
+      "The foreign API may have forgotten the key of the call '{}', which may have been made {} minutes ago: look "
+      "there "
+      "whether it happened before restarting the operation.",
+      step.label, std::chrono::duration_cast<std::chrono::minutes>(now() - row_.reached_at).count());
+}
+
+// A crash here leaves the lease; the next owner makes the same call with the same key.
+std::string Execution::call(const Operation::Step& step) {
+  const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
+  return step.call(ForeignCall(derive(row_.identity, step.label), row_.request, row_.notes));
+}
+
+Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, const std::string& outcome) {
+  ConflictBudget budget(parts_.options.conflict_budget);
+  for (;;) {
+    auto result = sessions_.with<PhaseResult>([&](Session& session) { return phase_once(session, step, outcome); });
+    if (result.ok() || result.fault().kind != FaultKind::conflict || !budget.wait()) return result;
+    ++parts_.counters.phases_repeated;
+  }
+}
+
+Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Operation::Step& step,
+                                                     const std::string& outcome) {
+  // The row stays locked until the end: whoever wants to take over waits, or passes by.
+  const Command lock = lock_owned(row_.id, row_.fence);
+  auto begun = session.begin(Isolation::serializable, {&lock, 1});
+  if (!begun.ok()) return std::move(begun).fault();
+  if (begun.value()[0].rows.empty()) {
+    session.rollback();
+    return PhaseResult{};
+  }
+  Phase phase(session, row_.request, row_.notes);
+  PhaseEnd end;
+  if (auto ran = run_code(session, [&] { end = step.run(phase, outcome); }); !ran.ok()) return std::move(ran).fault();
+  if (auto good = check_end(phase, end); !good.ok()) {
+    session.rollback();
+    return std::move(good).fault();
+  }
+  return end_phase(session, phase, std::move(end));
+}
+
+Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
+  const auto wrong = [&](std::string_view what) {
+    return invalid(
+        fmt::format("operation {}, phase at {}: {}", operation_.name(), operation_.steps()[at_].recovery_point, what));
+  };
+  if (const auto* const next = std::get_if<NextPoint>(&end)) {
+    if (!operation_.step_at(next->recovery_point)) {
+      return wrong(fmt::format("no step starts at the recovery point {}", next->recovery_point));
+    }
+  } else if (const auto* const respond = std::get_if<Respond>(&end)) {
+    const StoredResponse& response = respond->response;
+    if (response.status < 200 || response.status > 599) return wrong("a response has a status from 200 to 599");
+    if (response.body.size() > kBodyBytesMax) return wrong("the response's body is too long to keep");
+    if (response.headers.lines().size() > kHeaderBytesMax) return wrong("the response's headers are too long to keep");
+  } else if (at_ + 1 >= operation_.steps().size()) {
+    return wrong("the last step must end in a response or a recovery point");
+  }
+  if (encode_notes(phase.notes()).size() > kNotesBytesMax) return wrong("the notes are longer than kNotesBytesMax");
+  return ok_status();
+}
+
+Result<Execution::PhaseResult> Execution::end_phase(Session& session, const Phase& phase, PhaseEnd end) {
+  const std::string notes = encode_notes(phase.notes());
+  const Millis lease = parts_.options.lease;
+  std::string response;
+  std::vector<Command> commands;
+  if (const auto* const next = std::get_if<NextPoint>(&end)) {
+    commands.push_back(move_on(row_.id, row_.fence, next->recovery_point, notes, lease));
+  } else if (auto* const respond = std::get_if<Respond>(&end)) {
+    const std::string request_id = fmt::format("req_{}", random_uuid());
+    respond->response =
+        to_store(parts_.options.policy, std::move(respond->response), {row_.request.key, request_id, {}});
+    encode_response(respond->response, response);
+    commands.push_back(remove_finished(row_.id, row_.fence));
+    commands.push_back(keep_answer(response));
+  } else {
+    commands.push_back(stay(row_.id, row_.fence, notes, lease));
+  }
+  for (Command& job : staging_commands(phase.staged_jobs())) commands.push_back(std::move(job));
+
+  auto rows = session.run_last(commands);
+  if (!rows.ok()) {
+    session.rollback();
+    parts_.engine.distrust_buckets();
+    return std::move(rows).fault();
+  }
+  if (rows->front().changed != 1) {
+    session.rollback();
+    return PhaseResult{};
+  }
+  if (auto committed = session.commit(); !committed.ok()) return std::move(committed).fault();
+  return PhaseResult{std::move(end), phase.notes()};
+}
+
+Command Execution::keep_answer(std::string_view response) const {
+  Command command{
+      insert_answer_,
+      {Bytes{as_bytes(row_.id.bytes)}, Bytes{as_bytes(row_.fingerprint.bytes)}, std::string_view(operation_.name()),
+       row_.fence, std::int64_t{row_.first_received.time_since_epoch().count()},
+       std::int64_t{expires_at_.time_since_epoch().count()}, Bytes{response}}};
+  if (parts_.engine.dialect() == Dialect::postgres) command.values.push_back(std::string_view(bucket_name_));
+  return command;
+}
+
+Result<Execution::End> Execution::dead_letter(const std::string& why) {
+  return sessions_.with<End>([&](Session& session) -> Result<End> {
+    const Command command = bury(row_.id, row_.fence, why);
+    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+    if (!rows.ok()) return std::move(rows).fault();
+    if (rows.value()[0].changed == 0) return End(Lost{});
+    ++parts_.counters.dead_lettered;
+    return End(DeadLettered{why});
+  });
+}
+
+// Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself.
+void Execution::give_up_lease() {
+  (void)sessions_
+      .with<Unit>([&](Session& session) -> Result<Unit> {
+        const Command command = give_lease_up(row_.id, row_.fence);
+        auto rows = session.transact(Isolation::read_committed, {&command, 1});
+        if (!rows.ok()) return std::move(rows).fault();
+        return Unit{};
+      })
+      .ok();
+}
+
+} // namespace oncekey::phases

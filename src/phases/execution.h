@@ -1,0 +1,96 @@
+// Execution: one owner's way through an operation, from its recovery point to a response.
+#pragma once
+
+#include "phases/call_keeper.h"
+#include "phases/engine.h"
+#include "phases/operation_rows.h"
+
+#include <oncekey/runner.h>
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+
+namespace oncekey::phases {
+
+struct RunnerCounters {
+  std::atomic<std::uint64_t> runs{0}, finished{0}, replayed{0}, in_progress{0}, mismatches{0}, takeovers{0},
+      leases_lost{0}, phases_repeated{0}, conflicts{0}, dead_lettered{0};
+};
+
+// Gives out the session a run works on: one of the pool each time, or the application's own all the time.
+class SessionSource {
+ public:
+  explicit SessionSource(Engine& engine) : engine_(engine) {}
+  SessionSource(Engine& engine, Session& own) : engine_(engine), own_(&own) {}
+
+  // Calls `use` with a session. A fault if there is none.
+  template <class T>
+  Result<T> with(const std::function<Result<T>(Session&)>& use) {
+    if (own_) return use(*own_);
+    auto session = engine_.session();
+    if (!session.ok()) return std::move(session).fault();
+    return use(**session);
+  }
+  Engine& engine() const { return engine_; }
+
+ private:
+  Engine& engine_;
+  Session* own_ = nullptr;
+};
+
+// What a run needs that stays the same from run to run.
+struct RunnerParts {
+  Engine& engine;
+  const RunnerOptions& options;
+  CallKeeper& keeper;
+  RunnerCounters& counters;
+};
+
+class Execution {
+ public:
+  Execution(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row);
+
+  // The ownership was lost: somebody else has taken over and the record knows how far it is.
+  struct Lost {};
+  using End = std::variant<Finished, Conflict, DeadLettered, Lost>;
+
+  // Throws what the operation's functions throw, after giving the lease up.
+  Result<End> run();
+
+ private:
+  struct PhaseResult {
+    std::optional<PhaseEnd> end; // nothing: the ownership is lost, and nothing was changed
+    Notes notes;
+  };
+
+  Result<End> run_steps();
+  Result<std::optional<End>> step(const Operation::Step& step);
+  // Why the step's call must not be made any more.
+  std::optional<std::string> memory_over(const Operation::Step& step) const;
+  std::string call(const Operation::Step& step);
+  Result<PhaseResult> phase(const Operation::Step& step, const std::string& outcome);
+  Result<PhaseResult> phase_once(Session& session, const Operation::Step& step, const std::string& outcome);
+  Status check_end(const Phase& phase, const PhaseEnd& end) const;
+  Result<PhaseResult> end_phase(Session& session, const Phase& phase, PhaseEnd end);
+  Command keep_answer(std::string_view response) const;
+  Result<End> dead_letter(const std::string& why);
+  void give_up_lease();
+  Time now() const; // the database's clock, counted on from the claim
+
+  const RunnerParts& parts_;
+  const Operation& operation_;
+  SessionSource& sessions_;
+  OperationRow row_;
+  std::size_t at_ = 0; // the step under way
+  const std::chrono::steady_clock::time_point claimed_at_ = std::chrono::steady_clock::now();
+  const Time expires_at_; // the answer's
+  const BucketId bucket_;
+  const std::string bucket_name_;
+  const std::string insert_answer_;
+};
+
+} // namespace oncekey::phases

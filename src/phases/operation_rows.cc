@@ -1,0 +1,218 @@
+#include "phases/operation_rows.h"
+
+#include "core/record_codec.h"
+#include "phases/notes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey::phases {
+namespace {
+
+#define ONCEKEY_COLUMNS                                                                                             \
+  "id, fingerprint, operation, recovery_point, fence, lease_until, identity, notes, principal, key, method, path, " \
+  "body, content_type, first_received, reached_at, attempts, dead_at, last_error, {now}"
+
+constexpr std::string_view kFindOperation = "SELECT " ONCEKEY_COLUMNS " FROM oncekey_operation WHERE id = $1";
+constexpr std::string_view kFindAnswer =
+    "SELECT fingerprint, operation, response FROM oncekey_answer WHERE id = $1 AND expires_at > {now}";
+
+// The fence starts at the clock, so that it has grown past every owner's of an earlier life of the same key.
+constexpr std::string_view kInsert =
+    "INSERT INTO oncekey_operation (id, fingerprint, operation, recovery_point, fence, lease_until, identity, notes,"
+    " principal, key, method, path, body, content_type, first_received, reached_at, attempts, next_attempt_at,"
+    " last_error)"
+    " SELECT $1, $2, $3, $4, {now}, {now} + $5, $6, $7, $8, $9, $10, $11, $12, $13, {now}, {now}, 0, 0, ''"
+    " WHERE NOT EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})"
+    " ON CONFLICT (id) DO NOTHING";
+constexpr std::string_view kUndoIfAnswered =
+    "DELETE FROM oncekey_operation WHERE id = $1 AND identity = $2"
+    " AND EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})";
+
+constexpr std::string_view kTakeOver =
+    "UPDATE oncekey_operation SET fence = fence + 1, lease_until = {now} + $3 WHERE id = ("
+    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
+    " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
+
+constexpr std::string_view kLockOwned = "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2 {for_update}";
+constexpr std::string_view kMoveOn =
+    "UPDATE oncekey_operation SET fence = fence + 1, recovery_point = $3, notes = $4, lease_until = {now} + $5,"
+    " reached_at = {now} WHERE id = $1 AND fence = $2";
+constexpr std::string_view kStay =
+    "UPDATE oncekey_operation SET fence = fence + 1, notes = $3, lease_until = {now} + $4 WHERE id = $1 AND fence = $2";
+constexpr std::string_view kRemoveFinished = "DELETE FROM oncekey_operation WHERE id = $1 AND fence = $2";
+constexpr std::string_view kRenewLease =
+    "UPDATE oncekey_operation SET lease_until = {now} + $3 WHERE id = $1 AND fence = $2 AND lease_until > 0";
+constexpr std::string_view kGiveLeaseUp = "UPDATE oncekey_operation SET lease_until = 0 WHERE id = $1 AND fence = $2";
+constexpr std::string_view kBury =
+    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $3, lease_until = 0, fence = fence + 1"
+    " WHERE id = $1 AND fence = $2";
+
+Bytes bytes_of(const RecordId& id) { return {as_bytes(id.bytes)}; }
+
+template <class D>
+Result<D> digest_of(const std::string& bytes) {
+  D digest;
+  if (bytes.size() != digest.bytes.size())
+    return corrupt("an id or fingerprint in the database does not have 32 bytes");
+  std::copy(bytes.begin(), bytes.end(), digest.bytes.begin());
+  return digest;
+}
+
+Time time_of(const SqlRow& row, std::size_t column) { return Time{Millis{row.integer(column)}}; }
+
+Result<AnswerRow> answer_of_row(const SqlRow& row) {
+  AnswerRow answer;
+  auto fingerprint = digest_of<Fingerprint>(row.text(0));
+  if (!fingerprint.ok()) return std::move(fingerprint).fault();
+  auto response = decode_response(row.text(2));
+  if (!response.ok()) return std::move(response).fault();
+  answer.fingerprint = *fingerprint;
+  answer.operation = row.text(1);
+  answer.response = std::move(response).value();
+  return answer;
+}
+
+Result<KeyRows> found_in(const SqlRows& operations, const SqlRows& answers) {
+  KeyRows found;
+  if (!answers.rows.empty()) {
+    auto answer = answer_of_row(answers.rows[0]);
+    if (!answer.ok()) return std::move(answer).fault();
+    found.answer = std::move(answer).value();
+  } else if (!operations.rows.empty()) {
+    auto operation = operation_of_row(operations.rows[0]);
+    if (!operation.ok()) return std::move(operation).fault();
+    found.operation = std::move(operation).value();
+  }
+  return found;
+}
+
+} // namespace
+
+Result<OperationRow> operation_of_row(const SqlRow& row) {
+  OperationRow operation;
+  auto id = digest_of<RecordId>(row.text(0));
+  if (!id.ok()) return std::move(id).fault();
+  auto fingerprint = digest_of<Fingerprint>(row.text(1));
+  if (!fingerprint.ok()) return std::move(fingerprint).fault();
+  auto notes = decode_notes(row.text(7));
+  if (!notes.ok()) return std::move(notes).fault();
+  operation.id = *id;
+  operation.fingerprint = *fingerprint;
+  operation.recovery_point = row.text(3);
+  operation.fence = row.integer(4);
+  operation.lease_until = time_of(row, 5);
+  operation.identity = row.text(6);
+  operation.notes = std::move(notes).value();
+  OperationRequest& request = operation.request;
+  request.operation = row.text(2);
+  request.principal = row.text(8);
+  request.key = row.text(9);
+  request.method = row.text(10);
+  request.path = row.text(11);
+  request.body = row.text(12);
+  request.content_type = row.text(13);
+  operation.first_received = time_of(row, 14);
+  operation.reached_at = time_of(row, 15);
+  operation.attempts = static_cast<int>(row.integer(16));
+  if (!row.is_null(17)) operation.dead_at = time_of(row, 17);
+  operation.last_error = row.text(18);
+  operation.now = time_of(row, 19);
+  return operation;
+}
+
+UnfinishedOperation unfinished_of(const OperationRow& row) {
+  return {.id = row.id,
+          .operation = row.request.operation,
+          .recovery_point = row.recovery_point,
+          .principal = row.request.principal,
+          .key = row.request.key,
+          .method = row.request.method,
+          .path = row.request.path,
+          .first_received = row.first_received,
+          .reached_at = row.reached_at,
+          .attempts = row.attempts,
+          .last_error = row.last_error};
+}
+
+Result<KeyRows> find_key(Session& session, const RecordId& id) {
+  const Command commands[] = {{kFindOperation, {bytes_of(id)}}, {kFindAnswer, {bytes_of(id)}}};
+  auto rows = session.run(commands);
+  if (!rows.ok()) return std::move(rows).fault();
+  return found_in(rows.value()[0], rows.value()[1]);
+}
+
+Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request) {
+  const Bytes id = bytes_of(fresh.id);
+  const Bytes identity{fresh.identity};
+  const Command commands[] = {
+      {kInsert,
+       {id, Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
+        std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, identity, Bytes{},
+        std::string_view(request.principal), std::string_view(request.key), std::string_view(request.method),
+        std::string_view(request.path), Bytes{request.body}, std::string_view(request.content_type)}},
+      {kUndoIfAnswered, {id, identity}},
+      {kFindOperation, {id}},
+      {kFindAnswer, {id}}};
+  auto rows = session.transact(Isolation::read_committed, commands);
+  if (!rows.ok()) return std::move(rows).fault();
+  return found_in(rows.value()[2], rows.value()[3]);
+}
+
+Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease) {
+  const Command command{kTakeOver, {bytes_of(id), fence, std::int64_t{lease.count()}}};
+  auto rows = session.transact(Isolation::read_committed, {&command, 1});
+  if (!rows.ok()) return std::move(rows).fault();
+  if (rows.value()[0].rows.empty()) return std::optional<OperationRow>{};
+  auto operation = operation_of_row(rows.value()[0].rows[0]);
+  if (!operation.ok()) return std::move(operation).fault();
+  return std::optional<OperationRow>(std::move(operation).value());
+}
+
+Command lock_owned(const RecordId& id, std::int64_t fence) { return {kLockOwned, {bytes_of(id), fence}}; }
+
+Command move_on(const RecordId& id, std::int64_t fence, std::string_view recovery_point, std::string_view notes,
+                Millis lease) {
+  return {kMoveOn, {bytes_of(id), fence, recovery_point, Bytes{notes}, std::int64_t{lease.count()}}};
+}
+
+Command stay(const RecordId& id, std::int64_t fence, std::string_view notes, Millis lease) {
+  return {kStay, {bytes_of(id), fence, Bytes{notes}, std::int64_t{lease.count()}}};
+}
+
+Command remove_finished(const RecordId& id, std::int64_t fence) { return {kRemoveFinished, {bytes_of(id), fence}}; }
+
+Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease) {
+  return {kRenewLease, {bytes_of(id), fence, std::int64_t{lease.count()}}};
+}
+
+Command give_lease_up(const RecordId& id, std::int64_t fence) { return {kGiveLeaseUp, {bytes_of(id), fence}}; }
+
+Command bury(const RecordId& id, std::int64_t fence, std::string_view why) {
+  return {kBury, {bytes_of(id), fence, why}};
+}
+
+// Whoever picks an operation puts its next attempt off, so that no other completer picks it meanwhile, and a completer
+// that dies of it has counted the attempt.
+const std::string_view kPickAbandoned =
+    "UPDATE oncekey_operation SET attempts = attempts + 1, next_attempt_at = {now} + CAST($4 AS bigint) * "
+    "(CASE WHEN attempts < 20 AND (CAST($2 AS bigint) << attempts) < CAST($3 AS bigint)"
+    " THEN CAST($2 AS bigint) << attempts ELSE CAST($3 AS bigint) END) / 1000"
+    " WHERE id = (SELECT id FROM oncekey_operation WHERE (first_received, id) > ($5, $6)"
+    " AND first_received <= {now} - $1 AND lease_until <= {now} AND next_attempt_at <= {now} AND dead_at IS NULL"
+    " ORDER BY first_received, id LIMIT 1 {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
+
+const std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";
+const std::string_view kBuryUnowned =
+    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $2, fence = fence + 1"
+    " WHERE id = $1 AND lease_until <= {now} AND dead_at IS NULL";
+const std::string_view kListDead =
+    "SELECT " ONCEKEY_COLUMNS " FROM oncekey_operation WHERE dead_at IS NOT NULL ORDER BY dead_at LIMIT $1";
+const std::string_view kRestartDead =
+    "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now}, reached_at = {now},"
+    " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
+
+#undef ONCEKEY_COLUMNS
+
+} // namespace oncekey::phases

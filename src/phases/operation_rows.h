@@ -1,0 +1,91 @@
+// operation_rows: the rows of operations and their answers, and every statement about them.
+//
+// A key is in oncekey_operation from its first claim until it is finished, and in oncekey_answer from then on; the
+// finishing transaction moves it. Whoever looks in this order finds it in at least one of the two.
+//
+// The first claim is an insertion. Between looking for an answer and inserting, somebody else may have claimed AND
+// finished the same key; the insertion would then succeed although an answer exists. So the claim looks a second time,
+// after the insertion and in the same transaction: from there on nobody else can insert, and whoever had finished
+// before is visible. If there is an answer, the insertion is undone. Uniqueness holds across the buckets of answers
+// without any index over all of them.
+#pragma once
+
+#include "phases/session.h"
+
+#include <oncekey/operation.h>
+#include <oncekey/record.h>
+#include <oncekey/workers.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey::phases {
+
+// An unfinished operation as it was read or claimed.
+struct OperationRow {
+  RecordId id;
+  Fingerprint fingerprint;
+  std::string recovery_point;
+  std::int64_t fence = 0;
+  Time lease_until{};
+  std::string identity;
+  Notes notes;
+  OperationRequest request;
+  Time first_received{};
+  Time reached_at{};
+  int attempts = 0;
+  std::optional<Time> dead_at;
+  std::string last_error;
+  Time now{}; // the database's clock when it was read
+};
+
+struct AnswerRow {
+  Fingerprint fingerprint;
+  std::string operation;
+  StoredResponse response;
+};
+
+// What the database has of a key: at most one counts, and the answer counts more.
+struct KeyRows {
+  std::optional<OperationRow> operation;
+  std::optional<AnswerRow> answer;
+};
+
+struct NewOperation {
+  RecordId id;
+  Fingerprint fingerprint;
+  std::string recovery_point;
+  std::string identity; // random: tells our insertion from anybody else's
+  Millis lease{};
+};
+
+Result<KeyRows> find_key(Session& session, const RecordId& id);
+// Inserts unless the key is there; then what is there. Ours if its identity is the one given.
+Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request);
+// Becomes the owner of an operation that nobody owns any more. Nothing if the fence is old, the lease live, the row
+// locked by an owner at work, or the operation a dead letter.
+Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease);
+
+// The statements of an owner. $1 id, $2 fence; a row count of 0 means that the ownership is lost.
+Command lock_owned(const RecordId& id, std::int64_t fence);
+Command move_on(const RecordId& id, std::int64_t fence, std::string_view recovery_point, std::string_view notes,
+                Millis lease);
+Command stay(const RecordId& id, std::int64_t fence, std::string_view notes, Millis lease);
+Command remove_finished(const RecordId& id, std::int64_t fence);
+Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease);
+Command give_lease_up(const RecordId& id, std::int64_t fence);
+Command bury(const RecordId& id, std::int64_t fence, std::string_view why);
+
+// The completer's. pick: $1 grace, $2 first backoff, $3 longest, $4 jitter in thousandths, $5 $6 where to go on.
+extern const std::string_view kPickAbandoned;
+extern const std::string_view kNoteError;   // $1 id, $2 why
+extern const std::string_view kBuryUnowned; // $1 id, $2 why; only while nobody owns it
+extern const std::string_view kListDead;    // $1 limit
+extern const std::string_view kRestartDead; // $1 id
+
+Result<OperationRow> operation_of_row(const SqlRow& row);
+UnfinishedOperation unfinished_of(const OperationRow& row);
+
+} // namespace oncekey::phases

@@ -1,0 +1,92 @@
+#include "phases/engine.h"
+#include "phases/postgres_session.h"
+
+#include "base/masked_url.h"
+
+#include <fmt/format.h>
+
+namespace oncekey::phases {
+namespace {
+
+// Dropping a bucket must lock the parent table. A request waits for this at most, the reaper comes again.
+constexpr std::string_view kShortLocks = "SET LOCAL lock_timeout = '200ms'";
+
+void ignore_notice(void*, const PGresult*) {}
+
+class PostgresEngine final : public Engine {
+ public:
+  PostgresEngine(std::string url, DatabaseOptions options) : Engine(std::move(options)), url_(std::move(url)) {}
+
+  Dialect dialect() const override { return Dialect::postgres; }
+
+  Result<std::unique_ptr<Session>> adopt(OwnConnection connection) override {
+    if (!connection.postgres()) return invalid("a SQLite connection was given for a Postgres database");
+    return std::unique_ptr<Session>(std::make_unique<PostgresSession>(connection.postgres(), options()));
+  }
+
+ protected:
+  Result<std::unique_ptr<Session>> connect() override {
+    const std::string timeout = fmt::format(
+        "{}", std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(options().connect_timeout).count()));
+    const char* const names[] = {"dbname", "connect_timeout", "fallback_application_name", "client_encoding", nullptr};
+    const char* const values[] = {url_.c_str(), timeout.c_str(), "oncekey", "UTF8", nullptr};
+    PostgresHandle handle(PQconnectdbParams(names, values, 1));
+    if (!handle || PQstatus(handle.get()) != CONNECTION_OK) {
+      return unavailable(fmt::format("cannot connect to {}: {}", masked_url(url_),
+                                     handle ? PQerrorMessage(handle.get()) : "out of memory"));
+    }
+    PQsetNoticeReceiver(handle.get(), ignore_notice, nullptr);
+    return std::unique_ptr<Session>(std::make_unique<PostgresSession>(std::move(handle), options()));
+  }
+
+  // A table of its own that is attached afterwards: unlike CREATE … PARTITION OF, that stops nobody who reads or
+  // writes.
+  Status create_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
+    const std::string table = bucket_table(kind, bucket);
+    const std::string name = to_string(bucket);
+    const Command begin[] = {{kLockPostgresSchema, {}},
+                             {"SELECT to_regclass($1::text) IS NOT NULL", {std::string_view(table)}}};
+    auto begun = session.begin(Isolation::read_committed, begin);
+    if (!begun.ok()) return std::move(begun).fault();
+    if (begun.value()[1].rows.at(0).integer(0) != 0) {
+      session.rollback();
+      return ok_status();
+    }
+    const std::string create = fmt::format("CREATE TABLE {} (LIKE oncekey_{} INCLUDING ALL)", table, to_string(kind));
+    const std::string attach =
+        fmt::format("ALTER TABLE oncekey_{} ATTACH PARTITION {} FOR VALUES IN ('{}')", to_string(kind), table, name);
+    const Command commands[] = {
+        {create, {}}, {attach, {}}, know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
+    return finish(session, commands);
+  }
+
+  Status remove_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
+    const std::string drop = fmt::format("DROP TABLE IF EXISTS {}", bucket_table(kind, bucket));
+    const std::string name = to_string(bucket);
+    const Command begin[] = {{kShortLocks, {}}, {kLockPostgresSchema, {}}};
+    if (auto begun = session.begin(Isolation::read_committed, begin); !begun.ok()) return std::move(begun).fault();
+    const Command commands[] = {{drop, {}}, forget_bucket(to_string(kind), name)};
+    return finish(session, commands);
+  }
+
+ private:
+  Status finish(Session& session, std::span<const Command> commands) {
+    if (auto done = session.run_last(commands); !done.ok()) {
+      session.rollback();
+      return std::move(done).fault();
+    }
+    return session.commit();
+  }
+
+  const std::string url_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Engine>> open_postgres(const std::string& url, DatabaseOptions options) {
+  auto engine = std::make_unique<PostgresEngine>(url, std::move(options));
+  if (auto session = engine->session(); !session.ok()) return std::move(session).fault();
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+} // namespace oncekey::phases

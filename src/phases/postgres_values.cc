@@ -1,0 +1,96 @@
+#include "phases/postgres_values.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+
+namespace oncekey::phases {
+namespace {
+
+// The types' numbers, which never change: SELECT oid, typname FROM pg_type.
+constexpr Oid kBool = 16, kByteaType = 17, kInt8 = 20, kInt2 = 21, kInt4 = 23, kOid = 26, kFloat4 = 700, kFloat8 = 701;
+
+std::string unescaped(const char* text) {
+  std::size_t length = 0;
+  unsigned char* const bytes = PQunescapeBytea(reinterpret_cast<const unsigned char*>(text), &length);
+  std::string out(reinterpret_cast<const char*>(bytes), bytes ? length : 0);
+  PQfreemem(bytes);
+  return out;
+}
+
+SqlColumn postgres_column(const PGresult* result, int row, int column) {
+  if (PQgetisnull(result, row, column)) return nullptr;
+  const char* const text = PQgetvalue(result, row, column);
+  const auto length = static_cast<std::size_t>(PQgetlength(result, row, column));
+  switch (PQftype(result, column)) {
+    case kInt2:
+    case kInt4:
+    case kInt8:
+    case kOid: {
+      std::int64_t number = 0;
+      std::from_chars(text, text + length, number);
+      return number;
+    }
+    case kBool:
+      return std::int64_t{text[0] == 't'};
+    case kFloat4:
+    case kFloat8:
+      return std::strtod(text, nullptr);
+    case kByteaType:
+      return unescaped(text);
+    default:
+      return std::string(text, length);
+  }
+}
+
+} // namespace
+
+PostgresValues::PostgresValues(std::span<const SqlValue> values) {
+  texts_.reserve(values.size());
+  for (const SqlValue& value : values) add(value);
+}
+
+void PostgresValues::add(const SqlValue& value) {
+  if (const auto* bytes = std::get_if<Bytes>(&value)) {
+    push(bytes->bytes.data() ? bytes->bytes.data() : "", bytes->bytes.size(), kByteaType, 1);
+  } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    push_text(fmt::format("{}", *number));
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    push_text(fmt::format("{}", *real));
+  } else if (const auto* text = std::get_if<std::string_view>(&value)) {
+    push_text(std::string(*text));
+  } else {
+    push(nullptr, 0, 0, 0);
+  }
+}
+
+void PostgresValues::push_text(std::string text) {
+  texts_.push_back(std::make_unique<std::string>(std::move(text)));
+  push(texts_.back()->c_str(), texts_.back()->size(), 0, 0);
+}
+
+void PostgresValues::push(const char* pointer, std::size_t length, Oid type, int format) {
+  pointers_.push_back(pointer);
+  lengths_.push_back(static_cast<int>(length));
+  types_.push_back(type);
+  formats_.push_back(format);
+}
+
+SqlRows postgres_rows(PGresult* result) {
+  SqlRows rows;
+  const int count = PQntuples(result);
+  const int width = PQnfields(result);
+  rows.rows.reserve(static_cast<std::size_t>(count));
+  for (int row = 0; row < count; ++row) {
+    std::vector<SqlColumn> columns;
+    columns.reserve(static_cast<std::size_t>(width));
+    for (int column = 0; column < width; ++column) columns.push_back(postgres_column(result, row, column));
+    rows.rows.emplace_back(std::move(columns));
+  }
+  const std::string_view tag = PQcmdStatus(result);
+  if (!tag.starts_with("SELECT")) rows.changed = std::strtoll(PQcmdTuples(result), nullptr, 10);
+  return rows;
+}
+
+} // namespace oncekey::phases

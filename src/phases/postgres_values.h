@@ -1,0 +1,41 @@
+// Values on their way to Postgres, and rows on their way back.
+#pragma once
+
+#include "phases/session.h"
+
+#include <libpq-fe.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace oncekey::phases {
+
+// Values as libpq wants them. Numbers and text go as text of a type the server infers, bytes as they are.
+class PostgresValues {
+ public:
+  // Refers to the bytes among the values.
+  explicit PostgresValues(std::span<const SqlValue> values);
+  int count() const { return static_cast<int>(pointers_.size()); }
+  const Oid* types() const { return types_.data(); }
+  const char* const* pointers() const { return pointers_.data(); }
+  const int* lengths() const { return lengths_.data(); }
+  const int* formats() const { return formats_.data(); }
+
+ private:
+  void add(const SqlValue& value);
+  void push_text(std::string text);
+  void push(const char* pointer, std::size_t length, Oid type, int format);
+
+  std::vector<std::unique_ptr<std::string>> texts_;
+  std::vector<const char*> pointers_;
+  std::vector<int> lengths_;
+  std::vector<Oid> types_;
+  std::vector<int> formats_;
+};
+
+// Numbers as numbers, bytes as they are, everything else as its text.
+SqlRows postgres_rows(PGresult* result);
+
+} // namespace oncekey::phases

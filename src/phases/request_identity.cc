@@ -1,0 +1,34 @@
+#include "phases/request_identity.h"
+
+#include "core/fingerprint.h"
+#include "core/key.h"
+#include "core/scope.h"
+
+namespace oncekey::phases {
+
+std::variant<RequestIdentity, KeyInvalid> identify(const Policy& policy, const OperationRequest& request,
+                                                   const KeyedHash& hash) {
+  if (request.principal.empty()) return KeyInvalid{KeyInvalid::Part::principal, "The request names no principal."};
+  ParsedKey parsed = parse_key_header(policy.key_syntax, policy.strict, request.key);
+  if (const auto* bad = std::get_if<BadKey>(&parsed)) return KeyInvalid{KeyInvalid::Part::key, bad->why};
+
+  RequestIdentity identity;
+  identity.key = std::get<std::string>(std::move(parsed));
+  Headers headers;
+  if (!request.content_type.empty()) headers.add("Content-Type", request.content_type);
+  const RequestView view{request.method, request.path, headers};
+  // The application has found out who asks; the name it gives is all there is to a principal here.
+  const ScopeSource source{ScopeSource::Kind::global, "principal", false};
+  Principal principal;
+  principal.parts.push_back({"application", &source, true, request.principal});
+  identity.id = record_id(policy, principal, view, KeyKind::client, identity.key, hash);
+  const Fingerprint asked = fingerprint_of(policy, view, request.compared.value_or(request.body), hash);
+  // The same key on the same path for another operation is another request.
+  const std::string_view parts[] = {"oncekey operation 1",
+                                    request.operation,
+                                    {reinterpret_cast<const char*>(asked.bytes.data()), asked.bytes.size()}};
+  identity.fingerprint = Fingerprint{hash.of(parts)};
+  return identity;
+}
+
+} // namespace oncekey::phases

@@ -1,0 +1,25 @@
+// request_identity: which record a request belongs to and what it asks for, by the core's rules.
+#pragma once
+
+#include "base/crypto.h"
+
+#include <oncekey/operation.h>
+#include <oncekey/policy.h>
+#include <oncekey/record.h>
+#include <oncekey/runner.h>
+
+#include <string>
+#include <variant>
+
+namespace oncekey::phases {
+
+struct RequestIdentity {
+  RecordId id;
+  Fingerprint fingerprint;
+  std::string key; // as it is compared: without the quotes the policy's syntax allows
+};
+
+std::variant<RequestIdentity, KeyInvalid> identify(const Policy& policy, const OperationRequest& request,
+                                                   const KeyedHash& hash);
+
+} // namespace oncekey::phases

@@ -1,0 +1,49 @@
+#include "phases/session.h"
+
+#include <oncekey/check.h>
+
+#include <fmt/format.h>
+
+namespace oncekey::phases {
+namespace {
+
+std::string now_in(Dialect dialect, Millis ahead) {
+  const char* const clock = dialect == Dialect::postgres
+                                ? "(floor(extract(epoch from clock_timestamp()) * 1000)::bigint"
+                                : "(CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)";
+  return ahead.count() == 0 ? fmt::format("{})", clock) : fmt::format("{} + {})", clock, ahead.count());
+}
+
+std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
+  const bool postgres = dialect == Dialect::postgres;
+  if (token == "now") return now_in(dialect, ahead);
+  if (token == "for_update") return postgres ? "FOR UPDATE" : "";
+  if (token == "skip_locked") return postgres ? "FOR UPDATE SKIP LOCKED" : "";
+  ONCEKEY_CHECK(token.starts_with("in "), "a token of session.h");
+  const std::string_view value = token.substr(3);
+  return postgres ? fmt::format("= ANY ({}::bigint[])", value)
+                  : fmt::format("IN (SELECT value FROM json_each({}))", value);
+}
+
+} // namespace
+
+std::string id_list(Dialect dialect, std::span<const std::int64_t> ids) {
+  const bool postgres = dialect == Dialect::postgres;
+  return fmt::format("{}{}{}", postgres ? '{' : '[', fmt::join(ids, ","), postgres ? '}' : ']');
+}
+
+std::string in_dialect(std::string_view sql, Dialect dialect, Millis clock_ahead) {
+  std::string out;
+  out.reserve(sql.size() + 256);
+  for (;;) {
+    const std::size_t open = sql.find('{');
+    out += sql.substr(0, open);
+    if (open == std::string_view::npos) return out;
+    const std::size_t close = sql.find('}', open);
+    ONCEKEY_CHECK(close != std::string_view::npos, "every token of our own SQL is closed");
+    out += replaced(sql.substr(open + 1, close - open - 1), dialect, clock_ahead);
+    sql.remove_prefix(close + 1);
+  }
+}
+
+} // namespace oncekey::phases

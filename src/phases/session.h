@@ -1,0 +1,71 @@
+// Session: one connection to the database, and what the library needs of it.
+//
+// SQL is written once for both databases, with $1, $2, … for values and a few tokens where the dialects differ:
+//   {now}          the database's clock, in milliseconds
+//   {for_update}   locks the rows it reads; nothing on SQLite, whose transactions lock everything
+//   {skip_locked}  the same, passing over rows that others have locked
+//   {in $1}        whether the column before it is in a list made by id_list()
+//
+// Faults. `conflict` means: roll back and try again (serialization failure, deadlock, busy). `timeout`, from commit
+// alone: it is not known whether the transaction committed. All others mean that it did not.
+#pragma once
+
+#include <oncekey/transaction.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey::phases {
+
+struct Command {
+  std::string_view sql; // outlives the call
+  std::vector<SqlValue> values;
+};
+
+enum class Isolation { read_committed, serializable };
+enum class TransactionState { none, open, failed };
+
+class Session {
+ public:
+  virtual ~Session() = default;
+
+  virtual Dialect dialect() const = 0;
+  virtual sqlite3* sqlite() const { return nullptr; }
+  virtual pg_conn* postgres() const { return nullptr; }
+
+  // Begins a transaction and runs the commands in it, all in one round trip. After a fault no transaction is open.
+  virtual Result<std::vector<SqlRows>> begin(Isolation isolation, std::span<const Command> commands) = 0;
+  virtual Result<std::vector<SqlRows>> run(std::span<const Command> commands) = 0;
+  // The same at the end of application code: a fault of kind `invalid` if the transaction is no longer the one begun.
+  virtual Result<std::vector<SqlRows>> run_last(std::span<const Command> commands) = 0;
+  virtual Status commit() = 0;
+  // Never fails: a connection that cannot roll back is broken, and its transaction ends with it.
+  virtual void rollback() = 0;
+  // A whole transaction in one round trip; rolled back on any fault.
+  virtual Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) = 0;
+
+  // A statement of the application's, as it is: tokens are not replaced.
+  virtual Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) = 0;
+  // Several statements without values, separated by semicolons.
+  virtual Status execute_script(const std::string& sql) = 0;
+
+  virtual TransactionState state() const = 0;
+  // Whether the connection may be used again.
+  virtual bool usable() const = 0;
+  // The code of the last error; see DatabaseError.
+  virtual const std::string& error_code() const = 0;
+};
+
+std::string id_list(Dialect dialect, std::span<const std::int64_t> ids);
+
+// `sql` with its tokens replaced.
+std::string in_dialect(std::string_view sql, Dialect dialect, Millis clock_ahead);
+
+inline std::string_view as_bytes(const std::array<std::uint8_t, 32>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+} // namespace oncekey::phases

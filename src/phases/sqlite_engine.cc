@@ -1,0 +1,121 @@
+#include "phases/engine.h"
+#include "phases/sqlite_session.h"
+
+#include <fmt/format.h>
+
+namespace oncekey::phases {
+namespace {
+
+constexpr int kSynchronousFull = 2;
+
+std::string_view columns_of(BucketKind kind) {
+  switch (kind) {
+    case BucketKind::answer:
+      return "id BLOB PRIMARY KEY NOT NULL, fingerprint BLOB NOT NULL, operation TEXT NOT NULL, fence INTEGER NOT "
+             "NULL, "
+             "first_received INTEGER NOT NULL, finished_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, "
+             "response BLOB NOT NULL";
+    case BucketKind::inbox:
+      return "consumer BLOB NOT NULL, message_id BLOB NOT NULL, done_at INTEGER NOT NULL, "
+             "expires_at INTEGER NOT NULL, PRIMARY KEY (consumer, message_id)";
+  }
+  return "";
+}
+
+class SqliteEngine final : public Engine {
+ public:
+  SqliteEngine(std::string path, DatabaseOptions options) : Engine(std::move(options)), path_(std::move(path)) {}
+
+  Dialect dialect() const override { return Dialect::sqlite; }
+
+  Result<std::unique_ptr<Session>> adopt(OwnConnection connection) override {
+    if (!connection.sqlite()) return invalid("a Postgres connection was given for a SQLite database");
+    auto session = std::make_unique<SqliteSession>(connection.sqlite(), turn_, options());
+    auto rows = session->execute("PRAGMA synchronous", {});
+    if (!rows.ok()) return std::move(rows).fault();
+    if (rows->rows.at(0).integer(0) < kSynchronousFull) {
+      return invalid("the connection does not sync every commit: run PRAGMA synchronous = FULL on it");
+    }
+    return std::unique_ptr<Session>(std::move(session));
+  }
+
+ protected:
+  Result<std::unique_ptr<Session>> connect() override {
+    sqlite3* raw = nullptr;
+    // A connection is used by one thread at a time: SQLite need not lock it.
+    const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+    const int code = sqlite3_open_v2(path_.c_str(), &raw, flags, nullptr);
+    SqliteHandle handle(raw);
+    if (code != SQLITE_OK) {
+      return unavailable(fmt::format("cannot open {}: {}", path_, raw ? sqlite3_errmsg(raw) : "out of memory"));
+    }
+    sqlite3_extended_result_codes(raw, 1);
+    sqlite3_busy_timeout(raw, static_cast<int>(options().wait_max.count()));
+    char* error = nullptr;
+    const char* const settings =
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA foreign_keys = ON; PRAGMA temp_store = MEMORY;";
+    if (sqlite3_exec(raw, settings, nullptr, nullptr, &error) != SQLITE_OK) {
+      Fault fault = unavailable(fmt::format("cannot set up {}: {}", path_, error ? error : ""));
+      sqlite3_free(error);
+      return fault;
+    }
+    return std::unique_ptr<Session>(std::make_unique<SqliteSession>(std::move(handle), turn_, options()));
+  }
+
+  Status create_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
+    const std::string table = bucket_table(kind, bucket);
+    const std::string create = fmt::format("CREATE TABLE IF NOT EXISTS {} ({})", table, columns_of(kind));
+    const std::string name = to_string(bucket);
+    const Command commands[] = {{create, {}},
+                                know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
+    if (auto begun = session.begin(Isolation::serializable, commands); !begun.ok()) return std::move(begun).fault();
+    return renew_view_and_commit(session, kind);
+  }
+
+  Status remove_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
+    const std::string drop_view = fmt::format("DROP VIEW IF EXISTS oncekey_{}", to_string(kind));
+    const std::string drop = fmt::format("DROP TABLE IF EXISTS {}", bucket_table(kind, bucket));
+    const std::string name = to_string(bucket);
+    const Command commands[] = {{drop_view, {}}, {drop, {}}, forget_bucket(to_string(kind), name)};
+    if (auto begun = session.begin(Isolation::serializable, commands); !begun.ok()) return std::move(begun).fault();
+    return renew_view_and_commit(session, kind);
+  }
+
+ private:
+  // The view shows every bucket that the list names. In the transaction of whatever changed the list.
+  Status renew_view_and_commit(Session& session, BucketKind kind) {
+    const auto fail = [&](Fault fault) -> Status {
+      session.rollback();
+      return fault;
+    };
+    const Command names{"SELECT name FROM oncekey_bucket WHERE kind = $1 ORDER BY name", {to_string(kind)}};
+    auto rows = session.run({&names, 1});
+    if (!rows.ok()) return fail(std::move(rows).fault());
+    std::string view = fmt::format("CREATE VIEW oncekey_{0} AS SELECT * FROM oncekey_{0}_none", to_string(kind));
+    for (const SqlRow& row : rows.value()[0].rows) {
+      const auto bucket = bucket_from_name(row.text(0));
+      if (!bucket) return fail(corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(0))));
+      view += fmt::format(" UNION ALL SELECT * FROM {}", bucket_table(kind, *bucket));
+    }
+    const std::string drop = fmt::format("DROP VIEW IF EXISTS oncekey_{}", to_string(kind));
+    const Command commands[] = {{drop, {}}, {view, {}}};
+    if (auto made = session.run_last(commands); !made.ok()) return fail(std::move(made).fault());
+    return session.commit();
+  }
+
+  const std::string path_;
+  WriterTurn turn_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOptions options) {
+  if (path.empty()) return invalid("sqlite: needs the path of a file, as in sqlite:rides.db");
+  if (path == ":memory:") return invalid("a SQLite database in memory forgets its keys: name a file");
+  auto engine = std::make_unique<SqliteEngine>(path, std::move(options));
+  // Opening lies about nothing: a file that cannot be opened is found here and not at the first request.
+  if (auto session = engine->session(); !session.ok()) return std::move(session).fault();
+  return std::unique_ptr<Engine>(std::move(engine));
+}
+
+} // namespace oncekey::phases

@@ -1,0 +1,286 @@
+#include "phases/sqlite_session.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+namespace oncekey::phases {
+namespace {
+
+// Statements name buckets, which come and go: those of long ago are let go of with all others.
+constexpr std::size_t kSqlitePreparedMax = 256;
+
+constexpr std::size_t kSqliteValuesMax = 100;
+
+// Exists while the transaction is the one we began: application code that ends it takes this with it.
+constexpr const char* kSqliteMark = "SAVEPOINT oncekey_transaction";
+constexpr const char* kSqliteUnmark = "RELEASE oncekey_transaction";
+
+// How long to look away while another process writes: long enough not to spin, short beside a sync.
+Millis busy_pause() {
+  thread_local std::minstd_rand random{std::random_device{}()};
+  return Millis{std::uniform_int_distribution<int>(1, 4)(random)};
+}
+
+int bind_value(sqlite3_stmt* statement, int at, const SqlValue& value) {
+  if (const auto* number = std::get_if<std::int64_t>(&value)) return sqlite3_bind_int64(statement, at, *number);
+  if (const auto* real = std::get_if<double>(&value)) return sqlite3_bind_double(statement, at, *real);
+  if (const auto* text = std::get_if<std::string_view>(&value)) {
+    return sqlite3_bind_text64(statement, at, text->data() ? text->data() : "", text->size(), SQLITE_STATIC,
+                               SQLITE_UTF8);
+  }
+  if (const auto* bytes = std::get_if<Bytes>(&value)) {
+    const char* const data = bytes->bytes.data() ? bytes->bytes.data() : ""; // null would bind NULL
+    return sqlite3_bind_blob64(statement, at, data, bytes->bytes.size(), SQLITE_STATIC);
+  }
+  return sqlite3_bind_null(statement, at);
+}
+
+// The name of a value, "$1" for the first.
+const char* value_name(std::size_t index) {
+  static const std::vector<std::string> kNames = [] {
+    std::vector<std::string> names;
+    for (std::size_t i = 1; i <= kSqliteValuesMax; ++i) names.push_back(fmt::format("${}", i));
+    return names;
+  }();
+  return kNames[index].c_str();
+}
+
+int bind_all(sqlite3_stmt* statement, std::span<const SqlValue> values) {
+  if (values.size() > kSqliteValuesMax) return SQLITE_RANGE;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int at = sqlite3_bind_parameter_index(statement, value_name(i));
+    if (at == 0) continue; // a value the statement does not use in this dialect
+    if (const int code = bind_value(statement, at, values[i]); code != SQLITE_OK) return code;
+  }
+  return SQLITE_OK;
+}
+
+SqlColumn sqlite_column(sqlite3_stmt* statement, int column) {
+  switch (sqlite3_column_type(statement, column)) {
+    case SQLITE_INTEGER:
+      return std::int64_t{sqlite3_column_int64(statement, column)};
+    case SQLITE_FLOAT:
+      return sqlite3_column_double(statement, column);
+    case SQLITE_NULL:
+      return nullptr;
+    default: {
+      const auto* const bytes = static_cast<const char*>(sqlite3_column_blob(statement, column));
+      const int length = sqlite3_column_bytes(statement, column);
+      return bytes ? std::string(bytes, static_cast<std::size_t>(length)) : std::string();
+    }
+  }
+}
+
+SqlRow sqlite_row(sqlite3_stmt* statement) {
+  const int count = sqlite3_column_count(statement);
+  std::vector<SqlColumn> columns;
+  columns.reserve(static_cast<std::size_t>(count));
+  for (int i = 0; i < count; ++i) columns.push_back(sqlite_column(statement, i));
+  return SqlRow(std::move(columns));
+}
+
+FaultKind sqlite_kind(int code) {
+  switch (code & 0xff) {
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return FaultKind::conflict;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return FaultKind::corrupt;
+    case SQLITE_FULL:
+    case SQLITE_IOERR:
+    case SQLITE_CANTOPEN:
+    case SQLITE_READONLY:
+    case SQLITE_NOMEM:
+      return FaultKind::unavailable;
+    default:
+      return FaultKind::invalid;
+  }
+}
+
+} // namespace
+
+bool WriterTurn::take(Millis wait_max) {
+  std::unique_lock lock(mutex_);
+  if (!free_.wait_for(lock, wait_max, [&] { return !taken_; })) return false;
+  taken_ = true;
+  return true;
+}
+
+void WriterTurn::give() {
+  const std::lock_guard lock(mutex_);
+  taken_ = false;
+  free_.notify_one();
+}
+
+SqliteSession::SqliteSession(SqliteHandle handle, WriterTurn& turn, const DatabaseOptions& options)
+    : owned_(std::move(handle)), handle_(owned_.get()), turn_(turn), options_(options) {}
+
+SqliteSession::SqliteSession(sqlite3* handle, WriterTurn& turn, const DatabaseOptions& options)
+    : handle_(handle), turn_(turn), options_(options) {}
+
+SqliteSession::~SqliteSession() {
+  if (have_turn_) rollback();
+}
+
+void SqliteSession::observe(StatementMoment moment, std::string_view sql) const {
+  if (options_.on_statement) options_.on_statement(moment, sql);
+}
+
+Fault SqliteSession::fault(std::string_view sql) {
+  const int code = sqlite3_extended_errcode(handle_);
+  error_code_ = fmt::format("{}", code);
+  return {sqlite_kind(code), fmt::format("SQLite: {} ({}) in: {}", sqlite3_errmsg(handle_), code, sql.substr(0, 200))};
+}
+
+Status SqliteSession::plain(const char* sql) {
+  observe(StatementMoment::before, sql);
+  const int code = sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr);
+  observe(StatementMoment::after, sql);
+  if (code != SQLITE_OK) return fault(sql);
+  return ok_status();
+}
+
+Result<SqliteStatement> SqliteSession::prepare(std::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
+                                      &statement, nullptr);
+  SqliteStatement prepared(statement);
+  if (code != SQLITE_OK) return fault(sql);
+  if (!statement) return invalid(fmt::format("no statement in: {}", sql.substr(0, 200)));
+  return prepared;
+}
+
+Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values,
+                                        std::string_view sql) {
+  observe(StatementMoment::before, sql);
+  SqlRows rows;
+  int code = bind_all(statement, values);
+  while (code == SQLITE_OK || code == SQLITE_ROW) {
+    code = sqlite3_step(statement);
+    if (code == SQLITE_ROW) rows.rows.push_back(sqlite_row(statement));
+  }
+  if (code == SQLITE_DONE && !sqlite3_stmt_readonly(statement)) rows.changed = sqlite3_changes64(handle_);
+  std::optional<Fault> failed;
+  if (code != SQLITE_DONE) failed = fault(sql);
+  sqlite3_reset(statement);
+  sqlite3_clear_bindings(statement);
+  observe(StatementMoment::after, sql);
+  if (failed) return std::move(*failed);
+  return rows;
+}
+
+Result<SqlRows> SqliteSession::run_one(const Command& command) {
+  auto known = prepared_.find(std::string(command.sql));
+  if (known == prepared_.end()) {
+    auto prepared = prepare(in_dialect(command.sql, Dialect::sqlite, options_.clock_ahead));
+    if (!prepared.ok()) return std::move(prepared).fault();
+    if (prepared_.size() >= kSqlitePreparedMax) prepared_.clear();
+    known = prepared_.emplace(command.sql, std::move(prepared).value()).first;
+  }
+  return step_all(known->second.get(), command.values, command.sql);
+}
+
+Result<std::vector<SqlRows>> SqliteSession::run(std::span<const Command> commands) {
+  std::vector<SqlRows> all;
+  all.reserve(commands.size());
+  for (const Command& command : commands) {
+    auto rows = run_one(command);
+    if (!rows.ok()) return std::move(rows).fault();
+    all.push_back(std::move(rows).value());
+  }
+  return all;
+}
+
+Status SqliteSession::begin_immediate() {
+  const auto deadline = std::chrono::steady_clock::now() + options_.wait_max;
+  if (!turn_.take(options_.wait_max)) {
+    return Fault{FaultKind::conflict, "another thread has been writing to the database for too long"};
+  }
+  have_turn_ = true;
+  for (;;) {
+    auto begun = plain("BEGIN IMMEDIATE");
+    if (begun.ok()) return begun;
+    if (begun.fault().kind != FaultKind::conflict || std::chrono::steady_clock::now() >= deadline) {
+      end_turn();
+      return begun;
+    }
+    std::this_thread::sleep_for(busy_pause());
+  }
+}
+
+Result<std::vector<SqlRows>> SqliteSession::begin(Isolation, std::span<const Command> commands) {
+  if (sqlite3_get_autocommit(handle_) == 0) return invalid("the connection has a transaction open already");
+  if (auto begun = begin_immediate(); !begun.ok()) return std::move(begun).fault();
+  if (auto marked = plain(kSqliteMark); !marked.ok()) {
+    rollback();
+    return std::move(marked).fault();
+  }
+  auto rows = run(commands);
+  if (!rows.ok()) rollback();
+  return rows;
+}
+
+Result<std::vector<SqlRows>> SqliteSession::run_last(std::span<const Command> commands) {
+  if (sqlite3_get_autocommit(handle_) != 0 || !plain(kSqliteUnmark).ok()) {
+    return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
+  }
+  return run(commands);
+}
+
+Status SqliteSession::commit() {
+  auto committed = plain("COMMIT");
+  if (!committed.ok()) {
+    rollback();
+    return committed;
+  }
+  end_turn();
+  return committed;
+}
+
+void SqliteSession::rollback() {
+  if (sqlite3_get_autocommit(handle_) == 0) (void)plain("ROLLBACK").ok();
+  end_turn();
+}
+
+void SqliteSession::end_turn() {
+  if (!have_turn_) return;
+  have_turn_ = false;
+  turn_.give();
+}
+
+Result<std::vector<SqlRows>> SqliteSession::transact(Isolation, std::span<const Command> commands) {
+  if (sqlite3_get_autocommit(handle_) == 0) return invalid("the connection has a transaction open already");
+  if (auto begun = begin_immediate(); !begun.ok()) return std::move(begun).fault();
+  auto rows = run(commands);
+  if (!rows.ok()) {
+    rollback();
+    return rows;
+  }
+  if (auto committed = commit(); !committed.ok()) return std::move(committed).fault();
+  return rows;
+}
+
+Result<SqlRows> SqliteSession::execute(std::string_view sql, std::span<const SqlValue> values) {
+  auto prepared = prepare(sql);
+  if (!prepared.ok()) return std::move(prepared).fault();
+  return step_all(prepared.value().get(), values, sql);
+}
+
+Status SqliteSession::execute_script(const std::string& sql) {
+  if (auto begun = begin_immediate(); !begun.ok()) return begun;
+  if (auto done = plain(sql.c_str()); !done.ok()) {
+    rollback();
+    return done;
+  }
+  return commit();
+}
+
+TransactionState SqliteSession::state() const {
+  return sqlite3_get_autocommit(handle_) == 0 ? TransactionState::open : TransactionState::none;
+}
+
+} // namespace oncekey::phases

@@ -1,0 +1,82 @@
+// SqliteSession: a connection to a SQLite file.
+//
+// Every transaction of ours begins IMMEDIATE, so that it has the one write lock from its first statement on and never
+// fails half-way because somebody else wrote. Threads of one process queue for that lock in WriterTurn, where a waiter
+// is woken; SQLite itself would have them poll. Other processes are waited for by polling.
+#pragma once
+
+#include "phases/session.h"
+
+#include <sqlite3.h>
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+namespace oncekey::phases {
+
+// Whose turn it is to write, among the threads of this process.
+class WriterTurn {
+ public:
+  bool take(Millis wait_max);
+  void give();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool taken_ = false;
+};
+
+struct SqliteClose {
+  void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
+};
+struct SqliteFinalize {
+  void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
+};
+using SqliteHandle = std::unique_ptr<sqlite3, SqliteClose>;
+using SqliteStatement = std::unique_ptr<sqlite3_stmt, SqliteFinalize>;
+
+class SqliteSession final : public Session {
+ public:
+  // One's own connection, closed with the session.
+  SqliteSession(SqliteHandle handle, WriterTurn& turn, const DatabaseOptions& options);
+  // The application's.
+  SqliteSession(sqlite3* handle, WriterTurn& turn, const DatabaseOptions& options);
+  ~SqliteSession() override;
+
+  Dialect dialect() const override { return Dialect::sqlite; }
+  sqlite3* sqlite() const override { return handle_; }
+  Result<std::vector<SqlRows>> begin(Isolation isolation, std::span<const Command> commands) override;
+  Result<std::vector<SqlRows>> run(std::span<const Command> commands) override;
+  Result<std::vector<SqlRows>> run_last(std::span<const Command> commands) override;
+  Status commit() override;
+  void rollback() override;
+  Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
+  Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
+  Status execute_script(const std::string& sql) override;
+  TransactionState state() const override;
+  bool usable() const override { return true; }
+  const std::string& error_code() const override { return error_code_; }
+
+ private:
+  Result<SqlRows> run_one(const Command& command);
+  Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql);
+  Result<SqliteStatement> prepare(std::string_view sql);
+  Status begin_immediate();
+  Status plain(const char* sql);
+  Fault fault(std::string_view sql);
+  void end_turn();
+  void observe(StatementMoment moment, std::string_view sql) const;
+
+  SqliteHandle owned_;
+  sqlite3* const handle_;
+  WriterTurn& turn_;
+  const DatabaseOptions& options_;
+  std::unordered_map<std::string, SqliteStatement> prepared_;
+  std::string error_code_;
+  bool have_turn_ = false;
+};
+
+} // namespace oncekey::phases

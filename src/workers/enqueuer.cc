@@ -1,0 +1,174 @@
+#include <oncekey/workers.h>
+
+#include "base/crypto.h"
+#include "phases/engine.h"
+#include "phases/job_rows.h"
+
+#include <algorithm>
+#include <exception>
+#include <unordered_set>
+
+namespace oncekey {
+namespace {
+
+using phases::Command;
+using phases::Isolation;
+
+// A claim is left this much before its end, so that what was accepted is deleted while it is still ours.
+constexpr int kClaimUsedShare = 2;
+constexpr std::size_t kRefusalTextMax = 1000;
+
+void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
+  to.claimed += counts.claimed;
+  to.delivered += counts.delivered;
+  to.refused += counts.refused;
+  to.given_back += counts.given_back;
+  to.dead += counts.dead;
+  to.sinks_down += counts.sinks_down;
+}
+
+// Doubles with every failure; drawn from the upper half.
+Millis backoff(int failures, const EnqueuerOptions& options) {
+  const std::int64_t doubled = options.backoff_first.count() << std::min(std::max(failures, 0), 20);
+  const std::int64_t wait = std::min(doubled, std::int64_t{options.backoff_max.count()});
+  return Millis{wait / 2 + static_cast<std::int64_t>(random_u64() % static_cast<std::uint64_t>(wait / 2 + 1))};
+}
+
+SinkReport deliver(Sink& sink, std::span<const Job> jobs, std::chrono::steady_clock::time_point until) {
+  try {
+    return sink.deliver(jobs, until);
+  } catch (const std::exception& error) {
+    return {.accepted = {}, .refused = {}, .down = error.what()};
+  } catch (...) {
+    return {.accepted = {}, .refused = {}, .down = "the sink threw something that is no std::exception"};
+  }
+}
+
+Result<std::vector<Job>> claim_jobs(Database& database, const std::string& sink, const EnqueuerOptions& options,
+                                    std::int64_t claim) {
+  auto session = database.engine().session();
+  if (!session.ok()) return std::move(session).fault();
+  const Command command{
+      phases::kClaimJobs,
+      {std::string_view(sink), static_cast<std::int64_t>(options.batch), std::int64_t{options.claim.count()}, claim}};
+  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  if (!rows.ok()) return std::move(rows).fault();
+  std::vector<Job> jobs;
+  jobs.reserve(rows.value()[0].rows.size());
+  for (const SqlRow& row : rows.value()[0].rows) jobs.push_back(phases::job_of_row(row));
+  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.id < b.id; });
+  return jobs;
+}
+
+// What became of a batch, as statements. The texts they refer to live here.
+class BatchEnd {
+ public:
+  BatchEnd(Dialect dialect, std::span<const Job> jobs, const SinkReport& report, std::int64_t claim,
+           const EnqueuerOptions& options) {
+    std::unordered_set<JobId> open;
+    for (const Job& job : jobs) open.insert(job.id);
+    std::vector<JobId> accepted;
+    // An id that was not in the batch is a mistake of the sink; only what was handed over is deleted.
+    for (const JobId id : report.accepted) {
+      if (open.erase(id) != 0) accepted.push_back(id);
+    }
+    delivered = accepted.size();
+    if (delivered != 0) {
+      accepted_ = phases::id_list(dialect, accepted);
+      commands.push_back({phases::kDeleteJobs, {std::string_view(accepted_)}});
+    }
+    for (const Job& job : jobs) {
+      const auto why = std::find_if(report.refused.begin(), report.refused.end(),
+                                    [&](const SinkReport::RefusedJob& refusal) { return refusal.id == job.id; });
+      if (why == report.refused.end() || open.erase(job.id) == 0) continue;
+      ++refused;
+      commands.push_back({phases::kRefuseJob,
+                          {job.id, claim, std::string_view(why->why).substr(0, kRefusalTextMax),
+                           std::int64_t{backoff(job.attempts, options).count()}, std::int64_t{options.attempts_max}}});
+    }
+    given_back = open.size();
+    if (given_back != 0) {
+      const std::vector<JobId> rest(open.begin(), open.end());
+      rest_ = phases::id_list(dialect, rest);
+      commands.push_back({phases::kGiveJobsBack, {std::string_view(rest_), claim}});
+    }
+  }
+  BatchEnd(const BatchEnd&) = delete;
+  BatchEnd& operator=(const BatchEnd&) = delete;
+
+  std::vector<Command> commands;
+  std::size_t delivered = 0, refused = 0, given_back = 0;
+
+ private:
+  std::string accepted_;
+  std::string rest_;
+};
+
+} // namespace
+
+Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
+    : BackgroundWorker(options.idle_wait), database_(database), options_(options) {
+  for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
+}
+
+Result<EnqueuerCounts> Enqueuer::run_once() {
+  EnqueuerCounts counts;
+  std::optional<Fault> failed;
+  for (auto& [name, state] : sinks_) {
+    if (stopping() || std::chrono::steady_clock::now() < state.not_before) continue;
+    if (auto drained = drain(name, state, counts); !drained.ok()) {
+      failed = std::move(drained).fault();
+      break;
+    }
+  }
+  {
+    const std::lock_guard lock(metrics_mutex_);
+    add(total_, counts);
+  }
+  if (failed) return std::move(*failed);
+  return counts;
+}
+
+// Claim, deliver, delete: no transaction is open during the delivery. A crash before the deletion leaves the jobs to
+// whoever comes after the claim; the sink gets them again with the same ids.
+Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts& counts) {
+  const auto claim = static_cast<std::int64_t>(random_u64() >> 1);
+  const auto until = std::chrono::steady_clock::now() + options_.claim / kClaimUsedShare;
+  auto jobs = claim_jobs(database_, name, options_, claim);
+  if (!jobs.ok()) return std::move(jobs).fault();
+  if (jobs->empty()) return ok_status();
+  counts.claimed += jobs->size();
+
+  const SinkReport report = deliver(*state.sink, *jobs, until);
+  if (report.down) {
+    ++counts.sinks_down;
+    state.not_before = std::chrono::steady_clock::now() + backoff(state.failures++, options_);
+  } else {
+    state.failures = 0;
+  }
+  const BatchEnd settled(database_.dialect(), *jobs, report, claim, options_);
+  auto session = database_.engine().session();
+  if (!session.ok()) return std::move(session).fault();
+  auto rows = (*session)->transact(Isolation::read_committed, settled.commands);
+  if (!rows.ok()) return std::move(rows).fault();
+  counts.delivered += settled.delivered;
+  counts.refused += settled.refused;
+  counts.given_back += settled.given_back;
+  for (const SqlRows& answer : rows.value()) {
+    if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
+  }
+  return ok_status();
+}
+
+EnqueuerCounts Enqueuer::metrics() const {
+  const std::lock_guard lock(metrics_mutex_);
+  return total_;
+}
+
+BackgroundWorker::Turn Enqueuer::turn() {
+  const auto counts = run_once();
+  if (!counts.ok()) return Turn::failed;
+  return counts->delivered != 0 ? Turn::worked : Turn::idle;
+}
+
+} // namespace oncekey

@@ -1,0 +1,247 @@
+// Staged jobs and the enqueuer, on both databases.
+#include "database_under_test.h"
+
+#include <oncekey/workers.h>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <libpq-fe.h>
+
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+namespace oncekey {
+namespace {
+
+using namespace std::chrono_literals;
+
+class Jobs : public OnEveryDatabase {
+ protected:
+  void stage(int count, const std::string& sink = "mail") {
+    const auto done = run_transaction(*database, [&](Transaction& transaction) {
+      for (int i = 0; i < count; ++i) transaction.stage_job({.sink = sink, .name = "n", .args = std::to_string(i)});
+    });
+    ASSERT_TRUE(done.ok()) << done.fault().message;
+  }
+  static std::map<std::string, std::shared_ptr<Sink>> to_mail(std::function<void(const Job&)> accept) {
+    return {{"mail", callback_sink(std::move(accept))}};
+  }
+  EnqueuerCounts run_once(Enqueuer& enqueuer) {
+    auto counts = enqueuer.run_once();
+    if (!counts.ok()) ADD_FAILURE() << counts.fault().message;
+    return counts.ok() ? *counts : EnqueuerCounts{};
+  }
+  std::int64_t left() { return number(*database, "SELECT count(*) FROM oncekey_job"); }
+};
+
+TEST_P(Jobs, AreHandedOverInOrderAndGone) {
+  stage(25);
+  std::vector<Job> seen;
+  EnqueuerOptions options;
+  options.batch = 10;
+  Enqueuer enqueuer(*database, to_mail([&](const Job& job) { seen.push_back(job); }), options);
+  EXPECT_EQ(run_once(enqueuer).delivered, 10u);
+  EXPECT_EQ(run_once(enqueuer).delivered, 10u);
+  EXPECT_EQ(run_once(enqueuer).delivered, 5u);
+  EXPECT_EQ(run_once(enqueuer).claimed, 0u);
+  ASSERT_EQ(seen.size(), 25u);
+  for (std::size_t i = 0; i < seen.size(); ++i) {
+    EXPECT_EQ(seen[i].args, std::to_string(i));
+    if (i > 0) {
+      EXPECT_GT(seen[i].id, seen[i - 1].id);
+    }
+  }
+  EXPECT_EQ(left(), 0);
+}
+
+TEST_P(Jobs, IdsAreNeverUsedTwice) {
+  std::set<JobId> seen;
+  Enqueuer enqueuer(*database, to_mail([&](const Job& job) { EXPECT_TRUE(seen.insert(job.id).second); }));
+  for (int i = 0; i < 3; ++i) {
+    stage(3);
+    run_once(enqueuer);
+  }
+  EXPECT_EQ(seen.size(), 9u);
+}
+
+TEST_P(Jobs, OnlyWhatTheSinkAcceptedIsDeleted) {
+  stage(10);
+  Enqueuer enqueuer(*database, {{"mail", batch_callback_sink([](std::span<const Job> jobs) {
+                                   SinkReport report;
+                                   report.accepted = {jobs[0].id, jobs[7].id, jobs[7].id, 999'999};
+                                   return report;
+                                 })}});
+  const EnqueuerCounts counts = run_once(enqueuer);
+  EXPECT_EQ(counts.delivered, 2u);
+  EXPECT_EQ(counts.given_back, 8u);
+  EXPECT_EQ(left(), 8);
+}
+
+TEST_P(Jobs, AJobThatCommitsLateWithASmallerIdIsNotLost) {
+  if (!on_postgres()) {
+    // SQLite has one writer: ids commit in their order.
+    stage(2);
+    return;
+  }
+  PGconn* const slow = PQconnectdb(place.url().c_str());
+  PQclear(PQexec(slow, "BEGIN"));
+  PGresult* const inserted = PQexec(
+      slow, "INSERT INTO oncekey_job (sink, name, args, staged_at, next_attempt_at) VALUES ('mail', 'late', '', 0, 0)");
+  ASSERT_EQ(PQresultStatus(inserted), PGRES_COMMAND_OK) << PQerrorMessage(slow);
+  PQclear(inserted);
+  stage(5);
+  std::vector<std::string> seen;
+  Enqueuer first(*database, to_mail([&](const Job& job) {
+    seen.push_back(job.name);
+    // The late one commits while the batch is being delivered.
+    if (seen.size() == 3) PQclear(PQexec(slow, "COMMIT"));
+  }));
+  Enqueuer second(*database, to_mail([&](const Job& job) { seen.push_back(job.name); }));
+  EXPECT_EQ(run_once(first).delivered, 5u);
+  EXPECT_EQ(left(), 1);
+  EXPECT_EQ(run_once(second).delivered, 1u);
+  EXPECT_EQ(seen.back(), "late");
+  PQfinish(slow);
+}
+
+TEST_P(Jobs, ManyEnqueuersShareTheWork) {
+  constexpr int kJobs = 1000;
+  stage(kJobs);
+  std::mutex mutex;
+  std::multiset<JobId> seen;
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 4; ++i) {
+      threads.emplace_back([&] {
+        EnqueuerOptions options;
+        options.batch = 37;
+        Enqueuer enqueuer(*database, to_mail([&](const Job& job) {
+          const std::lock_guard lock(mutex);
+          seen.insert(job.id);
+        }),
+                          options);
+        while (run_once(enqueuer).claimed != 0) {
+        }
+      });
+    }
+  }
+  EXPECT_EQ(seen.size(), static_cast<std::size_t>(kJobs)) << "each once, since nobody died";
+  EXPECT_EQ(std::set<JobId>(seen.begin(), seen.end()).size(), static_cast<std::size_t>(kJobs));
+  EXPECT_EQ(left(), 0);
+}
+
+TEST_P(Jobs, AClaimThatWasLeftIsTakenByTheNext) {
+  stage(3);
+  // As if the process had died in its delivery: claimed, and never given back.
+  run_sql(*database,
+          "UPDATE oncekey_job SET claim = 7, claimed_until = (SELECT max(staged_at) FROM oncekey_job) + 60000");
+  int seen = 0;
+  Enqueuer early(*database, to_mail([&](const Job&) { ++seen; }));
+  EXPECT_EQ(run_once(early).claimed, 0u);
+  const auto later = place.open_later(61s);
+  Enqueuer next(*later, to_mail([&](const Job&) { ++seen; }));
+  EXPECT_EQ(run_once(next).delivered, 3u);
+  EXPECT_EQ(seen, 3);
+}
+
+TEST_P(Jobs, ARefusedJobBacksOffAloneAndBecomesADeadLetter) {
+  stage(3);
+  EnqueuerOptions options;
+  options.attempts_max = 3;
+  int refusals = 0, accepted = 0;
+  Millis passed{0};
+  std::uint64_t dead = 0;
+  for (int i = 0; i < 4; ++i, passed += 11min) {
+    const auto later = place.open_later(passed);
+    Enqueuer enqueuer(*later, to_mail([&](const Job& job) {
+      if (job.args != "1") {
+        ++accepted;
+        return;
+      }
+      EXPECT_EQ(job.attempts, refusals);
+      ++refusals;
+      throw std::runtime_error("no such address");
+    }),
+                      options);
+    dead += run_once(enqueuer).dead;
+    EXPECT_EQ(run_once(enqueuer).claimed, 0u) << "not before its backoff is over";
+  }
+  EXPECT_EQ(refusals, 3);
+  EXPECT_EQ(accepted, 2);
+  EXPECT_EQ(dead, 1u);
+  const auto letters = list_dead_jobs(*database);
+  ASSERT_TRUE(letters.ok());
+  ASSERT_EQ(letters->size(), 1u);
+  EXPECT_EQ((*letters)[0].last_error, "no such address");
+  EXPECT_EQ((*letters)[0].job.attempts, 3);
+  EXPECT_EQ(count_backlog(*database)->dead_jobs, 1u);
+
+  ASSERT_TRUE(*restart_dead_job(*database, (*letters)[0].job.id));
+  Enqueuer enqueuer(*database, to_mail([](const Job&) {}));
+  EXPECT_EQ(run_once(enqueuer).delivered, 1u);
+  EXPECT_EQ(left(), 0);
+  EXPECT_FALSE(*restart_dead_job(*database, (*letters)[0].job.id));
+}
+
+TEST_P(Jobs, ASinkThatIsDownIsLeftAloneAndBlamesNoJob) {
+  stage(3, "down");
+  stage(2, "mail");
+  stage(1, "nobodys");
+  int calls = 0;
+  EnqueuerOptions options;
+  options.backoff_first = 1h;
+  Enqueuer enqueuer(*database,
+                    {{"down", batch_callback_sink([&](std::span<const Job>) -> SinkReport {
+                        ++calls;
+                        throw std::runtime_error("connection refused");
+                      })},
+                     {"mail", callback_sink([](const Job&) {})}},
+                    options);
+  const EnqueuerCounts first = run_once(enqueuer);
+  EXPECT_EQ(first.delivered, 2u);
+  EXPECT_EQ(first.given_back, 3u);
+  EXPECT_EQ(first.sinks_down, 1u);
+  EXPECT_EQ(run_once(enqueuer).claimed, 0u);
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(left(), 4);
+  EXPECT_EQ(number(*database, "SELECT max(attempts) FROM oncekey_job"), 0);
+  EXPECT_EQ(number(*database, "SELECT max(claimed_until) FROM oncekey_job"), 0);
+}
+
+TEST_P(Jobs, ADelayedJobWaits) {
+  const auto done = run_transaction(*database, [](Transaction& transaction) {
+    transaction.stage_job({.sink = "mail", .name = "later", .delay = 1h});
+    transaction.stage_job({.sink = "mail", .name = "now"});
+  });
+  ASSERT_TRUE(done.ok());
+  std::vector<std::string> seen;
+  const auto note = [&](const Job& job) { seen.push_back(job.name); };
+  Enqueuer now(*database, to_mail(note));
+  run_once(now);
+  EXPECT_EQ(seen, std::vector<std::string>{"now"});
+  const auto later = place.open_later(61min);
+  Enqueuer then(*later, to_mail(note));
+  run_once(then);
+  EXPECT_EQ(seen.back(), "later");
+}
+
+TEST_P(Jobs, AnEnqueuerRunsUntilItIsStopped) {
+  std::atomic<int> seen{0};
+  EnqueuerOptions options;
+  options.idle_wait = 5ms;
+  Enqueuer enqueuer(*database, to_mail([&](const Job&) { ++seen; }), options);
+  std::thread thread([&] { enqueuer.run(); });
+  stage(5);
+  for (int i = 0; i < 2000 && seen < 5; ++i) std::this_thread::sleep_for(5ms);
+  enqueuer.stop();
+  thread.join();
+  EXPECT_EQ(enqueuer.metrics().delivered, 5u);
+}
+
+ONCEKEY_ON_EVERY_DATABASE(Jobs);
+
+} // namespace
+} // namespace oncekey

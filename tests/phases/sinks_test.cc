@@ -1,0 +1,262 @@
+// The sinks that speak to servers: an HTTP server of the test's own, and a real Redis (ONCEKEY_TEST_REDIS).
+#include <oncekey/sinks.h>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <hiredis/hiredis.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace oncekey {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const auto kFarAway = [] { return std::chrono::steady_clock::now() + 1min; };
+
+Job job_with(JobId id, std::string args = "{}") {
+  return {.id = id, .sink = "s", .name = "send_receipt", .args = std::move(args), .staged_at = Time{1700000000123ms}};
+}
+
+// Answers each connection with the next of the given texts and keeps what it was sent.
+class ScriptedServer {
+ public:
+  explicit ScriptedServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(listen(listener_, 16), 0);
+    socklen_t length = sizeof address;
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread([this] { serve(); });
+  }
+  ~ScriptedServer() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  std::string url(const std::string& path = "/jobs?x=1") const {
+    return fmt::format("http://127.0.0.1:{}{}", port_, path);
+  }
+  // After the client is done.
+  const std::vector<std::string>& requests() const { return requests_; }
+
+ private:
+  void serve() {
+    for (const std::string& answer : answers_) {
+      const int connection = accept(listener_, nullptr, nullptr);
+      if (connection < 0) return;
+      std::string request;
+      char buffer[4096];
+      const auto whole = [&] {
+        const std::size_t head = request.find("\r\n\r\n");
+        const std::size_t length = request.find("Content-Length: ");
+        return head != std::string::npos && request.size() >= head + 4 + std::stoul(request.substr(length + 16));
+      };
+      while (!whole()) {
+        const ssize_t got = read(connection, buffer, sizeof buffer);
+        if (got <= 0) break;
+        request.append(buffer, static_cast<std::size_t>(got));
+      }
+      requests_.push_back(request);
+      if (answer == "silence") {
+        pollfd waiting{connection, POLLIN, 0};
+        poll(&waiting, 1, 5000); // until the client gives up
+      } else {
+        EXPECT_EQ(write(connection, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
+      }
+      close(connection);
+    }
+  }
+
+  std::vector<std::string> answers_;
+  std::vector<std::string> requests_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+std::string answer(int status) { return fmt::format("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", status); }
+
+TEST(HttpSink, PostsTheArgsWithTheJobsIdAsKey) {
+  std::string request;
+  {
+    ScriptedServer server({"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n"});
+    HttpSinkOptions options;
+    options.authorization = "Bearer t";
+    auto sink = http_sink(server.url(), options);
+    ASSERT_TRUE(sink.ok());
+    const Job jobs[] = {job_with(42, "{\"a\":1}")};
+    const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+    EXPECT_THAT(report.accepted, ElementsAre(42));
+    EXPECT_FALSE(report.down);
+    request = server.requests().at(0);
+  }
+  EXPECT_THAT(request, HasSubstr("POST /jobs?x=1 HTTP/1.1\r\n"));
+  EXPECT_THAT(request, HasSubstr("Idempotency-Key: 42\r\n"));
+  EXPECT_THAT(request, HasSubstr("Oncekey-Job: send_receipt\r\n"));
+  EXPECT_THAT(request, HasSubstr("Oncekey-Attempt: 1\r\n"));
+  EXPECT_THAT(request, HasSubstr("Authorization: Bearer t\r\n"));
+  EXPECT_THAT(request, HasSubstr("\r\n\r\n{\"a\":1}"));
+}
+
+TEST(HttpSink, ARefusalIsTheJobsAndATroubleIsTheSinks) {
+  ScriptedServer server({answer(200), answer(422), answer(200), answer(503), answer(200)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3), job_with(4), job_with(5)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(1, 3));
+  ASSERT_EQ(report.refused.size(), 1u);
+  EXPECT_EQ(report.refused[0].id, 2);
+  EXPECT_EQ(report.down, "answered 503");
+  EXPECT_EQ(server.requests().size(), 4u) << "nothing more is sent to a sink that is down";
+}
+
+TEST(HttpSink, NobodyThereSilenceAndNonsenseAreTheSinksTrouble) {
+  auto nobody = http_sink("http://127.0.0.1:1/");
+  ASSERT_TRUE(nobody.ok());
+  const Job jobs[] = {job_with(1)};
+  EXPECT_TRUE(nobody.value()->deliver(jobs, kFarAway()).down);
+
+  ScriptedServer server({"silence", "SSH-2.0-x\r\n\r\n", ""});
+  HttpSinkOptions options;
+  options.answer_timeout = 100ms;
+  auto sink = http_sink(server.url(), options);
+  for (int i = 0; i < 3; ++i) {
+    const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+    EXPECT_TRUE(report.down) << i;
+    EXPECT_TRUE(report.accepted.empty());
+    EXPECT_TRUE(report.refused.empty());
+  }
+}
+
+TEST(HttpSink, StopsWhenItsClaimIsOver) {
+  auto sink = http_sink("http://127.0.0.1:1/");
+  const Job jobs[] = {job_with(1)};
+  const SinkReport report = sink.value()->deliver(jobs, std::chrono::steady_clock::now() - 1s);
+  EXPECT_FALSE(report.down);
+  EXPECT_TRUE(report.accepted.empty());
+}
+
+TEST(HttpSink, RefusesUrlsAndHeadersThatCannotBeRight) {
+  EXPECT_FALSE(http_sink("ftp://x/").ok());
+  EXPECT_FALSE(http_sink("http:///path").ok());
+  EXPECT_FALSE(http_sink("http://user:pass@host/").ok());
+  EXPECT_FALSE(http_sink("http://host/a b").ok());
+  EXPECT_TRUE(http_sink("https://[::1]:8443").ok());
+  HttpSinkOptions options;
+  options.authorization = "a\r\nb: c";
+  EXPECT_FALSE(http_sink("http://host/", options).ok());
+}
+
+class RedisSinks : public testing::Test {
+ protected:
+  RedisSinks() {
+    const char* const given = std::getenv("ONCEKEY_TEST_REDIS");
+    if (!given) {
+      ADD_FAILURE() << "ONCEKEY_TEST_REDIS names no server: run this under tests/support/with_servers.py redis";
+      std::abort();
+    }
+    url = given;
+    const std::size_t slashes = url.find("://") + 3;
+    const std::size_t colon = url.rfind(':');
+    context = redisConnect(url.substr(slashes, colon - slashes).c_str(), std::atoi(url.c_str() + colon + 1));
+    ask("FLUSHALL");
+  }
+  ~RedisSinks() override { redisFree(context); }
+
+  std::vector<std::string> ask(const std::string& command) {
+    auto* const reply = static_cast<redisReply*>(redisCommand(context, command.c_str()));
+    std::vector<std::string> texts;
+    collect(reply, texts);
+    freeReplyObject(reply);
+    return texts;
+  }
+  static void collect(const redisReply* reply, std::vector<std::string>& texts) {
+    if (reply->str) texts.emplace_back(reply->str, reply->len);
+    for (std::size_t i = 0; i < reply->elements; ++i) collect(reply->element[i], texts);
+  }
+
+  std::string url;
+  redisContext* context = nullptr;
+};
+
+TEST_F(RedisSinks, SidekiqFindsItsJobs) {
+  auto sink = sidekiq_sink(url, "mailers");
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(42, "[1,\"two\",12345678901234567890123]"), job_with(43, "{\"a\":1}"),
+                      job_with(44, "not json")};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(42, 43, 44));
+  EXPECT_THAT(ask("SMEMBERS queues"), ElementsAre("mailers"));
+  const auto pushed = ask("LRANGE queue:mailers 0 -1");
+  ASSERT_EQ(pushed.size(), 3u);
+  // Workers take from the right: the first staged comes first.
+  EXPECT_THAT(pushed[2], HasSubstr("\"class\":\"send_receipt\",\"args\":[1,\"two\",12345678901234567890123]"));
+  EXPECT_THAT(pushed[2], HasSubstr("\"queue\":\"mailers\",\"jid\":\"00000000000000000000002a\""));
+  EXPECT_THAT(pushed[2], HasSubstr("\"created_at\":1700000000.123,\"enqueued_at\":"));
+  EXPECT_THAT(pushed[2], HasSubstr("\"retry\":true"));
+  EXPECT_THAT(pushed[1], HasSubstr("\"args\":[{\"a\":1}]"));
+  EXPECT_THAT(pushed[0], HasSubstr("\"args\":[\"not json\"]"));
+}
+
+TEST_F(RedisSinks, AStreamGetsEveryJobInOrder) {
+  auto sink = redis_stream_sink(url, "rides");
+  ASSERT_TRUE(sink.ok());
+  std::vector<Job> jobs;
+  for (int i = 1; i <= 250; ++i) jobs.push_back(job_with(i, std::string("\0bytes", 6)));
+  EXPECT_EQ(sink.value()->deliver(jobs, kFarAway()).accepted.size(), 250u);
+  const auto entries = ask("XRANGE rides - + COUNT 1");
+  ASSERT_EQ(entries.size(), 7u);
+  EXPECT_EQ(entries[2], "1");
+  EXPECT_EQ(entries[6], std::string("\0bytes", 6));
+  EXPECT_EQ(ask("XREVRANGE rides + - COUNT 1")[2], "250");
+}
+
+TEST_F(RedisSinks, AnAnswerThatIsAnErrorRefusesTheJob) {
+  ask("SET rides text");
+  auto sink = redis_stream_sink(url, "rides");
+  const Job jobs[] = {job_with(1)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_TRUE(report.accepted.empty());
+  ASSERT_EQ(report.refused.size(), 1u);
+  EXPECT_THAT(report.refused[0].why, HasSubstr("WRONGTYPE"));
+}
+
+TEST_F(RedisSinks, ALostConnectionIsTheSinksTroubleAndIsMadeAnew) {
+  auto sink = redis_stream_sink(url, "rides");
+  const Job jobs[] = {job_with(1)};
+  EXPECT_EQ(sink.value()->deliver(jobs, kFarAway()).accepted.size(), 1u);
+  ask("CLIENT KILL TYPE normal SKIPME yes");
+  EXPECT_TRUE(sink.value()->deliver(jobs, kFarAway()).down);
+  EXPECT_EQ(sink.value()->deliver(jobs, kFarAway()).accepted.size(), 1u);
+  auto nobody = redis_stream_sink("redis://127.0.0.1:1/0", "rides");
+  EXPECT_TRUE(nobody.value()->deliver(jobs, kFarAway()).down);
+}
+
+TEST(RedisSinkUrls, AreChecked) {
+  EXPECT_FALSE(sidekiq_sink("http://x", "q").ok());
+  EXPECT_FALSE(sidekiq_sink("redis://x/abc", "q").ok());
+  EXPECT_FALSE(sidekiq_sink("redis://x:port", "q").ok());
+  EXPECT_FALSE(sidekiq_sink("redis://x", "").ok());
+  EXPECT_TRUE(sidekiq_sink("redis://me:p@ss@x:6380/3", "q").ok());
+}
+
+} // namespace
+} // namespace oncekey
