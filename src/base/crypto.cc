@@ -4,15 +4,100 @@
 
 #include <oncekey/check.h>
 
+#include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
+#include <openssl/params.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <bit>
+#include <vector>
 
 namespace oncekey {
 namespace {
+
+struct MacCtxFree {
+  void operator()(EVP_MAC_CTX* ctx) const { EVP_MAC_CTX_free(ctx); }
+};
+using MacCtx = std::unique_ptr<EVP_MAC_CTX, MacCtxFree>;
+
+const char* openssl_name(HashAlgorithm algorithm) {
+  switch (algorithm) {
+    case HashAlgorithm::sha1:
+      return "SHA1";
+    case HashAlgorithm::sha256:
+      return "SHA256";
+    case HashAlgorithm::sha512:
+      return "SHA512";
+  }
+  return "";
+}
+
+// Finding the algorithm by its name takes a lock and a search; it is the same one every time.
+EVP_MAC* hmac_algorithm() {
+  static EVP_MAC* const kHmac = EVP_MAC_fetch(nullptr, OSSL_MAC_NAME_HMAC, nullptr);
+  ONCEKEY_CHECK(kHmac != nullptr, "OpenSSL has HMAC");
+  return kHmac;
+}
+
+MacCtx keyed_context(HashAlgorithm algorithm, const unsigned char* secret, std::size_t length) {
+  MacCtx ctx(EVP_MAC_CTX_new(hmac_algorithm()));
+  const OSSL_PARAM params[] = {
+      OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, const_cast<char*>(openssl_name(algorithm)), 0),
+      OSSL_PARAM_construct_end()};
+  ONCEKEY_CHECK(ctx && EVP_MAC_init(ctx.get(), secret, length, params) == 1, "OpenSSL has HMAC with this hash");
+  return ctx;
+}
+
+const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
+
+struct PublicKeyFree {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+struct DigestCtxFree {
+  void operator()(EVP_MD_CTX* ctx) const { EVP_MD_CTX_free(ctx); }
+};
+
+// The value of a character in an alphabet of base64 whose last two are given; -1 for any other.
+int base64_value(char c, char sixty_two, char sixty_three) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == sixty_two) return 62;
+  if (c == sixty_three) return 63;
+  return -1;
+}
+
+enum class SpareBits { ignored, must_be_zero };
+
+// Without padding.
+bool decode_base64(std::string_view text, char sixty_two, char sixty_three, SpareBits spare, std::string& out) {
+  if (text.size() % 4 == 1) return false;
+  out.clear();
+  std::uint32_t bits = 0;
+  int count = 0;
+  for (const char c : text) {
+    const int value = base64_value(c, sixty_two, sixty_three);
+    if (value < 0) return false;
+    bits = bits << 6 | static_cast<std::uint32_t>(value);
+    count += 6;
+    if (count >= 8) {
+      count -= 8;
+      out.push_back(static_cast<char>(bits >> count & 0xff));
+    }
+  }
+  return spare == SpareBits::ignored || (bits & ((1u << count) - 1)) == 0;
+}
+
+int hex_value(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  return -1;
+}
 
 // One of HMAC's two keyed starting points: SHA-256 after the block that the key and a pad make.
 SHA256_CTX start_with(const Secret& secret, std::uint8_t pad) {
@@ -77,6 +162,32 @@ HashBytes Sha256::finish() {
   return out;
 }
 
+std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces) {
+  // OpenSSL takes a null key for "the one set before", also where the length is 0.
+  const MacCtx ctx = keyed_context(algorithm, secret.empty() ? bytes_of("") : bytes_of(secret), secret.size());
+  bool good = true;
+  for (const std::string_view piece : pieces) {
+    good = good && EVP_MAC_update(ctx.get(), bytes_of(piece), piece.size()) == 1;
+  }
+  std::array<unsigned char, EVP_MAX_MD_SIZE> mac{};
+  std::size_t written = 0;
+  good = good && EVP_MAC_final(ctx.get(), mac.data(), &written, mac.size()) == 1;
+  ONCEKEY_CHECK(good, "HMAC does not fail on memory");
+  return std::string(reinterpret_cast<const char*>(mac.data()), written);
+}
+
+bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature) {
+  const std::unique_ptr<EVP_PKEY, PublicKeyFree> key(
+      EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, bytes_of(public_key), public_key.size()));
+  const std::unique_ptr<EVP_MD_CTX, DigestCtxFree> ctx(EVP_MD_CTX_new());
+  const bool good =
+      key && ctx && EVP_DigestVerifyInit(ctx.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
+      EVP_DigestVerify(ctx.get(), bytes_of(signature), signature.size(), bytes_of(message), message.size()) == 1;
+  // A refused key or signature leaves an entry behind that the next TLS call of this thread would take for its own.
+  if (!good) ERR_clear_error();
+  return good;
+}
+
 void fill_random(std::span<std::uint8_t> out) {
   ONCEKEY_CHECK(RAND_bytes(out.data(), static_cast<int>(out.size())) == 1, "the operating system gives random bytes");
 }
@@ -89,6 +200,46 @@ std::uint64_t random_u64() {
   return value;
 }
 
+std::string uuid_text(std::span<const std::uint8_t, 16> bytes, UuidVersion version) {
+  std::string raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  raw[6] = static_cast<char>((raw[6] & 0x0f) | static_cast<std::uint8_t>(version) << 4);
+  raw[8] = static_cast<char>((raw[8] & 0x3f) | 0x80);
+  std::string text = hex_encode(raw);
+  for (const std::size_t at : {20u, 16u, 12u, 8u}) text.insert(at, 1, '-');
+  return text;
+}
+
+std::string random_uuid() {
+  std::array<std::uint8_t, 16> bytes{};
+  fill_random(bytes);
+  return uuid_text(bytes, UuidVersion::random);
+}
+
+std::string hex_encode(std::string_view bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const char c : bytes) {
+    const auto byte = static_cast<unsigned char>(c);
+    text.push_back(kDigits[byte >> 4]);
+    text.push_back(kDigits[byte & 15]);
+  }
+  return text;
+}
+
+std::optional<std::string> hex_decode(std::string_view text) {
+  if (text.size() % 2 != 0) return std::nullopt;
+  std::string bytes;
+  bytes.reserve(text.size() / 2);
+  for (std::size_t i = 0; i < text.size(); i += 2) {
+    const int high = hex_value(text[i]);
+    const int low = hex_value(text[i + 1]);
+    if (high < 0 || low < 0) return std::nullopt;
+    bytes.push_back(static_cast<char>(high << 4 | low));
+  }
+  return bytes;
+}
+
 std::string base64_encode(std::string_view bytes) {
   std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
   const int written =
@@ -98,31 +249,17 @@ std::string base64_encode(std::string_view bytes) {
   return out;
 }
 
+std::optional<std::string> base64_decode(std::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  for (int i = 0; i < 2 && text.ends_with('='); ++i) text.remove_suffix(1);
+  std::string out;
+  if (!decode_base64(text, '+', '/', SpareBits::must_be_zero, out)) return std::nullopt;
+  return out;
+}
+
 bool base64url_decode(std::string_view text, std::string& out) {
-  const auto value_of = [](char c) -> int {
-    if (c >= 'A' && c <= 'Z') return c - 'A';
-    if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-    if (c >= '0' && c <= '9') return c - '0' + 52;
-    if (c == '-') return 62;
-    if (c == '_') return 63;
-    return -1;
-  };
   while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-  if (text.size() % 4 == 1) return false;
-  out.clear();
-  std::uint32_t bits = 0;
-  int count = 0;
-  for (const char c : text) {
-    const int value = value_of(c);
-    if (value < 0) return false;
-    bits = bits << 6 | static_cast<std::uint32_t>(value);
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      out.push_back(static_cast<char>(bits >> count & 0xff));
-    }
-  }
-  return true;
+  return decode_base64(text, '-', '_', SpareBits::ignored, out);
 }
 
 bool equal_in_constant_time(std::string_view a, std::string_view b) {

@@ -1,9 +1,10 @@
-// crypto: hashes and random bytes, over OpenSSL.
+// crypto: hashes, signatures and random bytes, over OpenSSL.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -44,12 +45,36 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 
+enum class HashAlgorithm { sha1, sha256, sha512 };
+
+// Plain HMAC over the pieces one after another, as other people's protocols define it: the raw bytes of the MAC. For
+// our own hashes there is KeyedHash, which keeps its parts apart.
+std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces);
+
+// Whether `signature` (64 bytes) is that of the owner of `public_key` (32 bytes) on `message`. False for lengths that
+// are none and for keys that are no point of the curve.
+bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature);
+
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
 void fill_random(std::span<std::uint8_t> out);
 std::uint64_t random_u64();
 
+enum class UuidVersion : std::uint8_t { random = 4, custom_hash = 8 };
+// "8e03978e-40d5-43e8-bc93-6894a57f9324" out of sixteen bytes, in which version and variant replace six bits.
+std::string uuid_text(std::span<const std::uint8_t, 16> bytes, UuidVersion version);
+// A new one, of random bytes.
+std::string random_uuid();
+
+// Lower case.
+std::string hex_encode(std::string_view bytes);
+// Either case. Nothing for an odd length or any other character.
+std::optional<std::string> hex_decode(std::string_view text);
+
 // Padded base64, the usual alphabet.
 std::string base64_encode(std::string_view bytes);
+// The same, strictly: nothing where padding is missing, a character is none of the alphabet, or the unused bits of the
+// last character are set, so that no two texts mean the same bytes.
+std::optional<std::string> base64_decode(std::string_view text);
 
 // Unpadded base64url, as in JWTs. Nothing on any character outside the alphabet.
 bool base64url_decode(std::string_view text, std::string& out);

@@ -122,6 +122,89 @@ TEST(Base64Url, Decodes) {
   }
 }
 
+TEST(Base64, EncodesAndDecodesStrictly) {
+  for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{
+           {"", ""}, {"f", "Zg=="}, {"fo", "Zm8="}, {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xfb\xff\xbf", "+/+/"}}) {
+    EXPECT_EQ(base64_encode(bytes), text);
+    EXPECT_EQ(base64_decode(text), bytes);
+  }
+  for (const std::string_view text :
+       {"Z", "Zg", "Zg=", "Zm8", "Zh==", "Zm9=", "====", "Zg==Zg==", "Zm9v\n", "-_-_", "Zg= ="}) {
+    EXPECT_EQ(base64_decode(text), std::nullopt) << text;
+  }
+}
+
+TEST(Hex, EncodesInLowerCaseAndDecodesBoth) {
+  EXPECT_EQ(hex_encode(std::string_view("\x00\x7f\xff", 3)), "007fff");
+  EXPECT_EQ(hex_decode("007fFF"), std::string("\x00\x7f\xff", 3));
+  EXPECT_EQ(hex_decode(""), "");
+  for (const std::string_view text : {"0", "000", "0g", "g0", " 00", "0x"})
+    EXPECT_EQ(hex_decode(text), std::nullopt) << text;
+}
+
+// RFC 2202 and RFC 4231, test case 1; the others by Python's hmac.
+TEST(Hmac, OfKnownTexts) {
+  const std::string key(20, '\x0b');
+  const auto mac = [](HashAlgorithm algorithm, std::string_view secret, std::vector<std::string_view> pieces) {
+    return hex_encode(hmac(algorithm, secret, pieces));
+  };
+  EXPECT_EQ(mac(HashAlgorithm::sha1, key, {"Hi There"}), "b617318655057264e28bc0b6fb378c8ef146be00");
+  EXPECT_EQ(mac(HashAlgorithm::sha256, key, {"Hi There"}),
+            "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
+  EXPECT_EQ(mac(HashAlgorithm::sha512, key, {"Hi There"}),
+            "87aa7cdea5ef619d4ff0b4241a1d6cb02379f4e2ce4ec2787ad0b30545e17cde"
+            "daa833b7d6b8a702038b274eaea3f4e4be9d914eeb61f1702e696c203a126854");
+  EXPECT_EQ(mac(HashAlgorithm::sha256, std::string(200, 'k'), {"abc"}),
+            "ce632aa86d6a3fd3c79f06217c0a506599d055cd38eb385b16a2939f2488f686");
+  EXPECT_EQ(mac(HashAlgorithm::sha256, "", {}).substr(0, 20), "b613679a0814d9ec772f");
+}
+
+TEST(Hmac, PiecesAreOneText) {
+  const std::vector<std::string_view> pieces = {"Hi", "", " There"};
+  const std::vector<std::string_view> whole = {"Hi There"};
+  EXPECT_EQ(hmac(HashAlgorithm::sha1, "k", pieces), hmac(HashAlgorithm::sha1, "k", whole));
+}
+
+// RFC 8032, section 7.1, tests 1 and 2.
+TEST(Ed25519, VerifiesKnownSignatures) {
+  const std::string key = *hex_decode("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+  const std::string signature = *hex_decode(
+      "e5564300c360ac729086e2cc806e828a84877f1eb8e5d974d873e065224901555fb8821590a33bacc61e39701cf9b46bd25bf5f0595bbe24"
+      "655141438e7a100b");
+  EXPECT_TRUE(ed25519_verify(key, "", signature));
+  EXPECT_FALSE(ed25519_verify(key, "x", signature));
+  const std::string other = *hex_decode("3d4017c3e843895a92b70aa74d1b7ebc9c982ccf2ec4968cc0cd55f12af4660c");
+  EXPECT_FALSE(ed25519_verify(other, "", signature));
+  EXPECT_TRUE(
+      ed25519_verify(other, "\x72",
+                     *hex_decode("92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e1599"
+                                 "6e458f3613d0f11d8c387b2eaeb4302aeeb00d291612bb0c00")));
+}
+
+TEST(Ed25519, RefusesWhatIsNoKeyOrNoSignature) {
+  const std::string key = *hex_decode("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a");
+  EXPECT_FALSE(ed25519_verify("", "", std::string(64, '\0')));
+  EXPECT_FALSE(ed25519_verify(key.substr(1), "", std::string(64, '\0')));
+  EXPECT_FALSE(ed25519_verify(key, "", ""));
+  EXPECT_FALSE(ed25519_verify(key, "", std::string(63, '\0')));
+  EXPECT_FALSE(ed25519_verify(key, "", std::string(64, '\0')));
+  EXPECT_FALSE(ed25519_verify(std::string(32, '\xff'), "", std::string(64, '\xff')));
+}
+
+TEST(Uuid, CarriesItsVersionAndVariant) {
+  std::array<std::uint8_t, 16> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(0xf0 + i);
+  EXPECT_EQ(uuid_text(bytes, UuidVersion::custom_hash), "f0f1f2f3-f4f5-86f7-b8f9-fafbfcfdfeff");
+  std::set<std::string> seen;
+  for (int i = 0; i < 1000; ++i) {
+    const std::string uuid = random_uuid();
+    ASSERT_EQ(uuid.size(), 36u);
+    EXPECT_EQ(uuid[14], '4');
+    EXPECT_NE(std::string_view("89ab").find(uuid[19]), std::string_view::npos);
+    EXPECT_TRUE(seen.insert(uuid).second);
+  }
+}
+
 TEST(ConstantTime, ComparesLikeEquals) {
   EXPECT_TRUE(equal_in_constant_time("", ""));
   EXPECT_TRUE(equal_in_constant_time("secret", "secret"));

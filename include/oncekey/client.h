@@ -1,0 +1,163 @@
+// Client: calls to APIs with idempotency keys, tried again until the answer is final, and once in effect.
+//
+// A logical operation ("charge order 17") gets one key before its first try and keeps it for all of them. With a
+// journal the key is on disk before the first byte is sent, and stays there until the answer is final: after a crash
+// the next run of the same operation finds its key and goes on where the first one stopped, and the server gives the
+// first answer again instead of doing the work twice.
+//
+//   ClientOptions options;
+//   options.journal = "/var/lib/shop/keys";
+//   auto client = Client::open(options);
+//   ClientRequest request;
+//   request.url = "https://api.example.com/v1/charges";
+//   request.body = R"({"amount":1999})";
+//   request.operation = "charge order 17";
+//   Result<ClientAnswer> answer = (*client)->send(request);
+//
+// What is tried again: connections that fail, time-outs, 408, 409 while the first request is still at work, 425, 429
+// and 5xx. `Stripe-Should-Retry` overrules all of it, in both directions. What is final: everything else, and also 409
+// and 5xx whose body or headers say that another try changes nothing (another request under the same key, an outcome
+// that only an operator can settle).
+//
+// The wait before try n is min(initial * 2^(n-1), longest), of which half to all is taken at random, and never less
+// than `initial`: already the first retry (n = 2) is spread over a range, so that a thousand clients that failed at one
+// moment do not come back at one. `Retry-After` in either form lengthens it, up to `retry_after_max`, with the same
+// spread on top. A retry budget, shared by all calls of a Client, keeps retries a small share of the requests when a
+// server fails them all.
+//
+// Threads. All members may be called from any thread; send() blocks its caller. Nothing runs in the background.
+#pragma once
+
+#include <oncekey/headers.h>
+#include <oncekey/result.h>
+#include <oncekey/time.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace oncekey {
+
+struct RetryRules {
+  std::uint32_t max_attempts = 8; // tries in all, the first included
+  Millis initial{500};
+  Millis longest{8'000};
+  Millis timeout{30'000};         // of one try, connecting included
+  Millis deadline{120'000};       // of all tries and the waits between them
+  Millis retry_after_max{60'000}; // a server may ask for more patience than its clients have
+};
+
+// Every operation adds `share` of a retry, every retry takes one. So that a client with little to do can retry at all,
+// `reserve` retries are there at the start, and grow again within `refill`. With a journal the budget is kept beside it
+// (its name and ".budget") and shared by all who share the journal.
+struct BudgetRules {
+  double share = 0.1;
+  std::uint32_t reserve = 20;
+  Millis refill{60'000};
+};
+
+enum class KeySpelling {
+  bare,   // Idempotency-Key: 8e03978e-...     Stripe's way and nearly everybody's
+  quoted, // Idempotency-Key: "8e03978e-..."   the IETF draft's, for servers that insist on it
+};
+
+// Told before each wait.
+struct RetryNotice {
+  std::uint32_t attempt = 0; // the one that has just failed, from 1
+  std::string reason;
+  Millis wait{};
+};
+
+struct ClientOptions {
+  RetryRules retry;
+  BudgetRules budget;
+  // The file of keys whose answer is not final, made if it is not there; several processes may share it. Empty: keys
+  // live as long as the call, and a crash forgets them.
+  std::string journal;
+  // How long servers remember a key, at the least: one that is older in the journal may mean a new request to them, and
+  // is not sent again unasked. Stripe and most others promise 24 hours.
+  Millis key_lifetime = std::chrono::hours(24);
+  std::string key_header = "Idempotency-Key";
+  KeySpelling key_spelling = KeySpelling::bare;
+  std::string ca_file;                              // PEM certificates to trust; the system's when empty
+  std::uint64_t response_bytes_max = 64u << 20;     // a longer answer is not taken
+  std::function<void(const RetryNotice&)> on_retry; // from the thread that sends
+};
+
+struct ClientRequest {
+  std::string method = "POST";
+  std::string url; // http or https; may not hold a user or a fragment
+  // Content-Type and whatever else the API asks for. Host, the key, Content-Length and Connection are ours to send.
+  Headers headers;
+  std::string body;
+  // The caller's name for the logical operation, under which the journal finds its key again. Empty: method, URL and
+  // body stand for it, so that of two alike requests at the same time one is taken for a retry of the other.
+  std::string operation;
+  // The caller's own key, where one exists already (an order number). Empty: a random UUID is made. Requests that
+  // change nothing (GET, HEAD, OPTIONS) get no key unless it is given.
+  std::string key;
+};
+
+struct ClientResponse {
+  int status = 0;
+  std::string reason;
+  Headers headers;
+  std::string body;
+};
+
+enum class Ending {
+  succeeded, // 2xx, or 303: done, now or by an earlier try
+  refused,   // a final answer, but not success
+  gave_up,   // tries, time or budget ran out before there was a final answer: it may or may not have been done
+};
+std::string_view to_string(Ending ending);
+
+struct ClientAnswer {
+  Ending ending = Ending::gave_up;
+  // The final answer; after giving up, the last one that came, if any.
+  std::optional<ClientResponse> response;
+  std::string reason; // why it was refused or given up, a sentence; empty after success
+  std::string key;    // that was sent; empty if none
+  std::uint32_t attempts = 0;
+  bool resumed = false; // the key is that of an earlier run
+  // The outcome is not certain, and the key must be used for any further try. True after giving up, and after a refusal
+  // that says nothing about what an earlier try may have done: a 401 for a token that has expired since, for instance.
+  // With a journal the key is kept there.
+  bool key_kept = false;
+};
+
+class ClientWorld;
+
+class Client {
+ public:
+  // A fault if the journal cannot be opened or the certificates cannot be read.
+  static Result<std::unique_ptr<Client>> open(ClientOptions options);
+  // With another clock, network and chance: for tests.
+  static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  // Called with the final answer before the key is let go, so that the caller can make it durable first: a crash before
+  // the end of this call leaves the key, and the next run gets the same answer again. After a fault the key is kept
+  // too.
+  using Receive = std::function<Status(const ClientAnswer&)>;
+
+  // Sends until the answer is final or patience runs out. A fault means that nothing was sent: the request is not one,
+  // the journal cannot be written, or (kind `conflict`) it holds the operation with another request, another key, or a
+  // key older than `key_lifetime`; or it is the fault of `receive`.
+  Result<ClientAnswer> send(const ClientRequest& request, const Receive& receive = {});
+
+  // Drops the operation's key from the journal: for a person who has found out what became of it. True if there was
+  // one.
+  Result<bool> forget(const ClientRequest& request);
+
+ private:
+  struct Impl;
+  explicit Client(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,286 @@
+#include <oncekey/client.h>
+
+#include "base/crypto.h"
+#include "client/backoff.h"
+#include "client/journal.h"
+#include "client/judge.h"
+#include "client/retry_budget.h"
+#include "client/world.h"
+#include "core/key.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace oncekey {
+namespace {
+
+using Moment = ClientWorld::Moment;
+
+// A word for the journal, or a fingerprint: parts are kept apart by their lengths.
+std::string hash_of(std::initializer_list<std::string_view> parts) {
+  Sha256 hash;
+  for (const std::string_view part : parts) {
+    hash.update(fmt::format("{}:", part.size()));
+    hash.update(part);
+  }
+  const HashBytes bytes = hash.finish();
+  return hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+std::string operation_of(const ClientRequest& request) {
+  if (!request.operation.empty()) return hash_of({"named", request.operation});
+  return hash_of({"request", request.method, request.url, request.body});
+}
+
+// Credentials change between a crash and the next run; they are not part of what is asked for.
+std::string fingerprint_of(const ClientRequest& request) {
+  return hash_of({"fingerprint", request.method, request.url, request.body});
+}
+
+bool changes_nothing(std::string_view method) {
+  return method == "GET" || method == "HEAD" || method == "OPTIONS" || method == "TRACE";
+}
+
+bool is_token(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
+  });
+}
+
+bool is_field_value(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return byte == '\t' || (byte >= ' ' && byte != 0x7f);
+  });
+}
+
+Status check_fields(const ClientRequest& request, const ClientOptions& options) {
+  for (std::size_t i = 0; i < request.headers.size(); ++i) {
+    const Field field = request.headers[i];
+    if (!is_token(field.name) || !is_field_value(field.value))
+      return invalid(fmt::format("header {} is not one", i + 1));
+    for (const std::string_view ours : {"Host", "Content-Length", "Transfer-Encoding", "Connection"}) {
+      if (equal_ignoring_case(field.name, ours))
+        return invalid(fmt::format("the header {} is set by the client", ours));
+    }
+    if (equal_ignoring_case(field.name, options.key_header))
+      return invalid(fmt::format("give the key itself instead of the header {}", options.key_header));
+  }
+  return ok_status();
+}
+
+Result<WireRequest> wire_request(const ClientRequest& request, const ClientOptions& options) {
+  if (!is_token(request.method)) return invalid("the method is not one");
+  auto url = parse_url(request.url);
+  if (!url) return url.fault();
+  if (const Status good = check_fields(request, options); !good) return good.fault();
+  if (!request.key.empty()) {
+    const ParsedKey key = parse_plain_key(request.key);
+    if (const auto* bad = std::get_if<BadKey>(&key))
+      return invalid(fmt::format("the key cannot be used: {}", bad->why));
+  }
+  WireRequest wire{request.method, *std::move(url), {}, request.body};
+  wire.headers.add("Host", wire.url.authority);
+  if (!request.headers.has("User-Agent")) wire.headers.add("User-Agent", "oncekey");
+  if (!request.headers.has("Accept")) wire.headers.add("Accept", "*/*");
+  for (std::size_t i = 0; i < request.headers.size(); ++i)
+    wire.headers.add(request.headers[i].name, request.headers[i].value);
+  return wire;
+}
+
+std::string spelled(std::string_view key, KeySpelling spelling) {
+  if (spelling == KeySpelling::bare) return std::string(key);
+  std::string quoted = "\"";
+  for (const char c : key) {
+    if (c == '"' || c == '\\') quoted.push_back('\\');
+    quoted.push_back(c);
+  }
+  return quoted + '"';
+}
+
+Fault conflict(const JournalEntry& entry, std::string_view what) {
+  return {
+      FaultKind::conflict,
+      fmt::format("the journal holds this operation since {:%Y-%m-%d %H:%M:%S} UTC ({}), and its answer is not known: "
+                  "{}. Nothing was sent. Find out what became of it, then let its key go (forget)",
+                  std::chrono::floor<std::chrono::seconds>(entry.begun), entry.summary, what)};
+}
+
+} // namespace
+
+std::string_view to_string(Ending ending) {
+  switch (ending) {
+    case Ending::succeeded:
+      return "succeeded";
+    case Ending::refused:
+      return "refused";
+    case Ending::gave_up:
+      return "gave_up";
+  }
+  return "unknown";
+}
+
+struct Client::Impl {
+  Impl(ClientOptions given, std::unique_ptr<ClientWorld> its_world, std::unique_ptr<Journal> its_journal)
+      : options(std::move(given)),
+        world(std::move(its_world)),
+        journal(std::move(its_journal)),
+        budget(options.budget, world->wall_clock(),
+               options.journal.empty() ? std::string() : options.journal + ".budget") {}
+
+  const ClientOptions options;
+  const std::unique_ptr<ClientWorld> world;
+  const std::unique_ptr<Journal> journal; // none: keys are not kept
+  RetryBudget budget;
+
+  struct Key {
+    std::string text;
+    std::string operation; // its word in the journal; empty if it is not there
+    bool resumed = false;
+  };
+  Result<Key> key_for(const ClientRequest& request, const Url& url);
+  Status check_found(const JournalEntry& found, const JournalEntry& wanted, const ClientRequest& request) const;
+  ClientAnswer run(const WireRequest& wire, const Key& key);
+  Status close(const ClientAnswer& answer, const Key& key, const Receive& receive);
+};
+
+Status Client::Impl::check_found(const JournalEntry& found, const JournalEntry& wanted,
+                                 const ClientRequest& request) const {
+  if (found.fingerprint != wanted.fingerprint)
+    return conflict(found, "it was begun with another method, URL or body than now");
+  if (!request.key.empty() && found.key != request.key)
+    return conflict(found, "it was begun with another key than now");
+  if (wanted.begun - found.begun > options.key_lifetime)
+    return conflict(found, "that is longer ago than servers remember keys, so that sending it again may do it again");
+  return ok_status();
+}
+
+Result<Client::Impl::Key> Client::Impl::key_for(const ClientRequest& request, const Url& url) {
+  if (request.key.empty() && changes_nothing(request.method)) return Key{};
+  JournalEntry wanted{fingerprint_of(request), request.key.empty() ? random_uuid() : request.key, world->wall_clock(),
+                      fmt::format("{} {}", request.method, url.shown())};
+  if (!journal) return Key{wanted.key, "", false};
+  const std::string operation = operation_of(request);
+  auto begun = journal->begin(operation, wanted);
+  if (!begun) return begun.fault();
+  if (begun->found) {
+    if (const Status same = check_found(begun->entry, wanted, request); !same) return same.fault();
+  }
+  return Key{begun->entry.key, operation, begun->found};
+}
+
+ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
+  const RetryRules& rules = options.retry;
+  ClientAnswer answer;
+  answer.key = key.text;
+  answer.resumed = key.resumed;
+  // Whether a try before the one at hand may have had an effect that its answer did not tell.
+  bool unsettled = key.resumed;
+  budget.earn(world->wall_clock());
+  const Moment deadline = world->now() + rules.deadline;
+  for (;;) {
+    const Tried tried = world->exchange(wire, std::min(deadline, world->now() + rules.timeout));
+    ++answer.attempts;
+    std::optional<Millis> asked;
+    if (const auto* response = std::get_if<ClientResponse>(&tried)) {
+      answer.response = *response;
+      const Judged judged = judge(*response);
+      answer.reason = judged.why;
+      if (judged.judgement == Judgement::success) {
+        answer.ending = Ending::succeeded;
+        return answer;
+      }
+      if (judged.judgement == Judgement::refusal) {
+        answer.ending = Ending::refused;
+        answer.key_kept = judged.may_have_done || (unsettled && !is_replay(response->headers));
+        return answer;
+      }
+      unsettled = unsettled || judged.may_have_done;
+      asked = retry_after(response->headers, world->wall_clock());
+    } else {
+      const auto& failure = std::get<TryFailure>(tried);
+      answer.reason = failure.reason;
+      unsettled = unsettled || failure.kind != TryFailure::Kind::not_sent;
+      if (failure.kind == TryFailure::Kind::hopeless) break;
+    }
+    if (answer.attempts >= rules.max_attempts) {
+      answer.reason = fmt::format("{}, after {} tries", answer.reason, answer.attempts);
+      break;
+    }
+    const Millis wait = wait_before(answer.attempts + 1, rules, world->chance(), asked);
+    if (world->now() + wait >= deadline) {
+      answer.reason = fmt::format("{}, and the deadline comes before the next try", answer.reason);
+      break;
+    }
+    if (!budget.take(world->wall_clock())) {
+      answer.reason = fmt::format("{}, and the retry budget is used up", answer.reason);
+      break;
+    }
+    if (options.on_retry) options.on_retry({answer.attempts, answer.reason, wait});
+    world->sleep(wait);
+  }
+  answer.ending = Ending::gave_up;
+  answer.key_kept = !key.text.empty();
+  return answer;
+}
+
+// The caller first: a crash in between costs a try that gets the same answer again, the other order could cost the
+// answer.
+Status Client::Impl::close(const ClientAnswer& answer, const Key& key, const Receive& receive) {
+  if (receive) {
+    if (Status received = receive(answer); !received) return received;
+  }
+  if (!journal || key.operation.empty() || answer.key_kept) return ok_status();
+  const Result<bool> ended = journal->end(key.operation, key.text);
+  return ended ? ok_status() : Status(ended.fault());
+}
+
+Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Client::~Client() = default;
+
+Result<std::unique_ptr<Client>> Client::open(ClientOptions options) {
+  auto world = real_world(options.ca_file, options.response_bytes_max);
+  if (!world) return world.fault();
+  return open(std::move(options), *std::move(world));
+}
+
+Result<std::unique_ptr<Client>> Client::open(ClientOptions options, std::unique_ptr<ClientWorld> world) {
+  if (!is_token(options.key_header)) return invalid("the name of the key header is not one");
+  if (options.retry.max_attempts == 0 || options.retry.initial <= Millis(0) || options.retry.timeout <= Millis(0))
+    return invalid("there must be at least one try, and neither waits nor time-outs of nothing");
+  std::unique_ptr<Journal> journal;
+  if (!options.journal.empty()) {
+    auto opened = Journal::open(options.journal);
+    if (!opened) return opened.fault();
+    journal = *std::move(opened);
+  }
+  auto impl = std::make_unique<Impl>(std::move(options), std::move(world), std::move(journal));
+  return std::unique_ptr<Client>(new Client(std::move(impl)));
+}
+
+Result<ClientAnswer> Client::send(const ClientRequest& request, const Receive& receive) {
+  auto wire = wire_request(request, impl_->options);
+  if (!wire) return wire.fault();
+  const auto key = impl_->key_for(request, wire->url);
+  if (!key) return key.fault();
+  if (!key->text.empty()) wire->headers.add(impl_->options.key_header, spelled(key->text, impl_->options.key_spelling));
+  ClientAnswer answer = impl_->run(*wire, *key);
+  if (answer.ending == Ending::gave_up) return answer;
+  if (const Status closed = impl_->close(answer, *key, receive); !closed) return closed.fault();
+  return answer;
+}
+
+Result<bool> Client::forget(const ClientRequest& request) {
+  if (!impl_->journal) return false;
+  const std::string operation = operation_of(request);
+  const auto entry = impl_->journal->find(operation);
+  if (!entry) return entry.fault();
+  if (!entry->has_value()) return false;
+  return impl_->journal->end(operation, (*entry)->key);
+}
+
+} // namespace oncekey

@@ -1,0 +1,286 @@
+#include "client/journal.h"
+
+#include "base/crypto.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kFormat = "oncekey journal 1\n";
+constexpr std::string_view kFormatFamily = "oncekey journal ";
+constexpr std::size_t kChecksumDigits = 16;
+// Below this a file is not worth replacing.
+constexpr std::uint64_t kCompactFromLines = 1'000;
+// No journal is larger: it holds the operations under way, and is compacted.
+constexpr std::uint64_t kJournalBytesMax = 256u << 20;
+
+std::string checksum(std::string_view text) {
+  Sha256 hash;
+  hash.update(text);
+  const HashBytes bytes = hash.finish();
+  return hex_encode({reinterpret_cast<const char*>(bytes.data()), kChecksumDigits / 2});
+}
+
+std::string sealed(std::string_view content) { return fmt::format("{} {}\n", checksum(content), content); }
+
+// The content of a line without its checksum; nothing if that is wrong.
+std::optional<std::string_view> unsealed(std::string_view line) {
+  if (line.size() < kChecksumDigits + 2 || line[kChecksumDigits] != ' ') return std::nullopt;
+  const std::string_view content = line.substr(kChecksumDigits + 1);
+  if (line.substr(0, kChecksumDigits) != checksum(content)) return std::nullopt;
+  return content;
+}
+
+std::string_view next_word(std::string_view& text) {
+  const std::size_t blank = text.find(' ');
+  const std::string_view word = text.substr(0, blank);
+  text = blank == std::string_view::npos ? std::string_view{} : text.substr(blank + 1);
+  return word;
+}
+
+std::string begin_line(const std::string& operation, const JournalEntry& entry) {
+  return sealed(fmt::format("begin {} {} {} {} {}", operation, entry.fingerprint, entry.key,
+                            entry.begun.time_since_epoch().count(), entry.summary));
+}
+
+// Writes everything; 0 or the errno.
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+// Makes the name of a new file as durable as its content.
+bool sync_folder_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool synced = ::fsync(fd) == 0;
+  ::close(fd);
+  return synced;
+}
+
+} // namespace
+
+// Holds the file's lock from construction to destruction.
+class Journal::Locked {
+ public:
+  explicit Locked(Journal& journal) : thread_lock_(journal.mutex_), journal_(journal), status_(take()) {}
+  ~Locked() {
+    if (journal_.fd_ >= 0) ::flock(journal_.fd_, LOCK_UN);
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  Status take() {
+    // Each round is one replacement of the file by another process in the moment between opening and locking.
+    for (int round = 0; round < 100; ++round) {
+      if (journal_.fd_ < 0) {
+        if (Status opened = journal_.reopen(); !opened) return opened;
+      }
+      while (::flock(journal_.fd_, LOCK_EX) != 0) {
+        if (errno != EINTR) return journal_.failed("locking");
+      }
+      struct stat mine {};
+      struct stat named {};
+      if (::fstat(journal_.fd_, &mine) == 0 && ::stat(journal_.path_.c_str(), &named) == 0 &&
+          mine.st_ino == named.st_ino && mine.st_dev == named.st_dev) {
+        return journal_.catch_up();
+      }
+      ::close(journal_.fd_);
+      journal_.fd_ = -1;
+    }
+    return unavailable(fmt::format("the journal {} is replaced again and again", journal_.path_));
+  }
+
+  const std::lock_guard<std::mutex> thread_lock_;
+  Journal& journal_;
+  const Status status_;
+};
+
+Fault Journal::failed(std::string_view doing) const {
+  return unavailable(fmt::format("{} the journal {} failed: {}", doing, path_, std::strerror(errno)));
+}
+
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& path) {
+  std::unique_ptr<Journal> journal(new Journal(path));
+  const Locked locked(*journal);
+  if (!locked.status()) return locked.status().fault();
+  return journal;
+}
+
+Journal::~Journal() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+Status Journal::reopen() {
+  read_to_ = 0;
+  lines_ = 0;
+  torn_ = false;
+  open_.clear();
+  fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (fd_ < 0) return failed("opening");
+  return ok_status();
+}
+
+// Reads what was added since the last time.
+Status Journal::catch_up() {
+  struct stat now {};
+  if (::fstat(fd_, &now) != 0) return failed("reading");
+  const auto size = static_cast<std::uint64_t>(now.st_size);
+  if (size > kJournalBytesMax) return corrupt(fmt::format("the journal {} is larger than any journal is", path_));
+  if (size < read_to_)
+    return corrupt(fmt::format("the journal {} has become shorter: somebody else changed it", path_));
+  std::string added(size - read_to_, '\0');
+  std::size_t got = 0;
+  while (got < added.size()) {
+    const ssize_t bytes = ::pread(fd_, added.data() + got, added.size() - got, static_cast<off_t>(read_to_ + got));
+    if (bytes < 0 && errno == EINTR) continue;
+    if (bytes <= 0) return failed("reading");
+    got += static_cast<std::size_t>(bytes);
+  }
+
+  torn_ = false;
+  std::size_t at = 0;
+  if (read_to_ == 0 && !added.empty()) {
+    const bool begun = std::string_view(kFormat).starts_with(added); // a crash while the file was made
+    if (!begun && !added.starts_with(kFormat)) {
+      if (added.starts_with(kFormatFamily))
+        return Fault{FaultKind::newer_format, fmt::format("the journal {} is of a newer version of Oncekey", path_)};
+      return corrupt(fmt::format("{} is not a journal of keys", path_));
+    }
+    if (added.size() < kFormat.size()) {
+      torn_ = true;
+      return ok_status();
+    }
+    at = kFormat.size();
+    read_to_ = at;
+  }
+  const std::uint64_t base = read_to_ - at;
+  while (at < added.size()) {
+    const std::size_t end = added.find('\n', at);
+    const bool whole = end != std::string::npos;
+    const auto content = whole ? unsealed(std::string_view(added).substr(at, end - at)) : std::nullopt;
+    at = whole ? end + 1 : added.size();
+    if (!content) {
+      torn_ = true;
+      continue;
+    }
+    if (torn_) {
+      return corrupt(
+          fmt::format("the journal {} has a damaged line in its middle, before byte {}: find out what became "
+                      "of its operation before you remove the file",
+                      path_, base + at));
+    }
+    if (Status taken = take_line(*content); !taken) return taken;
+    read_to_ = base + at;
+    ++lines_;
+  }
+  return ok_status();
+}
+
+Status Journal::take_line(std::string_view line) {
+  const std::string_view kind = next_word(line);
+  const std::string operation(next_word(line));
+  if (kind == "begin") {
+    JournalEntry entry;
+    entry.fingerprint = next_word(line);
+    entry.key = next_word(line);
+    const std::string_view millis = next_word(line);
+    std::int64_t count = 0;
+    const auto [end, error] = std::from_chars(millis.data(), millis.data() + millis.size(), count);
+    if (error == std::errc{} && end == millis.data() + millis.size() && !entry.key.empty()) {
+      entry.begun = Time(Millis(count));
+      entry.summary = line;
+      open_[operation] = std::move(entry);
+      return ok_status();
+    }
+  } else if (kind == "end") {
+    const auto it = open_.find(operation);
+    if (it != open_.end() && it->second.key == line) open_.erase(it);
+    return ok_status();
+  }
+  // The checksum is right: some other version wrote this.
+  return Fault{FaultKind::newer_format, fmt::format("the journal {} holds a line of an unknown kind", path_)};
+}
+
+Status Journal::append(std::string_view content) {
+  if (torn_ && ::ftruncate(fd_, static_cast<off_t>(read_to_)) != 0) return failed("mending");
+  torn_ = false;
+  const bool fresh = read_to_ == 0;
+  const std::string bytes = fmt::format("{}{}", fresh ? kFormat : "", content);
+  if (const int error = write_all(fd_, bytes); error != 0) {
+    errno = error;
+    torn_ = true; // whatever went out is behind read_to_ and goes with the next append
+    return failed("writing");
+  }
+  // After a failed sync the next one may lie: the file is opened anew, and what is in it is read again.
+  if (::fsync(fd_) != 0 || (fresh && !sync_folder_of(path_))) {
+    const Fault fault = failed("syncing");
+    ::close(fd_);
+    fd_ = -1;
+    return fault;
+  }
+  return catch_up();
+}
+
+Status Journal::compact_if_worthwhile() {
+  if (lines_ < kCompactFromLines || open_.size() * 2 > lines_) return ok_status();
+  const std::string next = path_ + ".new";
+  // A leftover of a crash is overwritten: the lock on the journal itself keeps others away from it.
+  const int fd = ::open(next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  if (fd < 0) return failed("compacting");
+  std::string content(kFormat);
+  for (const auto& [operation, entry] : open_) content += begin_line(operation, entry);
+  const int error = write_all(fd, content);
+  const bool good = error == 0 && ::fsync(fd) == 0 && ::rename(next.c_str(), path_.c_str()) == 0;
+  ::close(fd);
+  if (!good) return failed("compacting");
+  if (!sync_folder_of(path_)) return failed("compacting");
+  // This file is not the journal any more; the next step opens the new one.
+  ::close(fd_);
+  fd_ = -1;
+  return ok_status();
+}
+
+Result<Journal::Begun> Journal::begin(const std::string& operation, const JournalEntry& entry) {
+  const Locked locked(*this);
+  if (!locked.status()) return locked.status().fault();
+  if (const auto it = open_.find(operation); it != open_.end()) return Begun{it->second, true};
+  if (const Status added = append(begin_line(operation, entry)); !added) return added.fault();
+  return Begun{entry, false};
+}
+
+Result<bool> Journal::end(const std::string& operation, std::string_view key) {
+  const Locked locked(*this);
+  if (!locked.status()) return locked.status().fault();
+  const auto it = open_.find(operation);
+  if (it == open_.end() || it->second.key != key) return false;
+  if (const Status added = append(sealed(fmt::format("end {} {}", operation, key))); !added) return added.fault();
+  if (const Status compacted = compact_if_worthwhile(); !compacted) return compacted.fault();
+  return true;
+}
+
+Result<std::optional<JournalEntry>> Journal::find(const std::string& operation) {
+  const Locked locked(*this);
+  if (!locked.status()) return locked.status().fault();
+  const auto it = open_.find(operation);
+  if (it == open_.end()) return std::optional<JournalEntry>();
+  return std::optional<JournalEntry>(it->second);
+}
+
+} // namespace oncekey

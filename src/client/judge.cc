@@ -1,0 +1,113 @@
+#include "client/judge.h"
+
+#include "core/json_pointer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+std::string text_at(std::string_view json, std::string_view pointer) {
+  JsonPlace place = find_in_json(json, pointer);
+  return place.kind == JsonPlace::Kind::string ? std::move(place.text) : std::string();
+}
+
+bool contains_ignoring_case(std::string_view text, std::string_view wanted) {
+  for (std::size_t at = 0; at + wanted.size() <= text.size(); ++at) {
+    if (equal_ignoring_case(text.substr(at, wanted.size()), wanted)) return true;
+  }
+  return false;
+}
+
+// The last part of a problem type: "mismatch" of "urn:oncekey:problem:mismatch" and of
+// "https://example.com/p#mismatch".
+std::string_view last_part(std::string_view type) {
+  const std::size_t cut = type.find_last_of(":/#");
+  return cut == std::string_view::npos ? type : type.substr(cut + 1);
+}
+
+enum class Meaning { unsaid, in_progress, another_request, unknown_for_good, answer_lost };
+
+// What a code means, be it a Stripe code, the end of a problem type or another vendor's member `code`.
+Meaning meaning_of_code(std::string_view code) {
+  if (code == "idempotency_key_in_use" || code == "in_progress") return Meaning::in_progress;
+  if (code == "indeterminate" || code == "idempotency_outcome_unknown") return Meaning::unknown_for_good;
+  if (code == "answer_not_kept" || code == "idempotency_answer_not_kept") return Meaning::answer_lost;
+  if (contains_ignoring_case(code, "mismatch") || contains_ignoring_case(code, "reused"))
+    return Meaning::another_request;
+  return Meaning::unsaid;
+}
+
+// What the body of an error says about the key.
+Meaning meaning_of_body(std::string_view body) {
+  for (const std::string_view pointer : {"/error/code", "/code"}) {
+    if (const Meaning meaning = meaning_of_code(text_at(body, pointer)); meaning != Meaning::unsaid) return meaning;
+  }
+  if (text_at(body, "/error/type") == "idempotency_error") return Meaning::another_request;
+  const std::string type = text_at(body, "/type");
+  if (const Meaning meaning = meaning_of_code(last_part(type)); meaning != Meaning::unsaid) return meaning;
+  // The titles of the IETF draft's examples, which servers copy.
+  const std::string title = text_at(body, "/title");
+  if (equal_ignoring_case(title, "Idempotency-Key is already used")) return Meaning::another_request;
+  return Meaning::unsaid;
+}
+
+bool says_true(const Headers& headers, std::string_view name) {
+  const auto value = headers.get(name);
+  return value && equal_ignoring_case(*value, "true");
+}
+
+std::string status_text(const ClientResponse& response) {
+  return response.reason.empty() ? fmt::format("{}", response.status)
+                                 : fmt::format("{} {}", response.status, response.reason);
+}
+
+bool retried_by_status(int status) {
+  return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
+}
+
+// Those among the above that a request got before it came to anything.
+bool before_execution(int status) { return status == 408 || status == 425 || status == 429; }
+
+} // namespace
+
+Judged judge(const ClientResponse& response) {
+  const int status = response.status;
+  if ((status >= 200 && status < 300) || status == 303) return {Judgement::success, "", true};
+  const std::string text = status_text(response);
+  if (status < 400) {
+    return {Judgement::refusal, text + ": redirections are not followed, a key belongs to the server it was made for",
+            true};
+  }
+  const bool may_have_done = retried_by_status(status) && !before_execution(status);
+  // Adyen's word for the same thing is transient-error.
+  if (says_true(response.headers, "Stripe-Should-Retry") || says_true(response.headers, "transient-error"))
+    return {Judgement::retry, text, may_have_done};
+  switch (meaning_of_body(response.body)) {
+    case Meaning::another_request:
+      return {Judgement::refusal, text + ": the key was used with another request", false};
+    case Meaning::unknown_for_good:
+      return {Judgement::refusal,
+              text + ": the outcome of an earlier try is unknown, and trying again will not settle it", true};
+    case Meaning::answer_lost:
+      return {Judgement::refusal, text + ": it was done, but the answer was too long for the server to keep", true};
+    case Meaning::in_progress:
+    case Meaning::unsaid:
+      break;
+  }
+  if (response.headers.has("Stripe-Should-Retry"))
+    return {Judgement::refusal, text + ": the server says that trying again changes nothing", may_have_done};
+  if (retried_by_status(status)) return {Judgement::retry, text, may_have_done};
+  return {Judgement::refusal, text, may_have_done};
+}
+
+bool is_replay(const Headers& headers) {
+  for (const std::string_view name : {"Idempotent-Replayed", "Idempotency-Replayed", "Request-Idempotency"}) {
+    if (says_true(headers, name)) return true;
+  }
+  return false;
+}
+
+} // namespace oncekey

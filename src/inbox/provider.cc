@@ -1,0 +1,65 @@
+#include "inbox/provider.h"
+
+#include "inbox/providers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+bool is_blank(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); });
+}
+
+} // namespace
+
+std::string_view to_string(WebhookFault fault) {
+  switch (fault) {
+    case WebhookFault::secret_unusable:
+      return "secret_unusable";
+    case WebhookFault::header_missing:
+      return "header_missing";
+    case WebhookFault::header_malformed:
+      return "header_malformed";
+    case WebhookFault::too_old:
+      return "too_old";
+    case WebhookFault::too_new:
+      return "too_new";
+    case WebhookFault::signature_wrong:
+      return "signature_wrong";
+    case WebhookFault::body_not_covered:
+      return "body_not_covered";
+    case WebhookFault::event_id_missing:
+      return "event_id_missing";
+  }
+  return "unknown";
+}
+
+Status WebhookProvider::check_secret(std::string_view secret) const {
+  if (is_blank(secret)) return invalid("the secret is empty; anybody could sign with it");
+  return ok_status();
+}
+
+Verification WebhookProvider::verify(const WebhookRequest& request, std::span<const std::string> secrets,
+                                     std::chrono::seconds tolerance, WallSeconds now) const {
+  if (secrets.empty()) return Refused{WebhookFault::secret_unusable, "no secret is configured"};
+  for (const std::string& secret : secrets) {
+    // One that cannot be used is a mistake in the configuration: falling back to the others would hide it.
+    if (const Status usable = check_secret(secret); !usable)
+      return Refused{WebhookFault::secret_unusable, usable.fault().message};
+  }
+  return verify_with(request, secrets, tolerance, now);
+}
+
+Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name) {
+  for (const auto make : {make_stripe, make_github, make_shopify, make_standard, make_slack, make_twilio}) {
+    std::unique_ptr<WebhookProvider> provider = make();
+    if (provider->name() == name) return provider;
+  }
+  return invalid(fmt::format(
+      "\"{}\" is no provider of webhooks: there are stripe, github, shopify, standard, slack, twilio and hmac", name));
+}
+
+} // namespace oncekey

@@ -1,0 +1,109 @@
+// provider: the services that send webhooks, and how each proves that it is the sender.
+//
+// verify() looks at one request and says either which event it is or why it is not believed. It is a pure function: the
+// time and the secrets are arguments, nothing is read or written. What it checks is the request as it came off the
+// wire: a body that was parsed and printed again has another signature.
+//
+// All providers keep to the same rules:
+//   - Signatures are compared in constant time. Of several signatures in a request and several secrets in the
+//     configuration one matching pair is enough: that is how secrets are rotated without losing an event.
+//   - Where the provider signs a time, it may differ from ours by the tolerance in either direction. A request from the
+//     future is as suspicious as an old one: it could be replayed for as long as it is ahead.
+//   - A header that should be there once and is there twice is refused: readers would disagree on which one counts.
+//   - An empty or blank secret is refused whatever the signature says: anybody can compute that one.
+//
+// A new provider is one file with a class derived from WebhookProvider and one line in provider.cc.
+#pragma once
+
+#include "base/crypto.h"
+
+#include <oncekey/headers.h>
+#include <oncekey/result.h>
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace oncekey {
+
+struct WebhookRequest {
+  std::string_view method;
+  // The whole URL as the sender knows it: "https://hooks.example.com/twilio?a=1". Some providers sign it.
+  std::string_view url;
+  const Headers& headers;
+  std::string_view body; // raw bytes
+};
+
+// The enumerators are the labels of metrics and logs.
+enum class WebhookFault {
+  secret_unusable,  // none is configured, or one is blank or not of the provider's form
+  header_missing,   // a header that carries the signature, the time or the event id
+  header_malformed, // it is there, but twice, or not in the provider's form
+  too_old,
+  too_new,
+  signature_wrong,
+  body_not_covered, // the signature is good, but says nothing about this body
+  event_id_missing, // believed, but there is nothing to tell a repetition by
+};
+std::string_view to_string(WebhookFault fault);
+
+struct Refused {
+  WebhookFault fault;
+  std::string detail; // a sentence for the log; holds nothing of the request but names of headers
+};
+
+struct Verified {
+  // What tells a repetition of this event from another one: 1 to 255 visible ASCII characters. Empty for a challenge.
+  std::string event_id;
+  // The provider asks whether anybody is there: to be answered 200 with this text as text/plain, and nothing recorded.
+  std::optional<std::string> challenge;
+};
+
+using Verification = std::variant<Verified, Refused>;
+
+using WallSeconds = std::chrono::sys_seconds;
+
+// Stateless; all calls from any thread.
+class WebhookProvider {
+ public:
+  virtual ~WebhookProvider() = default;
+
+  virtual std::string_view name() const = 0;
+
+  // Whether a configured secret can be used at all, in a sentence that does not hold it. verify() refuses what this
+  // refuses; asking at start spares the senders.
+  virtual Status check_secret(std::string_view secret) const;
+
+  Verification verify(const WebhookRequest& request, std::span<const std::string> secrets,
+                      std::chrono::seconds tolerance, WallSeconds now) const;
+
+ protected:
+  // The secrets have passed check_secret().
+  virtual Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
+                                   std::chrono::seconds tolerance, WallSeconds now) const = 0;
+};
+
+// "stripe", "github", "shopify", "standard", "slack" or "twilio". A fault names those that exist.
+Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name);
+
+// For everybody else: an HMAC over a template, in a header.
+struct HmacScheme {
+  enum class Encoding { hex, base64 };
+  std::string signature_header;
+  HashAlgorithm algorithm = HashAlgorithm::sha256;
+  Encoding encoding = Encoding::hex;
+  std::string prefix; // in front of every signature in the header, as in "sha256="
+  // What is signed: text in which {body}, {timestamp}, {id} and {url} are replaced. {body} must be in it.
+  std::string signed_template = "{body}";
+  std::string timestamp_header; // whole seconds since 1970; needed for {timestamp} and of no use without it
+  std::string id_header;        // the event id, and what {id} stands for
+  std::string id_pointer;       // or: where the event id is in a JSON body, as in "/data/id"
+};
+// A fault says which part of the scheme contradicts which.
+Result<std::unique_ptr<WebhookProvider>> hmac_provider(HmacScheme scheme);
+
+} // namespace oncekey
