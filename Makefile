@@ -13,7 +13,7 @@ OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.cc
 # clang-tidy 14 cannot read gcc's coroutines, so it looks at the rooms without any.
 TIDY_SOURCES = $(filter-out %_test.cc,$(filter src/base/%.cc src/core/%.cc src/config/%.cc src/store/%.cc,$(OUR_SOURCES)))
 
-.PHONY: help setup build run test test-slow bench format lint clean
+.PHONY: help setup build run rides test test-slow bench format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf 'make %-10s %s\n' "$$name" "$$text"; done
@@ -26,6 +26,9 @@ build: setup ## build build/release/oncekey
 
 run: build ## start the gateway before the sample API, or before UPSTREAM=http://...; LISTEN, ADMIN and STORE too
 	@UPSTREAM='$(UPSTREAM)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' STORE='$(STORE)' scripts/run.sh
+
+rides: build ## book rides, kill the API in the middle, and count charges and receipts
+	@build/release/rides demo
 
 test: setup ## build with sanitizers and run all tests
 	@JOBS='$(JOBS)' scripts/test

@@ -17,11 +17,25 @@ target_compile_definitions(oncekey_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST
 
 oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
 oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})
+oncekey_room(store_common FOLDER store/common USES oncekey_core)
 oncekey_room(store_memory FOLDER store/memory USES oncekey_core)
-oncekey_room(store_rocksdb FOLDER store/rocksdb USES oncekey_core LINKS RocksDB::rocksdb-shared)
-oncekey_room(store FOLDER store USES oncekey_core LINKS oncekey_store_memory oncekey_store_rocksdb)
+oncekey_room(store_rocksdb FOLDER store/rocksdb USES oncekey_store_common LINKS RocksDB::rocksdb-shared)
+oncekey_room(store_postgres FOLDER store/postgres USES oncekey_store_common LINKS PostgreSQL::PostgreSQL)
+oncekey_room(store_redis FOLDER store/redis USES oncekey_store_common oncekey_asio LINKS ${HIREDIS_LIBRARY})
+# gcc 12 takes the frame allocator of asio::awaitable for a mismatch of new and delete.
+target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
+oncekey_room(store FOLDER store USES oncekey_core
+  LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
+oncekey_room(inbox FOLDER inbox USES oncekey_core)
+# The library of atomic phases and its workers.
+include(${CMAKE_CURRENT_LIST_DIR}/embed_schema.cmake)
+oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
+oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL)
+target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
+oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
 oncekey_room(config FOLDER config USES oncekey_core LINKS tomlplusplus::tomlplusplus)
 oncekey_room(http FOLDER http USES oncekey_base oncekey_asio)
+oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core)
 oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
-oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_gateway oncekey_store oncekey_config LINKS CLI11::CLI11 Boost::json)
+oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

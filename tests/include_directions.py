@@ -23,27 +23,39 @@ MAY_SEE = {
     "base": set(),
     "core": {"base"},
     "store": {"base", "core"},
+    "store/common": {"base", "core", "store"},
     "store/memory": {"base", "core", "store"},
-    "store/rocksdb": {"base", "core", "store"},
+    "store/rocksdb": {"base", "core", "store", "store/common"},
+    "store/postgres": {"base", "core", "store", "store/common"},
+    "store/redis": {"base", "core", "store", "store/common"},
+    "inbox": {"base", "core"},
+    "phases": {"base", "core", "store"},
+    "workers": {"base", "core", "phases"},
     "config": {"base", "core"},
     "http": {"base"},
+    "client": {"base", "core", "http"},
     "gateway": {"base", "core", "config", "http"},
     "admin": {"base", "core", "config", "http", "gateway"},
-    "cli": {"base", "core", "config", "http", "gateway", "admin", "store", "store/memory", "store/rocksdb"},
+    "cli": {"base", "core", "config", "http", "client", "gateway", "admin", "store", "store/memory", "store/rocksdb", "workers"},
 }
 SEES_ONLY_PLAIN_PUBLIC = {"base", "http"}
 
 # The one file outside cli that names concrete stores.
-NAMES_STORES = {"store/open_store.cc": {"store/memory", "store/rocksdb"}}
+NAMES_STORES = {
+    "store/open_store.cc": {"store/common", "store/memory", "store/rocksdb", "store/postgres", "store/redis"},
+}
 
 # Foreign libraries stay in the rooms that wrap them.
 LIBRARIES = {
     "rocksdb/": {"store/rocksdb"},
+    "libpq": {"store/postgres", "phases"},
+    "sqlite3": {"phases"},
+    "hiredis/": {"store/redis", "workers"},
     "toml++/": {"config"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
-    "openssl/": {"base", "http"},
-    "boost/asio": {"http", "gateway", "admin", "cli"},
+    "openssl/": {"base", "http", "store/redis", "workers"},
+    "boost/asio": {"http", "store/redis", "client", "gateway", "admin", "cli"},
     "boost/beast": {"http", "admin", "cli"},
     "prometheus/": {"gateway", "admin"},
 }

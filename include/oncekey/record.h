@@ -29,6 +29,10 @@ using Fingerprint = Digest<struct FingerprintTag>;
 // Plain SHA-256 of a response body that was too long to keep.
 using BodyHash = Digest<struct BodyHashTag>;
 
+// Names one attempt to claim, so that an attempt whose answer got lost on the way finds its own work again. Random; all
+// zero where a store shares the caller's process, which loses no answers.
+using ClaimToken = std::array<std::uint8_t, 16>;
+
 // Sixty-four lower-case hex digits, the spelling of the command line and the JSON API.
 template <class Tag>
 std::string to_hex(const Digest<Tag>& digest) {
@@ -86,6 +90,8 @@ struct Record {
   bool took_over = false;
   // An operator said it may be executed again: the next retry takes over whatever the policy says.
   bool rerun = false;
+  // The attempt that made the present owner. Kept by shared stores alone.
+  ClaimToken claimed_by{};
 
   // For people: shown by `oncekey keys` and the console, never used to decide.
   std::string route;

@@ -11,13 +11,15 @@
 // Threads. All calls may be made from any thread at any time. Answers arrive through a callback, once, on a thread of
 // the store's choosing (possibly the caller's, before the call returns). Callbacks must not block.
 //
-// Faults. A fault of kind `timeout` means the effect is unknown: read back with `find` before deciding anything.
+// Faults. A fault of kind `timeout` means the effect is unknown: read back with `find` before deciding anything. Every
+// other kind means that nothing was changed.
 #pragma once
 
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 #include <oncekey/time.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -44,6 +46,7 @@ struct ClaimRequest {
   // For a first claim; a takeover keeps the expiry of the first. No record expires while a lease on it is live.
   Millis retention{};
   Abandoned abandoned = Abandoned::leave;
+  ClaimToken token{}; // becomes Record::claimed_by
   // For people; see Record.
   std::string route;
   std::string key;
@@ -95,6 +98,9 @@ enum class OperatorAnswer {
   completed, // it has an answer already; changing that would break the promise made to its client
 };
 
+// Whether whoever looks at a record will wait for it to be settled.
+enum class Interest { none, settling };
+
 enum class Durability { none, process, power };
 std::string_view to_string(Durability level);
 
@@ -129,8 +135,9 @@ class Store {
   // operator marked it `rerun`.
   virtual void claim(ClaimRequest request, Done<ClaimAnswer> done) = 0;
 
-  // The record as it is; nothing for absent, expired and released ones.
-  virtual void find(const RecordId& id, Done<std::optional<Found>> done) = 0;
+  // The record as it is; nothing for absent, expired and released ones. With Interest::settling, and if the record is in
+  // progress, its settling by another process will be told to the listener of announce_to.
+  virtual void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) = 0;
 
   // Extends the lease to now + lease.
   virtual void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) = 0;
@@ -155,6 +162,12 @@ class Store {
 
   // Newest first is not promised; the limit is. May take long on large stores: not for the hot path.
   virtual void list(const ListRequest& request, Done<std::vector<Listed>> done) = 0;
+
+  // Whom to tell that a record somebody waits for was settled, or with nothing that any of them may have been (news can
+  // get lost with a connection). From any thread; news may be late or doubled. Set once, before the first call; stores
+  // with one process have no news to tell.
+  using Listener = std::function<void(const std::optional<RecordId>& settled)>;
+  virtual void announce_to(Listener /*listener*/) {}
 
   virtual Time now() const = 0;
 

@@ -151,6 +151,7 @@ Admin::Answer Admin::metrics() {
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
   metrics.store_syncs.Set(static_cast<double>(stats.syncs));
   metrics.store_writes.Set(static_cast<double>(stats.writes));
+  metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
   return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
 }
@@ -210,8 +211,8 @@ Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
     co_return Answer{id.fault().kind == FaultKind::conflict ? 409 : 404, "application/json",
                      problem(id.fault().message)};
   using FoundMaybe = std::optional<Found>;
-  const Result<FoundMaybe> found =
-      co_await await_store<FoundMaybe>(wakeups_, [&](auto done) { shared_.store.find(*id, std::move(done)); });
+  const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
+      wakeups_, [&](auto done) { shared_.store.find(*id, Interest::none, std::move(done)); });
   if (!found) co_return Answer{503, "application/json", problem(found.fault().message)};
   if (!found->has_value())
     co_return Answer{404, "application/json", problem("no such record; it may have expired or been released")};

@@ -1,6 +1,7 @@
 #include "cli/keys.h"
 
 #include "cli/admin_client.h"
+#include "cli/exit_codes.h"
 #include "cli/keys_view.h"
 
 #include <fmt/format.h>
@@ -16,11 +17,6 @@ namespace oncekey {
 namespace {
 
 namespace json = boost::json;
-
-constexpr int kDone = 0;
-constexpr int kRefused = 1;
-constexpr int kUsage = 2;
-constexpr int kUnreachable = 3;
 
 // Shorter prefixes meet by chance too soon.
 constexpr std::size_t kShortestPrefix = 8;

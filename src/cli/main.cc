@@ -1,7 +1,10 @@
 // oncekey: one binary, one subcommand for each thing an operator does.
 #include "cli/check.h"
 #include "cli/keys.h"
+#include "cli/send.h"
 #include "cli/serve.h"
+#include "cli/store.h"
+#include "cli/work.h"
 #include "config/flags.h"
 
 #include <CLI/CLI.hpp>
@@ -18,7 +21,10 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   serve.add_option("--listen", flags.listen, "address for clients (default 127.0.0.1:8080)")->type_name("HOST:PORT");
   serve.add_option("--admin", flags.admin, "address for operators (default 127.0.0.1:8081)")->type_name("HOST:PORT");
   serve.add_option("--upstream", flags.upstream, "the API to protect, as in http://127.0.0.1:9090")->type_name("URL");
-  serve.add_option("--store", flags.store, "rocksdb:PATH or memory: (default rocksdb:./oncekey-data)")
+  serve
+      .add_option("--store", flags.store,
+                  "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
+                  "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)")
       ->type_name("URL");
   serve.add_option("--policy", flags.policy, "classic, ietf, stripe-v1 or stripe-v2 (default classic)")
       ->type_name("NAME");
@@ -61,6 +67,10 @@ int main(int argc, char** argv) {
   check->add_option("FILE", checked_file, "TOML file")->required();
 
   oncekey::KeysCommand keys(app);
+  oncekey::SendCommand send(app);
+  oncekey::StoreCommand store(app);
+  oncekey::WorkCommand work(app);
+  oncekey::SchemaCommand schema(app);
 
   try {
     app.parse(argc, argv);
@@ -71,6 +81,10 @@ int main(int argc, char** argv) {
 
   if (check->parsed()) return oncekey::run_check(checked_file);
   if (keys.chosen()) return keys.run();
+  if (send.chosen()) return send.run();
+  if (store.chosen()) return store.run();
+  if (work.chosen()) return work.run();
+  if (schema.chosen()) return schema.run();
   const oncekey::Result<oncekey::Config> config = oncekey::config_from_flags(flags);
   if (!config) {
     std::fprintf(stderr, "%s\n", config.fault().message.c_str());

@@ -1,6 +1,7 @@
 #include "cli/serve.h"
 
 #include "admin/admin.h"
+#include "base/masked_url.h"
 #include "gateway/gateway.h"
 #include "store/open_store.h"
 
@@ -8,8 +9,6 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <boost/asio/steady_timer.hpp>
-
-#include <fmt/format.h>
 
 #include <pthread.h>
 #include <unistd.h>
@@ -87,14 +86,9 @@ int refuse_to_start(Log& log, const Fault& fault) {
   return 1;
 }
 
-Status check_durability(const Config& config, const Store& store) {
-  if (!config.require_durability) return ok_status();
-  const std::string_view wanted = *config.require_durability;
-  const Durability level = store.durability();
-  const bool enough = wanted == "power" ? level == Durability::power : level != Durability::none;
-  if (enough) return ok_status();
-  return invalid(fmt::format("the store's durability is \"{}\" and --require-durability asks for \"{}\"",
-                             to_string(level), wanted));
+Durability least_durability(const Config& config) {
+  if (!config.require_durability) return Durability::none;
+  return *config.require_durability == "power" ? Durability::power : Durability::process;
 }
 
 // Not ready at once, no new connections, running requests end; then the loops stop. A second signal cuts it short.
@@ -167,17 +161,18 @@ int run_serve(const Config& config) {
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
 
   StoreOptions store_options{
-      log, [&log](const std::string& reason) {
+      log,
+      [&log](const std::string& reason) {
         // Whether earlier writes are on disk is unknown now: no answer may leave any more.
         log.error("store_failed",
                   {{"reason", reason},
                    {"next", "the process ends without acknowledging anything; check the disk, then start again"}});
         log.flush();
         std::_Exit(kExitStoreFailed);
-      }};
+      },
+      least_durability(config)};
   auto store = open_store(config.store, store_options);
   if (!store) return refuse_to_start(log, store.fault());
-  if (const Status enough = check_durability(config, **store); !enough) return refuse_to_start(log, enough.fault());
 
   GatewayShared shared(config, **store, log);
   const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
@@ -219,7 +214,7 @@ int run_serve(const Config& config) {
   for (const auto& worker : workers) worker->start();
   log.info("listening", {{"address", (*server)->address()},
                          {"admin", (*admin_server)->address()},
-                         {"store", config.store},
+                         {"store", masked_url(config.store)},
                          {"durability", to_string((*store)->durability())},
                          {"threads", threads}});
   operators.context.run();

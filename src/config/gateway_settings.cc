@@ -1,34 +1,16 @@
 // The settings of the whole gateway: what stands at the top of the file, in [limits] and in [timeouts].
+#include "base/masked_url.h"
+#include "config/secret.h"
 #include "config/settings.h"
 #include "config/suggestion.h"
 
 #include <arpa/inet.h>
 
+#include <algorithm>
 #include <array>
-#include <cstdlib>
-#include <fstream>
 
 namespace oncekey {
 namespace {
-
-// A token in a file or in the environment stays out of the configuration, which people commit and paste.
-Result<std::string> resolve_secret(const std::string& text) {
-  if (text.starts_with("env:")) {
-    const char* value = std::getenv(text.c_str() + 4);
-    if (value == nullptr || *value == '\0')
-      return invalid(fmt::format("the environment variable {} is not set", text.substr(4)));
-    return std::string(value);
-  }
-  if (text.starts_with("file:")) {
-    std::ifstream file(text.substr(5));
-    std::string line;
-    if (!file || !std::getline(file, line) || line.empty())
-      return invalid(fmt::format("cannot read a token from the first line of the file {}", text.substr(5)));
-    if (line.back() == '\r') line.pop_back();
-    return line;
-  }
-  return text;
-}
 
 Result<std::string> as_one_of(const toml::node& node, std::span<const std::string_view> words) {
   auto text = as_text(node);
@@ -42,13 +24,20 @@ Result<std::string> as_one_of(const toml::node& node, std::span<const std::strin
 }
 
 Result<std::string> as_store(const toml::node& node) {
-  static constexpr std::array<std::string_view, 2> kKinds{"memory", "rocksdb"};
-  auto text = as_text(node);
+  static constexpr std::array<std::string_view, 8> kKinds{"memory", "rocksdb", "postgres",      "postgresql",
+                                                          "redis",  "rediss",  "redis+cluster", "rediss+cluster"};
+  auto written = as_text(node);
+  if (!written) return written;
+  auto text = resolve_secret(*written);
   if (!text) return text;
   if (*text == "memory:" || (text->starts_with("rocksdb:") && text->size() > 8)) return text;
   const std::string kind = text->substr(0, text->find(':'));
-  return invalid(fmt::format("\"{}\" is not a store: write rocksdb:PATH or memory:{}", *text,
-                             kind == "rocksdb" || kind == "memory" ? "" : did_you_mean(kind, kKinds)));
+  const bool known = std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
+  if (known && text->substr(kind.size()).starts_with("://")) return text;
+  return invalid(
+      fmt::format("\"{}\" is not a store: write rocksdb:PATH, postgres://..., redis://..., "
+                  "redis+cluster://... or memory:{}",
+                  masked_url(*text), known ? "" : did_you_mean(kind, kKinds)));
 }
 
 Result<std::vector<std::string>> as_ip_addresses(const toml::node& node) {

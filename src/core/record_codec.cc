@@ -95,24 +95,74 @@ class Cursor {
   bool ok_ = true;
 };
 
+std::uint8_t flags_of(const StoredResponse& response) {
+  std::uint8_t flags = kHasResponse;
+  if (response.omitted) {
+    flags |= kHasOmitted;
+    if (response.omitted->whole) flags |= kOmittedWhole;
+  }
+  return flags;
+}
+
 std::uint8_t flags_of(const Record& record) {
   std::uint8_t flags = 0;
   if (record.took_over) flags |= kTookOver;
   if (record.rerun) flags |= kRerun;
-  if (record.response) flags |= kHasResponse;
-  if (record.response && record.response->omitted) {
-    flags |= kHasOmitted;
-    if (record.response->omitted->whole) flags |= kOmittedWhole;
-  }
+  if (record.response) flags |= flags_of(*record.response);
   return flags;
 }
+
+std::size_t expected_size(const StoredResponse& response) {
+  ONCEKEY_CHECK(response.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
+  ONCEKEY_CHECK(response.body.size() <= kBodyBytesMax, "a stored body is within its limit");
+  return 64 + response.reason.size() + response.headers.lines().size() + response.body.size();
+}
+
+void put_response(std::string& out, const StoredResponse& response) {
+  put<std::uint16_t>(out, static_cast<std::uint16_t>(response.status));
+  put_text(out, response.reason);
+  if (response.omitted) {
+    put<std::uint64_t>(out, response.omitted->length);
+    put_digest(out, response.omitted->sha256);
+  }
+  put_bytes(out, response.headers.lines());
+  put_bytes(out, response.body);
+}
+
+void put_checksum(std::string& out, std::size_t begin) {
+  put<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+}
+
+// What stands between the format byte and the checksum, once both are as they should be.
+Result<Cursor> content_of(std::string_view bytes) {
+  if (bytes.size() < 1 + kChecksumBytes) return corrupt("a stored record is damaged: it is cut short");
+  const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
+  std::uint64_t checksum;
+  std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
+  if (XXH3_64bits(content.data(), content.size()) != checksum) {
+    return corrupt("a stored record is damaged: its checksum does not match its bytes");
+  }
+  Cursor cursor(content);
+  const std::uint8_t format = cursor.number<std::uint8_t>();
+  if (format > kRecordFormat) {
+    return Fault{
+        FaultKind::newer_format,
+        fmt::format("a stored record has format version {}, and this version of oncekey reads up to {}: it was "
+                    "written by a newer oncekey, run that one or a later one on this store",
+                    format, kRecordFormat)};
+  }
+  if (format != kRecordFormat) return corrupt(fmt::format("a stored record has the unknown format version {}", format));
+  return cursor;
+}
+
+Fault misshapen() { return corrupt("a stored record is damaged: its bytes do not have the shape of a record"); }
 
 bool is_state(std::uint8_t value) {
   return value >= static_cast<std::uint8_t>(RecordState::in_progress) &&
          value <= static_cast<std::uint8_t>(RecordState::released);
 }
 
-bool decode_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, StoredResponse& response) {
+bool read_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, StoredResponse& response) {
   response.status = cursor.number<std::uint16_t>();
   response.reason = cursor.text();
   if ((flags & kHasOmitted) != 0) {
@@ -137,12 +187,7 @@ bool decode_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, Stored
 void encode_record(const Record& record, std::string& out) {
   const std::size_t begin = out.size();
   std::size_t expected = 128 + record.route.size() + record.key.size() + record.method.size() + record.target.size();
-  if (record.response) {
-    const StoredResponse& response = *record.response;
-    ONCEKEY_CHECK(response.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
-    ONCEKEY_CHECK(response.body.size() <= kBodyBytesMax, "a stored body is within its limit");
-    expected += 64 + response.reason.size() + response.headers.lines().size() + response.body.size();
-  }
+  if (record.response) expected += expected_size(*record.response);
   out.reserve(begin + expected);
 
   put<std::uint8_t>(out, kRecordFormat);
@@ -158,40 +203,14 @@ void encode_record(const Record& record, std::string& out) {
   put_text(out, record.key);
   put_text(out, record.method);
   put_text(out, record.target);
-  if (record.response) {
-    const StoredResponse& response = *record.response;
-    put<std::uint16_t>(out, static_cast<std::uint16_t>(response.status));
-    put_text(out, response.reason);
-    if (response.omitted) {
-      put<std::uint64_t>(out, response.omitted->length);
-      put_digest(out, response.omitted->sha256);
-    }
-    put_bytes(out, response.headers.lines());
-    put_bytes(out, response.body);
-  }
-  put<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+  if (record.response) put_response(out, *record.response);
+  put_checksum(out, begin);
 }
 
 Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
-  if (bytes.size() < 1 + kChecksumBytes) return corrupt("a stored record is damaged: it is cut short");
-  const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
-  std::uint64_t checksum;
-  std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
-  if (XXH3_64bits(content.data(), content.size()) != checksum) {
-    return corrupt("a stored record is damaged: its checksum does not match its bytes");
-  }
-
-  Cursor cursor(content);
-  const std::uint8_t format = cursor.number<std::uint8_t>();
-  if (format > kRecordFormat) {
-    return Fault{
-        FaultKind::newer_format,
-        fmt::format("a stored record has format version {}, and this version of oncekey reads up to {}: it was "
-                    "written by a newer oncekey, run that one or a later one on this store",
-                    format, kRecordFormat)};
-  }
-  if (format != kRecordFormat) return corrupt(fmt::format("a stored record has the unknown format version {}", format));
-
+  Result<Cursor> content = content_of(bytes);
+  if (!content) return std::move(content).fault();
+  Cursor& cursor = *content;
   Record record;
   const std::uint8_t state = cursor.number<std::uint8_t>();
   const std::uint8_t flags = cursor.number<std::uint8_t>();
@@ -210,12 +229,29 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   bool well_formed = is_state(state) && (flags & ~kKnownFlags) == 0;
   record.state = static_cast<RecordState>(state);
   if ((flags & kHasResponse) != 0) {
-    well_formed = decode_response(cursor, flags, body, record.response.emplace()) && well_formed;
+    well_formed = read_response(cursor, flags, body, record.response.emplace()) && well_formed;
   }
-  if (!well_formed || !cursor.ok() || !cursor.at_end()) {
-    return corrupt("a stored record is damaged: its bytes do not have the shape of a record");
-  }
+  if (!well_formed || !cursor.ok() || !cursor.at_end()) return misshapen();
   return record;
+}
+
+void encode_response(const StoredResponse& response, std::string& out) {
+  const std::size_t begin = out.size();
+  out.reserve(begin + 16 + expected_size(response));
+  put<std::uint8_t>(out, kRecordFormat);
+  put<std::uint8_t>(out, flags_of(response));
+  put_response(out, response);
+  put_checksum(out, begin);
+}
+
+Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body) {
+  Result<Cursor> content = content_of(bytes);
+  if (!content) return std::move(content).fault();
+  const std::uint8_t flags = content->number<std::uint8_t>();
+  const bool known = (flags & kHasResponse) != 0 && (flags & ~(kHasResponse | kHasOmitted | kOmittedWhole)) == 0;
+  StoredResponse response;
+  if (!known || !read_response(*content, flags, body, response) || !content->at_end()) return misshapen();
+  return response;
 }
 
 } // namespace oncekey

@@ -30,4 +30,8 @@ enum class DecodeBody { yes, no };
 // are left empty: for listings and for deciding, where megabytes of body would be copied for nothing.
 Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBody::yes);
 
+// The response alone, in the same manner: for stores that keep a record's other parts as columns or fields.
+void encode_response(const StoredResponse& response, std::string& out);
+Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body = DecodeBody::yes);
+
 } // namespace oncekey

@@ -201,5 +201,28 @@ TEST(RecordCodec, ArbitraryBytesUnderARightChecksumAreNeverReadPastTheirEnd) {
   EXPECT_GT(refused, 10'000u);
 }
 
+TEST(RecordCodec, AResponseAloneComesBackAndRefusesDamage) {
+  StoredResponse before = *full_record().response;
+  before.omitted = OmittedBody{9'000'000, {}, true};
+  std::string bytes;
+  encode_response(before, bytes);
+  const Result<StoredResponse> after = decode_response(bytes);
+  ASSERT_TRUE(after) << after.fault().message;
+  EXPECT_EQ(after->status, before.status);
+  EXPECT_EQ(after->reason, before.reason);
+  EXPECT_EQ(after->headers.lines(), before.headers.lines());
+  EXPECT_EQ(after->body, before.body);
+  EXPECT_EQ(after->omitted->length, 9'000'000u);
+  EXPECT_TRUE(after->omitted->whole);
+  for (std::size_t at = 0; at < bytes.size(); ++at) {
+    std::string damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_FALSE(decode_response(damaged)) << at;
+  }
+  std::string unannounced = bytes;
+  unannounced[1] = 0;
+  EXPECT_FALSE(decode_response(resealed(unannounced)));
+}
+
 } // namespace
 } // namespace oncekey

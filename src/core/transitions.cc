@@ -29,6 +29,7 @@ Record fresh_record(const std::optional<Record>& found, const ClaimRequest& requ
   record.first_received = now;
   record.expires_at = now + request.retention;
   record.lease_until = now + request.lease;
+  record.claimed_by = request.token;
   record.route = request.route;
   record.key = request.key;
   record.method = request.method;
@@ -60,6 +61,7 @@ ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& req
   record.lease_until = now + request.lease;
   record.took_over = true;
   record.rerun = false;
+  record.claimed_by = request.token;
   stay_for_the_lease(record);
   const Claimed answer{record.fence, /*took_over=*/true, now};
   return {std::move(record), answer};

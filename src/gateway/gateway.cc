@@ -228,12 +228,12 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         const bool may_wait = policy.wait.count() > 0 && now < wait_until && !shared_.draining.load();
         if (may_wait && !ticket) {
           ticket = shared_.waiters.join(request.admitted.id, timers_.context(), policy.max_waiters);
-          if (ticket) continue; // look again now that the completion would wake us
         }
         if (!may_wait || !ticket) {
           co_await send_refusal(request, RefusalCode::in_progress, decision.retry_after);
           co_return;
         }
+        if (!co_await still_in_progress(request)) continue;
         // The lease may run out before the wait does: then the next claim takes over or holds.
         co_await ticket->wait_until(std::min(wait_until, now + decision.lease_left + kTimerTick));
         continue;
@@ -244,6 +244,16 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       co_return;
     }
   }
+}
+
+// Looks again, now that the completion would wake us, also one by another gateway.
+Task<bool> Gateway::still_in_progress(const KeyedRequest& request) {
+  using FoundMaybe = std::optional<Found>;
+  const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
+      wakeups_, [&](auto done) { shared_.store.find(request.admitted.id, Interest::settling, std::move(done)); });
+  if (!found || !found->has_value()) co_return false; // the next claim says what it is
+  const Found& now = **found;
+  co_return now.record.state == RecordState::in_progress && !now.record.lease_over(now.now);
 }
 
 Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass) {
@@ -265,7 +275,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
 Task<void> Gateway::answer_from_record(KeyedRequest& request) {
   using FoundMaybe = std::optional<Found>;
   const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-      wakeups_, [&](auto done) { shared_.store.find(request.admitted.id, std::move(done)); });
+      wakeups_, [&](auto done) { shared_.store.find(request.admitted.id, Interest::none, std::move(done)); });
   if (!found || !found->has_value()) {
     co_await send_refusal(request, RefusalCode::record_not_written, std::chrono::seconds(1));
     co_return;

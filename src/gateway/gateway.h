@@ -56,6 +56,7 @@ class Gateway final : public Handler {
   Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
   // Once a record is known to exist, executing past the store would be executing twice.
   enum class Bypass { no, if_the_route_says_so };
+  Task<bool> still_in_progress(const KeyedRequest& request);
   Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass);
   Task<void> answer_from_record(KeyedRequest& request);
   Task<void> send_replay(KeyedRequest& request, const Record& record);

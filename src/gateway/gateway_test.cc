@@ -48,7 +48,9 @@ class TroubledStore final : public Store {
     if (before_complete) before_complete(owner);
     sound_.complete(owner, std::move(response), std::move(done));
   }
-  void find(const RecordId& id, Done<std::optional<Found>> done) override { sound_.find(id, std::move(done)); }
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
+    sound_.find(id, interest, std::move(done));
+  }
   void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
     sound_.renew(owner, lease, std::move(done));
   }
@@ -208,7 +210,7 @@ TEST_F(GatewayWithATroubledStore, GivesTheNewOwnersAnswerWhenItsOwnLeaseWasTaken
   start();
   // While our call runs, an operator lets it run again and another gateway finishes it.
   store_->before_complete = [this](const Ownership& owner) {
-    sound_->find(owner.id, [&](Result<std::optional<Found>> found) {
+    sound_->find(owner.id, Interest::none, [&](Result<std::optional<Found>> found) {
       ClaimRequest request;
       request.id = owner.id;
       request.fingerprint = (*found)->record.fingerprint;

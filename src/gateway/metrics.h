@@ -65,6 +65,7 @@ class Metrics {
   prometheus::Gauge& store_syncs;
   prometheus::Gauge& store_writes;
   prometheus::Gauge& store_healthy;
+  prometheus::Gauge& store_durability;
 };
 
 // Seconds since `start`, for a histogram.

@@ -28,7 +28,15 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       hash(record_store.secret()),
       metrics(names_of(configuration.routes)),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
-      published(publish(configuration.routes)) {}
+      published(publish(configuration.routes)) {
+  store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
+    if (settled) {
+      told->notify(*settled);
+    } else {
+      told->notify_all();
+    }
+  });
+}
 
 bool BufferedBytes::try_hold(std::uint64_t bytes) {
   const std::uint64_t before = shared_.buffered_bytes.fetch_add(bytes, std::memory_order_relaxed);

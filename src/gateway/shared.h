@@ -12,6 +12,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 
 namespace oncekey {
 
@@ -23,7 +24,9 @@ struct GatewayShared {
   Log& log;
   KeyedHash hash; // keyed with the store's secret
   Metrics metrics;
-  Waiters waiters;
+  // Shared with the store, which may have news to tell until it ends.
+  const std::shared_ptr<Waiters> waiters_owner = std::make_shared<Waiters>();
+  Waiters& waiters = *waiters_owner;
   ProxyIdentity self;
   std::string published; // the document at /.well-known/idempotency
   std::atomic<bool> draining{false};

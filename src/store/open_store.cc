@@ -1,6 +1,10 @@
 #include "store/open_store.h"
 
+#include "base/masked_url.h"
+#include "store/common/guarded_store.h"
 #include "store/memory/memory_store.h"
+#include "store/postgres/postgres_store.h"
+#include "store/redis/redis_store.h"
 #include "store/rocksdb/rocksdb_store.h"
 
 #include <fmt/format.h>
@@ -11,39 +15,86 @@
 namespace oncekey {
 namespace {
 
-constexpr std::string_view kWhatExists = "memory: (keeps nothing over a restart) and rocksdb:PATH (a directory)";
+constexpr std::string_view kWhatExists =
+    "rocksdb:PATH (a directory), postgres://..., redis://..., redis+cluster://... (rediss for TLS), and memory: (keeps "
+    "nothing over a restart)";
 
-// Planned, and said so: a wrong guess of ours must not look like a typing error of theirs.
-bool is_planned(std::string_view scheme) {
-  return scheme == "postgres" || scheme == "postgresql" || scheme == "redis" || scheme == "rediss" ||
-         scheme == "redis+cluster" || scheme == "sqlite";
+enum class Kind { memory, rocksdb, postgres, redis };
+
+Result<Kind> kind_of(std::string_view url) {
+  const std::size_t colon = url.find(':');
+  if (colon == std::string_view::npos) {
+    return invalid(fmt::format("\"{}\" is not a store: the kind and a colon come first; there are {}", masked_url(url),
+                               kWhatExists));
+  }
+  const std::string_view scheme = url.substr(0, colon);
+  if (scheme == "memory") {
+    if (colon + 1 < url.size()) return invalid(fmt::format("\"{}\": nothing may follow memory:", url));
+    return Kind::memory;
+  }
+  if (scheme == "rocksdb") return Kind::rocksdb;
+  if (scheme == "postgres" || scheme == "postgresql") return Kind::postgres;
+  if (scheme == "redis" || scheme == "rediss" || scheme == "redis+cluster" || scheme == "rediss+cluster") {
+    return Kind::redis;
+  }
+  if (scheme == "sqlite") return invalid("sqlite: is for the library, one process at a time: use rocksdb:PATH here");
+  return invalid(fmt::format("\"{}\" names an unknown kind of store; there are {}", masked_url(url), kWhatExists));
+}
+
+// As a pointer to the interface, behind the guard that every store over a network needs.
+template <class Shared>
+Result<std::unique_ptr<Store>> guarded(Result<std::unique_ptr<Shared>> opened, const StoreOptions& options) {
+  if (!opened) return std::move(opened).fault();
+  return std::unique_ptr<Store>(std::make_unique<GuardedStore>(
+      *std::move(opened), GuardOptions{.log = options.log, .least_durability = options.least_durability}));
+}
+
+Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const StoreOptions& options) {
+  switch (kind) {
+    case Kind::memory:
+      return std::unique_ptr<Store>(std::make_unique<MemoryStore>());
+    case Kind::rocksdb: {
+      const std::string path(url.substr(url.find(':') + 1));
+      auto store = RocksdbStore::open({.path = path, .log = options.log, .on_fatal = options.on_fatal});
+      if (!store) return std::move(store).fault();
+      return std::unique_ptr<Store>(*std::move(store));
+    }
+    case Kind::postgres:
+      return guarded(PostgresStore::open({.url = std::string(url), .log = options.log}), options);
+    case Kind::redis:
+      return guarded(RedisStore::open({.url = std::string(url), .log = options.log}), options);
+  }
+  return invalid("no such kind of store");
 }
 
 } // namespace
 
 Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptions& options) {
-  const std::size_t colon = url.find(':');
-  if (colon == std::string_view::npos) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  Result<std::unique_ptr<Store>> store = open(*kind, url, options);
+  if (store && (*store)->durability() < options.least_durability) {
     return invalid(
-        fmt::format("\"{}\" is not a store: the kind and a colon come first; there are {}", url, kWhatExists));
+        fmt::format("the store's durability is \"{}\" and require_durability asks for \"{}\": docs/STORES.md "
+                    "says which of its settings decide",
+                    to_string((*store)->durability()), to_string(options.least_durability)));
   }
-  const std::string_view scheme = url.substr(0, colon);
-  const std::string_view rest = url.substr(colon + 1);
-  if (scheme == "memory") {
-    if (!rest.empty()) return invalid(fmt::format("\"{}\": nothing may follow memory:", url));
-    return std::unique_ptr<Store>(std::make_unique<MemoryStore>());
-  }
-  if (scheme == "rocksdb") {
-    Result<std::unique_ptr<RocksdbStore>> store =
-        RocksdbStore::open({.path = std::string(rest), .log = options.log, .on_fatal = options.on_fatal});
-    if (!store) return std::move(store).fault();
-    return std::unique_ptr<Store>(*std::move(store));
-  }
-  if (is_planned(scheme)) {
-    return invalid(
-        fmt::format("a {} store is not supported by this version of oncekey; there are {}", scheme, kWhatExists));
-  }
-  return invalid(fmt::format("\"{}\" names an unknown kind of store; there are {}", url, kWhatExists));
+  return store;
+}
+
+Status migrate_store(std::string_view url, Log& log) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  if (*kind == Kind::postgres) return migrate_postgres({.url = std::string(url), .log = log});
+  return invalid(fmt::format("{} has no schema to migrate: only postgres:// stores have", masked_url(url)));
+}
+
+Status accept_lost_memory(std::string_view url, Log& log) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  if (*kind == Kind::postgres) return accept_lost_memory_postgres({.url = std::string(url), .log = log});
+  if (*kind == Kind::redis) return accept_lost_memory_redis({.url = std::string(url), .log = log});
+  return invalid(fmt::format("{} has one process and does not lose its memory behind its back", masked_url(url)));
 }
 
 } // namespace oncekey

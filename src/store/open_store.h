@@ -18,9 +18,18 @@ struct StoreOptions {
   // Called, at most once and from any thread, when the store can no longer keep its promise (a failed sync). No call
   // is answered after that. The default behaviour of the gateway is to say why and end the process.
   std::function<void(std::string reason)> on_fatal;
+  // Below this a store is refused when it is opened, and claims are refused if it falls below later.
+  Durability least_durability = Durability::none;
 };
 
-// "memory:" or "rocksdb:PATH". A fault says what is wrong with the URL or why the store cannot be opened.
+// "memory:", "rocksdb:PATH", "postgres://...", "redis://...", "rediss://...", "redis+cluster://...",
+// "rediss+cluster://...". A fault says what is wrong with the URL or why the store cannot be opened or used.
 Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptions& options);
+
+// Brings the schema of a shared store up to this version, as opening it does.
+Status migrate_store(std::string_view url, Log& log);
+
+// An operator's word that what a shared store has forgotten is accounted for: claims are taken again.
+Status accept_lost_memory(std::string_view url, Log& log);
 
 } // namespace oncekey

@@ -8,10 +8,14 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <utility>
@@ -28,6 +32,10 @@ class StoreUnderTest {
   virtual void advance(Millis by) = 0;
   // Closes the store and opens it again; false for stores that keep nothing.
   virtual bool reopen() = 0;
+  // Whether several processes may use it at once.
+  virtual bool shared() const { return false; }
+  // The least time that tells before from after. A server's clock runs on while a test looks at it: some seconds there.
+  virtual Millis blink() const { return Millis{1}; }
 };
 
 struct StoreKind {
@@ -40,12 +48,24 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   static constexpr Millis kLease{10'000};
   static constexpr Millis kRetention{400'000}; // buckets of 131 s
 
-  void SetUp() override { under_test_ = GetParam().make(); }
+  void SetUp() override {
+    under_test_ = GetParam().make();
+    store().announce_to([this](const std::optional<RecordId>& settled) {
+      if (!settled) return;
+      const std::lock_guard lock(news_mutex_);
+      news_.insert(*settled);
+      news_came_.notify_all();
+    });
+  }
   void TearDown() override { under_test_.reset(); }
 
   Store& store() { return under_test_->store(); }
   void advance(Millis by) { under_test_->advance(by); }
   bool reopen() { return under_test_->reopen(); }
+  bool shared() const { return under_test_->shared(); }
+  Millis blink() const { return under_test_->blink(); }
+  // As near to each other as the store's clock lets one tell.
+  bool same_instant(Time a, Time b) const;
 
   static RecordId id(std::uint64_t number);
   static Fingerprint print(std::uint8_t byte);
@@ -67,6 +87,11 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   OperatorAnswer operate(std::uint64_t key, OperatorAction action, StoredResponse response = {});
   std::vector<Listed> list(ListRequest request = {});
 
+  // Looks at a record with the wish to be told when it is settled; true if it is in progress.
+  bool look_and_wait(std::uint64_t key);
+  // Waits until the news came that the record was settled.
+  bool told(std::uint64_t key);
+
   // Claims `key` from `threads` threads at once; returns how many were told they own it.
   int race_for(std::uint64_t key, int threads);
 
@@ -79,12 +104,16 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
     return answer.get();
   }
 
- private:
+  // The value; a fault fails the test.
   template <class T, class Call>
   static T value_of(Call call);
   static ClaimRequest request(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint);
 
-  std::unique_ptr<StoreUnderTest> under_test_;
+ private:
+  std::mutex news_mutex_;
+  std::condition_variable news_came_;
+  std::set<RecordId> news_;
+  std::unique_ptr<StoreUnderTest> under_test_; // goes first: its threads may have news to tell
 };
 
 } // namespace oncekey

@@ -1,7 +1,9 @@
 """The gateway, killed with -9 at random moments under load and restarted: no promise is broken.
 
     kill_test.py [--rounds N] [--seed S] [--clients N]    exits 0 when the oracle found nothing
-    kill_test.py --store memory: --expect-violations      the same with a store that forgets: the oracle must notice
+    kill_test.py --store memory --expect-violations       the same with a store that forgets: the oracle must notice
+    kill_test.py --store redis [--kill-store]             two gateways on one store, killed one at a time and together,
+                                                          and their store as well
 
 Half of the keys are under a policy that holds (stripe-v1: at most one execution, ever), half under one that executes
 again (classic: one more for every death of an owner). Clients remember every final answer, the upstream every
@@ -9,167 +11,98 @@ execution; oracle.py judges both. A seed replays the choices, though not the sch
 """
 
 import argparse
+import contextlib
 import pathlib
 import random
 import sys
-import threading
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-from oracle import Answer, Execution, History, violations
-from support.client import Client
+from crowd import CountingUpstream, Crowd
+from oracle import History, violations_of
 from support.gateway import Gateway
-from support.messages import Malformed
-from support.upstream import Upstream, answers
+from support.with_servers import start as start_servers
 
+SHARED_STORES = ("postgres", "redis", "cluster")
 # Short, so that abandoned keys settle within the run; long enough that a busy machine does not miss a renewal.
 LEASE = "2s"
-# How long keys may take to finish once the kills have stopped: some leases, on a slow machine.
-SETTLING_SECONDS = 30.0
 ROUTES = [
     {"path": "/hold/*", "policy": "stripe-v1", "lease": LEASE},
     {"path": "/again/*", "policy": "classic", "lease": LEASE},
 ]
 
 
-class CountingUpstream:
-    """Numbers its executions, tells the history of each, and takes a random moment for it."""
+class Victims:
+    """What is killed: one gateway, or two that share a store, and the store's server where that is wanted."""
 
-    def __init__(self, history, seed):
+    def __init__(self, gateways, servers, history):
+        self._gateways = gateways
+        self._servers = servers
         self._history = history
-        self._random = random.Random(seed)
-        self._lock = threading.Lock()
-        self._number = 0
-        self.upstream = Upstream().start()
-        self.upstream.always(self._execute)
-
-    def _execute(self, exchange):
-        request = exchange.request
-        with self._lock:
-            self._number += 1
-            number = self._number
-            pause = self._random.choice((0, 0, 0.002, 0.02, 0.1))
-        self._history.executed(request.key, Execution(time.monotonic(), number, request.fence))
-        # Not a wait for anything: work takes time, and kills should fall into it.
-        time.sleep(pause)
-        answers(201, f"execution={number} key={request.key}")(exchange)
-
-    def stop(self):
-        self.upstream.stop()
-
-
-class Clients:
-    """Threads that use keys the way impatient clients do: new ones, the same again, and old ones to compare."""
-
-    def __init__(self, history, count, seed):
-        self._history = history
-        self._lock = threading.Lock()
-        self._stop = threading.Event()
-        self.address = None
-        self.unfinished = []
-        self.finished = []
-        self._made = 0
-        self.requests = 0
-        self.unexpected = []
-        self._threads = [threading.Thread(target=self._work, args=(random.Random(seed * 1000 + number),), daemon=True)
-                         for number in range(count)]
 
     def start(self):
-        for thread in self._threads:
-            thread.start()
+        for gateway in self._gateways:
+            gateway.start()
+        return self.addresses
 
-    def stop(self):
-        self._stop.set()
-        for thread in self._threads:
-            thread.join(60)
+    @property
+    def addresses(self):
+        return [gateway.address for gateway in self._gateways]
 
-    def _work(self, choice):
-        while not self._stop.is_set():
-            try:
-                self.send(self._pick(choice))
-            except (OSError, Malformed):
-                # Killed under us: the answer is unknown, which is what keys are for.
-                self._stop.wait(0.01)
+    def kill_some(self, choice):
+        """Kills and restarts one of them, or all gateways together."""
+        victims = choice.choice([[gateway] for gateway in self._gateways] + [self._gateways]
+                                + [[server] for server in self._servers])
+        for victim in victims:
+            victim.kill()
+            self._history.killed(time.monotonic())
+        for victim in victims:
+            if victim in self._gateways:
+                victim.check_sanitizers()
+            victim.start()
 
-    def _pick(self, choice):
-        with self._lock:
-            dice = choice.random()
-            if dice < 0.4 and self.unfinished:
-                return choice.choice(self.unfinished)
-            if dice < 0.6 and self.finished:
-                return choice.choice(self.finished)
-            self._made += 1
-            key = f"{choice.choice(('hold', 'again'))}-{self._made}"
-            self.unfinished.append(key)
-            return key
+    def stop_and_start(self):
+        for gateway in self._gateways:
+            gateway.stop()
+            gateway.start()
+        return self.addresses
 
-    def send(self, key):
-        self._history.sent(key, time.monotonic())
-        path = f"/{key.split('-')[0]}/charge"
-        response = Client(self.address).post(path, key=key, body=f'{{"key":"{key}"}}')
-        self.requests += 1
-        if response.status == 201:
-            self._finish(key, Answer(time.monotonic(), response.body))
-        elif is_indeterminate(response):
-            self._finish(key, Answer(time.monotonic(), b"", indeterminate=True))
-        elif response.status not in (409, 502, 503, 504):
-            self.unexpected.append(f"{key}: an answer nobody expected: {response}")
-
-    def _finish(self, key, answer):
-        self._history.answered(key, answer)
-        with self._lock:
-            if key in self.unfinished:
-                self.unfinished.remove(key)
-                self.finished.append(key)
-
-    def settle(self):
-        """Asks for every unfinished key until it is finished or patience ends."""
-        deadline = time.monotonic() + SETTLING_SECONDS
-        while self.unfinished and time.monotonic() < deadline:
-            for key in list(self.unfinished):
-                self.send(key)
-            time.sleep(0.1)
-
-    def ask_again(self):
-        for key in list(self.finished):
-            self.send(key)
+    def remove(self):
+        for gateway in self._gateways:
+            gateway.remove()
 
 
-def is_indeterminate(response):
-    """409, but neither Stripe's nor the problem format's word for "at work"."""
-    at_work = (b"idempotency_key_in_use", b"in_progress")
-    return response.status == 409 and not any(word in response.body for word in at_work)
+def open_store(name, kill_store, stack):
+    """The store's URL, how many gateways share it, and the servers to kill."""
+    if name not in SHARED_STORES:
+        return name if name == "rocksdb" else "memory:", 1, []
+    server = start_servers([name], stack)[name]
+    return server.url, 2, [server] if kill_store else []
 
 
-def run(rounds, seed, clients, store):
+def run(rounds, seed, clients, store, kill_store):
     choice = random.Random(seed)
     history = History()
     upstream = CountingUpstream(history, seed)
-    gateway = Gateway(upstream.upstream.url, ROUTES, store=store)
-    crowd = Clients(history, clients, seed)
-    try:
-        gateway.start()
-        crowd.address = gateway.address
+    crowd = Crowd(history, clients, seed)
+    with contextlib.ExitStack() as stack:
+        stack.callback(upstream.stop)
+        url, count, servers = open_store(store, kill_store, stack)
+        victims = Victims([Gateway(upstream.upstream.url, ROUTES, store=url) for _ in range(count)], servers, history)
+        stack.callback(victims.remove)
+        crowd.addresses = victims.start()
         crowd.start()
+        stack.callback(crowd.stop)
         for _ in range(rounds):
             time.sleep(choice.uniform(0.05, 1.2))
-            gateway.kill()
-            history.killed(time.monotonic())
-            gateway.check_sanitizers()
-            gateway.start()
-            crowd.address = gateway.address
+            victims.kill_some(choice)
+            crowd.addresses = victims.addresses
         crowd.stop()
         crowd.settle()
-        gateway.stop()
-        gateway.start()
-        crowd.address = gateway.address
+        crowd.addresses = victims.stop_and_start()
         crowd.ask_again()
-    finally:
-        crowd.stop()
-        gateway.remove()
-        upstream.stop()
     return history, crowd
 
 
@@ -178,16 +111,17 @@ def main():
     parser.add_argument("--rounds", type=int, default=12, help="how many kills (12)")
     parser.add_argument("--seed", type=int, default=None, help="replays the choices of an earlier run")
     parser.add_argument("--clients", type=int, default=6, help="client threads (6)")
-    parser.add_argument("--store", default="rocksdb", choices=("rocksdb", "memory:"))
+    parser.add_argument("--store", default="rocksdb", choices=("rocksdb", "memory", *SHARED_STORES))
+    parser.add_argument("--kill-store", action="store_true", help="postgres and redis: kill the server too")
     parser.add_argument("--expect-violations", action="store_true", help="succeed only if the oracle found something")
     arguments = parser.parse_args()
+    if arguments.kill_store and arguments.store not in ("postgres", "redis"):
+        parser.error("--kill-store is for postgres and redis: a cluster may lose what a replica had not yet got")
     seed = random.SystemRandom().randrange(1 << 31) if arguments.seed is None else arguments.seed
     print(f"seed {seed}: {arguments.rounds} kills, {arguments.clients} clients, {arguments.store}", flush=True)
 
-    history, crowd = run(arguments.rounds, seed, arguments.clients, arguments.store)
-    found = crowd.unexpected + [
-        violation for key in history.first_sent
-        for violation in violations(history, key, may_execute_again=key.startswith("again"))]
+    history, crowd = run(arguments.rounds, seed, arguments.clients, arguments.store, arguments.kill_store)
+    found = crowd.unexpected + violations_of(history)
     indeterminate = sum(any(answer.indeterminate for answer in answers_) for answers_ in history.answers.values())
     again = sum(len(executions) > 1 for executions in history.executions.values())
     print(f"{crowd.requests} answers, {len(history.first_sent)} keys, {indeterminate} held, "

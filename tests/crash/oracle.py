@@ -72,7 +72,7 @@ def violations(history, key, *, may_execute_again):
 
 
 def _executed_too_often(history, key, executions, successes, may_execute_again):
-    # An owner loses its lease only by dying here: the upstream always answers well within it.
+    # An owner loses its lease only when it or its store dies: the upstream always answers well within it.
     until = successes[0].time if successes else float("inf")
     deaths = sum(1 for time in history.kills if history.first_sent[key] <= time <= until)
     allowed = 1 + deaths if may_execute_again else 1
@@ -111,3 +111,9 @@ def _unfinished(answers, successes, may_execute_again):
         yield "declared indeterminate although its policy executes again"
     elif successes and len(successes) != len(answers):
         yield "both answered and indeterminate"
+
+
+def violations_of(history):
+    """Everything wrong with a run whose keys are named by their policy: `hold-…` and `again-…`."""
+    return [violation for key in history.first_sent
+            for violation in violations(history, key, may_execute_again=key.startswith("again"))]

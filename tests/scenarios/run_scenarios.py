@@ -4,7 +4,7 @@ A scenario is a title, what it runs against, and steps that a person who knows n
 
     title: A retry gets the first answer
     policies: classic ietf            # or: all
-    stores: rocksdb                   # optional; all stores when left out
+    stores: durable                   # optional; all stores when left out, here those that survive a restart
     with lease = "1s"                 # optional; any setting of a route
 
     upstream answers 201 {"id":"ch_1"}
@@ -15,10 +15,14 @@ A scenario is a title, what it runs against, and steps that a person who knows n
     upstream executed 1 time
 
 All steps are in the table at the end of this file. An unknown one fails with file and line, before anything runs.
+
+On a shared store two gateways play together and every request goes to the other one than the last.
 """
 
 import argparse
 import concurrent.futures
+import contextlib
+import itertools
 import os
 import pathlib
 import re
@@ -30,11 +34,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.client import Client
 from support.gateway import Gateway
+from support.servers import available
 from support.upstream import Upstream, answers, held, resets
 from support.waiting import Background, poll_until
+from support.with_servers import start as start_servers
 
 POLICIES = ("classic", "ietf", "stripe-v1", "stripe-v2")
-STORES = ("memory:", "rocksdb")
+# The policies that differ most in what they ask of a store: one takes abandoned keys over, the other holds them.
+FEW_POLICIES = ("classic", "stripe-v1")
+SHARED_STORES = ("postgres", "redis", "cluster")
+DURABLE_STORES = ("rocksdb", *SHARED_STORES)
+STORES = ("memory", *DURABLE_STORES)
 MISMATCH_STATUS = {"classic": 422, "ietf": 422, "stripe-v1": 400, "stripe-v2": 400}
 
 
@@ -68,8 +78,7 @@ class Scenario:
         elif line.startswith("policies:"):
             self.policies = self._names(number, line, POLICIES)
         elif line.startswith("stores:"):
-            self.stores = tuple("memory:" if name == "memory" else name
-                                for name in self._names(number, line, ("memory", "rocksdb")))
+            self.stores = self._names(number, line.replace("durable", " ".join(DURABLE_STORES)), STORES)
         elif line.startswith("with "):
             name, equals, value = line[5:].partition("=")
             if not equals:
@@ -100,18 +109,29 @@ class Scenario:
 
 
 class World:
-    """One policy on one store: an upstream, and a gateway with a route for each scenario."""
+    """One policy on one store: an upstream, and gateways with a route for each scenario."""
 
-    def __init__(self, policy, store, scenarios):
+    def __init__(self, policy, store, url, scenarios):
         self.policy = policy
-        self.store = store
         self.upstream = Upstream().start()
         routes = [{"path": f"/{scenario.name}/*", "policy": policy, **scenario.settings} for scenario in scenarios]
-        self.gateway = Gateway(self.upstream.url, routes, store=store).start()
+        count = 2 if store in SHARED_STORES else 1
+        self.gateways = [Gateway(self.upstream.url, routes, store=url) for _ in range(count)]
+        self._turns = itertools.cycle(self.gateways)
+        try:
+            for gateway in self.gateways:
+                gateway.start()
+        except BaseException:
+            self.close()
+            raise
+
+    def next_gateway(self):
+        return next(self._turns)
 
     def close(self):
         self.upstream.stop()
-        self.gateway.remove()
+        for gateway in self.gateways:
+            gateway.remove()
 
 
 class Stage:
@@ -131,8 +151,9 @@ class Stage:
         self.upstream.always(self.default)
 
     def client(self, name):
-        # The stores are shared by all scenarios, so everybody is somebody else in each of them.
-        return Client(self.world.gateway.address, f"{name}-in-{self.scenario.name}")
+        # A store is shared by all scenarios and, with a server, by all policies: everybody is somebody else in each.
+        account = f"{name}-in-{self.scenario.name}-under-{self.policy}"
+        return Client(self.world.next_gateway().address, account)
 
     def send(self, name, method, path, key, body):
         headers = [("Content-Type", "application/json")] if (body or "").startswith("{") else []
@@ -302,13 +323,16 @@ def gets_no_header(stage, name):
 
 
 def gateway_is_killed_and_restarted(stage):
-    stage.world.gateway.kill()
-    stage.world.gateway.start()
+    for gateway in stage.world.gateways:
+        gateway.kill()
+    for gateway in stage.world.gateways:
+        gateway.start()
 
 
 def gateway_is_stopped_and_restarted(stage):
-    stage.world.gateway.stop()
-    stage.world.gateway.start()
+    for gateway in stage.world.gateways:
+        gateway.stop()
+        gateway.start()
 
 
 def runs_out(stage, setting):
@@ -365,16 +389,43 @@ def play(world, scenario):
     return None
 
 
-def play_world(policy, store, scenarios):
+def play_world(policy, store, url, scenarios):
     """All scenarios of one policy on one store; returns (scenario, failure) pairs."""
     mine = [scenario for scenario in scenarios if policy in scenario.policies and store in scenario.stores]
     if not mine:
         return []
-    world = World(policy, store, mine)
+    world = World(policy, store, url, mine)
     try:
         return [(scenario, play(world, scenario)) for scenario in mine]
     finally:
         world.close()
+
+
+def play_worlds(worlds, scenarios):
+    """Prints every scenario of every (policy, store); returns how many were played and how many failed."""
+    played = failures = 0
+    with contextlib.ExitStack() as stack:
+        servers = start_servers({store for _, store in worlds if store in SHARED_STORES}, stack)
+        urls = {"memory": "memory:", "rocksdb": "rocksdb", **{name: server.url for name, server in servers.items()}}
+        # The worlds have nothing to do with each other, and most of their time is waiting for leases to run out.
+        with concurrent.futures.ThreadPoolExecutor(len(worlds)) as pool:
+            runs = {world: pool.submit(play_world, *world, urls[world[1]], scenarios) for world in worlds}
+        for (policy, store), run in runs.items():
+            for scenario, failure in run.result():
+                played += 1
+                failures += failure is not None
+                print(f"{'FAIL' if failure else 'ok  '} {scenario.title} [{policy}, {store}]")
+                if failure:
+                    print(f"    {failure}")
+    return played, failures
+
+
+def store_names(text):
+    names = text.split(",")
+    unknown = [name for name in names if name not in STORES]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: none of {', '.join(STORES)}")
+    return names
 
 
 def read_scenarios(files):
@@ -385,7 +436,9 @@ def main():
     parser = argparse.ArgumentParser(description="Runs scenario files against every policy and store they name.")
     parser.add_argument("files", nargs="*", type=pathlib.Path, help="scenario files; all beside this script by default")
     parser.add_argument("--policy", choices=POLICIES, action="append")
-    parser.add_argument("--store", choices=("memory", "rocksdb"), action="append")
+    parser.add_argument("--store", type=store_names, metavar="NAME,...",
+                        help=f"of {', '.join(STORES)}; all whose servers this machine has by default")
+    parser.add_argument("--all", action="store_true", help="every policy on shared stores too, which takes minutes")
     arguments = parser.parse_args()
     files = arguments.files or sorted(pathlib.Path(__file__).parent.glob("*.scenario"))
     try:
@@ -393,19 +446,13 @@ def main():
     except BadScenario as error:
         print(error)
         return 1
-    stores = [store for store in STORES if not arguments.store or store.rstrip(":") in arguments.store]
-    worlds = [(policy, store) for policy in arguments.policy or POLICIES for store in stores]
-    failures = played = 0
-    # The worlds share nothing, and most of their time is waiting for leases to run out.
-    with concurrent.futures.ThreadPoolExecutor(len(worlds)) as pool:
-        runs = {world: pool.submit(play_world, *world, scenarios) for world in worlds}
-        for (policy, store), run in runs.items():
-            for scenario, failure in run.result():
-                played += 1
-                failures += failure is not None
-                print(f"{'FAIL' if failure else 'ok  '} {scenario.title} [{policy}, {store.rstrip(':')}]")
-                if failure:
-                    print(f"    {failure}")
+    stores = arguments.store or [store for store in STORES if store not in SHARED_STORES or store in available()]
+    left_out = [store for store in SHARED_STORES if store not in stores]
+    if left_out and not arguments.store:
+        print(f"left out, since their servers are not installed: {', '.join(left_out)}")
+    worlds = [(policy, store) for policy in arguments.policy or POLICIES for store in stores
+              if arguments.all or arguments.policy or store not in SHARED_STORES or policy in FEW_POLICIES]
+    played, failures = play_worlds(worlds, scenarios)
     print(f"{played} played, {failures} failed")
     return 1 if failures or not played else 0
 

@@ -24,7 +24,7 @@ class ScenarioTextTest(unittest.TestCase):
     def test_an_unknown_policy_or_store_is_refused_with_file_and_line(self):
         self.assertIn("some.scenario:2: strict is none of",
                       self.refusal_of("title: x\npolicies: strict\nupstream hangs\n"))
-        self.assertIn("some.scenario:3: redis is none of", self.refusal_of(HEAD + "stores: redis\nupstream hangs\n"))
+        self.assertIn("some.scenario:3: disk is none of", self.refusal_of(HEAD + "stores: disk\nupstream hangs\n"))
 
     def test_a_scenario_without_steps_is_refused(self):
         self.assertIn("needs a title", self.refusal_of(HEAD))

@@ -120,7 +120,7 @@ void MemoryStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   done(std::move(answer));
 }
 
-void MemoryStore::find(const RecordId& id, Done<std::optional<Found>> done) {
+void MemoryStore::find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) {
   std::optional<Found> answer;
   {
     Shard& shard = shard_of(id);

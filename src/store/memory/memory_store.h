@@ -34,7 +34,7 @@ class MemoryStore final : public Store {
   explicit MemoryStore(MemoryOptions options = {});
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
-  void find(const RecordId& id, Done<std::optional<Found>> done) override;
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
   void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;

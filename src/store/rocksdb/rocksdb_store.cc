@@ -79,7 +79,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});
 }
 
-void RocksdbStore::find(const RecordId& id, Done<std::optional<Found>> done) {
+void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) {
   const Status health = writer_->healthy();
   if (!health) return done(health.fault());
   Result<std::optional<Stored>> found = buckets_.lookup(id, DecodeBody::yes);

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/meta.h"
-#include "store/rocksdb/replay_cache.h"
+#include "store/common/replay_cache.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/writer.h"
 
@@ -51,7 +51,7 @@ class RocksdbStore final : public Store {
   ~RocksdbStore() override;
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
-  void find(const RecordId& id, Done<std::optional<Found>> done) override;
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
   void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;

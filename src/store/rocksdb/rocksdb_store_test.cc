@@ -197,7 +197,7 @@ class RocksdbStoreTest : public ::testing::Test {
   }
   std::optional<Found> find(std::uint64_t number) {
     std::optional<Found> found;
-    store_->find(id_of(number), [&](Result<std::optional<Found>> result) {
+    store_->find(id_of(number), Interest::none, [&](Result<std::optional<Found>> result) {
       ASSERT_TRUE(result) << result.fault().message;
       found = *std::move(result);
     });

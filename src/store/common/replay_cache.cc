@@ -1,4 +1,4 @@
-#include "store/rocksdb/replay_cache.h"
+#include "store/common/replay_cache.h"
 
 namespace oncekey {
 namespace {

@@ -1,0 +1,24 @@
+#include "base/masked_url.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+TEST(MaskedUrl, HidesPasswordsAndNothingElse) {
+  EXPECT_EQ(masked_url("rocksdb:./data"), "rocksdb:./data");
+  EXPECT_EQ(masked_url("redis://host:6379/0"), "redis://host:6379/0");
+  EXPECT_EQ(masked_url("redis://app:secret@host:6379/0"), "redis://app:***@host:6379/0");
+  EXPECT_EQ(masked_url("redis://:secret@host"), "redis://:***@host");
+  EXPECT_EQ(masked_url("postgres://app@host/db?sslmode=require"), "postgres://app@host/db?sslmode=require");
+  EXPECT_EQ(masked_url("postgres:///db?user=app&password=secret&host=/run"),
+            "postgres:///db?user=app&password=***&host=/run");
+  EXPECT_EQ(masked_url("redis+cluster://u:p@a:1,b:2/"), "redis+cluster://u:***@a:1,b:2/");
+}
+
+TEST(MaskedUrl, HidesPasswordsThatShouldHaveBeenEscaped) {
+  EXPECT_EQ(masked_url("redis://u:p@ss/w@host/0"), "redis://u:***@host/0");
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,11 @@
+// What the subcommands for operators end with.
+#pragma once
+
+namespace oncekey {
+
+inline constexpr int kDone = 0;
+inline constexpr int kRefused = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kUnreachable = 3;
+
+} // namespace oncekey

@@ -1,0 +1,69 @@
+#include "cli/store.h"
+
+#include "base/log.h"
+#include "base/masked_url.h"
+#include "cli/exit_codes.h"
+#include "config/secret.h"
+#include "store/open_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <iostream>
+
+namespace oncekey {
+namespace {
+
+bool sure(const std::string& url) {
+  std::cerr << fmt::format(
+                   "Records that {} has forgotten will be executed again when their clients retry. Go on? [y/N] ",
+                   masked_url(url))
+            << std::flush;
+  std::string answer;
+  return std::getline(std::cin, answer) && (answer == "y" || answer == "Y" || answer == "yes");
+}
+
+} // namespace
+
+StoreCommand::StoreCommand(CLI::App& app)
+    : store_(app.add_subcommand("store", "Look after a shared store")),
+      migrate_(store_->add_subcommand("migrate", "Bring a Postgres store's schema up to this version, as serve does")),
+      accept_loss_(store_->add_subcommand(
+          "accept-loss", "Say that what a shared store has forgotten is accounted for: gateways take requests again")) {
+  store_->require_subcommand(1);
+  for (CLI::App* const command : {migrate_, accept_loss_}) {
+    command->add_option("--store", url_, "postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
+        ->type_name("URL")
+        ->required();
+  }
+  accept_loss_->add_flag("--yes", yes_, "do not ask");
+}
+
+bool StoreCommand::chosen() const { return store_->parsed(); }
+
+int StoreCommand::run() const {
+  const Result<std::string> url = resolve_secret(url_);
+  if (!url) {
+    std::cerr << "oncekey store: " << url.fault().message << "\n";
+    return kUsage;
+  }
+  if (accept_loss_->parsed() && !yes_) {
+    if (::isatty(STDIN_FILENO) == 0) {
+      std::cerr << "oncekey store: there is no terminal to ask on; give --yes if you are sure\n";
+      return kUsage;
+    }
+    if (!sure(*url)) return kRefused;
+  }
+  Log log(LogLevel::info);
+  const Status done = migrate_->parsed() ? migrate_store(*url, log) : accept_lost_memory(*url, log);
+  log.flush();
+  if (done) {
+    std::cout << (migrate_->parsed() ? "the schema is up to date\n" : "accepted: claims are taken again\n");
+    return kDone;
+  }
+  std::cerr << "oncekey store: " << done.fault().message << "\n";
+  return done.fault().kind == FaultKind::invalid ? kUsage : kRefused;
+}
+
+} // namespace oncekey

@@ -1,0 +1,253 @@
+#include "cli/work.h"
+
+#include "base/durations.h"
+#include "base/log.h"
+#include "base/masked_url.h"
+#include "cli/exit_codes.h"
+#include "config/secret.h"
+
+#include <oncekey/database.h>
+#include <oncekey/sinks.h>
+#include <oncekey/workers.h>
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <csignal>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+
+namespace oncekey {
+namespace {
+
+using Sinks = std::map<std::string, std::shared_ptr<Sink>>;
+
+// "mail=https://..." in two; a fault where the sign is missing.
+Result<std::pair<std::string, std::string>> split_at(const std::string& text, char sign, std::string_view form) {
+  const std::size_t at = text.find(sign);
+  if (at == 0 || at == std::string::npos || at + 1 == text.size()) {
+    return invalid(fmt::format("\"{}\" does not have the form {}", masked_url(text), form));
+  }
+  return std::pair(text.substr(0, at), text.substr(at + 1));
+}
+
+using MakeSink = Result<std::unique_ptr<Sink>> (*)(std::string_view redis_url, std::string name, RedisSinkOptions);
+
+Status add_http(Sinks& sinks, const std::vector<std::string>& given) {
+  for (const std::string& text : given) {
+    const auto named = split_at(text, '=', "NAME=URL");
+    if (!named) return named.fault();
+    auto sink = http_sink(named->second);
+    if (!sink) return std::move(sink).fault();
+    sinks[named->first] = *std::move(sink);
+  }
+  return ok_status();
+}
+
+Status add_redis(Sinks& sinks, const std::vector<std::string>& given, std::string_view form, MakeSink make) {
+  for (const std::string& text : given) {
+    const auto named = split_at(text, '=', form);
+    if (!named) return named.fault();
+    const auto target = split_at(named->second, '@', form);
+    if (!target) return target.fault();
+    auto sink = make(target->second, target->first, {});
+    if (!sink) return std::move(sink).fault();
+    sinks[named->first] = *std::move(sink);
+  }
+  return ok_status();
+}
+
+int refuse(const Fault& fault) {
+  std::cerr << "oncekey work: " << fault.message << "\n";
+  return fault.kind == FaultKind::invalid ? kUsage : kRefused;
+}
+
+int list_dead(Database& database) {
+  const auto operations = list_dead_operations(database);
+  if (!operations) return refuse(operations.fault());
+  const auto jobs = list_dead_jobs(database);
+  if (!jobs) return refuse(jobs.fault());
+  for (const DeadOperation& dead : *operations) {
+    std::cout << fmt::format("operation {} {} at {} key {} after {} attempts: {}\n", to_hex(dead.operation.id),
+                             dead.operation.operation, dead.operation.recovery_point, dead.operation.key,
+                             dead.operation.attempts, dead.why);
+  }
+  for (const DeadJob& dead : *jobs) {
+    std::cout << fmt::format("job {} {} for {}: {}\n", dead.job.id, dead.job.name, dead.job.sink, dead.last_error);
+  }
+  if (operations->empty() && jobs->empty()) std::cout << "no dead letters\n";
+  return kDone;
+}
+
+int said(const Result<bool>& restarted) {
+  if (!restarted) return refuse(restarted.fault());
+  std::cout << (*restarted ? "it will be tried again at once\n" : "there is no such dead letter\n");
+  return *restarted ? kDone : kRefused;
+}
+
+// The workers that have something to do, and the log lines of what they did.
+class Crew {
+ public:
+  Crew(Database& database, Sinks sinks, std::optional<Completer::Resume> resume, Millis grace, Log& log)
+      : log_(log), reaper_(database) {
+    if (resume) completer_.emplace(database, *std::move(resume), CompleterOptions{.grace = grace});
+    if (!sinks.empty()) enqueuer_.emplace(database, std::move(sinks));
+  }
+
+  Status run_once() {
+    if (completer_) {
+      const auto counts = completer_->run_once();
+      if (!counts) return counts.fault();
+    }
+    if (enqueuer_) {
+      const auto counts = enqueuer_->run_once();
+      if (!counts) return counts.fault();
+    }
+    const auto counts = reaper_.run_once();
+    if (!counts) return counts.fault();
+    tell();
+    return ok_status();
+  }
+
+  void run_until_signalled() {
+    // Blocked before the threads begin, so that the signals come here and nowhere else.
+    sigset_t ends;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+    std::vector<std::thread> threads;
+    for (BackgroundWorker* const worker : workers()) threads.emplace_back([worker] { worker->run(); });
+    int signal = 0;
+    sigwait(&ends, &signal);
+    log_.info("draining");
+    for (BackgroundWorker* const worker : workers()) worker->stop();
+    for (std::thread& thread : threads) thread.join();
+    tell();
+  }
+
+ private:
+  std::vector<BackgroundWorker*> workers() {
+    std::vector<BackgroundWorker*> all{&reaper_};
+    if (completer_) all.push_back(&*completer_);
+    if (enqueuer_) all.push_back(&*enqueuer_);
+    return all;
+  }
+
+  void tell() {
+    if (completer_) {
+      const CompleterCounts counts = completer_->metrics();
+      log_.info("completer", {{"picked", counts.picked},
+                              {"finished", counts.finished},
+                              {"not_yet", counts.not_yet},
+                              {"failed", counts.failed},
+                              {"dead", counts.dead}});
+    }
+    if (enqueuer_) {
+      const EnqueuerCounts counts = enqueuer_->metrics();
+      log_.info("enqueuer", {{"delivered", counts.delivered},
+                             {"refused", counts.refused},
+                             {"dead", counts.dead},
+                             {"sinks_down", counts.sinks_down}});
+    }
+    const ReaperCounts counts = reaper_.metrics();
+    log_.info("reaper", {{"answer_buckets", counts.answer_buckets}, {"inbox_buckets", counts.inbox_buckets}});
+  }
+
+  Log& log_;
+  std::optional<Completer> completer_;
+  std::optional<Enqueuer> enqueuer_;
+  Reaper reaper_;
+};
+
+} // namespace
+
+WorkCommand::WorkCommand(CLI::App& app)
+    : work_(app.add_subcommand("work",
+                               "Run the workers of the library beside an application: completer, enqueuer, reaper")) {
+  work_->add_option("--store", store_, "the application's database: sqlite:PATH or postgres://, env:NAME or file:PATH")
+      ->type_name("URL")
+      ->required();
+  work_
+      ->add_option("--resume", resume_url_,
+                   "where the application resumes operations: the completer POSTs their ids there")
+      ->type_name("URL");
+  work_->add_option("--sink", http_sinks_, "deliver the jobs of this sink by HTTP POST; may be repeated")
+      ->type_name("NAME=URL");
+  work_->add_option("--sidekiq", sidekiq_sinks_, "push the jobs of this sink to a Sidekiq queue")
+      ->type_name("NAME=QUEUE@REDIS-URL");
+  work_->add_option("--stream", stream_sinks_, "append the jobs of this sink to a Redis stream")
+      ->type_name("NAME=STREAM@REDIS-URL");
+  work_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
+      ->type_name("DURATION");
+  work_->add_flag("--once", once_, "do what there is to do, say what was done, and end");
+  work_->add_flag("--dead", list_dead_, "list the dead letters and end");
+  work_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
+      ->type_name("ID");
+  work_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
+}
+
+bool WorkCommand::chosen() const { return work_->parsed(); }
+
+int WorkCommand::run() const {
+  const Result<std::string> url = resolve_secret(store_);
+  if (!url) return refuse(url.fault());
+  const Result<Millis> grace = parse_duration(grace_);
+  if (!grace) return refuse(grace.fault());
+  Sinks sinks;
+  for (const Status& added :
+       {add_http(sinks, http_sinks_), add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
+        add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink)}) {
+    if (!added) return refuse(added.fault());
+  }
+  std::optional<Completer::Resume> resume;
+  if (!resume_url_.empty()) {
+    auto made = resume_by_http(resume_url_);
+    if (!made) return refuse(made.fault());
+    resume = *std::move(made);
+  }
+  const auto database = open_database(*url);
+  if (!database) return refuse(database.fault());
+  if (const Status migrated = (*database)->migrate(); !migrated) return refuse(migrated.fault());
+  if (list_dead_) return list_dead(**database);
+  if (!restart_operation_.empty()) {
+    const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
+    if (!id) return refuse(invalid("--restart-operation wants the 64 hex digits that --dead shows"));
+    return said(restart_dead_operation(**database, *id));
+  }
+  if (restart_job_ != 0) return said(restart_dead_job(**database, restart_job_));
+
+  Log log(LogLevel::info);
+  Crew crew(**database, std::move(sinks), std::move(resume), *grace, log);
+  if (once_) {
+    const Status done = crew.run_once();
+    return done ? kDone : refuse(done.fault());
+  }
+  log.info("working", {{"store", masked_url(*url)}, {"completer", resume_url_.empty() ? "no" : "yes"}});
+  crew.run_until_signalled();
+  return kDone;
+}
+
+SchemaCommand::SchemaCommand(CLI::App& app)
+    : schema_(app.add_subcommand("schema", "The tables of the library of atomic phases")) {
+  schema_->require_subcommand(1);
+  CLI::App* const print = schema_->add_subcommand("print", "Print them as SQL, to read or for migrations of your own");
+  print->add_option("DATABASE", dialect_, "sqlite or postgres")->required();
+}
+
+bool SchemaCommand::chosen() const { return schema_->parsed(); }
+
+int SchemaCommand::run() const {
+  const Result<std::string_view> text = schema_text(dialect_);
+  if (!text) {
+    std::cerr << "oncekey schema: " << text.fault().message << "\n";
+    return kUsage;
+  }
+  std::cout << *text;
+  return kDone;
+}
+
+} // namespace oncekey

@@ -1,0 +1,44 @@
+// oncekey work: the workers of the library of atomic phases, as a process of their own; and oncekey schema, its tables.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace oncekey {
+
+class WorkCommand {
+ public:
+  explicit WorkCommand(CLI::App& app);
+  bool chosen() const;
+  int run() const;
+
+ private:
+  CLI::App* work_;
+  std::string store_;
+  std::string resume_url_;
+  std::vector<std::string> http_sinks_;
+  std::vector<std::string> sidekiq_sinks_;
+  std::vector<std::string> stream_sinks_;
+  std::string grace_ = "5m";
+  bool once_ = false;
+  bool list_dead_ = false;
+  std::string restart_operation_;
+  long long restart_job_ = 0;
+};
+
+class SchemaCommand {
+ public:
+  explicit SchemaCommand(CLI::App& app);
+  bool chosen() const;
+  int run() const;
+
+ private:
+  CLI::App* schema_;
+  std::string dialect_;
+};
+
+} // namespace oncekey

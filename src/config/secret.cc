@@ -1,0 +1,28 @@
+#include "config/secret.h"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <fstream>
+
+namespace oncekey {
+
+Result<std::string> resolve_secret(const std::string& text) {
+  if (text.starts_with("env:")) {
+    const char* value = std::getenv(text.c_str() + 4);
+    if (value == nullptr || *value == '\0')
+      return invalid(fmt::format("the environment variable {} is not set", text.substr(4)));
+    return std::string(value);
+  }
+  if (text.starts_with("file:")) {
+    std::ifstream file(text.substr(5));
+    std::string line;
+    if (!file || !std::getline(file, line) || line.empty())
+      return invalid(fmt::format("cannot read the first line of the file {}", text.substr(5)));
+    if (line.back() == '\r') line.pop_back();
+    return line;
+  }
+  return text;
+}
+
+} // namespace oncekey

@@ -1,0 +1,14 @@
+// secret: settings that may be kept elsewhere. A token or password in a file or in the environment stays out of the
+// configuration, which people commit and paste, and off the command line, which every user of the machine can see.
+#pragma once
+
+#include <oncekey/result.h>
+
+#include <string>
+
+namespace oncekey {
+
+// "env:NAME" is the variable's value, "file:PATH" the file's first line, anything else itself.
+Result<std::string> resolve_secret(const std::string& text);
+
+} // namespace oncekey

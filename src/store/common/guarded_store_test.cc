@@ -1,0 +1,296 @@
+#include "store/common/guarded_store.h"
+
+#include "core/transitions.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <deque>
+#include <future>
+#include <map>
+#include <mutex>
+
+namespace oncekey {
+namespace {
+
+constexpr Time kNow{Millis{1'700'000'000'000}};
+
+// How the next call over the wire ends.
+enum class Wire {
+  answers,
+  refuses,     // never sent
+  loses_call,  // sent and lost on the way: the caller cannot know
+  loses_reply, // happened, and the answer was lost: the caller cannot know
+};
+
+// A server on the other side of a wire that breaks when told. One mistake of the guard is a second owner.
+class Server final : public Store {
+ public:
+  // The guard's second tries come from another thread.
+  mutable std::recursive_mutex mutex;
+  std::deque<Wire> next;
+  int calls = 0;
+  std::atomic<Time> time = kNow;
+  Durability level = Durability::power;
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
+    over_the_wire<ClaimAnswer>(std::move(done), [&]() -> ClaimAnswer {
+      ClaimStep step = claim_step(record(request.id), request, time);
+      keep(request.id, std::move(step.write));
+      return step.answer;
+    });
+  }
+  void find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) override {
+    over_the_wire<std::optional<Found>>(std::move(done), [&]() -> std::optional<Found> {
+      const std::optional<Record> found = record(id);
+      if (!found || found->state == RecordState::released) return std::nullopt;
+      return Found{*found, time.load()};
+    });
+  }
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
+    fence(owner, std::move(done), [&](const auto& found) { return renew_step(found, owner.fence, lease, time); });
+  }
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
+    fence(owner, std::move(done),
+          [&](const auto& found) { return complete_step(found, owner.fence, std::move(response), time); });
+  }
+  void release(const Ownership& owner, Done<FenceAnswer> done) override {
+    fence(owner, std::move(done), [&](const auto& found) { return release_step(found, owner.fence, time); });
+  }
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
+    fence(owner, std::move(done), [&](const auto& found) { return hold_step(found, owner.fence, by, time); });
+  }
+  void operate(const RecordId& /*id*/, OperatorAction /*action*/, StoredResponse /*response*/,
+               Done<OperatorAnswer> done) override {
+    done(OperatorAnswer::absent);
+  }
+  void list(const ListRequest& /*request*/, Done<std::vector<Listed>> done) override { done(std::vector<Listed>{}); }
+  Time now() const override { return time; }
+  const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
+  Durability durability() const override { return level; }
+  Status healthy() const override { return ok_status(); }
+  StoreStats stats() const override { return {}; }
+
+  std::optional<Record> record(const RecordId& id) const {
+    const std::lock_guard lock(mutex);
+    const auto found = records_.find(id);
+    if (found == records_.end()) return std::nullopt;
+    return found->second;
+  }
+
+ private:
+  template <class Step>
+  void fence(const Ownership& owner, Done<FenceAnswer> done, Step step) {
+    over_the_wire<FenceAnswer>(std::move(done), [&] {
+      FenceStep made = step(record(owner.id));
+      keep(owner.id, std::move(made.write));
+      return made.answer;
+    });
+  }
+  void keep(const RecordId& id, std::optional<Record> written) {
+    if (written) records_[id] = *std::move(written);
+  }
+  template <class T, class Happens>
+  void over_the_wire(Done<T> done, Happens happens) {
+    std::optional<Result<T>> answer;
+    {
+      const std::lock_guard lock(mutex);
+      ++calls;
+      const Wire wire = next.empty() ? Wire::answers : next.front();
+      if (!next.empty()) next.pop_front();
+      if (wire == Wire::answers || wire == Wire::loses_reply) answer.emplace(happens());
+      if (wire == Wire::refuses) answer.emplace(unavailable("not connected"));
+      if (wire == Wire::loses_reply || wire == Wire::loses_call) answer.emplace(Fault{FaultKind::timeout, "no answer"});
+    }
+    done(*std::move(answer));
+  }
+
+  std::map<RecordId, Record> records_;
+  std::array<std::uint8_t, 32> secret_{};
+};
+
+class GuardedStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override { make({.log = log_}); }
+  void make(GuardOptions options) {
+    auto server = std::make_unique<Server>();
+    server_ = server.get();
+    guard_ = std::make_unique<GuardedStore>(std::move(server), options);
+  }
+
+  static RecordId id(std::uint8_t number) {
+    RecordId made;
+    made.bytes[0] = number;
+    return made;
+  }
+  static ClaimRequest request(std::uint8_t key) {
+    ClaimRequest made;
+    made.id = id(key);
+    made.lease = Millis{10'000};
+    made.retention = Millis{400'000};
+    return made;
+  }
+  static StoredResponse response(std::string body) {
+    StoredResponse made;
+    made.status = 201;
+    made.body = std::move(body);
+    return made;
+  }
+
+  template <class T, class Call>
+  static Result<T> wait_for(Call call) {
+    std::promise<Result<T>> promise;
+    std::future<Result<T>> answer = promise.get_future();
+    call([&promise](Result<T> result) { promise.set_value(std::move(result)); });
+    return answer.get();
+  }
+  Result<ClaimAnswer> claim(std::uint8_t key) {
+    return wait_for<ClaimAnswer>([&](auto done) { guard_->claim(request(key), std::move(done)); });
+  }
+  std::uint64_t own(std::uint8_t key) {
+    const Result<ClaimAnswer> answer = claim(key);
+    EXPECT_TRUE(answer.ok() && std::holds_alternative<Claimed>(*answer));
+    return answer.ok() && std::holds_alternative<Claimed>(*answer) ? std::get<Claimed>(*answer).fence : 0;
+  }
+  Result<FenceAnswer> complete(std::uint8_t key, std::uint64_t fence, std::string body) {
+    return wait_for<FenceAnswer>([&](auto done) {
+      guard_->complete({id(key), fence}, response(std::move(body)), std::move(done));
+    });
+  }
+  Result<FenceAnswer> release(std::uint8_t key, std::uint64_t fence) {
+    return wait_for<FenceAnswer>([&](auto done) { guard_->release({id(key), fence}, std::move(done)); });
+  }
+
+  Log log_{LogLevel::error};
+  Server* server_ = nullptr;
+  std::unique_ptr<GuardedStore> guard_;
+};
+
+TEST_F(GuardedStoreTest, AClaimWhoseAnswerWasLostFindsItsOwnWork) {
+  server_->next = {Wire::loses_reply};
+  EXPECT_EQ(own(1), 1u);
+  EXPECT_EQ(server_->record(id(1))->fence, 1u) << "claimed once";
+}
+
+TEST_F(GuardedStoreTest, AClaimThatNeverArrivedIsMadeOnce) {
+  server_->next = {Wire::loses_call, Wire::refuses};
+  EXPECT_EQ(own(1), 1u);
+}
+
+TEST_F(GuardedStoreTest, SomebodyElsesClaimIsNotTakenForOurs) {
+  own(1);
+  server_->next = {Wire::loses_reply};
+  const Result<ClaimAnswer> answer = claim(1);
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(std::holds_alternative<Found>(*answer));
+}
+
+TEST_F(GuardedStoreTest, AClaimThatWasNeverSentIsRefusedAtOnce) {
+  server_->next = {Wire::refuses};
+  const Result<ClaimAnswer> answer = claim(1);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::unavailable);
+  EXPECT_EQ(server_->calls, 1);
+}
+
+TEST_F(GuardedStoreTest, AClaimThatStaysUnknownIsReleasedWhenTheStoreIsBack) {
+  make({.log = log_, .claim_patience = Millis{0}});
+  server_->next = {Wire::loses_reply};
+  const Result<ClaimAnswer> answer = claim(1);
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::timeout);
+  for (int i = 0; i < 500; ++i) {
+    const Result<ClaimAnswer> again = claim(1);
+    if (again.ok() && std::holds_alternative<Claimed>(*again)) {
+      EXPECT_EQ(std::get<Claimed>(*again).fence, 2u);
+      return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  FAIL() << "still claimed";
+}
+
+TEST_F(GuardedStoreTest, ACompletionWhoseAnswerWasLostIsDone) {
+  const std::uint64_t fence = own(1);
+  server_->next = {Wire::loses_reply};
+  const Result<FenceAnswer> answer = complete(1, fence, "charged");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(*answer, FenceAnswer::done);
+}
+
+TEST_F(GuardedStoreTest, ACompletionIsTriedAgainWhileTheStoreIsAway) {
+  const std::uint64_t fence = own(1);
+  server_->next = {Wire::refuses, Wire::loses_call, Wire::refuses};
+  const Result<FenceAnswer> answer = complete(1, fence, "charged");
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(*answer, FenceAnswer::done);
+  EXPECT_EQ(server_->record(id(1))->response->body, "charged");
+}
+
+TEST_F(GuardedStoreTest, AnAnswerOfAnotherOwnerIsNotTakenForOurs) {
+  const std::uint64_t old_fence = own(1);
+  server_->time = kNow + Millis{20'000};
+  ClaimRequest takeover = request(1);
+  takeover.abandoned = Abandoned::take_over;
+  const auto second = wait_for<ClaimAnswer>([&](auto done) { guard_->claim(takeover, std::move(done)); });
+  ASSERT_TRUE(second);
+  ASSERT_TRUE(std::holds_alternative<Claimed>(*second));
+  EXPECT_EQ(*complete(1, std::get<Claimed>(*second).fence, "charged"), FenceAnswer::done);
+  server_->next = {Wire::loses_call};
+  EXPECT_EQ(*complete(1, old_fence, "charged"), FenceAnswer::lost) << "the same bytes, and still not ours";
+}
+
+TEST_F(GuardedStoreTest, AReleaseWhoseAnswerWasLostIsDone) {
+  const std::uint64_t fence = own(1);
+  server_->next = {Wire::loses_reply};
+  EXPECT_EQ(*release(1, fence), FenceAnswer::done);
+  EXPECT_EQ(own(1), 2u);
+}
+
+TEST_F(GuardedStoreTest, ADeadStoreIsNotAskedAndOwnersMayStillFinish) {
+  const std::uint64_t fence = own(1);
+  server_->next = std::deque<Wire>(kFailuresToOpen, Wire::refuses);
+  for (int i = 0; i < kFailuresToOpen; ++i) EXPECT_FALSE(claim(2));
+  EXPECT_FALSE(guard_->healthy());
+  server_->next = std::deque<Wire>(1, Wire::loses_reply); // whoever asks now pays for it
+  const Result<ClaimAnswer> refused = claim(2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.fault().kind, FaultKind::unavailable) << "refused without asking";
+  EXPECT_NE(refused.fault().message.find("not connected"), std::string::npos) << refused.fault().message;
+  server_->next.clear();
+  EXPECT_EQ(*complete(1, fence, "charged"), FenceAnswer::done);
+  EXPECT_TRUE(guard_->healthy()) << "an answer closes the breaker";
+}
+
+TEST_F(GuardedStoreTest, AStoreThatIsBackIsFoundWithoutAnybodyAsking) {
+  server_->next = std::deque<Wire>(kFailuresToOpen + 1, Wire::refuses);
+  for (int i = 0; i < kFailuresToOpen; ++i) EXPECT_FALSE(claim(1));
+  ASSERT_FALSE(guard_->healthy());
+  for (int i = 0; i < 500 && !guard_->healthy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_TRUE(guard_->healthy());
+  own(1);
+}
+
+TEST_F(GuardedStoreTest, ReplaysComeFromMemoryWhileTheStoreIsDead) {
+  ASSERT_EQ(*complete(1, own(1), "charged"), FenceAnswer::done);
+  ASSERT_TRUE(claim(1));
+  server_->next = std::deque<Wire>(100, Wire::refuses);
+  const Result<ClaimAnswer> replay = claim(1);
+  ASSERT_TRUE(replay);
+  EXPECT_EQ(std::get<Found>(*replay).record.response->body, "charged");
+  server_->time = kNow + Millis{400'000};
+  EXPECT_FALSE(claim(1)) << "expired: only the store may say what it is now";
+}
+
+TEST_F(GuardedStoreTest, ALevelBelowTheRequiredRefusesClaims) {
+  make({.log = log_, .least_durability = Durability::power});
+  own(1);
+  server_->level = Durability::process;
+  EXPECT_FALSE(claim(2));
+  EXPECT_FALSE(guard_->healthy());
+  server_->level = Durability::power;
+  own(2);
+}
+
+} // namespace
+} // namespace oncekey

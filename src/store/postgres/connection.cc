@@ -1,0 +1,279 @@
+#include "store/postgres/connection.h"
+
+#include <fmt/format.h>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+namespace oncekey::postgres {
+namespace {
+
+// How long a wait may last before it looks whether the store is being closed.
+constexpr Millis kLookUpEvery{50};
+
+int millis_until(Deadline deadline) {
+  const auto left = std::chrono::ceil<Millis>(deadline - std::chrono::steady_clock::now());
+  return static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000));
+}
+
+// True once one of the events is there; false when the time is up.
+bool poll_socket(int socket, short events, Deadline deadline) {
+  pollfd waiting{socket, events, 0};
+  for (;;) {
+    const int ready = ::poll(&waiting, 1, millis_until(deadline));
+    if (ready > 0) return true;
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) return false;
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+  }
+}
+
+SqlError error_of(const PGresult* result) {
+  const auto field = [&](int code) -> std::string {
+    const char* const text = PQresultErrorField(result, code);
+    return text != nullptr ? text : "";
+  };
+  SqlError error{field(PG_DIAG_SQLSTATE), field(PG_DIAG_MESSAGE_PRIMARY), field(PG_DIAG_MESSAGE_DETAIL),
+                 field(PG_DIAG_TABLE_NAME)};
+  if (error.message.empty()) error.message = one_line(PQresultErrorMessage(result));
+  return error;
+}
+
+bool is_error(const PGresult* result) {
+  switch (PQresultStatus(result)) {
+    case PGRES_COMMAND_OK:
+    case PGRES_TUPLES_OK:
+    case PGRES_EMPTY_QUERY:
+      return false;
+    default:
+      return true;
+  }
+}
+
+} // namespace
+
+std::string one_line(std::string_view message) {
+  std::string line(message);
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
+Result<std::unique_ptr<Connection>> Connection::open(const PostgresTarget& target, Deadline deadline,
+                                                     const std::atomic<bool>& stopping) {
+  std::vector<const char*> keywords;
+  std::vector<const char*> values;
+  for (const auto& [keyword, value] : target.keywords) {
+    keywords.push_back(keyword.c_str());
+    values.push_back(value.c_str());
+  }
+  keywords.push_back(nullptr);
+  values.push_back(nullptr);
+  std::unique_ptr<Connection> opening(new Connection(PQconnectStartParams(keywords.data(), values.data(), 1)));
+  PGconn* const connection = opening->connection_;
+  if (connection == nullptr) return unavailable("no memory for a connection to Postgres");
+
+  const auto failed = [&](std::string_view why) {
+    return unavailable(fmt::format("no connection to Postgres at {}: {}", target.name, why));
+  };
+  PostgresPollingStatusType next = PGRES_POLLING_WRITING;
+  while (PQstatus(connection) != CONNECTION_BAD && next != PGRES_POLLING_OK) {
+    if (next == PGRES_POLLING_FAILED) break;
+    const short events = next == PGRES_POLLING_READING ? POLLIN : POLLOUT;
+    const bool ready = poll_socket(PQsocket(connection), events, std::min(deadline, deadline_in(kLookUpEvery)));
+    if (stopping) return failed("the store is being closed");
+    if (ready) {
+      next = PQconnectPoll(connection);
+    } else if (std::chrono::steady_clock::now() >= deadline) {
+      return failed("it did not answer in time");
+    }
+  }
+  if (PQstatus(connection) != CONNECTION_OK) {
+    const char* const password = PQpass(connection);
+    return failed(without_secret(one_line(PQerrorMessage(connection)), password != nullptr ? password : ""));
+  }
+  if (PQsetnonblocking(connection, 1) != 0) return failed("it cannot be made non-blocking");
+  // Notices would go to standard error; what they say (a table exists already) is of no use to anybody.
+  PQsetNoticeProcessor(
+      connection, [](void*, const char*) {}, nullptr);
+  const char* const encoding = PQparameterStatus(connection, "server_encoding");
+  if (encoding != nullptr && std::string_view(encoding) != "UTF8") opening->text_encoding_ = TextEncoding::ascii;
+  return opening;
+}
+
+Connection::~Connection() { PQfinish(connection_); }
+
+bool Connection::wait(short events, Deadline deadline) { return poll_socket(PQsocket(connection_), events, deadline); }
+
+SqlError Connection::lost(const char* when) const {
+  if (PQstatus(connection_) == CONNECTION_BAD) {
+    return {"", fmt::format("{}: {}", when, one_line(PQerrorMessage(connection_))), "", ""};
+  }
+  return {"", fmt::format("{}: no answer in time", when), "", ""};
+}
+
+// Sends what libpq has gathered. It reads meanwhile: a server that cannot send stops receiving.
+Connection::Flushed Connection::flush(Deadline deadline) {
+  for (;;) {
+    const int pending = PQflush(connection_);
+    if (pending == 0) return Flushed::all;
+    if (pending < 0 || !wait(POLLIN | POLLOUT, deadline) || PQconsumeInput(connection_) == 0) {
+      broken_ = true;
+      return Flushed::nothing_more;
+    }
+  }
+}
+
+// Null at the end of a statement's results, and when the time is up or the connection is gone (`in_time` is false).
+ResultPtr Connection::next_result(Deadline deadline, bool& in_time) {
+  in_time = true;
+  while (PQisBusy(connection_) != 0) {
+    if (!wait(POLLIN, deadline) || PQconsumeInput(connection_) == 0) {
+      in_time = false;
+      return nullptr;
+    }
+  }
+  return ResultPtr(PQgetResult(connection_));
+}
+
+Section Connection::read_section(std::size_t statements, Deadline deadline) {
+  Section section;
+  std::optional<SqlError> error;
+  int ends_in_a_row = 0;
+  for (;;) {
+    bool in_time = false;
+    ResultPtr result = next_result(deadline, in_time);
+    // Two ends without a result between them: libpq has nothing more to tell, though the section's end is missing.
+    ends_in_a_row = result ? 0 : ends_in_a_row + 1;
+    if (!in_time || ends_in_a_row > 2 || PQstatus(connection_) == CONNECTION_BAD) {
+      broken_ = true;
+      section.outcome = SectionOutcome::unknown;
+      section.error = lost("waiting for the answer");
+      section.results.clear();
+      return section;
+    }
+    if (!result) continue;
+    switch (PQresultStatus(result.get())) {
+      case PGRES_PIPELINE_SYNC:
+        if (error) {
+          section.outcome = SectionOutcome::rolled_back;
+          section.error = *std::move(error);
+          section.results.clear();
+        } else if (section.results.size() != statements) {
+          broken_ = true;
+          section.outcome = SectionOutcome::unknown;
+          section.error = {"", "the answer has another number of parts than the question", "", ""};
+        } else {
+          section.outcome = SectionOutcome::committed;
+        }
+        return section;
+      case PGRES_PIPELINE_ABORTED:
+        break;
+      default:
+        if (!is_error(result.get())) {
+          section.results.push_back(std::move(result));
+        } else if (!error) {
+          error = error_of(result.get());
+        }
+    }
+  }
+}
+
+std::vector<Section> Connection::pipeline(std::span<const std::vector<Statement>> sections, Deadline deadline) {
+  std::vector<Section> answers(sections.size());
+  PQenterPipelineMode(connection_);
+  std::size_t sent = 0;
+  for (; sent < sections.size(); ++sent) {
+    bool taken = true;
+    for (const Statement& statement : sections[sent]) {
+      taken = taken && statement.params.send(connection_, statement.sql);
+    }
+    taken = taken && PQpipelineSync(connection_) == 1;
+    if (!taken || flush(deadline) != Flushed::all) break;
+  }
+  for (std::size_t at = sent; at < sections.size(); ++at) answers[at].error = lost("sending");
+  for (std::size_t at = 0; at < sent; ++at) {
+    answers[at] = read_section(sections[at].size(), deadline);
+    if (answers[at].outcome != SectionOutcome::unknown) continue;
+    for (std::size_t later = at + 1; later < sent; ++later) {
+      answers[later].outcome = SectionOutcome::unknown;
+      answers[later].error = answers[at].error;
+    }
+    break;
+  }
+  if (sent < sections.size()) broken_ = true;
+  if (!broken_ && PQexitPipelineMode(connection_) != 1) broken_ = true;
+  return answers;
+}
+
+Section Connection::read_results(Deadline deadline) {
+  Section section;
+  section.outcome = SectionOutcome::committed;
+  if (flush(deadline) != Flushed::all) {
+    section.outcome = SectionOutcome::not_sent;
+    section.error = lost("sending");
+    return section;
+  }
+  for (;;) {
+    bool in_time = false;
+    ResultPtr result = next_result(deadline, in_time);
+    if (!in_time || PQstatus(connection_) == CONNECTION_BAD) {
+      broken_ = true;
+      section.outcome = SectionOutcome::unknown;
+      section.error = lost("waiting for the answer");
+      return section;
+    }
+    if (!result) return section;
+    if (!is_error(result.get())) {
+      section.results.push_back(std::move(result));
+    } else if (section.outcome == SectionOutcome::committed) {
+      section.outcome = SectionOutcome::rolled_back;
+      section.error = error_of(result.get());
+    }
+  }
+}
+
+Section Connection::run(const Statement& statement, Deadline deadline) {
+  if (!statement.params.send(connection_, statement.sql)) {
+    broken_ = true;
+    return {SectionOutcome::not_sent, {}, lost("sending")};
+  }
+  return read_results(deadline);
+}
+
+Section Connection::run_script(const std::string& sql, Deadline deadline) {
+  if (PQsendQuery(connection_, sql.c_str()) != 1) {
+    broken_ = true;
+    return {SectionOutcome::not_sent, {}, lost("sending")};
+  }
+  return read_results(deadline);
+}
+
+bool Connection::usable() {
+  if (broken_ || PQstatus(connection_) == CONNECTION_BAD) return false;
+  // Nothing was asked: what is there is a notice, a good-bye, or the end. A good-bye is followed by the end, and two
+  // looks are enough to see both.
+  for (int look = 0; look < 2 && !broken_; ++look) {
+    if (!poll_socket(PQsocket(connection_), POLLIN, std::chrono::steady_clock::now())) return true;
+    if (PQconsumeInput(connection_) == 0) broken_ = true;
+    PQisBusy(connection_); // lets libpq read what it has received
+  }
+  return !broken_ && PQstatus(connection_) != CONNECTION_BAD;
+}
+
+Connection::NotifyPtr Connection::next_notification(Deadline deadline) {
+  for (;;) {
+    if (NotifyPtr notify{PQnotifies(connection_)}) return notify;
+    if (!wait(POLLIN, deadline)) return nullptr;
+    if (PQconsumeInput(connection_) == 0) {
+      broken_ = true;
+      return nullptr;
+    }
+  }
+}
+
+} // namespace oncekey::postgres

@@ -1,0 +1,108 @@
+// Connection: one connection to the server, on which every wait has an end.
+//
+// A pipeline is several sections, each a transaction of its own, sent in one go; an answer therefore costs one round
+// trip whatever is asked. What matters most about a section that failed is whether it can have been committed, and
+// SectionOutcome says exactly that.
+//
+// Nothing here leaves anything behind in the session (no prepared statements, no settings), so that a pooler may give
+// the next transaction another session. LISTEN is the one exception and has a connection of its own.
+#pragma once
+
+#include "store/postgres/postgres_url.h"
+#include "store/postgres/values.h"
+
+#include <oncekey/record.h>
+#include <oncekey/result.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey::postgres {
+
+using Deadline = std::chrono::steady_clock::time_point;
+inline Deadline deadline_in(Millis from_now) { return std::chrono::steady_clock::now() + from_now; }
+
+struct Statement {
+  const char* sql;
+  Params params;
+};
+
+// What the server, or libpq in its place, said was wrong.
+struct SqlError {
+  std::string state; // SQLSTATE; empty if it did not come from the server
+  std::string message;
+  std::string detail;
+  std::string table;
+};
+
+enum class SectionOutcome {
+  committed,
+  rolled_back, // the server said so
+  not_sent,    // its end never left this machine: the server cannot have committed it
+  unknown,     // the connection was lost, or the deadline passed, before the server said how it ended
+};
+
+struct Section {
+  SectionOutcome outcome = SectionOutcome::not_sent;
+  std::vector<ResultPtr> results; // one for each statement, if committed
+  SqlError error;                 // if not
+};
+
+class Connection {
+ public:
+  // Gives up early once `stopping` is set.
+  static Result<std::unique_ptr<Connection>> open(const PostgresTarget& target, Deadline deadline,
+                                                  const std::atomic<bool>& stopping);
+  ~Connection();
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // Sends all sections and gives back one result for each. After not_sent or unknown the connection is not usable.
+  std::vector<Section> pipeline(std::span<const std::vector<Statement>> sections, Deadline deadline);
+
+  // One statement, a transaction of its own.
+  Section run(const Statement& statement, Deadline deadline);
+  // Statements without parameters, several if need be, as the simple protocol has them; results are dropped.
+  Section run_script(const std::string& sql, Deadline deadline);
+
+  // False once the connection is known to be gone; looks at what has arrived, and does not wait.
+  bool usable();
+  // Not usable from now on: for a server that answers and is not the one we want.
+  void give_up() { broken_ = true; }
+
+  // Waits until something arrives or the time is up. Null when there is no notification.
+  struct NotifyFree {
+    void operator()(PGnotify* notify) const { PQfreemem(notify); }
+  };
+  using NotifyPtr = std::unique_ptr<PGnotify, NotifyFree>;
+  NotifyPtr next_notification(Deadline deadline);
+  int socket() const { return PQsocket(connection_); }
+
+  TextEncoding text_encoding() const { return text_encoding_; }
+  int server_version() const { return PQserverVersion(connection_); }
+
+ private:
+  explicit Connection(PGconn* connection) : connection_(connection) {}
+  enum class Flushed { all, nothing_more };
+  Flushed flush(Deadline deadline);
+  bool wait(short events, Deadline deadline);
+  ResultPtr next_result(Deadline deadline, bool& in_time);
+  Section read_section(std::size_t statements, Deadline deadline);
+  Section read_results(Deadline deadline);
+  SqlError lost(const char* when) const;
+
+  PGconn* const connection_;
+  TextEncoding text_encoding_ = TextEncoding::utf8;
+  bool broken_ = false;
+};
+
+// libpq's messages are several lines with a line break at the end; ours are one.
+std::string one_line(std::string_view message);
+
+} // namespace oncekey::postgres

@@ -1,0 +1,87 @@
+// Exchange: one batch as the statements that ask for it, and the server's answers as the calls' answers.
+//
+// Writes go first, in one transaction, reads after it in another: a long response is sent when no lock is held any
+// more, and a find that is also a promise to be told (Interest::settling) reads what it was promised for.
+#pragma once
+
+#include "store/postgres/call_queue.h"
+#include "store/postgres/calls.h"
+#include "store/postgres/connection.h"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace oncekey::postgres {
+
+// What the statements carry besides the calls.
+struct ExchangeTerms {
+  std::string generation; // of the store as we know it; claims are refused on any other
+  Millis skew{};
+  TextEncoding encoding = TextEncoding::utf8;
+};
+
+class Exchange {
+ public:
+  // The batch outlives the exchange. Calls that get an answer leave it, those that stay are to be asked for again.
+  Exchange(Batch& batch, ExchangeTerms terms);
+
+  bool has_writes() const { return !claims_.empty() || !fences_.empty() || !operators_.empty() || !awaits_.empty(); }
+  bool has_reads() const { return !reads_.empty(); }
+  std::vector<Statement> writes() const;
+  std::vector<Statement> reads() const;
+
+  // Only for sections that were committed. Writes are read first.
+  void read_writes(const Section& section, Outbox& outbox);
+  void read_reads(const Section& section, Outbox& outbox);
+
+  // Answers with a fault whatever has not been answered of the writes, or of the reads.
+  void refuse_writes(const Fault& fault, Outbox& outbox);
+  void refuse_reads(const Fault& fault, Outbox& outbox);
+  // The writes are asked for again, and so are the reads that stand behind one.
+  void keep_writes();
+  // For when claims alone are refused: the other writes stay.
+  void refuse_claims(const Fault& fault, Outbox& outbox);
+
+  // Learned from the answers.
+  std::int64_t records_written() const { return written_; }
+  std::optional<Time> server_time() const { return server_time_; } // skew included
+  std::vector<RecordId> awaited() const { return awaited_; }       // found in progress by somebody who waits
+  std::vector<Millis> retentions_claimed() const { return retentions_; }
+
+ private:
+  using Indexes = std::vector<std::size_t>;
+  template <class T>
+  T& first(std::size_t index) const {
+    return std::get<T>(batch_[index].calls.front().what);
+  }
+  ArrayParam locks_of(const Indexes& groups) const;
+  ArrayParam ids_of(const Indexes& groups) const;
+  Statement claim_statement() const;
+  Statement settle_statement() const;
+  Statement await_statement() const;
+  Statement operate_statement(std::size_t group) const;
+
+  void read_claims(const PGresult* result, Outbox& outbox);
+  void read_fences(const PGresult* result, Outbox& outbox);
+  void read_awaits(const PGresult* result);
+  void read_operator(std::size_t group, const PGresult* result, Outbox& outbox);
+  void answer_claimed(Group& group, const Claimed& claimed, Outbox& outbox);
+  void share_found(Group& group, const Result<Found>& found, Outbox& outbox);
+  void refuse_groups(const Indexes& groups, const Fault& fault, Outbox& outbox);
+
+  Batch& batch_;
+  const ExchangeTerms terms_;
+  Indexes claims_, fences_, operators_, awaits_, reads_; // an awaited id is among the reads as well
+  std::vector<bool> busy_;                               // by group: its lock was not free
+  std::int64_t written_ = 0;
+  std::optional<Time> server_time_;
+  std::vector<RecordId> awaited_;
+  std::vector<Millis> retentions_;
+};
+
+// A record out of a row of type oncekey.answer; a fault if its response is damaged.
+Result<Found> found_of(const Row& row, const RecordId& id);
+
+} // namespace oncekey::postgres

@@ -1,0 +1,343 @@
+R"sql(
+-- Everything Oncekey keeps is in this schema. The functions below do to a record exactly what src/core/transitions.cc
+-- does; the conformance suite holds both to the same words.
+--
+-- Binaries of two versions may run at once, so a later migration adds and leaves alone: a function that must change
+-- gets a new name, a column a default. One that cannot be so says in `compatible_from` which binaries it shuts out.
+
+-- One row: what tells this store from any other, and whether it still remembers (src/store/common/memory_watch.h).
+CREATE TABLE oncekey.meta (
+  only_row   bool PRIMARY KEY DEFAULT true CHECK (only_row),
+  generation text NOT NULL,
+  replaces   text NOT NULL DEFAULT '',
+  tick       int8 NOT NULL DEFAULT 0,
+  lost       bool NOT NULL DEFAULT false,
+  secret     bytea NOT NULL CHECK (octet_length(secret) = 32),
+  created_at timestamptz NOT NULL DEFAULT now()
+) WITH (fillfactor = 10); -- updated every second: all versions stay on one page
+
+-- Times are milliseconds on the server's clock. A record is in one partition at a time: that of the stretch of time in
+-- which it expires. `bucket` is the end of the stretch, shifted left by six bits, and the logarithm of its width.
+CREATE TABLE oncekey.record (
+  bucket         int8 NOT NULL,
+  fence          int8 NOT NULL,
+  first_received int8 NOT NULL,
+  expires_at     int8 NOT NULL,
+  lease_until    int8 NOT NULL,
+  settled_at     int8 NOT NULL DEFAULT 0,
+  state          int2 NOT NULL, -- 1 in_progress, 2 completed, 3 indeterminate, 4 released
+  took_over      bool NOT NULL DEFAULT false,
+  rerun          bool NOT NULL DEFAULT false,
+  awaited        bool NOT NULL DEFAULT false, -- somebody waits for it to be settled, and wants to be told
+  partial        bool NOT NULL DEFAULT false, -- the response's body was left out and is not known whole yet
+  id             bytea NOT NULL,
+  fingerprint    bytea NOT NULL,
+  claimed_by     bytea NOT NULL,
+  route          text NOT NULL,
+  key            text NOT NULL,
+  method         text NOT NULL,
+  target         text NOT NULL,
+  response       bytea -- docs/RECORD_FORMAT.md; has a checksum of its own
+) PARTITION BY LIST (bucket);
+
+-- A long response is compressed where the server has a fast way to do it, and else kept as it is.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+    ALTER TABLE oncekey.record ALTER COLUMN response SET COMPRESSION lz4;
+  ELSE
+    ALTER TABLE oncekey.record ALTER COLUMN response SET STORAGE EXTERNAL;
+  END IF;
+END $$;
+
+-- The one clock that leases and expiry go by.
+CREATE FUNCTION oncekey.clock() RETURNS int8 LANGUAGE sql VOLATILE
+AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8 $$;
+
+-- Where a record goes that expires then, and where one goes whose expiry has been put off (src/store/bucket.h).
+CREATE FUNCTION oncekey.bucket_of(expires_at int8, width_log2 int4) RETURNS int8 LANGUAGE sql IMMUTABLE
+AS $$ SELECT (((expires_at >> width_log2) + 1) << width_log2) << 6 | width_log2 $$;
+
+CREATE FUNCTION oncekey.bucket_outliving(bucket int8, expires_at int8) RETURNS int8 LANGUAGE sql IMMUTABLE
+AS $$ SELECT CASE WHEN expires_at < bucket >> 6 THEN bucket ELSE oncekey.bucket_of(expires_at, (bucket & 63)::int4) END $$;
+
+-- record_WIDTH_INDEX, as in the names of RocksDB's buckets.
+CREATE FUNCTION oncekey.partition_of(bucket int8) RETURNS text LANGUAGE sql IMMUTABLE
+AS $$ SELECT format('record_%s_%s', bucket & 63, (bucket >> 6 >> (bucket & 63)::int4) - 1) $$;
+
+-- Makes the partition of a bucket unless it is there. It is filled and indexed apart and then attached, which holds up
+-- nobody who reads or writes other partitions.
+CREATE FUNCTION oncekey.make_partition(bucket int8) RETURNS bool LANGUAGE plpgsql AS $$
+DECLARE
+  name text := oncekey.partition_of(bucket);
+BEGIN
+  PERFORM pg_advisory_xact_lock(7813586407151234);
+  IF to_regclass('oncekey.' || name) IS NOT NULL THEN RETURN false; END IF;
+  -- A record is written when it is claimed and again when it is settled, then with the response: half of each page is
+  -- left for the second version, which then needs no new index entry. What vacuum has to do is little and soon done,
+  -- since the partition is dropped whole in the end.
+  EXECUTE format('CREATE TABLE oncekey.%I (LIKE oncekey.record INCLUDING ALL, CHECK (bucket = %s)) WITH (fillfactor = 50,
+    autovacuum_vacuum_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 1, autovacuum_analyze_scale_factor = 1)',
+    name, bucket);
+  EXECUTE format('CREATE UNIQUE INDEX %I ON oncekey.%I (id)', name || '_id', name);
+  EXECUTE format('ALTER TABLE oncekey.record ATTACH PARTITION oncekey.%I FOR VALUES IN (%s)', name, bucket);
+  RETURN true;
+END $$;
+
+-- Takes a partition whose time is over out of the table; it is dropped after that, when nobody looks at it any more.
+-- False if another gateway was first. Everybody waits for the few milliseconds this takes, but nobody for longer: where
+-- somebody reads the table for long (a dump), it gives up at once and is tried again later. DETACH CONCURRENTLY would
+-- wait for such a reader without end, and leave a session and a half-detached partition behind when its caller is gone.
+CREATE FUNCTION oncekey.detach_partition(bucket int8) RETURNS bool LANGUAGE plpgsql
+SET lock_timeout = '50ms'
+AS $$
+DECLARE
+  name text := oncekey.partition_of(bucket);
+BEGIN
+  LOCK TABLE oncekey.record IN ACCESS EXCLUSIVE MODE;
+  IF NOT EXISTS (SELECT FROM pg_inherits i WHERE i.inhrelid = to_regclass('oncekey.' || name)) THEN RETURN false; END IF;
+  EXECUTE format('ALTER TABLE oncekey.record DETACH PARTITION oncekey.%I', name);
+  RETURN true;
+END $$;
+
+-- Absent to everybody: a claim starts afresh, and goes on from the fence if there is one.
+CREATE FUNCTION oncekey.is_free(state int2, expires_at int8, moment int8) RETURNS bool LANGUAGE sql IMMUTABLE
+AS $$ SELECT expires_at <= moment OR state = 4 $$;
+
+-- What a claim or a find found; `n` is the place of the id in the question, from one.
+CREATE TYPE oncekey.answer AS (
+  n              int4,
+  answer         int2, -- 1 claimed, 2 found, 3 found without the response, which is long: ask with find
+  moment         int8,
+  fence          int8,
+  took_over      bool,
+  rerun          bool,
+  state          int2,
+  first_received int8,
+  expires_at     int8,
+  lease_until    int8,
+  settled_at     int8,
+  fingerprint    bytea,
+  claimed_by     bytea,
+  route          text,
+  key            text,
+  method         text,
+  target         text,
+  response       bytea
+);
+
+-- How a call gets at its ids: a transaction lock on each, taken only if it is free, so that nobody ever waits in here
+-- and there is nothing to deadlock on. Only then are records looked at: every statement of these functions has a
+-- snapshot of its own (READ COMMITTED), which sees what the lock's last holder committed. That makes an id unique over
+-- all partitions, for which there is no index. Ids whose lock is not free get no answer, and the caller asks again.
+--
+-- The planner is told to use the index on id always: its statistics of a young partition, which grows by thousands of
+-- records a second, are never true.
+
+CREATE FUNCTION oncekey.claim(
+  generation text, skew int8, locks int8[], ids bytea[], fingerprints bytea[], leases int8[], retentions int8[],
+  widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[], targets text[])
+RETURNS SETOF oncekey.answer LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  locked  bool[];
+  moment  int8;
+  known   int8[];
+  changed int8[];
+  fences  int8[];
+  taken   bool[];
+  made    int8;
+BEGIN
+  -- A restored or re-created database must not execute again what it has forgotten.
+  IF NOT EXISTS (SELECT FROM oncekey.meta m WHERE m.generation = claim.generation AND NOT m.lost) THEN
+    RAISE EXCEPTION 'the marker in oncekey.meta is another one' USING ERRCODE = 'OK001';
+  END IF;
+  IF current_setting('transaction_isolation') <> 'read committed' THEN
+    RAISE EXCEPTION 'oncekey needs default_transaction_isolation = ''read committed''' USING ERRCODE = 'OK002';
+  END IF;
+  locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
+  moment := oncekey.clock() + skew;
+  known := ARRAY(SELECT a.n FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id);
+
+  INSERT INTO oncekey.record (bucket, fence, first_received, expires_at, lease_until, state, id, fingerprint, claimed_by,
+                              route, key, method, target)
+  SELECT oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width), 1, moment,
+         moment + greatest(a.retention, a.lease), moment + a.lease, 1, a.id, a.fingerprint, a.token,
+         a.route, a.key, a.method, a.target
+  FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets)
+       WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, n)
+  WHERE a.locked AND a.n <> ALL (known);
+  GET DIAGNOSTICS made = ROW_COUNT;
+  IF made > 0 THEN
+    RETURN QUERY SELECT a.n::int4, 1::int2, moment, 1::int8, false, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
+                        NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
+                        NULL::text, NULL::bytea
+                 FROM unnest(locked) WITH ORDINALITY AS a(locked, n) WHERE a.locked AND a.n <> ALL (known);
+  END IF;
+  IF cardinality(known) = 0 THEN RETURN; END IF;
+
+  WITH claimed AS (
+    UPDATE oncekey.record r SET
+      bucket = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment)
+               THEN oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width)
+               ELSE oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + a.lease)) END,
+      expires_at = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment)
+                   THEN moment + greatest(a.retention, a.lease) ELSE greatest(r.expires_at, moment + a.lease) END,
+      first_received = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN moment ELSE r.first_received END,
+      settled_at = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN 0 ELSE r.settled_at END,
+      response = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN NULL ELSE r.response END,
+      partial = r.partial AND NOT oncekey.is_free(r.state, r.expires_at, moment),
+      awaited = r.awaited AND NOT oncekey.is_free(r.state, r.expires_at, moment),
+      route = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.route ELSE r.route END,
+      key = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.key ELSE r.key END,
+      method = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.method ELSE r.method END,
+      target = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.target ELSE r.target END,
+      took_over = NOT oncekey.is_free(r.state, r.expires_at, moment),
+      fence = r.fence + 1, lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
+      claimed_by = a.token
+    FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets)
+         WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, take_over, token, route, key, method,
+                              target, n)
+    WHERE r.id = a.id AND a.locked AND a.n = ANY (known)
+      AND (oncekey.is_free(r.state, r.expires_at, moment)
+           OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun))
+    RETURNING a.n, r.fence, r.took_over)
+  SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.fence), array_agg(c.took_over) INTO changed, fences, taken
+  FROM claimed c;
+  IF cardinality(changed) > 0 THEN
+    RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
+                        NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
+                        NULL::text, NULL::bytea
+                 FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
+    IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
+  END IF;
+
+  -- Found as it is, which needs no lock. A long response would keep the locks while a slow caller reads it.
+  RETURN QUERY
+  SELECT a.n::int4, CASE WHEN octet_length(r.response) > 16384 THEN 3 ELSE 2 END::int2, moment, r.fence, r.took_over,
+         r.rerun, r.state, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.fingerprint, r.claimed_by,
+         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END
+  FROM unnest(ids, fingerprints, take_over) WITH ORDINALITY AS a(id, fingerprint, take_over, n)
+       JOIN oncekey.record r ON r.id = a.id
+  WHERE a.n = ANY (known) AND a.n <> ALL (changed)
+    AND NOT (oncekey.is_free(r.state, r.expires_at, moment)
+             OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun));
+END $$;
+
+-- renew (1), complete (2), release (3), hold by the owner (4) and by a finder (5). The answers stand in the order of the
+-- ids: 1 done, 2 lost, 3 ask again.
+CREATE FUNCTION oncekey.settle(
+  skew int8, locks int8[], ids bytea[], fences int8[], verbs int2[], leases int8[], responses bytea[], partials bool[])
+RETURNS int2[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  locked bool[];
+  moment int8;
+  done   int8[];
+  told   bytea[];
+BEGIN
+  locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
+  moment := oncekey.clock() + skew;
+  WITH settled AS (
+    UPDATE oncekey.record r SET
+      bucket = CASE WHEN a.verb = 1 THEN oncekey.bucket_outliving(r.bucket, moment + a.lease) ELSE r.bucket END,
+      expires_at = CASE WHEN a.verb = 1 THEN greatest(r.expires_at, moment + a.lease) ELSE r.expires_at END,
+      lease_until = CASE WHEN a.verb = 1 THEN moment + a.lease WHEN a.verb = 3 AND r.took_over THEN moment
+                    ELSE r.lease_until END,
+      state = CASE a.verb WHEN 2 THEN 2 WHEN 3 THEN CASE WHEN r.took_over THEN 1 ELSE 4 END WHEN 4 THEN 3 WHEN 5 THEN 3
+              ELSE r.state END::int2,
+      settled_at = CASE WHEN a.verb = 1 OR a.verb = 2 AND r.state = 2 OR a.verb = 3 AND r.took_over THEN r.settled_at
+                   ELSE moment END,
+      rerun = r.rerun AND a.verb <> 2,
+      response = CASE WHEN a.verb = 2 THEN a.response ELSE r.response END,
+      partial = CASE WHEN a.verb = 2 THEN a.partial ELSE r.partial END
+    FROM unnest(locked, ids, fences, verbs, leases, responses, partials)
+         WITH ORDINALITY AS a(locked, id, fence, verb, lease, response, partial, n)
+    WHERE r.id = a.id AND a.locked AND r.fence = a.fence AND r.expires_at > moment
+      AND (r.state = 1 AND (a.verb <> 5 OR r.lease_until <= moment AND NOT r.rerun)
+           OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
+    RETURNING a.n, r.id, r.awaited AND a.verb <> 1 AS tell)
+  SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
+  -- Only where somebody waits: notifications make commits wait for each other.
+  IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
+  RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done) THEN 1 ELSE 2 END)::int2
+               FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
+END $$;
+
+-- By hand: release (1), complete (2), rerun (3). Answers 1 done, 2 absent, 3 live, 4 completed, 5 ask again.
+CREATE FUNCTION oncekey.operate(skew int8, lock int8, id bytea, action int2, response bytea, partial bool)
+RETURNS int2 LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  moment int8;
+  found  oncekey.record;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(lock) THEN RETURN 5; END IF;
+  moment := oncekey.clock() + skew;
+  SELECT * INTO found FROM oncekey.record r WHERE r.id = operate.id;
+  IF found.id IS NULL OR oncekey.is_free(found.state, found.expires_at, moment) THEN RETURN 2; END IF;
+  IF found.state = 2 THEN RETURN 4; END IF;
+  IF found.state = 1 AND found.lease_until > moment THEN RETURN 3; END IF;
+  UPDATE oncekey.record r SET
+    state = CASE action WHEN 1 THEN 4 WHEN 2 THEN 2 ELSE 1 END::int2,
+    settled_at = CASE WHEN action = 3 THEN r.settled_at ELSE moment END,
+    lease_until = CASE WHEN action = 3 THEN moment ELSE r.lease_until END,
+    rerun = CASE action WHEN 2 THEN false WHEN 3 THEN true ELSE r.rerun END,
+    response = CASE WHEN action = 2 THEN operate.response ELSE r.response END,
+    partial = CASE WHEN action = 2 THEN operate.partial ELSE r.partial END
+  WHERE r.id = operate.id;
+  IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(operate.id, 'hex')); END IF;
+  RETURN 1;
+END $$;
+
+-- Notes that somebody waits for these ids to be settled; false for those to ask again for.
+CREATE FUNCTION oncekey.await(skew int8, locks int8[], ids bytea[]) RETURNS bool[] LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  locked bool[];
+BEGIN
+  locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
+  UPDATE oncekey.record r SET awaited = true
+  FROM unnest(locked, ids) AS a(locked, id)
+  WHERE r.id = a.id AND a.locked AND r.state = 1 AND NOT r.awaited AND r.expires_at > oncekey.clock() + skew;
+  RETURN locked;
+END $$;
+
+-- The records as they are, without those that count as absent. Locks nothing.
+CREATE FUNCTION oncekey.find(skew int8, ids bytea[]) RETURNS SETOF oncekey.answer LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+BEGIN
+  RETURN QUERY
+  SELECT a.n::int4, 2::int2, moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at,
+         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response
+  FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id
+  WHERE NOT oncekey.is_free(r.state, r.expires_at, moment);
+END $$;
+-- Those of the ids that are in progress and have an owner at work: what to ask where notifications do not arrive.
+CREATE FUNCTION oncekey.at_work(skew int8, ids bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
+SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+BEGIN
+  RETURN QUERY SELECT r.id FROM unnest(ids) AS a(id) JOIN oncekey.record r ON r.id = a.id
+               WHERE r.state = 1 AND r.lease_until > moment AND r.expires_at > moment;
+END $$;
+)sql"

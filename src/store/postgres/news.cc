@@ -1,0 +1,124 @@
+#include "store/postgres/news.h"
+
+#include "base/crypto.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+namespace oncekey::postgres {
+namespace {
+
+constexpr Millis kAskWhenHearing{1000};
+constexpr Millis kAskWhenDeaf{50};
+constexpr Millis kTestEvery{10'000};
+constexpr Millis kTestTime{1000};
+// So that a store that is closed does not wait for news.
+constexpr Millis kNewsLookUpEvery{50};
+
+} // namespace
+
+News::News(Shared& shared) : shared_(shared), backoff_(Millis{50}, Millis{2000}), thread_([this] { run(); }) {}
+
+News::~News() { thread_.join(); }
+
+void News::run() {
+  pthread_setname_np(pthread_self(), "store-news");
+  Deadline test_again{};
+  Deadline ask_again{};
+  while (!shared_.stopping()) {
+    if (!connection_ || !connection_->usable()) {
+      if (!connect()) {
+        shared_.sleep(backoff_.next());
+        continue;
+      }
+      test_again = {};
+    }
+    const Deadline now = std::chrono::steady_clock::now();
+    if (now >= test_again) {
+      const bool heard = test_hearing();
+      if (heard != hears_)
+        shared_.log.info("notifications", {{"store", shared_.target.name}, {"arrive", heard ? "yes" : "no"}});
+      hears_ = heard;
+      test_again = deadline_in(kTestEvery);
+    }
+    if (now >= ask_again) {
+      if (!ask_for_awaited()) continue;
+      ask_again = deadline_in(hears_ ? kAskWhenHearing : kAskWhenDeaf);
+    }
+    wait_for_news(std::min({ask_again, test_again, deadline_in(kNewsLookUpEvery)}));
+  }
+}
+
+bool News::connect() {
+  connection_.reset();
+  Result<std::unique_ptr<Connection>> opened =
+      Connection::open(shared_.target, deadline_in(shared_.call_timeout), shared_.stopping());
+  if (!opened) return false;
+  const Section listening = (*opened)->run_script("LISTEN oncekey_settled", deadline_in(shared_.call_timeout));
+  if (listening.outcome != SectionOutcome::committed) return false;
+  connection_ = *std::move(opened);
+  backoff_.reset();
+  // Whatever was settled while nobody listened.
+  shared_.announce(std::nullopt);
+  return true;
+}
+
+bool News::test_hearing() {
+  test_ = fmt::format("test-{:016x}", random_u64());
+  was_heard_ = false;
+  const Section sent =
+      connection_->run_script("NOTIFY oncekey_settled, '" + test_ + "'", deadline_in(shared_.call_timeout));
+  if (sent.outcome != SectionOutcome::committed) return false;
+  const Deadline until = deadline_in(kTestTime);
+  while (!was_heard_ && std::chrono::steady_clock::now() < until && !shared_.stopping() && connection_->usable()) {
+    wait_for_news(std::min(until, deadline_in(kNewsLookUpEvery)));
+  }
+  return was_heard_;
+}
+
+void News::wait_for_news(Deadline until) {
+  while (const Connection::NotifyPtr notify = connection_->next_notification(until)) {
+    hear(notify->extra != nullptr ? notify->extra : "");
+    until = std::chrono::steady_clock::now(); // the rest of what has arrived, without waiting
+  }
+}
+
+void News::hear(std::string_view payload) {
+  if (payload == test_) {
+    was_heard_ = true;
+    return;
+  }
+  const std::optional<RecordId> id = record_id_from_hex(payload);
+  if (!id) return; // another gateway's test
+  shared_.awaited.remove(*id);
+  shared_.announce(id);
+}
+
+bool News::ask_for_awaited() {
+  const std::vector<RecordId> awaited = shared_.awaited.current();
+  if (awaited.empty()) return true;
+  ArrayParam ids(kByteaOid, awaited.size());
+  for (const RecordId& id : awaited) ids.add_bytes(std::string(id.bytes.begin(), id.bytes.end()));
+  Statement statement{"SELECT oncekey.at_work($1, $2)", {}};
+  statement.params.int8(shared_.skew().count()).array(std::move(ids));
+  const Section section = connection_->run(statement, deadline_in(shared_.call_timeout));
+  if (section.outcome != SectionOutcome::committed) {
+    connection_->give_up();
+    return false;
+  }
+  std::unordered_set<std::string_view> at_work;
+  const PGresult* const result = section.results[0].get();
+  for (int at = 0; at < PQntuples(result); ++at) at_work.insert(Row(result, at).bytes(0));
+  for (const RecordId& id : awaited) {
+    if (at_work.contains(std::string(id.bytes.begin(), id.bytes.end()))) continue;
+    shared_.awaited.remove(id);
+    shared_.announce(id);
+  }
+  return true;
+}
+
+} // namespace oncekey::postgres

@@ -1,0 +1,76 @@
+// PostgresStore: one store for any number of gateways, in a database people already run.
+//
+// Its parts: a CallQueue gathers calls in lanes by id; Workers send them in batches, each batch one round trip and one
+// commit; Exchange says how a batch is asked for and answered; the rules themselves are functions in the database
+// (migrations/), so that a claim is decided where the record is, by the server's clock, under the id's lock. Upkeep
+// keeps the partitions and the marker, News hears of what other gateways have settled.
+//
+// Every call is made once. `unavailable` means that nothing was changed, `timeout` that the server may have committed
+// what it was asked.
+#pragma once
+
+#include "base/log.h"
+
+#include <oncekey/result.h>
+#include <oncekey/store.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace oncekey {
+
+struct PostgresOptions {
+  // Whatever libpq understands, with call_timeout= and connections= besides (postgres_url.h).
+  std::string url;
+  Log& log;
+  // From the call to its answer. The URL's value counts before this one.
+  Millis call_timeout{2000};
+  // Each is a session of the server and a thread here. Two keep a server busy, since one commits while the other is
+  // being answered; more make the batches smaller.
+  int connections = 2;
+
+  // For tests: added to the server's time, and the clock that tells how much of it has passed since it was last heard.
+  std::function<Millis()> skew = {};
+  std::function<Millis()> local_clock = {};
+  enum class Maintenance { in_background, by_hand } maintenance = Maintenance::in_background;
+};
+
+class PostgresStore final : public Store {
+ public:
+  // Connects, applies missing migrations, and looks at the server. A fault says which server, what failed, what to do.
+  static Result<std::unique_ptr<PostgresStore>> open(PostgresOptions options);
+  ~PostgresStore() override;
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
+  void release(const Ownership& owner, Done<FenceAnswer> done) override;
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void announce_to(Listener listener) override;
+  Time now() const override;
+  const std::array<std::uint8_t, 32>& secret() const override;
+  Durability durability() const override;
+  Status healthy() const override;
+  StoreStats stats() const override;
+
+  // One round of upkeep now: the tick, the partitions, the measures.
+  Status maintain();
+
+ private:
+  struct Parts;
+  explicit PostgresStore(std::unique_ptr<Parts> parts);
+
+  std::unique_ptr<Parts> parts_;
+};
+
+// Applies missing migrations and says which.
+Status migrate_postgres(const PostgresOptions& options);
+
+// The operator has looked at what was lost and says that claims may be made again.
+Status accept_lost_memory_postgres(const PostgresOptions& options);
+
+} // namespace oncekey

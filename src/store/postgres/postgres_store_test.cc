@@ -1,0 +1,466 @@
+// What only a real server can show. Needs ONCEKEY_TEST_POSTGRES, the URL of a database whose schema "oncekey" the tests
+// may drop.
+#include "store/postgres/postgres_store.h"
+
+#include <gtest/gtest.h>
+#include <libpq-fe.h>
+
+#include <array>
+#include <atomic>
+#include <barrier>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace oncekey {
+namespace {
+
+const char* test_url() { return std::getenv("ONCEKEY_TEST_POSTGRES"); }
+
+constexpr Millis kLease{10'000};
+constexpr Millis kRetention{400'000}; // buckets of 131 s
+constexpr std::int64_t kWidth = 131'072;
+
+class PostgresStoreTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (test_url() == nullptr) GTEST_SKIP() << "needs a server: ONCEKEY_TEST_POSTGRES";
+    sql("DROP SCHEMA IF EXISTS oncekey CASCADE");
+  }
+
+  // The first value of the first row, if there is one.
+  static std::string sql(const std::string& text) {
+    PGconn* const connection = PQconnectdb(test_url());
+    PQsetNoticeProcessor(
+        connection, [](void*, const char*) {}, nullptr);
+    PGresult* const result = PQexec(connection, text.c_str());
+    const ExecStatusType status = PQresultStatus(result);
+    EXPECT_TRUE(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) << PQerrorMessage(connection);
+    const std::string value = PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
+    PQclear(result);
+    PQfinish(connection);
+    return value;
+  }
+
+  PostgresOptions options(const std::string& url = test_url()) {
+    return {.url = url,
+            .log = log_,
+            .call_timeout = Millis{20'000},
+            .skew = [this] { return Millis{passed_.load()}; },
+            .maintenance = PostgresOptions::Maintenance::by_hand};
+  }
+  std::unique_ptr<PostgresStore> open(PostgresOptions wanted) {
+    Result<std::unique_ptr<PostgresStore>> opened = PostgresStore::open(std::move(wanted));
+    EXPECT_TRUE(opened) << opened.fault().message;
+    return opened ? *std::move(opened) : nullptr;
+  }
+  std::unique_ptr<PostgresStore> open() { return open(options()); }
+
+  static RecordId id(std::uint64_t number) {
+    RecordId id;
+    id.bytes.fill(0x5a);
+    std::memcpy(id.bytes.data(), &number, sizeof number);
+    std::memcpy(id.bytes.data() + 8, &number, sizeof number);
+    return id;
+  }
+  static ClaimRequest request(std::uint64_t key, std::uint8_t token = 0) {
+    ClaimRequest request;
+    request.id = id(key);
+    request.fingerprint.bytes.fill(1);
+    request.lease = kLease;
+    request.retention = kRetention;
+    request.token.fill(token);
+    request.key = "key-" + std::to_string(key);
+    return request;
+  }
+  template <class T, class Ask>
+  static Result<T> wait_for(Ask ask) {
+    std::promise<Result<T>> promise;
+    std::future<Result<T>> answer = promise.get_future();
+    ask([&promise](Result<T> result) { promise.set_value(std::move(result)); });
+    return answer.get();
+  }
+  static Result<ClaimAnswer> claim(Store& store, std::uint64_t key, std::uint8_t token = 0) {
+    return wait_for<ClaimAnswer>([&](auto done) { store.claim(request(key, token), std::move(done)); });
+  }
+  static bool owns(const Result<ClaimAnswer>& answer) { return answer && std::holds_alternative<Claimed>(*answer); }
+  static std::optional<Found> find(Store& store, std::uint64_t key, Interest interest = Interest::none) {
+    Result<std::optional<Found>> found =
+        wait_for<std::optional<Found>>([&](auto done) { store.find(id(key), interest, std::move(done)); });
+    EXPECT_TRUE(found) << found.fault().message;
+    return found ? *found : std::nullopt;
+  }
+  static Result<FenceAnswer> complete(Store& store, std::uint64_t key, std::uint64_t fence, std::string body) {
+    StoredResponse response;
+    response.status = 201;
+    response.body = std::move(body);
+    return wait_for<FenceAnswer>([&](auto done) {
+      store.complete({id(key), fence}, std::move(response), std::move(done));
+    });
+  }
+  static Result<FenceAnswer> release(Store& store, std::uint64_t key, std::uint64_t fence) {
+    return wait_for<FenceAnswer>([&](auto done) { store.release({id(key), fence}, std::move(done)); });
+  }
+  static std::size_t listed(Store& store) {
+    ListRequest everything;
+    everything.limit = 100'000;
+    return wait_for<std::vector<Listed>>([&](auto done) { store.list(everything, std::move(done)); })->size();
+  }
+  // Tries until it is true; a store finds its server again within seconds.
+  template <class Condition>
+  static bool in_the_end(Condition condition) {
+    for (int tries = 0; tries < 400; ++tries) {
+      if (condition()) return true;
+      std::this_thread::sleep_for(Millis{25});
+    }
+    return false;
+  }
+
+  Log log_{LogLevel::error};
+  std::atomic<std::int64_t> passed_ = 0;
+};
+
+TEST_F(PostgresStoreTest, TwoStoresClaimTheSameKeysWhileABucketEndsAndEachKeyHasOneOwner) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first && second);
+  constexpr std::uint64_t kKeys = 300;
+  // The copies that the claims below replace lie in earlier buckets.
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    ASSERT_TRUE(owns(claim(*first, key)));
+    ASSERT_TRUE(release(*first, key, 1));
+    passed_ += 200;
+  }
+  std::array<std::atomic<int>, kKeys> owners{};
+  const auto expiry = (first->now() + kRetention).time_since_epoch().count();
+  passed_ += kWidth - expiry % kWidth - 30; // the border comes while they are at it
+  std::barrier start(8);
+  std::vector<std::jthread> claimants;
+  for (int number = 0; number < 8; ++number) {
+    Store& store = number % 2 == 0 ? *first : *second;
+    claimants.emplace_back([&] {
+      start.arrive_and_wait();
+      for (std::uint64_t key = 0; key < kKeys; ++key) {
+        passed_ += 1;
+        const Result<ClaimAnswer> answer = claim(store, key);
+        EXPECT_TRUE(answer) << answer.fault().message;
+        if (owns(answer)) ++owners[key];
+      }
+    });
+  }
+  claimants.clear();
+  for (std::uint64_t key = 0; key < kKeys; ++key) EXPECT_EQ(owners[key], 1) << "key " << key;
+  EXPECT_EQ(listed(*second), kKeys) << "an id is in one partition only";
+}
+
+TEST_F(PostgresStoreTest, NewKeysClaimedThroughTwoStoresHaveOneOwnerEach) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first && second);
+  constexpr std::uint64_t kKeys = 2000;
+  std::atomic<int> owned = 0;
+  std::atomic<int> answered = 0;
+  std::promise<void> all;
+  for (std::uint64_t key = 0; key < kKeys; ++key) {
+    for (Store* const store : {static_cast<Store*>(first.get()), static_cast<Store*>(second.get())}) {
+      store->claim(request(key), [&](Result<ClaimAnswer> answer) {
+        EXPECT_TRUE(answer) << answer.fault().message;
+        if (owns(answer)) ++owned;
+        if (++answered == 2 * kKeys) all.set_value();
+      });
+    }
+  }
+  ASSERT_EQ(all.get_future().wait_for(std::chrono::seconds(60)), std::future_status::ready);
+  EXPECT_EQ(owned, static_cast<int>(kKeys));
+  EXPECT_EQ(listed(*first), kKeys);
+}
+
+TEST_F(PostgresStoreTest, PartitionsComeAndGoWhileTwoStoresKeepThem) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first && second);
+  std::uint64_t key = 0;
+  for (int round = 0; round < 12; ++round) {
+    ASSERT_TRUE(owns(claim(*first, ++key)));
+    ASSERT_TRUE(owns(claim(*second, ++key)));
+    passed_ += kRetention.count() / 2;
+    std::jthread one([&] { EXPECT_TRUE(first->maintain()); });
+    std::jthread other([&] { EXPECT_TRUE(second->maintain()); });
+  }
+  EXPECT_TRUE(in_the_end([&] { return first->maintain() && first->stats().buckets <= 6; })) << first->stats().buckets;
+  EXPECT_EQ(sql("SELECT count(*) FROM pg_class WHERE relname ~ '^record_[0-9]+_[0-9]+$' AND relkind = 'r'"),
+            std::to_string(first->stats().buckets));
+}
+
+TEST_F(PostgresStoreTest, APartitionThatWasDetachedAndNotDroppedIsDroppedLater) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  const std::string name = sql("SELECT relname FROM pg_class WHERE relname ~ '^record_[0-9]+_[0-9]+$' LIMIT 1");
+  passed_ += 3 * kRetention.count();
+  // As a gateway that died after detaching, before dropping.
+  sql("ALTER TABLE oncekey.record DETACH PARTITION oncekey." + name);
+  EXPECT_TRUE(store->maintain());
+  EXPECT_EQ(sql("SELECT count(*) FROM pg_class WHERE relname = '" + name + "'"), "0");
+}
+
+TEST_F(PostgresStoreTest, ALongReaderKeepsAPartitionAndHoldsNobodyUp) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  PGconn* const reader = PQconnectdb(test_url());
+  PQclear(PQexec(reader, "BEGIN; LOCK TABLE oncekey.record IN ACCESS SHARE MODE"));
+  passed_ += 3 * kRetention.count();
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_TRUE(store->maintain());
+  EXPECT_TRUE(owns(claim(*store, 2)));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  PQfinish(reader);
+  EXPECT_EQ(sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%DETACH%' AND pid <> pg_backend_pid()"), "0");
+}
+
+TEST_F(PostgresStoreTest, TerminatedBackendsAreFaultsOfTheRightKindAndThenItRecovers) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  std::atomic<bool> stop = false;
+  std::jthread chaos([&] {
+    for (int times = 0; times < 10 && !stop; ++times) {
+      std::this_thread::sleep_for(Millis{60});
+      sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'oncekey'");
+    }
+    stop = true;
+  });
+  std::mutex mutex;
+  std::vector<std::uint64_t> claimed, unchanged;
+  std::vector<std::jthread> callers;
+  for (std::uint64_t caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&, caller] {
+      for (std::uint64_t key = caller << 32; !stop; ++key) {
+        const Result<ClaimAnswer> answer = claim(*store, key);
+        const std::lock_guard lock(mutex);
+        if (owns(answer)) {
+          claimed.push_back(key);
+        } else if (answer || answer.fault().kind == FaultKind::unavailable) {
+          unchanged.push_back(key);
+        } else {
+          EXPECT_EQ(answer.fault().kind, FaultKind::timeout) << answer.fault().message;
+        }
+      }
+    });
+  }
+  callers.clear();
+  chaos.join();
+  ASSERT_TRUE(in_the_end([&] { return owns(claim(*store, std::uint64_t{99} << 40)); }));
+  EXPECT_FALSE(claimed.empty());
+  for (const std::uint64_t key : claimed) ASSERT_TRUE(find(*store, key)) << "an answered claim was forgotten";
+  for (const std::uint64_t key : unchanged) ASSERT_FALSE(find(*store, key)) << "said that nothing was changed";
+  EXPECT_TRUE(store->healthy());
+}
+
+TEST_F(PostgresStoreTest, ATableThatIsLockedIsATimeoutAndThenItRecovers) {
+  PostgresOptions impatient = options();
+  impatient.call_timeout = Millis{600};
+  const auto store = open(std::move(impatient));
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  PGconn* const other = PQconnectdb(test_url());
+  PQclear(PQexec(other, "BEGIN; LOCK TABLE oncekey.record"));
+  std::vector<std::jthread> callers;
+  std::atomic<int> timeouts = 0, unavailables = 0;
+  const auto start = std::chrono::steady_clock::now();
+  for (std::uint64_t caller = 0; caller < 8; ++caller) {
+    callers.emplace_back([&, caller] {
+      const Result<ClaimAnswer> answer = claim(*store, 10 + caller);
+      ASSERT_FALSE(answer);
+      ++(answer.fault().kind == FaultKind::timeout ? timeouts : unavailables);
+    });
+  }
+  callers.clear();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(3));
+  EXPECT_GE(timeouts, 1);
+  PQclear(PQexec(other, "ROLLBACK"));
+  PQfinish(other);
+  EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
+}
+
+TEST_F(PostgresStoreTest, ATickThatWentBackIsLostMemoryUntilAnOperatorAcceptsIt) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
+  sql("UPDATE oncekey.meta SET tick = 0");
+  ASSERT_TRUE(store->maintain());
+  EXPECT_FALSE(store->healthy());
+  EXPECT_FALSE(claim(*store, 2));
+  EXPECT_EQ(*complete(*store, 1, 1, "what was begun may be finished"), FenceAnswer::done);
+  EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
+
+  const auto later = open();
+  ASSERT_TRUE(later);
+  EXPECT_FALSE(claim(*later, 3)) << "a gateway that starts now must refuse as well";
+
+  ASSERT_TRUE(accept_lost_memory_postgres(options()));
+  EXPECT_TRUE(store->maintain());
+  EXPECT_TRUE(owns(claim(*store, 2)));
+  EXPECT_TRUE(owns(claim(*open(), 3)));
+}
+
+TEST_F(PostgresStoreTest, AStoreCreatedAnewIsNoticedByTheClaimItself) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  sql("UPDATE oncekey.meta SET generation = 'another'");
+  EXPECT_FALSE(claim(*store, 2));
+  EXPECT_FALSE(store->healthy());
+  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.record"), "1");
+}
+
+TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryAndAnotherSecretNeedsARestart) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  sql("DROP SCHEMA oncekey CASCADE");
+  EXPECT_FALSE(claim(*store, 1));
+  EXPECT_FALSE(store->healthy());
+  ASSERT_TRUE(accept_lost_memory_postgres(options()));
+  EXPECT_TRUE(store->maintain());
+  EXPECT_FALSE(claim(*store, 2)) << "its ids are made with a secret nobody else has";
+  const auto restarted = open();
+  ASSERT_TRUE(restarted);
+  EXPECT_TRUE(owns(claim(*restarted, 1)));
+}
+
+TEST_F(PostgresStoreTest, AStoreWithoutItsMarkerIsNotOpened) {
+  ASSERT_TRUE(open());
+  sql("DELETE FROM oncekey.meta");
+  const auto opened = PostgresStore::open(options());
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.fault().message.find("accept-loss"), std::string::npos) << opened.fault().message;
+}
+
+TEST_F(PostgresStoreTest, ManyMayMigrateAtOnce) {
+  std::vector<std::jthread> starting;
+  for (int number = 0; number < 6; ++number) {
+    starting.emplace_back([&] {
+      const Status migrated = migrate_postgres(options());
+      EXPECT_TRUE(migrated) << migrated.fault().message;
+    });
+  }
+  starting.clear();
+  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.meta"), "1");
+}
+
+TEST_F(PostgresStoreTest, ANewerStoreIsOpenedWhereItSaysSoAndElseRefused) {
+  ASSERT_TRUE(open());
+  sql("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES (98, 'of the future', 1)");
+  EXPECT_TRUE(PostgresStore::open(options()));
+  sql("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES (99, 'of the far future', 99)");
+  const auto refused = PostgresStore::open(options());
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.fault().kind, FaultKind::newer_format);
+}
+
+TEST_F(PostgresStoreTest, AServerThatIsNotThereIsSaidAtOnceAndWithoutThePassword) {
+  const auto opened = PostgresStore::open(options("postgres://user:secret@127.0.0.1:1/shop"));
+  ASSERT_FALSE(opened);
+  EXPECT_NE(opened.fault().message.find("127.0.0.1:1/shop"), std::string::npos) << opened.fault().message;
+  EXPECT_EQ(opened.fault().message.find("secret"), std::string::npos) << opened.fault().message;
+}
+
+TEST_F(PostgresStoreTest, ALongAnswerIsReplayedWhole) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  const std::string body(300'000, 'x');
+  EXPECT_EQ(*complete(*store, 1, 1, body), FenceAnswer::done);
+  const Result<ClaimAnswer> found = claim(*store, 1);
+  ASSERT_TRUE(found && std::holds_alternative<Found>(*found));
+  EXPECT_EQ(std::get<Found>(*found).record.response->body, body);
+}
+
+TEST_F(PostgresStoreTest, ManyRetriesOfOneKeyShareTheirAnswers) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  EXPECT_EQ(*complete(*store, 1, 1, "once"), FenceAnswer::done);
+  const std::uint64_t batches = store->stats().syncs;
+  constexpr int kRetries = 2000;
+  std::atomic<int> answered = 0;
+  std::promise<void> all;
+  for (int number = 0; number < kRetries; ++number) {
+    store->claim(request(1), [&](Result<ClaimAnswer> answer) {
+      EXPECT_TRUE(answer && std::get<Found>(*answer).record.response->body == "once");
+      if (++answered == kRetries) all.set_value();
+    });
+  }
+  ASSERT_EQ(all.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_LT(store->stats().syncs - batches, 200u);
+}
+
+TEST_F(PostgresStoreTest, ManyFirstRequestsOfOneKeyHaveOneOwner) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  std::atomic<int> answered = 0, owned = 0;
+  std::promise<void> all;
+  for (int number = 0; number < 200; ++number) {
+    store->claim(request(1), [&](Result<ClaimAnswer> answer) {
+      EXPECT_TRUE(answer);
+      if (owns(answer)) ++owned;
+      if (++answered == 200) all.set_value();
+    });
+  }
+  ASSERT_EQ(all.get_future().wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  EXPECT_EQ(owned, 1);
+}
+
+TEST_F(PostgresStoreTest, TheLevelOfDurabilityIsTheServersAtThisMoment) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  EXPECT_EQ(store->durability(), Durability::power);
+  sql("ALTER DATABASE " + sql("SELECT quote_ident(current_database())") + " SET synchronous_commit = off");
+  const auto later = open();
+  sql("ALTER DATABASE " + sql("SELECT quote_ident(current_database())") + " RESET synchronous_commit");
+  ASSERT_TRUE(later);
+  EXPECT_EQ(later->durability(), Durability::none);
+}
+
+TEST_F(PostgresStoreTest, TextsThatAreNoTextDoNotFailAClaim) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ClaimRequest odd = request(1);
+  odd.key = std::string("a\0b\xff\xed\xa0\x80", 7);
+  const Result<ClaimAnswer> answer =
+      wait_for<ClaimAnswer>([&](auto done) { store->claim(std::move(odd), std::move(done)); });
+  ASSERT_TRUE(owns(answer));
+  EXPECT_EQ(find(*store, 1)->record.key, "a?b????");
+}
+
+TEST_F(PostgresStoreTest, AWaiterAtOneStoreIsToldWhatAnotherSettled) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first && second);
+  std::mutex mutex;
+  std::condition_variable came;
+  std::set<RecordId> news;
+  first->announce_to([&](const std::optional<RecordId>& settled) {
+    const std::lock_guard lock(mutex);
+    if (settled) news.insert(*settled);
+    came.notify_all();
+  });
+  ASSERT_TRUE(owns(claim(*second, 1)));
+  ASSERT_TRUE(owns(claim(*second, 2)));
+  ASSERT_TRUE(find(*first, 1, Interest::settling));
+  EXPECT_EQ(sql("SELECT awaited FROM oncekey.record WHERE key = 'key-1'"), "t");
+  ASSERT_EQ(*complete(*second, 1, 1, "done"), FenceAnswer::done);
+  ASSERT_EQ(*complete(*second, 2, 1, "nobody waits for this one"), FenceAnswer::done);
+  std::unique_lock lock(mutex);
+  EXPECT_TRUE(came.wait_for(lock, std::chrono::seconds(10), [&] { return news.contains(id(1)); }));
+  EXPECT_FALSE(news.contains(id(2)));
+}
+
+} // namespace
+} // namespace oncekey

@@ -1,0 +1,152 @@
+#include "store/postgres/postgres_url.h"
+
+#include "base/durations.h"
+
+#include <fmt/format.h>
+#include <libpq-fe.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+
+namespace oncekey::postgres {
+namespace {
+
+// Lost peers are noticed within half a minute even where nothing is sent; libpq's defaults are two hours.
+constexpr std::pair<const char*, const char*> kKeepalive[] = {
+    {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
+
+bool is_uri(std::string_view url) { return url.starts_with("postgres://") || url.starts_with("postgresql://"); }
+
+// Takes the parameter if it is ours. Nothing if it is not.
+std::optional<Status> take_ours(std::string_view name, std::string_view value, PostgresUrl& split) {
+  if (name == "call_timeout") {
+    const Result<Millis> duration = parse_duration(value);
+    if (!duration) return Status(invalid("call_timeout: " + duration.fault().message));
+    if (*duration <= Millis{0}) return Status(invalid("call_timeout must be longer than nothing"));
+    split.call_timeout = *duration;
+    return ok_status();
+  }
+  if (name == "connections") {
+    int number = 0;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size() || number < 1 || number > kConnectionsMax) {
+      return Status(invalid(fmt::format("connections: \"{}\" is not a number from 1 to {}", value, kConnectionsMax)));
+    }
+    split.connections = number;
+    return ok_status();
+  }
+  return std::nullopt;
+}
+
+Result<PostgresUrl> split_uri(std::string_view url) {
+  PostgresUrl split;
+  const std::size_t question = url.find('?');
+  split.for_libpq = url.substr(0, question);
+  if (question == std::string_view::npos) return split;
+  char separator = '?';
+  std::string_view rest = url.substr(question + 1);
+  while (!rest.empty()) {
+    const std::size_t amp = rest.find('&');
+    const std::string_view parameter = rest.substr(0, amp);
+    rest = amp == std::string_view::npos ? std::string_view{} : rest.substr(amp + 1);
+    const std::size_t equals = std::min(parameter.find('='), parameter.size());
+    const std::string_view value = parameter.substr(std::min(equals + 1, parameter.size()));
+    if (const std::optional<Status> taken = take_ours(parameter.substr(0, equals), value, split)) {
+      if (!*taken) return taken->fault();
+      continue;
+    }
+    split.for_libpq += separator;
+    split.for_libpq += parameter;
+    separator = '&';
+  }
+  return split;
+}
+
+// The length of the first keyword=value, quotes and escapes understood as libpq does.
+std::size_t keyword_length(std::string_view text) {
+  bool quoted = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '\\') {
+      ++at;
+    } else if (text[at] == '\'') {
+      quoted = !quoted;
+    } else if (text[at] == ' ' && !quoted) {
+      return at;
+    }
+  }
+  return text.size();
+}
+
+Result<PostgresUrl> split_keywords(std::string_view text) {
+  PostgresUrl split;
+  while (!text.empty()) {
+    const std::size_t length = keyword_length(text);
+    const std::string_view parameter = text.substr(0, length);
+    text.remove_prefix(std::min(length + 1, text.size()));
+    const std::size_t equals = std::min(parameter.find('='), parameter.size());
+    const std::string_view value = parameter.substr(std::min(equals + 1, parameter.size()));
+    if (const std::optional<Status> taken = take_ours(parameter.substr(0, equals), value, split)) {
+      if (!*taken) return taken->fault();
+      continue;
+    }
+    if (!split.for_libpq.empty()) split.for_libpq += ' ';
+    split.for_libpq += parameter;
+  }
+  return split;
+}
+
+using ConnectionOptions = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
+
+std::string value_of(const PQconninfoOption* options, std::string_view keyword) {
+  for (; options != nullptr && options->keyword != nullptr; ++options) {
+    if (keyword == options->keyword) return options->val != nullptr ? options->val : "";
+  }
+  return "";
+}
+
+} // namespace
+
+Result<PostgresUrl> split_postgres_url(std::string_view url) {
+  return is_uri(url) ? split_uri(url) : split_keywords(url);
+}
+
+std::string without_secret(std::string message, std::string_view secret) {
+  if (secret.empty()) return message;
+  for (std::size_t at = message.find(secret); at != std::string::npos; at = message.find(secret, at)) {
+    message.replace(at, secret.size(), "***");
+    at += 3;
+  }
+  return message;
+}
+
+Result<PostgresTarget> postgres_target(const std::string& for_libpq) {
+  char* error = nullptr;
+  const ConnectionOptions options(PQconninfoParse(for_libpq.c_str(), &error), &PQconninfoFree);
+  if (!options) {
+    std::string message = error != nullptr ? error : "out of memory";
+    PQfreemem(error);
+    while (!message.empty() && message.back() == '\n') message.pop_back();
+    return invalid("the URL of the Postgres store is not understood by libpq: " + without_secret(message, for_libpq));
+  }
+  const std::string host = value_of(options.get(), "host");
+  const std::string port = value_of(options.get(), "port");
+  const std::string service = value_of(options.get(), "service");
+
+  PostgresTarget target;
+  target.name = fmt::format("{}{}/{}", host.empty() ? (service.empty() ? "localhost" : "service " + service) : host,
+                            port.empty() ? "" : ":" + port, value_of(options.get(), "dbname"));
+  const auto unless_given = [&](const char* keyword, const char* value) {
+    if (value_of(options.get(), keyword).empty()) target.keywords.emplace_back(keyword, value);
+  };
+  for (const auto& [keyword, value] : kKeepalive) unless_given(keyword, value);
+  unless_given("fallback_application_name", "oncekey");
+  // Of several hosts the one that can be written to.
+  if (host.find(',') != std::string::npos) unless_given("target_session_attrs", "read-write");
+  // Of two values the later counts: what the URL says goes before our defaults, and our encoding before the URL's.
+  target.keywords.emplace_back("dbname", for_libpq);
+  target.keywords.emplace_back("client_encoding", "UTF8");
+  return target;
+}
+
+} // namespace oncekey::postgres

@@ -1,0 +1,132 @@
+#include "store/postgres/schema.h"
+
+#include "base/crypto.h"
+#include "store/postgres/server.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <string_view>
+
+namespace oncekey::postgres {
+namespace {
+
+// clang-format off
+constexpr Migration kMigrations[] = {
+    {1, "records", 1,
+#include "store/postgres/migrations/0001_records.sql"
+    },
+};
+// clang-format on
+
+// A migration may rewrite a large table; those who wait for it at their start wait as long.
+constexpr Millis kMigrationTime{600'000};
+// An arbitrary number that only migrations use.
+constexpr const char* kLock = "SELECT pg_advisory_xact_lock(7813586407151233)";
+
+constexpr const char* kApplied = "SELECT number, compatible_from FROM oncekey.migration ORDER BY number DESC LIMIT 1";
+
+Fault explained(const Section& section, const std::string& name) {
+  Fault fault = fault_of(section, name);
+  if (section.error.state == "42501") { // insufficient_privilege
+    fault.message += fmt::format(
+        ". The role oncekey logs in with must own the schema \"oncekey\" and what is in it: let an administrator run "
+        "CREATE SCHEMA oncekey AUTHORIZATION the_role, or GRANT CREATE ON DATABASE the_database TO the_role");
+  }
+  return fault;
+}
+
+Result<AppliedMigrations> read_applied(Connection& connection, const std::string& name) {
+  const Section section = connection.run({kApplied, {}}, deadline_in(kMigrationTime));
+  if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return AppliedMigrations{};
+  if (section.outcome != SectionOutcome::committed) return explained(section, name);
+  const PGresult* const result = section.results[0].get();
+  if (PQntuples(result) == 0) return AppliedMigrations{};
+  return AppliedMigrations{Row(result, 0).int4(0), Row(result, 0).int4(1)};
+}
+
+std::string random_hex(std::span<std::uint8_t> bytes) {
+  fill_random(bytes);
+  std::string hex;
+  for (const std::uint8_t byte : bytes) hex += fmt::format("{:02x}", byte);
+  return hex;
+}
+
+std::string new_generation() {
+  std::array<std::uint8_t, 16> bytes{};
+  return random_hex(bytes);
+}
+
+std::string new_marker(std::string_view replaces) {
+  std::array<std::uint8_t, 32> secret{};
+  return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret) VALUES ('{}', '{}', '\\x{}')",
+                     new_generation(), replaces, random_hex(secret));
+}
+
+// The script of one migration. The lock lets one in at a time, and whoever comes second finds it applied and stops at
+// the unique number: nothing is applied twice, whatever the order.
+std::string script_of(const Migration& migration) {
+  std::string script = fmt::format("BEGIN; {};\n", kLock);
+  if (migration.number == 1) {
+    // Not IF NOT EXISTS for the schema: that needs the right to create one even where it is there.
+    script +=
+        "DO $$ BEGIN IF to_regnamespace('oncekey') IS NULL THEN CREATE SCHEMA oncekey; END IF; END $$;\n"
+        "CREATE TABLE IF NOT EXISTS oncekey.migration (number int4 PRIMARY KEY, name text NOT NULL, "
+        "compatible_from int4 NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());\n";
+  }
+  script += fmt::format("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES ({}, '{}', {});\n",
+                        migration.number, migration.name, migration.compatible_from);
+  script += migration.sql;
+  if (migration.number == 1) script += new_marker("") + ";\n";
+  return script + "COMMIT;";
+}
+
+// True if it was applied now, false if somebody else was first.
+Result<bool> apply(Connection& connection, const Migration& migration, const std::string& name) {
+  const Section section = connection.run_script(script_of(migration), deadline_in(kMigrationTime));
+  if (section.outcome == SectionOutcome::committed) return true;
+  if (section.outcome != SectionOutcome::rolled_back) return explained(section, name);
+  const Section ended = connection.run_script("ROLLBACK", deadline_in(kMigrationTime));
+  if (ended.outcome != SectionOutcome::committed) return explained(ended, name);
+  if (section.error.state == "23505" && section.error.table == "migration") return false; // unique_violation
+  return explained(section, name);
+}
+
+} // namespace
+
+std::span<const Migration> migrations() { return kMigrations; }
+
+Status can_work_on(const AppliedMigrations& applied, int known) {
+  if (applied.newest <= known || applied.compatible_from <= known) return ok_status();
+  return Fault{
+      FaultKind::newer_format,
+      fmt::format("the store was migrated by a newer oncekey (to number {}, this one knows {}) that older ones "
+                  "cannot work with; run a version that knows number {} at least",
+                  applied.newest, known, applied.compatible_from)};
+}
+
+Status migrate(Connection& connection, const std::string& name, Log& log) {
+  const Result<AppliedMigrations> applied = read_applied(connection, name);
+  if (!applied) return applied.fault();
+  if (const Status can = can_work_on(*applied, migrations().back().number); !can) return can;
+  for (const Migration& migration : migrations()) {
+    if (migration.number <= applied->newest) continue;
+    const Result<bool> done = apply(connection, migration, name);
+    if (!done) return done.fault();
+    if (*done) log.info("migrated", {{"store", name}, {"number", migration.number}, {"name", migration.name}});
+  }
+  return ok_status();
+}
+
+Status accept_loss(Connection& connection, const std::string& name) {
+  // The secret stays where there is one: ids made with it are still in the table.
+  const std::string sql = fmt::format(
+      "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
+      "lost = false, tick = 0",
+      new_marker(kReplacesAny));
+  const Section section = connection.run_script(sql, deadline_in(kMigrationTime));
+  if (section.outcome != SectionOutcome::committed) return explained(section, name);
+  return ok_status();
+}
+
+} // namespace oncekey::postgres

@@ -1,0 +1,43 @@
+// schema: the tables and functions in the database, and how they get there.
+//
+// Migrations are numbered, each is applied in a transaction of its own under a lock, and whoever opens a store applies
+// what is missing. Binaries of two versions may share a store: a newer one says with each migration which older
+// binaries can go on (`compatible_from`), and an older one that finds itself shut out says so and does not start.
+#pragma once
+
+#include "base/log.h"
+#include "store/postgres/connection.h"
+
+#include <oncekey/result.h>
+
+#include <span>
+#include <string>
+
+namespace oncekey::postgres {
+
+struct Migration {
+  int number;
+  const char* name;
+  // The lowest number a binary must know of to work on a store that has this migration.
+  int compatible_from;
+  const char* sql;
+};
+
+std::span<const Migration> migrations();
+
+// What has been applied: the newest, and the number it asks of binaries. Zeros for an empty database.
+struct AppliedMigrations {
+  int newest = 0;
+  int compatible_from = 0;
+};
+
+// Whether a binary that knows migrations up to `known` can work there. A fault says what to do.
+Status can_work_on(const AppliedMigrations& applied, int known);
+
+// Applies what is missing. The first one also makes the store's marker and secret.
+Status migrate(Connection& connection, const std::string& name, Log& log);
+
+// Writes a marker that makes up for whatever was lost. The schema must be there.
+Status accept_loss(Connection& connection, const std::string& name);
+
+} // namespace oncekey::postgres

@@ -1,0 +1,73 @@
+// server: what kind of server this is, and whether it is still the one we know.
+#pragma once
+
+#include "store/common/memory_watch.h"
+#include "store/postgres/connection.h"
+
+#include <oncekey/result.h>
+#include <oncekey/store.h>
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace oncekey::postgres {
+
+// The oldest that is still maintained by its makers.
+inline constexpr int kOldestServerVersion = 140000;
+
+// The settings that matter, as they are in effect for our role and database.
+struct ServerSettings {
+  int version = 0; // as in server_version_num
+  bool in_recovery = false;
+  bool read_only = false;
+  std::string fsync;
+  std::string full_page_writes;
+  std::string synchronous_commit;
+  std::string synchronous_standby_names;
+  std::string isolation;
+};
+
+// How much of what was answered survives.
+//
+// `power` needs the log to be flushed before a commit is answered and torn pages to be mended. All values of
+// synchronous_commit but `off` wait for the local flush; they differ in what they ask of standbys beyond it.
+// Without fsync, or with full_page_writes off, a commit is written to the operating system before it is answered: a
+// killed server loses nothing, a power cut may.
+// With synchronous_commit = off a commit is answered while it is in the server's memory alone: a kill -9 of the server
+// loses the last half second, so nothing is promised.
+Durability durability_of(const ServerSettings& settings);
+
+// A fault that says why a store cannot be kept there.
+Status suitable(const ServerSettings& settings, const std::string& name);
+
+// The row of oncekey.meta.
+struct Meta {
+  Marker marker;
+  std::array<std::uint8_t, 32> secret{};
+  Time clock{}; // the server's, when it was read
+};
+
+struct ServerSight {
+  ServerSettings settings;
+  std::optional<Meta> meta; // nothing if it is gone
+};
+
+// Asks for everything, in one round trip. A fault of kind unavailable if the server did not answer.
+Result<ServerSight> look_at_server(Connection& connection, const std::string& name, Deadline deadline);
+
+// Counts the tick up and returns the marker as it is then; nothing if it is gone.
+Result<std::optional<Meta>> tick(Connection& connection, Deadline deadline);
+
+// So that gateways that start from now on refuse as well. Only the marker of that generation is touched: a newer one
+// was written by an operator who has accepted the loss.
+Status mark_lost(Connection& connection, const std::string& generation, Deadline deadline);
+
+// The fault of a section that did not end well: `unavailable` or `timeout`, as SectionOutcome says.
+Fault fault_of(const Section& section, const std::string& name);
+
+// Whether the error means that our schema, or part of it, is not there.
+bool says_gone(const SqlError& error);
+
+} // namespace oncekey::postgres

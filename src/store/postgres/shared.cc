@@ -1,0 +1,181 @@
+#include "store/postgres/shared.h"
+
+#include "store/bucket.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey::postgres {
+namespace {
+
+// Longer than anybody waits for an answer without looking again.
+constexpr Millis kAwaitedFor{120'000};
+// One poll asks for all of them; beyond this number waiters are left to their own timers.
+constexpr std::size_t kAwaitedMax = 10'000;
+
+} // namespace
+
+void AwaitedIds::add(const std::vector<RecordId>& ids) {
+  if (ids.empty()) return;
+  const Deadline until = deadline_in(kAwaitedFor);
+  const std::lock_guard lock(mutex_);
+  for (const RecordId& id : ids) {
+    if (ids_.size() < kAwaitedMax || ids_.contains(id)) ids_[id] = until;
+  }
+}
+
+void AwaitedIds::remove(const RecordId& id) {
+  const std::lock_guard lock(mutex_);
+  ids_.erase(id);
+}
+
+std::vector<RecordId> AwaitedIds::current() {
+  const Deadline now = std::chrono::steady_clock::now();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(ids_, [&](const auto& entry) { return entry.second <= now; });
+  std::vector<RecordId> ids;
+  ids.reserve(ids_.size());
+  for (const auto& [id, until] : ids_) ids.push_back(id);
+  return ids;
+}
+
+Shared::Shared(SharedOptions options)
+    : log(options.log),
+      target(std::move(options.target)),
+      call_timeout(options.call_timeout),
+      skew(std::move(options.skew)),
+      clock(std::move(options.local_clock)) {}
+
+Status Shared::may_claim() const {
+  if (const Status remembers = memory.memory(); !remembers) return remembers;
+  const std::lock_guard lock(mutex_);
+  if (other_secret_) return *other_secret_;
+  return ok_status();
+}
+
+Status Shared::admit(Connection& connection) {
+  const std::lock_guard turn(marker_mutex_);
+  const Result<ServerSight> sight = look_at_server(connection, target.name, deadline_in(call_timeout));
+  if (!sight) return sight.fault();
+  const ServerSettings& settings = sight->settings;
+  if (const Status fit = suitable(settings, target.name); !fit) return fit;
+
+  const Durability level = durability_of(settings);
+  durability = level;
+  const std::string shown = fmt::format(
+      "{} (fsync={} full_page_writes={} synchronous_commit={} synchronous_standby_names=\"{}\")", to_string(level),
+      settings.fsync, settings.full_page_writes, settings.synchronous_commit, settings.synchronous_standby_names);
+  bool changed = false;
+  {
+    const std::lock_guard lock(mutex_);
+    changed = std::exchange(durability_logged_, shown) != shown;
+  }
+  if (changed) {
+    log.info("durability", {{"store", target.name},
+                            {"level", to_string(level)},
+                            {"fsync", settings.fsync},
+                            {"full_page_writes", settings.full_page_writes},
+                            {"synchronous_commit", settings.synchronous_commit},
+                            {"synchronous_standby_names", settings.synchronous_standby_names}});
+  }
+  see(connection, sight->meta);
+  return ok_status();
+}
+
+Status Shared::count_tick(Connection& connection) {
+  const std::lock_guard turn(marker_mutex_);
+  const Result<std::optional<Meta>> meta = tick(connection, deadline_in(call_timeout));
+  if (!meta) return meta.fault();
+  see(connection, *meta);
+  return ok_status();
+}
+
+void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
+  const bool remembered = memory.memory().ok();
+  const Status seen = memory.see(0, meta ? std::optional(meta->marker) : std::nullopt);
+  if (!seen && remembered) {
+    log.error("memory_lost", {{"store", target.name}, {"reason", seen.fault().message}});
+    if (meta) unmarked_loss_ = meta->marker.generation;
+  }
+  if (seen && !remembered) {
+    log.warning("memory_loss_accepted", {{"store", target.name}, {"generation", memory.generation()}});
+  }
+  if (!meta) return;
+  clock.learn(meta->clock);
+  // Only the marker in which the loss was noticed: a later one says that an operator knows.
+  if (meta->marker.lost || meta->marker.generation != unmarked_loss_) unmarked_loss_.clear();
+  if (!unmarked_loss_.empty()) {
+    const Status marked = mark_lost(connection, unmarked_loss_, deadline_in(call_timeout));
+    if (!marked) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", marked.fault().message}});
+  }
+  const std::lock_guard lock(mutex_);
+  other_secret_.reset();
+  if (meta->secret != secret) {
+    // Ids are keyed with the secret: with two of them, two gateways would take one key for two.
+    other_secret_ = unavailable("Postgres at " + target.name +
+                                " has another secret than when this gateway started: it was created anew. Restart the "
+                                "gateway to use it");
+  }
+}
+
+void Shared::connected() {
+  const std::lock_guard lock(mutex_);
+  ++connected_;
+  queue.accept_again();
+}
+
+void Shared::disconnected() {
+  const std::lock_guard lock(mutex_);
+  --connected_;
+}
+
+void Shared::cannot_connect(const Fault& fault) {
+  std::vector<Call> refused;
+  {
+    const std::lock_guard lock(mutex_);
+    if (connected_ == 0) refused = queue.refuse_all(fault);
+  }
+  for (Call& call : refused) refuse(call, fault);
+}
+
+void Shared::claimed_with(Millis retention) {
+  const int width = bucket_width_log2(retention);
+  const std::lock_guard lock(mutex_);
+  Millis& longest = retentions_[width];
+  longest = std::max(longest, retention);
+}
+
+std::map<int, Millis> Shared::retentions() const {
+  const std::lock_guard lock(mutex_);
+  return retentions_;
+}
+
+void Shared::announce_to(Store::Listener listener) {
+  const std::lock_guard lock(mutex_);
+  listener_ = std::move(listener);
+}
+
+void Shared::announce(const std::optional<RecordId>& settled) const {
+  Store::Listener listener;
+  {
+    const std::lock_guard lock(mutex_);
+    listener = listener_;
+  }
+  if (listener) listener(settled);
+}
+
+void Shared::stop() {
+  const std::lock_guard lock(mutex_);
+  stopping_ = true;
+  stop_.notify_all();
+}
+
+bool Shared::sleep(Millis duration) {
+  std::unique_lock lock(mutex_);
+  stop_.wait_for(lock, duration, [this] { return stopping_.load(); });
+  return !stopping_;
+}
+
+} // namespace oncekey::postgres

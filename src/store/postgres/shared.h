@@ -1,0 +1,119 @@
+// Shared: what the threads of a Postgres store have in common.
+#pragma once
+
+#include "base/log.h"
+#include "store/common/memory_watch.h"
+#include "store/postgres/call_queue.h"
+#include "store/postgres/postgres_url.h"
+#include "store/postgres/server.h"
+
+#include <oncekey/store.h>
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+namespace oncekey::postgres {
+
+// The server's clock, as far as it can be told from here: what it said last, and the time since.
+class ServerClock {
+ public:
+  explicit ServerClock(std::function<Millis()> local) : local_(std::move(local)) {}
+  void learn(Time server) { offset_.store(server.time_since_epoch().count() - local_().count()); }
+  Time now() const { return Time{Millis{offset_.load() + local_().count()}}; }
+
+ private:
+  const std::function<Millis()> local_;
+  std::atomic<std::int64_t> offset_ = 0;
+};
+
+// Ids that somebody in this process waits for. A waiter that is still there looks again before its entry ends.
+class AwaitedIds {
+ public:
+  void add(const std::vector<RecordId>& ids);
+  void remove(const RecordId& id);
+  // Those whose time is not over; the others are forgotten.
+  std::vector<RecordId> current();
+
+ private:
+  std::mutex mutex_;
+  std::unordered_map<RecordId, Deadline> ids_;
+};
+
+struct SharedOptions {
+  Log& log;
+  PostgresTarget target;
+  Millis call_timeout;
+  std::function<Millis()> skew;
+  std::function<Millis()> local_clock;
+};
+
+class Shared {
+ public:
+  explicit Shared(SharedOptions options);
+
+  Log& log;
+  const PostgresTarget target;
+  const Millis call_timeout;
+  const std::function<Millis()> skew;
+  CallQueue queue;
+  MemoryWatch memory;
+  ServerClock clock;
+  AwaitedIds awaited;
+  std::array<std::uint8_t, 32> secret{}; // set once, before any thread starts
+  std::atomic<Durability> durability = Durability::none;
+  std::atomic<std::uint64_t> batches = 0;
+  std::atomic<std::uint64_t> written = 0;
+
+  // Whether claims may be made: not while the store has lost its memory.
+  Status may_claim() const;
+
+  // Looks at the server over a fresh connection, before anything else is asked on it. A fault if it must not be used.
+  // That memory was lost is no such fault: owners may finish, and may_claim() says it.
+  Status admit(Connection& connection);
+  // Counts the marker's tick up and looks at what it is.
+  Status count_tick(Connection& connection);
+
+  // How many workers have a connection decides whether calls may wait for one.
+  void connected();
+  void disconnected();
+  void cannot_connect(const Fault& fault);
+
+  void claimed_with(Millis retention);
+  // The longest retention claimed so far in each class of bucket widths: tells which partitions are needed next.
+  std::map<int, Millis> retentions() const;
+
+  void announce_to(Store::Listener listener);
+  void announce(const std::optional<RecordId>& settled) const;
+
+  const std::atomic<bool>& stopping() const { return stopping_; }
+  void stop();
+  // False when the store is being closed.
+  bool sleep(Millis duration);
+
+ private:
+  // The marker as it was just read. Tells the other gateways if it shows a loss.
+  void see(Connection& connection, const std::optional<Meta>& meta);
+
+  // Held from the reading of a marker until it has been looked at: two threads that looked in another order than they
+  // read would take an older tick for one that went back.
+  std::mutex marker_mutex_;
+  std::string unmarked_loss_; // the generation a loss was noticed in, until its marker says so
+  mutable std::mutex mutex_;
+  std::condition_variable stop_;
+  std::atomic<bool> stopping_ = false;
+  int connected_ = 0;
+  std::optional<Fault> other_secret_;
+  std::string durability_logged_;
+  std::map<int, Millis> retentions_;
+  Store::Listener listener_;
+};
+
+} // namespace oncekey::postgres

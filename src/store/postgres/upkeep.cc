@@ -1,0 +1,272 @@
+#include "store/postgres/upkeep.h"
+
+#include "base/durations.h"
+#include "store/postgres/exchange.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <utility>
+
+namespace oncekey::postgres {
+namespace {
+
+constexpr Millis kRoundEvery{1000};
+constexpr Millis kLookEvery{10'000};
+constexpr Millis kMeasureEvery{5000};
+// A partition is made this long before its first record, or an eighth of its width if that is less.
+constexpr Millis kMadeAheadMax{60'000};
+// Longer than a call's: nobody waits for these but an operator.
+constexpr Millis kListTime{20'000};
+constexpr Millis kDropTime{10'000};
+// Somebody reads the table for long; each try holds everybody up for a moment.
+constexpr Millis kDropPause{30'000};
+
+constexpr const char* kPartitions =
+    "SELECT c.relname::text, i.inhparent IS NOT NULL FROM pg_class c "
+    "LEFT JOIN pg_inherits i ON i.inhrelid = c.oid WHERE c.relnamespace = 'oncekey'::regnamespace AND c.relkind = 'r' "
+    "AND c.relname ~ '^record_[0-9]+_[0-9]+$'";
+constexpr const char* kMeasure =
+    "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 "
+    "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'oncekey.record'::regclass";
+// In the order of oncekey.answer, with the id at the end.
+constexpr const char* kList =
+    "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
+    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response, r.id "
+    "FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
+    "WHERE r.state <> 4 AND r.expires_at > m.moment AND ($2 = 0 OR r.state = $2) "
+    "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 LIMIT $6";
+constexpr int kListIdColumn = 18;
+
+// record_WIDTH_INDEX; the server has checked the shape.
+std::optional<BucketId> bucket_of_partition(std::string_view name) {
+  constexpr std::string_view kPrefix = "record_";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  BucketId id;
+  const char* const end = name.data() + name.size();
+  const auto [middle, width_error] = std::from_chars(name.data() + kPrefix.size(), end, id.width_log2);
+  if (width_error != std::errc{} || middle == end || *middle != '_') return std::nullopt;
+  const auto [rest, index_error] = std::from_chars(middle + 1, end, id.index);
+  if (index_error != std::errc{} || rest != end) return std::nullopt;
+  if (id.width_log2 < kNarrowestBucketLog2 || id.width_log2 > kWidestBucketLog2) return std::nullopt;
+  return id;
+}
+
+// As oncekey.bucket_of() has it.
+std::int64_t number_of(const BucketId& id) { return id.end().time_since_epoch().count() << 6 | id.width_log2; }
+
+// The first or last id that begins with these hex digits; nothing if they are not.
+std::optional<std::string> id_bound(std::string_view prefix, char padding) {
+  if (prefix.size() > 64) return std::nullopt;
+  std::string hex(prefix);
+  std::transform(hex.begin(), hex.end(), hex.begin(), [](char digit) {
+    return digit >= 'A' && digit <= 'F' ? static_cast<char>(digit - 'A' + 'a') : digit;
+  });
+  const std::optional<RecordId> id = record_id_from_hex(hex.append(64 - hex.size(), padding));
+  if (!id) return std::nullopt;
+  return std::string(id->bytes.begin(), id->bytes.end());
+}
+
+} // namespace
+
+Upkeep::Upkeep(Shared& shared, Rounds rounds) : shared_(shared) {
+  if (rounds == Rounds::in_background) thread_ = std::thread([this] { run(); });
+}
+
+Upkeep::~Upkeep() {
+  {
+    const std::lock_guard lock(mutex_);
+    wake_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  for (WaitingList& waiting : lists_) waiting.done(unavailable("the store is being closed"));
+}
+
+void Upkeep::run() {
+  pthread_setname_np(pthread_self(), "store-upkeep");
+  Backoff backoff(Millis{100}, Millis{5000});
+  Deadline next = std::chrono::steady_clock::now();
+  while (!shared_.stopping()) {
+    serve_lists();
+    if (std::chrono::steady_clock::now() >= next) {
+      const Status done = round();
+      if (done) backoff.reset();
+      if (!done)
+        shared_.log.warning("store_upkeep_failed", {{"store", shared_.target.name}, {"reason", done.fault().message}});
+      next = deadline_in(done ? kRoundEvery : backoff.next());
+    }
+    std::unique_lock lock(mutex_);
+    wake_.wait_until(lock, next, [this] { return shared_.stopping() || !lists_.empty(); });
+  }
+}
+
+Status Upkeep::round() {
+  const std::lock_guard turn(connection_mutex_);
+  if (const Status connected = ensure_connection(); !connected) return connected;
+  if (const Status counted = shared_.count_tick(*connection_); !counted) return counted;
+  if (!shared_.memory.memory()) return ok_status(); // there may be no tables
+  const Result<std::vector<Partition>> present = partitions();
+  if (!present) return present.fault();
+  if (const Status made = make_ahead(*present); !made) return made;
+  drop_ended(*present);
+  if (std::chrono::steady_clock::now() < measure_again_) return ok_status();
+  measure_again_ = deadline_in(kMeasureEvery);
+  return measure();
+}
+
+Status Upkeep::ensure_connection() {
+  if (connection_ && connection_->usable()) {
+    if (std::chrono::steady_clock::now() < look_again_) return ok_status();
+  } else {
+    connection_.reset();
+    Result<std::unique_ptr<Connection>> opened =
+        Connection::open(shared_.target, deadline_in(shared_.call_timeout), shared_.stopping());
+    if (!opened) return opened.fault();
+    connection_ = *std::move(opened);
+  }
+  look_again_ = deadline_in(kLookEvery);
+  const Status admitted = shared_.admit(*connection_);
+  if (!admitted) connection_.reset();
+  return admitted;
+}
+
+Result<std::vector<Upkeep::Partition>> Upkeep::partitions() {
+  const Section section = connection_->run({kPartitions, {}}, deadline_in(shared_.call_timeout));
+  if (section.outcome != SectionOutcome::committed) return fault_of(section, shared_.target.name);
+  std::vector<Partition> found;
+  const PGresult* const result = section.results[0].get();
+  for (int at = 0; at < PQntuples(result); ++at) {
+    const Row row(result, at);
+    const std::optional<BucketId> bucket = bucket_of_partition(row.bytes(0));
+    if (bucket) found.push_back({std::string(row.bytes(0)), *bucket, row.boolean(1)});
+  }
+  const std::lock_guard lock(mutex_);
+  stats_.buckets = found.size();
+  return found;
+}
+
+Status Upkeep::make_ahead(const std::vector<Partition>& present) {
+  const Time now = shared_.clock.now() + shared_.skew();
+  for (const auto& [width_log2, retention] : shared_.retentions()) {
+    const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
+    const BucketId needed = bucket_of(now + retention + ahead, retention);
+    const auto is_needed = [&](const Partition& partition) { return partition.bucket == needed; };
+    if (std::any_of(present.begin(), present.end(), is_needed)) continue;
+    Statement statement{"SELECT oncekey.make_partition($1)", {}};
+    statement.params.int8(number_of(needed));
+    const Section made = connection_->run(statement, deadline_in(kDropTime));
+    if (made.outcome != SectionOutcome::committed) return fault_of(made, shared_.target.name);
+    const std::lock_guard lock(mutex_);
+    ++stats_.buckets;
+  }
+  return ok_status();
+}
+
+void Upkeep::drop_ended(const std::vector<Partition>& present) {
+  if (std::chrono::steady_clock::now() < drop_again_) return;
+  const Time now = shared_.clock.now() + shared_.skew();
+  for (const Partition& partition : present) {
+    if (partition.bucket.end() > now) continue;
+    if (const Status dropped = drop(partition); !dropped) {
+      shared_.log.info("partition_not_dropped", {{"store", shared_.target.name},
+                                                 {"partition", partition.name},
+                                                 {"reason", dropped.fault().message},
+                                                 {"again_in", format_duration(kDropPause)}});
+      drop_again_ = deadline_in(kDropPause);
+      return;
+    }
+  }
+}
+
+// A crash between the two steps leaves a table that nobody reads, which the next round finds.
+Status Upkeep::drop(const Partition& partition) {
+  if (partition.attached) {
+    Statement statement{"SELECT oncekey.detach_partition($1)", {}};
+    statement.params.int8(number_of(partition.bucket));
+    const Section detached = connection_->run(statement, deadline_in(kDropTime));
+    if (detached.outcome != SectionOutcome::committed) return fault_of(detached, shared_.target.name);
+  }
+  const Section dropped =
+      connection_->run_script("DROP TABLE IF EXISTS oncekey." + partition.name, deadline_in(kDropTime));
+  if (dropped.outcome != SectionOutcome::committed) return fault_of(dropped, shared_.target.name);
+  shared_.log.info("partition_dropped", {{"store", shared_.target.name}, {"partition", partition.name}});
+  const std::lock_guard lock(mutex_);
+  --stats_.buckets;
+  return ok_status();
+}
+
+Status Upkeep::measure() {
+  const Section section = connection_->run({kMeasure, {}}, deadline_in(kListTime));
+  if (section.outcome != SectionOutcome::committed) return fault_of(section, shared_.target.name);
+  const Row row(section.results[0].get(), 0);
+  const std::lock_guard lock(mutex_);
+  stats_.records_estimate = static_cast<std::uint64_t>(row.int8(0));
+  stats_.bytes_on_disk = static_cast<std::uint64_t>(row.int8(1));
+  return ok_status();
+}
+
+StoreStats Upkeep::stats() const {
+  const std::lock_guard lock(mutex_);
+  StoreStats stats = stats_;
+  stats.syncs = shared_.batches.load(std::memory_order_relaxed);
+  stats.writes = shared_.written.load(std::memory_order_relaxed);
+  return stats;
+}
+
+void Upkeep::list(const ListRequest& request, Done<std::vector<Listed>> done) {
+  if (!thread_.joinable()) return done(list_now(request));
+  const std::lock_guard lock(mutex_);
+  lists_.push_back({request, std::move(done)});
+  wake_.notify_all();
+}
+
+void Upkeep::serve_lists() {
+  for (;;) {
+    WaitingList next;
+    {
+      const std::lock_guard lock(mutex_);
+      if (lists_.empty()) return;
+      next = std::move(lists_.front());
+      lists_.pop_front();
+    }
+    next.done(list_now(next.request));
+  }
+}
+
+Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
+  const std::optional<std::string> low = id_bound(request.id_prefix, '0');
+  const std::optional<std::string> high = id_bound(request.id_prefix, 'f');
+  if (!low || !high) return std::vector<Listed>{};
+  const std::lock_guard turn(connection_mutex_);
+  if (const Status connected = ensure_connection(); !connected) return connected.fault();
+  Statement statement{kList, {}};
+  statement.params.int8(shared_.skew().count());
+  statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
+  statement.params.boolean(request.abandoned_only).bytes(*low).bytes(*high);
+  statement.params.int8(static_cast<std::int64_t>(std::min<std::size_t>(request.limit, 1'000'000)));
+  const Section section = connection_->run(statement, deadline_in(kListTime));
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
+  std::vector<Listed> listed;
+  const PGresult* const result = section.results[0].get();
+  for (int at = 0; at < PQntuples(result); ++at) {
+    const Row row(result, at);
+    Listed line;
+    const std::string_view id = row.bytes(kListIdColumn);
+    if (id.size() != line.id.bytes.size()) return corrupt("a stored id does not have 32 bytes");
+    std::memcpy(line.id.bytes.data(), id.data(), id.size());
+    Result<Found> found = found_of(row, line.id);
+    if (!found) return std::move(found).fault();
+    line.record = std::move(found->record);
+    if (line.record.response) {
+      line.record.response->headers.clear();
+      line.record.response->body.clear();
+    }
+    listed.push_back(std::move(line));
+  }
+  return listed;
+}
+
+} // namespace oncekey::postgres

@@ -1,0 +1,70 @@
+// Upkeep: what a store does besides answering calls, on a connection and a thread of its own.
+//
+// About once a second it counts the marker's tick up, makes partitions ahead of need and drops those whose time is
+// over; now and then it looks at the server's settings and measures the tables. Any number of gateways do this at once
+// on one store: what another has done already is no error.
+#pragma once
+
+#include "store/bucket.h"
+#include "store/common/backoff.h"
+#include "store/postgres/shared.h"
+
+#include <oncekey/store.h>
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace oncekey::postgres {
+
+class Upkeep {
+ public:
+  enum class Rounds { in_background, by_hand };
+  Upkeep(Shared& shared, Rounds rounds);
+  // After shared.stop().
+  ~Upkeep();
+
+  // One round now, on the caller's thread.
+  Status round();
+
+  void list(const ListRequest& request, Done<std::vector<Listed>> done);
+  StoreStats stats() const;
+
+ private:
+  struct Partition {
+    std::string name;
+    BucketId bucket;
+    bool attached = false;
+  };
+  void run();
+  Status ensure_connection();
+  Result<std::vector<Partition>> partitions();
+  Status make_ahead(const std::vector<Partition>& present);
+  void drop_ended(const std::vector<Partition>& present);
+  Status drop(const Partition& partition);
+  Status measure();
+  Result<std::vector<Listed>> list_now(const ListRequest& request);
+  void serve_lists();
+
+  struct WaitingList {
+    ListRequest request;
+    Done<std::vector<Listed>> done;
+  };
+
+  Shared& shared_;
+  std::mutex connection_mutex_; // a round by hand and one in the background take turns
+  std::unique_ptr<Connection> connection_;
+  Deadline look_again_{};
+  Deadline measure_again_{};
+  Deadline drop_again_{};
+  mutable std::mutex mutex_;
+  StoreStats stats_;
+  std::deque<WaitingList> lists_;
+  std::condition_variable wake_;
+  std::thread thread_;
+};
+
+} // namespace oncekey::postgres

@@ -1,0 +1,97 @@
+#include "store/redis/announcements.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace oncekey::redis {
+namespace {
+
+constexpr Millis kWhileNobodyListens{1000};
+constexpr Millis kWhileSomebodyWaits{2000};
+// A waiter looks at its record when it is told anything, and by that says that it still waits.
+constexpr Millis kWaitsAtLeast{5000};
+
+std::int64_t millis_now() { return std::chrono::floor<Millis>(Clock::now().time_since_epoch()).count(); }
+
+} // namespace
+
+Announcements::Announcements(asio::io_context& context, Servers& servers, const ConnectionOptions& options,
+                             const Url& url, const KeyNames& names, Millis call_timeout)
+    : context_(context),
+      servers_(servers),
+      options_(options),
+      url_(url),
+      names_(names),
+      call_timeout_(call_timeout),
+      first_attempt_(context) {}
+
+void Announcements::tell(Store::Listener listener) {
+  const std::lock_guard lock(mutex_);
+  listener_ = std::make_shared<const Store::Listener>(std::move(listener));
+}
+
+void Announcements::somebody_waits() {
+  waiting_until_.store(millis_now() + kWaitsAtLeast.count(), std::memory_order_relaxed);
+}
+
+void Announcements::say(const std::optional<RecordId>& settled) {
+  std::shared_ptr<const Store::Listener> listener;
+  {
+    const std::lock_guard lock(mutex_);
+    listener = listener_;
+  }
+  if (listener && *listener) (*listener)(settled);
+}
+
+void Announcements::say_anything_may_have() {
+  if (waiting_until_.load(std::memory_order_relaxed) >= millis_now()) say(std::nullopt);
+}
+
+Task<void> Announcements::run() {
+  while (!stopped_) {
+    connection_ = std::make_shared<Connection>(context_, servers_.any_host(), options_);
+    const auto connection = connection_;
+    Status status = co_await connection->open(Clock::now() + call_timeout_);
+    if (status && !stopped_) status = co_await listen(connection);
+    first_attempt_.set(true);
+    say_anything_may_have(); // what was settled while we did not listen
+    if (status) co_await stay(connection);
+    connection->close("the store is closed");
+    if (stopped_) break;
+    co_await sleep_for(context_, kWhileNobodyListens);
+  }
+}
+
+Task<void> Announcements::until_first_attempt(Deadline deadline) { co_await first_attempt_.wait_until(deadline); }
+
+Task<Status> Announcements::listen(std::shared_ptr<Connection> connection) {
+  connection->on_message([this](Reply message) {
+    if (const std::optional<RecordId> id = record_id_from_hex(message[2].text())) say(*id);
+  });
+  std::string subscribe = command({"SUBSCRIBE", names_.channel()});
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(subscribe), Clock::now() + call_timeout_);
+  if (!reply) co_return reply.fault();
+  if (reply->look()[0].text() != "subscribe") co_return unavailable(std::string(reply->look().text()));
+  co_return ok_status();
+}
+
+Task<void> Announcements::stay(std::shared_ptr<Connection> connection) {
+  const auto closed = std::make_shared<Arrival<bool>>(context_);
+  connection->on_closed([closed] { closed->set(true); });
+  while (!stopped_ && connection->is_open()) {
+    // A connection that died silently is noticed by the question that nobody answers.
+    std::string ping = command({"PING"});
+    const Result<OwnedReply> alive = co_await connection->ask(std::move(ping), Clock::now() + call_timeout_);
+    if (!alive || stopped_) break;
+    if (url_.cluster) say_anything_may_have();
+    co_await closed->wait_until(Clock::now() + kWhileSomebodyWaits);
+  }
+}
+
+void Announcements::stop() {
+  stopped_ = true;
+  if (connection_) connection_->close("the store is closed");
+}
+
+} // namespace oncekey::redis

@@ -1,0 +1,75 @@
+// call: one verb on one record, on its way to a server and back.
+//
+// Calls for records of one partition travel together as a batch: one script run, one reply.
+#pragma once
+
+#include "store/redis/loop.h"
+#include "store/redis/reply.h"
+#include "store/redis/slots.h"
+
+#include <oncekey/record.h>
+#include <oncekey/result.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey::redis {
+
+struct Answer {
+  Reply reply; // lives as long as the callback runs
+  Time now{};  // the store's clock when it was made
+};
+
+struct Call {
+  RecordId id;
+  std::uint32_t partition = 0;
+  std::string arguments; // of the script, as words on the wire
+  std::size_t words = 0;
+  std::function<void(Result<Answer>)> answered;
+  Deadline deadline;
+  // Sent in a batch of its own: others may be in another place while a slot is on its way.
+  bool alone = false;
+  std::optional<Host> asked; // where an ASK has sent it; once
+  int resent = 0;
+
+  void add(std::string_view word) {
+    append_word(arguments, word);
+    ++words;
+  }
+  void add_decimal(std::uint64_t number) { add(std::to_string(number)); }
+};
+using CallPtr = std::unique_ptr<Call>;
+
+// What a batch is sent with, besides its calls.
+struct BatchFrame {
+  const KeyNames& names;
+  std::string_view script_sha;
+  std::string_view generation;
+  std::string clock; // empty for the server's
+  bool count_tick = false;
+};
+std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls);
+
+// The marker that a batch met and was not made for; nothing where there is none.
+struct LostMarker {
+  std::optional<std::string> generation;
+  std::string replaces;
+  std::uint64_t tick = 0;
+};
+
+struct BatchReply {
+  std::optional<LostMarker> lost; // then nothing was done
+  Time now{};
+  std::uint64_t tick = 0; // 0 if it was not counted
+  Reply answers;          // the first two elements are not answers
+  Reply answer(std::size_t call) const { return answers[call + 2]; }
+};
+// A fault (`timeout`, since something may have been done) if it has not the shape of a reply to so many calls.
+Result<BatchReply> parse_batch_reply(Reply reply, std::size_t calls);
+
+} // namespace oncekey::redis

@@ -1,0 +1,88 @@
+#include "store/redis/call.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey::redis {
+namespace {
+
+OwnedReply reply_from(std::string_view bytes) {
+  ReplyReader reader;
+  reader.feed(bytes);
+  Result<std::optional<OwnedReply>> reply = reader.next();
+  return **std::move(reply);
+}
+
+TEST(RedisReply, BytesThatComeInPiecesMakeAReply) {
+  ReplyReader reader;
+  for (const char c : std::string_view("*2\r\n$3\r\na\r\n\r\n:7\r")) {
+    reader.feed({&c, 1});
+    EXPECT_FALSE(reader.next()->has_value());
+  }
+  reader.feed("\n");
+  const OwnedReply reply = **reader.next();
+  EXPECT_EQ(reply.look()[0].text(), "a\r\n");
+  EXPECT_EQ(reply.look()[1].integer(), 7);
+}
+
+TEST(RedisReply, WhatIsNotThereIsNothing) {
+  const OwnedReply reply = reply_from("*2\r\n$-1\r\n+12\r\n");
+  EXPECT_TRUE(reply.look()[0].is_nil());
+  EXPECT_TRUE(reply.look()[9][3].is_nil());
+  EXPECT_EQ(reply.look()[1].integer(), 12);
+  EXPECT_FALSE(reply.look()[0].integer());
+  EXPECT_EQ(reply.look()[1].size(), 0u);
+}
+
+TEST(RedisReply, BytesThatAreNoReplyAreAFault) {
+  ReplyReader reader;
+  reader.feed("HTTP/1.1 400 Bad Request\r\n");
+  EXPECT_FALSE(reader.next());
+}
+
+TEST(RedisReply, ACommandIsWordsWithTheirLengths) {
+  EXPECT_EQ(command({"GET", "a b"}), "*2\r\n$3\r\nGET\r\n$3\r\na b\r\n");
+}
+
+TEST(RedisBatch, AReplyHasAnAnswerForEachCall) {
+  const OwnedReply reply = reply_from("*4\r\n:1700\r\n:9\r\n*2\r\n:1\r\n:0\r\n-OOM full\r\n");
+  const Result<BatchReply> batch = parse_batch_reply(reply.look(), 2);
+  ASSERT_TRUE(batch);
+  EXPECT_EQ(batch->now, Time{Millis{1700}});
+  EXPECT_EQ(batch->tick, 9u);
+  EXPECT_EQ(batch->answer(0)[0].integer(), 1);
+  EXPECT_TRUE(batch->answer(1).is_error());
+}
+
+TEST(RedisBatch, AReplyOfAnotherShapeLeavesTheOutcomeUnknown) {
+  for (const std::string_view bytes :
+       {"+OK\r\n", "*2\r\n:1\r\n:0\r\n", "*3\r\n$1\r\n1\r\n:0\r\n:1\r\n", "*3\r\n:1\r\n$1\r\nx\r\n:1\r\n", "$-1\r\n"}) {
+    const OwnedReply reply = reply_from(bytes);
+    const Result<BatchReply> batch = parse_batch_reply(reply.look(), 1);
+    ASSERT_FALSE(batch) << bytes;
+    EXPECT_EQ(batch.fault().kind, FaultKind::timeout);
+  }
+}
+
+TEST(RedisBatch, AForeignMarkerIsTold) {
+  const OwnedReply gone = reply_from("*4\r\n$4\r\nLOST\r\n$-1\r\n$-1\r\n$-1\r\n");
+  EXPECT_FALSE(parse_batch_reply(gone.look(), 3)->lost->generation);
+  const OwnedReply other = reply_from("*4\r\n$4\r\nLOST\r\n$1\r\ng\r\n$1\r\n*\r\n$2\r\n17\r\n");
+  const Result<BatchReply> batch = parse_batch_reply(other.look(), 3);
+  EXPECT_EQ(batch->lost->generation, "g");
+  EXPECT_EQ(batch->lost->replaces, "*");
+  EXPECT_EQ(batch->lost->tick, 17u);
+}
+
+TEST(RedisBatch, KeysComeBeforeArguments) {
+  const KeyNames names("p", 1);
+  std::vector<CallPtr> calls;
+  calls.push_back(std::make_unique<Call>());
+  calls[0]->add("L");
+  calls[0]->add_decimal(5);
+  const std::string sent = batch_command({names, "sha", "gen", "", true}, 0, calls);
+  EXPECT_EQ(sent,
+            command({"EVALSHA", "sha", "2", "p:{0}:marker", names.record({}), "gen", "", "1", "p:settled", "L", "5"}));
+}
+
+} // namespace
+} // namespace oncekey::redis

@@ -1,0 +1,400 @@
+#include "store/redis/dispatcher.h"
+
+#include "store/redis/scripts.h"
+
+#include <boost/asio/post.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey::redis {
+namespace {
+
+// A script blocks the server while it runs: some hundred microseconds for so many calls.
+constexpr std::size_t kBatchCallsMax = 64;
+constexpr std::size_t kBatchBytesMax = 256u << 10;
+// One is being executed while the next one travels.
+constexpr int kGroupsInFlight = 2;
+constexpr int kGroupsInFlightWithSync = 1;
+// How long the next group waits for those who were just answered; a sync takes longer.
+constexpr std::chrono::microseconds kGatherTime{150};
+// When nobody came, so many groups leave at once before it is tried again.
+constexpr int kGroupsAfterWaitingInVain = 32;
+// How often a call follows at once where it is sent to, before that counts as going round in circles.
+constexpr int kResentMax = 16;
+constexpr Millis kPauseBeforeAnotherTry{10};
+
+Fault closed_fault() { return unavailable("the store is closed"); }
+
+// The script's own errors, beside those of the server.
+std::optional<Fault> record_fault(std::string_view error) {
+  if (error.starts_with("CORRUPT") || error.starts_with("WRONGTYPE")) {
+    return corrupt(fmt::format("a record in Redis cannot be read: {}; look at what else uses this server", error));
+  }
+  if (error.starts_with("NEWERFORMAT ")) {
+    return Fault{FaultKind::newer_format,
+                 fmt::format("a record in Redis is of format {}, which this version of oncekey does not know: run the "
+                             "newer version everywhere",
+                             error.substr(error.find(' ') + 1))};
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+Dispatcher::Dispatcher(asio::io_context& context, Servers& servers, StoreState& state, const KeyNames& names,
+                       Options options, std::function<void()> look_again)
+    : context_(context),
+      servers_(servers),
+      state_(state),
+      names_(names),
+      options_(std::move(options)),
+      look_again_(std::move(look_again)),
+      ticks_(names.partitions()),
+      parked_due_(context) {}
+
+void Dispatcher::submit(CallPtr call) {
+  call->partition = names_.partition_of(call->id);
+  call->deadline = Clock::now() + options_.call_timeout;
+  bool wake = false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!stopped_) {
+      inbox_.push_back(std::move(call));
+      wake = inbox_.size() == wake_at_;
+    }
+  }
+  if (call) return call->answered(closed_fault());
+  if (wake) asio::post(context_, [this] { drain(); });
+}
+
+void Dispatcher::drain() {
+  std::vector<CallPtr> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    std::swap(calls, inbox_);
+  }
+  for (CallPtr& call : calls) route(std::move(call));
+  std::vector<std::shared_ptr<Link>> touched;
+  std::swap(touched, touched_);
+  for (const std::shared_ptr<Link>& link : touched) send_waiting(link);
+}
+
+void Dispatcher::route(CallPtr call) {
+  const std::shared_ptr<Link> link = call->asked ? servers_.link_to(*call->asked) : servers_.owner_of(call->partition);
+  if (!link) return send_later(std::move(call), unavailable("the cluster's slots are not known yet"));
+  if (link->is_new()) return send_later(std::move(call), link->why_not());
+  if (!link->is_ready()) {
+    servers_.refresh_soon();
+    return call->answered(link->why_not());
+  }
+  link->outbox.waiting.push_back(std::move(call));
+  if (touched_.empty() || touched_.back() != link) touched_.push_back(link);
+}
+
+void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
+  const bool syncs = state_.durability() == Durability::power;
+  const int most = syncs ? kGroupsInFlightWithSync : kGroupsInFlight;
+  while (link->outbox.groups_in_flight < most && !link->outbox.waiting.empty()) {
+    if (syncs && wait_for_more(link)) return;
+    wake_at(1);
+    std::vector<CallPtr> calls;
+    std::swap(calls, link->outbox.waiting);
+    send_group(link, std::move(calls));
+  }
+}
+
+bool Dispatcher::wait_for_more(const std::shared_ptr<Link>& link) {
+  Outbox& outbox = link->outbox;
+  if (outbox.waiting.size() >= outbox.expected) {
+    outbox.gathered_in_vain = 0;
+    return false;
+  }
+  if (Clock::now() >= outbox.gather_until) {
+    const bool in_vain = outbox.expected > 0 && outbox.waiting.size() < outbox.expected / 2;
+    outbox.gathered_in_vain = in_vain ? kGroupsAfterWaitingInVain : 0;
+    return false;
+  }
+  if (!std::exchange(outbox.gathering, true)) {
+    const auto timer = std::make_shared<Timer>(context_, outbox.gather_until);
+    timer->async_wait([this, timer, link](error_code) {
+      link->outbox.gathering = false;
+      wake_at(1);
+      touched_.push_back(link);
+      drain();
+    });
+  }
+  // With several servers somebody else's call must not wait for this one's.
+  if (names_.partitions() == 1) wake_at(outbox.expected - outbox.waiting.size());
+  return true;
+}
+
+void Dispatcher::wake_at(std::size_t calls) {
+  bool due = false;
+  {
+    const std::lock_guard lock(mutex_);
+    wake_at_ = calls;
+    due = !inbox_.empty() && inbox_.size() >= calls;
+  }
+  if (due) asio::post(context_, [this] { drain(); });
+}
+
+void Dispatcher::group_is_done(const Group& group) {
+  Outbox& outbox = group.link->outbox;
+  --outbox.groups_in_flight;
+  outbox.expected = 0;
+  if (outbox.gathered_in_vain > 0) {
+    --outbox.gathered_in_vain;
+  } else if (group.calls > 1) {
+    outbox.expected = group.calls + outbox.waiting.size();
+    outbox.gather_until = Clock::now() + kGatherTime;
+  }
+  // Those that are sent elsewhere or again go out with what has gathered meanwhile.
+  touched_.push_back(group.link);
+}
+
+void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls) {
+  if (names_.partitions() > 1) {
+    std::stable_sort(calls.begin(), calls.end(),
+                     [](const CallPtr& a, const CallPtr& b) { return a->partition < b->partition; });
+  }
+  const auto group = std::make_shared<Group>(Group{link, 1, calls.size()});
+  ++link->outbox.groups_in_flight;
+  std::vector<CallPtr> batch;
+  std::size_t bytes = 0;
+  for (CallPtr& call : calls) {
+    const bool fits = !batch.empty() && batch[0]->partition == call->partition && batch.size() < kBatchCallsMax &&
+                      bytes + call->arguments.size() <= kBatchBytesMax && !call->alone && !batch[0]->alone;
+    if (!fits && !batch.empty()) {
+      send_batch(group, std::exchange(batch, {}));
+      bytes = 0;
+    }
+    bytes += call->arguments.size();
+    batch.push_back(std::move(call));
+  }
+  if (!batch.empty()) send_batch(group, std::move(batch));
+  // The count began at one, so that batches which fail at once do not end the group before it is whole.
+  if (--group->batches == 0) group_is_done(*group);
+}
+
+void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
+  const auto sent = std::make_shared<Sent>(); // std::function wants to copy what it holds
+  sent->group = group;
+  sent->calls = std::move(calls);
+  sent->generation = state_.memory.generation();
+  const std::uint32_t partition = sent->calls[0]->partition;
+  sent->turn = ++ticks_[partition].asked;
+  Deadline deadline = Deadline::max();
+  for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->deadline);
+  ++group->batches;
+  state_.batches.fetch_add(1, std::memory_order_relaxed);
+  state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);
+  const std::shared_ptr<Connection> connection = group->link->connection();
+  if (std::exchange(sent->calls[0]->asked, std::nullopt)) {
+    connection->send(command({"ASKING"}), deadline, [](const Result<OwnedReply>&) {});
+  }
+  connection->send(
+      batch_bytes(partition, sent->calls, sent->generation, options_.count_ticks), deadline,
+      [this, sent](Result<OwnedReply> reply) { answered(*sent, std::move(reply)); }, Covered::yes);
+}
+
+std::string Dispatcher::batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls,
+                                    std::string_view generation, bool count_tick) const {
+  std::string clock;
+  if (options_.clock) clock = std::to_string(options_.clock().time_since_epoch().count());
+  return batch_command({names_, script_sha_, generation, std::move(clock), count_tick}, partition, calls);
+}
+
+void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
+  if (reply) {
+    take_reply(sent, reply->look());
+  } else {
+    servers_.refresh_soon();
+    for (const CallPtr& call : sent.calls) call->answered(reply.fault());
+  }
+  if (--sent.group->batches == 0) group_is_done(*sent.group);
+  drain();
+}
+
+void Dispatcher::take_reply(Sent& sent, Reply reply) {
+  const Link& link = *sent.group->link;
+  std::vector<CallPtr>& calls = sent.calls;
+  if (reply.is_error()) return take_error(link, calls, parse_error(reply.text()));
+  const std::uint32_t partition = calls[0]->partition;
+  const Result<BatchReply> batch = parse_batch_reply(reply, calls.size());
+  if (!batch) {
+    for (const CallPtr& call : calls) call->answered(batch.fault());
+    return;
+  }
+  if (batch->lost) return take_loss(partition, calls, *batch->lost);
+  if (!options_.clock) state_.clock.learn(batch->now);
+  saw_tick(partition, sent.turn, sent.generation, batch->tick);
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const Reply answer = batch->answer(i);
+    if (!answer.is_error()) {
+      calls[i]->answered(Answer{answer, batch->now});
+    } else if (std::optional<Fault> fault = record_fault(answer.text())) {
+      calls[i]->answered(*std::move(fault));
+    } else {
+      std::vector<CallPtr> one;
+      one.push_back(std::move(calls[i]));
+      take_error(link, one, parse_error(answer.text()));
+    }
+  }
+}
+
+void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error) {
+  const Fault fault = fault_of(error, link.host());
+  Host to = error.host;
+  if (to.name.empty()) to.name = link.host().name;
+  // The script is on its way to the server before what needs it.
+  if (error.kind == ErrorKind::no_script) {
+    link.connection()->send(command({"SCRIPT", "LOAD", kBatchScript}), Clock::now() + options_.call_timeout,
+                            [](const Result<OwnedReply>&) {});
+  }
+  if (error.kind == ErrorKind::moved) servers_.moved(calls[0]->partition, to);
+  if (error.kind == ErrorKind::again) servers_.refresh_soon();
+  for (CallPtr& call : calls) {
+    switch (error.kind) {
+      case ErrorKind::no_script:
+        send_again(std::move(call), fault);
+        break;
+      case ErrorKind::moved:
+        call->alone = true;
+        send_again(std::move(call), fault);
+        break;
+      case ErrorKind::ask:
+        call->alone = true;
+        call->asked = to;
+        send_again(std::move(call), fault);
+        break;
+      case ErrorKind::again:
+        call->alone = true;
+        send_later(std::move(call), fault);
+        break;
+      case ErrorKind::refused:
+        call->answered(Fault{FaultKind::unavailable, fault.message});
+        break;
+      case ErrorKind::unclear:
+        call->answered(fault);
+        break;
+    }
+  }
+}
+
+void Dispatcher::take_loss(std::uint32_t partition, std::vector<CallPtr>& calls, const LostMarker& marker) {
+  const Status status = after_loss(partition, marker);
+  for (CallPtr& call : calls) {
+    if (status) {
+      send_later(std::move(call), unavailable("the store was just given a new marker"));
+    } else {
+      call->answered(status.fault());
+    }
+  }
+}
+
+Status Dispatcher::after_loss(std::uint32_t partition, const LostMarker& marker) {
+  if (marker.generation == state_.memory.generation()) return ok_status(); // it was sent before we knew
+  if (marker.generation && marker.replaces == kReplacesAny) {
+    // An operator accepts a loss. All markers are written before the store itself says so, and only then do we follow.
+    look_again_();
+    return state_.memory.memory();
+  }
+  Status status = ok_status();
+  if (marker.generation) {
+    status = state_.memory.see(partition, Marker{*marker.generation, marker.replaces, marker.tick, false});
+  } else {
+    status = state_.memory.see(partition, std::nullopt);
+  }
+  look_again_();
+  return status;
+}
+
+void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation,
+                          std::uint64_t tick) {
+  if (tick == 0 || generation != state_.memory.generation()) return;
+  TickTurn& turns = ticks_[partition];
+  // While a partition moves to another server answers may overtake each other: an older one proves nothing.
+  if (turn < turns.seen) return;
+  turns.seen = turn;
+  if (!state_.memory.see(partition, Marker{generation, "", tick, false})) look_again_();
+}
+
+Task<void> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
+  const std::uint64_t turn = ++ticks_[partition].asked;
+  const std::string generation = state_.memory.generation();
+  std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
+  if (!reply) co_return; // a server that does not answer has not forgotten
+  if (reply->look().is_error()) {
+    // It may have forgotten the script, and has nobody else who would notice.
+    if (parse_error(reply->look().text()).kind == ErrorKind::no_script) co_await load_script(connection);
+    co_return;
+  }
+  const Result<BatchReply> batch = parse_batch_reply(reply->look(), 0);
+  if (!batch) co_return;
+  if (batch->lost) {
+    const Status noted = after_loss(partition, *batch->lost);
+    co_return;
+  }
+  if (!options_.clock) state_.clock.learn(batch->now);
+  saw_tick(partition, turn, generation, batch->tick);
+}
+
+Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {
+  std::string load = command({"SCRIPT", "LOAD", kBatchScript});
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
+  if (!reply) co_return reply.fault();
+  if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
+  script_sha_ = std::string(reply->look().text());
+  co_return ok_status();
+}
+
+void Dispatcher::send_again(CallPtr call, const Fault& because) {
+  if (++call->resent > kResentMax) return send_later(std::move(call), because);
+  if (Clock::now() >= call->deadline) return call->answered(Fault{FaultKind::unavailable, because.message});
+  route(std::move(call));
+}
+
+void Dispatcher::send_later(CallPtr call, const Fault& because) {
+  call->resent = 0;
+  if (Clock::now() + kPauseBeforeAnotherTry >= call->deadline) {
+    return call->answered(Fault{FaultKind::unavailable, because.message});
+  }
+  parked_.push_back(std::move(call));
+  if (parked_timer_runs_) return;
+  parked_timer_runs_ = true;
+  parked_due_.expires_after(kPauseBeforeAnotherTry);
+  parked_due_.async_wait([this](error_code error) {
+    if (!error) parked_are_due();
+  });
+}
+
+void Dispatcher::parked_are_due() {
+  parked_timer_runs_ = false;
+  std::vector<CallPtr> parked;
+  std::swap(parked, parked_);
+  for (CallPtr& call : parked) route(std::move(call));
+  drain();
+}
+
+void Dispatcher::stop() {
+  std::vector<CallPtr> calls;
+  {
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    std::swap(calls, inbox_);
+  }
+  parked_due_.cancel();
+  for (CallPtr& call : parked_) calls.push_back(std::move(call));
+  parked_.clear();
+  for (const std::shared_ptr<Link>& link : servers_.primaries()) {
+    for (CallPtr& call : link->outbox.waiting) calls.push_back(std::move(call));
+    link->outbox.waiting.clear();
+  }
+  for (const CallPtr& call : calls) call->answered(closed_fault());
+}
+
+} // namespace oncekey::redis

@@ -1,0 +1,109 @@
+// Dispatcher: brings calls to the servers that have their records, and their answers back.
+//
+// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches; while
+// a group of batches is on its way to a server the next calls gather, so that the busier a server is the larger its
+// batches become. A server that syncs before it answers costs a sync for every group: there it pays to have one group
+// under way at a time, and to give those who were just answered a moment to come back before the next one leaves.
+//
+// A call that certainly did nothing is sent again until its deadline where that may help: when its slot is elsewhere or
+// on its way, after a failover, when the server has forgotten the script. One that may have done something is never
+// sent again here.
+#pragma once
+
+#include "store/redis/call.h"
+#include "store/redis/server_error.h"
+#include "store/redis/servers.h"
+#include "store/redis/store_state.h"
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace oncekey::redis {
+
+class Dispatcher {
+ public:
+  struct Options {
+    Millis call_timeout{};
+    bool count_ticks = false;    // with every batch; else only when asked to
+    std::function<Time()> clock; // null for the servers'
+  };
+  // `look_again` is called when a marker says that an operator has changed the store.
+  Dispatcher(asio::io_context& context, Servers& servers, StoreState& state, const KeyNames& names, Options options,
+             std::function<void()> look_again);
+
+  // From any thread.
+  void submit(CallPtr call);
+
+  // The rest on the loop's thread.
+  Task<Status> load_script(std::shared_ptr<Connection> connection);
+  // Counts the marker of a partition up and compares it with what was seen before.
+  Task<void> tick(std::shared_ptr<Connection> connection, std::uint32_t partition);
+  void stop();
+
+ private:
+  // One write to a server: its batches, until the last of them is answered.
+  struct Group {
+    std::shared_ptr<Link> link;
+    std::size_t batches = 0;
+    std::size_t calls = 0;
+  };
+  using GroupPtr = std::shared_ptr<Group>;
+  // A batch that waits for its reply.
+  struct Sent {
+    GroupPtr group;
+    std::vector<CallPtr> calls;
+    std::string generation;
+    std::uint64_t turn = 0;
+  };
+  // Tells the ticks of a partition apart by when they were asked for.
+  struct TickTurn {
+    std::uint64_t asked = 0;
+    std::uint64_t seen = 0;
+  };
+
+  void drain();
+  void route(CallPtr call);
+  void send_waiting(const std::shared_ptr<Link>& link);
+  bool wait_for_more(const std::shared_ptr<Link>& link);
+  void group_is_done(const Group& group);
+  // Wakes the loop when so many calls are in the inbox, and not for each of them.
+  void wake_at(std::size_t calls);
+  void send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls);
+  void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
+  std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
+                          bool count_tick) const;
+  void answered(Sent& sent, Result<OwnedReply> reply);
+  void take_reply(Sent& sent, Reply reply);
+  void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
+  void take_loss(std::uint32_t partition, std::vector<CallPtr>& calls, const LostMarker& marker);
+  void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);
+  // Whether calls for another generation than ours may be sent again; else why not.
+  Status after_loss(std::uint32_t partition, const LostMarker& marker);
+  void send_again(CallPtr call, const Fault& because);
+  void send_later(CallPtr call, const Fault& because);
+  void parked_are_due();
+
+  asio::io_context& context_;
+  Servers& servers_;
+  StoreState& state_;
+  const KeyNames& names_;
+  const Options options_;
+  const std::function<void()> look_again_;
+  std::string script_sha_;
+  std::vector<TickTurn> ticks_; // by partition
+
+  std::mutex mutex_;
+  std::vector<CallPtr> inbox_; // guarded by mutex_
+  std::size_t wake_at_ = 1;    // guarded by mutex_
+  bool stopped_ = false;       // guarded by mutex_
+
+  std::vector<std::shared_ptr<Link>> touched_; // have new calls waiting
+  std::vector<CallPtr> parked_;
+  Timer parked_due_;
+  bool parked_timer_runs_ = false;
+};
+
+} // namespace oncekey::redis

@@ -1,0 +1,80 @@
+// Link: keeps one server connected, for as long as it is wanted.
+//
+// Connects, has the connection prepared by its owner (scripts loaded, server examined), and is then ready. When the
+// connection is lost it starts again, after a pause that grows and is drawn at random. While it is not ready, it says
+// why.
+#pragma once
+
+#include "store/common/backoff.h"
+#include "store/redis/call.h"
+#include "store/redis/connection.h"
+#include "store/redis/loop.h"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace oncekey::redis {
+
+// What a link needs of its owner. Called on the loop's thread.
+class LinkOwner {
+ public:
+  virtual ~LinkOwner() = default;
+  // A connection that was just opened and is not yet used by anybody else.
+  virtual Task<Status> prepare(const std::shared_ptr<Connection>& connection) = 0;
+  virtual void link_ready(const Host& host) = 0;
+  virtual void link_lost(const Host& host, const std::string& why) = 0;
+};
+
+// Calls that wait until the groups before them are answered.
+struct Outbox {
+  std::vector<CallPtr> waiting;
+  int groups_in_flight = 0;
+  // Those whose answers have just gone out may be back with the next call in a moment: so many calls are worth waiting
+  // for until then.
+  std::size_t expected = 0;
+  Deadline gather_until{};
+  int gathered_in_vain = 0;
+  bool gathering = false; // a timer runs
+};
+
+class Link : public std::enable_shared_from_this<Link> {
+ public:
+  Link(asio::io_context& context, Host host, const ConnectionOptions& options, Millis connect_timeout,
+       LinkOwner& owner);
+
+  void start();
+  // Closes the connection; nobody is called any more.
+  void stop();
+
+  const Host& host() const { return host_; }
+  bool is_ready() const { return ready_; }
+  // It has neither been connected nor failed to: a moment's patience may help.
+  bool is_new() const { return !ready_ && !why_not_; }
+  Fault why_not() const;
+  const std::shared_ptr<Connection>& connection() const { return connection_; }
+
+  Outbox outbox;
+  // The partition whose marker stands for this server's memory; the same for as long as it has it.
+  std::optional<std::uint32_t> marked;
+
+ private:
+  Task<void> keep();
+  Task<Status> attempt();
+  Task<void> until_closed();
+
+  asio::io_context& context_;
+  const Host host_;
+  const ConnectionOptions& options_;
+  const Millis connect_timeout_;
+  LinkOwner* owner_; // null once stopped
+  std::shared_ptr<Connection> connection_;
+  bool ready_ = false;
+  std::optional<Fault> why_not_;
+  Backoff pauses_;
+  Timer wake_;
+};
+
+} // namespace oncekey::redis

@@ -1,0 +1,59 @@
+// meta: the store as a whole, as it is kept beside the records.
+#pragma once
+
+#include "base/crypto.h"
+#include "store/redis/servers.h"
+
+#include <oncekey/result.h>
+
+#include <functional>
+#include <string>
+
+namespace oncekey::redis {
+
+// The layout of keys, markers and records that this version writes.
+inline constexpr int kStoreFormat = 1;
+
+struct Meta {
+  Secret secret{};
+  std::string generation;
+  std::string replaces;
+  bool ready = false; // all markers are made
+  bool lost = false;  // a gateway has noticed a loss that nobody has accepted yet
+};
+
+std::string new_generation();
+
+// Sends each partition's owner a command and waits for all replies. The first fault, or what `check` objects to.
+using EachCommand = std::function<std::string(std::uint32_t partition)>;
+using EachCheck = std::function<Status(std::uint32_t partition, Reply reply)>;
+Task<Status> on_all_partitions(asio::io_context& context, Servers& servers, std::uint32_t partitions, Deadline deadline,
+                               EachCommand make, EachCheck check);
+
+// Talks to whoever has the store's meta. All on the loop's thread.
+class MetaKeeper {
+ public:
+  MetaKeeper(asio::io_context& context, Servers& servers, const KeyNames& names, Millis call_timeout)
+      : context_(context), servers_(servers), names_(names), call_timeout_(call_timeout) {}
+
+  // Makes the store where there is none. With two gateways at once both end up with the same.
+  Task<Result<Meta>> create();
+  // Nothing when it is not there.
+  Task<Result<std::optional<Meta>>> read();
+  // Notes a loss for all gateways, unless somebody has changed what was `seen`. `ours` is put there if nothing is.
+  Task<void> note_loss(Meta ours, std::optional<Meta> seen);
+  // An operator's word: a new generation that replaces whatever was there.
+  Task<Status> accept_loss();
+
+ private:
+  Task<Result<OwnedReply>> ask(std::string command);
+  Task<Status> make_markers(std::string generation, bool& foreign);
+  Task<Status> set(std::string command);
+
+  asio::io_context& context_;
+  Servers& servers_;
+  const KeyNames& names_;
+  const Millis call_timeout_;
+};
+
+} // namespace oncekey::redis

@@ -1,0 +1,67 @@
+// RedisStore: records in a Redis server or a Redis Cluster, shared by any number of gateways.
+//
+// Each call is one script run on the server that has the record; calls that come together travel together. Expiry is
+// Redis' own. What a Redis promises depends on its settings: it is examined when it is connected and every few seconds
+// (examination.h has the levels). A server that may evict records is refused. A server that has forgotten (FLUSHALL, a
+// restored backup, a failover to a replica that was behind) is noticed by its marker, and claims are refused until an
+// operator has accepted the loss.
+//
+// What is lost when: a Redis that fails over loses what its replica did not have yet. With `wait=N` in the URL a call
+// is answered only when N replicas have confirmed, which makes that rare; Redis does not promise that it never happens.
+//
+// Calls are made once: a fault of kind `timeout` leaves the outcome unknown (GuardedStore does what follows from it).
+#pragma once
+
+#include "base/log.h"
+
+#include <oncekey/result.h>
+#include <oncekey/store.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+
+namespace oncekey {
+
+struct RedisOptions {
+  // redis://, rediss://, redis+cluster:// or rediss+cluster://; redis_url.h has the rest.
+  std::string url;
+  Log& log;
+  // How long a call may take; the URL's call_timeout comes first.
+  Millis call_timeout{2000};
+  // For tests: the time to go by in place of the servers' clocks.
+  std::function<Time()> clock = nullptr;
+};
+
+class RedisStore final : public Store {
+ public:
+  // Blocks for up to some seconds. A fault says which server, what failed, and what to do about it.
+  static Result<std::unique_ptr<RedisStore>> open(RedisOptions options);
+  ~RedisStore() override;
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
+  void release(const Ownership& owner, Done<FenceAnswer> done) override;
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void announce_to(Listener listener) override;
+  Time now() const override;
+  const std::array<std::uint8_t, 32>& secret() const override;
+  Durability durability() const override;
+  Status healthy() const override;
+  // Estimated from what the servers tell every few seconds; counts all keys of the database.
+  StoreStats stats() const override;
+
+ private:
+  class Impl;
+  explicit RedisStore(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+// An operator's word that what the store has forgotten is accounted for: its gateways take claims again.
+Status accept_lost_memory_redis(const RedisOptions& options);
+
+} // namespace oncekey

@@ -1,0 +1,668 @@
+// The store on real servers, whose URLs are in ONCEKEY_TEST_REDIS and ONCEKEY_TEST_REDIS_CLUSTER (tests/support/
+// with_servers.py starts them). What every store must do is in tests/conformance; here is what is Redis' own: how calls
+// end when connections, scripts, slots and primaries go away under them.
+#include "store/redis/redis_store.h"
+
+#include "base/crypto.h"
+#include "store/redis/redis_url.h"
+#include "store/redis/reply.h"
+#include "store/redis/slots.h"
+
+#include <boost/asio/connect.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/write.hpp>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <future>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+namespace oncekey::redis {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A plain connection of the test's own, one command at a time.
+class Console {
+ public:
+  explicit Console(const Host& host) : host_(host), socket_(context_) {
+    boost::asio::ip::tcp::resolver resolver(context_);
+    boost::asio::connect(socket_, resolver.resolve(host.name, std::to_string(host.port)));
+  }
+
+  OwnedReply ask(std::initializer_list<std::string_view> words) {
+    boost::asio::write(socket_, boost::asio::buffer(command(words)));
+    while (true) {
+      Result<std::optional<OwnedReply>> reply = replies_.next();
+      if (reply->has_value()) return **std::move(reply);
+      std::array<char, 4096> bytes;
+      const std::size_t got = socket_.read_some(boost::asio::buffer(bytes));
+      replies_.feed({bytes.data(), got});
+    }
+  }
+  std::string text(std::initializer_list<std::string_view> words) { return std::string(ask(words).look().text()); }
+  void set(std::string_view name, std::string_view value) { EXPECT_EQ(text({"CONFIG", "SET", name, value}), "OK"); }
+  const Host& host() const { return host_; }
+
+ private:
+  const Host host_;
+  boost::asio::io_context context_;
+  boost::asio::ip::tcp::socket socket_;
+  ReplyReader replies_;
+};
+
+template <class Condition>
+bool eventually(Condition condition, std::chrono::seconds patience = std::chrono::seconds(15)) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return true;
+}
+
+template <class T, class Start>
+Result<T> wait_for_answer(Start start) {
+  std::promise<Result<T>> promise;
+  std::future<Result<T>> answer = promise.get_future();
+  start([&promise](Result<T> result) { promise.set_value(std::move(result)); });
+  return answer.get();
+}
+
+RecordId random_id() {
+  RecordId id;
+  fill_random(id.bytes);
+  return id;
+}
+
+ClaimRequest claim_of(const RecordId& id) {
+  ClaimRequest request;
+  request.id = id;
+  request.lease = std::chrono::seconds(60);
+  request.retention = std::chrono::hours(1);
+  return request;
+}
+
+Result<ClaimAnswer> claim(Store& store, const RecordId& id) {
+  return wait_for_answer<ClaimAnswer>([&](auto done) { store.claim(claim_of(id), std::move(done)); });
+}
+Result<std::optional<Found>> find(Store& store, const RecordId& id, Interest interest = Interest::none) {
+  return wait_for_answer<std::optional<Found>>([&](auto done) { store.find(id, interest, std::move(done)); });
+}
+Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fence, const std::string& body = "x") {
+  StoredResponse response;
+  response.status = 200;
+  response.body = body;
+  return wait_for_answer<FenceAnswer>([&](auto done) { store.complete({id, fence}, response, std::move(done)); });
+}
+bool claims(Store& store) {
+  const Result<ClaimAnswer> answer = claim(store, random_id());
+  return answer && std::holds_alternative<Claimed>(*answer);
+}
+
+// Threads that claim, complete and claim again until they are stopped, and remember what they were told.
+class Crowd {
+ public:
+  Crowd(Store& store, int threads) : store_(store) {
+    for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~Crowd() { stop(); }
+  void stop() {
+    stopped_ = true;
+    threads_.clear();
+  }
+  std::uint64_t done() const { return done_; }
+
+  // Every answer that was given counts, and every refusal did nothing. After stop().
+  void check() {
+    for (const RecordId& id : completed_) {
+      const Result<std::optional<Found>> found = find(store_, id);
+      ASSERT_TRUE(found) << found.fault().message;
+      ASSERT_TRUE(*found) << "an answered completion is gone";
+      EXPECT_EQ((*found)->record.state, RecordState::completed);
+      EXPECT_EQ((*found)->record.fence, 1u);
+    }
+    for (const RecordId& id : refused_) {
+      const Result<std::optional<Found>> found = find(store_, id);
+      ASSERT_TRUE(found) << found.fault().message;
+      EXPECT_FALSE(*found) << "a claim that was refused has happened";
+    }
+    EXPECT_EQ(wrong_, 0u) << "a second owner, a lost owner, or a fault of another kind";
+  }
+  std::size_t refused() const { return refused_.size(); }
+  std::size_t unknown() const { return unknown_; }
+
+ private:
+  void work() {
+    while (!stopped_) {
+      const RecordId id = random_id();
+      const Result<ClaimAnswer> claimed = claim(store_, id);
+      if (!claimed) {
+        note_fault(claimed.fault(), id);
+        continue;
+      }
+      if (!std::holds_alternative<Claimed>(*claimed)) ++wrong_;
+      const Result<FenceAnswer> completed = complete(store_, id, 1);
+      if (!completed) {
+        ++unknown_;
+        continue;
+      }
+      if (*completed != FenceAnswer::done) ++wrong_;
+      const Result<ClaimAnswer> again = claim(store_, id);
+      if (again && std::holds_alternative<Claimed>(*again)) ++wrong_;
+      const std::lock_guard lock(mutex_);
+      completed_.push_back(id);
+      ++done_;
+    }
+  }
+  void note_fault(const Fault& fault, const RecordId& id) {
+    if (fault.kind == FaultKind::unavailable) {
+      const std::lock_guard lock(mutex_);
+      if (refused_.size() < 2000) refused_.push_back(id);
+    } else if (fault.kind == FaultKind::timeout) {
+      ++unknown_;
+    } else {
+      ++wrong_;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+
+  Store& store_;
+  std::atomic<bool> stopped_{false};
+  std::atomic<std::uint64_t> done_{0};
+  std::atomic<std::uint64_t> wrong_{0};
+  std::atomic<std::uint64_t> unknown_{0};
+  std::mutex mutex_;
+  std::vector<RecordId> completed_;
+  std::vector<RecordId> refused_;
+  std::vector<std::jthread> threads_;
+};
+
+class RedisServer : public ::testing::Test {
+ protected:
+  explicit RedisServer(const char* variable = "ONCEKEY_TEST_REDIS") : server_(std::getenv(variable)) {}
+
+  void SetUp() override {
+    if (server_ == nullptr) GTEST_SKIP() << "needs a server: tests/support/with_servers.py";
+    prefix_ = fmt::format("test-{:016x}", random_u64());
+    console_ = std::make_unique<Console>(parse_url(server_)->hosts[0]);
+  }
+  void TearDown() override {
+    if (!console_) return;
+    for (const auto& [name, value] : {std::pair{"maxmemory", "0"}, std::pair{"maxmemory-policy", "noeviction"},
+                                      std::pair{"appendfsync", "always"}}) {
+      console_->set(name, value);
+    }
+  }
+
+  std::string url(std::string_view settings = "") const {
+    return fmt::format("{}?prefix={}{}", server_, prefix_, settings);
+  }
+  Result<std::unique_ptr<RedisStore>> try_open(const std::string& at) {
+    return RedisStore::open({.url = at, .log = log_});
+  }
+  std::unique_ptr<RedisStore> open(std::string_view settings = "") {
+    Result<std::unique_ptr<RedisStore>> opened = try_open(url(settings));
+    if (opened) return *std::move(opened);
+    ADD_FAILURE() << opened.fault().message;
+    return nullptr;
+  }
+  std::string refusal(const std::string& at) {
+    const Result<std::unique_ptr<RedisStore>> opened = try_open(at);
+    return opened ? "it was opened" : opened.fault().message;
+  }
+  std::string key_of(const RecordId& id) const { return KeyNames(prefix_, 1).record(id); }
+  std::string marker() const { return KeyNames(prefix_, 1).marker(0); }
+  void cut_connections() { console_->ask({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}); }
+
+  const char* const server_;
+  std::string prefix_;
+  std::unique_ptr<Console> console_;
+  Log log_{LogLevel::error};
+};
+
+// Time and expiry are the server's.
+
+TEST_F(RedisServer, TheClockIsTheServers) {
+  const auto store = open();
+  const OwnedReply time = console_->ask({"TIME"});
+  const Time there{Millis{*time.look()[0].integer() * 1000}};
+  const Result<ClaimAnswer> answer = claim(*store, random_id());
+  ASSERT_TRUE(answer);
+  EXPECT_LT(std::chrono::abs(std::get<Claimed>(*answer).now - there), std::chrono::seconds(10));
+  EXPECT_LT(std::chrono::abs(store->now() - there), std::chrono::seconds(10));
+}
+
+TEST_F(RedisServer, ExpiredRecordsAreDroppedByRedisAfterAGrace) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  const auto after_claim = console_->ask({"PTTL", key_of(id)});
+  const std::int64_t grace = 5 * 60'000;
+  EXPECT_NEAR(static_cast<double>(*after_claim.look().integer()), 3'600'000 + grace, 10'000);
+  ASSERT_EQ(*complete(*store, id, 1), FenceAnswer::done);
+  const auto after_completion = console_->ask({"PTTL", key_of(id)});
+  EXPECT_NEAR(static_cast<double>(*after_completion.look().integer()), 3'600'000 + grace, 10'000);
+}
+
+TEST_F(RedisServer, ADatabaseIsAStoreOfItsOwn) {
+  const auto here = open();
+  const auto there = *try_open(fmt::format("redis://{}/3?prefix={}", to_string(console_->host()), prefix_));
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*here, id));
+  EXPECT_FALSE(*find(*there, id));
+}
+
+// Connections and scripts.
+
+TEST_F(RedisServer, FlushedScriptsAreLoadedAgainAndNobodyNotices) {
+  const auto store = open();
+  Crowd crowd(*store, 8);
+  for (int i = 0; i < 40; ++i) {
+    console_->ask({"SCRIPT", "FLUSH"});
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  crowd.stop();
+  crowd.check();
+  EXPECT_GT(crowd.done(), 0u);
+  EXPECT_EQ(crowd.refused() + crowd.unknown(), 0u);
+}
+
+TEST_F(RedisServer, CutConnectionsLeaveNoWrongAnswers) {
+  const auto store = open();
+  Crowd crowd(*store, 16);
+  for (int i = 0; i < 20; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(30));
+    cut_connections();
+  }
+  EXPECT_TRUE(eventually([&] { return claims(*store); })) << "it recovers";
+  crowd.stop();
+  crowd.check();
+  EXPECT_GT(crowd.done(), 0u);
+  EXPECT_GT(crowd.refused() + crowd.unknown(), 0u) << "nothing was cut: the test shows nothing";
+}
+
+TEST_F(RedisServer, AServerThatDoesNotAnswerCostsItsTimeoutOnceAndThenNothing) {
+  const auto store = open("&call_timeout=300ms");
+  ASSERT_TRUE(claims(*store));
+  console_->ask({"CLIENT", "PAUSE", "2500", "ALL"});
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(claim(*store, random_id()).fault().kind, FaultKind::timeout);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(1500));
+  const auto second = std::chrono::steady_clock::now();
+  EXPECT_EQ(claim(*store, random_id()).fault().kind, FaultKind::unavailable);
+  EXPECT_LT(std::chrono::steady_clock::now() - second, std::chrono::milliseconds(200));
+  EXPECT_FALSE(store->healthy());
+  EXPECT_TRUE(eventually([&] { return claims(*store); }));
+  EXPECT_TRUE(eventually([&] { return store->healthy().ok(); }));
+}
+
+TEST_F(RedisServer, ClosingAnswersWhatWaits) {
+  std::promise<Result<ClaimAnswer>> promise;
+  auto store = open();
+  console_->ask({"CLIENT", "PAUSE", "500", "ALL"});
+  store->claim(claim_of(random_id()), [&](Result<ClaimAnswer> answer) { promise.set_value(std::move(answer)); });
+  store.reset();
+  EXPECT_FALSE(promise.get_future().get());
+}
+
+// Logins and settings.
+
+TEST_F(RedisServer, AWrongPasswordIsSaidAndNotShown) {
+  const std::string message = refusal(fmt::format("redis://nobody:wrong-secret@{}/0", to_string(console_->host())));
+  EXPECT_THAT(message, HasSubstr("refuses the login"));
+  EXPECT_THAT(message, HasSubstr(to_string(console_->host())));
+  EXPECT_THAT(message, Not(HasSubstr("wrong-secret")));
+}
+
+TEST_F(RedisServer, AUserWithoutConfigGetsTheLowestLevel) {
+  console_->ask({"ACL", "SETUSER", "modest", "on", ">p%w", "~*", "&*", "+@all", "-config"});
+  const auto store =
+      *try_open(fmt::format("redis://modest:p%25w@{}/0?prefix={}", to_string(console_->host()), prefix_));
+  EXPECT_TRUE(claims(*store));
+  EXPECT_EQ(store->durability(), Durability::none);
+}
+
+TEST_F(RedisServer, AServerThatIsNotThereIsNamed) {
+  const std::string message = refusal("redis://127.0.0.1:1/0");
+  EXPECT_THAT(message, HasSubstr("127.0.0.1:1"));
+  EXPECT_THAT(message, HasSubstr("refused"));
+}
+
+TEST_F(RedisServer, AServerThatIsNoClusterIsNotUsedAsOne) {
+  EXPECT_THAT(refusal(fmt::format("redis+cluster://{}/", to_string(console_->host()))), HasSubstr("redis://"));
+}
+
+TEST_F(RedisServer, TheLevelFollowsTheSettings) {
+  const auto store = open();
+  EXPECT_EQ(store->durability(), Durability::power);
+  console_->set("appendfsync", "everysec");
+  EXPECT_TRUE(eventually([&] { return store->durability() == Durability::none; }));
+  console_->set("appendfsync", "always");
+  cut_connections();
+  EXPECT_TRUE(eventually([&] { return store->durability() == Durability::power; })) << "looked at when connected";
+}
+
+TEST_F(RedisServer, AnEvictingServerIsRefusedAndNoticedLater) {
+  const auto store = open();
+  console_->set("maxmemory-policy", "allkeys-lru");
+  EXPECT_THAT(refusal(url()), HasSubstr("noeviction"));
+  EXPECT_TRUE(eventually([&] { return !store->healthy(); }));
+  EXPECT_THAT(claim(*store, random_id()).fault().message, HasSubstr("allkeys-lru"));
+  console_->set("maxmemory-policy", "noeviction");
+  EXPECT_TRUE(eventually([&] { return claims(*store); }));
+}
+
+TEST_F(RedisServer, AFullServerRefusesAndNothingHappens) {
+  const auto store = open();
+  const RecordId owned = random_id();
+  ASSERT_TRUE(claim(*store, owned));
+  console_->set("maxmemory", "1");
+  const RecordId id = random_id();
+  const Result<ClaimAnswer> refused = claim(*store, id);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.fault().kind, FaultKind::unavailable);
+  EXPECT_THAT(refused.fault().message, HasSubstr("OOM"));
+  EXPECT_THAT(refused.fault().message, HasSubstr("raise maxmemory"));
+  EXPECT_EQ(complete(*store, owned, 1).fault().kind, FaultKind::unavailable);
+  EXPECT_TRUE(*find(*store, owned)) << "reading is possible";
+  console_->set("maxmemory", "0");
+  EXPECT_FALSE(*find(*store, id));
+  EXPECT_EQ(*complete(*store, owned, 1), FenceAnswer::done);
+}
+
+TEST_F(RedisServer, WithoutTheReplicasToWaitForNothingCounts) {
+  const auto store = open("&wait=1&call_timeout=400ms");
+  const Result<ClaimAnswer> answer = claim(*store, random_id());
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::timeout) << "it may have happened";
+  EXPECT_THAT(answer.fault().message, HasSubstr("replicas"));
+}
+
+TEST_F(RedisServer, AForeignValueUnderOurNameIsAFaultAndNotACrash) {
+  const auto store = open();
+  const RecordId short_one = random_id();
+  const RecordId list_one = random_id();
+  const RecordId new_one = random_id();
+  console_->ask({"SET", key_of(short_one), "hello"});
+  console_->ask({"LPUSH", key_of(list_one), "hello"});
+  console_->ask({"SET", key_of(new_one), std::string(200, '\2')});
+  EXPECT_EQ(claim(*store, short_one).fault().kind, FaultKind::corrupt);
+  EXPECT_EQ(claim(*store, list_one).fault().kind, FaultKind::corrupt);
+  EXPECT_EQ(find(*store, new_one).fault().kind, FaultKind::newer_format);
+  EXPECT_TRUE(claims(*store));
+}
+
+// Memory.
+
+TEST_F(RedisServer, AFlushedServerIsNoticedAndRefusedUntilTheLossIsAccepted) {
+  const auto store = open();
+  const RecordId forgotten = random_id();
+  ASSERT_TRUE(claim(*store, forgotten));
+  console_->ask({"FLUSHALL"});
+  EXPECT_FALSE(claim(*store, forgotten)) << "noticed by the claim itself, at once";
+  EXPECT_THAT(store->healthy().fault().message, HasSubstr("accept-loss"));
+  // Whoever starts now is told as well, by those who were there before.
+  const auto later = [&] {
+    EXPECT_TRUE(eventually([&] { return console_->text({"HGET", KeyNames(prefix_, 1).meta(), "lost"}) == "1"; }));
+    return open();
+  }();
+  EXPECT_FALSE(claims(*later));
+  ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_}));
+  EXPECT_TRUE(eventually([&] { return claims(*store) && claims(*later); }));
+  EXPECT_TRUE(store->healthy());
+  EXPECT_EQ(store->secret(), later->secret());
+  EXPECT_EQ(std::get<Claimed>(*claim(*store, forgotten)).fence, 1u);
+}
+
+TEST_F(RedisServer, AMarkerFromThePastIsALoss) {
+  const auto store = open();
+  EXPECT_TRUE(eventually([&] { return console_->text({"HGET", marker(), "tick"}) > "2"; }));
+  console_->ask({"HSET", marker(), "tick", "0"});
+  EXPECT_TRUE(eventually([&] { return !store->healthy(); }));
+  EXPECT_THAT(claim(*store, random_id()).fault().message, HasSubstr("lost its memory"));
+  ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_}));
+  EXPECT_TRUE(eventually([&] { return claims(*store); }));
+}
+
+TEST_F(RedisServer, AStoreMadeAnewWithAnotherSecretIsNotOurs) {
+  const auto store = open();
+  for (const std::string& key : {marker(), KeyNames(prefix_, 1).meta()}) console_->ask({"DEL", key});
+  ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_})) << "before any gateway could notice";
+  EXPECT_TRUE(eventually([&] { return !store->healthy(); }));
+  EXPECT_FALSE(claims(*store));
+  EXPECT_TRUE(eventually([&] {
+    const Status healthy = store->healthy();
+    return !healthy && (healthy.fault().message.find("restart") != std::string::npos ||
+                        healthy.fault().message.find("lost its memory") != std::string::npos);
+  }));
+}
+
+TEST_F(RedisServer, TwoThatStartAtOnceAgree) {
+  std::vector<std::future<std::unique_ptr<RedisStore>>> opening;
+  for (int i = 0; i < 4; ++i) opening.push_back(std::async(std::launch::async, [this] { return open(); }));
+  std::set<std::array<std::uint8_t, 32>> secrets;
+  for (auto& each : opening) secrets.insert(each.get()->secret());
+  EXPECT_EQ(secrets.size(), 1u);
+}
+
+// Announcements.
+
+class News {
+ public:
+  explicit News(Store& store) {
+    store.announce_to([this](const std::optional<RecordId>& settled) {
+      const std::lock_guard lock(mutex_);
+      if (settled) {
+        settled_.insert(*settled);
+      } else {
+        ++anything_;
+      }
+    });
+  }
+  bool has(const RecordId& id) {
+    const std::lock_guard lock(mutex_);
+    return settled_.contains(id);
+  }
+  int anything() {
+    const std::lock_guard lock(mutex_);
+    return anything_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::set<RecordId> settled_;
+  int anything_ = 0;
+};
+
+TEST_F(RedisServer, WhatIsSettledElsewhereIsTold) {
+  const auto here = open();
+  auto there = open();
+  News news(*there);
+  const RecordId awaited = random_id();
+  const RecordId ignored = random_id();
+  for (const RecordId& id : {awaited, ignored}) ASSERT_TRUE(claim(*here, id));
+  ASSERT_TRUE(find(*there, awaited, Interest::settling));
+  ASSERT_TRUE(find(*there, ignored, Interest::none));
+  ASSERT_EQ(*complete(*here, ignored, 1), FenceAnswer::done);
+  ASSERT_EQ(*complete(*here, awaited, 1), FenceAnswer::done);
+  EXPECT_TRUE(eventually([&] { return news.has(awaited); }));
+  EXPECT_FALSE(news.has(ignored)) << "nobody waits for it";
+  there.reset();
+}
+
+TEST_F(RedisServer, AfterAGapAnythingMayHaveHappened) {
+  auto store = open();
+  News news(*store);
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  ASSERT_TRUE(find(*store, id, Interest::settling));
+  const int before = news.anything();
+  console_->ask({"CLIENT", "KILL", "TYPE", "pubsub"});
+  EXPECT_TRUE(eventually([&] {
+    const bool told = news.anything() > before;
+    return told || !find(*store, id, Interest::settling);
+  }));
+  EXPECT_GT(news.anything(), before);
+  store.reset();
+}
+
+// Cluster.
+
+class RedisClusterServer : public RedisServer {
+ protected:
+  RedisClusterServer() : RedisServer("ONCEKEY_TEST_REDIS_CLUSTER") {}
+  void TearDown() override {}
+
+  struct Node {
+    std::string id;
+    Host host;
+    std::string primary; // id of its own; "-" for primaries
+    std::string slots;   // "0-5461 ..."
+  };
+  std::vector<Node> nodes() {
+    std::vector<Node> nodes;
+    std::istringstream lines(console_->text({"CLUSTER", "NODES"}));
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words(line);
+      std::string id, address, flags, primary, skipped, slots;
+      words >> id >> address >> flags >> primary >> skipped >> skipped >> skipped >> skipped;
+      std::getline(words, slots);
+      if (flags.find("fail") != std::string::npos) continue;
+      nodes.push_back({id, *parse_endpoint(address.substr(0, address.find('@'))), primary, slots});
+    }
+    return nodes;
+  }
+  std::vector<Node> primaries() {
+    std::vector<Node> found = nodes();
+    std::erase_if(found, [](const Node& node) { return node.primary != "-" || node.slots.empty(); });
+    return found;
+  }
+  std::vector<std::uint16_t> partition_slots_of(const Host& host) {
+    const OwnedReply reply = console_->ask({"CLUSTER", "SLOTS"});
+    const auto ranges = parse_slots(reply.look(), console_->host());
+    const KeyNames names(prefix_, kClusterPartitions);
+    std::vector<std::uint16_t> slots;
+    for (std::uint32_t partition = 0; partition < kClusterPartitions; ++partition) {
+      for (const SlotRange& range : *ranges) {
+        const std::uint16_t slot = names.slot(partition);
+        if (range.primary == host && range.first <= slot && slot <= range.last) slots.push_back(slot);
+      }
+    }
+    return slots;
+  }
+  // As redis-cli does it, with a pause in the middle, when some keys are here and some there.
+  static void move_slot(std::uint16_t slot, const Node& from, const Node& to, const std::vector<Node>& everybody) {
+    Console giving(from.host);
+    Console taking(to.host);
+    const std::string number = std::to_string(slot);
+    taking.ask({"CLUSTER", "SETSLOT", number, "IMPORTING", from.id});
+    giving.ask({"CLUSTER", "SETSLOT", number, "MIGRATING", to.id});
+    for (int i = 0; i < 1000; ++i) {
+      const OwnedReply keys = giving.ask({"CLUSTER", "GETKEYSINSLOT", number, "1"});
+      if (keys.look().size() == 0) break;
+      giving.ask({"MIGRATE", to.host.name, std::to_string(to.host.port), keys.look()[0].text(), "0", "5000"});
+      if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    taking.ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
+    giving.ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
+    for (const Node& node : everybody) {
+      if (node.primary == "-") Console(node.host).ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
+    }
+  }
+};
+
+TEST_F(RedisClusterServer, ANodeOfAClusterIsNotUsedAsASingleServer) {
+  EXPECT_THAT(refusal(fmt::format("redis://{}/0", to_string(console_->host()))), HasSubstr("redis+cluster://"));
+}
+
+TEST_F(RedisClusterServer, RecordsAreSpreadOverAllPrimariesAndListed) {
+  const auto store = open();
+  std::set<RecordId> made;
+  for (int i = 0; i < 60; ++i) {
+    const RecordId id = random_id();
+    ASSERT_TRUE(claim(*store, id));
+    made.insert(id);
+  }
+  const auto listed = wait_for_answer<std::vector<Listed>>([&](auto done) { store->list({}, std::move(done)); });
+  ASSERT_TRUE(listed) << listed.fault().message;
+  std::set<RecordId> seen;
+  for (const Listed& line : *listed) seen.insert(line.id);
+  EXPECT_EQ(seen, made);
+}
+
+TEST_F(RedisClusterServer, SlotsMovedUnderLoadChangeNothing) {
+  const auto store = open();
+  Crowd crowd(*store, 16);
+  const std::vector<Node> all = primaries();
+  ASSERT_GE(all.size(), 2u);
+  const std::vector<std::uint16_t> slots = partition_slots_of(all[0].host);
+  ASSERT_GE(slots.size(), 40u);
+  for (std::size_t i = 0; i < 40; ++i) move_slot(slots[i], all[0], all[1], all);
+  for (std::size_t i = 0; i < 40; ++i) move_slot(slots[i], all[1], all[0], all);
+  crowd.stop();
+  crowd.check();
+  EXPECT_GT(crowd.done(), 0u);
+  EXPECT_EQ(crowd.refused() + crowd.unknown(), 0u) << "nothing was away, so nothing had to be refused";
+  EXPECT_TRUE(store->healthy());
+}
+
+TEST_F(RedisClusterServer, ASwitchOfPrimariesUnderLoadLosesNothing) {
+  const auto store = open();
+  Crowd crowd(*store, 16);
+  const Node primary = primaries()[0];
+  std::optional<Node> replica;
+  for (const Node& node : nodes()) {
+    if (node.primary == primary.id) replica = node;
+  }
+  ASSERT_TRUE(replica);
+  const auto is_primary = [&] { return Console(replica->host).ask({"ROLE"}).look()[0].text() == "master"; };
+  int rounds = 0;
+  EXPECT_TRUE(eventually(
+      [&] {
+        if (rounds++ % 300 == 0) Console(replica->host).ask({"CLUSTER", "FAILOVER"});
+        return is_primary();
+      },
+      std::chrono::seconds(20)));
+  EXPECT_TRUE(eventually([&] {
+    for (int i = 0; i < 20; ++i) {
+      if (!claims(*store)) return false;
+    }
+    return true;
+  })) << "it recovers";
+  crowd.stop();
+  EXPECT_TRUE(eventually([&] { return store->healthy().ok(); })) << store->healthy().fault().message;
+  crowd.check();
+  EXPECT_GT(crowd.done(), 0u);
+}
+
+TEST_F(RedisClusterServer, WhenReplicasConfirmItCounts) {
+  const auto store = open("&wait=1");
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(claims(*store));
+  EXPECT_TRUE(store->healthy());
+}
+
+TEST_F(RedisClusterServer, OneFlushedPrimaryIsALossForTheWholeStore) {
+  const auto store = open();
+  ASSERT_TRUE(claims(*store));
+  Console(primaries()[1].host).ask({"FLUSHALL"});
+  EXPECT_TRUE(eventually([&] { return !store->healthy(); }));
+  EXPECT_FALSE(claims(*store));
+  const auto later = open();
+  EXPECT_TRUE(eventually([&] { return !claims(*later); }));
+  ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_}));
+  EXPECT_TRUE(eventually([&] { return claims(*store) && claims(*later); }));
+}
+
+} // namespace
+} // namespace oncekey::redis

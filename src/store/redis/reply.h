@@ -1,0 +1,77 @@
+// reply: what a server answers, and the commands it is asked with (RESP, by way of hiredis).
+#pragma once
+
+#include <oncekey/result.h>
+
+#include <hiredis/hiredis.h>
+
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace oncekey::redis {
+
+// A look at a reply or a part of one. Nothing here trusts the server: asking for what is not there gives nothing.
+class Reply {
+ public:
+  Reply() = default;
+  explicit Reply(const redisReply* reply) : reply_(reply) {}
+
+  bool is_error() const { return is(REDIS_REPLY_ERROR); }
+  bool is_nil() const { return reply_ == nullptr || is(REDIS_REPLY_NIL); }
+  bool is_array() const { return is(REDIS_REPLY_ARRAY); }
+  bool is_integer() const { return is(REDIS_REPLY_INTEGER); }
+  bool is_text() const { return is(REDIS_REPLY_STRING) || is(REDIS_REPLY_STATUS); }
+
+  // Of text and errors; empty otherwise.
+  std::string_view text() const {
+    return is_text() || is_error() ? std::string_view(reply_->str, static_cast<std::size_t>(reply_->len))
+                                   : std::string_view{};
+  }
+  // Of integers, and of text that is a whole number.
+  std::optional<std::int64_t> integer() const;
+
+  std::size_t size() const { return is_array() ? reply_->elements : 0; }
+  Reply operator[](std::size_t index) const { return index < size() ? Reply(reply_->element[index]) : Reply(); }
+
+ private:
+  bool is(int type) const { return reply_ != nullptr && reply_->type == type; }
+  const redisReply* reply_ = nullptr;
+};
+
+class OwnedReply {
+ public:
+  explicit OwnedReply(redisReply* reply) : reply_(reply) {}
+  Reply look() const { return Reply(reply_.get()); }
+
+ private:
+  struct Free {
+    void operator()(redisReply* reply) const { freeReplyObject(reply); }
+  };
+  std::unique_ptr<redisReply, Free> reply_;
+};
+
+// Makes replies out of the bytes of a connection.
+class ReplyReader {
+ public:
+  ReplyReader();
+  void feed(std::string_view bytes);
+  // Nothing while a reply is not whole. A fault when the bytes are no replies: the connection is of no use any more.
+  Result<std::optional<OwnedReply>> next();
+
+ private:
+  struct Free {
+    void operator()(redisReader* reader) const { redisReaderFree(reader); }
+  };
+  std::unique_ptr<redisReader, Free> reader_;
+};
+
+// Commands are built by appending: the number of words first, then each of them.
+void append_word_count(std::string& out, std::size_t words);
+void append_word(std::string& out, std::string_view word);
+std::string command(std::initializer_list<std::string_view> words);
+
+} // namespace oncekey::redis

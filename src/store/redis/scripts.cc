@@ -1,0 +1,277 @@
+#include "store/redis/scripts.h"
+
+namespace oncekey::redis {
+
+const std::string_view kBatchScript = R"lua(
+local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick')
+if marker[1] ~= ARGV[1] then return {'LOST', marker[1], marker[2], marker[3]} end
+
+local now = 0
+if ARGV[2] ~= '' then
+  now = tonumber(ARGV[2])
+else
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local channel = ARGV[4]
+
+local redis_call, unpack_head, pack = redis.pcall, struct.unpack, struct.pack
+local band, bor, sub = bit.band, bit.bor, string.sub
+local IN_PROGRESS, COMPLETED, INDETERMINATE, RELEASED = 1, 2, 3, 4
+local TOOK_OVER, RERUN, AWAITED, PARTIAL = 1, 2, 4, 8
+local NUMBERS = '<BBBI8I8I8I8I8I2' -- all up to the fingerprint
+local FINGERPRINT, TEXTS = 46, 98  -- where they begin
+local FORMAT = 1
+-- How long a record is kept beyond its expiry, at most: its fence keeps owners out that were paused for long.
+local GRACE = 300000
+
+-- The bytes of a record; nothing; or an error in second place.
+local function read_bytes(key)
+  local value = redis_call('GET', key)
+  if not value then return nil end
+  if type(value) == 'table' then return nil, value end
+  if #value < TEXTS - 1 then return nil, {err = 'CORRUPT a record that is too short'} end
+  if value:byte(1) ~= FORMAT then return nil, {err = 'NEWERFORMAT ' .. value:byte(1)} end
+  return value
+end
+
+local function read(key)
+  local value, err = read_bytes(key)
+  if not value then return nil, err end
+  local r = {value = value}
+  local _
+  _, r.state, r.flags, r.fence, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.status =
+    unpack_head(NUMBERS, value)
+  return r
+end
+
+-- An error, or nothing when all went well. `rest` is what follows the numbers.
+local function write(key, r, rest)
+  local stays = r.expires_at - now + math.min(r.expires_at - r.first_received, GRACE)
+  local done = redis_call('SET', key,
+    pack(NUMBERS, FORMAT, r.state, r.flags, r.fence, r.first_received, r.expires_at, r.lease_until, r.settled_at,
+      r.status) .. (rest or sub(r.value, FINGERPRINT)), 'PX', string.format('%.0f', stays))
+  if done.err then return done end
+end
+
+local function has(r, flag) return band(r.flags, flag) ~= 0 end
+local function set(r, flag) r.flags = bor(r.flags, flag) end
+local function unset(r, flag) r.flags = band(r.flags, bit.bnot(flag)) end
+
+local function expired(r) return now >= r.expires_at end
+local function free(r) return not r or expired(r) or r.state == RELEASED end
+local function lease_over(r) return now >= r.lease_until end
+local function owns(r, fence)
+  return r and not expired(r) and r.state == IN_PROGRESS and sub(r.value, 4, 11) == fence
+end
+local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lease_until) end
+
+-- After a write that settled a record: tells those who wait for it.
+local function tell(key, flags)
+  if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', channel, sub(key, -64)) end
+end
+local function settle(key, r, answer, rest)
+  local before = r.flags
+  unset(r, AWAITED)
+  local err = write(key, r, rest)
+  if err then return err end
+  tell(key, before)
+  return answer
+end
+
+local verbs = {}
+local lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4}
+
+-- What first claims of one kind (retention and lease) have in common.
+local kinds = {}
+local function kind_of(times)
+  local kind = kinds[times]
+  if not kind then
+    local retention, lease = unpack_head('<I8I8', times)
+    local lives = math.max(retention, lease) -- nobody may forget a record while its owner may be at work
+    kind = {lease_until = now + lease, expires_at = now + lives}
+    kind.stays = string.format('%.0f', lives + math.min(lives, GRACE))
+    kind.first = pack(NUMBERS, FORMAT, IN_PROGRESS, 0, 1, now, kind.expires_at, kind.lease_until, 0, 0)
+    kinds[times] = kind
+  end
+  return kind
+end
+
+local function claim_found(key, r, kind, take_over, identity)
+  if free(r) then
+    local fence = r.fence + 1
+    local done = redis_call('SET', key,
+      pack(NUMBERS, FORMAT, IN_PROGRESS, 0, fence, now, kind.expires_at, kind.lease_until, 0, 0) .. identity,
+      'PX', kind.stays)
+    if done.err then return done end
+    return fence * 2
+  end
+  if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
+     not lease_over(r) or not (take_over or has(r, RERUN)) then
+    return r.value
+  end
+  r.fence = r.fence + 1
+  r.lease_until = kind.lease_until
+  set(r, TOOK_OVER)
+  unset(r, RERUN)
+  stay_for_the_lease(r)
+  -- The token is the new owner's; fingerprint and texts stay those of the first.
+  return write(key, r, sub(r.value, FINGERPRINT, FINGERPRINT + 31) .. sub(identity, 33, 48) .. sub(r.value, 94)) or
+    r.fence * 2 + 1
+end
+
+-- Most claims find nothing, so the look and the write are one command. Redis 6 does not know it: there they are two.
+local one_step = true
+function verbs.C(key, at)
+  local kind = kind_of(ARGV[at])
+  local found
+  if one_step then
+    found = redis_call('SET', key, kind.first .. ARGV[at + 2], 'NX', 'GET', 'PX', kind.stays)
+    if not found then return 2 end
+    one_step = type(found) ~= 'table' or sub(found.err, 1, 3) ~= 'ERR'
+    if one_step and type(found) == 'table' then return found end
+  end
+  if not one_step then
+    found = redis_call('SET', key, kind.first .. ARGV[at + 2], 'NX', 'PX', kind.stays)
+    if found and found.ok then return 2 end
+    if found then return found end
+  end
+  local r, err = read(key)
+  if err then return err end
+  return claim_found(key, r, kind, ARGV[at + 1] == '1', ARGV[at + 2])
+end
+
+function verbs.F(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if free(r) then return false end
+  if ARGV[at] == '1' and r.state == IN_PROGRESS and not has(r, AWAITED) then
+    -- If the server is too full for this the waiter hears nothing, and looks again by itself in the end.
+    redis_call('SETRANGE', key, 2, string.char(bor(r.flags, AWAITED)))
+  end
+  return r.value
+end
+
+function verbs.R(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if not owns(r, ARGV[at]) then return 0 end
+  r.lease_until = now + ARGV[at + 1]
+  stay_for_the_lease(r)
+  return write(key, r) or 1
+end
+
+-- Every request ends here, so it works on the bytes: only what changes is made anew.
+local now_bytes = pack('<I8', now)
+function verbs.D(key, at)
+  local value, err = read_bytes(key)
+  if err then return err end
+  if not value or sub(value, 4, 11) ~= ARGV[at] or now >= unpack_head('<I8', value, 20) then return 0 end
+  local state, flags = value:byte(2, 3)
+  local settled_at, rest
+  if state == IN_PROGRESS or state == INDETERMINATE then
+    settled_at, rest = now_bytes, sub(value, FINGERPRINT)
+  elseif state == COMPLETED and band(flags, PARTIAL) ~= 0 then
+    settled_at, rest = sub(value, 36, 43), sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94))
+  else
+    return 0
+  end
+  local kept = band(flags, TOOK_OVER) + ARGV[at + 2] * PARTIAL
+  local done = redis_call('SET', key, string.char(FORMAT, COMPLETED, kept) .. sub(value, 4, 35) .. settled_at ..
+    ARGV[at + 1] .. rest .. ARGV[at + 3], 'KEEPTTL')
+  if done.err then return done end
+  tell(key, flags)
+  return 1
+end
+
+function verbs.L(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if not owns(r, ARGV[at]) then return 0 end
+  if has(r, TOOK_OVER) then
+    r.lease_until = now
+  else
+    r.state = RELEASED
+    r.settled_at = now
+  end
+  return settle(key, r, 1)
+end
+
+function verbs.H(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if not owns(r, ARGV[at]) then return 0 end
+  if ARGV[at + 1] == '1' and (not lease_over(r) or has(r, RERUN)) then return 0 end
+  r.state = INDETERMINATE
+  r.settled_at = now
+  return settle(key, r, 1)
+end
+
+function verbs.O(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if free(r) then return 1 end
+  if r.state == COMPLETED then return 3 end
+  if r.state == IN_PROGRESS and not lease_over(r) then return 2 end
+  local rest
+  if ARGV[at] == 'release' then
+    r.state = RELEASED
+    r.settled_at = now
+  elseif ARGV[at] == 'complete' then
+    r.state = COMPLETED
+    r.settled_at = now
+    unset(r, RERUN)
+    r.status = unpack_head('<I2', ARGV[at + 1])
+    if ARGV[at + 2] == '1' then set(r, PARTIAL) end
+    rest = sub(r.value, FINGERPRINT) .. ARGV[at + 3]
+  else
+    r.state = IN_PROGRESS
+    r.lease_until = now
+    set(r, RERUN)
+  end
+  return settle(key, r, 0, rest)
+end
+
+local answers = {now, 0}
+local at = 5
+for i = 2, #KEYS do
+  local verb = ARGV[at]
+  answers[i + 1] = verbs[verb](KEYS[i], at + 1)
+  at = at + 1 + lengths[verb]
+end
+-- Counted after the calls: a full server then refuses calls one by one, and not the batch.
+if ARGV[3] == '1' then
+  local tick = redis_call('HINCRBY', KEYS[1], 'tick', 1)
+  if type(tick) == 'number' then answers[2] = tick end
+end
+return answers
+)lua";
+
+const std::string_view kCreateScript = R"lua(
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '0',
+    'lost', '0')
+end
+return redis.call('HMGET', KEYS[1], 'format', 'secret', 'generation', 'replaces', 'ready', 'lost')
+)lua";
+
+const std::string_view kMarkScript = R"lua(
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'replaces', '', 'tick', '0')
+end
+return redis.call('HGET', KEYS[1], 'generation')
+)lua";
+
+const std::string_view kNoteLossScript = R"lua(
+local generation = redis.call('HGET', KEYS[1], 'generation')
+if (generation or '') ~= ARGV[4] then return 0 end
+if generation then
+  redis.call('HSET', KEYS[1], 'lost', '1')
+else
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '1',
+    'lost', '1')
+end
+return 1
+)lua";
+
+} // namespace oncekey::redis

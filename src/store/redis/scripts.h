@@ -1,0 +1,39 @@
+// scripts: what runs inside the server, in Lua.
+//
+// A batch is the one script that touches records. It gets any number of calls for records of one partition, and does to
+// each what core/transitions.cc says, on the server's clock. The value of a record is described beside its decoder in
+// record_value.h; a marker is a hash with the fields generation, replaces and tick.
+#pragma once
+
+#include <string_view>
+
+namespace oncekey::redis {
+
+// KEYS: the marker, then a record for each call.
+// ARGV: the generation, the time to go by or nothing, "1" to count the marker's tick up, the channel to announce on;
+// then for each call a letter and its arguments:
+//   C times take_over identity                    claim: twice its fence, and one more after a takeover; or the record
+//   F interest                                    find: the record, or nil
+//   R fence lease                                 renew:    1 done, 0 lost
+//   D fence status partial response               complete: the same
+//   L fence                                       release:  the same
+//   H fence finder                                hold:     the same
+//   O release|complete|rerun status partial response        operate: 0 done, 1 absent, 2 live, 3 completed
+// Fences and statuses are written as in a record's value, and `identity` is what stands there from the fingerprint to
+// the texts. `times` are retention and lease, each as eight bytes.
+// Answers {now, tick or 0, answer of each call...}; a call that the server refused to write for, or whose record cannot
+// be read, has an error in place of its answer. {"LOST", generation, replaces, tick} when the marker is not of this
+// generation, with nothing changed.
+extern const std::string_view kBatchScript;
+
+// The store as a whole: a hash of the fields format, secret, generation, replaces, ready, lost.
+
+// KEYS: meta. ARGV: format, a new secret, a new generation. Makes it unless it is there; answers its fields.
+extern const std::string_view kCreateScript;
+// KEYS: a marker. ARGV: the generation. Makes it unless it is there; answers the generation it has.
+extern const std::string_view kMarkScript;
+// KEYS: meta. ARGV: format, secret and generation as we know them, the generation that was seen there or nothing.
+// Notes that memory was lost, unless somebody has changed it since it was seen.
+extern const std::string_view kNoteLossScript;
+
+} // namespace oncekey::redis

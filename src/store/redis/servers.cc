@@ -1,0 +1,195 @@
+#include "store/redis/servers.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey::redis {
+namespace {
+
+// Nodes that joined or left without anybody being sent elsewhere are noticed after this.
+constexpr Millis kMapAge{5000};
+// During a failover the map is wanted by every call; asking more often would not bring it sooner.
+constexpr Millis kLeastMapAge{100};
+constexpr Millis kReadyPoll{10};
+
+} // namespace
+
+Servers::Servers(asio::io_context& context, const Url& url, const ConnectionOptions& options, Millis call_timeout,
+                 const KeyNames& names, LinkOwner& owner)
+    : context_(context),
+      url_(url),
+      options_(options),
+      call_timeout_(call_timeout),
+      names_(names),
+      owner_(owner),
+      owners_(names.partitions()),
+      refresh_due_(context) {}
+
+void Servers::start() {
+  if (!url_.cluster) {
+    owners_.assign(owners_.size(), link_to(url_.hosts[0]));
+    return;
+  }
+  asio::co_spawn(context_, keep_map(), asio::detached);
+}
+
+void Servers::stop() {
+  stopped_ = true;
+  refresh_due_.cancel();
+  for (const auto& [host, link] : links_) link->stop();
+}
+
+std::shared_ptr<Link> Servers::link_to(const Host& host) {
+  std::shared_ptr<Link>& link = links_[host];
+  if (!link) {
+    link = std::make_shared<Link>(context_, host, options_, call_timeout_, owner_);
+    if (!stopped_) link->start();
+  }
+  return link;
+}
+
+std::shared_ptr<Link> Servers::find_link(const Host& host) const {
+  const auto found = links_.find(host);
+  return found == links_.end() ? nullptr : found->second;
+}
+
+void Servers::moved(std::uint32_t partition, const Host& host) {
+  owners_[partition] = link_to(host);
+  refresh_soon();
+}
+
+void Servers::refresh_soon() {
+  if (!url_.cluster || refresh_wanted_) return;
+  refresh_wanted_ = true;
+  refresh_due_.cancel();
+}
+
+std::vector<std::shared_ptr<Link>> Servers::primaries() const {
+  std::vector<std::shared_ptr<Link>> primaries = owners_;
+  std::sort(primaries.begin(), primaries.end());
+  primaries.erase(std::unique(primaries.begin(), primaries.end()), primaries.end());
+  std::erase(primaries, nullptr);
+  return primaries;
+}
+
+std::optional<std::uint32_t> Servers::marked_partition(Link& link) const {
+  if (link.marked && owners_[*link.marked].get() == &link) return link.marked;
+  link.marked.reset();
+  for (std::uint32_t partition = 0; partition < owners_.size(); ++partition) {
+    if (owners_[partition].get() == &link) {
+      link.marked = partition;
+      break;
+    }
+  }
+  return link.marked;
+}
+
+Status Servers::all_ready() const {
+  const Link* seen = nullptr;
+  for (const std::shared_ptr<Link>& link : owners_) {
+    if (!link) return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet");
+    if (link.get() == seen) continue;
+    seen = link.get();
+    if (!link->is_ready()) return link->why_not();
+  }
+  return ok_status();
+}
+
+Task<Status> Servers::until_ready(Deadline deadline) {
+  while (true) {
+    Status ready = all_ready();
+    if (ready || ready.fault().kind == FaultKind::invalid || Clock::now() >= deadline) co_return ready;
+    co_await sleep_for(context_, kReadyPoll);
+  }
+}
+
+Host Servers::any_host() {
+  std::vector<Host> hosts;
+  for (const auto& [host, link] : links_) {
+    if (link->is_ready()) hosts.push_back(host);
+  }
+  const std::vector<Host>& from = hosts.empty() ? url_.hosts : hosts;
+  return from[turn_++ % from.size()];
+}
+
+Task<void> Servers::keep_map() {
+  while (!stopped_) {
+    refresh_wanted_ = false;
+    const Status status = co_await refresh();
+    if (stopped_) break;
+    no_map_.reset();
+    if (!status) no_map_ = status.fault();
+    co_await sleep_for(context_, kLeastMapAge);
+    if (stopped_ || refresh_wanted_ || !status) continue;
+    refresh_due_.expires_after(kMapAge);
+    co_await refresh_due_.async_wait(use_task);
+  }
+}
+
+Task<Status> Servers::refresh() {
+  std::vector<std::shared_ptr<Connection>> known;
+  for (const auto& [host, link] : links_) {
+    if (link->is_ready()) known.push_back(link->connection());
+  }
+  const std::size_t first = turn_++;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const Status status = co_await refresh_from(known[(first + i) % known.size()]);
+    if (status || stopped_) co_return status;
+  }
+  Status status = unavailable("no node of the cluster can be reached");
+  for (std::size_t i = 0; i < url_.hosts.size() && !stopped_; ++i) {
+    const Host& host = url_.hosts[(first + i) % url_.hosts.size()];
+    const auto connection = std::make_shared<Connection>(context_, host, options_);
+    status = co_await connection->open(Clock::now() + call_timeout_);
+    if (status && !stopped_) status = co_await refresh_from(connection);
+    connection->close("it is no longer needed");
+    if (status || status.fault().kind == FaultKind::invalid) break;
+  }
+  co_return status;
+}
+
+Task<Status> Servers::refresh_from(std::shared_ptr<Connection> connection) {
+  std::string slots = command({"CLUSTER", "SLOTS"});
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(slots), Clock::now() + call_timeout_);
+  if (stopped_) co_return unavailable("the store is closed");
+  if (!reply) co_return reply.fault();
+  const std::string where = to_string(connection->host());
+  if (reply->look().is_error()) {
+    co_return invalid(fmt::format("Redis at {} gives no slots: {} (if it is no cluster, write redis:// in the URL)",
+                                  where, reply->look().text()));
+  }
+  const Result<std::vector<SlotRange>> ranges = parse_slots(reply->look(), connection->host());
+  if (!ranges) co_return ranges.fault();
+  if (ranges->empty()) co_return unavailable(fmt::format("Redis at {} knows of no slots that are served", where));
+  apply(*ranges);
+  co_return ok_status();
+}
+
+void Servers::apply(const std::vector<SlotRange>& ranges) {
+  for (std::uint32_t partition = 0; partition < names_.partitions(); ++partition) {
+    const std::uint16_t slot = names_.slot(partition);
+    const auto range = std::find_if(ranges.begin(), ranges.end(),
+                                    [&](const SlotRange& each) { return each.first <= slot && slot <= each.last; });
+    // A slot that nobody serves at the moment stays where it was: who had it last tells best what is the matter.
+    if (range != ranges.end()) owners_[partition] = link_to(range->primary);
+  }
+  drop_unused();
+}
+
+void Servers::drop_unused() {
+  const std::vector<std::shared_ptr<Link>> used = primaries();
+  std::erase_if(links_, [&](const auto& entry) {
+    const std::shared_ptr<Link>& link = entry.second;
+    if (std::find(used.begin(), used.end(), link) != used.end()) return false;
+    if (!link->outbox.waiting.empty() || link->outbox.groups_in_flight > 0) return false;
+    link->stop();
+    return true;
+  });
+}
+
+} // namespace oncekey::redis

@@ -1,0 +1,69 @@
+// Servers: the links to all servers of a store, and which of them has which partition.
+//
+// A single server has all of them. In a cluster the map comes from any node that can be reached, and is asked for again
+// when a node says that a slot has moved, when a connection is lost, and every few seconds.
+//
+// Used on the loop's thread alone.
+#pragma once
+
+#include "store/redis/link.h"
+#include "store/redis/slots.h"
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace oncekey::redis {
+
+class Servers {
+ public:
+  Servers(asio::io_context& context, const Url& url, const ConnectionOptions& options, Millis call_timeout,
+          const KeyNames& names, LinkOwner& owner);
+
+  void start();
+  void stop();
+
+  // Null while the map is not known.
+  std::shared_ptr<Link> owner_of(std::uint32_t partition) const { return owners_[partition]; }
+  // Made if there is none.
+  std::shared_ptr<Link> link_to(const Host& host);
+  // Null if there is none.
+  std::shared_ptr<Link> find_link(const Host& host) const;
+  void moved(std::uint32_t partition, const Host& host);
+  void refresh_soon();
+
+  // Those that have a partition, each once.
+  std::vector<std::shared_ptr<Link>> primaries() const;
+  // The first partition that this link has, or the one it was marked with if it still has it.
+  std::optional<std::uint32_t> marked_partition(Link& link) const;
+  // Every partition has an owner that can be reached; else why not.
+  Status all_ready() const;
+  // Waits for that. Ends early with a fault that no waiting mends.
+  Task<Status> until_ready(Deadline deadline);
+  // A server to listen at: any that can be reached, else one of those in the URL.
+  Host any_host();
+
+ private:
+  Task<void> keep_map();
+  Task<Status> refresh();
+  Task<Status> refresh_from(std::shared_ptr<Connection> connection);
+  void apply(const std::vector<SlotRange>& ranges);
+  void drop_unused();
+
+  asio::io_context& context_;
+  const Url& url_;
+  const ConnectionOptions& options_;
+  const Millis call_timeout_;
+  const KeyNames& names_;
+  LinkOwner& owner_;
+  bool stopped_ = false;
+  std::map<Host, std::shared_ptr<Link>> links_;
+  std::vector<std::shared_ptr<Link>> owners_; // by partition
+  std::optional<Fault> no_map_;               // why the map could not be had the last time
+  bool refresh_wanted_ = false;
+  Timer refresh_due_;
+  std::size_t turn_ = 0; // whom to ask next, so that one node with an old map does not mislead us for long
+};
+
+} // namespace oncekey::redis

@@ -1,0 +1,70 @@
+// Session: the loop's thread with everything on it, from opening to closing.
+#pragma once
+
+#include "base/log.h"
+#include "store/redis/announcements.h"
+#include "store/redis/dispatcher.h"
+#include "store/redis/meta.h"
+#include "store/redis/redis_store.h"
+#include "store/redis/servers.h"
+#include "store/redis/store_state.h"
+#include "store/redis/upkeep.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/ssl/context.hpp>
+
+#include <memory>
+#include <thread>
+
+namespace oncekey::redis {
+
+class Session final : private LinkOwner {
+ public:
+  // Reads what the URL points to (password, certificates); connects to nothing yet.
+  static Result<std::unique_ptr<Session>> make(const RedisOptions& options);
+  ~Session() override;
+
+  // Blocks until the servers are there and the store is created or found.
+  Status open_store();
+  // Blocks until the servers are there and the loss is accepted.
+  Status accept_loss();
+
+  asio::io_context& context() { return context_; }
+  StoreState& state() { return state_; }
+  Dispatcher& dispatcher() { return dispatcher_; }
+  Announcements& announcements() { return announcements_; }
+  Servers& servers() { return servers_; }
+  const KeyNames& names() const { return names_; }
+  Time now() const { return clock_ ? clock_() : state_.clock.now(); }
+
+ private:
+  Session(const RedisOptions& options, Url url, std::unique_ptr<asio::ssl::context> tls);
+
+  Task<Status> prepare(const std::shared_ptr<Connection>& connection) override;
+  void link_ready(const Host& host) override;
+  void link_lost(const Host& host, const std::string& why) override;
+
+  Task<Status> open_on_loop();
+  Task<Status> accept_on_loop();
+  Status block_on(Task<Status> task);
+
+  Log& log_;
+  const Url url_;
+  const Millis call_timeout_;
+  const std::function<Time()> clock_;
+  const KeyNames names_;
+  const std::unique_ptr<asio::ssl::context> tls_;
+  const ConnectionOptions connection_options_;
+  // Above all that lives on it, so that it goes last.
+  asio::io_context context_{1};
+  asio::executor_work_guard<Executor> work_{context_.get_executor()};
+  StoreState state_;
+  Servers servers_;
+  MetaKeeper meta_;
+  Dispatcher dispatcher_;
+  Upkeep upkeep_;
+  Announcements announcements_;
+  std::thread thread_;
+};
+
+} // namespace oncekey::redis

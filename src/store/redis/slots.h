@@ -1,0 +1,64 @@
+// slots: where in a cluster a key lives, and how records are spread.
+//
+// A script may touch keys of one slot only, and each call needs its record and a marker that tells whether the server
+// has forgotten. So records are spread over partitions: all keys of a partition carry the same hash tag and share a
+// slot, and each partition has a marker of its own. A single server has one partition, since it forgets as a whole.
+#pragma once
+
+#include "store/redis/redis_url.h"
+#include "store/redis/reply.h"
+
+#include <oncekey/record.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey::redis {
+
+inline constexpr std::uint16_t kSlots = 16384;
+// Enough that a cluster of a hundred primaries is loaded evenly; few enough that all markers are made in a moment.
+inline constexpr std::uint32_t kClusterPartitions = 1024;
+
+// CRC-16/XMODEM, as Redis Cluster uses it.
+std::uint16_t crc16(std::string_view bytes);
+// The slot of a key: of what stands between the first { and the next }, if that is something.
+std::uint16_t slot_of(std::string_view key);
+
+// The names of all keys of a store. What is named here is a format: it must stay as it is.
+class KeyNames {
+ public:
+  KeyNames(std::string prefix, std::uint32_t partitions);
+
+  std::uint32_t partitions() const { return static_cast<std::uint32_t>(tags_.size()); }
+  std::uint32_t partition_of(const RecordId& id) const;
+  std::uint16_t slot(std::uint32_t partition) const { return slots_[partition]; }
+
+  std::string record(const RecordId& id) const;
+  std::string marker(std::uint32_t partition) const;
+  // What the whole store shares (its secret); lives where partition 0 does.
+  std::string meta() const;
+  // Where settled records are announced.
+  std::string channel() const { return prefix_ + ":settled"; }
+  // A pattern for SCAN that fits the records whose id begins with these hex digits.
+  std::string records_pattern(std::string_view id_prefix) const;
+  // Nothing if the key is not the name of a record.
+  std::optional<RecordId> id_of(std::string_view key) const;
+
+ private:
+  std::string prefix_;
+  std::vector<std::string> tags_;
+  std::vector<std::uint16_t> slots_;
+};
+
+struct SlotRange {
+  std::uint16_t first = 0;
+  std::uint16_t last = 0;
+  Host primary;
+  friend bool operator==(const SlotRange&, const SlotRange&) = default;
+};
+// The answer to CLUSTER SLOTS. A node that does not know its own address leaves it empty: it is the one that was asked.
+Result<std::vector<SlotRange>> parse_slots(Reply reply, const Host& asked);
+
+} // namespace oncekey::redis

@@ -1,0 +1,183 @@
+#include "store/redis/upkeep.h"
+
+#include "store/redis/server_error.h"
+
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace oncekey::redis {
+namespace {
+
+constexpr Millis kTickEvery{1000};
+constexpr int kTicksPerExamination = 5;
+// However often somebody wants us to look again.
+constexpr Millis kLeastBetweenLooks{100};
+
+} // namespace
+
+Upkeep::Upkeep(asio::io_context& context, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher,
+               MetaKeeper& meta, StoreState& state, const KeyNames& names, Millis call_timeout)
+    : context_(context),
+      log_(log),
+      url_(url),
+      servers_(servers),
+      dispatcher_(dispatcher),
+      meta_(meta),
+      state_(state),
+      names_(names),
+      call_timeout_(call_timeout),
+      due_(context) {}
+
+Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
+  Status status = co_await dispatcher_.load_script(connection);
+  if (status) status = co_await examine_server(connection);
+  if (!status) co_return status;
+  // A server that comes back may come back without its memory.
+  const std::shared_ptr<Link> link = servers_.find_link(connection->host());
+  const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
+  if (partition && !state_.memory.generation().empty()) co_await dispatcher_.tick(connection, *partition);
+  co_return status;
+}
+
+Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<Connection> connection, std::string_view name) {
+  std::string get = command({"CONFIG", "GET", name});
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
+  std::optional<std::string> value;
+  if (reply && reply->look()[1].is_text()) value = std::string(reply->look()[1].text());
+  co_return value;
+}
+
+Task<Status> Upkeep::examine_server(std::shared_ptr<Connection> connection) {
+  std::string get = command({"INFO"});
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
+  if (!reply) co_return reply.fault();
+  if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
+  const InfoFields info = parse_info(reply->look().text());
+  ServerSettings settings;
+  settings.appendfsync = co_await setting(connection, "appendfsync");
+  settings.no_appendfsync_on_rewrite = co_await setting(connection, "no-appendfsync-on-rewrite");
+  settings.maxmemory_policy = co_await setting(connection, "maxmemory-policy");
+  const Result<Examination> found = examine(info, settings, url_, connection->host());
+  if (!found) co_return found.fault();
+  state_.examined(connection->host(), *found);
+  co_return ok_status();
+}
+
+Task<Status> Upkeep::adopt_store() {
+  Result<Meta> meta = co_await meta_.create();
+  if (!meta) co_return std::move(meta).fault();
+  state_.secret = meta->secret;
+  // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
+  Marker marker{meta->generation, meta->replaces, 0, false};
+  if (Status seen = state_.memory.see(names_.partitions(), marker); !seen) co_return seen;
+  see_meta(*meta);
+  for (const std::shared_ptr<Link>& link : servers_.primaries()) {
+    const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
+    if (partition && link->is_ready()) co_await dispatcher_.tick(link->connection(), *partition);
+  }
+  say_what_changed();
+  co_return ok_status();
+}
+
+Task<void> Upkeep::run() {
+  Deadline next_tick = Clock::now() + kTickEvery;
+  int ticks = 0;
+  while (!stopped_) {
+    due_.expires_at(next_tick);
+    if (!look_again_) co_await due_.async_wait(use_task);
+    if (stopped_) break;
+    look_again_ = false;
+    if (Clock::now() >= next_tick) {
+      next_tick = Clock::now() + kTickEvery;
+      tick_all();
+      if (++ticks % kTicksPerExamination == 0) examine_all();
+    }
+    co_await look_at_meta();
+    state_.reachable(servers_.all_ready());
+    say_what_changed();
+    if (!stopped_) co_await sleep_for(context_, kLeastBetweenLooks);
+  }
+}
+
+void Upkeep::look_again() {
+  look_again_ = true;
+  due_.cancel();
+}
+
+void Upkeep::stop() {
+  stopped_ = true;
+  due_.cancel();
+}
+
+void Upkeep::tick_all() {
+  for (const std::shared_ptr<Link>& link : servers_.primaries()) {
+    const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
+    if (!partition || !link->is_ready()) continue;
+    asio::co_spawn(context_, dispatcher_.tick(link->connection(), *partition), asio::detached);
+  }
+}
+
+void Upkeep::examine_all() {
+  std::vector<Host> hosts;
+  for (const std::shared_ptr<Link>& link : servers_.primaries()) {
+    hosts.push_back(link->host());
+    if (!link->is_ready()) continue;
+    const std::shared_ptr<Connection> connection = link->connection();
+    asio::co_spawn(
+        context_,
+        [this, connection]() -> Task<void> {
+          const Status status = co_await examine_server(connection);
+          // What it has become cannot be used: a replica, or another version. Connecting again says so to everybody.
+          if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
+        },
+        asio::detached);
+  }
+  state_.keep_only(hosts);
+}
+
+Task<void> Upkeep::look_at_meta() {
+  const Result<std::optional<Meta>> found = co_await meta_.read();
+  if (!found || stopped_) co_return;
+  see_meta(*found);
+  const bool noted = found->has_value() && (*found)->lost;
+  if (state_.memory.memory() || noted) co_return;
+  Meta ours;
+  ours.secret = state_.secret;
+  ours.generation = state_.memory.generation();
+  co_await meta_.note_loss(ours, *found);
+}
+
+void Upkeep::see_meta(const std::optional<Meta>& meta) {
+  const std::size_t place = names_.partitions(); // behind those of the markers
+  Status seen = ok_status();
+  if (!meta) {
+    seen = state_.memory.see(place, std::nullopt);
+    return;
+  }
+  const bool another = meta->secret != state_.secret;
+  state_.store_is_another(
+      another ? std::optional<Fault>(unavailable(
+                    "the store was created anew with another secret, so that this gateway and new ones would not "
+                    "recognise each other's keys: restart this gateway"))
+              : std::nullopt);
+  if (another && meta->replaces == kReplacesAny) return; // accepted, but not for us
+  seen = state_.memory.see(place, Marker{meta->generation, meta->replaces, 0, meta->lost});
+}
+
+void Upkeep::say_what_changed() {
+  const Durability level = state_.durability();
+  if (said_durability_ != level) {
+    said_durability_ = level;
+    log_.info("durability", {{"level", to_string(level)}, {"reason", state_.durability_reason()}});
+  }
+  const Status memory = state_.memory.memory();
+  if (!memory && !said_lost_) log_.error("memory_lost", {{"reason", memory.fault().message}});
+  if (memory && said_lost_) log_.info("memory_loss_accepted", {{"generation", state_.memory.generation()}});
+  said_lost_ = !memory;
+}
+
+} // namespace oncekey::redis

@@ -1,0 +1,63 @@
+#include "store_conformance.h"
+
+#include "base/crypto.h"
+#include "base/log.h"
+#include "store/redis/redis_store.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cstdlib>
+
+namespace oncekey {
+namespace {
+
+// A store of its own for every test, by its prefix, on a server whose URL is in the environment.
+class RedisUnderTest : public StoreUnderTest {
+ public:
+  explicit RedisUnderTest(std::string_view server) : url_(fmt::format("{}?prefix=test-{:016x}", server, random_u64())) {
+    open();
+  }
+  Store& store() override { return *store_; }
+  void advance(Millis by) override { passed_ += by.count(); }
+  bool reopen() override {
+    store_.reset();
+    open();
+    return true;
+  }
+  bool shared() const override { return true; }
+
+ private:
+  void open() {
+    Result<std::unique_ptr<RedisStore>> opened =
+        RedisStore::open({.url = url_, .log = log_, .call_timeout = Millis{10'000}, .clock = [this] {
+                            return start_ + Millis{passed_.load()};
+                          }});
+    ASSERT_TRUE(opened) << opened.fault().message;
+    store_ = *std::move(opened);
+  }
+
+  const Time start_ = std::chrono::floor<Millis>(std::chrono::system_clock::now());
+  const std::string url_;
+  Log log_{LogLevel::error};
+  std::atomic<std::int64_t> passed_ = 0;
+  std::unique_ptr<RedisStore> store_;
+};
+
+// None where the variable is not set.
+std::vector<StoreKind> redis_at(const char* name, const char* variable) {
+  const char* const url = std::getenv(variable);
+  if (url == nullptr) return {};
+  return {{name, [url] { return std::make_unique<RedisUnderTest>(url); }}};
+}
+
+} // namespace
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreConformance);
+INSTANTIATE_TEST_SUITE_P(Redis, StoreConformance, ::testing::ValuesIn(redis_at("redis", "ONCEKEY_TEST_REDIS")),
+                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(RedisCluster, StoreConformance,
+                         ::testing::ValuesIn(redis_at("redis_cluster", "ONCEKEY_TEST_REDIS_CLUSTER")),
+                         [](const auto& kind) { return kind.param.name; });
+
+} // namespace oncekey

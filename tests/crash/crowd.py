@@ -1,0 +1,130 @@
+"""Load whose every answer and every execution is remembered for the oracle.
+
+Keys that begin with `hold` go to /hold, under a policy that never executes twice; those that begin with `again` to
+/again, under one that executes again when an owner died.
+"""
+
+import random
+import threading
+import time
+
+from oracle import Answer, Execution
+from support.client import Client
+from support.messages import Malformed
+from support.upstream import Upstream, answers
+
+# How long keys may take to finish once the trouble has stopped: some leases, on a slow machine.
+SETTLING_SECONDS = 30.0
+
+
+class CountingUpstream:
+    """Numbers its executions, tells the history of each, and takes a random moment for it."""
+
+    def __init__(self, history, seed):
+        self._history = history
+        self._random = random.Random(seed)
+        self._lock = threading.Lock()
+        self._number = 0
+        self.upstream = Upstream().start()
+        self.upstream.always(self._execute)
+
+    def _execute(self, exchange):
+        request = exchange.request
+        with self._lock:
+            self._number += 1
+            number = self._number
+            pause = self._random.choice((0, 0, 0.002, 0.02, 0.1))
+        self._history.executed(request.key, Execution(time.monotonic(), number, request.fence))
+        # Not a wait for anything: work takes time, and kills should fall into it.
+        time.sleep(pause)
+        answers(201, f"execution={number} key={request.key}")(exchange)
+
+    def stop(self):
+        self.upstream.stop()
+
+
+class Crowd:
+    """Threads that use keys the way impatient clients do: new ones, the same again, and old ones to compare."""
+
+    def __init__(self, history, count, seed, run="k"):
+        """`run` makes the keys different from those of other crowds on the same store."""
+        self._history = history
+        self._run = run
+        self._lock = threading.Lock()
+        self._stop = threading.Event()
+        self.addresses = []
+        self.unfinished = []
+        self.finished = []
+        self._made = 0
+        self.requests = 0
+        self.unexpected = []
+        self._threads = [threading.Thread(target=self._work, args=(random.Random(seed * 1000 + number),), daemon=True)
+                         for number in range(count)]
+
+    def start(self):
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(60)
+
+    def _work(self, choice):
+        while not self._stop.is_set():
+            try:
+                self.send(self._pick(choice), choice.choice(self.addresses))
+            except (OSError, Malformed):
+                # Killed under us: the answer is unknown, which is what keys are for.
+                self._stop.wait(0.01)
+
+    def _pick(self, choice):
+        with self._lock:
+            dice = choice.random()
+            if dice < 0.4 and self.unfinished:
+                return choice.choice(self.unfinished)
+            if dice < 0.6 and self.finished:
+                return choice.choice(self.finished)
+            self._made += 1
+            key = f"{choice.choice(('hold', 'again'))}-{self._run}-{self._made}"
+            self.unfinished.append(key)
+            return key
+
+    def send(self, key, address):
+        self._history.sent(key, time.monotonic())
+        path = f"/{key.split('-')[0]}/charge"
+        response = Client(address).post(path, key=key, body=f'{{"key":"{key}"}}')
+        self.requests += 1
+        if response.status == 201:
+            self._finish(key, Answer(time.monotonic(), response.body))
+        elif is_indeterminate(response):
+            self._finish(key, Answer(time.monotonic(), b"", indeterminate=True))
+        elif response.status not in (409, 502, 503, 504):
+            self.unexpected.append(f"{key}: an answer nobody expected: {response}")
+
+    def _finish(self, key, answer):
+        self._history.answered(key, answer)
+        with self._lock:
+            if key in self.unfinished:
+                self.unfinished.remove(key)
+                self.finished.append(key)
+
+    def settle(self):
+        """Asks for every unfinished key until it is finished or patience ends."""
+        deadline = time.monotonic() + SETTLING_SECONDS
+        while self.unfinished and time.monotonic() < deadline:
+            for number, key in enumerate(list(self.unfinished)):
+                self.send(key, self.addresses[number % len(self.addresses)])
+            time.sleep(0.1)
+
+    def ask_again(self):
+        """What one gateway has answered, every gateway answers."""
+        for key in list(self.finished):
+            for address in self.addresses:
+                self.send(key, address)
+
+
+def is_indeterminate(response):
+    """409, but neither Stripe's nor the problem format's word for "at work"."""
+    at_work = (b"idempotency_key_in_use", b"in_progress")
+    return response.status == 409 and not any(word in response.body for word in at_work)

@@ -1,0 +1,165 @@
+"""What is a cluster's own: primaries that fail over, slots that move, nodes that join."""
+
+import pathlib
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.backends import ClusterBackend
+from support.cases import fresh_key
+from support.gateway import Gateway, run_cli
+from support.servers import RedisCluster
+from support.shared_cases import ROUTES, SharedStoreTest
+from support.waiting import poll_until
+
+
+class UnproxiedCluster(ClusterBackend):
+    def __init__(self):
+        self.server = RedisCluster()
+
+
+class ClusterTest(SharedStoreTest):
+    backend_type = UnproxiedCluster
+
+    @property
+    def cluster(self):
+        return self.backend.server
+
+    def test_slots_moved_under_load_change_nothing(self):
+        def trouble():
+            source, target = self.cluster.primaries()[:2]
+            self.cluster.move_slots(source, target, self.cluster.slots_of(source)[:60], pause_seconds=0.01)
+            slots = self.cluster.slots_of(target)[:60]
+            self.cluster.move_slots(target, source, slots)
+
+        self.under_load(trouble)
+
+    def test_a_slot_on_its_way_is_asked_for_where_it_is(self):
+        """The records are at the target already, and the source still owns the slot."""
+        first, source, target, name, slot = self.record_on_its_way()
+        source.ask("MIGRATE", "127.0.0.1", target.port, name, 0, 5000)
+        # Half of the slot here and half there: Redis answers TRYAGAIN, and nobody executes meanwhile.
+        answer = self.post(self.there)
+        self.assertTrue(answer.replayed or answer.status == 503, answer)
+        for rest in source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1000):
+            source.ask("MIGRATE", "127.0.0.1", target.port, rest, 0, 5000)
+        self.assert_replay_of(first, self.post_until_settled(self.there, "/charges"))
+        for node in (target, source):
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", target.id)
+        with Gateway(self.upstream.url, ROUTES, store=self.store_url()) as gateway:
+            self.assert_replay_of(first, self.post(gateway))
+        self.assert_executed(1)
+
+    def record_on_its_way(self):
+        """A completed record whose slot is about to move: the answer, both nodes, its name in Redis, and the slot."""
+        before = self.names_of_records()
+        first = self.post(self.here)
+        (name, source), = [(name, node) for name, node in self.names_of_records().items() if name not in before]
+        target = next(node for node in self.cluster.primaries() if node is not source)
+        slot = source.ask("CLUSTER", "KEYSLOT", name)
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.id)
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.id)
+        return first, source, target, name, slot
+
+    def names_of_records(self):
+        """Every key there is, with the primary that has it."""
+        return {name: node for node in self.cluster.primaries() for name in node.ask("KEYS", "*")}
+
+    def test_a_node_that_joins_under_load_is_used(self):
+        def trouble():
+            joined = self.cluster.add_primary()
+            for source in [node for node in self.cluster.primaries() if node is not joined]:
+                self.cluster.move_slots(source, joined, self.cluster.slots_of(source)[:30])
+            self.moved = self.cluster.slots_of(joined)
+
+        self.under_load(trouble)
+        self.assertEqual(len(self.moved), 90)
+
+    def test_a_switch_of_primaries_under_load_loses_nothing(self):
+        self.under_load(lambda: self.cluster.switch_over(self.cluster.primaries()[0]))
+
+    def test_scripts_flushed_everywhere_are_loaded_again(self):
+        first = self.post(self.here)
+        self.cluster.on_all("SCRIPT", "FLUSH")
+        self.assert_replay_of(first, self.post(self.there))
+        for _ in range(6):
+            self.assert_first(self.post(self.here, key=fresh_key()))
+
+    def test_one_emptied_primary_is_lost_memory(self):
+        with RedisCluster() as cluster:
+            gateways = [Gateway(self.upstream.url, ROUTES, store=cluster.url) for _ in range(2)]
+            for gateway in gateways:
+                self.addCleanup(gateway.remove)
+                gateway.start()
+            keys = [fresh_key("emptied") for _ in range(12)]
+            for key in keys:
+                self.assert_first(self.post(gateways[0], key=key))
+            time.sleep(2)  # the markers are counted up about once a second
+            cluster.primaries()[1].ask("FLUSHALL")
+            for key in keys:
+                self.post(gateways[1], key=key)
+            for key in keys:
+                self.assertEqual(self.upstream.executions(key), 1)
+            poll_until(lambda: "accept-loss" in self.wait_until_not_ready(gateways[1]), "the loss to be reported")
+            self.assertEqual(run_cli("store", "accept-loss", "--store", cluster.url, "--yes").returncode, 0)
+            for gateway in gateways:
+                self.wait_until_ready(gateway)
+
+    def test_a_server_that_evicts_is_refused_wherever_it_is(self):
+        node = self.cluster.primaries()[1]
+        node.configure("maxmemory-policy", "allkeys-lru")
+        try:
+            gateway = Gateway(self.upstream.url, ROUTES, store=self.store_url())
+            self.addCleanup(gateway.remove)
+            self.assertNotEqual(gateway.start_expecting_refusal(), 0)
+            self.assertIn("allkeys-lru", gateway.log)
+            self.wait_until_not_ready(self.here)
+        finally:
+            node.configure("maxmemory-policy", "noeviction")
+        self.wait_until_ready(self.here)
+
+
+class FailoverTest(SharedStoreTest):
+    """A primary is killed under load. With `wait=1` a write counts when its replica has it, so nothing is lost."""
+
+    backend_type = UnproxiedCluster
+    url_settings = "wait=1"
+
+    def test_a_killed_primary_is_replaced_and_nothing_that_counted_is_lost(self):
+        killed = []
+
+        def trouble():
+            time.sleep(0.5)
+            primary = self.backend.server.primaries()[0]
+            killed.append(time.monotonic())
+            self.backend.server.fail_over(primary)
+            # Its own replica comes back, or no write of these slots counts any more.
+            primary.start()
+            self.backend.server.wait_until_ok()
+            time.sleep(0.5)
+
+        # An owner whose store is away for longer than its lease may be taken over.
+        self.under_load(trouble, deaths=killed)
+
+    def test_without_enough_replicas_nothing_is_executed(self):
+        cluster = self.backend.server
+        replicas = [node for node in cluster.nodes if not node.is_primary]
+        first = self.post(self.here)
+        self.assert_replay_of(first, self.post(self.here))  # from now on in the gateway's cache
+        for node in replicas:
+            node.kill()
+        try:
+            self.assert_store_unavailable(self.post(self.here, key=fresh_key()))
+            self.assert_replay_of(first, self.post(self.here))
+        finally:
+            for node in replicas:
+                node.start()
+            cluster.wait_until_ok()
+        self.wait_until_ready(self.here)
+        self.assert_first(self.post_until_settled(self.here, "/charges", key=fresh_key()))
+
+
+if __name__ == "__main__":
+    unittest.main()

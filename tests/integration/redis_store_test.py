@@ -1,0 +1,187 @@
+"""What is Redis' own: memory that may run out or be evicted, scripts that may be flushed, and how often it syncs."""
+
+import pathlib
+import sys
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.backends import RedisBackend
+from support.cases import fresh_key
+from support.gateway import Gateway, run_cli
+from support.servers import Redis
+from support.shared_cases import ROUTES, SharedStoreTest
+from support.upstream import answers
+from support.waiting import poll_until
+
+EVICTING = ("allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-lfu", "volatile-random",
+            "volatile-ttl")
+
+
+class RedisTest(SharedStoreTest):
+    backend_type = RedisBackend
+
+    def tearDown(self):
+        for name, value in (("maxmemory", 0), ("maxmemory-policy", "noeviction"), ("appendfsync", "always")):
+            self.backend.server.configure(name, value)
+
+    def refusal(self, **settings):
+        """The log of a gateway that will not start."""
+        gateway = Gateway(self.upstream.url, ROUTES, **settings)
+        self.addCleanup(gateway.remove)
+        self.assertNotEqual(gateway.start_expecting_refusal(), 0, gateway.log)
+        return gateway.log
+
+    # Memory.
+
+    def test_a_server_that_evicts_is_refused(self):
+        for policy in EVICTING:
+            with self.subTest(policy=policy):
+                self.backend.server.configure("maxmemory-policy", policy)
+                log = self.refusal(store=self.backend.url)
+                self.assertIn(policy, log)
+                self.assertIn("noeviction", log)
+
+    def test_a_server_that_begins_to_evict_is_noticed(self):
+        first = self.post(self.here)
+        self.assert_replay_of(first, self.post(self.here))
+        self.backend.server.configure("maxmemory-policy", "allkeys-lru")
+        self.assertIn("allkeys-lru", self.wait_until_not_ready(self.here))
+        refused = fresh_key()
+        self.assert_store_unavailable(self.post(self.here, key=refused))
+        self.assertEqual(self.upstream.executions(refused), 0)
+        self.backend.server.configure("maxmemory-policy", "noeviction")
+        self.wait_until_ready(self.here)
+        self.assert_first(self.post(self.here, key=refused))
+
+    def test_a_full_server_executes_nothing_and_recovers(self):
+        self.backend.server.configure("maxmemory", 1)
+        self.assert_store_unavailable(self.post(self.here))
+        self.assert_executed(0)
+        self.backend.server.configure("maxmemory", 0)
+        self.assert_first(self.post_until_settled(self.here, "/charges"))
+        self.assert_executed(1)
+
+    def test_an_answer_that_comes_while_the_server_is_full_is_kept(self):
+        gate = self.hold_at_upstream(answers(201, b"made"))
+        running = self.post_in_background(self.here)
+        gate.wait_for_arrival()
+        self.backend.server.configure("maxmemory", 1)
+        gate.open()
+        time.sleep(0.5)  # time to be refused in
+        self.backend.server.configure("maxmemory", 0)
+        answer = running.result()
+        self.assert_first(answer)
+        self.assert_replay_of(answer, self.post(self.there))
+        self.assert_executed(1)
+
+    # Durability.
+
+    def test_a_server_that_syncs_once_a_second_is_less_than_power(self):
+        self.backend.server.configure("appendfsync", "everysec")
+        log = self.refusal(store=self.backend.url, require_durability="power")
+        self.assertIn("durability", log)
+        self.assertIn("appendfsync", log)
+        with Gateway(self.upstream.url, ROUTES, store=self.backend.url) as gateway:
+            # Not even "process": while a sync runs, it answers before it has written.
+            self.assertEqual(gateway.admin.get("/readyz").json()["durability"], "none")
+            self.assertEqual(gateway.metric("oncekey_store_durability"), 0)
+
+    def test_a_server_that_keeps_no_file_is_durable_in_no_way(self):
+        with Redis(appendonly="no") as redis:
+            self.assertIn("durability", self.refusal(store=redis.url, require_durability="process"))
+            with Gateway(self.upstream.url, ROUTES, store=redis.url) as gateway:
+                self.assertEqual(gateway.admin.get("/readyz").json()["durability"], "none")
+
+    def test_a_level_that_falls_later_is_noticed(self):
+        with Gateway(self.upstream.url, ROUTES, store=self.backend.url, require_durability="power") as gateway:
+            self.backend.server.configure("appendfsync", "no")
+            self.assertIn("durability", self.wait_until_not_ready(gateway))
+            self.assert_store_unavailable(self.post(gateway))
+            self.assert_executed(0)
+            self.backend.server.configure("appendfsync", "always")
+            self.wait_until_ready(gateway)
+            self.assert_first(self.post(gateway))
+
+    # A replica cannot be claimed on.
+
+    def test_a_replica_is_refused(self):
+        with Redis(replicaof=f"127.0.0.1 {self.backend.server.port}") as replica:
+            poll_until(lambda: replica.info("replication")["master_link_status"] == "up", "the replica to follow")
+            self.assertIn("replica", self.refusal(store=replica.url))
+
+    # Scripts.
+
+    def test_flushed_scripts_are_loaded_again(self):
+        first = self.post(self.here)
+        self.backend.server.ask("SCRIPT", "FLUSH")
+        self.assert_replay_of(first, self.post(self.there))
+        self.backend.server.ask("SCRIPT", "FLUSH")
+        self.assert_first(self.post(self.here, key=fresh_key()))
+
+    def test_scripts_flushed_under_load_change_nothing(self):
+        def trouble():
+            for _ in range(40):
+                time.sleep(0.03)
+                self.backend.server.ask("SCRIPT", "FLUSH")
+
+        self.under_load(trouble)
+
+    # Logins and namespaces.
+
+    def test_passwords_are_used_and_never_shown(self):
+        with Redis(requirepass="right-secret") as redis:
+            self.assertIn("password", self.refusal(store=redis.url))
+            log = self.refusal(store=f"redis://:wrong-secret@127.0.0.1:{redis.port}/0")
+            self.assertNotIn("wrong-secret", log)
+            with Gateway(self.upstream.url, ROUTES, store=f"redis://:right-secret@127.0.0.1:{redis.port}/0") as gateway:
+                self.assert_first(self.post(gateway))
+                self.assertNotIn("right-secret", gateway.log)
+
+    def test_an_acl_user_logs_in(self):
+        self.backend.server.ask("ACL", "SETUSER", "oncekey", "on", ">right-secret", "~*", "&*", "+@all")
+        url = f"redis://oncekey:right-secret@127.0.0.1:{self.backend.server.port}/0"
+        with Gateway(self.upstream.url, ROUTES, store=url) as gateway:
+            first = self.post(gateway)
+            self.assert_first(first)
+            self.assert_replay_of(first, self.post(self.here))
+
+    def test_databases_and_prefixes_are_stores_of_their_own(self):
+        port = self.backend.server.port
+        for url in (f"redis://127.0.0.1:{port}/3", f"redis://127.0.0.1:{port}/0?prefix=other"):
+            with self.subTest(url=url), Gateway(self.upstream.url, ROUTES, store=url) as gateway:
+                key = fresh_key()
+                self.assert_first(self.post(self.here, key=key))
+                self.assert_first(self.post(gateway, key=key))
+
+    # Restored backups.
+
+    def test_a_restored_backup_is_noticed(self):
+        with Redis() as redis:
+            here = Gateway(self.upstream.url, ROUTES, store=redis.url)
+            there = Gateway(self.upstream.url, ROUTES, store=redis.url)
+            for gateway in (here, there):
+                self.addCleanup(gateway.remove)
+                gateway.start()
+            self.assert_first(self.post(here))
+            redis.stop()
+            redis.save()
+            redis.start()
+            self.wait_until_ready(here)
+            forgotten = fresh_key("forgotten")
+            self.post_until_settled(here, "/charges", key=forgotten)
+            time.sleep(3)  # the marker is counted up about once a second
+            redis.kill()
+            redis.restore()
+            redis.start()
+            self.assert_store_unavailable(self.post(there, key=forgotten))
+            self.assertEqual(self.upstream.executions(forgotten), 1)
+            poll_until(lambda: "accept-loss" in self.wait_until_not_ready(there), "the loss to be reported")
+            self.assertEqual(run_cli("store", "accept-loss", "--store", redis.url, "--yes").returncode, 0)
+            self.wait_until_ready(there)
+            self.assertTrue(self.post(there).replayed, "what was in the backup is still known")
+
+
+if __name__ == "__main__":
+    unittest.main()
