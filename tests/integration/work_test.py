@@ -1,0 +1,91 @@
+"""`oncekey work` and `oncekey schema`: the library's workers beside an application, and its tables."""
+
+import pathlib
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.gateway import binary
+from support.upstream import Upstream, answers
+from support.waiting import PATIENCE_SECONDS, poll_until
+
+DONE, REFUSED, USAGE = range(3)
+
+
+def oncekey(*arguments):
+    return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=3 * PATIENCE_SECONDS)
+
+
+class WorkTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="oncekey-work-")
+        self.addCleanup(folder.cleanup)
+        self.path = pathlib.Path(folder.name) / "app.db"
+        self.store = f"sqlite:{self.path}"
+        self.sink = Upstream().start()
+        self.addCleanup(self.sink.stop)
+        # The tables as an application's own migrations would make them.
+        with sqlite3.connect(self.path) as database:
+            database.executescript(oncekey("schema", "print", "sqlite").stdout)
+
+    def stage(self, name):
+        with sqlite3.connect(self.path) as database:
+            return database.execute("INSERT INTO oncekey_job (sink, name, args, staged_at, next_attempt_at) "
+                                    "VALUES ('mail', ?, CAST('[1]' AS BLOB), 0, 0)", (name,)).lastrowid
+
+    def jobs(self):
+        with sqlite3.connect(self.path) as database:
+            return [row[0] for row in database.execute("SELECT id FROM oncekey_job ORDER BY id")]
+
+    def test_a_staged_job_is_delivered_with_its_id_as_key_and_then_gone(self):
+        job = self.stage("send_receipt")
+        self.sink.will(answers(204, b""))
+        run = oncekey("work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs", "--once")
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        self.assertIn("delivered=1", run.stderr)
+        self.assertEqual(self.sink.last.key, str(job))
+        self.assertEqual(self.sink.last.header("Oncekey-Job"), "send_receipt")
+        self.assertEqual(self.sink.last.body, b"[1]")
+        self.assertEqual(self.jobs(), [])
+
+    def test_a_refused_job_stays(self):
+        job = self.stage("send_receipt")
+        self.sink.will(answers(422, b"no"))
+        run = oncekey("work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs", "--once")
+        self.assertIn("refused=1", run.stderr)
+        self.assertEqual(self.jobs(), [job])
+
+    def test_dead_letters_are_listed_and_restarted(self):
+        job = self.stage("send_receipt")
+        with sqlite3.connect(self.path) as database:
+            database.execute("UPDATE oncekey_job SET state = 'dead', dead_at = 1, last_error = 'it said no'")
+        self.assertIn(f"job {job} send_receipt for mail: it said no", oncekey("work", "--store", self.store, "--dead").stdout)
+        self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", str(job)).returncode, DONE)
+        self.assertEqual(oncekey("work", "--store", self.store, "--dead").stdout, "no dead letters\n")
+        self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", "99").returncode, REFUSED)
+
+    def test_it_works_until_it_is_told_to_end(self):
+        working = subprocess.Popen([binary(), "work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs"],
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(working.stderr.close)
+        self.addCleanup(working.kill)
+        self.stage("send_receipt")
+        poll_until(lambda: self.jobs() == [], "the job's delivery")
+        working.send_signal(signal.SIGTERM)
+        self.assertEqual(working.wait(PATIENCE_SECONDS), 0, working.stderr.read())
+
+    def test_what_cannot_be_understood_is_said(self):
+        self.assertEqual(oncekey("schema", "print", "oracle").returncode, USAGE)
+        for wrong in (["--sink", "mail"], ["--sidekiq", "mail=queue"], ["--grace", "soon"], ["--restart-operation", "x"]):
+            run = oncekey("work", "--store", self.store, *wrong)
+            self.assertEqual(run.returncode, USAGE, f"{wrong}: {run.stderr}")
+            self.assertTrue(run.stderr.startswith("oncekey work: "), run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
