@@ -140,11 +140,11 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   counts.claimed += jobs->size();
 
   const SinkReport report = deliver(*state.sink, *jobs, until);
+  // A sink that took some of them is not down for long: its next pause is the first one again.
+  if (!report.down || !report.accepted.empty()) state.failures = 0;
   if (report.down) {
     ++counts.sinks_down;
     state.not_before = std::chrono::steady_clock::now() + backoff(state.failures++, options_);
-  } else {
-    state.failures = 0;
   }
   const BatchEnd settled(database_.dialect(), *jobs, report, claim, options_);
   auto session = database_.engine().session();

@@ -1,5 +1,6 @@
 """Postgres and PgBouncer as processes of a test."""
 
+import contextlib
 import os
 import pathlib
 import shutil
@@ -118,7 +119,8 @@ class Postgres(Server):
 
     def resume(self):
         for pid in [*self.backends(), self.pid] if self.running else []:
-            os.kill(pid, signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # one whose client is gone ends as soon as it goes on
+                os.kill(pid, signal.SIGCONT)
 
     # Using it.
 
