@@ -1,13 +1,17 @@
 # One library per room (docs/ARCHITECTURE.md). What a room may include is what it links: a wrong include does not link,
 # and tests/include_directions.py says so in words.
 function(oncekey_room name)
-  cmake_parse_arguments(ROOM "" "FOLDER" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "FOLDER;HEADERS" "USES;LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${ROOM_FOLDER}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "/cli/main\\.cc$")
   add_library(oncekey_${name} STATIC ${sources})
   target_include_directories(oncekey_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(oncekey_${name} PUBLIC ${ROOM_USES} PRIVATE oncekey_flags ${ROOM_LINKS})
+  if(NOT ROOM_HEADERS)
+    set(ROOM_HEADERS precompiled_standard)
+  endif()
+  oncekey_use_precompiled(oncekey_${name} ${ROOM_HEADERS})
 endfunction()
 
 # Boost's headers are not ours to warn about.
@@ -15,13 +19,15 @@ add_library(oncekey_asio INTERFACE)
 target_link_libraries(oncekey_asio INTERFACE Boost::headers OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
 target_compile_definitions(oncekey_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_COROUTINE)
 
+include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
+
 oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
 oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})
 oncekey_room(store_common FOLDER store/common USES oncekey_core)
-oncekey_room(store_memory FOLDER store/memory USES oncekey_core)
+oncekey_room(store_memory FOLDER store/memory USES oncekey_store_common)
 oncekey_room(store_rocksdb FOLDER store/rocksdb USES oncekey_store_common LINKS RocksDB::rocksdb-shared)
 oncekey_room(store_postgres FOLDER store/postgres USES oncekey_store_common LINKS PostgreSQL::PostgreSQL)
-oncekey_room(store_redis FOLDER store/redis USES oncekey_store_common oncekey_asio LINKS ${HIREDIS_LIBRARY})
+oncekey_room(store_redis FOLDER store/redis HEADERS precompiled_asio USES oncekey_store_common oncekey_asio LINKS ${HIREDIS_LIBRARY})
 # gcc 12 takes the frame allocator of asio::awaitable for a mismatch of new and delete.
 target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
 oncekey_room(store FOLDER store USES oncekey_core
@@ -34,8 +40,8 @@ oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 Postgr
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
 oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
 oncekey_room(config FOLDER config USES oncekey_core LINKS tomlplusplus::tomlplusplus)
-oncekey_room(http FOLDER http USES oncekey_base oncekey_asio)
-oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
-oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core)
-oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
-oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)
+oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_base oncekey_asio)
+oncekey_room(client FOLDER client HEADERS precompiled_asio USES oncekey_core oncekey_http)
+oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core)
+oncekey_room(admin FOLDER admin HEADERS precompiled_asio USES oncekey_gateway LINKS Boost::json)
+oncekey_room(cli FOLDER cli HEADERS precompiled_asio USES oncekey_admin oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

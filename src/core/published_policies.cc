@@ -11,7 +11,7 @@
 namespace oncekey {
 namespace {
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string json;
   append_json_string(json, text);
   return json;
@@ -22,7 +22,7 @@ std::string quoted_list(const Range& range, Text text) {
   std::string json = "[";
   for (const auto& item : range) {
     if (json.size() > 1) json += ", ";
-    json += quoted(text(item));
+    json += json_string(text(item));
   }
   return json + "]";
 }
@@ -41,20 +41,20 @@ std::string route_object(const PublishedRoute& route) {
   const auto member = [&json](std::string_view name, std::string_view value, std::string_view end = ",\n") {
     json += fmt::format("      \"{}\": {}{}", name, value, end);
   };
-  member("path", quoted(route.path));
+  member("path", json_string(route.path));
   member("methods", quoted_list(policy.methods, [](const std::string& method) { return method; }));
-  member("policy", quoted(policy.name));
+  member("policy", json_string(policy.name));
   member("key_required", policy.key == MissingKey::required ? "true" : "false");
   member("key_from", quoted_list(policy.key_from, as_text));
-  member("key_syntax", quoted(key_syntax(policy)));
+  member("key_syntax", json_string(key_syntax(policy)));
   member("key_length_max", fmt::format("{}", kKeyLengthMax));
   member("scope", quoted_list(policy.scope, as_text));
-  member("identity", quoted(to_string(policy.identity)));
-  member("fingerprint", quoted(to_string(policy.fingerprint)));
-  member("retention", quoted(format_duration(policy.retention)));
+  member("identity", json_string(to_string(policy.identity)));
+  member("fingerprint", json_string(to_string(policy.fingerprint)));
+  member("retention", json_string(format_duration(policy.retention)));
   member("retention_seconds", fmt::format("{}", seconds));
-  if (policy.window > Millis(0)) member("window", quoted(format_duration(policy.window)));
-  member("replayed_statuses", quoted(policy.kept.to_string()));
+  if (policy.window > Millis(0)) member("window", json_string(format_duration(policy.window)));
+  member("replayed_statuses", json_string(policy.kept.to_string()));
   member("mismatch_status", fmt::format("{}", policy.mismatch_status));
   member("in_progress_status", fmt::format("{}", policy.in_progress_status), "\n");
   return json + "    }";
