@@ -24,19 +24,20 @@ MAY_SEE = {
     "core": {"base"},
     "store": {"base", "core"},
     "store/common": {"base", "core", "store"},
-    "store/memory": {"base", "core", "store"},
+    "store/memory": {"base", "core", "store", "store/common"},
     "store/rocksdb": {"base", "core", "store", "store/common"},
     "store/postgres": {"base", "core", "store", "store/common"},
     "store/redis": {"base", "core", "store", "store/common"},
     "inbox": {"base", "core"},
     "phases": {"base", "core", "store"},
     "workers": {"base", "core", "phases"},
-    "config": {"base", "core"},
+    "config": {"base", "core", "inbox"},
     "http": {"base"},
     "client": {"base", "core", "http"},
-    "gateway": {"base", "core", "config", "http"},
+    "gateway": {"base", "core", "config", "http", "inbox"},
+    "delivery": {"base", "core", "config", "http", "inbox", "gateway"},
     "admin": {"base", "core", "config", "http", "gateway"},
-    "cli": {"base", "core", "config", "http", "client", "gateway", "admin", "store", "store/memory", "store/rocksdb", "workers"},
+    "cli": {"base", "core", "config", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
 }
 SEES_ONLY_PLAIN_PUBLIC = {"base", "http"}
 
@@ -55,9 +56,9 @@ LIBRARIES = {
     "CLI/": {"cli"},
     "spdlog/": {"base"},
     "openssl/": {"base", "http", "store/redis", "workers"},
-    "boost/asio": {"http", "store/redis", "client", "gateway", "admin", "cli"},
+    "boost/asio": {"http", "store/redis", "client", "gateway", "delivery", "admin", "cli"},
     "boost/beast": {"http", "admin", "cli"},
-    "prometheus/": {"gateway", "admin"},
+    "prometheus/": {"gateway", "delivery", "admin"},
 }
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')

@@ -11,6 +11,10 @@
 // Threads. All calls may be made from any thread at any time. Answers arrive through a callback, once, on a thread of
 // the store's choosing (possibly the caller's, before the call returns). Callbacks must not block.
 //
+// Staged work. A record can be claimed for nobody, with a message: a job. The claim remembers the key and stages the
+// work in one step, so that a repetition finds it, and `take` hands it out to one worker at a time until it is
+// completed.
+//
 // Faults. A fault of kind `timeout` means the effect is unknown: read back with `find` before deciding anything. Every
 // other kind means that nothing was changed.
 #pragma once
@@ -39,6 +43,12 @@ enum class Abandoned {
   take_over, // become its owner with the next fence
 };
 
+// Makes a claimed record a job. Nobody owns it after the claim: it is due once the lease of the claim is over.
+struct Staged {
+  StoredResponse message; // for whoever takes it
+  bool ordered = false;   // see order_of
+};
+
 struct ClaimRequest {
   RecordId id;
   Fingerprint fingerprint;
@@ -47,6 +57,7 @@ struct ClaimRequest {
   Millis retention{};
   Abandoned abandoned = Abandoned::leave;
   ClaimToken token{}; // becomes Record::claimed_by
+  std::optional<Staged> staged{};
   // For people; see Record.
   std::string route;
   std::string key;
@@ -87,7 +98,7 @@ enum class Holder { owner, finder };
 enum class OperatorAction {
   release,  // "it did not happen": free for a new first request
   complete, // "it happened, and this is the answer"
-  rerun,    // "let the next retry execute it"
+  rerun,    // "let the next retry execute it"; a job is due at once, also one that was completed
 };
 std::string_view to_string(OperatorAction action);
 
@@ -96,6 +107,30 @@ enum class OperatorAnswer {
   absent,    // no such record, or it has expired or was released
   live,      // an owner is at work and its lease is live; wait or stop the owner first
   completed, // it has an answer already; changing that would break the promise made to its client
+};
+
+struct TakeRequest {
+  std::size_t limit = 1;
+  Millis lease{};
+};
+
+// A job and the caller's ownership of it: record.fence is the caller's.
+struct TakenJob {
+  RecordId id;
+  Record record;
+  Time now{};
+};
+
+// How an attempt at a job ended.
+struct AttemptEnd {
+  enum class Kind {
+    completed, // done: the job stays as a memory of its key
+    again,     // due again after the pause
+    dead,      // a dead letter, indeterminate until an operator decides
+  };
+  Kind kind = Kind::completed;
+  Millis pause{};
+  StoredResponse message; // kept instead of the one it had; its reason may tell how the attempt went
 };
 
 // Whether whoever looks at a record will wait for it to be settled.
@@ -107,7 +142,8 @@ std::string_view to_string(Durability level);
 struct ListRequest {
   std::optional<RecordState> state;
   bool abandoned_only = false;
-  std::string id_prefix; // hex digits the id begins with; empty for all
+  std::optional<bool> staged; // jobs alone, or none of them
+  std::string id_prefix;      // hex digits the id begins with; empty for all
   std::size_t limit = 100;
 };
 
@@ -124,6 +160,7 @@ struct StoreStats {
   std::uint64_t buckets = 0;
   std::uint64_t syncs = 0;  // group commits so far
   std::uint64_t writes = 0; // records written in them
+  std::uint64_t jobs = 0;   // staged records that are not completed and not dead; 0 where the store would have to count
 };
 
 class Store {
@@ -132,11 +169,11 @@ class Store {
 
   // Absent, expired and released records are claimed afresh. A record with another fingerprint is always returned as
   // found and never changed. An abandoned one with the same fingerprint is taken over if `abandoned` says so or an
-  // operator marked it `rerun`.
+  // operator marked it `rerun`; a job never.
   virtual void claim(ClaimRequest request, Done<ClaimAnswer> done) = 0;
 
-  // The record as it is; nothing for absent, expired and released ones. With Interest::settling, and if the record is in
-  // progress, its settling by another process will be told to the listener of announce_to.
+  // The record as it is; nothing for absent, expired and released ones. With Interest::settling, and if the record is
+  // in progress, its settling by another process will be told to the listener of announce_to.
   virtual void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) = 0;
 
   // Extends the lease to now + lease.
@@ -155,6 +192,13 @@ class Store {
   // abandoned, with the fence it was found with; refused as `lost` if that fence is no longer the newest, and to a
   // finder also if the owner has renewed since or an operator has allowed another run.
   virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
+
+  // Makes the caller the owner of jobs whose lease is over, those due longest first; no job twice at a time. Of ordered
+  // ones with the same order the first alone, until it is completed or dead. May be fewer than there are.
+  virtual void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) = 0;
+
+  // What whoever took a job says at the end. The verbs above are for claims, and answer `lost` to jobs.
+  virtual void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) = 0;
 
   // Settles a record by hand. `response` is used by `complete` alone.
   virtual void operate(const RecordId& id, OperatorAction action, StoredResponse response,

@@ -18,7 +18,9 @@ constexpr std::uint8_t kRerun = 2;
 constexpr std::uint8_t kHasResponse = 4;
 constexpr std::uint8_t kHasOmitted = 8;
 constexpr std::uint8_t kOmittedWhole = 16;
-constexpr std::uint8_t kKnownFlags = kTookOver | kRerun | kHasResponse | kHasOmitted | kOmittedWhole;
+constexpr std::uint8_t kStaged = 32;
+constexpr std::uint8_t kOrdered = 64;
+constexpr std::uint8_t kResting = 128;
 
 constexpr std::size_t kChecksumBytes = 8;
 
@@ -108,6 +110,9 @@ std::uint8_t flags_of(const Record& record) {
   std::uint8_t flags = 0;
   if (record.took_over) flags |= kTookOver;
   if (record.rerun) flags |= kRerun;
+  if (record.staged) flags |= kStaged;
+  if (record.ordered) flags |= kOrdered;
+  if (record.resting) flags |= kResting;
   if (record.response) flags |= flags_of(*record.response);
   return flags;
 }
@@ -226,7 +231,11 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   record.target = cursor.text();
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
-  bool well_formed = is_state(state) && (flags & ~kKnownFlags) == 0;
+  record.staged = (flags & kStaged) != 0;
+  record.ordered = (flags & kOrdered) != 0;
+  record.resting = (flags & kResting) != 0;
+  if (record.staged) body = DecodeBody::yes;
+  bool well_formed = is_state(state);
   record.state = static_cast<RecordState>(state);
   if ((flags & kHasResponse) != 0) {
     well_formed = read_response(cursor, flags, body, record.response.emplace()) && well_formed;

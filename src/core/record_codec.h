@@ -27,7 +27,8 @@ enum class DecodeBody { yes, no };
 
 // Verifies the checksum, then parses. A wrong checksum or shape is `corrupt`; a later format version is `newer_format`
 // with a message that says which version wrote it and what to do. With DecodeBody::no the response's headers and body
-// are left empty: for listings and for deciding, where megabytes of body would be copied for nothing.
+// are left empty: for listings and for deciding, where megabytes of body would be copied for nothing. A job is decoded
+// whole in any case, since it is written on with its message.
 Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBody::yes);
 
 // The response alone, in the same manner: for stores that keep a record's other parts as columns or fields.

@@ -12,13 +12,14 @@ bool is_free(const std::optional<Record>& found, Time now) {
 }
 
 bool may_take_over(const Record& found, const ClaimRequest& request, Time now) {
-  return found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
+  return !found.staged && found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
 }
 
 // The record if `fence` owns it and has not settled it. That the lease is over does not matter while nobody took the
 // record over: the owner was slow, and its write is still the only one there can be.
 bool owns(const std::optional<Record>& found, std::uint64_t fence, Time now) {
-  return found && !found->expired(now) && found->state == RecordState::in_progress && found->fence == fence;
+  return found && !found->staged && !found->expired(now) && found->state == RecordState::in_progress &&
+         found->fence == fence;
 }
 
 Record fresh_record(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
@@ -34,6 +35,12 @@ Record fresh_record(const std::optional<Record>& found, const ClaimRequest& requ
   record.key = request.key;
   record.method = request.method;
   record.target = request.target;
+  if (request.staged) {
+    record.staged = true;
+    record.ordered = request.staged->ordered;
+    record.resting = true;
+    record.response = request.staged->message;
+  }
   return record;
 }
 
@@ -76,12 +83,12 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 }
 
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
-  const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
+  const bool streaming = found && !found->staged && !found->expired(now) && found->state == RecordState::completed &&
                          found->fence == fence && found->response && found->response->omitted &&
                          !found->response->omitted->whole;
   // Held by somebody who thought its owner gone, while the owner had the answer: knowing is better than not knowing.
-  const bool held =
-      found && !found->expired(now) && found->state == RecordState::indeterminate && found->fence == fence;
+  const bool held = found && !found->staged && !found->expired(now) && found->state == RecordState::indeterminate &&
+                    found->fence == fence;
   if (!streaming && !held && !owns(found, fence, now)) return {};
   Record record = *found;
   if (!streaming) record.settled_at = now;
@@ -113,11 +120,42 @@ FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Hol
   return {std::move(record), FenceAnswer::done};
 }
 
+FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fence, AttemptEnd end, Time now) {
+  const bool taken = found && found->staged && !found->resting && !found->expired(now) &&
+                     found->state == RecordState::in_progress && found->fence == fence;
+  if (!taken) return {};
+  Record record = *found;
+  record.response = std::move(end.message);
+  if (end.kind == AttemptEnd::Kind::again) {
+    record.resting = true;
+    record.lease_until = now + end.pause;
+    stay_for_the_lease(record);
+  } else {
+    record.state = end.kind == AttemptEnd::Kind::completed ? RecordState::completed : RecordState::indeterminate;
+    record.settled_at = now;
+  }
+  return {std::move(record), FenceAnswer::done};
+}
+
+std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, Time now) {
+  if (is_free(found, now) || !found->staged || !found->abandoned(now)) return std::nullopt;
+  Record record = *found;
+  record.fence += 1;
+  record.lease_until = now + lease;
+  record.resting = false;
+  record.rerun = false;
+  stay_for_the_lease(record);
+  return record;
+}
+
 OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response,
                           Time now) {
   if (is_free(found, now)) return {std::nullopt, OperatorAnswer::absent};
-  if (found->state == RecordState::completed) return {std::nullopt, OperatorAnswer::completed};
-  if (found->state == RecordState::in_progress && !found->lease_over(now)) return {std::nullopt, OperatorAnswer::live};
+  const bool again = found->staged && action == OperatorAction::rerun;
+  if (found->state == RecordState::completed && !again) return {std::nullopt, OperatorAnswer::completed};
+  if (found->state == RecordState::in_progress && !found->lease_over(now) && !found->resting) {
+    return {std::nullopt, OperatorAnswer::live};
+  }
   Record record = *found;
   switch (action) {
     case OperatorAction::release:
@@ -128,13 +166,15 @@ OperatorStep operate_step(const std::optional<Record>& found, OperatorAction act
       record.state = RecordState::completed;
       record.settled_at = now;
       record.rerun = false;
+      record.resting = false;
       record.response = std::move(response);
       break;
     case OperatorAction::rerun:
       // Abandoned with permission: the next retry with the same fingerprint takes over, with the next fence.
       record.state = RecordState::in_progress;
       record.lease_until = now;
-      record.rerun = true;
+      record.rerun = !record.staged; // a job needs no permission: it is due
+      record.resting = record.staged;
       break;
   }
   return {std::move(record), OperatorAnswer::done};

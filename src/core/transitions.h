@@ -5,7 +5,8 @@
 // nothing when the store stays as it is.
 //
 // None of the steps looks at the headers or the body of a found response, and none writes a record on from one: a
-// record decoded without them (DecodeBody::no) is enough.
+// record decoded without them (DecodeBody::no) is enough. Jobs are the exception: they are written on with their
+// message.
 #pragma once
 
 #include <oncekey/record.h>
@@ -34,6 +35,11 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now);
 FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
 FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Holder by, Time now);
+
+FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fence, AttemptEnd end, Time now);
+
+// The record as its new owner has it; nothing if it cannot be taken now.
+std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, Time now);
 
 struct OperatorStep {
   std::optional<Record> write;

@@ -11,7 +11,17 @@ inline bool is_listed(const ListRequest& request, const RecordId& id, const Reco
   if (record.expired(now) || record.state == RecordState::released) return false;
   if (request.state && record.state != *request.state) return false;
   if (request.abandoned_only && !record.abandoned(now)) return false;
+  if (request.staged && record.staged != *request.staged) return false;
   return request.id_prefix.empty() || to_hex(id).starts_with(request.id_prefix);
+}
+
+// What a listing tells of a record: all but the headers and the body.
+inline Record as_listed(Record record) {
+  if (record.response) {
+    record.response->headers.clear();
+    record.response->body.clear();
+  }
+  return record;
 }
 
 } // namespace oncekey

@@ -76,5 +76,7 @@ std::vector<StoreKind> postgres_kinds() {
 
 INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, ::testing::ValuesIn(postgres_kinds()),
                          [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Postgres, JobsConformance, ::testing::ValuesIn(postgres_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
 
 } // namespace oncekey

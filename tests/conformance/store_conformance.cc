@@ -113,16 +113,6 @@ StoredResponse StoreConformance::answer(std::string body, int status) {
   return response;
 }
 
-template <class T, class Call>
-T StoreConformance::value_of(Call call) {
-  Result<T> result = wait_for<T>(std::move(call));
-  if (!result) {
-    ADD_FAILURE() << result.fault().message;
-    return T{};
-  }
-  return *std::move(result);
-}
-
 ClaimRequest StoreConformance::request(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint) {
   ClaimRequest request;
   request.id = id(key);
@@ -649,7 +639,13 @@ TEST_P(StoreConformance, TimeThatPassesWhileItIsClosedCounts) {
 INSTANTIATE_TEST_SUITE_P(Memory, StoreConformance,
                          ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Memory, JobsConformance,
+                         ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
+                         [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(Rocksdb, StoreConformance,
+                         ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
+                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Rocksdb, JobsConformance,
                          ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
 

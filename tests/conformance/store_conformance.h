@@ -106,7 +106,12 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
 
   // The value; a fault fails the test.
   template <class T, class Call>
-  static T value_of(Call call);
+  static T value_of(Call call) {
+    Result<T> result = wait_for<T>(std::move(call));
+    if (result) return *std::move(result);
+    ADD_FAILURE() << result.fault().message;
+    return T{};
+  }
   static ClaimRequest request(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint);
 
  private:
@@ -114,6 +119,72 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   std::condition_variable news_came_;
   std::set<RecordId> news_;
   std::unique_ptr<StoreUnderTest> under_test_; // goes first: its threads may have news to tell
+};
+
+// The part that is about staged work: jobs_conformance.cc.
+class JobsConformance : public StoreConformance {
+ protected:
+  static StoredResponse message(std::string body) {
+    StoredResponse message;
+    message.reason = "staged";
+    message.headers.add("Content-Type", "application/json");
+    message.body = std::move(body);
+    return message;
+  }
+
+  // Jobs from 100 on are of one order.
+  static RecordId job(std::uint64_t number) {
+    if (number < 100) return id(number);
+    RecordId job = id(1);
+    job.bytes[10] = static_cast<std::uint8_t>(number); // where with_order() does not write
+    return with_order(job, id(0xa5a5));
+  }
+
+  ClaimAnswer stage(std::uint64_t number, Millis delay = Millis{0}, std::string body = "event") {
+    ClaimRequest request;
+    request.id = job(number);
+    request.fingerprint = print(1);
+    request.lease = delay;
+    request.retention = kRetention;
+    request.route = "/hooks/stripe";
+    request.key = "evt_" + std::to_string(number);
+    request.method = "POST";
+    request.target = "http://127.0.0.1:9090/events";
+    request.staged = Staged{message(std::move(body)), number >= 100};
+    return value_of<ClaimAnswer>([&](Done<ClaimAnswer> done) { store().claim(std::move(request), std::move(done)); });
+  }
+
+  // A store of many partitions may need some calls to look at them all.
+  std::vector<TakenJob> take(std::size_t limit = 10) {
+    std::vector<TakenJob> all;
+    for (int call = 0; call < 80 && all.size() < limit; ++call) {
+      TakeRequest request{limit - all.size(), kLease};
+      std::vector<TakenJob> taken = value_of<std::vector<TakenJob>>(
+          [&](Done<std::vector<TakenJob>> done) { store().take(request, std::move(done)); });
+      std::move(taken.begin(), taken.end(), std::back_inserter(all));
+    }
+    return all;
+  }
+
+  FenceAnswer end(const RecordId& id, std::uint64_t fence, AttemptEnd::Kind kind, Millis pause = Millis{0},
+                  std::string body = "event") {
+    return value_of<FenceAnswer>([&](Done<FenceAnswer> done) {
+      store().end_attempt({id, fence}, AttemptEnd{kind, pause, message(std::move(body))}, std::move(done));
+    });
+  }
+  FenceAnswer end(const TakenJob& taken, AttemptEnd::Kind kind, Millis pause = Millis{0}) {
+    return end(taken.id, taken.record.fence, kind, pause);
+  }
+
+  OperatorAnswer operate(const RecordId& id, OperatorAction action) {
+    return value_of<OperatorAnswer>(
+        [&](Done<OperatorAnswer> done) { store().operate(id, action, StoredResponse{}, std::move(done)); });
+  }
+
+  std::optional<Found> look(const RecordId& id) {
+    return value_of<std::optional<Found>>(
+        [&](Done<std::optional<Found>> done) { store().find(id, Interest::none, std::move(done)); });
+  }
 };
 
 } // namespace oncekey

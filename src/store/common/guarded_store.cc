@@ -150,7 +150,8 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
 void GuardedStore::give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault) {
   options_.log.warning("claim_unknown", {{"key", short_hash(call->request.id)}, {"reason", fault.message}});
   call->done(Fault{FaultKind::timeout, fault.message});
-  release_if_ours(call, kReleaseTries);
+  // A job may be taken as soon as it is staged. Whoever staged it comes again, and finds it if it is there.
+  if (!call->request.staged) release_if_ours(call, kReleaseTries);
 }
 
 // Nothing was executed on the strength of this claim, so the key need not stay claimed until its lease is over, and
@@ -246,6 +247,27 @@ void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
     const bool with_our_fence = !*found || (*found)->record.fence == call->owner.fence;
     call->done(with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
   });
+}
+
+// One that stays unknown has leased some jobs to nobody; they are due again when the lease is over.
+void GuardedStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (const Status may = may_claim(); !may) return done(may.fault());
+  server_->take(request, counted(std::move(done)));
+}
+
+void GuardedStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+  auto call = std::make_shared<FenceCall>();
+  const auto kept = std::make_shared<const AttemptEnd>(std::move(end));
+  call->owner = owner;
+  call->send = [this, owner, kept](Done<FenceAnswer> answered) {
+    server_->end_attempt(owner, *kept, std::move(answered));
+  };
+  call->made_this = [](const std::optional<Found>& found) {
+    return found && (found->record.resting || found->record.state != RecordState::in_progress);
+  };
+  call->done = std::move(done);
+  call->until = Clock::now() + options_.complete_patience;
+  send(call);
 }
 
 void GuardedStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,

@@ -28,14 +28,10 @@ std::uint64_t response_bytes(const Record& record) {
   return record.response ? record.response->headers.lines().size() + record.response->body.size() : 0;
 }
 
-std::optional<Record> copy_without_body(const Record* record) {
+// For the steps, which read no body but a job's message.
+std::optional<Record> copy_for_step(const Record* record) {
   if (record == nullptr) return std::nullopt;
-  Record copy = *record;
-  if (copy.response) {
-    copy.response->headers.clear();
-    copy.response->body.clear();
-  }
-  return copy;
+  return record->staged ? *record : as_listed(*record);
 }
 
 bool is_gone(const Record* record, Time now) {
@@ -57,6 +53,10 @@ void MemoryStore::drop_ended(Shard& shard, Time now) {
   std::erase_if(shard.buckets, [&](const auto& entry) {
     if (entry.first.end() > now) return false;
     records_ -= entry.second.records.size();
+    const std::lock_guard lock(jobs_mutex_);
+    for (const auto& [id, record] : entry.second.records) {
+      if (record.staged) jobs_.forget(id);
+    }
     response_bytes_ -= entry.second.response_bytes;
     return true;
   });
@@ -96,6 +96,10 @@ void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
   response_bytes_ += response_bytes(record);
   ++records_;
   ++writes_;
+  if (record.staged) {
+    const std::lock_guard lock(jobs_mutex_);
+    jobs_.note(id, record);
+  }
   content.records.emplace(id, std::move(record));
 }
 
@@ -107,8 +111,11 @@ void MemoryStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     const std::lock_guard lock(shard.mutex);
     const Time now = options_.now();
     const Record* const found = look_up(shard, request.id);
-    if (found != nullptr || records_ < options_.records_max) {
-      ClaimStep step = claim_step(copy_without_body(found), request, now);
+    const bool room =
+        records_ < options_.records_max &&
+        (!request.staged || response_bytes_ + request.staged->message.body.size() <= options_.response_bytes_max);
+    if (found != nullptr || room) {
+      ClaimStep step = claim_step(copy_for_step(found), request, now);
       if (step.write) {
         write(shard, request.id, *std::move(step.write));
         answer = std::move(step.answer);
@@ -139,7 +146,7 @@ void MemoryStore::by_fence(const Ownership& owner, Done<FenceAnswer> done, Step 
     Shard& shard = shard_of(owner.id);
     const std::lock_guard lock(shard.mutex);
     const Time now = options_.now();
-    FenceStep result = step(copy_without_body(look_up(shard, owner.id)), now);
+    FenceStep result = step(copy_for_step(look_up(shard, owner.id)), now);
     if (result.write) write(shard, owner.id, *std::move(result.write));
     answer = result.answer;
   }
@@ -168,14 +175,44 @@ void MemoryStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done
            [&](const std::optional<Record>& found, Time now) { return hold_step(found, owner.fence, by, now); });
 }
 
+void MemoryStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  std::vector<RecordId> due;
+  {
+    const std::lock_guard lock(jobs_mutex_);
+    due = jobs_.due(options_.now(), request.limit);
+  }
+  std::vector<TakenJob> taken;
+  for (const RecordId& id : due) {
+    Shard& shard = shard_of(id);
+    const std::lock_guard lock(shard.mutex);
+    const Time now = options_.now();
+    const Record* const found = look_up(shard, id);
+    if (is_gone(found, now)) {
+      const std::lock_guard jobs_lock(jobs_mutex_);
+      jobs_.forget(id);
+      continue;
+    }
+    std::optional<Record> record = take_step(copy_for_step(found), request.lease, now);
+    if (!record) continue; // somebody else was here meanwhile
+    write(shard, id, *record);
+    taken.push_back({id, *std::move(record), now});
+  }
+  done(std::move(taken));
+}
+
+void MemoryStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+  by_fence(owner, std::move(done), [&](const std::optional<Record>& found, Time now) {
+    return end_attempt_step(found, owner.fence, std::move(end), now);
+  });
+}
+
 void MemoryStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                           Done<OperatorAnswer> done) {
   OperatorAnswer answer;
   {
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
-    OperatorStep step =
-        operate_step(copy_without_body(look_up(shard, id)), action, std::move(response), options_.now());
+    OperatorStep step = operate_step(copy_for_step(look_up(shard, id)), action, std::move(response), options_.now());
     if (step.write) write(shard, id, *std::move(step.write));
     answer = step.answer;
   }
@@ -191,7 +228,7 @@ void MemoryStore::list(const ListRequest& request, Done<std::vector<Listed>> don
       for (const auto& [id, record] : content.records) {
         if (listed.size() >= request.limit) break;
         if (!is_listed(request, id, record, now)) continue;
-        listed.push_back({id, *copy_without_body(&record)});
+        listed.push_back({id, as_listed(record)});
       }
     }
   }
@@ -209,6 +246,8 @@ StoreStats MemoryStore::stats() const {
   stats.records_estimate = records_;
   stats.bytes_in_memory = records_ * sizeof(Record) + response_bytes_;
   stats.writes = writes_;
+  const std::lock_guard lock(jobs_mutex_);
+  stats.jobs = jobs_.size();
   return stats;
 }
 

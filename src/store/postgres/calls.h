@@ -27,13 +27,22 @@ struct FindCall {
 };
 
 // The values are those of oncekey.settle().
-enum class FenceVerb : std::int16_t { renew = 1, complete = 2, release = 3, hold = 4, hold_found = 5 };
+enum class FenceVerb : std::int16_t {
+  renew = 1,
+  complete = 2,
+  release = 3,
+  hold = 4,
+  hold_found = 5,
+  attempt_again = 6,
+  attempt_dead = 7,
+  attempt_completed = 8,
+};
 
 struct FenceCall {
   FenceVerb verb;
   Ownership owner;
-  Millis lease{};       // renew
-  std::string response; // complete: encoded
+  Millis lease{};       // renew; the pause of attempt_again
+  std::string response; // complete, and the message of a job: encoded
   bool partial = false; // complete: the body was left out and is not whole yet
   Done<FenceAnswer> done;
 };
@@ -46,15 +55,24 @@ struct OperatorCall {
   Done<OperatorAnswer> done;
 };
 
+struct TakeCall {
+  TakeRequest request;
+  Done<std::vector<TakenJob>> done;
+};
+
 struct Call {
-  std::variant<ClaimCall, FindCall, FenceCall, OperatorCall> what;
+  std::variant<ClaimCall, FindCall, FenceCall, OperatorCall, TakeCall> what;
   // Sent by then, or refused; answered by then, or given up.
   Deadline send_by;
   Deadline answer_by;
 };
 
+// Calls of one id are made one after another. Takes have no id; this one keeps them in a lane of their own.
+inline const RecordId kNoId{};
+
 inline const RecordId& id_of(const Call& call) {
   struct Visitor {
+    const RecordId& operator()(const TakeCall&) const { return kNoId; }
     const RecordId& operator()(const ClaimCall& claim) const { return claim.request.id; }
     const RecordId& operator()(const FindCall& find) const { return find.id; }
     const RecordId& operator()(const FenceCall& fence) const { return fence.owner.id; }
@@ -66,6 +84,8 @@ inline const RecordId& id_of(const Call& call) {
 inline std::size_t body_bytes(const Call& call) {
   if (const auto* fence = std::get_if<FenceCall>(&call.what)) return fence->response.size();
   if (const auto* by_hand = std::get_if<OperatorCall>(&call.what)) return by_hand->response.size();
+  const auto* claim = std::get_if<ClaimCall>(&call.what);
+  if (claim != nullptr && claim->request.staged) return claim->request.staged->message.body.size();
   return 0;
 }
 
@@ -98,7 +118,8 @@ class Outbox {
     answers.clear();
   }
 
-  std::tuple<Answers<ClaimAnswer>, Answers<std::optional<Found>>, Answers<FenceAnswer>, Answers<OperatorAnswer>>
+  std::tuple<Answers<ClaimAnswer>, Answers<std::optional<Found>>, Answers<FenceAnswer>, Answers<OperatorAnswer>,
+             Answers<std::vector<TakenJob>>>
       answers_;
 };
 

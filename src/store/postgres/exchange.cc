@@ -32,7 +32,14 @@ enum Column : int {
   column_method,
   column_target,
   column_response,
+  column_job,
+  column_id,
 };
+
+// The bits of `job`.
+constexpr std::int16_t kStaged = 1;
+constexpr std::int16_t kOrdered = 2;
+constexpr std::int16_t kResting = 4;
 
 constexpr std::int16_t kClaimed = 1;
 constexpr std::int16_t kFoundLong = 3;
@@ -91,6 +98,10 @@ Result<Found> found_of(const Row& row, const RecordId& id) {
   record.key = row.bytes(column_key);
   record.method = row.bytes(column_method);
   record.target = row.bytes(column_target);
+  const std::int16_t job = row.int2(column_job);
+  record.staged = (job & kStaged) != 0;
+  record.ordered = (job & kOrdered) != 0;
+  record.resting = (job & kResting) != 0;
   if (row.is_null(column_response)) return found;
   Result<StoredResponse> response = decode_response(row.bytes(column_response));
   if (!response) return Fault{response.fault().kind, "record " + short_hash(id) + ": " + response.fault().message};
@@ -110,6 +121,8 @@ Exchange::Exchange(Batch& batch, ExchangeTerms terms)
       if (find->interest == Interest::settling) awaits_.push_back(at);
     } else if (std::holds_alternative<FenceCall>(what)) {
       fences_.push_back(at);
+    } else if (std::holds_alternative<TakeCall>(what)) {
+      takes_.push_back(at);
     } else {
       operators_.push_back(at);
     }
@@ -133,6 +146,7 @@ Statement Exchange::claim_statement() const {
   ArrayParam fingerprints(kByteaOid, count), tokens(kByteaOid, count);
   ArrayParam leases(kInt8Oid, count), retentions(kInt8Oid, count), widths(kInt4Oid, count), take_over(kBoolOid, count);
   ArrayParam routes(kTextOid, count), keys(kTextOid, count), methods(kTextOid, count), targets(kTextOid, count);
+  ArrayParam jobs(kInt2Oid, count), messages(kByteaOid, count);
   for (const std::size_t at : claims_) {
     const ClaimRequest& request = first<ClaimCall>(at).request;
     fingerprints.add_bytes(view_of(request.fingerprint));
@@ -145,12 +159,23 @@ Statement Exchange::claim_statement() const {
     keys.add_bytes(as_text(request.key, terms_.encoding));
     methods.add_bytes(as_text(request.method, terms_.encoding));
     targets.add_bytes(as_text(request.target, terms_.encoding));
+    if (request.staged) {
+      jobs.add_int2(static_cast<std::int16_t>(kStaged | kResting | (request.staged->ordered ? kOrdered : 0)));
+      std::string message;
+      encode_response(request.staged->message, message);
+      messages.add_bytes(message);
+    } else {
+      jobs.add_int2(0);
+      messages.add_null();
+    }
   }
-  Statement statement{"SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)", {}};
+  Statement statement{
+      "SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)", {}};
   statement.params.text(terms_.generation).int8(terms_.skew.count()).array(locks_of(claims_)).array(ids_of(claims_));
   statement.params.array(std::move(fingerprints)).array(std::move(leases)).array(std::move(retentions));
   statement.params.array(std::move(widths)).array(std::move(take_over)).array(std::move(tokens));
   statement.params.array(std::move(routes)).array(std::move(keys)).array(std::move(methods)).array(std::move(targets));
+  statement.params.array(std::move(jobs)).array(std::move(messages));
   return statement;
 }
 
@@ -163,7 +188,7 @@ Statement Exchange::settle_statement() const {
     fences.add_int8(static_cast<std::int64_t>(call.owner.fence));
     verbs.add_int2(static_cast<std::int16_t>(call.verb));
     leases.add_int8(call.lease.count());
-    if (call.verb == FenceVerb::complete) {
+    if (call.verb == FenceVerb::complete || call.verb >= FenceVerb::attempt_again) {
       responses.add_bytes(call.response);
     } else {
       responses.add_null();
@@ -203,12 +228,20 @@ Statement Exchange::operate_statement(std::size_t group) const {
   return statement;
 }
 
+Statement Exchange::take_statement(std::size_t group) const {
+  const TakeRequest& request = first<TakeCall>(group).request;
+  Statement statement{"SELECT * FROM oncekey.take($1, $2::int4, $3)", {}};
+  statement.params.int8(terms_.skew.count()).int8(static_cast<std::int64_t>(request.limit)).int8(request.lease.count());
+  return statement;
+}
+
 std::vector<Statement> Exchange::writes() const {
   std::vector<Statement> statements;
   if (!claims_.empty()) statements.push_back(claim_statement());
   if (!fences_.empty()) statements.push_back(settle_statement());
   if (!awaits_.empty()) statements.push_back(await_statement());
   for (const std::size_t at : operators_) statements.push_back(operate_statement(at));
+  for (const std::size_t at : takes_) statements.push_back(take_statement(at));
   return statements;
 }
 
@@ -226,6 +259,7 @@ void Exchange::read_writes(const Section& section, Outbox& outbox) {
   if (!fences_.empty()) read_fences(section.results[next++].get(), outbox);
   if (!awaits_.empty()) read_awaits(section.results[next++].get());
   for (const std::size_t at : operators_) read_operator(at, section.results[next++].get(), outbox);
+  for (const std::size_t at : takes_) read_taken(at, section.results[next++].get(), outbox);
 }
 
 void Exchange::read_claims(const PGresult* result, Outbox& outbox) {
@@ -317,6 +351,30 @@ void Exchange::read_operator(std::size_t group, const PGresult* result, Outbox& 
   batch_[group].calls.clear();
 }
 
+void Exchange::read_taken(std::size_t group, const PGresult* result, Outbox& outbox) {
+  Result<std::vector<TakenJob>> answer = std::vector<TakenJob>{};
+  for (int at = 0; at < PQntuples(result) && answer; ++at) {
+    const Row row(result, at);
+    TakenJob taken;
+    if (!copy_exactly(row.bytes(column_id), taken.id.bytes)) {
+      answer = corrupt("a job's id does not have 32 bytes");
+      break;
+    }
+    Result<Found> found = found_of(row, taken.id);
+    if (!found) {
+      answer = std::move(found).fault();
+      break;
+    }
+    taken.record = std::move(found->record);
+    taken.now = found->now;
+    server_time_ = taken.now;
+    answer->push_back(std::move(taken));
+    ++written_;
+  }
+  outbox.add(first<TakeCall>(group).done, std::move(answer));
+  batch_[group].calls.clear();
+}
+
 void Exchange::read_reads(const Section& section, Outbox& outbox) {
   const PGresult* const result = section.results[0].get();
   std::vector<int> row_of(reads_.size(), -1);
@@ -368,7 +426,8 @@ void Exchange::refuse_groups(const Indexes& groups, const Fault& fault, Outbox& 
 }
 
 void Exchange::refuse_writes(const Fault& fault, Outbox& outbox) {
-  for (const Indexes* groups : {&claims_, &fences_, &operators_, &awaits_}) refuse_groups(*groups, fault, outbox);
+  for (const Indexes* groups : {&claims_, &fences_, &operators_, &takes_, &awaits_})
+    refuse_groups(*groups, fault, outbox);
 }
 
 void Exchange::refuse_reads(const Fault& fault, Outbox& outbox) { refuse_groups(reads_, fault, outbox); }

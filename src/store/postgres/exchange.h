@@ -27,7 +27,9 @@ class Exchange {
   // The batch outlives the exchange. Calls that get an answer leave it, those that stay are to be asked for again.
   Exchange(Batch& batch, ExchangeTerms terms);
 
-  bool has_writes() const { return !claims_.empty() || !fences_.empty() || !operators_.empty() || !awaits_.empty(); }
+  bool has_writes() const {
+    return !claims_.empty() || !fences_.empty() || !operators_.empty() || !awaits_.empty() || !takes_.empty();
+  }
   bool has_reads() const { return !reads_.empty(); }
   std::vector<Statement> writes() const;
   std::vector<Statement> reads() const;
@@ -62,19 +64,21 @@ class Exchange {
   Statement settle_statement() const;
   Statement await_statement() const;
   Statement operate_statement(std::size_t group) const;
+  Statement take_statement(std::size_t group) const;
 
   void read_claims(const PGresult* result, Outbox& outbox);
   void read_fences(const PGresult* result, Outbox& outbox);
   void read_awaits(const PGresult* result);
   void read_operator(std::size_t group, const PGresult* result, Outbox& outbox);
+  void read_taken(std::size_t group, const PGresult* result, Outbox& outbox);
   void answer_claimed(Group& group, const Claimed& claimed, Outbox& outbox);
   void share_found(Group& group, const Result<Found>& found, Outbox& outbox);
   void refuse_groups(const Indexes& groups, const Fault& fault, Outbox& outbox);
 
   Batch& batch_;
   const ExchangeTerms terms_;
-  Indexes claims_, fences_, operators_, awaits_, reads_; // an awaited id is among the reads as well
-  std::vector<bool> busy_;                               // by group: its lock was not free
+  Indexes claims_, fences_, operators_, takes_, awaits_, reads_; // an awaited id is among the reads as well
+  std::vector<bool> busy_;                                       // by group: its lock was not free
   std::int64_t written_ = 0;
   std::optional<Time> server_time_;
   std::vector<RecordId> awaited_;

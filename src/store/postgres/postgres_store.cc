@@ -176,6 +176,18 @@ void PostgresStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> do
   parts_->submit(FenceCall{verb, owner, Millis{}, {}, false, std::move(done)});
 }
 
+void PostgresStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (const Status may_claim = parts_->shared.may_claim(); !may_claim) return done(may_claim.fault());
+  parts_->submit(TakeCall{request, std::move(done)});
+}
+
+void PostgresStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+  const FenceVerb verb = end.kind == AttemptEnd::Kind::again       ? FenceVerb::attempt_again
+                         : end.kind == AttemptEnd::Kind::completed ? FenceVerb::attempt_completed
+                                                                   : FenceVerb::attempt_dead;
+  parts_->submit(FenceCall{verb, owner, end.pause, encoded(end.message), false, std::move(done)});
+}
+
 void PostgresStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                             Done<OperatorAnswer> done) {
   parts_->submit(OperatorCall{id, action, encoded(response), is_partial(response), std::move(done)});

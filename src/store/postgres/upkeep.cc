@@ -35,11 +35,13 @@ constexpr const char* kMeasure =
 // In the order of oncekey.answer, with the id at the end.
 constexpr const char* kList =
     "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
-    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response, r.id "
+    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response, r.job, "
+    "r.id "
     "FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
     "WHERE r.state <> 4 AND r.expires_at > m.moment AND ($2 = 0 OR r.state = $2) "
-    "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 LIMIT $6";
-constexpr int kListIdColumn = 18;
+    "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 "
+    "AND ($6 = 0 OR (r.job <> 0) = ($6 = 1)) LIMIT $7";
+constexpr int kListIdColumn = 19;
 
 // record_WIDTH_INDEX; the server has checked the shape.
 std::optional<BucketId> bucket_of_partition(std::string_view name) {
@@ -246,6 +248,7 @@ Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
   statement.params.int8(shared_.skew().count());
   statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
   statement.params.boolean(request.abandoned_only).bytes(*low).bytes(*high);
+  statement.params.int2(!request.staged ? std::int16_t{0} : *request.staged ? std::int16_t{1} : std::int16_t{2});
   statement.params.int8(static_cast<std::int64_t>(std::min<std::size_t>(request.limit, 1'000'000)));
   const Section section = connection_->run(statement, deadline_in(kListTime));
   if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);

@@ -7,8 +7,8 @@ namespace {
 
 // EVALSHA, the script, the number of keys.
 constexpr std::size_t kWordsBeforeKeys = 3;
-// The generation, the clock, whether to count, the channel.
-constexpr std::size_t kFrameWords = 4;
+// The generation, the clock, whether to count, the channel, the number of calls.
+constexpr std::size_t kFrameWords = 5;
 // Lengths and line ends around each word, about.
 constexpr std::size_t kWordOverhead = 10;
 
@@ -20,10 +20,24 @@ LostMarker lost_marker(Reply reply) {
   return marker;
 }
 
+// What the script touches besides the records. A cluster must know: while a slot moves it sends a call away whose keys
+// are not all in one place.
+std::vector<std::string> keys_of_jobs(const KeyNames& names, std::uint32_t partition, std::span<const CallPtr> calls) {
+  std::vector<std::string> keys;
+  for (const CallPtr& call : calls) {
+    if (!call->job) continue;
+    if (keys.empty()) keys = {names.due_jobs(partition), names.job_expiries(partition)};
+    keys.push_back(names.jobs_in_order(call->id));
+  }
+  return keys;
+}
+
 } // namespace
 
 std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls) {
-  std::size_t words = kWordsBeforeKeys + 1 + calls.size() + kFrameWords;
+  const std::vector<std::string> job_keys = keys_of_jobs(frame.names, partition, calls);
+  const std::size_t keys = 1 + calls.size() + job_keys.size();
+  std::size_t words = kWordsBeforeKeys + keys + kFrameWords;
   std::size_t bytes = 256;
   for (const CallPtr& call : calls) {
     words += call->words;
@@ -34,13 +48,15 @@ std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std:
   append_word_count(out, words);
   append_word(out, "EVALSHA");
   append_word(out, frame.script_sha);
-  append_word(out, std::to_string(1 + calls.size()));
+  append_word(out, std::to_string(keys));
   append_word(out, frame.names.marker(partition));
   for (const CallPtr& call : calls) append_word(out, frame.names.record(call->id));
+  for (const std::string& key : job_keys) append_word(out, key);
   append_word(out, frame.generation);
   append_word(out, frame.clock);
   append_word(out, frame.count_tick ? "1" : "0");
   append_word(out, frame.names.channel());
+  append_word(out, std::to_string(calls.size()));
   for (const CallPtr& call : calls) out.append(call->arguments);
   return out;
 }

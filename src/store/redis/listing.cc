@@ -72,11 +72,7 @@ class Scan {
     Result<Record> record = decode_value(reply->look().text(), ReadResponse::summary);
     if (!record) co_return std::move(record).fault();
     if (is_listed(request_, *id, *record, now_)) {
-      if (record->response) {
-        record->response->headers.clear();
-        record->response->body.clear();
-      }
-      listed_.push_back({*id, *std::move(record)});
+      listed_.push_back({*id, as_listed(*std::move(record))});
     }
     co_return ok_status();
   }

@@ -8,6 +8,9 @@
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 
+#include <algorithm>
+#include <mutex>
+#include <set>
 #include <utility>
 
 namespace oncekey {
@@ -74,6 +77,42 @@ Result<FenceAnswer> fence_answer(const Answer& answer) {
   return *answer.reply.integer() == 1 ? FenceAnswer::done : FenceAnswer::lost;
 }
 
+Result<std::vector<TakenJob>> taken_answer(const Answer& answer) {
+  std::vector<TakenJob> taken;
+  for (std::size_t at = 1; at + 1 < answer.reply.size(); at += 2) {
+    const std::optional<RecordId> id = record_id_from_hex(answer.reply[at].text());
+    Result<Record> record = redis::decode_value(answer.reply[at + 1].text());
+    if (!id) return odd_answer();
+    if (!record) return std::move(record).fault();
+    taken.push_back({*id, *std::move(record), answer.now});
+  }
+  return taken;
+}
+
+// The answers of several partitions to one take.
+struct TakeInParts {
+  std::mutex mutex;
+  std::size_t open = 0;
+  std::vector<TakenJob> taken;
+  std::optional<Fault> fault;
+  Done<std::vector<TakenJob>> done;
+
+  void add(Result<std::vector<TakenJob>> part) {
+    {
+      const std::lock_guard lock(mutex);
+      if (part) {
+        std::move(part->begin(), part->end(), std::back_inserter(taken));
+      } else {
+        fault = std::move(part).fault();
+      }
+      if (--open != 0) return;
+    }
+    // What was taken somewhere is handed out, whatever went wrong elsewhere.
+    if (taken.empty() && fault) return done(*std::move(fault));
+    done(std::move(taken));
+  }
+};
+
 Result<OperatorAnswer> operator_answer(const Answer& answer) {
   switch (answer.reply.integer().value_or(-1)) {
     case 0:
@@ -107,7 +146,36 @@ class RedisStore::Impl {
     session->dispatcher().submit(std::move(call));
   }
 
+  // Some of those known to have jobs, and some of all in turn: jobs that nobody delivers any more may be anywhere.
+  std::set<std::uint32_t> where_to_take() {
+    const std::uint32_t all = session->names().partitions();
+    std::set<std::uint32_t> partitions;
+    const std::lock_guard lock(jobs_mutex);
+    auto next = with_jobs.upper_bound(last_asked);
+    for (std::size_t asked = 0; asked < std::min<std::size_t>(with_jobs.size(), kPartitionsPerTake); ++asked) {
+      if (next == with_jobs.end()) next = with_jobs.begin();
+      last_asked = *next++;
+      partitions.insert(last_asked);
+    }
+    for (std::uint32_t asked = 0; asked < std::min(all, kPartitionsPerTake); ++asked) partitions.insert(turn++ % all);
+    return partitions;
+  }
+  void has_jobs(std::uint32_t partition, bool any) {
+    const std::lock_guard lock(jobs_mutex);
+    if (any) {
+      with_jobs.insert(partition);
+    } else {
+      with_jobs.erase(partition);
+    }
+  }
+
+  static constexpr std::uint32_t kPartitionsPerTake = 16;
+
   const std::unique_ptr<redis::Session> session;
+  std::mutex jobs_mutex;
+  std::set<std::uint32_t> with_jobs;
+  std::uint32_t last_asked = 0; // of those
+  std::uint32_t turn = 0;       // of all
 };
 
 RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -122,11 +190,65 @@ Result<std::unique_ptr<RedisStore>> RedisStore::open(RedisOptions options) {
 
 void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   if (Status may = impl_->session->state().may_claim(); !may) return done(std::move(may).fault());
+  if (request.staged) return stage(request, std::move(done));
   CallPtr call = call_for(request.id, "C");
   call->add(redis::encode_times(request));
   call->add(request.abandoned == Abandoned::take_over ? "1" : "0");
   call->add(redis::encode_identity(request));
   impl_->submit<ClaimAnswer>(std::move(call), claim_answer, std::move(done));
+}
+
+void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
+  CallPtr call = call_for(request.id, "S");
+  call->job = true;
+  call->add(redis::encode_times(request));
+  call->add(redis::encode_identity(request));
+  call->add_decimal(redis::encode_flags(*request.staged));
+  std::string message;
+  encode_response(request.staged->message, message);
+  call->add(message);
+  const std::uint32_t partition = impl_->session->names().partition_of(request.id);
+  impl_->submit<ClaimAnswer>(std::move(call), claim_answer,
+                             [this, partition, done = std::move(done)](Result<ClaimAnswer> answer) {
+                               if (answer) impl_->has_jobs(partition, true);
+                               done(std::move(answer));
+                             });
+}
+
+void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (Status may = impl_->session->state().may_claim(); !may) return done(std::move(may).fault());
+  const redis::KeyNames& names = impl_->session->names();
+  const std::set<std::uint32_t> partitions = impl_->where_to_take();
+  const std::size_t limit = std::max<std::size_t>(1, request.limit / partitions.size());
+  auto parts = std::make_shared<TakeInParts>();
+  parts->open = partitions.size();
+  parts->done = std::move(done);
+  for (const std::uint32_t partition : partitions) {
+    CallPtr call = call_for(names.nobody_in(partition), "T");
+    call->job = true;
+    call->add_decimal(limit);
+    add_millis(*call, request.lease);
+    call->answered = [this, parts, partition](const Result<Answer>& answer) {
+      if (!answer) return parts->add(answer.fault());
+      if (const auto left = answer->reply[0].integer()) impl_->has_jobs(partition, *left > 0);
+      parts->add(taken_answer(*answer));
+    };
+    impl_->session->dispatcher().submit(std::move(call));
+  }
+}
+
+void RedisStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+  CallPtr call = call_for(owner, "E");
+  call->job = true;
+  call->add(end.kind == AttemptEnd::Kind::again       ? "again"
+            : end.kind == AttemptEnd::Kind::completed ? "completed"
+                                                      : "dead");
+  add_millis(*call, end.pause);
+  call->add(redis::encode_status(end.message.status));
+  std::string message;
+  encode_response(end.message, message);
+  call->add(message);
+  impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
 }
 
 void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
@@ -161,6 +283,7 @@ void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done)
 void RedisStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                          Done<OperatorAnswer> done) {
   CallPtr call = call_for(id, "O");
+  call->job = true; // perhaps
   call->add(to_string(action));
   add_response(*call, response);
   impl_->submit<OperatorAnswer>(std::move(call), operator_answer, std::move(done));

@@ -45,6 +45,8 @@ class RedisStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
+  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
+  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void announce_to(Listener listener) override;
@@ -56,6 +58,7 @@ class RedisStore final : public Store {
   StoreStats stats() const override;
 
  private:
+  void stage(const ClaimRequest& request, Done<ClaimAnswer> done);
   class Impl;
   explicit RedisStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

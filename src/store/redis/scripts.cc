@@ -18,7 +18,7 @@ local channel = ARGV[4]
 local redis_call, unpack_head, pack = redis.pcall, struct.unpack, struct.pack
 local band, bor, sub = bit.band, bit.bor, string.sub
 local IN_PROGRESS, COMPLETED, INDETERMINATE, RELEASED = 1, 2, 3, 4
-local TOOK_OVER, RERUN, AWAITED, PARTIAL = 1, 2, 4, 8
+local TOOK_OVER, RERUN, AWAITED, PARTIAL, STAGED, ORDERED, RESTING = 1, 2, 4, 8, 16, 32, 64
 local NUMBERS = '<BBBI8I8I8I8I8I2' -- all up to the fingerprint
 local FINGERPRINT, TEXTS = 46, 98  -- where they begin
 local FORMAT = 1
@@ -62,8 +62,10 @@ local function expired(r) return now >= r.expires_at end
 local function free(r) return not r or expired(r) or r.state == RELEASED end
 local function lease_over(r) return now >= r.lease_until end
 local function owns(r, fence)
-  return r and not expired(r) and r.state == IN_PROGRESS and sub(r.value, 4, 11) == fence
+  return r and not expired(r) and r.state == IN_PROGRESS and sub(r.value, 4, 11) == fence and not has(r, STAGED)
 end
+-- Fingerprint, token and texts: what stays when the response or message after them is another one.
+local function identity_of(value) return sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94)) end
 local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lease_until) end
 
 -- After a write that settled a record: tells those who wait for it.
@@ -79,8 +81,41 @@ local function settle(key, r, answer, rest)
   return answer
 end
 
+-- Jobs. A partition has a sorted set of those that may be taken, by when they are due, and a hash with the expiry of all
+-- of them. Jobs of one order stand in a sorted set of their own, by their places; only the first may be taken.
+local base = sub(KEYS[1], 1, -7) -- without `marker`
+local due, expiries = base .. 'jobs', base .. 'job-expiries'
+local function queue_of(id) return base .. 'order:' .. sub(id, -16) end
+local function decimal(number) return string.format('%.0f', number) end
+
+local function remove_job(id)
+  redis_call('ZREM', due, id)
+  redis_call('HDEL', expiries, id)
+  local queue = queue_of(id)
+  if redis_call('ZREM', queue, id) ~= 1 then return end
+  local first = redis_call('ZRANGE', queue, 0, 0)[1]
+  if not first then return end
+  local r = read(base .. first)
+  redis_call('ZADD', due, decimal(r and r.lease_until or now), first)
+end
+
+-- After a write of a job's record.
+local function note_job(key, r)
+  local id = sub(key, -64)
+  if r.state ~= IN_PROGRESS then return remove_job(id) end
+  redis_call('HSET', expiries, id, decimal(r.expires_at))
+  if has(r, ORDERED) then
+    local queue = queue_of(id)
+    if not redis_call('ZSCORE', queue, id) then
+      redis_call('ZADD', queue, redis_call('HINCRBY', expiries, 'places', 1), id)
+    end
+    if redis_call('ZRANGE', queue, 0, 0)[1] ~= id then return end
+  end
+  redis_call('ZADD', due, decimal(r.lease_until), id)
+end
+
 local verbs = {}
-local lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4}
+local lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4, S = 4, T = 2, E = 5}
 
 -- What first claims of one kind (retention and lease) have in common.
 local kinds = {}
@@ -107,7 +142,7 @@ local function claim_found(key, r, kind, take_over, identity)
     return fence * 2
   end
   if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
-     not lease_over(r) or not (take_over or has(r, RERUN)) then
+     not lease_over(r) or not (take_over or has(r, RERUN)) or has(r, STAGED) then
     return r.value
   end
   r.fence = r.fence + 1
@@ -168,11 +203,12 @@ function verbs.D(key, at)
   if err then return err end
   if not value or sub(value, 4, 11) ~= ARGV[at] or now >= unpack_head('<I8', value, 20) then return 0 end
   local state, flags = value:byte(2, 3)
+  if band(flags, STAGED) ~= 0 then return 0 end
   local settled_at, rest
   if state == IN_PROGRESS or state == INDETERMINATE then
     settled_at, rest = now_bytes, sub(value, FINGERPRINT)
   elseif state == COMPLETED and band(flags, PARTIAL) ~= 0 then
-    settled_at, rest = sub(value, 36, 43), sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94))
+    settled_at, rest = sub(value, 36, 43), identity_of(value)
   else
     return 0
   end
@@ -211,8 +247,9 @@ function verbs.O(key, at)
   local r, err = read(key)
   if err then return err end
   if free(r) then return 1 end
-  if r.state == COMPLETED then return 3 end
-  if r.state == IN_PROGRESS and not lease_over(r) then return 2 end
+  local job = has(r, STAGED)
+  if r.state == COMPLETED and not (job and ARGV[at] == 'rerun') then return 3 end
+  if r.state == IN_PROGRESS and not lease_over(r) and not has(r, RESTING) then return 2 end
   local rest
   if ARGV[at] == 'release' then
     r.state = RELEASED
@@ -221,20 +258,96 @@ function verbs.O(key, at)
     r.state = COMPLETED
     r.settled_at = now
     unset(r, RERUN)
+    unset(r, RESTING)
     r.status = unpack_head('<I2', ARGV[at + 1])
     if ARGV[at + 2] == '1' then set(r, PARTIAL) end
-    rest = sub(r.value, FINGERPRINT) .. ARGV[at + 3]
+    rest = identity_of(r.value) .. ARGV[at + 3]
   else
     r.state = IN_PROGRESS
     r.lease_until = now
-    set(r, RERUN)
+    set(r, job and RESTING or RERUN)
   end
-  return settle(key, r, 0, rest)
+  local answer = settle(key, r, 0, rest)
+  if job and answer == 0 then note_job(key, r) end
+  return answer
+end
+
+-- Remembers the key and stages the job.
+function verbs.S(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if not free(r) then return r.value end
+  local kind = kind_of(ARGV[at])
+  local job = {state = IN_PROGRESS, flags = tonumber(ARGV[at + 2]), lease_until = kind.lease_until,
+    expires_at = kind.expires_at}
+  local fence = r and r.fence + 1 or 1
+  local done = redis_call('SET', key,
+    pack(NUMBERS, FORMAT, IN_PROGRESS, job.flags, fence, now, kind.expires_at, kind.lease_until, 0, 0) ..
+    ARGV[at + 1] .. ARGV[at + 3], 'PX', kind.stays)
+  if done.err then return done end
+  note_job(key, job)
+  return fence * 2
+end
+
+-- Its key names the partition alone. Answers with the number of jobs that may be taken now or later, and then the ids
+-- and records taken, one after another.
+function verbs.T(_, at)
+  local taken = {redis_call('ZCARD', due)}
+  local ids = redis_call('ZRANGEBYSCORE', due, '-inf', decimal(now), 'LIMIT', 0, ARGV[at])
+  if ids.err then return ids end
+  for _, id in ipairs(ids) do
+    local key = base .. id
+    local r, err = read(key)
+    if err then return err end
+    if not r then
+      -- On its way to another server with its slot, or expired.
+      local expiry = tonumber(redis_call('HGET', expiries, id) or 0)
+      if expiry + GRACE <= now then remove_job(id) else redis_call('ZADD', due, decimal(now + 1000), id) end
+    elseif expired(r) or r.state ~= IN_PROGRESS then
+      remove_job(id)
+    elseif lease_over(r) then
+      r.fence = r.fence + 1
+      r.lease_until = now + ARGV[at + 1]
+      unset(r, RESTING)
+      stay_for_the_lease(r)
+      local failed = write(key, r)
+      if failed then return #taken > 1 and taken or failed end
+      note_job(key, r)
+      taken[#taken + 1] = id
+      taken[#taken + 1] = redis_call('GET', key)
+    else
+      redis_call('ZADD', due, decimal(r.lease_until), id)
+    end
+  end
+  return taken
+end
+
+-- The end of an attempt at a job.
+function verbs.E(key, at)
+  local r, err = read(key)
+  if err then return err end
+  if not r or expired(r) or r.state ~= IN_PROGRESS or not has(r, STAGED) or has(r, RESTING) or
+     sub(r.value, 4, 11) ~= ARGV[at] then
+    return 0
+  end
+  if ARGV[at + 1] == 'again' then
+    r.lease_until = now + ARGV[at + 2]
+    set(r, RESTING)
+    stay_for_the_lease(r)
+  else
+    r.state = ARGV[at + 1] == 'completed' and COMPLETED or INDETERMINATE
+    r.settled_at = now
+  end
+  r.status = unpack_head('<I2', ARGV[at + 3])
+  local failed = write(key, r, identity_of(r.value) .. ARGV[at + 4])
+  if failed then return failed end
+  note_job(key, r)
+  return 1
 end
 
 local answers = {now, 0}
-local at = 5
-for i = 2, #KEYS do
+local at = 6
+for i = 2, 1 + ARGV[5] do -- the keys after these are named for the sake of a cluster
   local verb = ARGV[at]
   answers[i + 1] = verbs[verb](KEYS[i], at + 1)
   at = at + 1 + lengths[verb]

@@ -69,6 +69,22 @@ std::string KeyNames::record(const RecordId& id) const {
 std::string KeyNames::marker(std::uint32_t partition) const {
   return fmt::format("{}:{{{}}}:marker", prefix_, tags_[partition]);
 }
+std::string KeyNames::due_jobs(std::uint32_t partition) const {
+  return fmt::format("{}:{{{}}}:jobs", prefix_, tags_[partition]);
+}
+std::string KeyNames::job_expiries(std::uint32_t partition) const {
+  return fmt::format("{}:{{{}}}:job-expiries", prefix_, tags_[partition]);
+}
+std::string KeyNames::jobs_in_order(const RecordId& id) const {
+  return fmt::format("{}:{{{}}}:order:{}", prefix_, tags_[partition_of(id)], to_hex(id).substr(48));
+}
+RecordId KeyNames::nobody_in(std::uint32_t partition) const {
+  const std::uint32_t first = ((partition << 16) + partitions() - 1) / partitions();
+  RecordId id;
+  id.bytes[0] = static_cast<std::uint8_t>(first >> 8);
+  id.bytes[1] = static_cast<std::uint8_t>(first & 0xff);
+  return id;
+}
 std::string KeyNames::meta() const { return fmt::format("{}:{{{}}}:meta", prefix_, tags_[0]); }
 
 std::string KeyNames::records_pattern(std::string_view id_prefix) const {

@@ -37,6 +37,11 @@ class KeyNames {
 
   std::string record(const RecordId& id) const;
   std::string marker(std::uint32_t partition) const;
+  std::string due_jobs(std::uint32_t partition) const;
+  std::string job_expiries(std::uint32_t partition) const;
+  std::string jobs_in_order(const RecordId& id) const;
+  // The first id of a partition; no record has it.
+  RecordId nobody_in(std::uint32_t partition) const;
   // What the whole store shares (its secret); lives where partition 0 does.
   std::string meta() const;
   // Where settled records are announced.

@@ -1,5 +1,6 @@
 #include "store/rocksdb/meta.h"
 
+#include "store/rocksdb/buckets.h"
 #include "store/rocksdb/rocksdb_fault.h"
 
 #include <fmt/format.h>
@@ -86,6 +87,23 @@ Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, std::string_v
   if (!mark) return std::move(mark).fault();
   meta->clock = *std::move(mark);
   return meta;
+}
+
+std::string job_key(std::uint64_t place, const RecordId& id) {
+  std::string key(kJobPrefix);
+  // Big-endian, so that the order of the keys is that of the places.
+  for (int shift = 56; shift >= 0; shift -= 8) key.push_back(static_cast<char>(place >> shift & 0xff));
+  const rocksdb::Slice bytes = key_slice(id);
+  return key.append(bytes.data(), bytes.size());
+}
+
+std::optional<JobPlace> parse_job_key(std::string_view key) {
+  JobPlace job;
+  if (!key.starts_with(kJobPrefix) || key.size() != kJobPrefix.size() + 8 + job.id.bytes.size()) return std::nullopt;
+  key.remove_prefix(kJobPrefix.size());
+  for (const char byte : key.substr(0, 8)) job.place = job.place << 8 | static_cast<std::uint8_t>(byte);
+  std::memcpy(job.id.bytes.data(), key.data() + 8, job.id.bytes.size());
+  return job;
 }
 
 } // namespace oncekey

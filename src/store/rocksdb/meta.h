@@ -2,11 +2,13 @@
 //
 //   "meta"   "ONCEKEY" format:u32 secret:32 bytes checksum:u64     written once, when the store is made
 //   "clock"  a ClockMark                                         about once a second while records are written
+//   "job/" place:u64 (big-endian) id:32 bytes, with no value        for every job until it is completed or dead
 #pragma once
 
 #include "base/crypto.h"
 #include "store/rocksdb/store_clock.h"
 
+#include <oncekey/record.h>
 #include <oncekey/result.h>
 
 #include <rocksdb/db.h>
@@ -22,6 +24,7 @@ namespace oncekey {
 inline constexpr std::uint32_t kStoreFormat = 1;
 inline constexpr std::string_view kMetaKey = "meta";
 inline constexpr std::string_view kClockKey = "clock";
+inline constexpr std::string_view kJobPrefix = "job/";
 
 struct StoreMeta {
   std::uint32_t format = kStoreFormat;
@@ -35,5 +38,13 @@ std::string encode_meta(std::uint32_t format, const Secret& secret);
 // has buckets and no meta data is damaged and refused: a new secret would make every known key unknown.
 enum class StoreAge { is_new, has_buckets };
 Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, std::string_view where);
+
+std::string job_key(std::uint64_t place, const RecordId& id);
+struct JobPlace {
+  std::uint64_t place = 0;
+  RecordId id;
+};
+// Nothing for other keys.
+std::optional<JobPlace> parse_job_key(std::string_view key);
 
 } // namespace oncekey

@@ -63,7 +63,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     if (!cached->expired(now)) return done(ClaimAnswer(Found{*cached, now}));
   }
 
-  // Taken before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.
+  // TakenJob before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.
   const std::uint64_t seen = writer_->last_batch();
   Result<std::optional<Stored>> found = buckets_.lookup(request.id, DecodeBody::yes);
   if (!found) return done(std::move(found).fault());
@@ -109,6 +109,15 @@ void RocksdbStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> don
   writer_->submit(Writer::FenceCall{verb, owner, Millis{}, {}, std::move(done)});
 }
 
+void RocksdbStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (writer_->jobs() == 0) return done(std::vector<TakenJob>{}); // the usual answer costs no thread a wake-up
+  writer_->submit(Writer::TakeCall{request, std::move(done)});
+}
+
+void RocksdbStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+  writer_->submit(Writer::AttemptCall{owner, std::move(end), std::move(done)});
+}
+
 void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
   writer_->submit(Writer::OperatorCall{id, action, std::move(response), std::move(done)});
@@ -133,7 +142,7 @@ void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> do
         return done(Fault{record.fault().kind, "record " + to_hex(line.id) + ": " + record.fault().message});
       }
       if (!is_listed(request, line.id, *record, now)) continue;
-      line.record = *std::move(record);
+      line.record = as_listed(*std::move(record));
       listed.push_back(std::move(line));
     }
     if (!at->status().ok()) return done(fault_of(at->status(), "the records could not be listed"));
@@ -161,7 +170,24 @@ StoreStats RocksdbStore::stats() const {
   }
   stats.syncs = writer_->syncs();
   stats.writes = writer_->writes();
+  stats.jobs = writer_->jobs();
   return stats;
+}
+
+Status RocksdbStore::load_jobs() {
+  StagedIndex jobs;
+  const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
+  for (at->Seek(rocksdb::Slice(kJobPrefix.data(), kJobPrefix.size())); at->Valid(); at->Next()) {
+    const std::optional<JobPlace> job = parse_job_key(at->key().ToStringView());
+    if (!job) break;
+    const Result<std::optional<Stored>> stored = buckets_.lookup(job->id, DecodeBody::no);
+    if (!stored) return stored.fault();
+    // One whose bucket has been dropped is taken, found to be gone, and forgotten then.
+    jobs.add_at(job->place, job->id, *stored ? (*stored)->record : Record{});
+  }
+  if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be read");
+  writer_->start_with(std::move(jobs));
+  return ok_status();
 }
 
 Status RocksdbStore::maintain() {

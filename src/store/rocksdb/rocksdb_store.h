@@ -10,9 +10,9 @@
 #pragma once
 
 #include "base/log.h"
+#include "store/common/replay_cache.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/meta.h"
-#include "store/common/replay_cache.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/writer.h"
 
@@ -56,6 +56,8 @@ class RocksdbStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
+  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
+  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   Time now() const override { return clock_.now(); }
@@ -71,6 +73,7 @@ class RocksdbStore final : public Store {
   RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options,
                BucketList buckets, StoreMeta meta);
   void maintain_in_background();
+  Status load_jobs();
 
   Log& log_;
   const StoreMeta meta_;

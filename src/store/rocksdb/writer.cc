@@ -18,6 +18,9 @@ namespace {
 std::size_t body_bytes(const Writer::Call& call) {
   if (const auto* fence = std::get_if<Writer::FenceCall>(&call)) return fence->response.body.size();
   if (const auto* by_hand = std::get_if<Writer::OperatorCall>(&call)) return by_hand->response.body.size();
+  if (const auto* attempt = std::get_if<Writer::AttemptCall>(&call)) return attempt->end.message.body.size();
+  const auto* claim = std::get_if<Writer::ClaimCall>(&call);
+  if (claim != nullptr && claim->request.staged) return claim->request.staged->message.body.size();
   return 0;
 }
 
@@ -43,6 +46,12 @@ Writer::~Writer() {
   }
   queue_filled_.notify_one();
   thread_.join();
+}
+
+void Writer::start_with(StagedIndex jobs) {
+  const std::lock_guard lock(queue_mutex_); // the thread takes it before it looks at the first call
+  jobs_ = std::move(jobs);
+  jobs_size_.store(jobs_.size(), std::memory_order_relaxed);
 }
 
 void Writer::submit(Call call) {
@@ -121,6 +130,7 @@ void Writer::commit(std::vector<Call>& calls) {
       }
       live_.reset();
     }
+    jobs_size_.store(jobs_.size(), std::memory_order_relaxed);
     forget_settled();
     answer(calls, begin, end);
     begin = end;
@@ -131,19 +141,12 @@ void Writer::commit(std::vector<Call>& calls) {
 std::size_t Writer::apply(std::vector<Call>& calls, std::size_t begin, Time now) {
   std::size_t at = begin;
   for (; at < calls.size() && batch_.GetDataSize() < kBatchBytesMax; ++at) {
-    Call& call = calls[at];
-    if (auto* claim = std::get_if<ClaimCall>(&call)) {
-      apply_claim(*claim, now);
-    } else if (auto* fence = std::get_if<FenceCall>(&call)) {
-      apply_fence(*fence, now);
-    } else {
-      apply_operator(std::get<OperatorCall>(call), now);
-    }
+    std::visit([&](auto& call) { apply_call(call, now); }, calls[at]);
   }
   return at;
 }
 
-void Writer::apply_claim(ClaimCall& call, Time now) {
+void Writer::apply_call(ClaimCall& call, Time now) {
   const ClaimRequest& request = call.request;
   const Result<const Current*> found = current_for(call);
   if (!found) {
@@ -175,7 +178,7 @@ void Writer::note_retention(const BucketId& bucket, Millis retention) {
   retentions_[bucket.width_log2] = retention;
 }
 
-void Writer::apply_fence(FenceCall& call, Time now) {
+void Writer::apply_call(FenceCall& call, Time now) {
   const Result<const Current*> found = current(call.owner.id);
   if (!found) {
     call.answer = found.fault();
@@ -201,14 +204,54 @@ void Writer::apply_fence(FenceCall& call, Time now) {
       break;
   }
   call.answer = step.answer;
-  if (!step.write) return;
-  const BucketId bucket = (*found)->bucket;
-  const BucketId goes_to = bucket_outliving(bucket, step.write->expires_at);
-  const Status written = put(call.owner.id, *std::move(step.write), bucket, goes_to);
-  if (!written) call.answer = written.fault();
+  if (const Status written = write_on(call.owner.id, std::move(step.write), **found); !written) {
+    call.answer = written.fault();
+  }
 }
 
-void Writer::apply_operator(OperatorCall& call, Time now) {
+void Writer::apply_call(AttemptCall& call, Time now) {
+  const Result<const Current*> found = current(call.owner.id);
+  if (!found) {
+    call.answer = found.fault();
+    return;
+  }
+  FenceStep step = end_attempt_step((*found)->record, call.owner.fence, std::move(call.end), now);
+  call.answer = step.answer;
+  if (const Status written = write_on(call.owner.id, std::move(step.write), **found); !written) {
+    call.answer = written.fault();
+  }
+}
+
+void Writer::apply_call(TakeCall& call, Time now) {
+  std::vector<TakenJob> taken;
+  for (const RecordId& id : jobs_.due(now, call.request.limit)) {
+    const Result<const Current*> found = current(id);
+    if (!found) {
+      call.answer = found.fault();
+      return;
+    }
+    std::optional<Record> record = take_step((*found)->record, call.request.lease, now);
+    if (!record) { // it has expired
+      forget_job(id);
+      continue;
+    }
+    if (const Status written = write_on(id, record, **found); !written) {
+      call.answer = written.fault();
+      return;
+    }
+    taken.push_back({id, *std::move(record), now});
+  }
+  call.answer = std::move(taken);
+}
+
+Status Writer::write_on(const RecordId& id, std::optional<Record> write, const Current& found) {
+  if (!write) return ok_status();
+  const BucketId bucket = found.bucket;
+  const BucketId goes_to = bucket_outliving(bucket, write->expires_at);
+  return put(id, *std::move(write), bucket, goes_to);
+}
+
+void Writer::apply_call(OperatorCall& call, Time now) {
   const Result<const Current*> found = current(call.id);
   if (!found) {
     call.answer = found.fault();
@@ -216,10 +259,7 @@ void Writer::apply_operator(OperatorCall& call, Time now) {
   }
   OperatorStep step = operate_step((*found)->record, call.action, std::move(call.response), now);
   call.answer = step.answer;
-  if (!step.write) return;
-  const BucketId bucket = (*found)->bucket;
-  const Status written = put(call.id, *std::move(step.write), bucket, bucket);
-  if (!written) call.answer = written.fault();
+  if (const Status written = write_on(call.id, std::move(step.write), **found); !written) call.answer = written.fault();
 }
 
 Result<const Writer::Current*> Writer::current(const RecordId& id) {
@@ -271,10 +311,13 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
       if (old.id == *was_in) added = batch_.Delete(old.family.get(), key_slice(id));
     }
   }
+  if (added.ok() && record.staged) added = note_job(id, record);
   if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
-  if (record.state != RecordState::in_progress) {
+  if (record.staged) {
+    settled_.push_back(id); // no owner's: there may be very many, with their messages
+  } else if (record.state != RecordState::in_progress) {
     settled_.push_back(id);
     if (record.response) {
       record.response->headers.clear();
@@ -285,6 +328,19 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
   newest.record = std::move(record);
   newest.bucket = goes_to;
   return ok_status();
+}
+
+rocksdb::Status Writer::note_job(const RecordId& id, const Record& record) {
+  if (record.state != RecordState::in_progress) return forget_job(id);
+  if (jobs_.note(id, record) != StagedIndex::Change::added) return rocksdb::Status::OK();
+  return batch_.Put(job_key(*jobs_.place_of(id), id), rocksdb::Slice());
+}
+
+rocksdb::Status Writer::forget_job(const RecordId& id) {
+  const std::optional<std::uint64_t> place = jobs_.place_of(id);
+  if (!place) return rocksdb::Status::OK();
+  jobs_.forget(id);
+  return batch_.Delete(job_key(*place, id));
 }
 
 void Writer::save_clock(Time now) {
@@ -310,21 +366,15 @@ bool Writer::write_batch() {
 
 void Writer::answer(std::vector<Call>& calls, std::size_t begin, std::size_t end) {
   for (std::size_t at = begin; at < end; ++at) {
-    if (auto* claim = std::get_if<ClaimCall>(&calls[at])) {
-      answer_claim(*claim);
-    } else if (auto* fence = std::get_if<FenceCall>(&calls[at])) {
-      fence->done(*std::move(fence->answer));
-    } else {
-      auto& by_hand = std::get<OperatorCall>(calls[at]);
-      by_hand.done(*std::move(by_hand.answer));
-    }
+    if (auto* claim = std::get_if<ClaimCall>(&calls[at])) complete_answer(*claim);
+    std::visit([](auto& call) { call.done(*std::move(call.answer)); }, calls[at]);
   }
 }
 
-void Writer::answer_claim(ClaimCall& call) {
+void Writer::complete_answer(ClaimCall& call) {
   Result<ClaimAnswer>& answer = *call.answer;
   Found* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
-  if (found != nullptr && found->record.response) {
+  if (found != nullptr && found->record.response && !found->record.staged) {
     // Completed since its caller looked: the steps work without bodies, and this answer needs one.
     Result<std::optional<Stored>> whole = buckets_.lookup(call.request.id, DecodeBody::yes);
     if (!whole) {
@@ -336,13 +386,14 @@ void Writer::answer_claim(ClaimCall& call) {
       answer = unavailable("the record expired while it was read; try again");
     }
   }
-  call.done(std::move(answer));
 }
 
 void Writer::forget_settled() {
   for (const RecordId& id : settled_) {
     const auto known = known_.find(id);
-    if (known != known_.end() && known->second.record->state != RecordState::in_progress) known_.erase(known);
+    if (known == known_.end()) continue;
+    const Record& record = *known->second.record;
+    if (record.staged || record.state != RecordState::in_progress) known_.erase(known);
   }
   settled_.clear();
   while (known_.size() > kOwnersKeptMax) known_.erase(known_.begin());

@@ -9,10 +9,14 @@
 // and hold read nothing. A claim brings the record its caller has looked up, with the number of the last batch that
 // lookup was sure to see; it is looked up again only if a later batch may have written the id.
 //
+// Jobs. Which ones are due is known here alone (StagedIndex); the database keeps a key for each beside its record, so
+// that the index can be filled again without reading every record there is.
+//
 // When a write or its sync fails nothing is tried again: a second sync may report success for pages the kernel has
 // dropped. The calls under way are never answered, `on_fatal` hears why, and every later call is refused.
 #pragma once
 
+#include "store/common/staged_index.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/store_clock.h"
 
@@ -90,7 +94,21 @@ class Writer {
     Done<OperatorAnswer> done;
     std::optional<Result<OperatorAnswer>> answer{};
   };
-  using Call = std::variant<ClaimCall, FenceCall, OperatorCall>;
+  struct TakeCall {
+    TakeRequest request;
+    Done<std::vector<TakenJob>> done;
+    std::optional<Result<std::vector<TakenJob>>> answer{};
+  };
+  struct AttemptCall {
+    Ownership owner;
+    AttemptEnd end;
+    Done<FenceAnswer> done;
+    std::optional<Result<FenceAnswer>> answer{};
+  };
+  using Call = std::variant<ClaimCall, FenceCall, OperatorCall, TakeCall, AttemptCall>;
+
+  // The jobs found when the store was opened. Before the first call.
+  void start_with(StagedIndex jobs);
 
   // Queues the call, or answers it at once with a fault when the queue is full or the store has failed.
   void submit(Call call);
@@ -101,24 +119,32 @@ class Writer {
   Status healthy() const;
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
+  std::uint64_t jobs() const { return jobs_size_.load(std::memory_order_relaxed); }
 
   // The longest retention claimed so far in each class of bucket widths: tells which bucket will be needed next.
   std::map<int, Millis> retentions_in_use() const;
 
  private:
-  void run();
-  bool take(std::vector<Call>& calls);
-  void commit(std::vector<Call>& calls);
-  std::size_t apply(std::vector<Call>& calls, std::size_t begin, Time now);
-  void apply_claim(ClaimCall& call, Time now);
-  void apply_fence(FenceCall& call, Time now);
-  void apply_operator(OperatorCall& call, Time now);
   // What the store has under an id, all batches and the one being built counted in. The record is nothing if there is
   // none. Valid until the next put.
   struct Current {
     std::optional<Record> record;
     BucketId bucket;
   };
+
+  void run();
+  bool take(std::vector<Call>& calls);
+  void commit(std::vector<Call>& calls);
+  std::size_t apply(std::vector<Call>& calls, std::size_t begin, Time now);
+  void apply_call(ClaimCall& call, Time now);
+  void apply_call(FenceCall& call, Time now);
+  void apply_call(OperatorCall& call, Time now);
+  void apply_call(TakeCall& call, Time now);
+  void apply_call(AttemptCall& call, Time now);
+  // Writes what a step made of the record found, if anything; a fault if it could not.
+  Status write_on(const RecordId& id, std::optional<Record> write, const Current& found);
+  rocksdb::Status note_job(const RecordId& id, const Record& record);
+  rocksdb::Status forget_job(const RecordId& id);
   Result<const Current*> current(const RecordId& id);
   Result<const Current*> current_for(ClaimCall& call);
   Result<const Current*> read_current(const RecordId& id);
@@ -129,7 +155,7 @@ class Writer {
   bool write_batch();
   void save_clock(Time now);
   void answer(std::vector<Call>& calls, std::size_t begin, std::size_t end);
-  void answer_claim(ClaimCall& call);
+  void complete_answer(ClaimCall& call);
   void forget_settled();
   void fail(const std::string& reason);
 
@@ -150,6 +176,7 @@ class Writer {
   std::atomic<std::uint64_t> last_batch_ = 0;
   std::atomic<std::uint64_t> syncs_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
+  std::atomic<std::uint64_t> jobs_size_ = 0;
   mutable std::mutex retentions_mutex_;
   std::map<int, Millis> retentions_;
 
@@ -159,9 +186,10 @@ class Writer {
   std::size_t batch_records_ = 0;
   std::string encoded_;
   std::optional<Time> clock_saved_;
-  // Records of owners at work, and of everything written in the batch being built, which later calls of the same
-  // batch must see. The newest truth for the ids it has.
+  // Records of owners at work (jobs not among them), and of everything written in the batch being built, which later
+  // calls of the same batch must see. The newest truth for the ids it has.
   std::unordered_map<RecordId, Current> known_;
+  StagedIndex jobs_;
   Current looked_up_;                      // what the last call found that is not among the known
   std::shared_ptr<const BucketList> live_; // the pinned list of the batch being built
   std::vector<RecordId> settled_;          // known_ entries to forget once the batch is durable

@@ -30,6 +30,7 @@ CREATE TABLE oncekey.record (
   rerun          bool NOT NULL DEFAULT false,
   awaited        bool NOT NULL DEFAULT false, -- somebody waits for it to be settled, and wants to be told
   partial        bool NOT NULL DEFAULT false, -- the response's body was left out and is not known whole yet
+  job            int2 NOT NULL DEFAULT 0, -- 1 staged, 2 ordered, 4 resting; `response` then is the message
   id             bytea NOT NULL,
   fingerprint    bytea NOT NULL,
   claimed_by     bytea NOT NULL,
@@ -49,6 +50,19 @@ BEGIN
     ALTER TABLE oncekey.record ALTER COLUMN response SET STORAGE EXTERNAL;
   END IF;
 END $$;
+
+-- The jobs among the records that are neither completed nor dead, and when each is due. Kept by the functions below, in
+-- the transaction that changes the record. Jobs of one queue go one after another, in the order of their places.
+CREATE TABLE oncekey.job (
+  id      bytea PRIMARY KEY,
+  lock    int8 NOT NULL, -- of the id, as the gateways compute it
+  place   int8 NOT NULL GENERATED ALWAYS AS IDENTITY,
+  queue   bytea,
+  due_at  int8 NOT NULL,
+  working bool NOT NULL DEFAULT false -- somebody has taken it: due_at is the end of the lease
+) WITH (fillfactor = 50);
+CREATE INDEX job_due ON oncekey.job (due_at, place);
+CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL;
 
 -- The one clock that leases and expiry go by.
 CREATE FUNCTION oncekey.clock() RETURNS int8 LANGUAGE sql VOLATILE
@@ -123,8 +137,25 @@ CREATE TYPE oncekey.answer AS (
   key            text,
   method         text,
   target         text,
-  response       bytea
+  response       bytea,
+  job            int2,
+  id             bytea -- of a job taken; else the caller knows it
 );
+
+-- Makes oncekey.job say what the records say, for those of the ids that are jobs and whose locks the caller holds.
+CREATE FUNCTION oncekey.note_jobs(locked bool[], ids bytea[], locks int8[]) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+BEGIN
+  DELETE FROM oncekey.job j USING unnest(locked, ids) AS a(locked, id), oncekey.record r
+  WHERE a.locked AND j.id = a.id AND r.id = a.id AND r.state <> 1;
+  INSERT INTO oncekey.job (id, lock, queue, due_at, working)
+  SELECT r.id, a.lock, CASE WHEN r.job & 2 <> 0 THEN substr(r.id, 25) END, r.lease_until, r.job & 4 = 0
+  FROM unnest(locked, ids, locks) WITH ORDINALITY AS a(locked, id, lock, n) JOIN oncekey.record r ON r.id = a.id
+  WHERE a.locked AND r.job <> 0 AND r.state = 1 ORDER BY a.n
+  ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at, working = excluded.working;
+END $$;
 
 -- How a call gets at its ids: a transaction lock on each, taken only if it is free, so that nobody ever waits in here
 -- and there is nothing to deadlock on. Only then are records looked at: every statement of these functions has a
@@ -136,7 +167,8 @@ CREATE TYPE oncekey.answer AS (
 
 CREATE FUNCTION oncekey.claim(
   generation text, skew int8, locks int8[], ids bytea[], fingerprints bytea[], leases int8[], retentions int8[],
-  widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[], targets text[])
+  widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[], targets text[],
+  jobs int2[], messages bytea[])
 RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -163,21 +195,26 @@ BEGIN
   known := ARRAY(SELECT a.n FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id);
 
   INSERT INTO oncekey.record (bucket, fence, first_received, expires_at, lease_until, state, id, fingerprint, claimed_by,
-                              route, key, method, target)
+                              route, key, method, target, job, response)
   SELECT oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width), 1, moment,
          moment + greatest(a.retention, a.lease), moment + a.lease, 1, a.id, a.fingerprint, a.token,
-         a.route, a.key, a.method, a.target
-  FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets)
-       WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, n)
+         a.route, a.key, a.method, a.target, a.job, a.message
+  FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets, jobs,
+              messages)
+       WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, job,
+                            message, n)
   WHERE a.locked AND a.n <> ALL (known);
   GET DIAGNOSTICS made = ROW_COUNT;
   IF made > 0 THEN
     RETURN QUERY SELECT a.n::int4, 1::int2, moment, 1::int8, false, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
-                        NULL::text, NULL::bytea
+                        NULL::text, NULL::bytea, NULL::int2, NULL::bytea
                  FROM unnest(locked) WITH ORDINALITY AS a(locked, n) WHERE a.locked AND a.n <> ALL (known);
   END IF;
-  IF cardinality(known) = 0 THEN RETURN; END IF;
+  IF cardinality(known) = 0 THEN
+    IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
+    RETURN;
+  END IF;
 
   WITH claimed AS (
     UPDATE oncekey.record r SET
@@ -188,7 +225,8 @@ BEGIN
                    THEN moment + greatest(a.retention, a.lease) ELSE greatest(r.expires_at, moment + a.lease) END,
       first_received = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN moment ELSE r.first_received END,
       settled_at = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN 0 ELSE r.settled_at END,
-      response = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN NULL ELSE r.response END,
+      response = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.message ELSE r.response END,
+      job = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.job ELSE r.job END,
       partial = r.partial AND NOT oncekey.is_free(r.state, r.expires_at, moment),
       awaited = r.awaited AND NOT oncekey.is_free(r.state, r.expires_at, moment),
       route = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.route ELSE r.route END,
@@ -198,19 +236,22 @@ BEGIN
       took_over = NOT oncekey.is_free(r.state, r.expires_at, moment),
       fence = r.fence + 1, lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
       claimed_by = a.token
-    FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets)
+    FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets,
+                jobs, messages)
          WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, take_over, token, route, key, method,
-                              target, n)
+                              target, job, message, n)
     WHERE r.id = a.id AND a.locked AND a.n = ANY (known)
       AND (oncekey.is_free(r.state, r.expires_at, moment)
-           OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun))
+           OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
+              AND r.job = 0)
     RETURNING a.n, r.fence, r.took_over)
   SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.fence), array_agg(c.took_over) INTO changed, fences, taken
   FROM claimed c;
+  IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
   IF cardinality(changed) > 0 THEN
     RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
-                        NULL::text, NULL::bytea
+                        NULL::text, NULL::bytea, NULL::int2, NULL::bytea
                  FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
     IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
   END IF;
@@ -219,16 +260,18 @@ BEGIN
   RETURN QUERY
   SELECT a.n::int4, CASE WHEN octet_length(r.response) > 16384 THEN 3 ELSE 2 END::int2, moment, r.fence, r.took_over,
          r.rerun, r.state, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.fingerprint, r.claimed_by,
-         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END
+         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END, r.job,
+         NULL::bytea
   FROM unnest(ids, fingerprints, take_over) WITH ORDINALITY AS a(id, fingerprint, take_over, n)
        JOIN oncekey.record r ON r.id = a.id
   WHERE a.n = ANY (known) AND a.n <> ALL (changed)
     AND NOT (oncekey.is_free(r.state, r.expires_at, moment)
-             OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun));
+             OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
+              AND r.job = 0);
 END $$;
 
--- renew (1), complete (2), release (3), hold by the owner (4) and by a finder (5). The answers stand in the order of the
--- ids: 1 done, 2 lost, 3 ask again.
+-- renew (1), complete (2), release (3), hold by the owner (4) and by a finder (5); the end of an attempt at a job: again
+-- (6), dead (7), completed (8). The answers stand in the order of the ids: 1 done, 2 lost, 3 ask again.
 CREATE FUNCTION oncekey.settle(
   skew int8, locks int8[], ids bytea[], fences int8[], verbs int2[], leases int8[], responses bytea[], partials bool[])
 RETURNS int2[] LANGUAGE plpgsql
@@ -241,29 +284,34 @@ DECLARE
   moment int8;
   done   int8[];
   told   bytea[];
+  jobs   bool;
 BEGIN
   locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
   moment := oncekey.clock() + skew;
   WITH settled AS (
     UPDATE oncekey.record r SET
-      bucket = CASE WHEN a.verb = 1 THEN oncekey.bucket_outliving(r.bucket, moment + a.lease) ELSE r.bucket END,
-      expires_at = CASE WHEN a.verb = 1 THEN greatest(r.expires_at, moment + a.lease) ELSE r.expires_at END,
-      lease_until = CASE WHEN a.verb = 1 THEN moment + a.lease WHEN a.verb = 3 AND r.took_over THEN moment
+      bucket = CASE WHEN a.verb IN (1, 6) THEN oncekey.bucket_outliving(r.bucket, moment + a.lease) ELSE r.bucket END,
+      expires_at = CASE WHEN a.verb IN (1, 6) THEN greatest(r.expires_at, moment + a.lease) ELSE r.expires_at END,
+      lease_until = CASE WHEN a.verb IN (1, 6) THEN moment + a.lease WHEN a.verb = 3 AND r.took_over THEN moment
                     ELSE r.lease_until END,
-      state = CASE a.verb WHEN 2 THEN 2 WHEN 3 THEN CASE WHEN r.took_over THEN 1 ELSE 4 END WHEN 4 THEN 3 WHEN 5 THEN 3
-              ELSE r.state END::int2,
-      settled_at = CASE WHEN a.verb = 1 OR a.verb = 2 AND r.state = 2 OR a.verb = 3 AND r.took_over THEN r.settled_at
+      state = CASE a.verb WHEN 2 THEN 2 WHEN 8 THEN 2 WHEN 3 THEN CASE WHEN r.took_over THEN 1 ELSE 4 END WHEN 4 THEN 3 WHEN 5 THEN 3
+              WHEN 7 THEN 3 ELSE r.state END::int2,
+      settled_at = CASE WHEN a.verb IN (1, 6) OR a.verb = 2 AND r.state = 2 OR a.verb = 3 AND r.took_over THEN r.settled_at
                    ELSE moment END,
       rerun = r.rerun AND a.verb <> 2,
-      response = CASE WHEN a.verb = 2 THEN a.response ELSE r.response END,
-      partial = CASE WHEN a.verb = 2 THEN a.partial ELSE r.partial END
+      response = CASE WHEN a.verb IN (2, 6, 7, 8) THEN a.response ELSE r.response END,
+      partial = CASE WHEN a.verb = 2 THEN a.partial ELSE r.partial END,
+      job = CASE a.verb WHEN 6 THEN r.job | 4 ELSE r.job END
     FROM unnest(locked, ids, fences, verbs, leases, responses, partials)
          WITH ORDINALITY AS a(locked, id, fence, verb, lease, response, partial, n)
     WHERE r.id = a.id AND a.locked AND r.fence = a.fence AND r.expires_at > moment
+      AND r.job & 5 = CASE WHEN a.verb < 6 THEN 0 ELSE 1 END -- a job that was taken and is not resting
       AND (r.state = 1 AND (a.verb <> 5 OR r.lease_until <= moment AND NOT r.rerun)
            OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
-    RETURNING a.n, r.id, r.awaited AND a.verb <> 1 AS tell)
-  SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
+    RETURNING a.n, r.id, r.awaited AND a.verb NOT IN (1, 6) AS tell, r.job)
+  SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell), bool_or(s.job <> 0)
+  INTO done, told, jobs FROM settled s;
+  IF jobs THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
   -- Only where somebody waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
   RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done) THEN 1 ELSE 2 END)::int2
@@ -284,16 +332,18 @@ BEGIN
   moment := oncekey.clock() + skew;
   SELECT * INTO found FROM oncekey.record r WHERE r.id = operate.id;
   IF found.id IS NULL OR oncekey.is_free(found.state, found.expires_at, moment) THEN RETURN 2; END IF;
-  IF found.state = 2 THEN RETURN 4; END IF;
-  IF found.state = 1 AND found.lease_until > moment THEN RETURN 3; END IF;
+  IF found.state = 2 AND NOT (found.job <> 0 AND action = 3) THEN RETURN 4; END IF;
+  IF found.state = 1 AND found.lease_until > moment AND found.job & 4 = 0 THEN RETURN 3; END IF;
   UPDATE oncekey.record r SET
     state = CASE action WHEN 1 THEN 4 WHEN 2 THEN 2 ELSE 1 END::int2,
     settled_at = CASE WHEN action = 3 THEN r.settled_at ELSE moment END,
     lease_until = CASE WHEN action = 3 THEN moment ELSE r.lease_until END,
-    rerun = CASE action WHEN 2 THEN false WHEN 3 THEN true ELSE r.rerun END,
+    rerun = CASE action WHEN 2 THEN false WHEN 3 THEN r.job = 0 ELSE r.rerun END,
+    job = CASE action WHEN 2 THEN r.job & 3 WHEN 3 THEN CASE WHEN r.job <> 0 THEN r.job | 4 ELSE 0 END ELSE r.job END,
     response = CASE WHEN action = 2 THEN operate.response ELSE r.response END,
     partial = CASE WHEN action = 2 THEN operate.partial ELSE r.partial END
   WHERE r.id = operate.id;
+  IF found.job <> 0 THEN PERFORM oncekey.note_jobs(ARRAY[true], ARRAY[operate.id], ARRAY[lock]); END IF;
   IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(operate.id, 'hex')); END IF;
   RETURN 1;
 END $$;
@@ -325,7 +375,8 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT a.n::int4, 2::int2, moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at,
-         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response
+         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response,
+         r.job, NULL::bytea
   FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id
   WHERE NOT oncekey.is_free(r.state, r.expires_at, moment);
 END $$;
@@ -339,5 +390,49 @@ DECLARE
 BEGIN
   RETURN QUERY SELECT r.id FROM unnest(ids) AS a(id) JOIN oncekey.record r ON r.id = a.id
                WHERE r.state = 1 AND r.lease_until > moment AND r.expires_at > moment;
+END $$;
+
+-- Makes the caller the owner of up to `wanted` jobs that are due, those due longest first. Jobs whose lock is not free
+-- are left to the next call.
+CREATE FUNCTION oncekey.take(skew int8, wanted int4, lease int8)
+RETURNS SETOF oncekey.answer LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+  due    record;
+BEGIN
+  FOR due IN
+    SELECT j.id, j.lock, j.queue, j.place FROM oncekey.job j
+    WHERE j.due_at <= moment
+      AND NOT EXISTS (SELECT FROM oncekey.job e WHERE e.queue = j.queue AND e.id <> j.id
+                      AND (e.place < j.place OR e.working AND e.due_at > moment))
+    ORDER BY j.due_at, j.place LIMIT wanted FOR UPDATE SKIP LOCKED
+  LOOP
+    CONTINUE WHEN NOT pg_try_advisory_xact_lock(due.lock);
+    IF due.queue IS NOT NULL THEN
+      -- One taker at a time for a queue, and what the last one has done is seen: a job with a lower place may have been
+      -- committed after one with a higher place was taken.
+      CONTINUE WHEN NOT pg_try_advisory_xact_lock(7813586, hashtext(encode(due.queue, 'hex')));
+      CONTINUE WHEN EXISTS (SELECT FROM oncekey.job e WHERE e.queue = due.queue AND e.id <> due.id
+                            AND (e.place < due.place OR e.working AND e.due_at > moment));
+    END IF;
+    UPDATE oncekey.record r SET
+      bucket = oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + lease)),
+      expires_at = greatest(r.expires_at, moment + lease), lease_until = moment + lease, fence = r.fence + 1,
+      rerun = false, job = r.job & 3
+    WHERE r.id = due.id AND r.job <> 0 AND r.state = 1 AND r.lease_until <= moment AND r.expires_at > moment;
+    IF NOT found THEN -- gone, with its partition
+      DELETE FROM oncekey.job j WHERE j.id = due.id;
+      CONTINUE;
+    END IF;
+    UPDATE oncekey.job j SET due_at = moment + lease, working = true WHERE j.id = due.id;
+    RETURN QUERY
+    SELECT 0, 2::int2, moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, r.lease_until,
+           r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response,
+           r.job, r.id
+    FROM oncekey.record r WHERE r.id = due.id;
+  END LOOP;
 END $$;
 )sql"
