@@ -35,7 +35,7 @@ MAY_SEE = {
     "http": {"base"},
     "client": {"base", "core", "http"},
     "gateway": {"base", "core", "config", "http", "inbox"},
-    "delivery": {"base", "core", "config", "http", "inbox", "gateway"},
+    "delivery": {"base", "core", "config", "http", "client", "inbox", "gateway"},
     "admin": {"base", "core", "config", "http", "gateway"},
     "cli": {"base", "core", "config", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
 }

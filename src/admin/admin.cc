@@ -1,6 +1,7 @@
 #include "admin/admin.h"
 
 #include "admin/record_json.h"
+#include "http/local_host.h"
 
 #include <boost/json.hpp>
 
@@ -32,15 +33,6 @@ std::string_view query_value(std::string_view query, std::string_view name) {
     if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
   }
   return {};
-}
-
-// The host a browser believes to talk to. Names other than these may have been pointed here by somebody's DNS.
-bool names_this_machine(std::string_view host) {
-  const bool v6 = host.starts_with('[');
-  const std::string name(v6 ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':')));
-  error_code not_an_address;
-  const auto address = asio::ip::make_address(name, not_an_address);
-  return not_an_address ? name == "localhost" : address.is_loopback();
 }
 
 std::optional<std::string> bad_request_of(const RequestHead& head, bool token_needed, std::string_view token) {

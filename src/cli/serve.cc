@@ -2,6 +2,8 @@
 
 #include "admin/admin.h"
 #include "base/masked_url.h"
+#include "delivery/inbox.h"
+#include "delivery/outbox.h"
 #include "gateway/gateway.h"
 #include "store/open_store.h"
 
@@ -40,11 +42,13 @@ struct Worker {
   Timers timers{context};
   std::unique_ptr<UpstreamPool> upstream;
   std::unique_ptr<Gateway> gateway;
+  std::unique_ptr<Inbox> inbox;
+  std::unique_ptr<FrontDoor> front_door;
   std::thread thread;
 
-  void start() {
-    thread = std::thread([this] {
-      pthread_setname_np(pthread_self(), "gateway");
+  void start(const char* name) {
+    thread = std::thread([this, name] {
+      pthread_setname_np(pthread_self(), name);
       context.run();
     });
   }
@@ -99,6 +103,12 @@ class Shutdown {
     wait();
   }
 
+  // Something else that must come to its end: told to begin with it, and asked whether it is over.
+  void also(std::function<void()> begin, std::function<bool()> over) {
+    begin_others_ = std::move(begin);
+    others_over_ = std::move(over);
+  }
+
   bool clean() const { return clean_; }
   void on_finished(std::function<void()> then) { then_ = std::move(then); }
 
@@ -113,6 +123,7 @@ class Shutdown {
       }
       log_.info("draining", {{"connections", server_.connections()}});
       server_.drain();
+      if (begin_others_) begin_others_();
       shared_.waiters.notify_all();
       deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
       poll();
@@ -122,7 +133,7 @@ class Shutdown {
 
   void poll() {
     const MonotonicTime now = std::chrono::steady_clock::now();
-    const bool drained = server_.connections() == 0;
+    const bool drained = server_.connections() == 0 && (!others_over_ || others_over_());
     if ((drained || now >= deadline_) && !admin_draining_) {
       // Operators see the end of it: their listener goes last.
       clean_ = drained;
@@ -149,6 +160,8 @@ class Shutdown {
   asio::steady_timer poll_;
   MonotonicTime deadline_;
   std::function<void()> then_;
+  std::function<void()> begin_others_;
+  std::function<bool()> others_over_;
   bool admin_draining_ = false;
   bool clean_ = false;
 };
@@ -175,6 +188,15 @@ int run_serve(const Config& config) {
   if (!store) return refuse_to_start(log, store.fault());
 
   GatewayShared shared(config, **store, log);
+  DeliveryMetrics delivery_metrics(shared.metrics.registry());
+  const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
+  Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
+  std::unique_ptr<Deliverer> deliverer;
+  if (delivers) {
+    auto made = Deliverer::make(shared, delivery_metrics, courier.timers);
+    if (!made) return refuse_to_start(log, made.fault());
+    deliverer = std::move(made).value();
+  }
   const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Lane> lanes;
@@ -184,7 +206,15 @@ int run_serve(const Config& config) {
     if (!pool) return refuse_to_start(log, pool.fault());
     worker->upstream = std::move(pool).value();
     worker->gateway = std::make_unique<Gateway>(shared, *worker->upstream, worker->timers);
-    lanes.push_back({worker->context, worker->timers, *worker->gateway});
+    Handler* handler = worker->gateway.get();
+    if (delivers) {
+      auto inbox = Inbox::make(shared, delivery_metrics, *deliverer, worker->context);
+      if (!inbox) return refuse_to_start(log, inbox.fault());
+      worker->inbox = std::move(inbox).value();
+      worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
+      handler = worker->front_door.get();
+    }
+    lanes.push_back({worker->context, worker->timers, *handler});
     workers.push_back(std::move(worker));
   }
   ServerOptions public_options = server_options(config);
@@ -202,6 +232,16 @@ int run_serve(const Config& config) {
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);
 
+  std::unique_ptr<Outbox> outbox;
+  std::unique_ptr<Server> outbox_server;
+  if (config.outbox) {
+    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *deliverer, courier.context);
+    auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config),
+                                    {{courier.context, courier.timers, *outbox}}, log);
+    if (!listening) return refuse_to_start(log, listening.fault());
+    outbox_server = std::move(listening).value();
+  }
+
   Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {
     operators.timers.stop();
@@ -209,9 +249,23 @@ int run_serve(const Config& config) {
     operators.context.stop();
   });
 
+  if (deliverer) {
+    shutdown.also(
+        [&] {
+          if (outbox_server) outbox_server->drain();
+          asio::post(courier.context, [&] { deliverer->stop(); });
+        },
+        [&] { return deliverer->held() == 0 && (!outbox_server || outbox_server->connections() == 0); });
+  }
+
   (*server)->start();
   (*admin_server)->start();
-  for (const auto& worker : workers) worker->start();
+  if (outbox_server) outbox_server->start();
+  for (const auto& worker : workers) worker->start("gateway");
+  if (deliverer) {
+    asio::post(courier.context, [&] { deliverer->start(); });
+    courier.start("deliverer");
+  }
   log.info("listening", {{"address", (*server)->address()},
                          {"admin", (*admin_server)->address()},
                          {"store", masked_url(config.store)},
@@ -226,6 +280,7 @@ int run_serve(const Config& config) {
     std::_Exit(1);
   }
   for (const auto& worker : workers) worker->stop();
+  courier.stop();
   log.info("stopped", {{"reason", "drained"}});
   return 0;
 }

@@ -136,4 +136,21 @@ Result<UpstreamUrl> parse_upstream(std::string_view text) {
   return url;
 }
 
+Result<TargetUrl> parse_target_url(std::string_view text) {
+  const std::size_t scheme = text.find("://");
+  const std::size_t authority = scheme == std::string_view::npos ? 0 : scheme + 3;
+  const std::size_t end = std::min(text.find_first_of("/?#", authority), text.size());
+  const std::string_view target = text.substr(end);
+  auto server = parse_upstream(text.substr(0, end));
+  if (!server)
+    return invalid(fmt::format("\"{}\" is not a URL: write http://HOST:PORT/PATH or https://HOST/PATH", text));
+  for (const char c : target) {
+    if (c <= ' ' || c >= '\x7f' || c == '#')
+      return invalid(fmt::format("\"{}\" holds characters that no URL may have here", text));
+  }
+  std::string path(target);
+  if (!path.starts_with('/')) path.insert(path.begin(), '/');
+  return TargetUrl{std::move(server).value(), std::move(path)};
+}
+
 } // namespace oncekey

@@ -1,6 +1,8 @@
 // config: what `oncekey serve` is told, from a TOML file or from flags, checked before anything starts.
 #pragma once
 
+#include "inbox/provider.h"
+
 #include <oncekey/policy.h>
 #include <oncekey/result.h>
 
@@ -27,11 +29,45 @@ struct UpstreamUrl {
   std::string authority; // what goes into Host when the client's is not kept
 };
 Result<UpstreamUrl> parse_upstream(std::string_view text);
+// A URL with a path: the server, and the target to ask it for.
+struct TargetUrl {
+  UpstreamUrl server;
+  std::string target;
+};
+Result<TargetUrl> parse_target_url(std::string_view text);
 
 struct Route {
   std::string path; // glob: * matches any characters, also slashes; everything else matches itself
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
+};
+
+// A place that staged messages are delivered to: [[destination]], and the delivery half of a [[webhook]].
+struct Endpoint {
+  std::string name; // of its jobs: "hook /hooks/stripe" or "to billing"
+  UpstreamUrl url;
+  std::string target = "/";  // path and query of the URL
+  std::string ca_file;       // PEM; the system's certificates when empty
+  std::string authorization; // sent as Authorization; never kept with a message
+  Millis timeout = std::chrono::seconds(30);
+  std::uint32_t concurrency = 16;               // deliveries at one time, of one gateway
+  Millis budget = std::chrono::hours(72);       // from the first receipt to the dead letter
+  Millis remember = std::chrono::hours(24 * 7); // how long a repetition is known, from the first receipt
+  Millis first_pause = std::chrono::seconds(1); // before the second attempt; doubles with each
+  Millis longest_pause = std::chrono::hours(1);
+  bool keep_delivered = true; // with its body, so that it can be sent again
+};
+
+struct Webhook {
+  std::string path; // exactly
+  std::string provider;
+  HmacScheme hmac; // for provider = "hmac"
+  std::vector<std::string> secrets;
+  Millis tolerance = std::chrono::minutes(5);
+  std::uint64_t max_body = 4u << 20;
+  std::string url;      // the whole URL as the sender knows it, for providers that sign it
+  std::string order_by; // JSON pointer; events with the same value there go one after another
+  Endpoint endpoint;
 };
 
 struct Limits {
@@ -69,6 +105,10 @@ struct Config {
   Limits limits;
   Timeouts timeouts;
   std::vector<Route> routes;
+  std::vector<Webhook> webhooks;
+  std::optional<Address> outbox; // the listener that takes messages for the destinations
+  std::string outbox_token;      // required when it is not on loopback
+  std::vector<Endpoint> destinations;
 };
 
 // Parses and checks. A fault's message has one line a finding: "FILE:LINE: what is wrong: what to do".

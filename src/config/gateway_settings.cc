@@ -67,10 +67,17 @@ constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning",
 constexpr std::int64_t kMostThreads = 256;
 constexpr Millis kShortestTimeout{1};
 
-Status read_admin_token(const toml::node& node, Config& config) {
+Status read_secret(const toml::node& node, std::string& target) {
   auto text = as_text(node);
   if (!text) return std::move(text).fault();
-  return put(config.admin_token, resolve_secret(*text));
+  return put(target, resolve_secret(*text));
+}
+
+Status read_outbox(const toml::node& node, Config& config) {
+  Address address;
+  const Status read = put(address, parsed(node, parse_address));
+  if (read) config.outbox = std::move(address);
+  return read;
 }
 
 Status read_durability(const toml::node& node, Config& config) {
@@ -98,7 +105,7 @@ using Node = toml::node;
 constexpr Setting<Config> kGatewaySettings[] = {
     {"listen", [](const Node& v, Config& c) { return put(c.listen, parsed(v, parse_address)); }},
     {"admin", [](const Node& v, Config& c) { return put(c.admin, parsed(v, parse_address)); }},
-    {"admin_token", read_admin_token},
+    {"admin_token", [](const Node& v, Config& c) { return read_secret(v, c.admin_token); }},
     {"upstream", [](const Node& v, Config& c) { return put(c.upstream, parsed(v, parse_upstream)); }},
     {"upstream_ca", [](const Node& v, Config& c) { return put(c.upstream_ca, as_text(v)); }},
     {"tls_cert", [](const Node& v, Config& c) { return put(c.tls_cert, as_text(v)); }},
@@ -108,6 +115,8 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},
     {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
     {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
+    {"outbox", read_outbox},
+    {"outbox_token", [](const Node& v, Config& c) { return read_secret(v, c.outbox_token); }},
     {"trusted_proxies", [](const Node& v, Config& c) { return put(c.trusted_proxies, as_ip_addresses(v)); }},
 };
 

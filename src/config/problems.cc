@@ -56,6 +56,16 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
   }
   if (config.listen.port != 0 && config.listen.port == config.admin.port && reaches(config.listen.host, config.admin))
     add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
+  if (config.outbox && config.outbox_token.empty() && !is_loopback(*config.outbox))
+    add({"outbox"},
+        "outbox is on an address that others can reach, and outbox_token is not set: anybody could send "
+        "messages in your name; set outbox_token, or listen on 127.0.0.1");
+  if (config.outbox && config.destinations.empty())
+    add({"outbox"}, "outbox is set and there is no [[destination]]: messages would have nowhere to go");
+  if (!config.outbox && !config.destinations.empty())
+    add({"destination"},
+        "there are destinations and no outbox: say where to take their messages, as in outbox = "
+        "\"127.0.0.1:8082\"");
   if (config.admin_token.empty() && !is_loopback(config.admin))
     add({"admin"}, fmt::format("admin is on {}, which others can reach, and admin_token is not set: operator actions "
                                "would be open to them; set admin_token or listen on 127.0.0.1",

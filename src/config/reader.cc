@@ -1,5 +1,7 @@
 #include "config/reader.h"
 
+#include "base/durations.h"
+#include "config/delivery.h"
 #include "config/suggestion.h"
 
 #include <fmt/format.h>
@@ -61,6 +63,8 @@ Result<Config> Reader::read(const toml::table& file) {
   read_section(file, "limits", limit_settings(), config_.limits);
   read_section(file, "timeouts", timeout_settings(), config_.timeouts);
   read_routes(file);
+  read_list(file, "webhook", [this](const toml::table& table, unsigned line) { read_webhook(table, line); });
+  read_list(file, "destination", [this](const toml::table& table, unsigned line) { read_destination(table, line); });
   for (const Problem& problem : problems_of(config_)) add_problem(problem);
   return finish();
 }
@@ -79,7 +83,8 @@ void Reader::read_top(const toml::table& file) {
       read_setting(*find_setting(policy_settings(), name), std::string(name), value, line, std::nullopt, scratch);
       // Requests that match no route are forwarded too.
       if (name == "upstream_timeout") config_.upstream_timeout = scratch.upstream_timeout;
-    } else if (name != "limits" && name != "timeouts" && name != "route") {
+    } else if (name != "limits" && name != "timeouts" && name != "route" && name != "webhook" &&
+               name != "destination") {
       unknown_at_the_top(name, line);
     }
   }
@@ -155,6 +160,109 @@ void Reader::read_route(const toml::table* table, unsigned line) {
   config_.routes.push_back(std::move(route));
 }
 
+template <class Read>
+void Reader::read_list(const toml::table& file, std::string_view name, Read read) {
+  const toml::node* node = file.get(name);
+  if (node == nullptr) return;
+  const toml::array* list = node->as_array();
+  if (list == nullptr || !list->is_homogeneous<toml::table>()) {
+    add_finding(line_of(node->source()), name,
+                fmt::format("write [[{}]], with two brackets: there can be several", name), std::nullopt);
+    return;
+  }
+  for (const toml::node& item : *list) read(*item.as_table(), line_of(item.source()));
+}
+
+bool Reader::read_endpoint_setting(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint) {
+  const auto* setting = find_setting(endpoint_settings(), name);
+  if (setting == nullptr) return false;
+  if (const Status read = setting->read(value, endpoint); !read) add_finding(line, name, read.fault().message, {});
+  return true;
+}
+
+void Reader::read_endpoint_url(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint) {
+  const auto text = as_text(value);
+  const auto url = text ? parse_target_url(*text) : Result<TargetUrl>(text.fault());
+  if (!url) return add_finding(line, name, url.fault().message, {});
+  endpoint.url = url->server;
+  endpoint.target = url->target;
+}
+
+void Reader::check_endpoint(const Endpoint& endpoint, unsigned line) {
+  if (endpoint.budget > endpoint.remember)
+    add_finding(
+        line, "budget",
+        fmt::format("is {}, and what was received is remembered for {} only: a message would be forgotten while "
+                    "it is still being delivered; make remember longer",
+                    format_duration(endpoint.budget), format_duration(endpoint.remember)),
+        {});
+  if (endpoint.first_pause > endpoint.longest_pause)
+    add_finding(line, "first_pause", "is longer than longest_pause", {});
+}
+
+void Reader::read_webhook(const toml::table& table, unsigned line) {
+  const std::size_t findings = findings_.size();
+  Webhook webhook;
+  for (const char* needed : {"path", "provider", "secrets", "deliver_to"}) {
+    if (!table.contains(needed)) add_finding(line, needed, "is missing in this [[webhook]]", {});
+  }
+  for (const auto& [key, value] : table) {
+    const std::string_view name = key.str();
+    const unsigned key_line = line_of(key.source());
+    if (name == "deliver_to") {
+      read_endpoint_url(name, value, key_line, webhook.endpoint);
+    } else if (const auto* setting = find_setting(webhook_settings(), name)) {
+      if (const Status read = setting->read(value, webhook); !read)
+        add_finding(key_line, name, read.fault().message, {});
+    } else if (!read_endpoint_setting(name, value, key_line, webhook.endpoint)) {
+      std::vector<std::string_view> known{"deliver_to"};
+      append_names(known, webhook_settings());
+      append_names(known, endpoint_settings());
+      add_finding(key_line, name, fmt::format("no such setting of a webhook{}", did_you_mean(name, known)), {});
+    }
+  }
+  webhook.endpoint.name = "hook " + webhook.path;
+  if (findings_.size() == findings) {
+    if (const auto provider = provider_of(webhook); !provider)
+      add_finding(line, "provider", provider.fault().message, {});
+    if (!webhook.order_by.empty() && !webhook.order_by.starts_with('/'))
+      add_finding(line, "order_by", "is a JSON pointer and begins with /, as in \"/data/object/id\"", {});
+    check_endpoint(webhook.endpoint, line);
+    for (const Webhook& other : config_.webhooks) {
+      if (other.path == webhook.path)
+        add_finding(line, "path", fmt::format("{} has a webhook already", webhook.path), {});
+    }
+  }
+  config_.webhooks.push_back(std::move(webhook));
+}
+
+void Reader::read_destination(const toml::table& table, unsigned line) {
+  Endpoint endpoint;
+  for (const char* needed : {"name", "url"}) {
+    if (!table.contains(needed)) add_finding(line, needed, "is missing in this [[destination]]", {});
+  }
+  for (const auto& [key, value] : table) {
+    const std::string_view name = key.str();
+    const unsigned key_line = line_of(key.source());
+    if (name == "url") {
+      read_endpoint_url(name, value, key_line, endpoint);
+    } else if (name == "name") {
+      if (const Status read = put(endpoint.name, as_text(value)); !read)
+        add_finding(key_line, name, read.fault().message, {});
+    } else if (!read_endpoint_setting(name, value, key_line, endpoint)) {
+      std::vector<std::string_view> known{"name", "url"};
+      append_names(known, endpoint_settings());
+      add_finding(key_line, name, fmt::format("no such setting of a destination{}", did_you_mean(name, known)), {});
+    }
+  }
+  endpoint.name = "to " + endpoint.name;
+  check_endpoint(endpoint, line);
+  for (const Endpoint& other : config_.destinations) {
+    if (other.name == endpoint.name) add_finding(line, "name", "another destination has this name", {});
+  }
+  config_.destinations.push_back(std::move(endpoint));
+}
+
 template <class Target>
 void Reader::read_setting(const Setting<Target>& setting, std::string name, const toml::node& value, unsigned line,
                           RouteIndex route, Target& target) {
@@ -188,7 +296,7 @@ void Reader::unknown_at_the_top(std::string_view name, unsigned line) {
     add_finding(line, name, "belongs to a route: write it under [[route]]", std::nullopt);
     return;
   }
-  std::vector<std::string_view> known{"policy", "route", "limits", "timeouts"};
+  std::vector<std::string_view> known{"policy", "route", "limits", "timeouts", "webhook", "destination"};
   append_names(known, gateway_settings());
   for (const Setting<Policy>& setting : policy_settings())
     if (may_stand_at_the_top(setting.name)) known.push_back(setting.name);

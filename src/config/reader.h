@@ -35,6 +35,15 @@ class Reader {
   void read_top(const toml::table& file);
   void read_routes(const toml::table& file);
   void read_route(const toml::table* table, unsigned line);
+  // Every table of [[name]], each with its line.
+  template <class Read>
+  void read_list(const toml::table& file, std::string_view name, Read read);
+  void read_webhook(const toml::table& table, unsigned line);
+  void read_destination(const toml::table& table, unsigned line);
+  // True if the setting was one of an endpoint's.
+  bool read_endpoint_setting(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint);
+  void read_endpoint_url(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint);
+  void check_endpoint(const Endpoint& endpoint, unsigned line);
   template <class Target>
   void read_section(const toml::table& file, std::string_view name, std::span<const Setting<Target>> settings,
                     Target& target);

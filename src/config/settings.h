@@ -18,10 +18,12 @@ struct Setting {
   Status (*read)(const toml::node& value, Target& target);
 };
 
-std::span<const Setting<Config>> gateway_settings();   // the top of the file
-std::span<const Setting<Limits>> limit_settings();     // [limits]
-std::span<const Setting<Timeouts>> timeout_settings(); // [timeouts]
-std::span<const Setting<Policy>> policy_settings();    // [[route]], beside `path` and `policy`
+std::span<const Setting<Config>> gateway_settings();    // the top of the file
+std::span<const Setting<Limits>> limit_settings();      // [limits]
+std::span<const Setting<Timeouts>> timeout_settings();  // [timeouts]
+std::span<const Setting<Policy>> policy_settings();     // [[route]], beside `path` and `policy`
+std::span<const Setting<Webhook>> webhook_settings();   // [[webhook]], beside those of its endpoint
+std::span<const Setting<Endpoint>> endpoint_settings(); // [[destination]], and [[webhook]] as well
 
 // The settings of a route that may also stand at the top of the file, as the default of all routes.
 bool may_stand_at_the_top(std::string_view policy_setting);

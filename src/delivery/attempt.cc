@@ -1,0 +1,60 @@
+#include "delivery/attempt.h"
+
+#include "client/backoff.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// What a counter of two bytes holds. A message that is tried more often stays at it; its budget ends it.
+constexpr int kAttemptsCounted = 65535;
+// A receiver may ask for patience, but not for silence until the message is dead.
+constexpr Millis kRetryAfterMax = std::chrono::hours(6);
+
+std::string how_it_went(const Delivered& delivered) {
+  if (delivered.status == 0) return delivered.reason;
+  return fmt::format("{} {}", delivered.status, delivered.reason);
+}
+
+} // namespace
+
+int attempt_number(const StoredResponse& message) { return std::min(message.status + 1, kAttemptsCounted); }
+
+AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delivered& delivered, Millis age,
+                  double chance) {
+  AttemptEnd end;
+  const int attempt = attempt_number(message);
+  end.message = std::move(message);
+  end.message.status = attempt;
+  end.message.reason = how_it_went(delivered);
+  if (delivered.status >= 200 && delivered.status < 300) {
+    end.kind = AttemptEnd::Kind::completed;
+    if (!endpoint.keep_delivered) {
+      end.message.headers.clear();
+      end.message.body.clear();
+    }
+    return end;
+  }
+  RetryRules rules;
+  rules.initial = endpoint.first_pause;
+  rules.longest = endpoint.longest_pause;
+  rules.retry_after_max = kRetryAfterMax;
+  end.pause = wait_before(static_cast<std::uint32_t>(attempt) + 1, rules, chance, delivered.retry_after);
+  const bool over = age + end.pause > endpoint.budget;
+  end.kind = over ? AttemptEnd::Kind::dead : AttemptEnd::Kind::again;
+  return end;
+}
+
+AttemptEnd untried(StoredResponse message, Millis pause) {
+  AttemptEnd end;
+  end.kind = AttemptEnd::Kind::again;
+  end.pause = pause;
+  end.message = std::move(message);
+  return end;
+}
+
+} // namespace oncekey

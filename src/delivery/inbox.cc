@@ -1,0 +1,173 @@
+#include "delivery/inbox.h"
+
+#include "config/delivery.h"
+#include "core/json_pointer.h"
+#include "http/forwarding.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kAccepted = R"({"received":true,"duplicate":false})";
+constexpr std::string_view kDuplicate = R"({"received":true,"duplicate":true})";
+
+RecordId id_of(const KeyedHash& hash, std::string_view what, std::string_view name, std::string_view value) {
+  const std::array<std::string_view, 3> parts{what, name, value};
+  return RecordId{hash.of(parts)};
+}
+
+// The URL as the sender knows it, which is what some of them sign.
+std::string url_known_to_sender(const Webhook& webhook, const Exchange& exchange) {
+  const RequestHead& head = exchange.request();
+  if (webhook.url.empty()) {
+    return fmt::format("{}://{}{}", exchange.secure() ? "https" : "http", head.headers.get("Host").value_or(""),
+                       head.target);
+  }
+  const std::size_t question = head.target.find('?');
+  return question == std::string::npos ? webhook.url : webhook.url + head.target.substr(question);
+}
+
+} // namespace
+
+ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message) {
+  ClaimRequest claim;
+  claim.id = message.id;
+  claim.fingerprint = message.fingerprint;
+  claim.retention = endpoint.remember;
+  claim.route = endpoint.name;
+  claim.key = std::move(message.key);
+  claim.method = std::move(message.method);
+  claim.target = fmt::format("{}://{}{}", endpoint.url.scheme == UpstreamUrl::Scheme::https ? "https" : "http",
+                             endpoint.url.authority, endpoint.target);
+  claim.staged = Staged{std::move(message.message), message.ordered};
+  return claim;
+}
+
+struct Inbox::Hook {
+  const Webhook& webhook;
+  std::shared_ptr<const WebhookProvider> provider;
+};
+
+Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context)
+    : shared_(shared), metrics_(metrics), deliverer_(deliverer), wakeups_(context) {}
+Inbox::~Inbox() = default;
+
+Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
+                                           asio::io_context& context) {
+  std::unique_ptr<Inbox> inbox(new Inbox(shared, metrics, deliverer, context));
+  for (const Webhook& webhook : shared.config.webhooks) {
+    auto provider = provider_of(webhook);
+    if (!provider) return std::move(provider).fault();
+    inbox->hooks_.push_back(std::make_unique<Hook>(Hook{webhook, std::move(provider).value()}));
+  }
+  return inbox;
+}
+
+const Inbox::Hook* Inbox::find(std::string_view path) const {
+  for (const auto& hook : hooks_) {
+    if (hook->webhook.path == path) return hook.get();
+  }
+  return nullptr;
+}
+
+Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
+  const Webhook& webhook = hook.webhook;
+  const RequestHead& head = exchange.request();
+  const std::string& name = webhook.endpoint.name;
+  if (head.method != "POST") {
+    metrics_.count_receipt(name, "method");
+    Headers headers;
+    headers.add("Allow", "POST");
+    co_await exchange.send(405, {}, headers, {});
+    co_return;
+  }
+  BufferedBytes buffered(shared_);
+  std::string body;
+  const BodyRead read =
+      co_await exchange.read_body(body, webhook.max_body, [&](std::size_t more) { return buffered.try_hold(more); });
+  if (read == BodyRead::refused) {
+    metrics_.count_receipt(name, "overloaded");
+    co_await exchange.send_problem(503, "too many bodies are held in memory; try again in a moment");
+    co_return;
+  }
+  if (read == BodyRead::too_large) {
+    metrics_.count_receipt(name, "too_large");
+    co_await exchange.send_problem(413, fmt::format("the body is longer than {} bytes (max_body)", webhook.max_body));
+    co_return;
+  }
+  if (read == BodyRead::broken) {
+    metrics_.count_receipt(name, "broken");
+    if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
+    co_return;
+  }
+
+  const std::string url = url_known_to_sender(webhook, exchange);
+  const WebhookRequest request{head.method, url, head.headers, body};
+  const auto tolerance = std::chrono::duration_cast<std::chrono::seconds>(webhook.tolerance);
+  const auto now = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
+  const Verification verification = hook.provider->verify(request, webhook.secrets, tolerance, now);
+  if (const auto* refused = std::get_if<Refused>(&verification)) {
+    metrics_.count_receipt(name, to_string(refused->fault));
+    shared_.log.info("webhook_refused", {{"webhook", webhook.path},
+                                         {"fault", to_string(refused->fault)},
+                                         {"detail", refused->detail},
+                                         {"peer", exchange.peer()}});
+    co_await exchange.send_problem(400, refused->detail);
+    co_return;
+  }
+  const Verified& verified = std::get<Verified>(verification);
+  if (verified.challenge) {
+    metrics_.count_receipt(name, "challenge");
+    Headers headers;
+    headers.add("Content-Type", "text/plain");
+    co_await exchange.send(200, {}, headers, *verified.challenge);
+    co_return;
+  }
+  co_await stage(exchange, hook, verified.event_id, std::move(body));
+}
+
+Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string& event_id, std::string body) {
+  const Webhook& webhook = hook.webhook;
+  const std::string& name = webhook.endpoint.name;
+  Claimable message;
+  message.id = id_of(shared_.hash, "webhook", webhook.path, event_id);
+  message.key = event_id;
+  if (!webhook.order_by.empty()) {
+    const JsonPlace place = find_in_json(body, webhook.order_by);
+    if (place.kind == JsonPlace::Kind::string || place.kind == JsonPlace::Kind::number) {
+      message.ordered = true;
+      message.id = with_order(message.id, id_of(shared_.hash, "order", webhook.path, place.text));
+    }
+  }
+  UpstreamRequest onward =
+      forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, {"Host", "Idempotency-Key"});
+  message.message.headers = std::move(onward.headers);
+  message.message.body = std::move(body);
+  ClaimRequest claim = staging_claim(webhook.endpoint, std::move(message));
+  const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
+      wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
+  if (!answer) {
+    metrics_.count_receipt(name, "store_fault");
+    shared_.log.warning("webhook_not_staged", {{"webhook", webhook.path}, {"reason", answer.fault().message}});
+    co_await exchange.send_problem(503, "the event could not be written down; send it again");
+    co_return;
+  }
+  const bool duplicate = std::holds_alternative<Found>(*answer);
+  if (!duplicate) deliverer_.poke();
+  metrics_.count_receipt(name, duplicate ? "duplicate" : "staged");
+  Headers headers;
+  headers.add("Content-Type", "application/json");
+  co_await exchange.send(200, {}, headers, duplicate ? kDuplicate : kAccepted);
+}
+
+Task<void> FrontDoor::handle(Exchange& exchange) {
+  const Inbox::Hook* const hook = inbox_.find(exchange.request().path());
+  if (hook == nullptr) return gateway_.handle(exchange);
+  return inbox_.receive(exchange, *hook);
+}
+
+} // namespace oncekey

@@ -1,0 +1,64 @@
+// Inbox: takes webhooks. docs/WEBHOOKS.md.
+//
+// Nothing is believed before its signature is: verification comes before any work of the store. An event that is
+// believed is remembered and staged in one step, and then acknowledged; a repetition finds that step done and is
+// acknowledged as well. Without a store there is no acknowledgement, so that the sender tries again.
+#pragma once
+
+#include "delivery/deliverer.h"
+#include "http/server.h"
+#include "inbox/provider.h"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+// What a staged message is claimed with, besides its own content.
+struct Claimable {
+  RecordId id;
+  Fingerprint fingerprint{};
+  std::string method = "POST";
+  std::string key;
+  StoredResponse message;
+  bool ordered = false;
+};
+ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message);
+
+// One for each thread.
+class Inbox {
+ public:
+  static Result<std::unique_ptr<Inbox>> make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
+                                             asio::io_context& context);
+
+  // Null if no webhook has this path.
+  struct Hook;
+  const Hook* find(std::string_view path) const;
+  Task<void> receive(Exchange& exchange, const Hook& hook);
+  ~Inbox();
+
+ private:
+  Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context);
+  Task<void> stage(Exchange& exchange, const Hook& hook, const std::string& event_id, std::string body);
+
+  GatewayShared& shared_;
+  DeliveryMetrics& metrics_;
+  Deliverer& deliverer_;
+  Wakeups wakeups_;
+  std::vector<std::unique_ptr<Hook>> hooks_;
+};
+
+// The public listener's handler: webhooks go to the inbox, everything else to the gateway.
+class FrontDoor final : public Handler {
+ public:
+  FrontDoor(Inbox& inbox, Handler& gateway) : inbox_(inbox), gateway_(gateway) {}
+  Task<void> handle(Exchange& exchange) override;
+
+ private:
+  Inbox& inbox_;
+  Handler& gateway_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,31 @@
+#include "delivery/metrics.h"
+
+namespace oncekey {
+
+DeliveryMetrics::DeliveryMetrics(prometheus::Registry& registry)
+    : receipts_(prometheus::BuildCounter()
+                    .Name("oncekey_messages_received_total")
+                    .Help("webhooks and outbox messages, by what became of them")
+                    .Register(registry)),
+      attempts_(prometheus::BuildCounter()
+                    .Name("oncekey_delivery_attempts_total")
+                    .Help("attempts to deliver a staged message, by how they ended")
+                    .Register(registry)),
+      under_way_(prometheus::BuildGauge()
+                     .Name("oncekey_deliveries_under_way")
+                     .Help("deliveries that wait for their receiver's answer")
+                     .Register(registry)) {}
+
+void DeliveryMetrics::count_receipt(const std::string& endpoint, std::string_view outcome) {
+  receipts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}}).Increment();
+}
+
+void DeliveryMetrics::count_attempt(const std::string& endpoint, std::string_view outcome) {
+  attempts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}}).Increment();
+}
+
+prometheus::Gauge& DeliveryMetrics::under_way(const std::string& endpoint) {
+  return under_way_.Add({{"endpoint", endpoint}});
+}
+
+} // namespace oncekey
