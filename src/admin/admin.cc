@@ -1,5 +1,6 @@
 #include "admin/admin.h"
 
+#include "admin/answers.h"
 #include "admin/record_json.h"
 #include "http/local_host.h"
 
@@ -16,24 +17,8 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::uint64_t kActionBodyMax = 16u << 20;
-constexpr std::size_t kListMax = 10'000;
 // Fewer hex digits than this meet by accident too soon.
 constexpr std::size_t kIdPrefixMin = 8;
-
-std::string problem(std::string_view message) {
-  return json::serialize(json::object{{"error", json::string_view(message.data(), message.size())}});
-}
-
-std::string_view query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const std::size_t end = query.find('&');
-    const std::string_view pair = query.substr(0, end);
-    query = end == std::string_view::npos ? std::string_view{} : query.substr(end + 1);
-    const std::size_t equals = pair.find('=');
-    if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
-  }
-  return {};
-}
 
 std::optional<std::string> bad_request_of(const RequestHead& head, bool token_needed, std::string_view token) {
   if (token_needed) {
@@ -100,22 +85,27 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
     co_return Answer{token.empty() ? 403 : 401, "application/json", problem(*refused)};
   }
   if (reading && path == "/metrics") co_return metrics();
-  if (reading && path == "/api/keys") {
-    const std::size_t question = head.target.find('?');
-    const std::string_view query =
-        question == std::string::npos ? std::string_view{} : std::string_view(head.target).substr(question + 1);
-    co_return co_await list_keys(query);
-  }
-  static constexpr std::string_view kKeys = "/api/keys/";
-  if (path.starts_with(kKeys)) {
-    const std::string_view rest = path.substr(kKeys.size());
+  if (reading && path == "/api/keys") co_return co_await list_keys(query_of(head.target));
+  if (reading && path == "/api/jobs") co_return co_await list_jobs(query_of(head.target));
+  for (const std::string_view place : {"/api/keys/", "/api/jobs/"}) {
+    if (!path.starts_with(place)) continue;
+    const bool jobs = place == "/api/jobs/";
+    const std::string_view rest = path.substr(place.size());
     const std::size_t slash = rest.find('/');
-    if (slash == std::string_view::npos && reading) co_return co_await show_key(rest);
+    // Each awaited apart: gcc 12 destroys the task of a conditional twice.
+    if (slash == std::string_view::npos && reading) {
+      if (jobs) co_return co_await show_job(rest);
+      co_return co_await show_key(rest);
+    }
     if (slash != std::string_view::npos && head.method == "POST") {
-      co_return co_await act(exchange, rest.substr(0, slash), rest.substr(slash + 1));
+      const std::string_view id = rest.substr(0, slash);
+      const std::string_view action = rest.substr(slash + 1);
+      if (jobs) co_return co_await act_on_job(exchange, id, action);
+      co_return co_await act(exchange, id, action);
     }
   }
-  co_return Answer{404, "application/json", problem("no such page: /livez, /readyz, /metrics and /api/keys exist")};
+  co_return Answer{404, "application/json",
+                   problem("no such page: /livez, /readyz, /metrics, /api/keys and /api/jobs exist")};
 }
 
 Admin::Answer Admin::ready() const {
@@ -150,6 +140,7 @@ Admin::Answer Admin::metrics() {
 
 Task<Admin::Answer> Admin::list_keys(std::string_view query) {
   ListRequest request;
+  request.staged = false;
   const std::string_view state = query_value(query, "state");
   if (state == "abandoned") {
     request.abandoned_only = true;
@@ -197,19 +188,28 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   co_return listed->front().id;
 }
 
-Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
-  const Result<RecordId> id = co_await resolve(id_text);
-  if (!id)
-    co_return Answer{id.fault().kind == FaultKind::conflict ? 409 : 404, "application/json",
-                     problem(id.fault().message)};
+Task<Result<Found>> Admin::find(std::string_view id_text, RecordId& id) {
+  Result<RecordId> resolved = co_await resolve(id_text);
+  if (!resolved) co_return std::move(resolved).fault();
+  id = *resolved;
   using FoundMaybe = std::optional<Found>;
-  const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-      wakeups_, [&](auto done) { shared_.store.find(*id, Interest::none, std::move(done)); });
-  if (!found) co_return Answer{503, "application/json", problem(found.fault().message)};
-  if (!found->has_value())
-    co_return Answer{404, "application/json", problem("no such record; it may have expired or been released")};
-  json::object body = record_json(*id, (*found)->record, (*found)->now);
-  if ((*found)->record.response) body["response"] = response_json(*(*found)->record.response);
+  Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
+      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+  if (!found) co_return std::move(found).fault();
+  if (!found->has_value()) co_return invalid("no such record; it may have expired or been released");
+  co_return **std::move(found);
+}
+
+int Admin::status_of(const Fault& fault) {
+  return fault.kind == FaultKind::conflict ? 409 : fault.kind == FaultKind::invalid ? 404 : 503;
+}
+
+Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
+  RecordId id;
+  const Result<Found> found = co_await find(id_text, id);
+  if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
+  json::object body = record_json(id, found->record, found->now);
+  if (found->record.response) body["response"] = response_json(*found->record.response);
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 
@@ -219,6 +219,24 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   };
   const auto action = action_of(action_text);
   if (!action) co_return refused(404, "the actions are release, complete and rerun");
+  json::object given;
+  if (auto refusal = co_await read_action(exchange, given)) co_return *std::move(refusal);
+  StoredResponse response;
+  if (*action == OperatorAction::complete) {
+    Result<StoredResponse> answer = response_of(given);
+    if (!answer) co_return refused(400, answer.fault().message);
+    response = std::move(answer).value();
+  }
+  const Result<RecordId> id = co_await resolve(id_text);
+  if (!id) co_return refused(status_of(id.fault()), id.fault().message);
+  co_return co_await operate(exchange, *id, *action, std::move(response), to_string(*action),
+                             text_member(given, "reason"));
+}
+
+Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::object& out) {
+  const auto refused = [](int status, std::string_view message) {
+    return std::optional<Answer>(Answer{status, "application/json", problem(message)});
+  };
   const std::string_view content_type = exchange.request().headers.get("Content-Type").value_or("");
   if (!starts_with_ignoring_case(content_type, "application/json"))
     co_return refused(415, "send Content-Type: application/json");
@@ -226,32 +244,29 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   if (co_await exchange.read_body(text, kActionBodyMax) != BodyRead::whole)
     co_return refused(400, "the body did not arrive whole");
   boost::system::error_code ec;
-  const json::value parsed = json::parse(text, ec);
+  json::value parsed = json::parse(text, ec);
   if (ec || !parsed.is_object()) co_return refused(400, "the body must be a JSON object");
-  const std::string reason(text_member(parsed.get_object(), "reason"));
-  if (reason.empty()) co_return refused(400, "say why: \"reason\" goes into the audit trail");
+  if (text_member(parsed.get_object(), "reason").empty())
+    co_return refused(400, "say why: \"reason\" goes into the audit trail");
+  out = std::move(parsed.get_object());
+  co_return std::nullopt;
+}
 
-  StoredResponse response;
-  if (*action == OperatorAction::complete) {
-    Result<StoredResponse> given = response_of(parsed.get_object());
-    if (!given) co_return refused(400, given.fault().message);
-    response = std::move(given).value();
-  }
-  const Result<RecordId> id = co_await resolve(id_text);
-  if (!id) co_return refused(id.fault().kind == FaultKind::conflict ? 409 : 404, id.fault().message);
-
+Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, OperatorAction action,
+                                   StoredResponse response, std::string_view shown_as, std::string_view reason) {
+  const auto refused = [](int status, std::string_view message) {
+    return Answer{status, "application/json", problem(message)};
+  };
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
-      wakeups_, [&](auto answered) { shared_.store.operate(*id, *action, std::move(response), std::move(answered)); });
+      wakeups_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
   const std::string_view result = !done                             ? "fault"
                                   : *done == OperatorAnswer::done   ? "done"
                                   : *done == OperatorAnswer::absent ? "absent"
                                   : *done == OperatorAnswer::live   ? "live"
                                                                     : "completed";
-  shared_.log.info("operator_action", {{"action", to_string(*action)},
-                                       {"id", to_hex(*id)},
-                                       {"result", result},
-                                       {"peer", exchange.peer()},
-                                       {"reason", reason}});
+  shared_.log.info(
+      "operator_action",
+      {{"action", shown_as}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {
     case OperatorAnswer::done:
@@ -263,10 +278,12 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
     case OperatorAnswer::completed:
       co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
   }
-  shared_.waiters.notify(*id);
-  co_return Answer{200, "application/json",
-                   json::serialize(json::object{
-                       {"id", to_hex(*id)}, {"action", std::string(to_string(*action))}, {"result", "done"}})};
+  shared_.waiters.notify(id);
+  json::object body;
+  body["id"] = to_hex(id);
+  body["action"] = std::string(shown_as);
+  body["result"] = "done";
+  co_return Answer{200, "application/json", json::serialize(body)};
 }
 
 } // namespace oncekey

@@ -6,6 +6,9 @@
 //   GET  /api/keys?state=&limit=    records, without their responses
 //   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
 //   POST /api/keys/ID/ACTION        release, rerun or complete; each leaves an audit line in the log
+//   GET  /api/jobs?state=&limit=    messages that are delivered, without their bodies
+//   GET  /api/jobs/ID               one message, whole
+//   POST /api/jobs/ID/ACTION        retry or drop, in the same way
 //
 // Reached without a token only on loopback (the configuration sees to that). A browser on the same machine is not
 // trusted for being there: requests must name a loopback host and actions must be JSON, which no page of another site
@@ -16,6 +19,9 @@
 #include "gateway/shared.h"
 #include "http/server.h"
 
+#include <boost/json/object.hpp>
+
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -41,7 +47,17 @@ class Admin final : public Handler {
   Answer metrics();
   Task<Answer> list_keys(std::string_view query);
   Task<Answer> show_key(std::string_view id_text);
+  Task<Answer> list_jobs(std::string_view query);
+  Task<Answer> show_job(std::string_view id_text);
   Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);
+  Task<Answer> act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text);
+  // The JSON object an action comes with, or the refusal.
+  Task<std::optional<Answer>> read_action(Exchange& exchange, boost::json::object& out);
+  Task<Answer> operate(Exchange& exchange, const RecordId& id, OperatorAction action, StoredResponse response,
+                       std::string_view shown_as, std::string_view reason);
+  // What an id or the beginning of one names. `invalid`: nothing; `conflict`: several.
+  Task<Result<Found>> find(std::string_view id_text, RecordId& id);
+  static int status_of(const Fault& fault);
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;

@@ -71,6 +71,34 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   return out;
 }
 
+std::string_view job_state(const Record& record, Time now) {
+  if (record.state == RecordState::completed) return "delivered";
+  if (record.state == RecordState::indeterminate) return "dead";
+  return record.resting || record.lease_over(now) ? "waiting" : "delivering";
+}
+
+json::object job_json(const RecordId& id, const Record& record, Time now) {
+  const std::string_view state = job_state(record, now);
+  const bool over = record.state != RecordState::in_progress;
+  json::object out;
+  out["id"] = to_hex(id);
+  out["state"] = text(state);
+  out["endpoint"] = text(record.route);
+  out["key"] = text(record.key);
+  out["method"] = text(record.method);
+  out["target"] = text(record.target);
+  out["ordered"] = record.ordered;
+  // The message counts its attempts in its status, and says in its reason how the last one went.
+  out["attempts"] = record.response ? record.response->status : 0;
+  out["last"] =
+      record.response && !record.response->reason.empty() ? json::value(text(record.response->reason)) : json::value();
+  out["received"] = iso_time(record.first_received);
+  out["next_attempt"] = state == "waiting" ? json::value(iso_time(record.lease_until)) : json::value();
+  out["ended"] = over ? json::value(iso_time(record.settled_at)) : json::value();
+  out["remembered_until"] = iso_time(record.expires_at);
+  return out;
+}
+
 json::object response_json(const StoredResponse& response) {
   json::object out;
   out["status"] = response.status;

@@ -5,9 +5,16 @@
 
 #include <boost/json/object.hpp>
 
+#include <string>
+#include <string_view>
+
 namespace oncekey {
 
 boost::json::object record_json(const RecordId& id, const Record& record, Time now);
+
+// A message that is delivered: waiting, delivering, delivered or dead.
+std::string_view job_state(const Record& record, Time now);
+boost::json::object job_json(const RecordId& id, const Record& record, Time now);
 
 // Status, headers and body. A body that is not UTF-8 is base64, and `body_encoding` says so.
 boost::json::object response_json(const StoredResponse& response);

@@ -6,11 +6,8 @@
 // Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the gateway cannot be reached.
 #pragma once
 
-#include "config/config.h"
+#include "cli/admin_talk.h"
 
-#include <oncekey/result.h>
-
-#include <iosfwd>
 #include <memory>
 
 namespace CLI {
@@ -18,14 +15,6 @@ class App;
 }
 
 namespace oncekey {
-
-// What is said where, so that tests can listen in. `confirm` asks a yes-or-no question; null when there is nobody to
-// ask, as in a script.
-struct Console {
-  std::ostream& out;
-  std::ostream& err;
-  bool (*confirm)(const std::string& question);
-};
 
 // Registers itself with the application when made; `main` asks after parsing whether it was meant, and runs it.
 class KeysCommand {

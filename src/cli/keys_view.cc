@@ -118,6 +118,50 @@ std::string view_of_record(const json::value& record) {
   return response.is_object() ? view + view_of_response(response) : view;
 }
 
+std::string view_of_jobs(const json::value& answer) {
+  const json::array* jobs = member(answer, "jobs").if_array();
+  if (jobs == nullptr || jobs->empty()) return "no jobs\n";
+  std::vector<std::vector<std::string>> rows{
+      {"ID", "STATE", "ATTEMPTS", "NEXT", "RECEIVED", "ENDPOINT", "KEY", "LAST"}};
+  for (const json::value& job : *jobs) {
+    const std::string id = text_of(member(job, "id"), 64);
+    rows.push_back({id.substr(0, kIdShown), text_of(member(job, "state"), 16), text_of(member(job, "attempts"), 8),
+                    view_of_time(member(job, "next_attempt")), view_of_time(member(job, "received")),
+                    text_of(member(job, "endpoint"), kTextShown), text_of(member(job, "key"), kTextShown),
+                    text_of(member(job, "last"), kTextShown)});
+  }
+  return format_table(rows);
+}
+
+std::string view_of_job(const json::value& job) {
+  std::string view = format_table({
+      {"id", text_of(member(job, "id"), 64)},
+      {"state", text_of(member(job, "state"), 16)},
+      {"endpoint", text_of(member(job, "endpoint"), 255)},
+      {"key", text_of(member(job, "key"), 255)},
+      {"goes to", fmt::format("{} {}", text_of(member(job, "method"), 16), text_of(member(job, "target"), 255))},
+      {"attempts", text_of(member(job, "attempts"), 8)},
+      {"last", text_of(member(job, "last"), 255)},
+      {"received", view_of_time(member(job, "received"))},
+      {"next attempt", view_of_time(member(job, "next_attempt"))},
+      {"ended", view_of_time(member(job, "ended"))},
+      {"remembered until", view_of_time(member(job, "remembered_until"))},
+  });
+  const json::value& message = member(job, "message");
+  if (!message.is_object()) return view;
+  view += "\n";
+  if (const json::array* headers = member(message, "headers").if_array()) {
+    for (const json::value& header : *headers) {
+      const json::array* pair = header.if_array();
+      if (pair == nullptr || pair->size() != 2) continue;
+      view += fmt::format("{}: {}\n", text_of((*pair)[0], 128), text_of((*pair)[1], 1024));
+    }
+  }
+  const json::value& body = member(message, "body");
+  if (body.is_string()) view += view_of_body({body.as_string().data(), body.as_string().size()});
+  return view;
+}
+
 std::string view_of_error(const std::string& body) {
   json::error_code error;
   const json::value parsed = json::parse(body, error);

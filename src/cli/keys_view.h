@@ -11,6 +11,9 @@ namespace oncekey {
 std::string view_of_list(const boost::json::value& answer);
 // One record, a line for each thing known about it, and its response.
 std::string view_of_record(const boost::json::value& record);
+// The same for {"jobs":[...]} and one of them.
+std::string view_of_jobs(const boost::json::value& answer);
+std::string view_of_job(const boost::json::value& job);
 // The "error" of a refusal, or the text itself when it is not of that form.
 std::string view_of_error(const std::string& body);
 

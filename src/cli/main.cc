@@ -1,5 +1,6 @@
 // oncekey: one binary, one subcommand for each thing an operator does.
 #include "cli/check.h"
+#include "cli/jobs.h"
 #include "cli/keys.h"
 #include "cli/send.h"
 #include "cli/serve.h"
@@ -67,6 +68,7 @@ int main(int argc, char** argv) {
   check->add_option("FILE", checked_file, "TOML file")->required();
 
   oncekey::KeysCommand keys(app);
+  oncekey::JobsCommand jobs(app);
   oncekey::SendCommand send(app);
   oncekey::StoreCommand store(app);
   oncekey::WorkCommand work(app);
@@ -81,6 +83,7 @@ int main(int argc, char** argv) {
 
   if (check->parsed()) return oncekey::run_check(checked_file);
   if (keys.chosen()) return keys.run();
+  if (jobs.chosen()) return jobs.run();
   if (send.chosen()) return send.run();
   if (store.chosen()) return store.run();
   if (work.chosen()) return work.run();

@@ -268,6 +268,7 @@ int run_serve(const Config& config) {
   }
   log.info("listening", {{"address", (*server)->address()},
                          {"admin", (*admin_server)->address()},
+                         {"outbox", outbox_server ? outbox_server->address() : "off"},
                          {"store", masked_url(config.store)},
                          {"durability", to_string((*store)->durability())},
                          {"threads", threads}});

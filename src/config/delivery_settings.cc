@@ -107,6 +107,7 @@ Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhoo
   auto made = webhook.provider == "hmac" ? hmac_provider(webhook.hmac) : webhook_provider(webhook.provider);
   if (!made) return std::move(made).fault();
   std::shared_ptr<const WebhookProvider> provider = std::move(made).value();
+  if (webhook.secrets.empty()) return invalid("secrets is empty: without one nobody can be believed");
   for (const std::string& secret : webhook.secrets) {
     if (const Status fit = provider->check_secret(secret); !fit) return fit.fault();
   }

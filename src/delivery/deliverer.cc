@@ -15,8 +15,10 @@ namespace {
 constexpr Millis kPollEvery{250};
 // One take, so that a store with a long queue of large messages is not asked for all of them at once.
 constexpr std::size_t kTakeMax = 64;
-// What a lease has beyond the longest time-out: for waiting here before the attempt, and for writing down its end.
-constexpr Millis kLeaseSpare{10'000};
+// What a lease has beyond the time-out of an attempt, for waiting here before it and for writing down its end: as long
+// again, within these.
+constexpr Millis kLeaseSpareMin{2'000};
+constexpr Millis kLeaseSpareMax{30'000};
 // An endpoint that this gateway does not know; another one on the store may.
 constexpr Millis kUnknownPause{30'000};
 // Messages for an endpoint that is busy make room for others.
@@ -78,7 +80,8 @@ Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, Delive
     auto pool = UpstreamPool::make(options_of(*endpoint, shared.config), timers, line->connections);
     if (!pool) return std::move(pool).fault();
     line->pool = std::move(pool).value();
-    made->lease_ = std::max(made->lease_, endpoint->timeout + kLeaseSpare);
+    const Millis spare = std::clamp(endpoint->timeout, kLeaseSpareMin, kLeaseSpareMax);
+    made->lease_ = std::max(made->lease_, endpoint->timeout + spare);
     made->lines_.push_back(std::move(line));
   }
   return made;

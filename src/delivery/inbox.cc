@@ -31,6 +31,18 @@ std::string url_known_to_sender(const Webhook& webhook, const Exchange& exchange
   return question == std::string::npos ? webhook.url : webhook.url + head.target.substr(question);
 }
 
+// All that the sender sent, and where it came from. A delivery is a request of our own: it has come through nobody yet.
+Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) {
+  const UpstreamRequest onward =
+      forward(exchange.request(), {exchange.peer(), exchange.secure()}, self, {"Host", "Idempotency-Key"});
+  Headers headers;
+  for (std::size_t at = 0; at < onward.headers.size(); ++at) {
+    const Field field = onward.headers[at];
+    if (!equal_ignoring_case(field.name, "Via")) headers.add(field.name, field.value);
+  }
+  return headers;
+}
+
 } // namespace
 
 ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message) {
@@ -143,9 +155,7 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string&
       message.id = with_order(message.id, id_of(shared_.hash, "order", webhook.path, place.text));
     }
   }
-  UpstreamRequest onward =
-      forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, {"Host", "Idempotency-Key"});
-  message.message.headers = std::move(onward.headers);
+  message.message.headers = headers_to_deliver(exchange, shared_.self);
   message.message.body = std::move(body);
   ClaimRequest claim = staging_claim(webhook.endpoint, std::move(message));
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(

@@ -88,6 +88,7 @@ class Gateway:
         line = self._wait_for_listening()
         self.address = self._address_in(line, "address")
         self.admin_address = self._address_in(line, "admin")
+        self.outbox_address = None if "outbox=off" in line else self._address_in(line, "outbox")
         return self
 
     def start_expecting_refusal(self):

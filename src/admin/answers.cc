@@ -1,0 +1,29 @@
+#include "admin/answers.h"
+
+#include <boost/json.hpp>
+
+namespace oncekey {
+
+std::string problem(std::string_view message) {
+  boost::json::object body;
+  body["error"] = boost::json::string_view(message.data(), message.size());
+  return boost::json::serialize(body);
+}
+
+std::string_view query_of(std::string_view target) {
+  const std::size_t question = target.find('?');
+  return question == std::string_view::npos ? std::string_view{} : target.substr(question + 1);
+}
+
+std::string_view query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    const std::string_view pair = query.substr(0, end);
+    query = end == std::string_view::npos ? std::string_view{} : query.substr(end + 1);
+    const std::size_t equals = pair.find('=');
+    if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
+  }
+  return {};
+}
+
+} // namespace oncekey

@@ -1,0 +1,90 @@
+// The pages of the admin listener that are about messages which are delivered.
+#include "admin/admin.h"
+#include "admin/answers.h"
+#include "admin/record_json.h"
+
+#include <boost/json.hpp>
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+namespace oncekey {
+
+namespace json = boost::json;
+
+Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
+  ListRequest request;
+  request.staged = true;
+  const std::string_view state = query_value(query, "state");
+  if (state == "delivered") {
+    request.state = RecordState::completed;
+  } else if (state == "dead") {
+    request.state = RecordState::indeterminate;
+  } else if (state == "waiting" || state == "delivering") {
+    request.state = RecordState::in_progress;
+  } else if (!state.empty()) {
+    co_return Answer{400, "application/json", problem("state is one of waiting, delivering, delivered, dead")};
+  }
+  std::size_t limit = request.limit;
+  if (const std::string_view given = query_value(query, "limit"); !given.empty()) {
+    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), limit);
+    if (error != std::errc{} || end != given.data() + given.size() || limit == 0 || limit > kListMax) {
+      co_return Answer{400, "application/json", problem(fmt::format("limit is a whole number from 1 to {}", kListMax))};
+    }
+  }
+  // Which of those in progress wait is told only when they are here.
+  request.limit = request.state == RecordState::in_progress ? kListMax : limit;
+  using Lines = std::vector<Listed>;
+  const Result<Lines> listed =
+      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
+  if (!listed) co_return Answer{503, "application/json", problem(listed.fault().message)};
+  const Time now = shared_.store.now();
+  json::array jobs;
+  for (const Listed& line : *listed) {
+    if (!state.empty() && job_state(line.record, now) != state) continue;
+    if (jobs.size() < limit) jobs.push_back(job_json(line.id, line.record, now));
+  }
+  json::object body;
+  body["jobs"] = std::move(jobs);
+  co_return Answer{200, "application/json", json::serialize(body)};
+}
+
+Task<Admin::Answer> Admin::show_job(std::string_view id_text) {
+  RecordId id;
+  const Result<Found> found = co_await find(id_text, id);
+  if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
+  if (!found->record.staged)
+    co_return Answer{404, "application/json", problem("this is a key and not a message: oncekey keys shows it")};
+  json::object body = job_json(id, found->record, found->now);
+  if (found->record.response) body["message"] = response_json(*found->record.response);
+  co_return Answer{200, "application/json", json::serialize(body)};
+}
+
+Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text) {
+  const bool retry = action_text == "retry";
+  if (!retry && action_text != "drop")
+    co_return Answer{404, "application/json", problem("the actions are retry and drop")};
+  json::object given;
+  if (auto refusal = co_await read_action(exchange, given)) co_return *std::move(refusal);
+  RecordId id;
+  const Result<Found> found = co_await find(id_text, id);
+  if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
+  const Record& record = found->record;
+  if (!record.staged)
+    co_return Answer{404, "application/json", problem("this is a key and not a message: oncekey keys acts on it")};
+  const bool kept = record.response && (!record.response->body.empty() || record.response->headers.size() != 0);
+  if (retry && record.state == RecordState::completed && !kept) {
+    co_return Answer{409, "application/json",
+                     problem("its message was not kept (keep_delivered = false, or it was dropped)")};
+  }
+  StoredResponse dropped;
+  dropped.status = record.response ? record.response->status : 0;
+  dropped.reason = "dropped by an operator";
+  const json::value* reason = given.if_contains("reason");
+  const std::string why(reason->get_string().data(), reason->get_string().size());
+  co_return co_await operate(exchange, id, retry ? OperatorAction::rerun : OperatorAction::complete, std::move(dropped),
+                             action_text, why);
+}
+
+} // namespace oncekey

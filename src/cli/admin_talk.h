@@ -1,0 +1,56 @@
+// admin_talk: what the commands have in common that talk to a running gateway's admin listener.
+#pragma once
+
+#include "cli/admin_client.h"
+
+#include <oncekey/result.h>
+
+#include <boost/json/value.hpp>
+
+#include <iosfwd>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+}
+
+namespace oncekey {
+
+// What is said where, so that tests can listen in. `confirm` asks a yes-or-no question; null when there is nobody to
+// ask, as in a script.
+struct Console {
+  std::ostream& out;
+  std::ostream& err;
+  bool (*confirm)(const std::string& question);
+};
+
+// The standard streams, and the terminal if there is one.
+Console standard_console();
+
+// --admin, --token-file and --json.
+struct AdminFlags {
+  std::string admin = "127.0.0.1:8081";
+  std::string token_file;
+  bool as_json = false;
+
+  void add_to(CLI::App& command);
+  Result<AdminClient> client() const;
+};
+
+// Ids may be shortened to eight digits. `command` is the one whose list shows them.
+Status check_id(const std::string& id, std::string_view command);
+
+// The body of a good answer; otherwise says what went wrong and sets the exit code.
+std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::string_view command,
+                                            const Console& console, int& exit_code);
+
+// Prints a good answer, as it came or through `view`; the exit code.
+int print_answer(const std::string& body, bool as_json, std::string (*view)(const boost::json::value&),
+                 std::string_view command, const Console& console);
+
+// No larger than an answer a gateway keeps.
+Result<std::string> read_small_file(const std::string& path);
+
+} // namespace oncekey
