@@ -60,6 +60,20 @@ class Server final : public Store {
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
     fence(owner, std::move(done), [&](const auto& found) { return hold_step(found, owner.fence, by, time); });
   }
+  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
+    over_the_wire<std::vector<TakenJob>>(std::move(done), [&]() -> std::vector<TakenJob> {
+      std::vector<TakenJob> taken;
+      for (const auto& [id, found] : records_) {
+        if (std::optional<Record> job = take_step(found, request.lease, time)) taken.push_back({id, *job, time.load()});
+      }
+      for (const TakenJob& job : taken) keep(job.id, job.record);
+      return taken;
+    });
+  }
+  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
+    fence(owner, std::move(done),
+          [&](const auto& found) { return end_attempt_step(found, owner.fence, std::move(end), time); });
+  }
   void operate(const RecordId& /*id*/, OperatorAction /*action*/, StoredResponse /*response*/,
                Done<OperatorAnswer> done) override {
     done(OperatorAnswer::absent);
@@ -146,6 +160,29 @@ class GuardedStoreTest : public ::testing::Test {
   }
   Result<ClaimAnswer> claim(std::uint8_t key) {
     return wait_for<ClaimAnswer>([&](auto done) { guard_->claim(request(key), std::move(done)); });
+  }
+  Result<ClaimAnswer> stage(std::uint8_t key) {
+    ClaimRequest job = request(key);
+    job.lease = Millis{0};
+    job.staged = Staged{response("message"), false};
+    return wait_for<ClaimAnswer>([&](auto done) { guard_->claim(job, std::move(done)); });
+  }
+  std::vector<TakenJob> take() {
+    const TakeRequest wanted{10, Millis{10'000}};
+    const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { guard_->take(wanted, std::move(done)); });
+    return taken ? *taken : std::vector<TakenJob>{};
+  }
+  TakenJob staged_and_taken(std::uint8_t key) {
+    EXPECT_TRUE(stage(key));
+    const std::vector<TakenJob> taken = take();
+    EXPECT_EQ(taken.size(), 1U);
+    return taken.empty() ? TakenJob{} : taken.front();
+  }
+  Result<FenceAnswer> end_attempt(const TakenJob& job, AttemptEnd::Kind kind) {
+    const AttemptEnd end{kind, Millis{50'000}, response("message")};
+    return wait_for<FenceAnswer>([&](auto done) {
+      guard_->end_attempt({job.id, job.record.fence}, end, std::move(done));
+    });
   }
   std::uint64_t own(std::uint8_t key) {
     const Result<ClaimAnswer> answer = claim(key);
@@ -245,6 +282,42 @@ TEST_F(GuardedStoreTest, AReleaseWhoseAnswerWasLostIsDone) {
   server_->next = {Wire::loses_reply};
   EXPECT_EQ(*release(1, fence), FenceAnswer::done);
   EXPECT_EQ(own(1), 2u);
+}
+
+TEST_F(GuardedStoreTest, AnAttemptWhoseEndWasLostOnTheWayBackHasEnded) {
+  for (const AttemptEnd::Kind kind : {AttemptEnd::Kind::completed, AttemptEnd::Kind::again, AttemptEnd::Kind::dead}) {
+    const TakenJob job = staged_and_taken(static_cast<std::uint8_t>(10 + static_cast<int>(kind)));
+    server_->next = {Wire::loses_reply};
+    const Result<FenceAnswer> answer = end_attempt(job, kind);
+    ASSERT_TRUE(answer);
+    EXPECT_EQ(*answer, FenceAnswer::done);
+  }
+}
+
+TEST_F(GuardedStoreTest, AnAttemptThatSomebodyElseHasTakenOverIsLost) {
+  const TakenJob job = staged_and_taken(20);
+  server_->time = kNow + Millis{60'000};
+  ASSERT_EQ(take().size(), 1U);
+  server_->next = {Wire::loses_reply};
+  const Result<FenceAnswer> answer = end_attempt(job, AttemptEnd::Kind::completed);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(*answer, FenceAnswer::lost);
+}
+
+TEST_F(GuardedStoreTest, AStagedJobWhoseAnswerStaysUnknownIsNotReleased) {
+  make({.log = log_, .claim_patience = Millis{20}});
+  {
+    const std::lock_guard lock(server_->mutex);
+    server_->next = {Wire::loses_reply};
+    server_->next.insert(server_->next.end(), 100, Wire::loses_call);
+  }
+  EXPECT_FALSE(stage(30));
+  {
+    const std::lock_guard lock(server_->mutex);
+    server_->next.clear();
+  }
+  std::this_thread::sleep_for(Millis{300}); // longer than the first try to release a claim
+  EXPECT_EQ(server_->record(id(30))->state, RecordState::in_progress);
 }
 
 TEST_F(GuardedStoreTest, ADeadStoreIsNotAskedAndOwnersMayStillFinish) {

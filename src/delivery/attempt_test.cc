@@ -1,0 +1,84 @@
+#include "delivery/attempt.h"
+
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+using Kind = AttemptEnd::Kind;
+using std::chrono::hours;
+using std::chrono::seconds;
+
+StoredResponse message(int attempts) {
+  StoredResponse message;
+  message.status = attempts;
+  message.headers.add("Content-Type", "text/plain");
+  message.body = "hello";
+  return message;
+}
+
+Delivered answered(int status, std::optional<Millis> retry_after = std::nullopt) {
+  return {status, "As Answered", retry_after};
+}
+
+TEST(Attempt, ASuccessEndsTheJobAndKeepsTheMessageIfTold) {
+  Endpoint endpoint;
+  const AttemptEnd kept = end_of(endpoint, message(2), answered(204), Millis{0}, 0);
+  EXPECT_EQ(kept.kind, Kind::completed);
+  EXPECT_EQ(kept.message.status, 3);
+  EXPECT_EQ(kept.message.reason, "204 As Answered");
+  EXPECT_EQ(kept.message.body, "hello");
+  endpoint.keep_delivered = false;
+  const AttemptEnd light = end_of(endpoint, message(2), answered(200), Millis{0}, 0);
+  EXPECT_TRUE(light.message.body.empty());
+  EXPECT_EQ(light.message.headers.size(), 0U);
+}
+
+TEST(Attempt, EveryOtherAnswerIsTriedAgain) {
+  for (const int status : {0, 199, 300, 302, 400, 404, 409, 410, 429, 500, 503}) {
+    EXPECT_EQ(end_of(Endpoint{}, message(0), answered(status), Millis{0}, 0).kind, Kind::again) << status;
+  }
+}
+
+TEST(Attempt, PausesDoubleUpToTheLongestAndAreJittered) {
+  Endpoint endpoint;
+  endpoint.first_pause = seconds(1);
+  endpoint.longest_pause = seconds(60);
+  const auto pause = [&](int attempts, double chance) {
+    return end_of(endpoint, message(attempts), answered(500), Millis{0}, chance).pause;
+  };
+  EXPECT_EQ(pause(0, 0), seconds(1));
+  EXPECT_EQ(pause(3, 0), seconds(8));
+  EXPECT_GT(pause(3, 0.99), seconds(15));
+  EXPECT_EQ(pause(20, 0), seconds(30));
+  EXPECT_LE(pause(60000, 0.999), seconds(60));
+}
+
+TEST(Attempt, AReceiversPatienceIsHeededWithinReason) {
+  EXPECT_GE(end_of(Endpoint{}, message(0), answered(503, seconds(120)), Millis{0}, 0).pause, seconds(120));
+  EXPECT_LE(end_of(Endpoint{}, message(0), answered(503, hours(1000)), Millis{0}, 0).pause, hours(7));
+}
+
+TEST(Attempt, AMessageThatWouldOutliveItsBudgetIsDeadNow) {
+  Endpoint endpoint;
+  endpoint.budget = seconds(10);
+  EXPECT_EQ(end_of(endpoint, message(0), answered(500), seconds(5), 0).kind, Kind::again);
+  const AttemptEnd dead = end_of(endpoint, message(4), {0, "connection refused", {}}, seconds(5), 0);
+  EXPECT_EQ(dead.kind, Kind::dead);
+  EXPECT_EQ(dead.message.reason, "connection refused");
+  EXPECT_EQ(dead.message.body, "hello");
+}
+
+TEST(Attempt, WhatWasNotTriedIsNotCounted) {
+  const AttemptEnd end = untried(message(4), seconds(3));
+  EXPECT_EQ(end.kind, Kind::again);
+  EXPECT_EQ(end.message.status, 4);
+  EXPECT_EQ(end.pause, seconds(3));
+}
+
+TEST(Attempt, TheCountStopsAtWhatItsFieldHolds) {
+  EXPECT_EQ(end_of(Endpoint{}, message(65535), answered(500), Millis{0}, 0).message.status, 65535);
+}
+
+} // namespace
+} // namespace oncekey
