@@ -703,6 +703,16 @@ TEST_P(Runs, AnswersForHttpAreTheGatewaysOwn) {
   EXPECT_EQ(answer(Conflict{1s}).status, 409);
   EXPECT_EQ(answer(Conflict{1s}).headers.get("Retry-After"), "1");
   EXPECT_EQ(answer(KeyInvalid{}).status, 400);
+  const auto without_key = ride_request("");
+  const HttpAnswer missing = runner.http_answer(without_key, runner.run(without_key));
+  EXPECT_EQ(missing.status, 400);
+  EXPECT_THAT(missing.body, testing::HasSubstr("Idempotency-Key is missing"));
+  EXPECT_THAT(missing.body, testing::HasSubstr("such as a UUID. Send it in the header Idempotency-Key."));
+  const auto long_key = ride_request(std::string(256, 'k'));
+  const HttpAnswer too_long = runner.http_answer(long_key, runner.run(long_key));
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_THAT(too_long.body, testing::HasSubstr("Idempotency-Key is invalid"));
+  EXPECT_THAT(too_long.body, testing::HasSubstr("ASCII characters. Here the key has 256 characters, 255 are allowed."));
   EXPECT_EQ(answer(DeadLettered{}).status, 409);
   EXPECT_FALSE(answer(DeadLettered{}).headers.has("Retry-After"));
   EXPECT_EQ(runner.http_answer(request, unavailable("down")).status, 503);
