@@ -3,9 +3,12 @@
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
+#include "workers/error_text.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace oncekey {
@@ -16,7 +19,6 @@ using phases::Isolation;
 
 // A claim is left this much before its end, so that what was accepted is deleted while it is still ours.
 constexpr int kClaimUsedShare = 2;
-constexpr std::size_t kRefusalTextMax = 1000;
 
 void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
   to.claimed += counts.claimed;
@@ -77,13 +79,15 @@ class BatchEnd {
       accepted_ = phases::id_list(dialect, accepted);
       commands.push_back({phases::kDeleteJobs, {std::string_view(accepted_)}});
     }
+    std::unordered_map<JobId, std::string_view> reasons;
+    for (const SinkReport::RefusedJob& refusal : report.refused) reasons.emplace(refusal.id, refusal.why);
     for (const Job& job : jobs) {
-      const auto why = std::find_if(report.refused.begin(), report.refused.end(),
-                                    [&](const SinkReport::RefusedJob& refusal) { return refusal.id == job.id; });
-      if (why == report.refused.end() || open.erase(job.id) == 0) continue;
+      const auto why = reasons.find(job.id);
+      if (why == reasons.end() || open.erase(job.id) == 0) continue;
       ++refused;
+      reasons_.push_back(error_text(why->second));
       commands.push_back({phases::kRefuseJob,
-                          {job.id, claim, std::string_view(why->why).substr(0, kRefusalTextMax),
+                          {job.id, claim, std::string_view(reasons_.back()),
                            std::int64_t{backoff(job.attempts, options).count()}, std::int64_t{options.attempts_max}}});
     }
     given_back = open.size();
@@ -102,6 +106,7 @@ class BatchEnd {
  private:
   std::string accepted_;
   std::string rest_;
+  std::deque<std::string> reasons_;
 };
 
 } // namespace
