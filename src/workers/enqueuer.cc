@@ -50,23 +50,25 @@ Result<std::vector<Job>> claim_jobs(Database& database, const std::string& sink,
                                     std::int64_t claim) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
-  const Command command{
-      phases::kClaimJobs,
-      {std::string_view(sink), static_cast<std::int64_t>(options.batch), std::int64_t{options.claim.count()}, claim}};
-  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  const Command commands[] = {
+      phases::walk_along_indexes(database.dialect()),
+      {phases::kClaimJobs,
+       {std::string_view(sink), static_cast<std::int64_t>(options.batch), std::int64_t{options.claim.count()}, claim}}};
+  auto rows = (*session)->transact(Isolation::read_committed, commands);
   if (!rows.ok()) return std::move(rows).fault();
   std::vector<Job> jobs;
-  jobs.reserve(rows.value()[0].rows.size());
-  for (const SqlRow& row : rows.value()[0].rows) jobs.push_back(phases::job_of_row(row));
+  jobs.reserve(rows.value()[1].rows.size());
+  for (const SqlRow& row : rows.value()[1].rows) jobs.push_back(phases::job_of_row(row));
   std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.id < b.id; });
   return jobs;
 }
 
-// What became of a batch, as statements. The texts they refer to live here.
+// What became of a batch, as statements after walk_along_indexes. The texts they refer to live here.
 class BatchEnd {
  public:
   BatchEnd(Dialect dialect, std::span<const Job> jobs, const SinkReport& report, std::int64_t claim,
            const EnqueuerOptions& options) {
+    commands.push_back(phases::walk_along_indexes(dialect));
     std::unordered_set<JobId> open;
     for (const Job& job : jobs) open.insert(job.id);
     std::vector<JobId> accepted;
@@ -159,7 +161,7 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   counts.delivered += settled.delivered;
   counts.refused += settled.refused;
   counts.given_back += settled.given_back;
-  for (const SqlRows& answer : rows.value()) {
+  for (const SqlRows& answer : std::span(rows.value()).subspan(1)) {
     if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
   }
   return ok_status();
