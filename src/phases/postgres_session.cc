@@ -1,6 +1,7 @@
 #include "phases/postgres_session.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include "base/crypto.h"
 
 #include <algorithm>
@@ -252,7 +253,9 @@ Status PostgresSession::end(std::span<const Command> commands) {
   if (rows.ok()) return ok_status();
   if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
   rollback();
-  if (!mark_.empty() && error_code_ == kDivisionByZero) return ended_inside();
+  // The application's own triggers run in the COMMIT and may divide too.
+  const bool unmarked = error_code_ == kDivisionByZero && rows.fault().message.ends_with(kPostgresCheckMark);
+  if (unmarked) return ended_inside();
   return std::move(rows).fault();
 }
 
@@ -301,6 +304,17 @@ Status PostgresSession::execute_script(const std::string& sql) {
   if (!result || PQstatus(handle_) != CONNECTION_OK) return lost("running a script");
   if (!postgres_succeeded(result.get())) return note(result.get(), sql);
   return ok_status();
+}
+
+// A server has little to say to somebody who asks nothing. One that ended the connection has said why, and then the end
+// of the stream is what there is to read.
+bool PostgresSession::still_there() {
+  constexpr int kReadsMax = 4;
+  pollfd socket{PQsocket(handle_), POLLIN, 0};
+  for (int reads = 0; reads < kReadsMax && usable() && ::poll(&socket, 1, 0) > 0; ++reads) {
+    if (PQconsumeInput(handle_) != 1) broken_ = true;
+  }
+  return usable();
 }
 
 TransactionState PostgresSession::state() const {

@@ -45,6 +45,7 @@ class PostgresSession final : public Session {
   Status execute_script(const std::string& sql) override;
   TransactionState state() const override;
   bool usable() const override { return !broken_ && PQstatus(handle_) == CONNECTION_OK; }
+  bool still_there() override;
   const std::string& error_code() const override { return error_code_; }
 
  private:

@@ -64,6 +64,8 @@ class Session {
   virtual TransactionState state() const = 0;
   // Whether the connection may be used again.
   virtual bool usable() const = 0;
+  // For one that was idle: whether the other side is still there, as far as can be seen without asking.
+  virtual bool still_there() { return usable(); }
   // The code of the last error; see DatabaseError.
   virtual const std::string& error_code() const = 0;
 };

@@ -127,6 +127,17 @@ TEST_F(PostgresConnection, RefusesTextThatTheServerWouldCutShort) {
   EXPECT_EQ(number(*database, "SELECT count(*) FROM oncekey_operation"), 0);
 }
 
+TEST_F(PostgresConnection, IsReplacedWhenTheServerHasEndedItMeanwhile) {
+  Runner runner(*database, {one_phase([](Phase& phase) { return phase.respond(200, "", ""); })});
+  expect_finished(runner, "k1");
+  const auto other = place.open();
+  EXPECT_GT(number(*other,
+                   "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+                   " WHERE application_name = 'oncekey' AND pid <> pg_backend_pid()"),
+            0);
+  expect_finished(runner, "k2");
+}
+
 TEST_F(PostgresConnection, ClaimsRightlyWhateverIsolationIsTheDefault) {
   auto opened = open_database(place.url() + "%20-cdefault_transaction_isolation%3Dserializable", one_connection());
   ASSERT_TRUE(opened.ok()) << opened.fault().message;
