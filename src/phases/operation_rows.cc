@@ -272,7 +272,8 @@ const std::string_view kPickAbandoned =
     "(CASE WHEN attempts < 20 AND (CAST($2 AS bigint) << attempts) < CAST($3 AS bigint)"
     " THEN CAST($2 AS bigint) << attempts ELSE CAST($3 AS bigint) END) / 1000"
     " WHERE id = (SELECT id FROM oncekey_operation WHERE (first_received, id) > ($5, $6)"
-    " AND first_received <= {now} - $1 AND lease_until <= {now} AND next_attempt_at <= {now} AND dead_at IS NULL"
+    " AND first_received <= (SELECT {now}) - $1 AND lease_until <= (SELECT {now})"
+    " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL"
     " ORDER BY first_received, id LIMIT 1 {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
 const std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";
