@@ -15,6 +15,9 @@
 // Time. Leases, backoff and expiry are counted by the database's clock: the server's for Postgres, the machine's for
 // SQLite, which only one machine uses. The clocks of the application's machines never meet.
 //
+// Cost on Postgres. A claim is one round trip, a phase two besides the application's own statements: its beginning with
+// the check of the fence, and its end with the commit. The steps are functions of the schema, one statement each.
+//
 // Threads. A Database may be used from any number of threads. It outlives every Runner and worker made from it.
 #pragma once
 
@@ -52,8 +55,9 @@ struct DatabaseOptions {
   Millis connect_timeout = std::chrono::seconds(5);
   // How long to wait for SQLite's one writer, and for a free connection. Then the answer is a conflict to try again.
   Millis wait_max = std::chrono::seconds(10);
-  // Statements of the library are sent as prepared ones. Turn this off behind a pooler that gives every transaction
-  // another server connection (PgBouncer before 1.21 in transaction mode).
+  // Statements of the library, and those of the application that come again, are sent to Postgres as prepared ones.
+  // Behind a pooler that gives every transaction another server connection (PgBouncer before 1.21 in transaction mode)
+  // this is noticed and given up after a repeated transaction or two for each connection; turn it off to save those.
   bool prepare_statements = true;
   // Makes the database's clock seem ahead by this much, for those who open it with this option: how tests let an hour
   // pass. Not for production.

@@ -48,11 +48,11 @@ struct InProgress {
 };
 // The key was used for a different request. Nothing was done and nothing changed.
 struct Mismatch {};
-// Not a key (empty, too long, characters a key must not have), or no principal to keep it under.
+// No key at all, not a key (too long, characters a key must not have), or no principal to keep it under.
 struct KeyInvalid {
-  enum class Part { key, principal };
+  enum class Part { no_key, key, principal };
   Part part = Part::key;
-  std::string why;
+  std::string why; // without a full stop
 };
 // Serialization failures used up the budget. The operation is at its last recovery point and free: try again.
 struct Conflict {

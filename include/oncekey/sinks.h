@@ -54,8 +54,9 @@ struct HttpSinkOptions {
   std::string authorization;
 };
 // POSTs the args of each job to the URL (http:// or https://), with `Idempotency-Key: <job id>`, `Oncekey-Job: <name>`
-// and `Oncekey-Attempt: <n>`. Any 2xx accepts. 408, 425, 429 and 5xx, time-outs and refused connections mean that the
-// sink is down; every other status refuses the job.
+// and `Oncekey-Attempt: <n>`. Any 2xx accepts. 408, 425, 429 and 503, time-outs and refused connections mean that the
+// sink is down. So do ten other 5xx in a row; fewer of them, with jobs of the same batch getting through, refuse the
+// jobs they were for. Every other status refuses the job.
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
 
 struct RedisSinkOptions {

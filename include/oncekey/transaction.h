@@ -94,7 +94,8 @@ class Transaction {
   Dialect dialect() const;
 
   // A small convenience for code that has no database layer of its own: one statement, parameters as $1, $2, … on both
-  // databases. Each costs one round trip, as it would by hand.
+  // databases. Each costs one round trip, as it would by hand. One that comes again on the same connection is prepared;
+  // if its table has changed since, the transaction is run again.
   SqlRows execute(std::string_view sql, std::initializer_list<SqlValue> values = {});
 
   // Throws DatabaseError if a result obtained on the raw handle says that the statement failed. Does not free it.

@@ -97,14 +97,17 @@ class Crew {
     if (!sinks.empty()) enqueuer_.emplace(database, std::move(sinks));
   }
 
+  // Until nothing moves any more. What failed has been put off, so that it is not tried for ever.
   Status run_once() {
-    if (completer_) {
+    for (bool more = completer_.has_value(); more;) {
       const auto counts = completer_->run_once();
       if (!counts) return counts.fault();
+      more = counts->picked != 0;
     }
-    if (enqueuer_) {
+    for (bool more = enqueuer_.has_value(); more;) {
       const auto counts = enqueuer_->run_once();
       if (!counts) return counts.fault();
+      more = counts->delivered != 0;
     }
     const auto counts = reaper_.run_once();
     if (!counts) return counts.fault();

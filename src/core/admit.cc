@@ -14,6 +14,8 @@ bool method_matters(const Policy& policy, std::string_view method) {
   return std::find(policy.methods.begin(), policy.methods.end(), method) != policy.methods.end();
 }
 
+} // namespace
+
 Refusal key_missing(const Policy& policy) {
   Refusal refusal{RefusalCode::key_missing, {}, std::nullopt, {}};
   for (const KeySource& source : policy.key_from) {
@@ -24,8 +26,6 @@ Refusal key_missing(const Policy& policy) {
   }
   return refusal;
 }
-
-} // namespace
 
 Screened screen(const Policy& policy, const RequestView& request) {
   if (!method_matters(policy, request.method)) return PassThrough{};

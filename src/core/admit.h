@@ -43,4 +43,7 @@ Screened screen(const Policy& policy, const RequestView& request);
 // By head and body. `hash` is keyed with the store's secret.
 Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash);
 
+// For a request without a key where one is required: says where the policy looks for it.
+Refusal key_missing(const Policy& policy);
+
 } // namespace oncekey

@@ -35,8 +35,8 @@ CallKeeper::Watch::Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fe
   const std::lock_guard lock(keeper.mutex_);
   place_ = keeper.watches_.insert(keeper.watches_.end(), this);
   if (!keeper.thread_.joinable()) keeper.thread_ = std::thread([&keeper] { keeper.work(); });
-  // The thread sleeps until the earliest renewal; the newest watch has the latest, except when there is no other.
-  if (keeper.watches_.size() == 1) keeper.changed_.notify_all();
+  // A thread that sleeps until somebody's renewal, be that call over or not, is awake before the newest needs it.
+  if (keeper.idle_) keeper.changed_.notify_all();
 }
 
 CallKeeper::Watch::~Watch() {
@@ -55,7 +55,9 @@ void CallKeeper::work() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (watches_.empty()) {
+      idle_ = true;
       changed_.wait(lock);
+      idle_ = false;
       continue;
     }
     SteadyTime earliest = SteadyTime::max();

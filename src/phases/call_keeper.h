@@ -1,7 +1,7 @@
 // CallKeeper: keeps the leases of operations alive whose foreign call takes long.
 //
-// One thread for a runner, started with the first call. A call that is done within a third of a lease costs a lock and
-// no statement. One that hangs is kept for `call_max` and then left to the lease.
+// One thread for a runner, started with the first call. A call that is done within a third of a lease costs a lock, no
+// statement, and hardly ever a switch to the thread. One that hangs is kept for `call_max` and then left to the lease.
 #pragma once
 
 #include "phases/engine.h"
@@ -52,6 +52,7 @@ class CallKeeper {
   std::condition_variable changed_;
   std::list<Watch*> watches_;
   bool stopping_ = false;
+  bool idle_ = false; // the thread sleeps until a call begins
   std::thread thread_;
 };
 

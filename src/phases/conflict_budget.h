@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <functional>
+#include <optional>
 #include <random>
 #include <span>
 #include <string>
@@ -27,8 +28,10 @@ class ConflictBudget {
     if (now >= deadline_) return false;
     const auto longest = std::chrono::microseconds(std::min<std::int64_t>(kLongestMicros, kFirstMicros << tries_));
     if (tries_ < 16) ++tries_;
+    // Few transactions ever come here; seeding asks the operating system.
+    if (!random_) random_.emplace(std::random_device{}());
     const auto drawn =
-        std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, longest.count())(random_));
+        std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, longest.count())(*random_));
     std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(drawn, deadline_ - now));
     return true;
   }
@@ -40,7 +43,7 @@ class ConflictBudget {
 
   const std::chrono::steady_clock::time_point deadline_;
   int tries_ = 0;
-  std::minstd_rand random_{std::random_device{}()};
+  std::optional<std::minstd_rand> random_;
 };
 
 DatabaseError database_error(const Fault& fault, const std::string& code);

@@ -43,10 +43,12 @@ Result<PooledSession> Engine::session() {
     if (!returned_.wait_for(lock, options_.wait_max, free)) {
       return Fault{FaultKind::conflict, fmt::format("all {} connections to the database are in use", open_)};
     }
-    if (!idle_.empty()) {
+    // A server that was restarted has ended all of them: that is no reason to fail as many requests.
+    while (!idle_.empty()) {
       std::unique_ptr<Session> session = std::move(idle_.back());
       idle_.pop_back();
-      return PooledSession(*this, std::move(session));
+      if (session->still_there()) return PooledSession(*this, std::move(session));
+      --open_;
     }
     ++open_;
   }

@@ -21,19 +21,6 @@ constexpr int kStepsMax = 1000;
 // A call made at the very end of a foreign memory may arrive after it.
 constexpr int kMemoryMarginShare = 24;
 
-constexpr std::string_view kInsertAnswerPostgres =
-    "INSERT INTO oncekey_answer (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response,"
-    " bucket) VALUES ($1, $2, $3, $4, $5, {now}, $6, $7, $8)";
-// A key that was used, forgotten and used again within one bucket is in it already.
-constexpr std::string_view kInsertAnswerSqlite =
-    "INSERT OR REPLACE INTO {} (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response)"
-    " VALUES ($1, $2, $3, $4, $5, {{now}}, $6, $7)";
-
-std::string insert_answer(Dialect dialect, const BucketId& bucket) {
-  if (dialect == Dialect::postgres) return std::string(kInsertAnswerPostgres);
-  return fmt::format(fmt::runtime(kInsertAnswerSqlite), bucket_table(BucketKind::answer, bucket));
-}
-
 Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
   const Millis retention = options.policy.retention;
   return std::max(row.first_received + retention, row.now + std::min(options.late_answer_kept, retention));
@@ -49,7 +36,7 @@ Execution::Execution(const RunnerParts& parts, const Operation& operation, Sessi
       expires_at_(expiry_of(row_, parts.options)),
       bucket_(bucket_of(expires_at_, parts.options.policy.retention)),
       bucket_name_(to_string(bucket_)),
-      insert_answer_(insert_answer(parts.engine.dialect(), bucket_)) {}
+      insert_for_sqlite_(insert_answer_sqlite(bucket_table(BucketKind::answer, bucket_))) {}
 
 Time Execution::now() const {
   return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
@@ -149,10 +136,11 @@ Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, con
 Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Operation::Step& step,
                                                      const std::string& outcome) {
   // The row stays locked until the end: whoever wants to take over waits, or passes by.
-  const Command lock = lock_owned(row_.id, row_.fence);
-  auto begun = session.begin(Isolation::serializable, {&lock, 1});
+  const Command lock = lock_owned(session.dialect(), row_.id, row_.fence);
+  auto begun = session.begin(Isolation::serializable, Guard::commands, {&lock, 1});
   if (!begun.ok()) return std::move(begun).fault();
-  if (begun.value()[0].rows.empty()) {
+  const auto transaction = owning_transaction(begun.value()[0]);
+  if (!transaction) {
     session.rollback();
     return PhaseResult{};
   }
@@ -163,7 +151,7 @@ Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Ope
     session.rollback();
     return std::move(good).fault();
   }
-  return end_phase(session, phase, std::move(end));
+  return end_phase(session, *transaction, phase, std::move(end));
 }
 
 Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
@@ -187,47 +175,33 @@ Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
   return ok_status();
 }
 
-Result<Execution::PhaseResult> Execution::end_phase(Session& session, const Phase& phase, PhaseEnd end) {
+// The row has been locked since the transaction began, so that ending the phase finds it as it was.
+Result<Execution::PhaseResult> Execution::end_phase(Session& session, std::int64_t transaction, const Phase& phase,
+                                                    PhaseEnd end) {
+  const OwnedRow owned{row_.id, row_.fence, transaction};
   const std::string notes = encode_notes(phase.notes());
-  const Millis lease = parts_.options.lease;
   std::string response;
   std::vector<Command> commands;
-  if (const auto* const next = std::get_if<NextPoint>(&end)) {
-    commands.push_back(move_on(row_.id, row_.fence, next->recovery_point, notes, lease));
-  } else if (auto* const respond = std::get_if<Respond>(&end)) {
+  if (auto* const respond = std::get_if<Respond>(&end)) {
     const std::string request_id = fmt::format("req_{}", random_uuid());
     respond->response =
         to_store(parts_.options.policy, std::move(respond->response), {row_.request.key, request_id, {}});
     encode_response(respond->response, response);
-    commands.push_back(remove_finished(row_.id, row_.fence));
-    commands.push_back(keep_answer(response));
+    commands = finish(session.dialect(), owned,
+                      {row_.fingerprint, operation_.name(), row_.first_received, expires_at_, response, bucket_name_,
+                       insert_for_sqlite_});
   } else {
-    commands.push_back(stay(row_.id, row_.fence, notes, lease));
+    const auto* const next = std::get_if<NextPoint>(&end);
+    const auto point = next ? std::optional<std::string_view>(next->recovery_point) : std::nullopt;
+    commands.push_back(move_on(session.dialect(), owned, point, notes, parts_.options.lease));
   }
   for (Command& job : staging_commands(phase.staged_jobs())) commands.push_back(std::move(job));
 
-  auto rows = session.run_last(commands);
-  if (!rows.ok()) {
-    session.rollback();
-    parts_.engine.distrust_buckets();
-    return std::move(rows).fault();
+  if (auto ended = session.end(commands); !ended.ok()) {
+    if (ended.fault().kind != FaultKind::conflict) parts_.engine.distrust_buckets();
+    return std::move(ended).fault();
   }
-  if (rows->front().changed != 1) {
-    session.rollback();
-    return PhaseResult{};
-  }
-  if (auto committed = session.commit(); !committed.ok()) return std::move(committed).fault();
   return PhaseResult{std::move(end), phase.notes()};
-}
-
-Command Execution::keep_answer(std::string_view response) const {
-  Command command{
-      insert_answer_,
-      {Bytes{as_bytes(row_.id.bytes)}, Bytes{as_bytes(row_.fingerprint.bytes)}, std::string_view(operation_.name()),
-       row_.fence, std::int64_t{row_.first_received.time_since_epoch().count()},
-       std::int64_t{expires_at_.time_since_epoch().count()}, Bytes{response}}};
-  if (parts_.engine.dialect() == Dialect::postgres) command.values.push_back(std::string_view(bucket_name_));
-  return command;
 }
 
 Result<Execution::End> Execution::dead_letter(const std::string& why) {

@@ -75,8 +75,7 @@ class Execution {
   Result<PhaseResult> phase(const Operation::Step& step, const std::string& outcome);
   Result<PhaseResult> phase_once(Session& session, const Operation::Step& step, const std::string& outcome);
   Status check_end(const Phase& phase, const PhaseEnd& end) const;
-  Result<PhaseResult> end_phase(Session& session, const Phase& phase, PhaseEnd end);
-  Command keep_answer(std::string_view response) const;
+  Result<PhaseResult> end_phase(Session& session, std::int64_t transaction, const Phase& phase, PhaseEnd end);
   Result<End> dead_letter(const std::string& why);
   void give_up_lease();
   Time now() const; // the database's clock, counted on from the claim
@@ -90,7 +89,7 @@ class Execution {
   const Time expires_at_; // the answer's
   const BucketId bucket_;
   const std::string bucket_name_;
-  const std::string insert_answer_;
+  const std::string insert_for_sqlite_;
 };
 
 } // namespace oncekey::phases

@@ -1,6 +1,7 @@
 // Outcomes as HTTP answers, by the words and rules of the core: what the library says and what the gateway says for the
 // same thing are the same bytes.
 #include "base/crypto.h"
+#include "core/admit.h"
 #include "core/replies.h"
 
 #include <oncekey/runner.h>
@@ -24,6 +25,18 @@ Refusal refusal_of(RefusalCode code, std::string detail = {},
   return {code, std::move(detail), retry_after, {}};
 }
 
+Refusal refusal_of_key(const Policy& policy, const KeyInvalid& bad) {
+  switch (bad.part) {
+    case KeyInvalid::Part::no_key:
+      return key_missing(policy);
+    case KeyInvalid::Part::key:
+      return refusal_of(RefusalCode::key_invalid, bad.why.empty() ? "" : fmt::format("Here {}.", bad.why));
+    case KeyInvalid::Part::principal:
+      break;
+  }
+  return refusal_of(RefusalCode::principal_missing);
+}
+
 } // namespace
 
 HttpAnswer Runner::http_answer(const OperationRequest& request, const Result<RunOutcome>& outcome) const {
@@ -40,10 +53,7 @@ HttpAnswer Runner::http_answer(const OperationRequest& request, const Result<Run
           },
           [&](const InProgress& busy) { return refused(refusal_of(RefusalCode::in_progress, {}, busy.retry_after)); },
           [&](const Mismatch&) { return refused(refusal_of(RefusalCode::mismatch)); },
-          [&](const KeyInvalid& bad) {
-            const bool key = bad.part == KeyInvalid::Part::key;
-            return refused(refusal_of(key ? RefusalCode::key_invalid : RefusalCode::principal_missing, bad.why));
-          },
+          [&](const KeyInvalid& bad) { return refused(refusal_of_key(policy, bad)); },
           [&](const Conflict& conflict) {
             return refused(refusal_of(RefusalCode::in_progress,
                                       "It gave way to other requests for the same data and has not gone on since.",

@@ -13,8 +13,9 @@ using phases::Command;
 
 constexpr std::size_t kInboxTextMax = 255;
 
-constexpr std::string_view kFindMessage =
-    "SELECT 1 FROM oncekey_inbox WHERE consumer = $1 AND message_id = $2 AND expires_at > {now}";
+constexpr std::string_view kSeenSqlite =
+    "SELECT EXISTS (SELECT 1 FROM oncekey_inbox WHERE consumer = $1 AND message_id = $2 AND expires_at > {now})";
+constexpr std::string_view kSeenPostgres = "SELECT oncekey_seen($1, $2, {now})";
 constexpr std::string_view kNow = "SELECT {now}";
 constexpr std::string_view kRememberPostgres =
     "INSERT INTO oncekey_inbox (consumer, message_id, expires_at, done_at, bucket) VALUES ($1, $2, $3, {now}, $4)";
@@ -72,10 +73,11 @@ Result<Processed> process_once(Database& database, std::string_view consumer, st
   Processed processed = Processed::done_now;
   auto done = phases::with_retries(database.engine(), options.conflict_budget, [&](phases::Session& session) -> Status {
     // Serializable, and every delivery reads all buckets: of two that write into different ones, one is undone.
-    const Command find{kFindMessage, {message.consumer, message.id}};
-    auto begun = session.begin(phases::Isolation::serializable, {&find, 1});
+    const Command seen{session.dialect() == Dialect::postgres ? kSeenPostgres : kSeenSqlite,
+                       {message.consumer, message.id}};
+    auto begun = session.begin(phases::Isolation::serializable, phases::Guard::session, {&seen, 1});
     if (!begun.ok()) return std::move(begun).fault();
-    if (!begun.value()[0].rows.empty()) {
+    if (begun.value()[0].rows.at(0).integer(0) != 0) {
       session.rollback();
       processed = Processed::done_before;
       return ok_status();

@@ -9,10 +9,11 @@ constexpr std::string_view kStageJob =
 
 } // namespace
 
+// The clock is asked once: it changes while one looks, so that Postgres would ask again for every row.
 const std::string_view kClaimJobs =
     "WITH picked AS MATERIALIZED (SELECT id FROM oncekey_job WHERE sink = $1 AND state = 'staged'"
-    " AND next_attempt_at <= {now} AND claimed_until <= {now} ORDER BY id LIMIT $2 {skip_locked})"
-    " UPDATE oncekey_job SET claimed_until = {now} + $3, claim = $4 WHERE id IN (SELECT id FROM picked)"
+    " AND next_attempt_at <= (SELECT {now}) AND claimed_until <= (SELECT {now}) ORDER BY id LIMIT $2 {skip_locked})"
+    " UPDATE oncekey_job SET claimed_until = (SELECT {now}) + $3, claim = $4 WHERE id IN (SELECT id FROM picked)"
     " RETURNING id, sink, name, args, staged_at, attempts";
 
 const std::string_view kDeleteJobs = "DELETE FROM oncekey_job WHERE id {in $1}";

@@ -35,13 +35,26 @@ constexpr std::string_view kTakeOver =
     " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
     " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
-constexpr std::string_view kLockOwned = "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2 {for_update}";
-constexpr std::string_view kMoveOn =
+constexpr std::string_view kLockOwnedSqlite = "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2";
+constexpr std::string_view kMoveOnSqlite =
     "UPDATE oncekey_operation SET fence = fence + 1, recovery_point = $3, notes = $4, lease_until = {now} + $5,"
     " reached_at = {now} WHERE id = $1 AND fence = $2";
-constexpr std::string_view kStay =
-    "UPDATE oncekey_operation SET fence = fence + 1, notes = $3, lease_until = {now} + $4 WHERE id = $1 AND fence = $2";
-constexpr std::string_view kRemoveFinished = "DELETE FROM oncekey_operation WHERE id = $1 AND fence = $2";
+constexpr std::string_view kStaySqlite =
+    "UPDATE oncekey_operation SET fence = fence + 1, notes = $4, lease_until = {now} + $5"
+    " WHERE id = $1 AND fence = $2";
+constexpr std::string_view kRemoveFinishedSqlite = "DELETE FROM oncekey_operation WHERE id = $1 AND fence = $2";
+// A key that was used, forgotten and used again within one bucket is in it already.
+constexpr std::string_view kInsertAnswerSqlite =
+    "INSERT OR REPLACE INTO {} (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response)"
+    " VALUES ($1, $2, $3, $4, $5, {{now}}, $6, $7)";
+
+// Each of them is a function of the schema, src/phases/schema/postgres/003_functions.sql.
+constexpr std::string_view kClaimPostgres =
+    "SELECT oncekey_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, {now})";
+constexpr std::string_view kLockOwnedPostgres = "SELECT oncekey_own($1, $2)";
+constexpr std::string_view kMoveOnPostgres = "SELECT oncekey_move_on($1, $2, $3, $4, $5, $6, {now})";
+constexpr std::string_view kFinishPostgres = "SELECT oncekey_finish($1, $2, $3, $4, $5, $6, {now})";
+
 constexpr std::string_view kRenewLease =
     "UPDATE oncekey_operation SET lease_until = {now} + $3 WHERE id = $1 AND fence = $2 AND lease_until > 0";
 constexpr std::string_view kGiveLeaseUp = "UPDATE oncekey_operation SET lease_until = 0 WHERE id = $1 AND fence = $2";
@@ -143,7 +156,42 @@ Result<KeyRows> find_key(Session& session, const RecordId& id) {
   return found_in(rows.value()[0], rows.value()[1]);
 }
 
+namespace {
+
+OperationRow claimed_row(const NewOperation& fresh, const OperationRequest& request, std::int64_t now) {
+  OperationRow row;
+  row.id = fresh.id;
+  row.fingerprint = fresh.fingerprint;
+  row.recovery_point = fresh.recovery_point;
+  row.fence = now;
+  row.identity = fresh.identity;
+  row.request = request;
+  row.request.compared.reset(); // is not kept, so that the first run sees no more than a later one
+  row.now = row.first_received = row.reached_at = Time{Millis{now}};
+  row.lease_until = row.now + fresh.lease;
+  return row;
+}
+
+Result<KeyRows> claim_new_postgres(Session& session, const NewOperation& fresh, const OperationRequest& request) {
+  const Command command{
+      kClaimPostgres,
+      {bytes_of(fresh.id), Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
+       std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, Bytes{fresh.identity},
+       std::string_view(request.principal), std::string_view(request.key), std::string_view(request.method),
+       std::string_view(request.path), Bytes{request.body}, std::string_view(request.content_type)}};
+  auto rows = session.transact(Isolation::read_committed, {&command, 1});
+  if (!rows.ok()) return std::move(rows).fault();
+  const SqlRow& row = rows.value()[0].rows.at(0);
+  if (row.is_null(0)) return find_key(session, fresh.id);
+  KeyRows claimed;
+  claimed.operation = claimed_row(fresh, request, row.integer(0));
+  return claimed;
+}
+
+} // namespace
+
 Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request) {
+  if (session.dialect() == Dialect::postgres) return claim_new_postgres(session, fresh, request);
   const Bytes id = bytes_of(fresh.id);
   const Bytes identity{fresh.identity};
   const Command commands[] = {
@@ -170,18 +218,42 @@ Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& 
   return std::optional<OperationRow>(std::move(operation).value());
 }
 
-Command lock_owned(const RecordId& id, std::int64_t fence) { return {kLockOwned, {bytes_of(id), fence}}; }
-
-Command move_on(const RecordId& id, std::int64_t fence, std::string_view recovery_point, std::string_view notes,
-                Millis lease) {
-  return {kMoveOn, {bytes_of(id), fence, recovery_point, Bytes{notes}, std::int64_t{lease.count()}}};
+Command lock_owned(Dialect dialect, const RecordId& id, std::int64_t fence) {
+  return {dialect == Dialect::postgres ? kLockOwnedPostgres : kLockOwnedSqlite, {bytes_of(id), fence}};
 }
 
-Command stay(const RecordId& id, std::int64_t fence, std::string_view notes, Millis lease) {
-  return {kStay, {bytes_of(id), fence, Bytes{notes}, std::int64_t{lease.count()}}};
+std::optional<std::int64_t> owning_transaction(const SqlRows& locked) {
+  if (locked.rows.empty() || locked.rows[0].is_null(0)) return std::nullopt;
+  return locked.rows[0].integer(0);
 }
 
-Command remove_finished(const RecordId& id, std::int64_t fence) { return {kRemoveFinished, {bytes_of(id), fence}}; }
+Command move_on(Dialect dialect, const OwnedRow& owned, std::optional<std::string_view> recovery_point,
+                std::string_view notes, Millis lease) {
+  const SqlValue point = recovery_point ? SqlValue(*recovery_point) : SqlValue(nullptr);
+  if (dialect == Dialect::postgres) {
+    return {kMoveOnPostgres,
+            {bytes_of(owned.id), owned.fence, owned.transaction, point, Bytes{notes}, std::int64_t{lease.count()}}};
+  }
+  return {recovery_point ? kMoveOnSqlite : kStaySqlite,
+          {bytes_of(owned.id), owned.fence, point, Bytes{notes}, std::int64_t{lease.count()}},
+          Changes::exactly_one};
+}
+
+std::string insert_answer_sqlite(std::string_view bucket_table) {
+  return fmt::format(fmt::runtime(kInsertAnswerSqlite), bucket_table);
+}
+
+std::vector<Command> finish(Dialect dialect, const OwnedRow& owned, const NewAnswer& answer) {
+  const std::int64_t expires_at = answer.expires_at.time_since_epoch().count();
+  if (dialect == Dialect::postgres) {
+    return {{kFinishPostgres,
+             {bytes_of(owned.id), owned.fence, owned.transaction, expires_at, Bytes{answer.response}, answer.bucket}}};
+  }
+  return {{kRemoveFinishedSqlite, {bytes_of(owned.id), owned.fence}, Changes::exactly_one},
+          {answer.insert_for_sqlite,
+           {bytes_of(owned.id), Bytes{as_bytes(answer.fingerprint.bytes)}, answer.operation, owned.fence,
+            std::int64_t{answer.first_received.time_since_epoch().count()}, expires_at, Bytes{answer.response}}}};
+}
 
 Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease) {
   return {kRenewLease, {bytes_of(id), fence, std::int64_t{lease.count()}}};
@@ -200,7 +272,8 @@ const std::string_view kPickAbandoned =
     "(CASE WHEN attempts < 20 AND (CAST($2 AS bigint) << attempts) < CAST($3 AS bigint)"
     " THEN CAST($2 AS bigint) << attempts ELSE CAST($3 AS bigint) END) / 1000"
     " WHERE id = (SELECT id FROM oncekey_operation WHERE (first_received, id) > ($5, $6)"
-    " AND first_received <= {now} - $1 AND lease_until <= {now} AND next_attempt_at <= {now} AND dead_at IS NULL"
+    " AND first_received <= (SELECT {now}) - $1 AND lease_until <= (SELECT {now})"
+    " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL"
     " ORDER BY first_received, id LIMIT 1 {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
 const std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";

@@ -68,12 +68,34 @@ Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const Ope
 // locked by an owner at work, or the operation a dead letter.
 Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease);
 
-// The statements of an owner. $1 id, $2 fence; a row count of 0 means that the ownership is lost.
-Command lock_owned(const RecordId& id, std::int64_t fence);
-Command move_on(const RecordId& id, std::int64_t fence, std::string_view recovery_point, std::string_view notes,
-                Millis lease);
-Command stay(const RecordId& id, std::int64_t fence, std::string_view notes, Millis lease);
-Command remove_finished(const RecordId& id, std::int64_t fence);
+// The statements of an owner's phase. The first locks the row and looks whether the fence is still the owner's; what it
+// found names the transaction, for the one that ends the phase. That one changes the row or nothing commits.
+Command lock_owned(Dialect dialect, const RecordId& id, std::int64_t fence);
+// Nothing if the ownership is lost.
+std::optional<std::int64_t> owning_transaction(const SqlRows& locked);
+
+struct OwnedRow {
+  const RecordId& id;
+  std::int64_t fence;
+  std::int64_t transaction;
+};
+// To that recovery point, or to none and stays at its own.
+Command move_on(Dialect dialect, const OwnedRow& owned, std::optional<std::string_view> recovery_point,
+                std::string_view notes, Millis lease);
+
+struct NewAnswer {
+  const Fingerprint& fingerprint;
+  std::string_view operation;
+  Time first_received;
+  Time expires_at;
+  std::string_view response;
+  std::string_view bucket;            // its name
+  std::string_view insert_for_sqlite; // by insert_answer_sqlite
+};
+std::string insert_answer_sqlite(std::string_view bucket_table);
+std::vector<Command> finish(Dialect dialect, const OwnedRow& owned, const NewAnswer& answer);
+
+// $1 id, $2 fence: nothing changes when the ownership is lost.
 Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease);
 Command give_lease_up(const RecordId& id, std::int64_t fence);
 Command bury(const RecordId& id, std::int64_t fence, std::string_view why);

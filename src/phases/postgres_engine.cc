@@ -46,7 +46,7 @@ class PostgresEngine final : public Engine {
     const std::string name = to_string(bucket);
     const Command begin[] = {{kLockPostgresSchema, {}},
                              {"SELECT to_regclass($1::text) IS NOT NULL", {std::string_view(table)}}};
-    auto begun = session.begin(Isolation::read_committed, begin);
+    auto begun = session.begin(Isolation::read_committed, Guard::commands, begin);
     if (!begun.ok()) return std::move(begun).fault();
     if (begun.value()[1].rows.at(0).integer(0) != 0) {
       session.rollback();
@@ -57,27 +57,20 @@ class PostgresEngine final : public Engine {
         fmt::format("ALTER TABLE oncekey_{} ATTACH PARTITION {} FOR VALUES IN ('{}')", to_string(kind), table, name);
     const Command commands[] = {
         {create, {}}, {attach, {}}, know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
-    return finish(session, commands);
+    return session.end(commands);
   }
 
   Status remove_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
     const std::string drop = fmt::format("DROP TABLE IF EXISTS {}", bucket_table(kind, bucket));
     const std::string name = to_string(bucket);
     const Command begin[] = {{kShortLocks, {}}, {kLockPostgresSchema, {}}};
-    if (auto begun = session.begin(Isolation::read_committed, begin); !begun.ok()) return std::move(begun).fault();
+    if (auto begun = session.begin(Isolation::read_committed, Guard::commands, begin); !begun.ok())
+      return std::move(begun).fault();
     const Command commands[] = {{drop, {}}, forget_bucket(to_string(kind), name)};
-    return finish(session, commands);
+    return session.end(commands);
   }
 
  private:
-  Status finish(Session& session, std::span<const Command> commands) {
-    if (auto done = session.run_last(commands); !done.ok()) {
-      session.rollback();
-      return std::move(done).fault();
-    }
-    return session.commit();
-  }
-
   const std::string url_;
 };
 

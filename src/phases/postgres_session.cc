@@ -1,35 +1,28 @@
 #include "phases/postgres_session.h"
 
-#include "base/crypto.h"
-#include "phases/postgres_values.h"
-
 #include <fmt/format.h>
+#include <poll.h>
+#include "base/crypto.h"
 
 #include <algorithm>
 
 namespace oncekey::phases {
 namespace {
 
-constexpr std::size_t kPostgresPreparedMax = 256;
 // Answers of a pipeline wait in the sockets' buffers until all of it is sent: it must be short enough for them.
 constexpr std::size_t kPipelineMax = 64;
+// Once with what is remembered, once prepared anew, and after that nothing is prepared any more.
+constexpr int kAfreshMax = 3;
 
 constexpr std::string_view kBeginSerializable = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 constexpr std::string_view kBeginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED";
-// The mark lasts as long as the transaction: one that application code ended and began anew does not have it.
-//
-// Our own statements must find their row by its index. When there are few rows the planner prefers to read the whole
-// table, and a serializable transaction that has read a whole table is in everybody's way: unrelated operations would
-// undo each other by the thousand. So the planner is kept from it for our statements, and has its old setting back for
-// those of the application.
-constexpr std::string_view kPostgresMark =
-    "SELECT set_config('oncekey.transaction', $1, true),"
-    " set_config('oncekey.enable_seqscan', current_setting('enable_seqscan'), true),"
-    " set_config('enable_seqscan', 'off', true)";
-constexpr std::string_view kPostgresHandOver =
-    "SELECT set_config('enable_seqscan', current_setting('oncekey.enable_seqscan'), true)";
-constexpr std::string_view kPostgresReadMark =
-    "SELECT coalesce(current_setting('oncekey.transaction', true), ''), set_config('enable_seqscan', 'off', true)";
+constexpr std::string_view kCommit = "COMMIT";
+// The mark lasts as long as the transaction: one that application code ended and began anew does not have it, and
+// dividing by nothing keeps it from being committed.
+constexpr std::string_view kPostgresMark = "SELECT set_config('oncekey.transaction', $1, true)";
+constexpr std::string_view kPostgresCheckMark =
+    "SELECT 1 / (current_setting('oncekey.transaction', true) IS NOT DISTINCT FROM $1)::int";
+constexpr std::string_view kDivisionByZero = "22012";
 
 std::string_view begin_of(Isolation isolation) {
   return isolation == Isolation::serializable ? kBeginSerializable : kBeginReadCommitted;
@@ -61,6 +54,20 @@ std::string random_mark() {
   return fmt::format("{:016x}", number);
 }
 
+const Command* first_with_nul(std::span<const Command> commands) {
+  for (const Command& command : commands) {
+    for (const SqlValue& value : command.values) {
+      const auto* const text = std::get_if<std::string_view>(&value);
+      if (text && text->find('\0') != std::string_view::npos) return &command;
+    }
+  }
+  return nullptr;
+}
+
+Fault ended_inside() {
+  return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
+}
+
 } // namespace
 
 bool postgres_succeeded(const PGresult* result) {
@@ -90,11 +97,14 @@ Fault postgres_fault(const PGresult* result, std::string_view sql) {
 }
 
 PostgresSession::PostgresSession(PostgresHandle handle, const DatabaseOptions& options)
-    : owned_(std::move(handle)), handle_(owned_.get()), options_(options), prepare_(options.prepare_statements) {}
+    : owned_(std::move(handle)),
+      handle_(owned_.get()),
+      options_(options),
+      statements_(options.prepare_statements ? PostgresStatements::Use::allowed : PostgresStatements::Use::never) {}
 
 // What is prepared on the application's connection is not ours to know: nothing is.
 PostgresSession::PostgresSession(PGconn* handle, const DatabaseOptions& options)
-    : handle_(handle), options_(options), prepare_(false) {}
+    : handle_(handle), options_(options), statements_(PostgresStatements::Use::never) {}
 
 void PostgresSession::observe(StatementMoment moment, std::string_view sql) const {
   if (options_.on_statement) options_.on_statement(moment, sql);
@@ -108,29 +118,33 @@ Fault PostgresSession::lost(std::string_view doing) {
 
 Fault PostgresSession::note(const PGresult* result, std::string_view sql) {
   error_code_ = sqlstate_of(result);
-  return postgres_fault(result, sql);
+  const char* const function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
+  stale_ = statements_.forget_if_stale(error_code_, function ? function : "");
+  Fault fault = postgres_fault(result, sql);
+  if (stale_) fault.kind = FaultKind::conflict;
+  return fault;
 }
 
-bool PostgresSession::send(const Command& command, std::vector<Sent>& sent) {
+bool PostgresSession::send(const Command& command, Whose whose, std::vector<Sent>& sent) {
   const PostgresValues values(command.values);
   observe(StatementMoment::before, command.sql);
-  const std::string text(command.sql);
-  if (!prepare_) {
-    sent.push_back({command.sql, {}});
-    const std::string sql = in_dialect(command.sql, Dialect::postgres, options_.clock_ahead);
-    return PQsendQueryParams(handle_, sql.c_str(), values.count(), values.types(), values.pointers(), values.lengths(),
-                             values.formats(), 0) == 1;
+  std::string key = PostgresStatements::key(whose, command.sql, values.types());
+  const char* name = statements_.find(key);
+  if (!name) {
+    const std::string sql = whose == Whose::ours ? in_dialect(command.sql, Dialect::postgres, options_.clock_ahead)
+                                                 : std::string(command.sql);
+    if (!statements_.worth_preparing(key, whose)) {
+      sent.push_back({Sent::Kind::running, command.sql, {}});
+      return PQsendQueryParams(handle_, sql.c_str(), values.count(), values.types().data(), values.pointers(),
+                               values.lengths(), values.formats(), 0) == 1;
+    }
+    name = statements_.add(key, sql);
+    sent.push_back({Sent::Kind::preparing, command.sql, std::move(key)});
+    if (PQsendPrepare(handle_, name, sql.c_str(), values.count(), values.types().data()) != 1) return false;
   }
-  auto known = prepared_.find(text);
-  if (known == prepared_.end()) {
-    known = prepared_.emplace(text, fmt::format("oncekey_{}", ++prepared_count_)).first;
-    sent.push_back({command.sql, text});
-    const std::string sql = in_dialect(command.sql, Dialect::postgres, options_.clock_ahead);
-    if (PQsendPrepare(handle_, known->second.c_str(), sql.c_str(), values.count(), values.types()) != 1) return false;
-  }
-  sent.push_back({command.sql, {}});
-  return PQsendQueryPrepared(handle_, known->second.c_str(), values.count(), values.pointers(), values.lengths(),
-                             values.formats(), 0) == 1;
+  sent.push_back({Sent::Kind::running, command.sql, {}});
+  return PQsendQueryPrepared(handle_, name, values.count(), values.pointers(), values.lengths(), values.formats(), 0) ==
+         1;
 }
 
 Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& sent) {
@@ -140,16 +154,16 @@ Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& s
     const PostgresResult result(PQgetResult(handle_));
     if (!result) return lost("waiting for an answer");
     if (!postgres_succeeded(result.get())) {
-      if (!command.preparing.empty()) prepared_.erase(command.preparing);
+      if (command.kind == Sent::Kind::preparing) statements_.erase(command.key);
       // What follows the first failure was not executed and has nothing to say.
       if (!failed) failed = note(result.get(), command.sql);
-    } else if (command.preparing.empty()) {
+    } else if (command.kind == Sent::Kind::running) {
       all.push_back(postgres_rows(result.get()));
     }
     while (const PostgresResult rest{PQgetResult(handle_)}) {
     }
     if (PQstatus(handle_) != CONNECTION_OK) return lost("waiting for an answer");
-    if (command.preparing.empty()) observe(StatementMoment::after, command.sql);
+    if (command.kind == Sent::Kind::running) observe(StatementMoment::after, command.sql);
   }
   const PostgresResult sync(PQgetResult(handle_));
   if (!sync || PQresultStatus(sync.get()) != PGRES_PIPELINE_SYNC) return lost("waiting for the end of the answers");
@@ -159,17 +173,18 @@ Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& s
   return all;
 }
 
-Result<std::vector<SqlRows>> PostgresSession::pipeline_chunk(std::span<const Command> commands) {
+Result<std::vector<SqlRows>> PostgresSession::exchange(std::span<const Command> commands, Whose whose) {
   if (!usable()) return unavailable("Postgres: the connection is gone");
-  if (prepared_.size() > kPostgresPreparedMax) {
-    // Names of buckets make statements of their own in no dialect but SQLite's, so this is rare.
-    prepared_.clear();
-    PostgresResult(PQexec(handle_, "DEALLOCATE ALL"));
+  // libpq would send what comes before it, and something else than was meant would be stored.
+  if (const Command* const bad = first_with_nul(commands)) {
+    return invalid(fmt::format("a text with a zero byte was given to: {}", bad->sql.substr(0, 200)));
   }
+  stale_ = false;
   if (PQenterPipelineMode(handle_) != 1) return lost("entering the pipeline");
   std::vector<Sent> sent;
+  sent.reserve(commands.size());
   for (const Command& command : commands) {
-    if (!send(command, sent)) return lost("sending");
+    if (!send(command, whose, sent)) return lost("sending");
   }
   if (PQpipelineSync(handle_) != 1) return lost("sending");
   return receive(sent);
@@ -180,72 +195,79 @@ Result<std::vector<SqlRows>> PostgresSession::pipeline(std::span<const Command> 
   while (!commands.empty()) {
     const auto chunk = commands.first(std::min(commands.size(), kPipelineMax));
     commands = commands.subspan(chunk.size());
-    auto rows = pipeline_chunk(chunk);
+    auto rows = exchange(chunk, Whose::ours);
     if (!rows.ok()) return rows;
     for (SqlRows& some : rows.value()) all.push_back(std::move(some));
   }
   return all;
 }
 
-Result<std::vector<SqlRows>> PostgresSession::begin(Isolation isolation, std::span<const Command> commands) {
+Result<std::vector<SqlRows>> PostgresSession::pipeline_afresh(std::span<const Command> commands) {
+  auto rows = pipeline(commands);
+  for (int tries = 1; tries < kAfreshMax && !rows.ok() && stale_; ++tries) {
+    rollback();
+    rows = pipeline(commands);
+  }
+  return rows;
+}
+
+Result<std::vector<SqlRows>> PostgresSession::begin(Isolation isolation, Guard guard,
+                                                    std::span<const Command> commands) {
   if (state() != TransactionState::none) return invalid("the connection has a transaction open already");
-  mark_ = random_mark();
+  mark_ = guard == Guard::session ? random_mark() : "";
   std::vector<Command> all;
-  all.reserve(commands.size() + 3);
+  all.reserve(commands.size() + 2);
   all.push_back({begin_of(isolation), {}});
-  all.push_back({kPostgresMark, {std::string_view(mark_)}});
+  if (!mark_.empty()) all.push_back({kPostgresMark, {std::string_view(mark_)}});
+  const auto ours = static_cast<std::ptrdiff_t>(all.size());
   all.insert(all.end(), commands.begin(), commands.end());
-  all.push_back({kPostgresHandOver, {}});
-  auto rows = pipeline(all);
+  auto rows = pipeline_afresh(all);
   if (!rows.ok()) {
     rollback();
     return rows;
   }
-  rows->erase(rows->begin(), rows->begin() + 2);
-  rows->pop_back();
+  rows->erase(rows->begin(), rows->begin() + ours);
   return rows;
 }
 
-Result<std::vector<SqlRows>> PostgresSession::run(std::span<const Command> commands) { return pipeline(commands); }
+Result<std::vector<SqlRows>> PostgresSession::run(std::span<const Command> commands) {
+  return state() == TransactionState::none ? pipeline_afresh(commands) : pipeline(commands);
+}
 
-Result<std::vector<SqlRows>> PostgresSession::run_last(std::span<const Command> commands) {
+Status PostgresSession::end(std::span<const Command> commands) {
   switch (state()) {
     case TransactionState::open:
       break;
     case TransactionState::none:
-      return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
+      return ended_inside();
     case TransactionState::failed:
+      rollback();
       return invalid("a statement inside the transaction failed and the code went on as if nothing had happened");
   }
   std::vector<Command> all;
-  all.reserve(commands.size() + 1);
-  all.push_back({kPostgresReadMark, {}});
+  all.reserve(commands.size() + 2);
+  if (!mark_.empty()) all.push_back({kPostgresCheckMark, {std::string_view(mark_)}});
   all.insert(all.end(), commands.begin(), commands.end());
+  all.push_back({kCommit, {}});
   auto rows = pipeline(all);
-  if (!rows.ok()) return rows;
-  if (rows->front().rows.at(0).text(0) != mark_) {
-    return invalid("the code inside ended the transaction itself and began another; only the library may do that");
-  }
-  rows->erase(rows->begin());
-  return rows;
-}
-
-Status PostgresSession::commit() {
-  const Command command{"COMMIT", {}};
-  auto rows = pipeline({&command, 1});
   if (rows.ok()) return ok_status();
   if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
   rollback();
+  // The application's own triggers run in the COMMIT and may divide too.
+  const bool unmarked = error_code_ == kDivisionByZero && rows.fault().message.ends_with(kPostgresCheckMark);
+  if (unmarked) return ended_inside();
   return std::move(rows).fault();
 }
 
 void PostgresSession::rollback() {
   if (PQpipelineStatus(handle_) != PQ_PIPELINE_OFF) broken_ = true;
   if (!usable() || state() == TransactionState::none) return;
-  const std::string code = error_code_; // of what led here
-  const Command command{"ROLLBACK", {}};
-  if (!pipeline({&command, 1}).ok()) broken_ = true;
-  error_code_ = code;
+  constexpr const char* kRollback = "ROLLBACK";
+  observe(StatementMoment::before, kRollback);
+  const PostgresResult result(PQexec(handle_, kRollback));
+  if (!result || !postgres_succeeded(result.get())) broken_ = true;
+  observe(StatementMoment::after, kRollback);
+  observe(StatementMoment::round_trip, {});
 }
 
 Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std::span<const Command> commands) {
@@ -254,8 +276,8 @@ Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std:
   all.reserve(commands.size() + 2);
   all.push_back({begin_of(isolation), {}});
   all.insert(all.end(), commands.begin(), commands.end());
-  all.push_back({"COMMIT", {}});
-  auto rows = pipeline(all);
+  all.push_back({kCommit, {}});
+  auto rows = pipeline_afresh(all);
   if (!rows.ok()) {
     const bool unknown = !usable();
     rollback();
@@ -268,16 +290,10 @@ Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std:
 }
 
 Result<SqlRows> PostgresSession::execute(std::string_view sql, std::span<const SqlValue> values) {
-  const PostgresValues given(values);
-  const std::string text(sql);
-  observe(StatementMoment::before, sql);
-  const PostgresResult result(PQexecParams(handle_, text.c_str(), given.count(), given.types(), given.pointers(),
-                                           given.lengths(), given.formats(), 0));
-  observe(StatementMoment::after, sql);
-  observe(StatementMoment::round_trip, {});
-  if (!result || PQstatus(handle_) != CONNECTION_OK) return lost("running a statement");
-  if (!postgres_succeeded(result.get())) return note(result.get(), sql);
-  return postgres_rows(result.get());
+  const Command command{sql, {values.begin(), values.end()}};
+  auto rows = exchange({&command, 1}, Whose::applications);
+  if (!rows.ok()) return std::move(rows).fault();
+  return std::move(rows.value()[0]);
 }
 
 Status PostgresSession::execute_script(const std::string& sql) {
@@ -288,6 +304,17 @@ Status PostgresSession::execute_script(const std::string& sql) {
   if (!result || PQstatus(handle_) != CONNECTION_OK) return lost("running a script");
   if (!postgres_succeeded(result.get())) return note(result.get(), sql);
   return ok_status();
+}
+
+// A server has little to say to somebody who asks nothing. One that ended the connection has said why, and then the end
+// of the stream is what there is to read.
+bool PostgresSession::still_there() {
+  constexpr int kReadsMax = 4;
+  pollfd socket{PQsocket(handle_), POLLIN, 0};
+  for (int reads = 0; reads < kReadsMax && usable() && ::poll(&socket, 1, 0) > 0; ++reads) {
+    if (PQconsumeInput(handle_) != 1) broken_ = true;
+  }
+  return usable();
 }
 
 TransactionState PostgresSession::state() const {

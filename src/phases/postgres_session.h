@@ -4,14 +4,15 @@
 // together. Between two calls the connection is in its ordinary mode, as application code inside a transaction expects.
 #pragma once
 
+#include "phases/postgres_statements.h"
+#include "phases/postgres_values.h"
 #include "phases/session.h"
 
 #include <libpq-fe.h>
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <unordered_map>
+#include <vector>
 
 namespace oncekey::phases {
 
@@ -35,26 +36,32 @@ class PostgresSession final : public Session {
 
   Dialect dialect() const override { return Dialect::postgres; }
   PGconn* postgres() const override { return handle_; }
-  Result<std::vector<SqlRows>> begin(Isolation isolation, std::span<const Command> commands) override;
+  Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) override;
   Result<std::vector<SqlRows>> run(std::span<const Command> commands) override;
-  Result<std::vector<SqlRows>> run_last(std::span<const Command> commands) override;
-  Status commit() override;
+  Status end(std::span<const Command> commands) override;
   void rollback() override;
   Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
   Status execute_script(const std::string& sql) override;
   TransactionState state() const override;
   bool usable() const override { return !broken_ && PQstatus(handle_) == CONNECTION_OK; }
+  bool still_there() override;
   const std::string& error_code() const override { return error_code_; }
 
  private:
+  using Whose = PostgresStatements::Whose;
+  // What was put on the wire and will be answered.
   struct Sent {
+    enum class Kind { preparing, running };
+    Kind kind;
     std::string_view sql;
-    std::string preparing; // the template that this command prepares; empty for one that runs
+    std::string key; // of what is being prepared
   };
   Result<std::vector<SqlRows>> pipeline(std::span<const Command> commands);
-  Result<std::vector<SqlRows>> pipeline_chunk(std::span<const Command> commands);
-  bool send(const Command& command, std::vector<Sent>& sent);
+  // For what begins with a transaction of its own: if a prepared statement turns out to be gone, nothing has happened.
+  Result<std::vector<SqlRows>> pipeline_afresh(std::span<const Command> commands);
+  Result<std::vector<SqlRows>> exchange(std::span<const Command> commands, Whose whose);
+  bool send(const Command& command, Whose whose, std::vector<Sent>& sent);
   Result<std::vector<SqlRows>> receive(const std::vector<Sent>& sent);
   Fault lost(std::string_view doing);
   Fault note(const PGresult* result, std::string_view sql);
@@ -63,11 +70,10 @@ class PostgresSession final : public Session {
   PostgresHandle owned_;
   PGconn* const handle_;
   const DatabaseOptions& options_;
-  const bool prepare_;
-  std::unordered_map<std::string, std::string> prepared_; // template to the statement's name
-  std::uint64_t prepared_count_ = 0;
-  std::string mark_; // of the transaction under way; see run_last
+  PostgresStatements statements_;
+  std::string mark_; // of the transaction under way; empty when its commands know it themselves
   std::string error_code_;
+  bool stale_ = false; // the last failure was about preparing alone
   bool broken_ = false;
 };
 

@@ -47,27 +47,30 @@ SqlColumn postgres_column(const PGresult* result, int row, int column) {
 } // namespace
 
 PostgresValues::PostgresValues(std::span<const SqlValue> values) {
-  texts_.reserve(values.size());
+  pointers_.reserve(values.size());
+  lengths_.reserve(values.size());
+  types_.reserve(values.size());
+  formats_.reserve(values.size());
   for (const SqlValue& value : values) add(value);
 }
 
 void PostgresValues::add(const SqlValue& value) {
   if (const auto* bytes = std::get_if<Bytes>(&value)) {
     push(bytes->bytes.data() ? bytes->bytes.data() : "", bytes->bytes.size(), kByteaType, 1);
-  } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
-    push_text(fmt::format("{}", *number));
-  } else if (const auto* real = std::get_if<double>(&value)) {
-    push_text(fmt::format("{}", *real));
-  } else if (const auto* text = std::get_if<std::string_view>(&value)) {
-    push_text(std::string(*text));
-  } else {
-    push(nullptr, 0, 0, 0);
+    return;
   }
-}
-
-void PostgresValues::push_text(std::string text) {
-  texts_.push_back(std::make_unique<std::string>(std::move(text)));
-  push(texts_.back()->c_str(), texts_.back()->size(), 0, 0);
+  if (std::holds_alternative<std::nullptr_t>(value)) {
+    push(nullptr, 0, 0, 0);
+    return;
+  }
+  if (const auto* number = std::get_if<std::int64_t>(&value)) {
+    texts_.push_back(fmt::format("{}", *number));
+  } else if (const auto* real = std::get_if<double>(&value)) {
+    texts_.push_back(fmt::format("{}", *real));
+  } else {
+    texts_.emplace_back(std::get<std::string_view>(value));
+  }
+  push(texts_.back().c_str(), texts_.back().size(), 0, 0);
 }
 
 void PostgresValues::push(const char* pointer, std::size_t length, Oid type, int format) {

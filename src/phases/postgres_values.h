@@ -5,7 +5,7 @@
 
 #include <libpq-fe.h>
 
-#include <memory>
+#include <deque>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,20 +15,21 @@ namespace oncekey::phases {
 // Values as libpq wants them. Numbers and text go as text of a type the server infers, bytes as they are.
 class PostgresValues {
  public:
-  // Refers to the bytes among the values.
+  // Refers to the bytes among the values. Neither copied nor moved: it points into itself.
   explicit PostgresValues(std::span<const SqlValue> values);
+  PostgresValues(const PostgresValues&) = delete;
+  PostgresValues& operator=(const PostgresValues&) = delete;
   int count() const { return static_cast<int>(pointers_.size()); }
-  const Oid* types() const { return types_.data(); }
+  std::span<const Oid> types() const { return types_; }
   const char* const* pointers() const { return pointers_.data(); }
   const int* lengths() const { return lengths_.data(); }
   const int* formats() const { return formats_.data(); }
 
  private:
   void add(const SqlValue& value);
-  void push_text(std::string text);
   void push(const char* pointer, std::size_t length, Oid type, int format);
 
-  std::vector<std::unique_ptr<std::string>> texts_;
+  std::deque<std::string> texts_; // do not move when more are added
   std::vector<const char*> pointers_;
   std::vector<int> lengths_;
   std::vector<Oid> types_;

@@ -8,7 +8,8 @@ namespace oncekey::phases {
 
 std::variant<RequestIdentity, KeyInvalid> identify(const Policy& policy, const OperationRequest& request,
                                                    const KeyedHash& hash) {
-  if (request.principal.empty()) return KeyInvalid{KeyInvalid::Part::principal, "The request names no principal."};
+  if (request.key.empty()) return KeyInvalid{KeyInvalid::Part::no_key, "the request has no key"};
+  if (request.principal.empty()) return KeyInvalid{KeyInvalid::Part::principal, "the request names no principal"};
   ParsedKey parsed = parse_key_header(policy.key_syntax, policy.strict, request.key);
   if (const auto* bad = std::get_if<BadKey>(&parsed)) return KeyInvalid{KeyInvalid::Part::key, bad->why};
 

@@ -32,6 +32,13 @@ std::string id_list(Dialect dialect, std::span<const std::int64_t> ids) {
   return fmt::format("{}{}{}", postgres ? '{' : '[', fmt::join(ids, ","), postgres ? '}' : ']');
 }
 
+Command walk_along_indexes(Dialect dialect) {
+  constexpr std::string_view kPostgres =
+      "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),"
+      " set_config('enable_sort', 'off', true)";
+  return {dialect == Dialect::postgres ? kPostgres : std::string_view("SELECT 1"), {}};
+}
+
 std::string in_dialect(std::string_view sql, Dialect dialect, Millis clock_ahead) {
   std::string out;
   out.reserve(sql.size() + 256);

@@ -6,8 +6,9 @@
 //   {skip_locked}  the same, passing over rows that others have locked
 //   {in $1}        whether the column before it is in a list made by id_list()
 //
-// Faults. `conflict` means: roll back and try again (serialization failure, deadlock, busy). `timeout`, from commit
-// alone: it is not known whether the transaction committed. All others mean that it did not.
+// Faults. `conflict` means: roll back and try again (serialization failure, deadlock, busy, a prepared statement that
+// is gone). `timeout`, from end and transact alone: it is not known whether the transaction committed. All others mean
+// that it did not.
 #pragma once
 
 #include <oncekey/transaction.h>
@@ -20,12 +21,20 @@
 
 namespace oncekey::phases {
 
+// How many rows a command must change for its transaction to commit. On Postgres the functions of our schema see to it
+// themselves, because there the COMMIT is on its way before the count is back.
+enum class Changes { any, exactly_one };
+
 struct Command {
   std::string_view sql; // outlives the call
   std::vector<SqlValue> values;
+  Changes changes = Changes::any;
 };
 
 enum class Isolation { read_committed, serializable };
+// Who finds out that application code has ended the transaction and begun another: the session, or the commands that
+// end it, which then name the transaction. SQLite's session always does.
+enum class Guard { session, commands };
 enum class TransactionState { none, open, failed };
 
 class Session {
@@ -37,11 +46,11 @@ class Session {
   virtual pg_conn* postgres() const { return nullptr; }
 
   // Begins a transaction and runs the commands in it, all in one round trip. After a fault no transaction is open.
-  virtual Result<std::vector<SqlRows>> begin(Isolation isolation, std::span<const Command> commands) = 0;
+  virtual Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) = 0;
   virtual Result<std::vector<SqlRows>> run(std::span<const Command> commands) = 0;
-  // The same at the end of application code: a fault of kind `invalid` if the transaction is no longer the one begun.
-  virtual Result<std::vector<SqlRows>> run_last(std::span<const Command> commands) = 0;
-  virtual Status commit() = 0;
+  // Runs the last commands and commits, in one round trip. Rolled back on any fault; one of kind `invalid` if the
+  // transaction is no longer the one begun.
+  virtual Status end(std::span<const Command> commands) = 0;
   // Never fails: a connection that cannot roll back is broken, and its transaction ends with it.
   virtual void rollback() = 0;
   // A whole transaction in one round trip; rolled back on any fault.
@@ -55,11 +64,17 @@ class Session {
   virtual TransactionState state() const = 0;
   // Whether the connection may be used again.
   virtual bool usable() const = 0;
+  // For one that was idle: whether the other side is still there, as far as can be seen without asking.
+  virtual bool still_there() { return usable(); }
   // The code of the last error; see DatabaseError.
   virtual const std::string& error_code() const = 0;
 };
 
 std::string id_list(Dialect dialect, std::span<const std::int64_t> ids);
+
+// For the transactions of workers that take the first few of many rows: without it Postgres' planner, who cannot know
+// how many rows a busy table has at the moment, may read and sort them all. Nothing on SQLite.
+Command walk_along_indexes(Dialect dialect);
 
 // `sql` with its tokens replaced.
 std::string in_dialect(std::string_view sql, Dialect dialect, Millis clock_ahead);

@@ -68,7 +68,8 @@ class SqliteEngine final : public Engine {
     const std::string name = to_string(bucket);
     const Command commands[] = {{create, {}},
                                 know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
-    if (auto begun = session.begin(Isolation::serializable, commands); !begun.ok()) return std::move(begun).fault();
+    if (auto begun = session.begin(Isolation::serializable, Guard::commands, commands); !begun.ok())
+      return std::move(begun).fault();
     return renew_view_and_commit(session, kind);
   }
 
@@ -77,7 +78,8 @@ class SqliteEngine final : public Engine {
     const std::string drop = fmt::format("DROP TABLE IF EXISTS {}", bucket_table(kind, bucket));
     const std::string name = to_string(bucket);
     const Command commands[] = {{drop_view, {}}, {drop, {}}, forget_bucket(to_string(kind), name)};
-    if (auto begun = session.begin(Isolation::serializable, commands); !begun.ok()) return std::move(begun).fault();
+    if (auto begun = session.begin(Isolation::serializable, Guard::commands, commands); !begun.ok())
+      return std::move(begun).fault();
     return renew_view_and_commit(session, kind);
   }
 
@@ -99,8 +101,7 @@ class SqliteEngine final : public Engine {
     }
     const std::string drop = fmt::format("DROP VIEW IF EXISTS oncekey_{}", to_string(kind));
     const Command commands[] = {{drop, {}}, {view, {}}};
-    if (auto made = session.run_last(commands); !made.ok()) return fail(std::move(made).fault());
-    return session.commit();
+    return session.end(commands);
   }
 
   const std::string path_;

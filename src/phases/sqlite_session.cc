@@ -212,7 +212,7 @@ Status SqliteSession::begin_immediate() {
   }
 }
 
-Result<std::vector<SqlRows>> SqliteSession::begin(Isolation, std::span<const Command> commands) {
+Result<std::vector<SqlRows>> SqliteSession::begin(Isolation, Guard, std::span<const Command> commands) {
   if (sqlite3_get_autocommit(handle_) == 0) return invalid("the connection has a transaction open already");
   if (auto begun = begin_immediate(); !begun.ok()) return std::move(begun).fault();
   if (auto marked = plain(kSqliteMark); !marked.ok()) {
@@ -224,11 +224,22 @@ Result<std::vector<SqlRows>> SqliteSession::begin(Isolation, std::span<const Com
   return rows;
 }
 
-Result<std::vector<SqlRows>> SqliteSession::run_last(std::span<const Command> commands) {
+Status SqliteSession::end(std::span<const Command> commands) {
+  const auto fail = [&](Fault fault) -> Status {
+    rollback();
+    return fault;
+  };
   if (sqlite3_get_autocommit(handle_) != 0 || !plain(kSqliteUnmark).ok()) {
-    return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
+    return fail(invalid("the code inside ended the transaction itself; only the library may commit or roll back"));
   }
-  return run(commands);
+  auto rows = run(commands);
+  if (!rows.ok()) return fail(std::move(rows).fault());
+  for (std::size_t i = 0; i < commands.size(); ++i) {
+    if (commands[i].changes == Changes::exactly_one && rows.value()[i].changed != 1) {
+      return fail(invalid("the code inside changed the library's own row"));
+    }
+  }
+  return commit();
 }
 
 Status SqliteSession::commit() {

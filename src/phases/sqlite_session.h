@@ -48,10 +48,9 @@ class SqliteSession final : public Session {
 
   Dialect dialect() const override { return Dialect::sqlite; }
   sqlite3* sqlite() const override { return handle_; }
-  Result<std::vector<SqlRows>> begin(Isolation isolation, std::span<const Command> commands) override;
+  Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) override;
   Result<std::vector<SqlRows>> run(std::span<const Command> commands) override;
-  Result<std::vector<SqlRows>> run_last(std::span<const Command> commands) override;
-  Status commit() override;
+  Status end(std::span<const Command> commands) override;
   void rollback() override;
   Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
@@ -65,6 +64,7 @@ class SqliteSession final : public Session {
   Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql);
   Result<SqliteStatement> prepare(std::string_view sql);
   Status begin_immediate();
+  Status commit();
   Status plain(const char* sql);
   Fault fault(std::string_view sql);
   void end_turn();

@@ -45,11 +45,7 @@ Status end_with_jobs(Session& session, const Transaction& transaction, std::span
   const std::vector<Command> jobs = staging_commands(transaction.staged_jobs());
   std::vector<Command> all(jobs.begin(), jobs.end());
   all.insert(all.end(), commands.begin(), commands.end());
-  if (auto last = session.run_last(all); !last.ok()) {
-    session.rollback();
-    return std::move(last).fault();
-  }
-  return session.commit();
+  return session.end(all);
 }
 
 Status run_code(Session& session, const std::function<void()>& code) {
@@ -74,7 +70,8 @@ Status run_code(Session& session, const std::function<void()>& code) {
 Status run_transaction(Database& database, const std::function<void(Transaction&)>& code,
                        const TransactionOptions& options) {
   return phases::with_retries(database.engine(), options.conflict_budget, [&](phases::Session& session) -> Status {
-    if (auto begun = session.begin(phases::Isolation::serializable, {}); !begun.ok()) return std::move(begun).fault();
+    auto begun = session.begin(phases::Isolation::serializable, phases::Guard::session, {});
+    if (!begun.ok()) return std::move(begun).fault();
     Transaction transaction(session);
     if (auto ran = phases::run_code(session, [&] { code(transaction); }); !ran.ok()) return ran;
     return phases::end_with_jobs(session, transaction, {});

@@ -3,6 +3,7 @@
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
+#include "workers/error_text.h"
 
 #include <fmt/format.h>
 
@@ -13,9 +14,6 @@ namespace {
 
 using phases::Command;
 using phases::Isolation;
-
-// Somebody reads it: the end of a long message says little.
-constexpr std::size_t kErrorTextMax = 1000;
 
 void add(CompleterCounts& to, const CompleterCounts& counts) {
   to.picked += counts.picked;
@@ -122,8 +120,8 @@ Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts
   Attempt tried = attempt(resume_, operation);
   if (!tried.outcome) {
     ++counts.failed;
-    const std::string_view why = std::string_view(tried.error).substr(0, kErrorTextMax);
-    return run_command(database_, {phases::kNoteError, {id, why}});
+    const std::string why = error_text(tried.error);
+    return run_command(database_, {phases::kNoteError, {id, std::string_view(why)}});
   }
   if (std::holds_alternative<Finished>(*tried.outcome)) {
     ++counts.finished;

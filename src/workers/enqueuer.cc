@@ -3,9 +3,12 @@
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
+#include "workers/error_text.h"
 
 #include <algorithm>
+#include <deque>
 #include <exception>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace oncekey {
@@ -16,7 +19,6 @@ using phases::Isolation;
 
 // A claim is left this much before its end, so that what was accepted is deleted while it is still ours.
 constexpr int kClaimUsedShare = 2;
-constexpr std::size_t kRefusalTextMax = 1000;
 
 void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
   to.claimed += counts.claimed;
@@ -48,23 +50,25 @@ Result<std::vector<Job>> claim_jobs(Database& database, const std::string& sink,
                                     std::int64_t claim) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
-  const Command command{
-      phases::kClaimJobs,
-      {std::string_view(sink), static_cast<std::int64_t>(options.batch), std::int64_t{options.claim.count()}, claim}};
-  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  const Command commands[] = {
+      phases::walk_along_indexes(database.dialect()),
+      {phases::kClaimJobs,
+       {std::string_view(sink), static_cast<std::int64_t>(options.batch), std::int64_t{options.claim.count()}, claim}}};
+  auto rows = (*session)->transact(Isolation::read_committed, commands);
   if (!rows.ok()) return std::move(rows).fault();
   std::vector<Job> jobs;
-  jobs.reserve(rows.value()[0].rows.size());
-  for (const SqlRow& row : rows.value()[0].rows) jobs.push_back(phases::job_of_row(row));
+  jobs.reserve(rows.value()[1].rows.size());
+  for (const SqlRow& row : rows.value()[1].rows) jobs.push_back(phases::job_of_row(row));
   std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.id < b.id; });
   return jobs;
 }
 
-// What became of a batch, as statements. The texts they refer to live here.
+// What became of a batch, as statements after walk_along_indexes. The texts they refer to live here.
 class BatchEnd {
  public:
   BatchEnd(Dialect dialect, std::span<const Job> jobs, const SinkReport& report, std::int64_t claim,
            const EnqueuerOptions& options) {
+    commands.push_back(phases::walk_along_indexes(dialect));
     std::unordered_set<JobId> open;
     for (const Job& job : jobs) open.insert(job.id);
     std::vector<JobId> accepted;
@@ -77,13 +81,15 @@ class BatchEnd {
       accepted_ = phases::id_list(dialect, accepted);
       commands.push_back({phases::kDeleteJobs, {std::string_view(accepted_)}});
     }
+    std::unordered_map<JobId, std::string_view> reasons;
+    for (const SinkReport::RefusedJob& refusal : report.refused) reasons.emplace(refusal.id, refusal.why);
     for (const Job& job : jobs) {
-      const auto why = std::find_if(report.refused.begin(), report.refused.end(),
-                                    [&](const SinkReport::RefusedJob& refusal) { return refusal.id == job.id; });
-      if (why == report.refused.end() || open.erase(job.id) == 0) continue;
+      const auto why = reasons.find(job.id);
+      if (why == reasons.end() || open.erase(job.id) == 0) continue;
       ++refused;
+      reasons_.push_back(error_text(why->second));
       commands.push_back({phases::kRefuseJob,
-                          {job.id, claim, std::string_view(why->why).substr(0, kRefusalTextMax),
+                          {job.id, claim, std::string_view(reasons_.back()),
                            std::int64_t{backoff(job.attempts, options).count()}, std::int64_t{options.attempts_max}}});
     }
     given_back = open.size();
@@ -102,6 +108,7 @@ class BatchEnd {
  private:
   std::string accepted_;
   std::string rest_;
+  std::deque<std::string> reasons_;
 };
 
 } // namespace
@@ -154,7 +161,7 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   counts.delivered += settled.delivered;
   counts.refused += settled.refused;
   counts.given_back += settled.given_back;
-  for (const SqlRows& answer : rows.value()) {
+  for (const SqlRows& answer : std::span(rows.value()).subspan(1)) {
     if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
   }
   return ok_status();

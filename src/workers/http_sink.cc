@@ -10,7 +10,14 @@ namespace oncekey {
 namespace {
 
 // Statuses that say "not now" rather than "not this".
-bool says_later(int status) { return status == 408 || status == 425 || status == 429 || status >= 500; }
+bool says_later(int status) { return status == 408 || status == 425 || status == 429 || status == 503; }
+bool is_success(int status) { return status >= 200 && status < 300; }
+
+// A server's error is the server's trouble or that of the one job it stumbles over. Were it always the server's, one
+// such job would hold up all others for ever; were it always the job's, an outage would make dead letters of all. So
+// the next ones are tried: if one gets through, it was the jobs' before it, and if so many in a row do not, the
+// server's.
+constexpr std::size_t kSuspectsMax = 10;
 
 bool one_line(std::string_view text) { return text.find_first_of("\r\n") == std::string_view::npos; }
 
@@ -20,6 +27,12 @@ class HttpSink final : public Sink {
 
   SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) override {
     SinkReport report;
+    std::vector<SinkReport::RefusedJob> suspects;
+    const auto blame_suspects = [&] {
+      report.refused.insert(report.refused.end(), suspects.begin(), suspects.end());
+      suspects.clear();
+    };
+    bool anything_through = false;
     for (const Job& job : jobs) {
       if (std::chrono::steady_clock::now() >= until) break;
       if (!one_line(job.name)) {
@@ -30,17 +43,27 @@ class HttpSink final : public Sink {
           http_post(url_, headers_of(job), job.args, {options_.connect_timeout, options_.answer_timeout});
       if (!status.ok()) {
         report.down = status.fault().message;
-        break;
+        return report;
       }
-      if (says_later(*status)) {
-        report.down = fmt::format("answered {}", *status);
-        break;
+      const std::string said = fmt::format("answered {}", *status);
+      if (*status >= 500 && !says_later(*status)) suspects.push_back({job.id, said});
+      if (says_later(*status) || suspects.size() >= kSuspectsMax) {
+        report.down = said;
+        return report;
       }
-      if (*status >= 200 && *status < 300) {
+      if (*status >= 500) continue;
+      anything_through = true;
+      blame_suspects();
+      if (is_success(*status)) {
         report.accepted.push_back(job.id);
       } else {
-        report.refused.push_back({job.id, fmt::format("answered {}", *status)});
+        report.refused.push_back({job.id, said});
       }
+    }
+    if (anything_through) {
+      blame_suspects();
+    } else if (!suspects.empty()) {
+      report.down = suspects.front().why;
     }
     return report;
   }

@@ -53,6 +53,16 @@ class WorkTest(unittest.TestCase):
         self.assertEqual(self.sink.last.body, b"[1]")
         self.assertEqual(self.jobs(), [])
 
+    def test_once_is_all_there_is_and_not_one_batch(self):
+        jobs = 1001  # an enqueuer takes a thousand at a time
+        with sqlite3.connect(self.path) as database:
+            database.executemany("INSERT INTO oncekey_job (sink, name, args, staged_at, next_attempt_at) "
+                                 "VALUES ('mail', 'n', CAST('[]' AS BLOB), 0, 0)", [()] * jobs)
+        run = oncekey("work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs", "--once")
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        self.assertIn(f"delivered={jobs}", run.stderr)
+        self.assertEqual(self.jobs(), [])
+
     def test_a_refused_job_stays(self):
         job = self.stage("send_receipt")
         self.sink.will(answers(422, b"no"))

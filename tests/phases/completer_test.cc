@@ -274,8 +274,8 @@ TEST_P(Inbox, AMessageIsKnownOnBothSidesOfABucketsBorder) {
 }
 
 TEST_P(Inbox, TwoDeliveriesIntoDifferentBucketsHaveOneEffect) {
-  // One clock is five days ahead of the other, more than a bucket is wide, so that each writes into a bucket of its own;
-  // both have looked before either commits.
+  // One clock is five days ahead of the other, more than a bucket is wide, so that each writes into a bucket of its
+  // own; both have looked before either commits.
   const auto later = place.open_later(24h * 5);
   ASSERT_TRUE(process_once(*database, "warm", "a", act).ok());
   ASSERT_TRUE(process_once(*later, "warm", "b", act).ok());

@@ -186,6 +186,41 @@ TEST_P(Jobs, ARefusedJobBacksOffAloneAndBecomesADeadLetter) {
   EXPECT_FALSE(*restart_dead_job(*database, (*letters)[0].job.id));
 }
 
+TEST_P(Jobs, WhatASinkSaysInAnyEncodingDoesNotHoldUpTheOthers) {
+  // Postgres refuses text that is no UTF-8. Were it given such a reason, the whole batch would be delivered for ever.
+  std::string umlauts;
+  while (umlauts.size() < 2000) umlauts += "\xc3\xbc";
+  const std::vector<std::string> reasons = {std::string("a\0b\x01", 4), "caf\xe9", "x" + umlauts, "\xf0\x9f\x98",
+                                            "\xed\xa0\x80 \xc0\xaf \xf4\x90\x80\x80"};
+  stage(static_cast<int>(reasons.size()) + 1);
+  EnqueuerOptions options;
+  options.attempts_max = 1;
+  Enqueuer enqueuer(*database, {{"mail", batch_callback_sink([&](std::span<const Job> jobs) {
+                                   SinkReport report;
+                                   for (const Job& job : jobs) {
+                                     const std::size_t at = std::stoul(job.args);
+                                     if (at == reasons.size()) {
+                                       report.accepted.push_back(job.id);
+                                     } else {
+                                       report.refused.push_back({job.id, reasons[at]});
+                                     }
+                                   }
+                                   return report;
+                                 })}},
+                    options);
+  const EnqueuerCounts counts = run_once(enqueuer);
+  EXPECT_EQ(counts.delivered, 1u);
+  EXPECT_EQ(counts.refused, reasons.size());
+  const auto letters = list_dead_jobs(*database);
+  ASSERT_TRUE(letters.ok()) << letters.fault().message;
+  ASSERT_EQ(letters->size(), reasons.size());
+  EXPECT_EQ((*letters)[0].last_error, "a?b?");
+  EXPECT_EQ((*letters)[1].last_error, "caf?");
+  EXPECT_EQ((*letters)[2].last_error, "x" + umlauts.substr(0, 998));
+  EXPECT_EQ((*letters)[3].last_error, "???");
+  EXPECT_EQ((*letters)[4].last_error, "??? ?? ????");
+}
+
 TEST_P(Jobs, ASinkThatIsDownIsLeftAloneAndBlamesNoJob) {
   stage(3, "down");
   stage(2, "mail");

@@ -369,20 +369,32 @@ TEST_P(Runs, AmongManyAtOnceOneExecutes) {
 }
 
 TEST_P(Runs, ARetryThatMeetsTheFinishingCommitIsAReplay) {
-  // Just before the first run commits its answer, a retry begins to claim. In Postgres it waits for that commit with a
-  // snapshot from before it, in which there is neither an operation nor an answer.
+  // While the first run commits its answer, a retry claims. In Postgres it waits for that commit with a snapshot from
+  // before it, in which there is neither an operation nor an answer; the trigger makes the commit a long one.
+  if (on_postgres()) {
+    run_sql(*database,
+            "CREATE FUNCTION take_long() RETURNS trigger LANGUAGE plpgsql AS"
+            " 'BEGIN PERFORM pg_sleep(0.5); RETURN NULL; END'");
+    run_sql(*database,
+            "CREATE CONSTRAINT TRIGGER take_long AFTER INSERT ON ride DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION take_long()");
+  }
   std::optional<std::jthread> retry;
   std::optional<RunOutcome> seen;
   Runner* second = nullptr;
   bool finishing = false;
   DatabaseOptions options;
   options.on_statement = [&](StatementMoment moment, std::string_view sql) {
-    if (moment == StatementMoment::before && sql.starts_with("DELETE FROM oncekey_operation WHERE id")) {
+    if (moment != StatementMoment::before || retry) return;
+    if (sql.find("oncekey_finish") != std::string_view::npos || sql.starts_with("DELETE FROM oncekey_operation")) {
       finishing = sql.find("identity") == std::string_view::npos;
     }
-    if (moment != StatementMoment::before || sql != "COMMIT" || !finishing || retry) return;
-    retry.emplace([&] { seen = run(*second, ride_request("k1")); });
-    std::this_thread::sleep_for(300ms);
+    if (sql != "COMMIT" || !finishing) return;
+    retry.emplace([&] {
+      std::this_thread::sleep_for(150ms); // the commit is under way
+      seen = run(*second, ride_request("k1"));
+    });
+    if (!on_postgres()) std::this_thread::sleep_for(300ms);
   };
   const auto watched = place.open(options);
   const auto once = one_phase([&](Phase& phase) {
@@ -691,6 +703,16 @@ TEST_P(Runs, AnswersForHttpAreTheGatewaysOwn) {
   EXPECT_EQ(answer(Conflict{1s}).status, 409);
   EXPECT_EQ(answer(Conflict{1s}).headers.get("Retry-After"), "1");
   EXPECT_EQ(answer(KeyInvalid{}).status, 400);
+  const auto without_key = ride_request("");
+  const HttpAnswer missing = runner.http_answer(without_key, runner.run(without_key));
+  EXPECT_EQ(missing.status, 400);
+  EXPECT_THAT(missing.body, testing::HasSubstr("Idempotency-Key is missing"));
+  EXPECT_THAT(missing.body, testing::HasSubstr("such as a UUID. Send it in the header Idempotency-Key."));
+  const auto long_key = ride_request(std::string(256, 'k'));
+  const HttpAnswer too_long = runner.http_answer(long_key, runner.run(long_key));
+  EXPECT_EQ(too_long.status, 400);
+  EXPECT_THAT(too_long.body, testing::HasSubstr("Idempotency-Key is invalid"));
+  EXPECT_THAT(too_long.body, testing::HasSubstr("ASCII characters. Here the key has 256 characters, 255 are allowed."));
   EXPECT_EQ(answer(DeadLettered{}).status, 409);
   EXPECT_FALSE(answer(DeadLettered{}).headers.has("Retry-After"));
   EXPECT_EQ(runner.http_answer(request, unavailable("down")).status, 503);
@@ -719,8 +741,8 @@ TEST_P(Runs, AReaderOfThisCodeCanCountTheRoundTrips) {
   finished(run(runner, ride_request("warm")));
   round_trips = 0;
   finished(run(runner, ride_request("k1")));
-  // The claim; then for each phase its beginning, its statements (2, 1, 0), its end and its commit.
-  EXPECT_EQ(round_trips, on_postgres() ? 1 + 3 * 3 + 3 : 0);
+  // The claim; then for each phase its beginning, its statements (2, 1, 0), and its end with the commit.
+  EXPECT_EQ(round_trips, on_postgres() ? 1 + 3 * 2 + 3 : 0);
 }
 
 ONCEKEY_ON_EVERY_DATABASE(Runs);

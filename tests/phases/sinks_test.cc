@@ -128,6 +128,37 @@ TEST(HttpSink, ARefusalIsTheJobsAndATroubleIsTheSinks) {
   EXPECT_EQ(server.requests().size(), 4u) << "nothing more is sent to a sink that is down";
 }
 
+TEST(HttpSink, AJobTheServerStumblesOverDoesNotHoldUpTheOthers) {
+  ScriptedServer server({answer(500), answer(502), answer(200), answer(422), answer(500)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3), job_with(4), job_with(5)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(3));
+  ASSERT_EQ(report.refused.size(), 4u);
+  EXPECT_EQ(report.refused[0].id, 1);
+  EXPECT_EQ(report.refused[0].why, "answered 500");
+  EXPECT_EQ(report.refused[1].id, 2);
+  EXPECT_EQ(report.refused[2].id, 4);
+  EXPECT_EQ(report.refused[3].id, 5);
+  EXPECT_FALSE(report.down);
+}
+
+TEST(HttpSink, AServerThatStumblesOverEverythingIsDownAndNoJobIsBlamed) {
+  ScriptedServer server(std::vector<std::string>(11, answer(500)));
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  std::vector<Job> jobs;
+  for (JobId id = 1; id <= 20; ++id) jobs.push_back(job_with(id));
+  const SinkReport many = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_EQ(many.down, "answered 500");
+  EXPECT_TRUE(many.refused.empty());
+  EXPECT_EQ(server.requests().size(), 10u);
+  const SinkReport one = sink.value()->deliver(std::span(jobs).first(1), kFarAway());
+  EXPECT_EQ(one.down, "answered 500");
+  EXPECT_TRUE(one.refused.empty());
+}
+
 TEST(HttpSink, NobodyThereSilenceAndNonsenseAreTheSinksTrouble) {
   auto nobody = http_sink("http://127.0.0.1:1/");
   ASSERT_TRUE(nobody.ok());

@@ -1,6 +1,7 @@
 """Rocket Rides killed and paused wherever it hurts, then finished by its workers: one charge, one receipt, one answer.
 
-The long form (ONCEKEY_RIDES_LONG=1) has every moment of every statement and many more random kills.
+The long form (ONCEKEY_SLOW_TESTS=1) has every moment of every statement and many more random kills. The short one takes
+some of the moments, others each time: tests/phases/crash_test.cc has all of them, in processes that start more quickly.
 """
 
 import collections
@@ -20,9 +21,13 @@ from support.waiting import Background, poll_until
 
 # More moments than a booking has: a loop that comes here counts something else.
 MOMENTS_MAX = 200
-# The short form takes every third moment, from another first one each time; the long form takes all.
-STRIDE = 1 if LONG else 3
-RANDOM_KILLS = 40 if LONG else 5
+# How far apart the moments are, from another first one each time.
+STRIDE = 1 if LONG else 6
+DECLINED_STRIDE = 1 if LONG else 12
+PAUSE_STRIDE = 2 if LONG else 18
+RANDOM_KILLS = 40 if LONG else 4
+# Before, at about, and after the moment of a charge that takes 0.6 seconds.
+WAITS_IN_THE_CALL = (0.05, 0.25, 0.3, 0.35, 0.5) if LONG else (0.05, 0.3, 0.5)
 SEED = random.SystemRandom().randrange(1 << 31)
 
 
@@ -54,10 +59,10 @@ class Crashing(RidesTest):
 
 @on_every_database
 class KilledAtEveryStatement(Crashing):
-    def kill_at_every_moment(self, user):
+    def kill_at_every_moment(self, user, stride):
         answers = collections.defaultdict(list)
-        first = random.Random(SEED).randrange(STRIDE)
-        for moment in range(1 + first, MOMENTS_MAX, STRIDE):
+        first = random.Random(SEED).randrange(stride)
+        for moment in range(1 + first, MOMENTS_MAX, stride):
             key = f"killed-at-{moment}"
             api = self.start_api("--die-at", str(moment))
             answer = self.try_to_book(api, key, user=user)
@@ -70,7 +75,7 @@ class KilledAtEveryStatement(Crashing):
         self.assertGreater(moment, 20, "a booking cannot have so few statements")
         self.complete_and_deliver()
         # A booking that died before its claim was durable is new to the API now, and another ride: never a second one.
-        keys = {f"killed-at-{at}": user for at in range(1 + first, moment + 1, STRIDE)}
+        keys = {f"killed-at-{at}": user for at in range(1 + first, moment + 1, stride)}
         for key, given in self.restart_and_ask(keys).items():
             answers[key] += given
         self.complete_and_deliver()
@@ -79,18 +84,17 @@ class KilledAtEveryStatement(Crashing):
     def test_a_booking_killed_at_any_statement_is_finished_by_the_workers(self):
         self.start_processor()
         self.start_mailer()
-        self.kill_at_every_moment("amy")
+        self.kill_at_every_moment("amy", STRIDE)
 
     def test_a_declined_booking_killed_at_any_statement_stays_declined(self):
         self.start_processor()
         self.start_mailer()
-        self.kill_at_every_moment("bob")
+        self.kill_at_every_moment("bob", DECLINED_STRIDE)
 
     def test_a_booking_killed_while_the_processor_works_is_charged_once(self):
         self.start_processor("--latency", "0.6")
         self.start_mailer()
-        # Before, at about, and after the moment of the charge.
-        for number, wait in enumerate((0.05, 0.25, 0.3, 0.35, 0.5)):
+        for number, wait in enumerate(WAITS_IN_THE_CALL):
             api = self.start_api()
             asked = self.get(self.processor, "/counts")["requests"]
             booking = Background(lambda api=api, number=number: self.try_to_book(api, f"in-call-{number}"))
@@ -99,10 +103,9 @@ class KilledAtEveryStatement(Crashing):
             api.kill()
             booking.result()
         self.complete_and_deliver()
-        answers = self.restart_and_ask({f"in-call-{number}": "amy" for number in range(5)})
-        self.assertEqual(self.get(self.processor, "/counts")["charges"], 5)
+        answers = self.restart_and_ask({f"in-call-{number}": "amy" for number in range(len(WAITS_IN_THE_CALL))})
+        self.assertEqual(self.get(self.processor, "/counts")["charges"], len(WAITS_IN_THE_CALL))
         self.assert_once(answers)
-
 
     def test_a_second_charge_would_be_noticed(self):
         """With a processor that forgets its keys at once the same kill charges twice: the judge must see it."""
@@ -130,7 +133,7 @@ class KilledUnderLoad(Crashing):
         arguments = ("--lease", "1")
         api = self.start_api(*arguments)
         port = str(api.address[1])
-        rides = 400 if LONG else 60
+        rides = 400 if LONG else 40
         riders = self.start("simulator", "--api", api.url, "--rides", str(rides), "--clients", "6", "--patience", "90",
                             "--log", str(log))
         for _ in range(RANDOM_KILLS):
@@ -168,15 +171,17 @@ class KilledUnderLoad(Crashing):
 
     def test_completers_and_enqueuers_that_are_killed(self):
         choice = random.Random(SEED)
+        rides = 24 if LONG else 12
         self.start_processor("--latency", "0.1", "--drops", "20")
         self.start_mailer("--drops", "30")
         api = self.start_api()
-        riders = self.start("simulator", "--api", api.url, "--rides", "24", "--clients", "24", "--patience", "0")
-        poll_until(lambda: self.get(self.processor, "/counts")["requests"] >= 12, "many calls at once")
+        riders = self.start("simulator", "--api", api.url, "--rides", str(rides), "--clients", str(rides), "--patience",
+                            "0")
+        poll_until(lambda: self.get(self.processor, "/counts")["requests"] >= rides // 2, "many calls at once")
         api.kill()
         riders.wait()
         ahead = int(LATER)
-        for _ in range(12 if LONG else 4):
+        for _ in range(12 if LONG else 3):
             # Each death leaves a lease and a claim: the next ones look later.
             ahead += 120
             workers = [start("--clock-ahead", str(ahead)) for start in (self.start_completer, self.start_enqueuer)]
@@ -187,7 +192,7 @@ class KilledUnderLoad(Crashing):
         self.finish(self.start_enqueuer("--clock-ahead", str(ahead + 4000)))
         log = pathlib.Path(self.folder) / "answers"
         api = self.start_api("--clock-ahead", str(ahead + 4000))
-        again = self.start("simulator", "--api", api.url, "--rides", "24", "--clients", "6", "--log", str(log))
+        again = self.start("simulator", "--api", api.url, "--rides", str(rides), "--clients", "6", "--log", str(log))
         self.assertEqual(again.wait(60), 0, again.printed)
         self.finish(self.start_enqueuer("--clock-ahead", str(ahead + 4000)))
         self.assert_once(answers_in(log))
@@ -227,10 +232,9 @@ class Paused(Crashing):
     def test_an_owner_paused_at_any_statement_changes_nothing_after_a_takeover(self):
         self.start_processor()
         self.start_mailer()
-        stride = 2 if LONG else 7
         answers = collections.defaultdict(list)
         keys = {}
-        for moment in range(1 + random.Random(SEED).randrange(stride), MOMENTS_MAX, stride):
+        for moment in range(1 + random.Random(SEED).randrange(PAUSE_STRIDE), MOMENTS_MAX, PAUSE_STRIDE):
             key = f"paused-at-{moment}"
             api = self.start_api("--pause-at", str(moment))
             booking = Background(lambda api=api, key=key: self.try_to_book(api, key))

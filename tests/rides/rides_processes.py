@@ -21,7 +21,7 @@ from support.servers import Postgres, spawn
 from support.waiting import PATIENCE_SECONDS, poll_until
 
 # Long tests are for `make test-slow`: many more kills of the same kinds.
-LONG = os.environ.get("ONCEKEY_RIDES_LONG", "") not in ("", "0")
+LONG = os.environ.get("ONCEKEY_SLOW_TESTS", "") not in ("", "0")
 BOOKING = b'{"origin":{"lat":37.77,"lon":-122.42},"target":{"lat":48.85,"lon":2.35}}'
 # Ahead of every lease and grace time of these tests, and far from a day: workers that look at such a clock need not wait.
 LATER = "600"

@@ -1,0 +1,205 @@
+// What only Postgres can do to a connection: forget what was prepared, change a table under it, and sit behind a
+// pooler.
+#include "database_under_test.h"
+#include "ride_app.h"
+
+#include <oncekey/runner.h>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <libpq-fe.h>
+
+#include <cstdlib>
+#include <thread>
+
+namespace oncekey {
+namespace {
+
+using namespace std::chrono_literals;
+
+// One connection, so that what one transaction prepared the next one meets.
+class PostgresConnection : public testing::Test {
+ protected:
+  PostgresConnection() { make_ride_tables(*database); }
+
+  static DatabaseOptions one_connection() {
+    DatabaseOptions options;
+    options.connections_max = 1;
+    return options;
+  }
+  static Operation one_phase(Operation::PhaseFunction code) {
+    Operation operation("book_ride");
+    operation.phase("started", std::move(code));
+    return operation;
+  }
+  static void expect_finished(Runner& runner, const std::string& key) {
+    const auto outcome = runner.run(ride_request(key));
+    ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
+    EXPECT_TRUE(std::holds_alternative<Finished>(outcome.value())) << outcome->index();
+  }
+  std::int64_t prepared_like(const std::string& text) {
+    return number(*database,
+                  fmt::format("SELECT count(*) FROM pg_prepared_statements WHERE statement LIKE '{}%'", text));
+  }
+
+  TestPlace place{Dialect::postgres};
+  std::unique_ptr<Database> database = place.open(one_connection());
+};
+
+TEST_F(PostgresConnection, PreparesAStatementOfTheApplicationWhenItComesAgain) {
+  const auto insert = [&](int i) {
+    return run_transaction(*database, [&](Transaction& transaction) {
+      transaction.execute("INSERT INTO audit (what) VALUES ($1)", {fmt::format("{}", i)});
+    });
+  };
+  ASSERT_TRUE(insert(0).ok());
+  EXPECT_EQ(prepared_like("INSERT INTO audit"), 0);
+  for (int i = 1; i < 5; ++i) ASSERT_TRUE(insert(i).ok());
+  EXPECT_EQ(prepared_like("INSERT INTO audit"), 1);
+  EXPECT_EQ(number(*database, "SELECT count(DISTINCT what) FROM audit"), 5);
+}
+
+TEST_F(PostgresConnection, IsNotFilledWithStatementsThatDoNotComeAgain) {
+  const auto done = run_transaction(*database, [&](Transaction& transaction) {
+    for (int i = 0; i < 600; ++i) transaction.execute(fmt::format("INSERT INTO audit (what) VALUES ('{}')", i));
+  });
+  ASSERT_TRUE(done.ok()) << done.fault().message;
+  EXPECT_EQ(prepared_like("INSERT INTO audit"), 0);
+}
+
+TEST_F(PostgresConnection, MayBeClearedByTheApplicationInsideAPhase) {
+  Runner runner(*database, {one_phase([&](Phase& phase) {
+    phase.execute("INSERT INTO audit (what) VALUES ($1)", {"before"});
+    PQclear(PQexec(phase.postgres(), "DEALLOCATE ALL"));
+    phase.execute("INSERT INTO audit (what) VALUES ($1)", {"after"});
+    return phase.respond(200, "", "");
+  })});
+  for (int i = 0; i < 6; ++i) expect_finished(runner, fmt::format("k{}", i));
+  EXPECT_EQ(number(*database, "SELECT count(*) FROM audit"), 12) << "each phase once in effect";
+  EXPECT_GT(runner.metrics().phases_repeated, 0u);
+}
+
+TEST_F(PostgresConnection, NoticesThatATableHasChangedUnderAPreparedStatement) {
+  std::size_t width = 0;
+  Runner runner(*database, {one_phase([&](Phase& phase) {
+    phase.execute("INSERT INTO audit (what) VALUES ('x')");
+    width = phase.execute("SELECT * FROM audit").rows.at(0).size();
+    return phase.respond(200, "", "");
+  })});
+  for (int i = 0; i < 3; ++i) expect_finished(runner, fmt::format("before{}", i));
+  const std::size_t before = width;
+  for (int change = 1; change <= 4; ++change) {
+    run_sql(*database, fmt::format("ALTER TABLE audit ADD COLUMN more{} text", change));
+    expect_finished(runner, fmt::format("after{}", change));
+    EXPECT_EQ(width, before + static_cast<std::size_t>(change));
+  }
+  EXPECT_EQ(prepared_like("SELECT * FROM audit"), 5) << "a change of a table is no reason to stop preparing";
+}
+
+TEST_F(PostgresConnection, TakesValuesOfDifferentKindsForTheSameText) {
+  run_sql(*database, "CREATE TABLE v (b bytea, n bigint, t text)");
+  const std::string bytes("\0\xff\\x", 4);
+  for (int i = 0; i < 3; ++i) {
+    const auto done = run_transaction(*database, [&](Transaction& transaction) {
+      constexpr std::string_view kInsert = "INSERT INTO v (b, n, t) VALUES ($1, $2, $3)";
+      transaction.execute(kInsert, {nullptr, nullptr, nullptr});
+      transaction.execute(kInsert, {Bytes{bytes}, 7, "seven"});
+    });
+    ASSERT_TRUE(done.ok()) << done.fault().message;
+  }
+  EXPECT_EQ(number(*database, "SELECT count(*) FROM v WHERE b = '\\x00ff5c78' AND n = 7 AND t = 'seven'"), 3);
+  EXPECT_EQ(number(*database, "SELECT count(*) FROM v WHERE b IS NULL AND n IS NULL AND t IS NULL"), 3);
+}
+
+TEST_F(PostgresConnection, RefusesTextThatTheServerWouldCutShort) {
+  const auto done = [&] {
+    return run_transaction(*database, [](Transaction& transaction) {
+      transaction.execute("INSERT INTO audit (what) VALUES ($1)", {std::string_view("a\0b", 3)});
+    });
+  };
+  EXPECT_THROW((void)done().ok(), DatabaseError);
+  OperationRequest request = ride_request("k1");
+  request.principal = std::string("user:4\0002", 8);
+  Runner runner(*database, {one_phase([](Phase& phase) { return phase.respond(200, "", ""); })});
+  const auto outcome = runner.run(request);
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_EQ(outcome.fault().kind, FaultKind::invalid);
+  EXPECT_EQ(number(*database, "SELECT count(*) FROM oncekey_operation"), 0);
+}
+
+TEST_F(PostgresConnection, IsReplacedWhenTheServerHasEndedItMeanwhile) {
+  Runner runner(*database, {one_phase([](Phase& phase) { return phase.respond(200, "", ""); })});
+  expect_finished(runner, "k1");
+  const auto other = place.open();
+  EXPECT_GT(number(*other,
+                   "SELECT count(pg_terminate_backend(pid, 5000)) FROM pg_stat_activity"
+                   " WHERE application_name = 'oncekey' AND pid <> pg_backend_pid()"),
+            0);
+  expect_finished(runner, "k2");
+}
+
+TEST_F(PostgresConnection, ClaimsRightlyWhateverIsolationIsTheDefault) {
+  auto opened = open_database(place.url() + "%20-cdefault_transaction_isolation%3Dserializable", one_connection());
+  ASSERT_TRUE(opened.ok()) << opened.fault().message;
+  Runner runner(*opened.value(), {one_phase([](Phase& phase) { return phase.respond(200, "", ""); })});
+  expect_finished(runner, "k1");
+  expect_finished(runner, "k1");
+  EXPECT_EQ(runner.metrics().replayed, 1u);
+  // The function itself refuses to be called where it could not see who was quicker.
+  EXPECT_THROW((void)run_transaction(*database,
+                                     [](Transaction& transaction) {
+                                       transaction.execute(
+                                           "SELECT oncekey_claim('a', 'b', '', '', 1, 'c', '', '', '', '', '', '', 1)");
+                                     })
+                   .ok(),
+               DatabaseError);
+}
+
+TEST(PgBouncer, GivesEveryTransactionAnotherConnectionAndNothingGoesWrong) {
+  const char* const url = std::getenv("ONCEKEY_TEST_PGBOUNCER");
+  ASSERT_TRUE(url) << "run this under tests/support/with_servers.py postgres pgbouncer";
+  DatabaseOptions options;
+  options.connections_max = 8;
+  auto opened = open_database(url, options);
+  ASSERT_TRUE(opened.ok()) << opened.fault().message;
+  Database& database = *opened.value();
+  ASSERT_TRUE(database.migrate().ok());
+  run_sql(database, "CREATE TABLE note (what text NOT NULL, thread bigint NOT NULL)");
+  Operation book("book_ride");
+  book.phase("started", [](Phase& phase) {
+    phase.execute("INSERT INTO note (what, thread) VALUES ('first', $1)", {std::stoll(phase.request().body)});
+    return phase.next("second");
+  });
+  book.phase("second", [](Phase& phase) {
+    phase.execute("INSERT INTO note (what, thread) VALUES ('second', $1)", {std::stoll(phase.request().body)});
+    phase.stage_job({.sink = "mail", .name = "n", .args = "[]"});
+    return phase.respond(200, "", "done");
+  });
+  Runner runner(database, {book});
+  constexpr int kThreads = 8, kRuns = 20;
+  {
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < kThreads; ++thread) {
+      threads.emplace_back([&, thread] {
+        for (int i = 0; i < kRuns; ++i) {
+          OperationRequest request = ride_request(fmt::format("bounced-{}-{}", thread, i));
+          request.body = std::to_string(thread);
+          for (const bool replayed : {false, true}) {
+            const auto outcome = runner.run(request);
+            ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
+            const auto* const done = std::get_if<Finished>(&outcome.value());
+            ASSERT_TRUE(done) << outcome->index();
+            EXPECT_EQ(done->replayed, replayed);
+          }
+        }
+      });
+    }
+  }
+  EXPECT_EQ(number(database, "SELECT count(*) FROM note"), kThreads * kRuns * 2);
+  EXPECT_EQ(number(database, "SELECT min(c) FROM (SELECT count(*) AS c FROM note GROUP BY what, thread) AS x"), kRuns);
+  EXPECT_EQ(number(database, "SELECT count(*) FROM oncekey_job"), kThreads * kRuns);
+  EXPECT_EQ(number(database, "SELECT count(*) FROM oncekey_operation"), 0);
+}
+
+} // namespace
+} // namespace oncekey
