@@ -20,6 +20,8 @@ class Returning {
   static constexpr std::chrono::microseconds kTimeMax{1000};
   static constexpr int kGroupsAfterWaitingInVain = 8;
 
+  explicit Returning(Clock::duration time_max = kTimeMax) : time_max_(time_max) {}
+
   // A group of so many calls was answered, in whatever way, after so long.
   void answered(std::size_t calls, Clock::duration took, Clock::time_point now) {
     look(now);
@@ -28,7 +30,7 @@ class Returning {
     } else if (calls > 1) { // a single caller is not worth waiting for
       missing_ += calls;
       expected_ = missing_;
-      until_ = now + std::min<Clock::duration>(took / 2, kTimeMax);
+      until_ = now + std::min(took / 2, time_max_);
     }
   }
   // A call has come, whoever made it.
@@ -52,6 +54,7 @@ class Returning {
     missing_ = 0;
   }
 
+  const Clock::duration time_max_;
   std::size_t expected_ = 0;
   std::size_t missing_ = 0;
   Clock::time_point until_{};
