@@ -254,4 +254,11 @@ Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body) 
   return response;
 }
 
+int status_at_front(std::string_view bytes) {
+  Cursor cursor(bytes);
+  cursor.number<std::uint8_t>(); // the format
+  cursor.number<std::uint8_t>(); // the flags
+  return cursor.number<std::uint16_t>();
+}
+
 } // namespace oncekey

@@ -33,5 +33,9 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBod
 // The response alone, in the same manner: for stores that keep a record's other parts as columns or fields.
 void encode_response(const StoredResponse& response, std::string& out);
 Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body = DecodeBody::yes);
+// Its status out of so many bytes at its front, unverified: for listings, which need not read the rest. Zero where
+// there is none.
+inline constexpr std::size_t kResponseFrontBytes = 4;
+int status_at_front(std::string_view bytes);
 
 } // namespace oncekey
