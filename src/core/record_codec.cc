@@ -263,4 +263,14 @@ Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body) 
   return response;
 }
 
+StoredResponse response_at_front(std::string_view bytes) {
+  Cursor cursor(bytes);
+  cursor.number<std::uint8_t>(); // the format
+  cursor.number<std::uint8_t>(); // the flags
+  StoredResponse response;
+  response.status = cursor.number<std::uint16_t>();
+  response.reason = cursor.text();
+  return response;
+}
+
 } // namespace oncekey

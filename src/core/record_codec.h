@@ -34,5 +34,9 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBod
 // The response alone, in the same manner: for stores that keep a record's other parts as columns or fields.
 void encode_response(const StoredResponse& response, std::string& out);
 Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body = DecodeBody::yes);
+// Status and reason out of so many bytes at its front, unverified: for listings, which need not read the rest. What did
+// not fit is left out.
+inline constexpr std::size_t kResponseFrontBytes = 256;
+StoredResponse response_at_front(std::string_view bytes);
 
 } // namespace oncekey

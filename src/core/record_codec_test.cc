@@ -201,6 +201,19 @@ TEST(RecordCodec, ArbitraryBytesUnderARightChecksumAreNeverReadPastTheirEnd) {
   EXPECT_GT(refused, 10'000u);
 }
 
+TEST(RecordCodec, TheFrontOfAResponseTellsItsStatus) {
+  StoredResponse response;
+  response.status = 402;
+  response.body = std::string(1000, 'x');
+  std::string bytes;
+  encode_response(response, bytes);
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, kResponseFrontBytes)).status, 402);
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, kResponseFrontBytes)).reason, response.reason);
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 5)).status, 402);
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 5)).reason, "");
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 3)).status, 0);
+}
+
 TEST(RecordCodec, AResponseAloneComesBackAndRefusesDamage) {
   StoredResponse before = *full_record().response;
   before.omitted = OmittedBody{9'000'000, {}, true};

@@ -7,6 +7,7 @@
 #include <oncekey/time.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 
 namespace oncekey {
@@ -19,7 +20,8 @@ class Backoff {
   Millis next() {
     const Millis wait = next_;
     next_ = std::min(longest_, 2 * next_);
-    return Millis{std::uniform_int_distribution<std::int64_t>(wait.count() / 2, wait.count())(random_)};
+    if (!random_) random_.emplace(std::random_device{}());
+    return Millis{std::uniform_int_distribution<std::int64_t>(wait.count() / 2, wait.count())(*random_)};
   }
   // After a success that lasted.
   void reset() { next_ = first_; }
@@ -28,7 +30,9 @@ class Backoff {
   const Millis first_;
   const Millis longest_;
   Millis next_;
-  std::minstd_rand random_{std::random_device{}()};
+  // Made at the first wait: asking the machine for randomness takes longer than a call's whole way through the client,
+  // and nearly every call has a backoff that it never needs.
+  std::optional<std::minstd_rand> random_;
 };
 
 } // namespace oncekey

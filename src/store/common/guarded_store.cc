@@ -47,6 +47,7 @@ struct GuardedStore::FenceCall {
   std::function<void(Done<FenceAnswer>)> send;
   // Whether a record with our fence is what this call would have made of it.
   std::function<bool(const std::optional<Found>&)> made_this;
+  std::shared_ptr<const StoredResponse> response; // of a completion
   Done<FenceAnswer> done;
   Clock::time_point until;
   Backoff pauses{kFirstPause, kLongestPause};
@@ -140,9 +141,16 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
   if (const Found* const found = std::get_if<Found>(&*answer)) {
     const Record& record = found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
+      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown. (A job has no
+      // owner yet, and nobody to tell.)
+      if (!record.staged && record.lease_over(found->now)) {
+        return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
+      }
       return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now}));
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
+  } else if (!call->request.staged) {
+    own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
   }
   call->done(std::move(answer));
 }
@@ -182,13 +190,17 @@ void GuardedStore::find(const RecordId& id, Interest interest, Done<std::optiona
 }
 
 void GuardedStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  server_->renew(owner, lease, counted(std::move(done)));
+  server_->renew(owner, lease, counted<FenceAnswer>([this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
+                   if (answer && *answer == FenceAnswer::lost) own_claims_.forget(owner);
+                   done(std::move(answer));
+                 }));
 }
 
 void GuardedStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   const auto kept = std::make_shared<const StoredResponse>(std::move(response));
   call->owner = owner;
+  call->response = kept;
   call->send = [this, owner, kept](Done<FenceAnswer> answered) {
     server_->complete(owner, *kept, std::move(answered));
   };
@@ -231,13 +243,25 @@ void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result
   if (!answer) {
     if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
     if (!worth_another_try(answer.fault()) || Clock::now() >= call->until) {
-      if (call->unknown) return call->done(Fault{FaultKind::timeout, answer.fault().message});
-      return call->done(std::move(answer));
+      if (call->unknown) answer = Fault{FaultKind::timeout, answer.fault().message};
+      return finish(*call, std::move(answer));
     }
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
   if (*answer == FenceAnswer::lost && call->unknown) return read_back(call);
-  call->done(std::move(answer));
+  finish(*call, std::move(answer));
+}
+
+// The first retry may come at once, and should find the answer also when the store does not answer any more.
+void GuardedStore::finish(const FenceCall& call, Result<FenceAnswer> answer) {
+  std::optional<Record> record = own_claims_.take(call.owner);
+  if (record && call.response && answer && *answer == FenceAnswer::done) {
+    record->state = RecordState::completed;
+    record->settled_at = server_->now();
+    record->response = *call.response;
+    replays_.insert(call.owner.id, *record);
+  }
+  call.done(std::move(answer));
 }
 
 // `lost` may mean that an attempt of ours came before: the record tells.
@@ -245,7 +269,7 @@ void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
   server_->find(call->owner.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
     if (!found) return fence_answered(call, std::move(found).fault());
     const bool with_our_fence = !*found || (*found)->record.fence == call->owner.fence;
-    call->done(with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+    finish(*call, with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
   });
 }
 

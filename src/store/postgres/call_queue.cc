@@ -27,12 +27,14 @@ std::optional<CallQueue::Refusal> CallQueue::submit(Call call) {
   }
   ++calls_;
   bytes_ += bytes;
+  returning_.came();
   const RecordId id = id_of(call);
   Lane& lane = lanes_[id];
   lane.waiting.push_back(std::move(call));
   if (lane.under_way || lane.resting || lane.waiting.size() > 1) return std::nullopt;
   ready_.push_back(id);
-  if (takers_ > 0) filled_.notify_one();
+  // The first one wakes a worker, which then waits no longer than until the others have gathered.
+  if (takers_ > 0 && (ready_.size() == 1 || has_gathered())) filled_.notify_one();
   return std::nullopt;
 }
 
@@ -64,13 +66,22 @@ Group CallQueue::take_group(const RecordId& id, Lane& lane) {
   return group;
 }
 
+std::size_t CallQueue::share() const {
+  const std::size_t ids = ready_.size() + ids_under_way_ + returning_.missing();
+  const auto workers = static_cast<std::size_t>(std::max(1, workers_));
+  return std::clamp((ids + workers - 1) / workers, kBatchIdsToShare, kBatchIdsMax);
+}
+
 Batch CallQueue::take(Deadline until) {
   Batch batch;
   std::unique_lock lock(mutex_);
   for (;;) {
-    wake_rested(std::chrono::steady_clock::now());
+    const Deadline now = std::chrono::steady_clock::now();
+    wake_rested(now);
+    const bool gathers = returning_.missing(now) > 0 && !has_gathered();
+    const std::size_t most = share();
     std::size_t bytes = 0;
-    while (!ready_.empty() && batch.size() < kBatchIdsMax && bytes < kBatchBodyBytesMax) {
+    while (!gathers && !ready_.empty() && batch.size() < most && bytes < kBatchBodyBytesMax) {
       const RecordId id = ready_.front();
       ready_.pop_front();
       const auto lane = lanes_.find(id);
@@ -78,19 +89,25 @@ Batch CallQueue::take(Deadline until) {
       batch.push_back(take_group(id, lane->second));
       bytes += body_bytes(batch.back().calls.front());
     }
-    if (!batch.empty() || closed_ || std::chrono::steady_clock::now() >= until) return batch;
+    ids_under_way_ += batch.size();
+    if (!batch.empty() && !ready_.empty() && takers_ > 0) filled_.notify_one();
+    if (!batch.empty() || closed_ || now >= until) return batch;
     // A copy: others may take the first of the resting out while this one waits.
-    const Deadline wake_at = resting_.empty() ? until : std::min(until, resting_.begin()->first);
+    Deadline wake_at = resting_.empty() ? until : std::min(until, resting_.begin()->first);
+    if (gathers && !ready_.empty()) wake_at = std::min(wake_at, returning_.until());
     ++takers_;
     filled_.wait_until(lock, wake_at);
     --takers_;
   }
 }
 
-void CallQueue::give_back(Batch batch) {
+void CallQueue::give_back(Batch batch, Deadline::duration took) {
   const std::lock_guard lock(mutex_);
   std::size_t ready = 0;
+  std::size_t answered = 0;
+  ids_under_way_ -= batch.size();
   for (Group& group : batch) {
+    if (group.calls.empty()) ++answered;
     const auto at = lanes_.find(group.id);
     Lane& lane = at->second;
     lane.under_way = false;
@@ -111,7 +128,13 @@ void CallQueue::give_back(Batch batch) {
       ++ready;
     }
   }
+  returning_.answered(answered, took, std::chrono::steady_clock::now());
   if (takers_ > 0 && ready > 0) filled_.notify_one();
+}
+
+void CallQueue::served_by(int workers) {
+  const std::lock_guard lock(mutex_);
+  workers_ = workers;
 }
 
 template <class Condition>

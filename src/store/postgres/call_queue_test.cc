@@ -30,10 +30,16 @@ Call a_completion(std::uint8_t number, std::size_t bytes = 1) {
 
 Batch take_now(CallQueue& queue) { return queue.take(std::chrono::steady_clock::now()); }
 
+void submit_claims(CallQueue& queue, std::uint8_t first, std::uint8_t last) {
+  for (int number = first; number <= last; ++number) {
+    EXPECT_FALSE(queue.submit(a_claim(static_cast<std::uint8_t>(number))));
+  }
+}
+
 // Gives back a batch whose calls were all answered.
-void finish(CallQueue& queue, Batch batch) {
+void finish(CallQueue& queue, Batch batch, Deadline::duration took = {}) {
   for (Group& group : batch) group.calls.clear();
-  queue.give_back(std::move(batch));
+  queue.give_back(std::move(batch), took);
 }
 
 TEST(CallQueue, ABatchIsWhateverWaits) {
@@ -104,6 +110,37 @@ TEST(CallQueue, ABatchHasALimitOfIdsAndOfBytes) {
     EXPECT_FALSE(queue.submit(a_completion(number, kBatchBodyBytesMax / 2)));
   }
   EXPECT_EQ(take_now(queue).size(), 2u);
+}
+
+TEST(CallQueue, ThoseWhoWereJustAnsweredGetAMomentToComeBack) {
+  CallQueue queue(std::chrono::hours(1)); // longer than the test
+  submit_claims(queue, 1, 8);
+  finish(queue, take_now(queue), std::chrono::hours(1));
+  submit_claims(queue, 11, 13);
+  EXPECT_TRUE(take_now(queue).empty());
+  submit_claims(queue, 14, 18);
+  EXPECT_EQ(take_now(queue).size(), 8u) << "all are back, though the moment is not over";
+}
+
+TEST(CallQueue, TheMomentIsOverSoon) {
+  CallQueue queue;
+  submit_claims(queue, 1, 8);
+  finish(queue, take_now(queue), std::chrono::hours(1));
+  submit_claims(queue, 11, 13);
+  EXPECT_EQ(queue.take(deadline_in(Millis{60'000})).size(), 3u);
+}
+
+TEST(CallQueue, WorkersShareWhatThereIsWhereItIsEnoughForBoth) {
+  CallQueue queue;
+  queue.served_by(2);
+  submit_claims(queue, 1, 200);
+  EXPECT_EQ(take_now(queue).size(), 100u);
+  submit_claims(queue, 201, 220);
+  EXPECT_EQ(take_now(queue).size(), 110u);
+  CallQueue little;
+  little.served_by(2);
+  submit_claims(little, 1, kBatchIdsToShare);
+  EXPECT_EQ(take_now(little).size(), kBatchIdsToShare);
 }
 
 TEST(CallQueue, WhatWaitsTooLongIsTakenOut) {

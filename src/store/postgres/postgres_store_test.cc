@@ -295,7 +295,10 @@ TEST_F(PostgresStoreTest, ATickThatWentBackIsLostMemoryUntilAnOperatorAcceptsIt)
   sql("UPDATE oncekey.meta SET tick = 0");
   ASSERT_TRUE(store->maintain());
   EXPECT_FALSE(store->healthy());
-  EXPECT_FALSE(claim(*store, 2));
+  const Result<ClaimAnswer> refused = claim(*store, 2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
+  EXPECT_NE(refused.fault().message.find("it is at tick 1 and was at "), std::string::npos) << refused.fault().message;
   EXPECT_EQ(*complete(*store, 1, 1, "what was begun may be finished"), FenceAnswer::done);
   EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
 

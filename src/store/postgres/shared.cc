@@ -122,13 +122,13 @@ void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
 
 void Shared::connected() {
   const std::lock_guard lock(mutex_);
-  ++connected_;
+  queue.served_by(++connected_);
   queue.accept_again();
 }
 
 void Shared::disconnected() {
   const std::lock_guard lock(mutex_);
-  --connected_;
+  queue.served_by(--connected_);
 }
 
 void Shared::cannot_connect(const Fault& fault) {

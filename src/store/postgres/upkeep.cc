@@ -1,6 +1,7 @@
 #include "store/postgres/upkeep.h"
 
 #include "base/durations.h"
+#include "core/record_codec.h"
 #include "store/postgres/exchange.h"
 
 #include <fmt/format.h>
@@ -32,16 +33,18 @@ constexpr const char* kPartitions =
 constexpr const char* kMeasure =
     "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 "
     "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'oncekey.record'::regclass";
-// In the order of oncekey.answer, with the id at the end.
+// In the order of oncekey.answer, with the id and the front of the response at the end: responses may be long, and
+// none of what follows is shown.
 constexpr const char* kList =
     "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
-    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response, r.job, "
-    "r.id "
+    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, r.job, "
+    "r.id, substring(r.response FROM 1 FOR $8) "
     "FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
     "WHERE r.state <> 4 AND r.expires_at > m.moment AND ($2 = 0 OR r.state = $2) "
     "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 "
     "AND ($6 = 0 OR (r.job <> 0) = ($6 = 1)) LIMIT $7";
 constexpr int kListIdColumn = 19;
+constexpr int kListFrontColumn = 20;
 
 // record_WIDTH_INDEX; the server has checked the shape.
 std::optional<BucketId> bucket_of_partition(std::string_view name) {
@@ -250,6 +253,7 @@ Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
   statement.params.boolean(request.abandoned_only).bytes(*low).bytes(*high);
   statement.params.int2(!request.staged ? std::int16_t{0} : *request.staged ? std::int16_t{1} : std::int16_t{2});
   statement.params.int8(static_cast<std::int64_t>(std::min<std::size_t>(request.limit, 1'000'000)));
+  statement.params.int4(kResponseFrontBytes);
   const Section section = connection_->run(statement, deadline_in(kListTime));
   if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
   std::vector<Listed> listed;
@@ -263,9 +267,8 @@ Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
     Result<Found> found = found_of(row, line.id);
     if (!found) return std::move(found).fault();
     line.record = std::move(found->record);
-    if (line.record.response) {
-      line.record.response->headers.clear();
-      line.record.response->body.clear();
+    if (!row.is_null(kListFrontColumn)) {
+      line.record.response = response_at_front(row.bytes(kListFrontColumn));
     }
     listed.push_back(std::move(line));
   }

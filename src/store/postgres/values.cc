@@ -133,6 +133,7 @@ Params& Params::add(Oid type, std::string value) {
   return *this;
 }
 Params& Params::int8(std::int64_t value) { return add(kInt8Oid, network_bytes(value)); }
+Params& Params::int4(std::int32_t value) { return add(kInt4Oid, network_bytes(value)); }
 Params& Params::int2(std::int16_t value) { return add(kInt2Oid, network_bytes(value)); }
 Params& Params::boolean(bool value) { return add(kBoolOid, std::string(1, value ? '\1' : '\0')); }
 Params& Params::text(std::string_view value) { return add(kTextOid, std::string(value)); }

@@ -42,6 +42,7 @@ class ArrayParam {
 class Params {
  public:
   Params& int8(std::int64_t value);
+  Params& int4(std::int32_t value);
   Params& int2(std::int16_t value);
   Params& boolean(bool value);
   Params& text(std::string_view value);

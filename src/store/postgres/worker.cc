@@ -91,6 +91,7 @@ void Worker::disconnect() {
 }
 
 void Worker::serve(Batch batch) {
+  const Deadline taken_at = std::chrono::steady_clock::now();
   Outbox outbox;
   if (const Status may_claim = shared_.may_claim(); !may_claim) refuse_claims_of(batch, may_claim.fault(), outbox);
   const Millis skew = shared_.skew();
@@ -116,7 +117,7 @@ void Worker::serve(Batch batch) {
   const bool lost = !connection_->usable();
   if (lost) disconnect();
   // What answers may lead to (the next call for the same id) should not wait for the answers.
-  shared_.queue.give_back(std::move(batch));
+  shared_.queue.give_back(std::move(batch), std::chrono::steady_clock::now() - taken_at);
   outbox.deliver();
 }
 

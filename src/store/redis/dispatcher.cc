@@ -15,13 +15,6 @@ namespace {
 // A script blocks the server while it runs: some hundred microseconds for so many calls.
 constexpr std::size_t kBatchCallsMax = 64;
 constexpr std::size_t kBatchBytesMax = 256u << 10;
-// One is being executed while the next one travels.
-constexpr int kGroupsInFlight = 2;
-constexpr int kGroupsInFlightWithSync = 1;
-// How long the next group waits for those who were just answered; a sync takes longer.
-constexpr std::chrono::microseconds kGatherTime{150};
-// When nobody came, so many groups leave at once before it is tried again.
-constexpr int kGroupsAfterWaitingInVain = 32;
 // How often a call follows at once where it is sent to, before that counts as going round in circles.
 constexpr int kResentMax = 16;
 constexpr Millis kPauseBeforeAnotherTry{10};
@@ -90,45 +83,43 @@ void Dispatcher::route(CallPtr call) {
     servers_.refresh_soon();
     return call->answered(link->why_not());
   }
-  link->outbox.waiting.push_back(std::move(call));
+  link->outbox.add(std::move(call));
   if (touched_.empty() || touched_.back() != link) touched_.push_back(link);
 }
 
 void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
+  if (!link->is_ready()) {
+    for (const CallPtr& call : link->outbox.drop()) call->answered(link->why_not());
+    return;
+  }
   const bool syncs = state_.durability() == Durability::power;
-  const int most = syncs ? kGroupsInFlightWithSync : kGroupsInFlight;
-  while (link->outbox.groups_in_flight < most && !link->outbox.waiting.empty()) {
-    if (syncs && wait_for_more(link)) return;
-    wake_at(1);
-    std::vector<CallPtr> calls;
-    std::swap(calls, link->outbox.waiting);
-    send_group(link, std::move(calls));
+  while (true) {
+    const Deadline now = Clock::now();
+    switch (link->outbox.departure(syncs, now)) {
+      case Departure::nothing:
+        return;
+      case Departure::when_gathered:
+        return gather(link);
+      case Departure::now:
+        wake_at(1);
+        send_group(link, link->outbox.take(now));
+        break;
+    }
   }
 }
 
-bool Dispatcher::wait_for_more(const std::shared_ptr<Link>& link) {
-  Outbox& outbox = link->outbox;
-  if (outbox.waiting.size() >= outbox.expected) {
-    outbox.gathered_in_vain = 0;
-    return false;
-  }
-  if (Clock::now() >= outbox.gather_until) {
-    const bool in_vain = outbox.expected > 0 && outbox.waiting.size() < outbox.expected / 2;
-    outbox.gathered_in_vain = in_vain ? kGroupsAfterWaitingInVain : 0;
-    return false;
-  }
-  if (!std::exchange(outbox.gathering, true)) {
-    const auto timer = std::make_shared<Timer>(context_, outbox.gather_until);
+void Dispatcher::gather(const std::shared_ptr<Link>& link) {
+  if (!std::exchange(link->gathering, true)) {
+    const auto timer = std::make_shared<Timer>(context_, link->outbox.gather_until());
     timer->async_wait([this, timer, link](error_code) {
-      link->outbox.gathering = false;
+      link->gathering = false;
       wake_at(1);
       touched_.push_back(link);
       drain();
     });
   }
   // With several servers somebody else's call must not wait for this one's.
-  if (names_.partitions() == 1) wake_at(outbox.expected - outbox.waiting.size());
-  return true;
+  if (names_.partitions() == 1) wake_at(link->outbox.missing());
 }
 
 void Dispatcher::wake_at(std::size_t calls) {
@@ -141,17 +132,9 @@ void Dispatcher::wake_at(std::size_t calls) {
   if (due) asio::post(context_, [this] { drain(); });
 }
 
-void Dispatcher::group_is_done(const Group& group) {
-  Outbox& outbox = group.link->outbox;
-  --outbox.groups_in_flight;
-  outbox.expected = 0;
-  if (outbox.gathered_in_vain > 0) {
-    --outbox.gathered_in_vain;
-  } else if (group.calls > 1) {
-    outbox.expected = group.calls + outbox.waiting.size();
-    outbox.gather_until = Clock::now() + kGatherTime;
-  }
-  // Those that are sent elsewhere or again go out with what has gathered meanwhile.
+void Dispatcher::batch_is_done(Group& group) {
+  if (--group.batches > 0) return;
+  group.link->outbox.group_done(group.calls, Clock::now());
   touched_.push_back(group.link);
 }
 
@@ -161,7 +144,6 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallP
                      [](const CallPtr& a, const CallPtr& b) { return a->partition < b->partition; });
   }
   const auto group = std::make_shared<Group>(Group{link, 1, calls.size()});
-  ++link->outbox.groups_in_flight;
   std::vector<CallPtr> batch;
   std::size_t bytes = 0;
   for (CallPtr& call : calls) {
@@ -176,7 +158,7 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallP
   }
   if (!batch.empty()) send_batch(group, std::move(batch));
   // The count began at one, so that batches which fail at once do not end the group before it is whole.
-  if (--group->batches == 0) group_is_done(*group);
+  batch_is_done(*group);
 }
 
 void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
@@ -214,8 +196,8 @@ void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
     servers_.refresh_soon();
     for (const CallPtr& call : sent.calls) call->answered(reply.fault());
   }
-  if (--sent.group->batches == 0) group_is_done(*sent.group);
-  drain();
+  batch_is_done(*sent.group);
+  drain(); // those that are sent elsewhere or again leave with what has gathered meanwhile
 }
 
 void Dispatcher::take_reply(Sent& sent, Reply reply) {
@@ -390,9 +372,8 @@ void Dispatcher::stop() {
   parked_due_.cancel();
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
-  for (const std::shared_ptr<Link>& link : servers_.primaries()) {
-    for (CallPtr& call : link->outbox.waiting) calls.push_back(std::move(call));
-    link->outbox.waiting.clear();
+  for (const auto& [host, link] : servers_.links()) {
+    for (CallPtr& call : link->outbox.drop()) calls.push_back(std::move(call));
   }
   for (const CallPtr& call : calls) call->answered(closed_fault());
 }

@@ -1,9 +1,7 @@
 // Dispatcher: brings calls to the servers that have their records, and their answers back.
 //
-// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches; while
-// a group of batches is on its way to a server the next calls gather, so that the busier a server is the larger its
-// batches become. A server that syncs before it answers costs a sync for every group: there it pays to have one group
-// under way at a time, and to give those who were just answered a moment to come back before the next one leaves.
+// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches;
+// outbox.h says when.
 //
 // A call that certainly did nothing is sent again until its deadline where that may help: when its slot is elsewhere or
 // on its way, after a failover, when the server has forgotten the script. One that may have done something is never
@@ -67,8 +65,8 @@ class Dispatcher {
   void drain();
   void route(CallPtr call);
   void send_waiting(const std::shared_ptr<Link>& link);
-  bool wait_for_more(const std::shared_ptr<Link>& link);
-  void group_is_done(const Group& group);
+  void gather(const std::shared_ptr<Link>& link);
+  void batch_is_done(Group& group);
   // Wakes the loop when so many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
   void send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls);

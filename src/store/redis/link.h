@@ -6,15 +6,14 @@
 #pragma once
 
 #include "store/common/backoff.h"
-#include "store/redis/call.h"
 #include "store/redis/connection.h"
 #include "store/redis/loop.h"
+#include "store/redis/outbox.h"
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 namespace oncekey::redis {
 
@@ -26,18 +25,6 @@ class LinkOwner {
   virtual Task<Status> prepare(const std::shared_ptr<Connection>& connection) = 0;
   virtual void link_ready(const Host& host) = 0;
   virtual void link_lost(const Host& host, const std::string& why) = 0;
-};
-
-// Calls that wait until the groups before them are answered.
-struct Outbox {
-  std::vector<CallPtr> waiting;
-  int groups_in_flight = 0;
-  // Those whose answers have just gone out may be back with the next call in a moment: so many calls are worth waiting
-  // for until then.
-  std::size_t expected = 0;
-  Deadline gather_until{};
-  int gathered_in_vain = 0;
-  bool gathering = false; // a timer runs
 };
 
 class Link : public std::enable_shared_from_this<Link> {
@@ -57,6 +44,7 @@ class Link : public std::enable_shared_from_this<Link> {
   const std::shared_ptr<Connection>& connection() const { return connection_; }
 
   Outbox outbox;
+  bool gathering = false; // a timer runs until the outbox has gathered
   // The partition whose marker stands for this server's memory; the same for as long as it has it.
   std::optional<std::uint32_t> marked;
 

@@ -17,6 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstdlib>
@@ -104,6 +105,9 @@ Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fen
   response.status = 200;
   response.body = body;
   return wait_for_answer<FenceAnswer>([&](auto done) { store.complete({id, fence}, response, std::move(done)); });
+}
+OperatorAnswer operate(Store& store, const RecordId& id, OperatorAction action) {
+  return *wait_for_answer<OperatorAnswer>([&](auto done) { store.operate(id, action, {}, std::move(done)); });
 }
 bool claims(Store& store) {
   const Result<ClaimAnswer> answer = claim(store, random_id());
@@ -263,6 +267,47 @@ TEST_F(RedisServer, ADatabaseIsAStoreOfItsOwn) {
   EXPECT_FALSE(*find(*there, id));
 }
 
+// Corners of the verbs.
+
+TEST_F(RedisServer, AFinderCannotHoldWhatAnOperatorLetsRunAgain) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  const auto hold = [&](Holder by) {
+    return *wait_for_answer<FenceAnswer>([&](auto done) { store->hold({id, 1}, by, std::move(done)); });
+  };
+  ASSERT_EQ(hold(Holder::owner), FenceAnswer::done);
+  ASSERT_EQ(operate(*store, id, OperatorAction::rerun), OperatorAnswer::done);
+  EXPECT_EQ(hold(Holder::finder), FenceAnswer::lost);
+}
+
+TEST_F(RedisServer, ForAnOperatorAReleasedRecordIsAbsent) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  ASSERT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { store->release({id, 1}, std::move(done)); }));
+  EXPECT_EQ(operate(*store, id, OperatorAction::rerun), OperatorAnswer::absent);
+}
+
+TEST_F(RedisServer, AStreamedAnswerWasSettledWhenItBegan) {
+  Time now = std::chrono::floor<Millis>(std::chrono::system_clock::now());
+  const auto store = *RedisStore::open({.url = url(), .log = log_, .clock = [&now] { return now; }});
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  StoredResponse response;
+  response.status = 200;
+  response.omitted.emplace();
+  const auto complete_with = [&] {
+    return *wait_for_answer<FenceAnswer>([&](auto done) { store->complete({id, 1}, response, std::move(done)); });
+  };
+  const Time began = now;
+  ASSERT_EQ(complete_with(), FenceAnswer::done);
+  now += std::chrono::seconds(5);
+  response.omitted->whole = true;
+  ASSERT_EQ(complete_with(), FenceAnswer::done);
+  EXPECT_EQ((*find(*store, id))->record.settled_at, began);
+}
+
 // Connections and scripts.
 
 TEST_F(RedisServer, FlushedScriptsAreLoadedAgainAndNobodyNotices) {
@@ -305,6 +350,23 @@ TEST_F(RedisServer, AServerThatDoesNotAnswerCostsItsTimeoutOnceAndThenNothing) {
   EXPECT_FALSE(store->healthy());
   EXPECT_TRUE(eventually([&] { return claims(*store); }));
   EXPECT_TRUE(eventually([&] { return store->healthy().ok(); }));
+}
+
+TEST_F(RedisServer, WhatTimedOutMayHaveHappened) {
+  const auto store = open("&call_timeout=200ms");
+  // The server is busy with somebody else's script; what reaches it meanwhile is executed afterwards.
+  std::jthread busy([host = console_->host()] {
+    Console(host).ask({"EVAL", "for i = 1, 1500000 do redis.call('TIME') end", "0"});
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const RecordId id = random_id();
+  const Result<ClaimAnswer> answer = claim(*store, id);
+  ASSERT_FALSE(answer) << "the server was not busy for long enough: the test shows nothing";
+  EXPECT_EQ(answer.fault().kind, FaultKind::timeout);
+  EXPECT_TRUE(eventually([&] {
+    const Result<std::optional<Found>> found = find(*store, id);
+    return found && found->has_value();
+  }));
 }
 
 TEST_F(RedisServer, ClosingAnswersWhatWaits) {
@@ -458,37 +520,41 @@ TEST_F(RedisServer, TwoThatStartAtOnceAgree) {
 
 // Announcements.
 
+// What a store has told, also when it tells it after the test is over.
 class News {
  public:
   explicit News(Store& store) {
-    store.announce_to([this](const std::optional<RecordId>& settled) {
-      const std::lock_guard lock(mutex_);
+    store.announce_to([told = told_](const std::optional<RecordId>& settled) {
+      const std::lock_guard lock(told->mutex);
       if (settled) {
-        settled_.insert(*settled);
+        told->settled.insert(*settled);
       } else {
-        ++anything_;
+        ++told->anything;
       }
     });
   }
-  bool has(const RecordId& id) {
-    const std::lock_guard lock(mutex_);
-    return settled_.contains(id);
+  bool has(const RecordId& id) const {
+    const std::lock_guard lock(told_->mutex);
+    return told_->settled.contains(id);
   }
-  int anything() {
-    const std::lock_guard lock(mutex_);
-    return anything_;
+  int anything() const {
+    const std::lock_guard lock(told_->mutex);
+    return told_->anything;
   }
 
  private:
-  std::mutex mutex_;
-  std::set<RecordId> settled_;
-  int anything_ = 0;
+  struct Told {
+    std::mutex mutex;
+    std::set<RecordId> settled;
+    int anything = 0;
+  };
+  const std::shared_ptr<Told> told_ = std::make_shared<Told>();
 };
 
 TEST_F(RedisServer, WhatIsSettledElsewhereIsTold) {
   const auto here = open();
-  auto there = open();
-  News news(*there);
+  const auto there = open();
+  const News news(*there);
   const RecordId awaited = random_id();
   const RecordId ignored = random_id();
   for (const RecordId& id : {awaited, ignored}) ASSERT_TRUE(claim(*here, id));
@@ -498,12 +564,11 @@ TEST_F(RedisServer, WhatIsSettledElsewhereIsTold) {
   ASSERT_EQ(*complete(*here, awaited, 1), FenceAnswer::done);
   EXPECT_TRUE(eventually([&] { return news.has(awaited); }));
   EXPECT_FALSE(news.has(ignored)) << "nobody waits for it";
-  there.reset();
 }
 
 TEST_F(RedisServer, AfterAGapAnythingMayHaveHappened) {
-  auto store = open();
-  News news(*store);
+  const auto store = open();
+  const News news(*store);
   const RecordId id = random_id();
   ASSERT_TRUE(claim(*store, id));
   ASSERT_TRUE(find(*store, id, Interest::settling));
@@ -514,7 +579,6 @@ TEST_F(RedisServer, AfterAGapAnythingMayHaveHappened) {
     return told || !find(*store, id, Interest::settling);
   }));
   EXPECT_GT(news.anything(), before);
-  store.reset();
 }
 
 // Cluster.
@@ -561,12 +625,12 @@ class RedisClusterServer : public RedisServer {
     }
     return slots;
   }
-  // As redis-cli does it, with a pause in the middle, when some keys are here and some there.
-  static void move_slot(std::uint16_t slot, const Node& from, const Node& to, const std::vector<Node>& everybody) {
+  // As redis-cli does it: all keys go one by one, and then the slot itself. With a pause in the middle, when some keys
+  // are here and some there.
+  static void begin_to_move(std::uint16_t slot, const Node& from, const Node& to) {
     Console giving(from.host);
-    Console taking(to.host);
     const std::string number = std::to_string(slot);
-    taking.ask({"CLUSTER", "SETSLOT", number, "IMPORTING", from.id});
+    Console(to.host).ask({"CLUSTER", "SETSLOT", number, "IMPORTING", from.id});
     giving.ask({"CLUSTER", "SETSLOT", number, "MIGRATING", to.id});
     for (int i = 0; i < 1000; ++i) {
       const OwnedReply keys = giving.ask({"CLUSTER", "GETKEYSINSLOT", number, "1"});
@@ -574,11 +638,19 @@ class RedisClusterServer : public RedisServer {
       giving.ask({"MIGRATE", to.host.name, std::to_string(to.host.port), keys.look()[0].text(), "0", "5000"});
       if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
-    taking.ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
-    giving.ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
+  }
+  static void end_to_move(std::uint16_t slot, const Node& from, const Node& to, const std::vector<Node>& everybody) {
+    const std::string number = std::to_string(slot);
+    for (const Node* const first : {&to, &from}) {
+      Console(first->host).ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
+    }
     for (const Node& node : everybody) {
       if (node.primary == "-") Console(node.host).ask({"CLUSTER", "SETSLOT", number, "NODE", to.id});
     }
+  }
+  static void move_slot(std::uint16_t slot, const Node& from, const Node& to, const std::vector<Node>& everybody) {
+    begin_to_move(slot, from, to);
+    end_to_move(slot, from, to, everybody);
   }
 };
 
@@ -599,6 +671,26 @@ TEST_F(RedisClusterServer, RecordsAreSpreadOverAllPrimariesAndListed) {
   std::set<RecordId> seen;
   for (const Listed& line : *listed) seen.insert(line.id);
   EXPECT_EQ(seen, made);
+}
+
+TEST_F(RedisClusterServer, ARecordOnItsWayIsAskedForWhereItIs) {
+  const auto store = open();
+  const std::vector<Node> all = primaries();
+  const KeyNames names(prefix_, kClusterPartitions);
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  const std::uint16_t slot = names.slot(names.partition_of(id));
+  const bool at_first = std::ranges::count(partition_slots_of(all[0].host), slot) > 0;
+  const Node& from = at_first                                                        ? all[0]
+                     : std::ranges::count(partition_slots_of(all[1].host), slot) > 0 ? all[1]
+                                                                                     : all[2];
+  const Node& to = at_first ? all[1] : all[0];
+  begin_to_move(slot, from, to);
+  const Result<ClaimAnswer> found = claim(*store, id);
+  ASSERT_TRUE(found) << found.fault().message;
+  EXPECT_TRUE(std::holds_alternative<Found>(*found));
+  end_to_move(slot, from, to, all);
+  EXPECT_TRUE(std::holds_alternative<Found>(*claim(*store, id)));
 }
 
 TEST_F(RedisClusterServer, SlotsMovedUnderLoadChangeNothing) {

@@ -33,6 +33,7 @@ class Servers {
   void moved(std::uint32_t partition, const Host& host);
   void refresh_soon();
 
+  const std::map<Host, std::shared_ptr<Link>>& links() const { return links_; }
   // Those that have a partition, each once.
   std::vector<std::shared_ptr<Link>> primaries() const;
   // The first partition that this link has, or the one it was marked with if it still has it.
