@@ -15,6 +15,7 @@
 // other kind means that nothing was changed.
 #pragma once
 
+#include <oncekey/rate.h>
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 #include <oncekey/time.h>
@@ -135,8 +136,8 @@ class Store {
   // operator marked it `rerun`.
   virtual void claim(ClaimRequest request, Done<ClaimAnswer> done) = 0;
 
-  // The record as it is; nothing for absent, expired and released ones. With Interest::settling, and if the record is in
-  // progress, its settling by another process will be told to the listener of announce_to.
+  // The record as it is; nothing for absent, expired and released ones. With Interest::settling, and if the record is
+  // in progress, its settling by another process will be told to the listener of announce_to.
   virtual void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) = 0;
 
   // Extends the lease to now + lease.
@@ -179,6 +180,10 @@ class Store {
   // Nothing while all is well, else why claims are refused at the moment.
   virtual Status healthy() const = 0;
   virtual StoreStats stats() const = 0;
+
+  // Buckets that all gateways on this store share; null where each process counts for itself. Lives as long as the
+  // store.
+  virtual RateKeeper* rates() { return nullptr; }
 };
 
 } // namespace oncekey
