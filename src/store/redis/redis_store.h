@@ -54,6 +54,7 @@ class RedisStore final : public Store {
   Status healthy() const override;
   // Estimated from what the servers tell every few seconds; counts all keys of the database.
   StoreStats stats() const override;
+  RateKeeper* rates() override;
 
  private:
   class Impl;
