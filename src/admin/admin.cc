@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <utility>
 
 namespace oncekey {
@@ -16,6 +18,7 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kActionBodyMax = 16u << 20;
 constexpr std::size_t kListMax = 10'000;
+constexpr std::size_t kStormsMax = 100;
 // Fewer hex digits than this meet by accident too soon.
 constexpr std::size_t kIdPrefixMin = 8;
 
@@ -114,6 +117,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
         question == std::string::npos ? std::string_view{} : std::string_view(head.target).substr(question + 1);
     co_return co_await list_keys(query);
   }
+  if (reading && path == "/api/storms") co_return storms();
   static constexpr std::string_view kKeys = "/api/keys/";
   if (path.starts_with(kKeys)) {
     const std::string_view rest = path.substr(kKeys.size());
@@ -123,7 +127,8 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
       co_return co_await act(exchange, rest.substr(0, slash), rest.substr(slash + 1));
     }
   }
-  co_return Answer{404, "application/json", problem("no such page: /livez, /readyz, /metrics and /api/keys exist")};
+  co_return Answer{404, "application/json",
+                   problem("no such page: /livez, /readyz, /metrics, /api/keys and /api/storms exist")};
 }
 
 Admin::Answer Admin::ready() const {
@@ -146,6 +151,8 @@ Admin::Answer Admin::metrics() {
   metrics.connections.Set(gateway_ == nullptr ? 0 : gateway_->connections());
   metrics.upstream_connections.Set(shared_.upstream_open.load());
   metrics.buffered_bytes.Set(static_cast<double>(shared_.buffered_bytes.load()));
+  metrics.breaker_open.Set(shared_.breaker.is_open() ? 1 : 0);
+  show_storms();
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
@@ -154,6 +161,38 @@ Admin::Answer Admin::metrics() {
   metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
   return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
+}
+
+void Admin::show_storms() {
+  struct Storm {
+    std::uint64_t keys = 0;
+    std::uint64_t hottest = 0;
+  };
+  std::vector<Storm> by_route(shared_.config.routes.size());
+  for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
+    Storm& storm = by_route[hot.route];
+    if (hot.retries >= Storms::kStormRetries) ++storm.keys;
+    storm.hottest = std::max(storm.hottest, hot.retries);
+  }
+  for (std::size_t i = 0; i < by_route.size(); ++i) {
+    const RouteMetrics& route = shared_.metrics.route(i);
+    route.stormy_keys.Set(static_cast<double>(by_route[i].keys));
+    route.hottest_key_retries.Set(static_cast<double>(by_route[i].hottest));
+  }
+}
+
+Admin::Answer Admin::storms() const {
+  json::array keys;
+  for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
+    if (keys.size() == kStormsMax) break;
+    keys.push_back(json::object{{"key", short_hash(hot.id)},
+                                {"route", shared_.config.routes[hot.route].name},
+                                {"retries", hot.retries},
+                                {"storm", hot.retries >= Storms::kStormRetries}});
+  }
+  const json::object body{
+      {"within_seconds", Storms::kStretch.count()}, {"waiters", shared_.waiters.waiting()}, {"keys", std::move(keys)}};
+  return {200, "application/json", json::serialize(body)};
 }
 
 Task<Admin::Answer> Admin::list_keys(std::string_view query) {

@@ -6,6 +6,7 @@
 //   GET  /api/keys?state=&limit=    records, without their responses
 //   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
 //   POST /api/keys/ID/ACTION        release, rerun or complete; each leaves an audit line in the log
+//   GET  /api/storms                the keys that are retried most at the moment
 //
 // Reached without a token only on loopback (the configuration sees to that). A browser on the same machine is not
 // trusted for being there: requests must name a loopback host and actions must be JSON, which no page of another site
@@ -39,6 +40,8 @@ class Admin final : public Handler {
   Task<Answer> answer(Exchange& exchange);
   Answer ready() const;
   Answer metrics();
+  void show_storms();
+  Answer storms() const;
   Task<Answer> list_keys(std::string_view query);
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);

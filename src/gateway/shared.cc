@@ -28,7 +28,9 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       hash(record_store.secret()),
       metrics(names_of(configuration.routes)),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
-      published(publish(configuration.routes)) {
+      published(publish(configuration.routes)),
+      rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
+      breaker(configuration.breaker) {
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
     if (settled) {
       told->notify(*settled);
