@@ -152,6 +152,7 @@ Admin::Answer Admin::metrics() {
   metrics.upstream_connections.Set(shared_.upstream_open.load());
   metrics.buffered_bytes.Set(static_cast<double>(shared_.buffered_bytes.load()));
   metrics.breaker_open.Set(shared_.breaker.is_open() ? 1 : 0);
+  metrics.detached.Set(shared_.detached.load());
   show_storms();
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));

@@ -1,5 +1,6 @@
 // The owner's side of a request: call the upstream once, settle the key, answer when the record is durable.
 #include "core/settle.h"
+#include "core/status_url.h"
 #include "gateway/gateway.h"
 
 #include <fmt/format.h>
@@ -165,9 +166,14 @@ UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownershi
   const bool as_sent = request.head.headers.has("Idempotency-Key") && takes_key_from_its_header(request.policy());
   const bool add_key = !as_sent && !request.admitted.key.empty();
   if (add_key) replaced.push_back("Idempotency-Key");
+  if (request.answer_later) replaced.push_back("Prefer");
   UpstreamRequest out = forward(request.head, request.from, shared_.self, replaced);
   out.headers.add("Accept-Encoding", "identity");
   if (add_key) out.headers.add("Idempotency-Key", request.admitted.key);
+  if (request.answer_later) {
+    const std::string preferences = other_preferences(request.head.headers);
+    if (!preferences.empty()) out.headers.add("Prefer", preferences);
+  }
   out.headers.add("Oncekey-Fence", fmt::format_int(owner.fence).c_str());
   return out;
 }

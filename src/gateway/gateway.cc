@@ -1,5 +1,7 @@
 #include "gateway/gateway.h"
 
+#include "core/status_url.h"
+
 #include <fmt/format.h>
 
 #include <random>
@@ -61,6 +63,10 @@ Task<void> Gateway::handle(Exchange& exchange) {
     headers.add("Content-Type", "application/json");
     headers.add("Cache-Control", "max-age=300");
     co_await exchange.send(200, {}, headers, shared_.published);
+    co_return;
+  }
+  if (shared_.has_status_urls && head.path().starts_with(kStatusPrefix)) {
+    co_await answer_status(exchange);
     co_return;
   }
   const std::vector<Route>& routes = shared_.config.routes;
@@ -167,6 +173,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
                        std::move(echoed),
                        {},
                        std::move(limited)};
+  request.answer_later = policy.respond_async && prefers_async(head.headers);
   if (policy.errors == ErrorFormat::stripe) request.request_id = make_request_id();
   if (observing) {
     co_await observe(request);
@@ -229,11 +236,20 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       co_await send_refusal(request, *nothing_new);
       co_return;
     }
+    if (request.answer_later && (decision.verdict == Verdict::replay || decision.verdict == Verdict::in_progress)) {
+      co_await send_accepted(request);
+      co_return;
+    }
     switch (decision.verdict) {
       case Verdict::execute:
       case Verdict::probe: {
         ticket.reset();
         request.metrics.count(to_string(decision.verdict));
+        if (request.answer_later) {
+          detach(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
+          co_await send_accepted(request);
+          co_return;
+        }
         const Attempt attempt = co_await execute(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
         if (attempt == Attempt::lost) co_await answer_from_record(request);
         co_return;

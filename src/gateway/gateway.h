@@ -53,6 +53,7 @@ struct KeyedRequest {
   std::string request_id;
   Limited limited{};
   NewWork work{};
+  bool answer_later = false; // the client asked for it and the route allows it
   bool retry_counted = false;
   std::optional<LeaseKeeper> keeper{}; // while we are the owner
 
@@ -102,6 +103,14 @@ class Gateway final : public Handler {
   // Nothing if the request may begin something new; it has what that takes then. Else why not.
   std::optional<Refusal> refuse_new_work(KeyedRequest& request);
   void tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason);
+
+  // long_running.cc
+  struct Detached;
+  Task<void> send_accepted(KeyedRequest& request);
+  void detach(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
+  Task<void> run_detached(std::unique_ptr<Detached> detached, Claimed claimed, MonotonicTime before_claim,
+                          Verdict verdict);
+  Task<void> answer_status(Exchange& exchange);
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);

@@ -66,6 +66,7 @@ class Metrics {
   prometheus::Counter& limiter_faults;
   prometheus::Counter& breaker_refusals;
   prometheus::Gauge& breaker_open;
+  prometheus::Gauge& detached;
   prometheus::Gauge& in_flight;
   prometheus::Gauge& waiters;
   prometheus::Gauge& connections;

@@ -36,12 +36,14 @@ struct GatewayShared {
   std::atomic<bool> draining{false};
   std::atomic<std::uint64_t> buffered_bytes{0};
   std::atomic<std::uint32_t> upstream_open{0};
+  std::atomic<std::uint32_t> detached{0}; // operations that go on without their client
   LocalRates local_rates;
   RateKeeper& rates; // the store's, if it has any
   AccountPlaces accounts;
   Places work; // keyed operations under way
   UpstreamBreaker breaker;
   Storms storms;
+  bool has_status_urls; // some route allows respond_async
 };
 
 // Bytes of bodies held in memory, counted against limits.max_buffered_bytes for as long as this lives.
