@@ -4,6 +4,7 @@
 // override any field. Nothing in the code asks for a policy's name to decide something: behaviour is in the fields.
 #pragma once
 
+#include <oncekey/rate.h>
 #include <oncekey/time.h>
 
 #include <bitset>
@@ -118,6 +119,11 @@ struct Policy {
   Mode mode = Mode::enforce;
   OnStoreError on_store_error = OnStoreError::refuse;
   bool replay_set_cookie = false;
+
+  // What one account may have of this route; where nothing is said, the gateway's limits count.
+  RateLimits rates;
+  bool rate_exempts_replays = false; // answer replays also beyond the limits, and do not count them
+  bool respond_async = false;        // honour `Prefer: respond-async`
 };
 
 // The named policies: classic, ietf, stripe-v1, stripe-v2. Nothing for any other name.

@@ -19,6 +19,7 @@
 // other kind means that nothing was changed.
 #pragma once
 
+#include <oncekey/rate.h>
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 #include <oncekey/time.h>
@@ -223,6 +224,10 @@ class Store {
   // Nothing while all is well, else why claims are refused at the moment.
   virtual Status healthy() const = 0;
   virtual StoreStats stats() const = 0;
+
+  // Buckets that all gateways on this store share; null where each process counts for itself. Lives as long as the
+  // store.
+  virtual RateKeeper* rates() { return nullptr; }
 };
 
 } // namespace oncekey

@@ -8,7 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
+#include <chrono>
 #include <utility>
 
 namespace oncekey {
@@ -17,6 +19,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::uint64_t kActionBodyMax = 16u << 20;
+constexpr std::size_t kStormsMax = 100;
 // Fewer hex digits than this meet by accident too soon.
 constexpr std::size_t kIdPrefixMin = 8;
 
@@ -87,6 +90,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   if (reading && path == "/metrics") co_return metrics();
   if (reading && path == "/api/keys") co_return co_await list_keys(query_of(head.target));
   if (reading && path == "/api/jobs") co_return co_await list_jobs(query_of(head.target));
+  if (reading && path == "/api/storms") co_return storms();
   for (const std::string_view place : {"/api/keys/", "/api/jobs/"}) {
     if (!path.starts_with(place)) continue;
     const bool jobs = place == "/api/jobs/";
@@ -105,7 +109,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
     }
   }
   co_return Answer{404, "application/json",
-                   problem("no such page: /livez, /readyz, /metrics, /api/keys and /api/jobs exist")};
+                   problem("no such page: /livez, /readyz, /metrics, /api/keys, /api/jobs and /api/storms exist")};
 }
 
 Admin::Answer Admin::ready() const {
@@ -128,6 +132,9 @@ Admin::Answer Admin::metrics() {
   metrics.connections.Set(gateway_ == nullptr ? 0 : gateway_->connections());
   metrics.upstream_connections.Set(shared_.upstream_open.load());
   metrics.buffered_bytes.Set(static_cast<double>(shared_.buffered_bytes.load()));
+  metrics.breaker_open.Set(shared_.breaker.is_open() ? 1 : 0);
+  metrics.detached.Set(shared_.detached.load());
+  show_storms();
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
@@ -136,6 +143,38 @@ Admin::Answer Admin::metrics() {
   metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
   return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
+}
+
+void Admin::show_storms() {
+  struct Storm {
+    std::uint64_t keys = 0;
+    std::uint64_t hottest = 0;
+  };
+  std::vector<Storm> by_route(shared_.config.routes.size());
+  for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
+    Storm& storm = by_route[hot.route];
+    if (hot.retries >= Storms::kStormRetries) ++storm.keys;
+    storm.hottest = std::max(storm.hottest, hot.retries);
+  }
+  for (std::size_t i = 0; i < by_route.size(); ++i) {
+    const RouteMetrics& route = shared_.metrics.route(i);
+    route.stormy_keys.Set(static_cast<double>(by_route[i].keys));
+    route.hottest_key_retries.Set(static_cast<double>(by_route[i].hottest));
+  }
+}
+
+Admin::Answer Admin::storms() const {
+  json::array keys;
+  for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
+    if (keys.size() == kStormsMax) break;
+    keys.push_back(json::object{{"key", short_hash(hot.id)},
+                                {"route", shared_.config.routes[hot.route].name},
+                                {"retries", hot.retries},
+                                {"storm", hot.retries >= Storms::kStormRetries}});
+  }
+  const json::object body{
+      {"within_seconds", Storms::kStretch.count()}, {"waiters", shared_.waiters.waiting()}, {"keys", std::move(keys)}};
+  return {200, "application/json", json::serialize(body)};
 }
 
 Task<Admin::Answer> Admin::list_keys(std::string_view query) {

@@ -9,6 +9,7 @@
 //   GET  /api/jobs?state=&limit=    messages that are delivered, without their bodies
 //   GET  /api/jobs/ID               one message, whole
 //   POST /api/jobs/ID/ACTION        retry or drop, in the same way
+//   GET  /api/storms                the keys that are retried most at the moment
 //
 // Reached without a token only on loopback (the configuration sees to that). A browser on the same machine is not
 // trusted for being there: requests must name a loopback host and actions must be JSON, which no page of another site
@@ -45,6 +46,8 @@ class Admin final : public Handler {
   Task<Answer> answer(Exchange& exchange);
   Answer ready() const;
   Answer metrics();
+  void show_storms();
+  Answer storms() const;
   Task<Answer> list_keys(std::string_view query);
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> list_jobs(std::string_view query);

@@ -133,7 +133,8 @@ class Shutdown {
 
   void poll() {
     const MonotonicTime now = std::chrono::steady_clock::now();
-    const bool drained = server_.connections() == 0 && (!others_over_ || others_over_());
+    const bool drained =
+        server_.connections() == 0 && shared_.detached.load() == 0 && (!others_over_ || others_over_());
     if ((drained || now >= deadline_) && !admin_draining_) {
       // Operators see the end of it: their listener goes last.
       clean_ = drained;

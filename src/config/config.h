@@ -71,6 +71,7 @@ struct Webhook {
 };
 
 struct Limits {
+  std::uint32_t max_in_flight = 0; // keyed operations under way; 0: as many as max_upstream_connections
   std::uint32_t max_connections = 4096;
   std::uint64_t max_header_bytes = 32u << 10;    // request line and fields together
   std::uint64_t max_buffered_bytes = 512u << 20; // all bodies held in memory at one time; beyond it 503
@@ -84,6 +85,13 @@ struct Timeouts {
   Millis idle = std::chrono::seconds(75);            // keep-alive connections of clients
   Millis upstream_idle = std::chrono::seconds(4);    // below the 5 s after which Node closes its side
   Millis write = std::chrono::seconds(60);           // a client that does not take its answer
+};
+
+// When to stop asking an upstream that cannot be reached.
+struct BreakerOptions {
+  std::uint32_t failures = 5; // in a row; 0 for no breaker
+  Millis window = std::chrono::seconds(10);
+  Millis pause = std::chrono::seconds(1); // until one request may try
 };
 
 struct Config {
@@ -104,6 +112,8 @@ struct Config {
   std::vector<std::string> trusted_proxies; // addresses whose X-Forwarded-* are kept and appended to
   Limits limits;
   Timeouts timeouts;
+  RateLimits rates; // of one account, over all routes that say nothing of their own
+  BreakerOptions breaker;
   std::vector<Route> routes;
   std::vector<Webhook> webhooks;
   std::optional<Address> outbox; // the listener that takes messages for the destinations

@@ -173,6 +173,66 @@ TEST(Config, AProbeCanBeSetOnARoute) {
   EXPECT_EQ(p.probe, (Probe{"GET", "/charges?key={key}"}));
 }
 
+TEST(Config, LimitsCanBeSetAtTheTopAndOnARoute) {
+  const Config c = read(kUpstream + std::string(R"(
+rate = "100/s"
+burst = 20
+test_rate = "60/m"
+test_burst = 2
+max_in_flight = 50
+rate_exempts_replays = true
+upstream_breaker = 7
+upstream_breaker_window = "20s"
+upstream_breaker_pause = "3s"
+[limits]
+max_in_flight = 600
+[[route]]
+path = "/a"
+rate = "36/h"
+max_in_flight = 3
+respond_async = true
+[[route]]
+path = "/*"
+rate_exempts_replays = false
+)"));
+  EXPECT_EQ(c.rates, (RateLimits{100, 20, 1, 2, 50}));
+  EXPECT_EQ(c.breaker.failures, 7u);
+  EXPECT_EQ(c.breaker.window, seconds(20));
+  EXPECT_EQ(c.breaker.pause, seconds(3));
+  EXPECT_EQ(c.limits.max_in_flight, 600u);
+  ASSERT_EQ(c.routes.size(), 2u);
+  const Policy& own = c.routes[0].policy;
+  EXPECT_EQ(own.rates, (RateLimits{0.01, 0, 0, 0, 3}));
+  EXPECT_TRUE(own.respond_async);
+  EXPECT_TRUE(own.rate_exempts_replays) << "the top's default";
+  EXPECT_EQ(c.routes[1].policy.rates, RateLimits{}) << "the gateway's are not copied: they are one bucket for all";
+  EXPECT_FALSE(c.routes[1].policy.rate_exempts_replays);
+  EXPECT_FALSE(c.routes[1].policy.respond_async);
+}
+
+TEST(Config, LimitsThatContradictEachOtherAreRefusedWhereTheyStand) {
+  const auto at_the_top = [](const std::string& text) { return refused(kUpstream + text); };
+  const auto on_a_route = [](const std::string& text) {
+    return refused(kUpstream + std::string("[[route]]\npath = \"/*\"\n") + text);
+  };
+  EXPECT_THAT(at_the_top("burst = 5\n"), StartsWith("test.toml:2: burst is set without rate"));
+  EXPECT_THAT(on_a_route("burst = 5\n"), StartsWith("test.toml:4: burst is set without rate"));
+  EXPECT_THAT(at_the_top("rate = \"5/s\"\n[[route]]\npath = \"/*\"\nburst = 5\n"),
+              StartsWith("test.toml:5: burst is set without rate"));
+  EXPECT_THAT(on_a_route("rate = \"5/s\"\ntest_burst = 5\n"), StartsWith("test.toml:5: test_burst is set without"));
+  EXPECT_THAT(on_a_route("rate = \"fast\"\n"), StartsWith("test.toml:4: rate: \"fast\" is not a rate"));
+  EXPECT_THAT(on_a_route("rate = \"5/s\"\nburst = 0\n"), StartsWith("test.toml:5: burst: 0 is out of range"));
+  EXPECT_THAT(at_the_top("max_in_flight = 9\n[limits]\nmax_in_flight = 8\n"),
+              StartsWith("test.toml:2: max_in_flight (9)"));
+  EXPECT_THAT(at_the_top("[limits]\nmax_in_flight = 8\nmax_upstream_connections = 4\n"),
+              StartsWith("test.toml:3: limits.max_in_flight (8)"));
+  EXPECT_THAT(at_the_top("rate_exempts_replays = true\n"), StartsWith("test.toml:2: rate_exempts_replays is set but"));
+  EXPECT_THAT(on_a_route("rate = \"5/s\"\nmode = \"observe\"\n"), HasSubstr("would not be kept"));
+  EXPECT_THAT(on_a_route("respond_async = true\nmode = \"observe\"\n"), HasSubstr("nothing to fetch later"));
+  EXPECT_THAT(on_a_route("respond_async = true\nkey_from = \"fingerprint\"\nwindow = \"5m\"\n"),
+              HasSubstr("needs keys that clients choose"));
+}
+
 TEST(Config, EverySettingOfTheGatewayIsRead) {
   const Config c = read(R"(
 listen = "0.0.0.0:80"

@@ -66,6 +66,8 @@ constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning",
 // More threads than cores only take turns; nobody has more cores than this in front of one store.
 constexpr std::int64_t kMostThreads = 256;
 constexpr Millis kShortestTimeout{1};
+// More failures than this in a row are no sign, they are the state.
+constexpr std::int64_t kMostBreakerFailures = 1000;
 
 Status read_secret(const toml::node& node, std::string& target) {
   auto text = as_text(node);
@@ -117,10 +119,20 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
     {"outbox", read_outbox},
     {"outbox_token", [](const Node& v, Config& c) { return read_secret(v, c.outbox_token); }},
+    {"rate", [](const Node& v, Config& c) { return put(c.rates.rate, as_rate(v)); }},
+    {"burst", [](const Node& v, Config& c) { return put(c.rates.burst, as_burst(v)); }},
+    {"test_rate", [](const Node& v, Config& c) { return put(c.rates.test_rate, as_rate(v)); }},
+    {"test_burst", [](const Node& v, Config& c) { return put(c.rates.test_burst, as_burst(v)); }},
+    {"max_in_flight", [](const Node& v, Config& c) { return put_count(c.rates.max_in_flight, v, 1); }},
+    {"upstream_breaker",
+     [](const Node& v, Config& c) { return put_count(c.breaker.failures, v, 0, kMostBreakerFailures); }},
+    {"upstream_breaker_window", [](const Node& v, Config& c) { return put_timeout(c.breaker.window, v); }},
+    {"upstream_breaker_pause", [](const Node& v, Config& c) { return put_timeout(c.breaker.pause, v); }},
     {"trusted_proxies", [](const Node& v, Config& c) { return put(c.trusted_proxies, as_ip_addresses(v)); }},
 };
 
 constexpr Setting<Limits> kLimitSettings[] = {
+    {"max_in_flight", [](const Node& v, Limits& l) { return put_count(l.max_in_flight, v, 1); }},
     {"max_connections", [](const Node& v, Limits& l) { return put_count(l.max_connections, v, 1); }},
     // Below this not even a browser's request fits; beyond it no server behind would take it.
     {"max_header_bytes",

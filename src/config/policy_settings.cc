@@ -108,11 +108,18 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"mode", [](const Node& v, Policy& p) { return put_parsed(p.mode, v, parse_mode); }},
     {"on_store_error", [](const Node& v, Policy& p) { return put_parsed(p.on_store_error, v, parse_on_store_error); }},
     {"replay_set_cookie", [](const Node& v, Policy& p) { return put(p.replay_set_cookie, as_switch(v)); }},
+    {"rate", [](const Node& v, Policy& p) { return put(p.rates.rate, as_rate(v)); }},
+    {"burst", [](const Node& v, Policy& p) { return put(p.rates.burst, as_burst(v)); }},
+    {"test_rate", [](const Node& v, Policy& p) { return put(p.rates.test_rate, as_rate(v)); }},
+    {"test_burst", [](const Node& v, Policy& p) { return put(p.rates.test_burst, as_burst(v)); }},
+    {"max_in_flight", [](const Node& v, Policy& p) { return put_count(p.rates.max_in_flight, v, 1); }},
+    {"rate_exempts_replays", [](const Node& v, Policy& p) { return put(p.rate_exempts_replays, as_switch(v)); }},
+    {"respond_async", [](const Node& v, Policy& p) { return put(p.respond_async, as_switch(v)); }},
 };
 
 // What one company tends to decide once for all its routes.
-constexpr std::array<std::string_view, 5> kDefaultsOfAllRoutes{"lease", "retention", "scope", "wait",
-                                                               "upstream_timeout"};
+constexpr std::array<std::string_view, 6> kDefaultsOfAllRoutes{"lease", "retention",        "scope",
+                                                               "wait",  "upstream_timeout", "rate_exempts_replays"};
 
 } // namespace
 

@@ -87,6 +87,39 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
                     *config.require_durability));
 }
 
+// The same for the top of the file and for a route.
+void check_rates(const RateLimits& rates, const Limits& limits, std::optional<std::size_t> route,
+                 std::vector<Problem>& out) {
+  if (rates.burst > 0 && rates.rate <= 0)
+    out.push_back({route, {"burst"}, "burst is set without rate beside it: how fast does the bucket fill?"});
+  if (rates.test_burst > 0 && rates.test_rate <= 0)
+    out.push_back(
+        {route, {"test_burst"}, "test_burst is set without test_rate beside it: how fast does the bucket fill?"});
+  if (limits.max_in_flight > 0 && rates.max_in_flight > limits.max_in_flight)
+    out.push_back({route,
+                   {"max_in_flight", "limits.max_in_flight"},
+                   fmt::format("max_in_flight ({}), which is for one account, is more than limits.max_in_flight ({}), "
+                               "which is for all together: it would never be reached",
+                               rates.max_in_flight, limits.max_in_flight)});
+}
+
+void check_limits(const Config& config, std::vector<Problem>& out) {
+  check_rates(config.rates, config.limits, std::nullopt, out);
+  if (config.limits.max_in_flight > config.limits.max_upstream_connections)
+    out.push_back({std::nullopt,
+                   {"limits.max_in_flight", "limits.max_upstream_connections"},
+                   fmt::format("limits.max_in_flight ({}) is more than limits.max_upstream_connections ({}): it would "
+                               "never be reached; raise that one first",
+                               config.limits.max_in_flight, config.limits.max_upstream_connections)});
+  const auto exempts = [](const Route& route) { return route.policy.rate_exempts_replays; };
+  const auto limited = [](const Route& route) { return route.policy.rates.any(); };
+  if (std::any_of(config.routes.begin(), config.routes.end(), exempts) && !config.rates.any() &&
+      std::none_of(config.routes.begin(), config.routes.end(), limited))
+    out.push_back({std::nullopt,
+                   {"rate_exempts_replays"},
+                   "rate_exempts_replays is set but nothing is limited: set rate or max_in_flight, or leave it out"});
+}
+
 class RouteChecks {
  public:
   RouteChecks(const Config& config, std::size_t index, std::vector<Problem>& out)
@@ -99,6 +132,7 @@ class RouteChecks {
     fingerprint();
     recovery();
     sizes();
+    limits();
     reachable();
   }
 
@@ -221,6 +255,23 @@ class RouteChecks {
           "max_stored_body is larger than limits.max_buffered_bytes: such an answer is never held");
   }
 
+  void limits() {
+    check_rates(policy_.rates, config_.limits, index_, out_);
+    const bool observing = policy_.mode == Mode::observe;
+    if (observing && policy_.rates.any())
+      add({"rate", "test_rate", "max_in_flight", "mode"},
+          "mode = \"observe\" forwards everything, so the limits of this route would not be kept: leave them out until "
+          "it enforces");
+    if (observing && policy_.respond_async)
+      add({"respond_async", "mode"},
+          "mode = \"observe\" keeps no answers, so respond_async has nothing to fetch later: leave it out until the "
+          "route enforces");
+    if (policy_.respond_async && uses_fingerprint_as_key(policy_))
+      add({"respond_async", "key_from"},
+          "respond_async needs keys that clients choose: the status URL is made of the key, and one made of the "
+          "fingerprint is nobody's");
+  }
+
   void reachable() {
     for (std::size_t earlier = 0; earlier < index_; ++earlier) {
       if (!policy_.methods.empty() && shadows(config_.routes[earlier], config_.routes[index_])) {
@@ -244,6 +295,7 @@ class RouteChecks {
 std::vector<Problem> problems_of(const Config& config) {
   std::vector<Problem> problems;
   check_listeners(config, problems);
+  check_limits(config, problems);
   for (std::size_t index = 0; index < config.routes.size(); ++index) RouteChecks(config, index, problems).run();
   return problems;
 }

@@ -1,6 +1,7 @@
 #include "config/values.h"
 
 #include "base/durations.h"
+#include "core/rate.h"
 
 namespace oncekey {
 namespace {
@@ -94,6 +95,20 @@ Result<std::uint64_t> as_bytes(const toml::node& node) {
   const auto number = as_whole_number(node, 0, std::numeric_limits<std::int64_t>::max());
   if (!number) return number.fault();
   return static_cast<std::uint64_t>(*number);
+}
+
+Result<double> as_rate(const toml::node& node) {
+  const auto text = as_text(node);
+  if (!text) return text.fault();
+  return parse_rate(*text);
+}
+
+Result<double> as_burst(const toml::node& node) {
+  // A bucket that holds more than this is no limit.
+  static constexpr std::int64_t kMostAtOnce = 1'000'000;
+  const auto count = as_whole_number(node, 1, kMostAtOnce);
+  if (!count) return count.fault();
+  return static_cast<double>(*count);
 }
 
 } // namespace oncekey

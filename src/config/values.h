@@ -27,6 +27,11 @@ Result<Millis> as_duration(const toml::node& node, Millis least);
 // A number of bytes, or text such as "8MiB".
 Result<std::uint64_t> as_bytes(const toml::node& node);
 
+// "100/s" and the like, in requests per second.
+Result<double> as_rate(const toml::node& node);
+// How many requests at once; a whole number.
+Result<double> as_burst(const toml::node& node);
+
 // Puts what was read where it belongs.
 template <class T>
 Status put(T& target, Result<T> read) {

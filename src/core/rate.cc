@@ -54,6 +54,12 @@ Taken TokenBucket::take(const Rate& rate, Instant now) {
           allowed ? std::chrono::milliseconds{} : time_for(1 - tokens_, rate), time_for(rate.burst - tokens_, rate)};
 }
 
+void TokenBucket::give_back(const Rate& rate, Instant now) {
+  if (!used_) return;
+  tokens_ = std::min(rate.burst, tokens_at(rate, now) + 1);
+  at_ = std::max(at_, now);
+}
+
 bool TokenBucket::full(const Rate& rate, Instant now) const { return tokens_at(rate, now) >= rate.burst; }
 
 } // namespace oncekey

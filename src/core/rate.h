@@ -4,6 +4,7 @@
 // argument.
 #pragma once
 
+#include <oncekey/rate.h>
 #include <oncekey/result.h>
 
 #include <chrono>
@@ -13,22 +14,8 @@
 
 namespace oncekey {
 
-struct Rate {
-  double per_second = 0; // 0: no limit
-  double burst = 0;      // at least 1 where there is a limit
-
-  bool limits() const { return per_second > 0; }
-};
-
 // "100/s", "6000/m", "5/h". A fault says what is wrong.
 Result<double> parse_rate(std::string_view text);
-
-struct Taken {
-  bool allowed = true;
-  std::uint32_t remaining = 0;             // whole requests left at once
-  std::chrono::milliseconds retry_after{}; // until the next one, where this one was not allowed
-  std::chrono::milliseconds full_after{};  // until the bucket is full again
-};
 
 class TokenBucket {
  public:
@@ -36,6 +23,9 @@ class TokenBucket {
 
   // Takes one token if there is one. A bucket never seen before is full.
   Taken take(const Rate& rate, Instant now);
+
+  // Puts one back, as far as there is room.
+  void give_back(const Rate& rate, Instant now);
 
   // Full again: it need not be remembered.
   bool full(const Rate& rate, Instant now) const;

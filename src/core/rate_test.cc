@@ -44,6 +44,18 @@ TEST(TokenBuckets, NeverHoldMoreThanTheirBurst) {
   EXPECT_EQ(allowed, 3);
 }
 
+TEST(TokenBuckets, TakeBackWhatWasNotUsedAndNoMore) {
+  TokenBucket bucket;
+  while (bucket.take(kTenASecond, kBegin).allowed) continue;
+  bucket.give_back(kTenASecond, kBegin);
+  EXPECT_TRUE(bucket.take(kTenASecond, kBegin).allowed);
+  EXPECT_FALSE(bucket.take(kTenASecond, kBegin).allowed);
+  for (int i = 0; i < 10; ++i) bucket.give_back(kTenASecond, kBegin);
+  int allowed = 0;
+  while (bucket.take(kTenASecond, kBegin).allowed) ++allowed;
+  EXPECT_EQ(allowed, 3);
+}
+
 TEST(TokenBuckets, KnowWhenTheyCanBeForgotten) {
   TokenBucket bucket;
   const Taken taken = bucket.take(kTenASecond, kBegin);

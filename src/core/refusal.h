@@ -28,6 +28,10 @@ enum class RefusalCode {
   upstream_timeout,     // 504: sent, but no complete answer came back in time
   overloaded,           // 503: a limit of the gateway was reached before anything was executed
   draining,             // 503: shutting down; nothing was executed
+  rate_limited,         // 429: the account sends more than its rate
+  too_many_in_flight,   // 429: the account has as many requests under way as it may
+  abandoned,            // 409: asked for its status, an operation turns out to have been broken off
+  operation_unknown,    // 404: no operation of the asker's account under this status URL
 };
 std::string_view to_string(RefusalCode code);
 
@@ -37,7 +41,8 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::in_progress,          RefusalCode::indeterminate,     RefusalCode::answer_not_kept,
     RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
     RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
-    RefusalCode::overloaded,           RefusalCode::draining,
+    RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
+    RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown,
 };
 
 struct Refusal {
@@ -46,6 +51,8 @@ struct Refusal {
   std::string detail;
   std::optional<std::chrono::seconds> retry_after;
   std::string key; // echoed where the format names it
+  // Which limit it was, in Stripe's words ("global-rate"); empty for refusals that are not about a limit.
+  std::string_view limited_by{};
 };
 
 } // namespace oncekey

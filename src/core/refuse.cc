@@ -158,6 +158,38 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               kApi,
               "draining",
               ShouldRetry::yes};
+    case RefusalCode::rate_limited:
+      return {429,
+              "Too many requests",
+              "This account sends requests faster than it may. Nothing was executed; send the same request with the "
+              "same key again after the time in Retry-After.",
+              kInvalidRequest,
+              "rate_limit",
+              ShouldRetry::yes};
+    case RefusalCode::too_many_in_flight:
+      return {429,
+              "Too many requests at once",
+              "This account has as many requests under way as it may. Nothing was executed; send the same request with "
+              "the same key again when one of them has been answered.",
+              kInvalidRequest,
+              "rate_limit",
+              ShouldRetry::yes};
+    case RefusalCode::abandoned:
+      return {409,
+              "The operation was broken off",
+              "The operation was begun and whoever worked on it is gone. Send the request that began it, with the same "
+              "key, again; asking here changes nothing.",
+              kIdempotency,
+              "idempotency_operation_abandoned",
+              ShouldRetry::no};
+    case RefusalCode::operation_unknown:
+      return {404,
+              "No such operation",
+              "This account has no operation under this URL: it never began, was not executed, has no answer that is "
+              "kept, or has expired. To have it executed, send the request that began it, with the same key, again.",
+              kInvalidRequest,
+              "resource_missing",
+              ShouldRetry::no};
   }
   return {500, "Unknown refusal", "", kApi, "", ShouldRetry::unsaid};
 }
@@ -166,6 +198,8 @@ std::string_view reason_of(int status) {
   switch (status) {
     case 400:
       return "Bad Request";
+    case 404:
+      return "Not Found";
     case 409:
       return "Conflict";
     case 412:
@@ -294,6 +328,14 @@ std::string_view to_string(RefusalCode code) {
       return "overloaded";
     case RefusalCode::draining:
       return "draining";
+    case RefusalCode::rate_limited:
+      return "rate_limited";
+    case RefusalCode::too_many_in_flight:
+      return "too_many_in_flight";
+    case RefusalCode::abandoned:
+      return "abandoned";
+    case RefusalCode::operation_unknown:
+      return "operation_unknown";
   }
   return "unknown";
 }
@@ -305,7 +347,7 @@ Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& c
   reply.reason = reason_of(standing.status);
 
   auto retry_after = refusal.retry_after;
-  if (!retry_after && (standing.status == 503 || refusal.code == RefusalCode::in_progress)) {
+  if (!retry_after && (standing.status == 503 || standing.status == 429 || refusal.code == RefusalCode::in_progress)) {
     retry_after = std::chrono::seconds(1);
   }
   switch (policy.errors) {
@@ -323,6 +365,7 @@ Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& c
       if (standing.should_retry != ShouldRetry::unsaid) {
         reply.headers.add("Stripe-Should-Retry", standing.should_retry == ShouldRetry::yes ? "true" : "false");
       }
+      if (!refusal.limited_by.empty()) reply.headers.add("Stripe-Rate-Limited-Reason", refusal.limited_by);
       reply.body = stripe_body(standing, refusal, refusal.key.empty() ? context.key : refusal.key);
       break;
   }

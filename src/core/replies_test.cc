@@ -16,7 +16,8 @@ const std::vector<RefusalCode> kCodes = {
     RefusalCode::in_progress,          RefusalCode::indeterminate,     RefusalCode::answer_not_kept,
     RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
     RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
-    RefusalCode::overloaded,           RefusalCode::draining};
+    RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
+    RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown};
 
 Policy policy(std::string_view name) { return *policy_by_name(name); }
 
@@ -71,7 +72,8 @@ TEST(Refuse, EveryCodeInEveryFormatIsWholeAndValid) {
         EXPECT_NE(text(body, "detail").find("More on"), std::string::npos);
         EXPECT_EQ(body.at("status").as_int64(), reply.status);
       }
-      EXPECT_EQ(reply.status == 503 || code == RefusalCode::in_progress, reply.headers.has("Retry-After"));
+      EXPECT_EQ(reply.status == 503 || reply.status == 429 || code == RefusalCode::in_progress,
+                reply.headers.has("Retry-After"));
     }
   }
 }
@@ -82,12 +84,24 @@ TEST(Refuse, TheStatusesAreThoseOfTheTable) {
     for (const RefusalCode code : kCodes) all.push_back(refuse(policy(name), refusal(code), kContext).status);
     return all;
   };
-  EXPECT_EQ(statuses("classic"),
-            (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503, 503, 503, 502, 504, 503, 503}));
+  EXPECT_EQ(statuses("classic"), (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503,
+                                                   503, 503, 502, 504, 503, 503, 429, 429, 409, 404}));
   EXPECT_EQ(statuses("ietf"), statuses("classic"));
-  EXPECT_EQ(statuses("stripe-v1"),
-            (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503, 503, 503, 502, 504, 503, 503}));
+  EXPECT_EQ(statuses("stripe-v1"), (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503,
+                                                     503, 503, 502, 504, 503, 503, 429, 429, 409, 404}));
   EXPECT_EQ(statuses("stripe-v2"), statuses("stripe-v1"));
+}
+
+TEST(Refuse, ALimitIsNamedWhereStripesClientsLookForIt) {
+  Refusal limited = refusal(RefusalCode::rate_limited);
+  limited.retry_after = std::chrono::seconds(7);
+  limited.limited_by = "endpoint-rate";
+  const Reply stripe = refuse(policy("stripe-v1"), limited, kContext);
+  EXPECT_EQ(header(stripe, "Stripe-Rate-Limited-Reason"), "endpoint-rate");
+  EXPECT_EQ(header(stripe, "Stripe-Should-Retry"), "true");
+  EXPECT_EQ(header(stripe, "Retry-After"), "7");
+  EXPECT_EQ(text(object_of(stripe).at("error").get_object(), "code"), "rate_limit");
+  EXPECT_EQ(header(refuse(policy("classic"), limited, kContext), "Stripe-Rate-Limited-Reason"), "<none>");
 }
 
 TEST(Refuse, TheTitlesAreThoseOfTheDraft) {

@@ -1,5 +1,6 @@
 // The owner's side of a request: call the upstream once, settle the key, answer when the record is durable.
 #include "core/settle.h"
+#include "core/status_url.h"
 #include "gateway/gateway.h"
 
 #include <fmt/format.h>
@@ -159,16 +160,20 @@ Task<void> Gateway::hold(KeyedRequest& request, const Ownership& owner) {
 }
 
 UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownership& owner) const {
-  const Exchange& exchange = request.exchange;
   // A replay must suit every client, so that the answer is asked for without a content coding.
   std::vector<std::string_view> replaced{"Accept-Encoding"};
   // The upstream sees the key that counts, wherever it came from.
-  const bool as_sent = exchange.request().headers.has("Idempotency-Key") && takes_key_from_its_header(request.policy());
+  const bool as_sent = request.head.headers.has("Idempotency-Key") && takes_key_from_its_header(request.policy());
   const bool add_key = !as_sent && !request.admitted.key.empty();
   if (add_key) replaced.push_back("Idempotency-Key");
-  UpstreamRequest out = forward(exchange.request(), {exchange.peer(), exchange.secure()}, shared_.self, replaced);
+  if (request.answer_later) replaced.push_back("Prefer");
+  UpstreamRequest out = forward(request.head, request.from, shared_.self, replaced);
   out.headers.add("Accept-Encoding", "identity");
   if (add_key) out.headers.add("Idempotency-Key", request.admitted.key);
+  if (request.answer_later) {
+    const std::string preferences = other_preferences(request.head.headers);
+    if (!preferences.empty()) out.headers.add("Prefer", preferences);
+  }
   out.headers.add("Oncekey-Fence", fmt::format_int(owner.fence).c_str());
   return out;
 }
@@ -176,10 +181,11 @@ UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownershi
 Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner, Called& called) {
   const MonotonicTime start = std::chrono::steady_clock::now();
   const UpstreamRequest upstream_request = to_upstream(request, owner);
-  const bool has_body = request.exchange.request().framing != Framing::none || !request.body.empty();
+  const bool has_body = request.head.framing != Framing::none || !request.body.empty();
   auto call = std::make_unique<UpstreamCall>(upstream_);
   called.error = co_await call->send(upstream_request, has_body ? Framing::length : Framing::none, request.body.size(),
                                      request.body, start + request.policy().upstream_timeout);
+  tell_breaker(request.work.pass, called.error, call->reason());
   if (called.error != CallError::none) {
     called.reason = call->reason();
     co_return;
@@ -206,6 +212,7 @@ Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner
   UpstreamCall call(upstream_);
   called.error = co_await call.send(question, Framing::none, 0, {},
                                     std::chrono::steady_clock::now() + request.policy().upstream_timeout);
+  tell_breaker(request.work.pass, called.error, call.reason());
   if (called.error != CallError::none) {
     called.reason = call.reason();
     co_return;
@@ -223,8 +230,8 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool rela
       co_return;
     }
     // 100 answers an Expect, and that was answered here already.
-    if (relay_interim && head.status < 200 && head.status != 100) {
-      co_await request.exchange.send_interim(head.status, head.reason, end_to_end(head));
+    if (relay_interim && request.client != nullptr && head.status < 200 && head.status != 100) {
+      co_await request.client->send_interim(head.status, head.reason, end_to_end(head));
     }
   } while (head.status < 200);
 
@@ -282,7 +289,7 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   switch (called.error) {
     case CallError::none: {
       const Reply reply = first_answer(policy, called.response, request.context(), Kept::no);
-      co_await send_reply(request.exchange, reply);
+      co_await send_reply(request, reply);
       break;
     }
     case CallError::not_sent:
@@ -323,7 +330,7 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
   }
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
   shared_.waiters.notify(owner.id);
-  co_await send_reply(request.exchange, reply);
+  co_await send_reply(request, reply);
   co_return Attempt::answered;
 }
 
@@ -343,7 +350,7 @@ Task<Result<FenceAnswer>> Gateway::complete(const Ownership& owner, StoredRespon
 // that a retry is refused and never executed; its length and hash follow at the end.
 Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called) {
   const Policy& policy = request.policy();
-  Exchange& exchange = request.exchange;
+  Exchange* const client = request.client;
   const std::string beginning = std::move(called.response.body);
   called.response.body.clear();
   const Settlement settlement = settle(policy, Answered{called.response.status, called.response.headers});
@@ -362,7 +369,7 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
   }
 
   // A client that goes away does not end this: the hash wants the whole body.
-  (void)co_await exchange.send_head(reply.status, reply.reason, reply.headers, called.length);
+  if (client != nullptr) (void)co_await client->send_head(reply.status, reply.reason, reply.headers, called.length);
   Sha256 hash;
   std::uint64_t length = 0;
   std::string_view piece = beginning;
@@ -370,7 +377,7 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
   while (error == CallError::none && !piece.empty()) {
     hash.update(piece);
     length += piece.size();
-    (void)co_await exchange.send_piece(piece);
+    if (client != nullptr) (void)co_await client->send_piece(piece);
     // The answer has begun: from here on it may take as long as its client does, as long as it moves.
     called.rest->deadline(std::chrono::steady_clock::now() + policy.upstream_timeout);
     error = co_await called.rest->read_piece(piece);
@@ -379,9 +386,9 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
     shared_.log.warning(
         "upstream_failed",
         {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", called.rest->reason()}});
-    exchange.abort();
-  } else {
-    (void)co_await exchange.send_end();
+    if (client != nullptr) client->abort();
+  } else if (client != nullptr) {
+    (void)co_await client->send_end();
   }
 
   if (kept && error == CallError::none) {

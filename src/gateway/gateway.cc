@@ -1,5 +1,7 @@
 #include "gateway/gateway.h"
 
+#include "core/status_url.h"
+
 #include <fmt/format.h>
 
 #include <random>
@@ -23,6 +25,14 @@ std::string key_to_echo(const Policy& policy, const RequestHead& head, const Adm
     if (const auto value = head.headers.get(source.name)) return std::string(*value);
   }
   return admitted.key;
+}
+
+// Whether a request that may begin nothing new gets no answer from what was found. Beyond a rate only replays are
+// answered; an abandoned claim would have to be taken over.
+bool needs_new_work(const Decision& decision, const ClaimAnswer& found, const Limited& limited) {
+  if (decision.verdict != Verdict::in_progress) return false;
+  const Found& record = std::get<Found>(found);
+  return limited.refusal || record.record.lease_over(record.now);
 }
 
 } // namespace
@@ -55,6 +65,10 @@ Task<void> Gateway::handle(Exchange& exchange) {
     co_await exchange.send(200, {}, headers, shared_.published);
     co_return;
   }
+  if (shared_.has_status_urls && head.path().starts_with(kStatusPrefix)) {
+    co_await answer_status(exchange);
+    co_return;
+  }
   const std::vector<Route>& routes = shared_.config.routes;
   const Route* route = find_route(routes, head.method, head.path());
   if (route == nullptr) {
@@ -71,8 +85,19 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const RequestView view{head.method, head.target, head.headers};
   const bool observing = policy.mode == Mode::observe;
 
+  Limited limited;
+  if (!observing) co_await limit(exchange, route, limited);
+  if (limited.refusal && !policy.rate_exempts_replays) {
+    co_await send_refusal(exchange, policy, metrics, *limited.refusal);
+    co_return;
+  }
+
   Screened screened = screen(policy, view);
   if (std::holds_alternative<PassThrough>(screened)) {
+    if (limited.refusal) {
+      co_await send_refusal(exchange, policy, metrics, *limited.refusal);
+      co_return;
+    }
     metrics.count("pass");
     co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, nullptr);
     co_return;
@@ -117,6 +142,10 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
 
   Admission admission = admit(policy, view, body, shared_.hash);
   if (std::holds_alternative<PassThrough>(admission)) {
+    if (limited.refusal) {
+      co_await send_refusal(exchange, policy, metrics, *limited.refusal);
+      co_return;
+    }
     metrics.count("pass");
     co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
     co_return;
@@ -133,7 +162,18 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
 
   Admitted& admitted = std::get<Admitted>(admission);
   std::string echoed = key_to_echo(policy, head, admitted);
-  KeyedRequest request{exchange, route, metrics, buffered, std::move(admitted), std::move(body), std::move(echoed), {}};
+  KeyedRequest request{head,
+                       {exchange.peer(), exchange.secure()},
+                       &exchange,
+                       route,
+                       metrics,
+                       buffered,
+                       std::move(admitted),
+                       std::move(body),
+                       std::move(echoed),
+                       {},
+                       std::move(limited)};
+  request.answer_later = policy.respond_async && prefers_async(head.headers);
   if (policy.errors == ErrorFormat::stripe) request.request_id = make_request_id();
   if (observing) {
     co_await observe(request);
@@ -145,7 +185,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
 Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
   const MonotonicTime start = std::chrono::steady_clock::now();
   const Policy& policy = request.policy();
-  const RequestHead& head = request.exchange.request();
+  const RequestHead& head = request.head;
   ClaimRequest wanted;
   wanted.id = request.admitted.id;
   wanted.fingerprint = request.admitted.fingerprint;
@@ -175,24 +215,50 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       co_return;
     }
     const MonotonicTime before_claim = std::chrono::steady_clock::now();
-    const Result<ClaimAnswer> answer = co_await claim(request);
+    // Under too much of everything, what is finished is still answered and what runs may finish.
+    const std::optional<Refusal> nothing_new = refuse_new_work(request);
+    Task<Result<ClaimAnswer>> asked = nothing_new ? look(request) : claim(request);
+    const Result<ClaimAnswer> answer = co_await std::move(asked);
+    if (!answer && nothing_new) {
+      co_await send_refusal(request, *nothing_new);
+      co_return;
+    }
     if (!answer) {
       co_await answer_store_fault(request, answer.fault(), known ? Bypass::no : Bypass::if_the_route_says_so);
       co_return;
     }
     known = true;
+    count_retry(request, *answer);
     const Decision decision = decide(policy, request.admitted.fingerprint, *answer);
+    const bool begins = decision.verdict == Verdict::execute || decision.verdict == Verdict::probe;
+    if (!begins) request.work.give_up();
+    if (nothing_new && needs_new_work(decision, *answer, request.limited)) {
+      co_await send_refusal(request, *nothing_new);
+      co_return;
+    }
+    if (request.answer_later && (decision.verdict == Verdict::replay || decision.verdict == Verdict::in_progress)) {
+      co_await send_accepted(request);
+      co_return;
+    }
     switch (decision.verdict) {
       case Verdict::execute:
       case Verdict::probe: {
         ticket.reset();
         request.metrics.count(to_string(decision.verdict));
+        if (request.answer_later) {
+          detach(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
+          co_await send_accepted(request);
+          co_return;
+        }
         const Attempt attempt = co_await execute(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
         if (attempt == Attempt::lost) co_await answer_from_record(request);
         co_return;
       }
       case Verdict::replay:
         request.metrics.count("replay");
+        if (policy.rate_exempts_replays && request.limited.bucket) {
+          shared_.rates.give_back(*request.limited.bucket, request.limited.rate);
+        }
         co_await send_replay(request, std::get<Found>(*answer).record);
         co_return;
       case Verdict::mismatch:
@@ -246,6 +312,28 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   }
 }
 
+// The record as it is, without claiming anything; a fault where there is none.
+Task<Result<ClaimAnswer>> Gateway::look(const KeyedRequest& request) {
+  using FoundMaybe = std::optional<Found>;
+  Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
+      wakeups_, [&](auto done) { shared_.store.find(request.admitted.id, Interest::none, std::move(done)); });
+  if (!found) {
+    shared_.metrics.store_faults.Increment();
+    co_return std::move(found).fault();
+  }
+  if (!found->has_value()) co_return unavailable("nothing is known of this key");
+  co_return ClaimAnswer(**std::move(found));
+}
+
+void Gateway::count_retry(KeyedRequest& request, const ClaimAnswer& answer) {
+  const auto* found = std::get_if<Found>(&answer);
+  if (found == nullptr || found->record.fingerprint != request.admitted.fingerprint) return;
+  if (std::exchange(request.retry_counted, true)) return;
+  request.metrics.retries.Increment();
+  const auto route = static_cast<std::size_t>(&request.route - shared_.config.routes.data());
+  shared_.storms.retried(request.admitted.id, route, std::chrono::steady_clock::now());
+}
+
 // Looks again, now that the completion would wake us, also one by another gateway.
 Task<bool> Gateway::still_in_progress(const KeyedRequest& request) {
   using FoundMaybe = std::optional<Found>;
@@ -261,11 +349,12 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
   shared_.log.error(
       "store_fault",
       {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
+  request.work.give_up();
   if (bypass == Bypass::if_the_route_says_so && request.policy().on_store_error == OnStoreError::bypass) {
     request.metrics.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
-    co_await pass_through(request.exchange, request.policy().upstream_timeout, marks, &request.body);
+    co_await pass_through(*request.client, request.policy().upstream_timeout, marks, &request.body);
     co_return;
   }
   co_await send_refusal(request, RefusalCode::store_unavailable, std::chrono::seconds(1));
@@ -304,19 +393,23 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
 
 Task<void> Gateway::send_replay(KeyedRequest& request, const Record& record) {
   const Reply reply = replay(request.policy(), *record.response, request.context());
-  co_await send_reply(request.exchange, reply);
+  co_await send_reply(request, reply);
 }
 
 Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code,
                                  std::optional<std::chrono::seconds> retry_after, std::string_view detail) {
   const Refusal refusal{code, std::string(detail), retry_after, request.admitted.key};
-  request.metrics.count(to_string(code));
+  co_await send_refusal(request, refusal);
+}
+
+Task<void> Gateway::send_refusal(KeyedRequest& request, const Refusal& refusal) {
+  request.metrics.count(to_string(refusal.code));
   if (shared_.log.enabled(LogLevel::debug)) {
     shared_.log.write(LogLevel::debug, "refused",
-                      {{"key", short_hash(request.admitted.id)}, {"code", to_string(code)}});
+                      {{"key", short_hash(request.admitted.id)}, {"code", to_string(refusal.code)}});
   }
   const Reply reply = refuse(request.policy(), refusal, request.context());
-  co_await send_reply(request.exchange, reply);
+  co_await send_reply(request, reply);
 }
 
 Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics,
@@ -325,6 +418,11 @@ Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const
   const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
   const Reply reply = refuse(policy, refusal, ReplyContext{refusal.key, request_id, {}});
   co_await send_reply(exchange, reply);
+}
+
+Task<void> Gateway::send_reply(KeyedRequest& request, const Reply& reply) {
+  if (request.client == nullptr) return std::monostate{};
+  return send_reply(*request.client, reply);
 }
 
 Task<void> Gateway::send_reply(Exchange& exchange, const Reply& reply) {

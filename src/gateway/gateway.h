@@ -19,9 +19,31 @@
 
 namespace oncekey {
 
+// What a request must have to begin something new; docs/LIMITS.md says what is refused first when there is too much.
+struct NewWork {
+  std::optional<Places::Place> place;
+  std::optional<UpstreamBreaker::Pass> pass;
+
+  void give_up() {
+    place.reset();
+    pass.reset();
+  }
+};
+
+// What the limits of its account say about a request.
+struct Limited {
+  std::optional<Refusal> refusal; // it is over one of them
+  std::optional<AccountPlaces::Place> place;
+  // The token it has taken, to be given back if that proves to be unnecessary.
+  std::optional<RateBucketId> bucket;
+  Rate rate;
+};
+
 // One keyed request on its way through the gateway.
 struct KeyedRequest {
-  Exchange& exchange;
+  const RequestHead& head;
+  ForwardedFrom from;
+  Exchange* client; // null when nobody waits for the answer: it was promised for later
   const Route& route;
   const RouteMetrics& metrics;
   BufferedBytes& buffered; // counts the bodies of both directions
@@ -29,11 +51,15 @@ struct KeyedRequest {
   std::string body;
   std::string echoed_key; // as the client sent it
   std::string request_id;
+  Limited limited{};
+  NewWork work{};
+  bool answer_later = false; // the client asked for it and the route allows it
+  bool retry_counted = false;
   std::optional<LeaseKeeper> keeper{}; // while we are the owner
 
   const Policy& policy() const { return route.policy; }
   ReplyContext context() const {
-    return {echoed_key, request_id, exchange.request().headers.get("Origin").value_or(std::string_view{})};
+    return {echoed_key, request_id, head.headers.get("Origin").value_or(std::string_view{})};
   }
 };
 
@@ -54,6 +80,8 @@ class Gateway final : public Handler {
   Task<void> handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics);
   Task<void> handle_keyed(KeyedRequest& request);
   Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
+  Task<Result<ClaimAnswer>> look(const KeyedRequest& request);
+  void count_retry(KeyedRequest& request, const ClaimAnswer& answer);
   // Once a record is known to exist, executing past the store would be executing twice.
   enum class Bypass { no, if_the_route_says_so };
   Task<bool> still_in_progress(const KeyedRequest& request);
@@ -63,9 +91,26 @@ class Gateway final : public Handler {
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> send_refusal(KeyedRequest& request, RefusalCode code,
                           std::optional<std::chrono::seconds> retry_after = std::nullopt, std::string_view detail = {});
+  Task<void> send_refusal(KeyedRequest& request, const Refusal& refusal);
   Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics,
                           const Refusal& refusal);
+  Task<void> send_reply(KeyedRequest& request, const Reply& reply);
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
+
+  // limiting.cc
+  Task<void> limit(Exchange& exchange, const Route& route, Limited& out);
+  Task<void> ask_the_limits(Exchange& exchange, const Route& route, Limited& out);
+  // Nothing if the request may begin something new; it has what that takes then. Else why not.
+  std::optional<Refusal> refuse_new_work(KeyedRequest& request);
+  void tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason);
+
+  // long_running.cc
+  struct Detached;
+  Task<void> send_accepted(KeyedRequest& request);
+  void detach(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
+  Task<void> run_detached(std::unique_ptr<Detached> detached, Claimed claimed, MonotonicTime before_claim,
+                          Verdict verdict);
+  Task<void> answer_status(Exchange& exchange);
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);

@@ -31,6 +31,15 @@ class CountingApi final : public Handler {
   }
 };
 
+// Keeps no count.
+class LostRates final : public RateKeeper {
+ public:
+  void take(const RateBucketId&, const Rate&, std::function<void(Result<Taken>)> done) override {
+    done(unavailable("nobody counts"));
+  }
+  void give_back(const RateBucketId&, const Rate&) override {}
+};
+
 // A store whose calls fail, or that lets somebody else in between, when a test says so.
 class TroubledStore final : public Store {
  public:
@@ -75,8 +84,10 @@ class TroubledStore final : public Store {
   Durability durability() const override { return sound_.durability(); }
   Status healthy() const override { return sound_.healthy(); }
   StoreStats stats() const override { return sound_.stats(); }
+  RateKeeper* rates() override { return &lost_rates_; }
 
  private:
+  LostRates lost_rates_;
   Store& sound_;
 };
 
@@ -236,6 +247,14 @@ TEST_F(GatewayWithATroubledStore, GivesTheNewOwnersAnswerWhenItsOwnLeaseWasTaken
   EXPECT_NE(answer.find("\r\n\r\ntheirs"), std::string::npos) << answer;
   EXPECT_NE(answer.find("Idempotent-Replayed: true"), std::string::npos);
   EXPECT_EQ(api_.executions, 1);
+}
+
+TEST_F(GatewayWithATroubledStore, LetsRequestsPassWhenTheLimiterHasLostCount) {
+  policy_.rates.rate = 0.001;
+  start();
+  for (const char* key : {"a", "b", "c"}) EXPECT_TRUE(is(post(key, "{}"), 201));
+  EXPECT_EQ(api_.executions, 3);
+  EXPECT_NE(shared_->metrics.expose().find("oncekey_limiter_faults_total 3"), std::string::npos);
 }
 
 } // namespace

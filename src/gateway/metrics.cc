@@ -24,6 +24,8 @@ constexpr std::array kOtherDecisions = {"pass",
                                         "loop",
                                         "well_known",
                                         "client_gone",
+                                        "accepted",
+                                        "status_pending",
                                         "observed_execute",
                                         "observed_replay",
                                         "observed_mismatch",
@@ -42,7 +44,13 @@ prometheus::Counter& counter(prometheus::Registry& registry, const char* name, c
 
 } // namespace
 
-RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests, const std::string& route) {
+RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests,
+                           prometheus::Family<prometheus::Counter>& retries_family,
+                           prometheus::Family<prometheus::Gauge>& stormy_keys_family,
+                           prometheus::Family<prometheus::Gauge>& hottest_family, const std::string& route)
+    : retries(retries_family.Add({{"route", route}})),
+      stormy_keys(stormy_keys_family.Add({{"route", route}})),
+      hottest_key_retries(hottest_family.Add({{"route", route}})) {
   const auto add = [&](std::string_view decision) {
     prometheus::Counter& made = requests.Add({{"route", route}, {"decision", std::string(decision)}});
     by_decision_.emplace(decision, &made);
@@ -65,6 +73,18 @@ Metrics::Metrics(const std::vector<std::string>& routes)
                     .Name("oncekey_requests_total")
                     .Help("Requests by route and by what was decided about them")
                     .Register(registry_)),
+      retries_(prometheus::BuildCounter()
+                   .Name("oncekey_retries_total")
+                   .Help("Requests that found their key used by an earlier request alike")
+                   .Register(registry_)),
+      stormy_keys_(prometheus::BuildGauge()
+                       .Name("oncekey_storm_keys")
+                       .Help("Keys retried ten times or more within ten seconds, lately")
+                       .Register(registry_)),
+      hottest_(prometheus::BuildGauge()
+                   .Name("oncekey_hottest_key_retries")
+                   .Help("Most retries of a single key within ten seconds, lately")
+                   .Register(registry_)),
       store_seconds_(prometheus::BuildHistogram()
                          .Name("oncekey_store_seconds")
                          .Help("Time a store call took until it was durable")
@@ -81,6 +101,12 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       lost_leases(
           counter(registry_, "oncekey_lost_leases_total", "Owners whose lease was taken over while they worked")),
       takeovers(counter(registry_, "oncekey_takeovers_total", "Abandoned claims taken over")),
+      limiter_faults(counter(registry_, "oncekey_limiter_faults_total",
+                             "Requests let through because the rate limiter did not answer in time")),
+      breaker_refusals(counter(registry_, "oncekey_upstream_breaker_refusals_total",
+                               "Requests refused because the upstream could not be reached several times in a row")),
+      breaker_open(gauge(registry_, "oncekey_upstream_breaker_open", "1 while the upstream is left alone, else 0")),
+      detached(gauge(registry_, "oncekey_detached", "Operations whose client was told to fetch the answer later")),
       in_flight(gauge(registry_, "oncekey_in_flight", "Keyed requests being executed now")),
       waiters(gauge(registry_, "oncekey_waiters", "Requests waiting for another one's answer")),
       connections(gauge(registry_, "oncekey_connections", "Open client connections")),
@@ -94,8 +120,8 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
                              "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {
-  for (const std::string& route : routes) routes_.emplace_back(requests_, route);
-  routes_.emplace_back(requests_, "(none)");
+  for (const std::string& route : routes) routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, route);
+  routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, "(none)");
 }
 
 std::string Metrics::expose() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }

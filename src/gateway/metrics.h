@@ -20,9 +20,15 @@ namespace oncekey {
 // The counters of one route, looked up once at start.
 class RouteMetrics {
  public:
-  RouteMetrics(prometheus::Family<prometheus::Counter>& requests, const std::string& route);
+  RouteMetrics(prometheus::Family<prometheus::Counter>& requests, prometheus::Family<prometheus::Counter>& retries,
+               prometheus::Family<prometheus::Gauge>& stormy_keys, prometheus::Family<prometheus::Gauge>& hottest,
+               const std::string& route);
   // One more request that ended in this decision: a verdict, a refusal code, or one of the names in metrics.cc.
   void count(std::string_view decision) const;
+
+  prometheus::Counter& retries;
+  prometheus::Gauge& stormy_keys;
+  prometheus::Gauge& hottest_key_retries;
 
  private:
   std::unordered_map<std::string_view, prometheus::Counter*> by_decision_;
@@ -43,6 +49,9 @@ class Metrics {
  private:
   prometheus::Registry registry_;
   prometheus::Family<prometheus::Counter>& requests_;
+  prometheus::Family<prometheus::Counter>& retries_;
+  prometheus::Family<prometheus::Gauge>& stormy_keys_;
+  prometheus::Family<prometheus::Gauge>& hottest_;
   prometheus::Family<prometheus::Histogram>& store_seconds_;
   std::vector<RouteMetrics> routes_;
 
@@ -54,6 +63,10 @@ class Metrics {
   prometheus::Counter& store_faults;
   prometheus::Counter& lost_leases;
   prometheus::Counter& takeovers;
+  prometheus::Counter& limiter_faults;
+  prometheus::Counter& breaker_refusals;
+  prometheus::Gauge& breaker_open;
+  prometheus::Gauge& detached;
   prometheus::Gauge& in_flight;
   prometheus::Gauge& waiters;
   prometheus::Gauge& connections;

@@ -77,17 +77,26 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
 Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body) {
   const RequestHead& head = exchange.request();
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  std::optional<UpstreamBreaker::Pass> pass = shared_.breaker.ask(start);
+  if (!pass) {
+    shared_.metrics.breaker_refusals.Increment();
+    co_await answer_failure(exchange, CallError::not_sent);
+    co_return 0;
+  }
   UpstreamCall call(upstream_);
-  const MonotonicTime due = std::chrono::steady_clock::now() + patience;
+  const MonotonicTime due = start + patience;
   const std::string_view begun = body != nullptr ? std::string_view(*body) : std::string_view{};
   const bool streaming = exchange.body_unread();
   CallError error = CallError::none;
   if (streaming) {
     error = co_await call.send(out, head.framing, head.content_length, {}, due);
+    tell_breaker(pass, error, call.reason());
     if (error == CallError::none) error = co_await call.send_piece(begun);
   } else {
     const Framing framing = head.framing == Framing::none ? Framing::none : Framing::length;
     error = co_await call.send(out, framing, begun.size(), begun, due);
+    tell_breaker(pass, error, call.reason());
   }
   if (error != CallError::none) {
     shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});

@@ -4,6 +4,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace oncekey {
 namespace {
 
@@ -28,7 +30,11 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       hash(record_store.secret()),
       metrics(names_of(configuration.routes)),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
-      published(publish(configuration.routes)) {
+      published(publish(configuration.routes)),
+      rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
+      breaker(configuration.breaker),
+      has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
+                                  [](const Route& route) { return route.policy.respond_async; })) {
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
     if (settled) {
       told->notify(*settled);

@@ -4,7 +4,11 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "config/config.h"
+#include "gateway/local_rates.h"
 #include "gateway/metrics.h"
+#include "gateway/places.h"
+#include "gateway/storms.h"
+#include "gateway/upstream_breaker.h"
 #include "gateway/waiters.h"
 #include "http/forwarding.h"
 
@@ -32,6 +36,14 @@ struct GatewayShared {
   std::atomic<bool> draining{false};
   std::atomic<std::uint64_t> buffered_bytes{0};
   std::atomic<std::uint32_t> upstream_open{0};
+  std::atomic<std::uint32_t> detached{0}; // operations that go on without their client
+  LocalRates local_rates;
+  RateKeeper& rates; // the store's, if it has any
+  AccountPlaces accounts;
+  Places work; // keyed operations under way
+  UpstreamBreaker breaker;
+  Storms storms;
+  bool has_status_urls; // some route allows respond_async
 };
 
 // Bytes of bodies held in memory, counted against limits.max_buffered_bytes for as long as this lives.
@@ -46,6 +58,7 @@ class BufferedBytes {
   bool try_hold(std::uint64_t bytes);
   // Counts without asking: for an answer to something that was executed already, which cannot be refused any more.
   void hold(std::uint64_t bytes);
+  std::uint64_t held() const { return held_; }
 
  private:
   GatewayShared& shared_;

@@ -163,6 +163,10 @@ void Exchange::begin_head(std::string& out, int status, std::string_view reason,
   out.append(reason.empty() ? usual_reason(status) : reason);
   out.append("\r\n");
   out.append(headers.lines());
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    const Field field = added_[i];
+    if (!headers.has(field.name)) out.append(field.name).append(": ").append(field.value).append("\r\n");
+  }
   if (!headers.has("Date")) out.append("Date: ").append(http_date()).append("\r\n");
   if (!keep_alive_) {
     out.append("Connection: close\r\n");

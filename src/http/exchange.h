@@ -91,6 +91,8 @@ class Exchange {
   void stop_reading();
   // The response cannot be finished: cut the connection so that the client cannot take it for whole.
   void abort();
+  // Adds a field to the final answer, unless that has one of the name already.
+  void add_to_answer(std::string_view name, std::string_view value) { added_.add(name, value); }
   // Say `Connection: close` in the answer and do so.
   void close_after() { keep_alive_ = false; }
 
@@ -114,6 +116,7 @@ class Exchange {
   std::string_view peer_;
   const ExchangeTimeouts& timeouts_;
   ParseFault fault_;
+  Headers added_;
   bool continue_sent_ = false;
   bool keep_alive_;
   bool answered_ = false;

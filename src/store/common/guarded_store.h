@@ -67,6 +67,7 @@ class GuardedStore final : public Store {
   Durability durability() const override { return server_->durability(); }
   Status healthy() const override;
   StoreStats stats() const override { return server_->stats(); }
+  RateKeeper* rates() override { return server_->rates(); }
 
  private:
   struct ClaimCall;

@@ -2,6 +2,7 @@
 
 #include "core/record_codec.h"
 #include "store/redis/listing.h"
+#include "store/redis/rates.h"
 #include "store/redis/record_value.h"
 #include "store/redis/session.h"
 
@@ -132,7 +133,8 @@ Result<OperatorAnswer> operator_answer(const Answer& answer) {
 
 class RedisStore::Impl {
  public:
-  explicit Impl(std::unique_ptr<redis::Session> opened) : session(std::move(opened)) {}
+  explicit Impl(std::unique_ptr<redis::Session> opened)
+      : rates(opened->context(), opened->servers(), opened->names()), session(std::move(opened)) {}
 
   template <class T>
   void submit(CallPtr call, Result<T> (*read)(const Answer&), Done<T> done) {
@@ -171,6 +173,8 @@ class RedisStore::Impl {
 
   static constexpr std::uint32_t kPartitionsPerTake = 16;
 
+  // Above the session, whose loop may still have a call of it when it ends.
+  redis::Rates rates;
   const std::unique_ptr<redis::Session> session;
   std::mutex jobs_mutex;
   std::set<std::uint32_t> with_jobs;
@@ -302,6 +306,7 @@ Time RedisStore::now() const { return impl_->session->now(); }
 const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->session->state().secret; }
 Durability RedisStore::durability() const { return impl_->session->state().durability(); }
 Status RedisStore::healthy() const { return impl_->session->state().healthy(); }
+RateKeeper* RedisStore::rates() { return &impl_->rates; }
 StoreStats RedisStore::stats() const { return impl_->session->state().stats(); }
 
 Status accept_lost_memory_redis(const RedisOptions& options) {

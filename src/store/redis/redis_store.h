@@ -56,6 +56,7 @@ class RedisStore final : public Store {
   Status healthy() const override;
   // Estimated from what the servers tell every few seconds; counts all keys of the database.
   StoreStats stats() const override;
+  RateKeeper* rates() override;
 
  private:
   void stage(const ClaimRequest& request, Done<ClaimAnswer> done);

@@ -85,6 +85,10 @@ RecordId KeyNames::nobody_in(std::uint32_t partition) const {
   id.bytes[1] = static_cast<std::uint8_t>(first & 0xff);
   return id;
 }
+std::uint32_t KeyNames::partition_of(const RateBucketId& bucket) const { return partition_of(RecordId{bucket.bytes}); }
+std::string KeyNames::bucket(const RateBucketId& bucket) const {
+  return fmt::format("{}:{{{}}}:rate:{}", prefix_, tags_[partition_of(bucket)], to_hex(bucket));
+}
 std::string KeyNames::meta() const { return fmt::format("{}:{{{}}}:meta", prefix_, tags_[0]); }
 
 std::string KeyNames::records_pattern(std::string_view id_prefix) const {

@@ -8,6 +8,7 @@
 #include "store/redis/redis_url.h"
 #include "store/redis/reply.h"
 
+#include <oncekey/rate.h>
 #include <oncekey/record.h>
 
 #include <cstdint>
@@ -42,6 +43,9 @@ class KeyNames {
   std::string jobs_in_order(const RecordId& id) const;
   // The first id of a partition; no record has it.
   RecordId nobody_in(std::uint32_t partition) const;
+  // Of a rate limit, beside the records of a partition.
+  std::uint32_t partition_of(const RateBucketId& bucket) const;
+  std::string bucket(const RateBucketId& bucket) const;
   // What the whole store shares (its secret); lives where partition 0 does.
   std::string meta() const;
   // Where settled records are announced.

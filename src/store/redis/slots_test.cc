@@ -63,6 +63,14 @@ TEST(RedisKeyNames, TheNamesStayAsTheyAre) {
   EXPECT_EQ(many.marker(1023), "oncekey:{430}:marker");
 }
 
+TEST(RedisKeyNames, ABucketIsNoRecordAndLivesInAPartition) {
+  const KeyNames names("p", kClusterPartitions);
+  RateBucketId bucket;
+  bucket.bytes.fill(0x17);
+  EXPECT_EQ(slot_of(names.bucket(bucket)), names.slot(names.partition_of(bucket)));
+  EXPECT_FALSE(names.id_of(names.bucket(bucket)));
+}
+
 TEST(RedisKeyNames, AKeyIsARecordOnlyUnderItsExactName) {
   const KeyNames names("p", kClusterPartitions);
   RecordId id;

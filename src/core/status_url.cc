@@ -1,0 +1,70 @@
+#include "core/status_url.h"
+
+#include "base/crypto.h"
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kRespondAsync = "respond-async";
+
+// The name of a preference, without its value and parameters.
+std::string_view preference_name(std::string_view preference) {
+  std::string_view name = preference.substr(0, preference.find_first_of("=;"));
+  while (name.ends_with(' ') || name.ends_with('\t')) name.remove_suffix(1);
+  return name;
+}
+
+template <class Visit>
+void for_each_preference(const Headers& headers, Visit visit) {
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (equal_ignoring_case(field.name, "Prefer")) for_each_list_item(field.value, visit);
+  }
+}
+
+} // namespace
+
+std::string status_url(std::string_view method, std::string_view path, std::string_view key) {
+  std::string name;
+  name.append(method).append(" ").append(path).append(" ").append(key);
+  std::string encoded = base64_encode(name);
+  while (encoded.ends_with('=')) encoded.pop_back();
+  std::replace(encoded.begin(), encoded.end(), '+', '-');
+  std::replace(encoded.begin(), encoded.end(), '/', '_');
+  return std::string(kStatusPrefix) + encoded;
+}
+
+std::optional<OperationName> parse_status_url(std::string_view path) {
+  if (!path.starts_with(kStatusPrefix)) return std::nullopt;
+  std::string name;
+  if (!base64url_decode(path.substr(kStatusPrefix.size()), name)) return std::nullopt;
+  const std::size_t first = name.find(' ');
+  if (first == std::string::npos) return std::nullopt;
+  const std::size_t second = name.find(' ', first + 1);
+  if (second == std::string::npos) return std::nullopt;
+  OperationName operation{name.substr(0, first), name.substr(first + 1, second - first - 1), name.substr(second + 1)};
+  if (operation.key.empty() || status_url(operation.method, operation.path, operation.key) != path) return std::nullopt;
+  return operation;
+}
+
+bool prefers_async(const Headers& headers) {
+  bool found = false;
+  for_each_preference(headers, [&](std::string_view preference) {
+    if (equal_ignoring_case(preference_name(preference), kRespondAsync)) found = true;
+  });
+  return found;
+}
+
+std::string other_preferences(const Headers& headers) {
+  std::string others;
+  for_each_preference(headers, [&](std::string_view preference) {
+    if (equal_ignoring_case(preference_name(preference), kRespondAsync)) return;
+    if (!others.empty()) others += ", ";
+    others += preference;
+  });
+  return others;
+}
+
+} // namespace oncekey

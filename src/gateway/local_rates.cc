@@ -1,0 +1,47 @@
+#include "gateway/local_rates.h"
+
+#include <chrono>
+
+namespace oncekey {
+
+void LocalRates::take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) {
+  Taken taken;
+  {
+    Shard& shard = shard_of(bucket);
+    const std::lock_guard lock(shard.mutex);
+    const TokenBucket::Instant now = std::chrono::steady_clock::now();
+    auto found = shard.buckets.find(bucket);
+    if (found == shard.buckets.end()) {
+      if (shard.buckets.size() >= shard_max_) make_room(shard, now);
+      found = shard.buckets.emplace(bucket, Kept{{}, rate}).first;
+    }
+    found->second.rate = rate;
+    taken = found->second.bucket.take(rate, now);
+  }
+  done(taken);
+}
+
+void LocalRates::give_back(const RateBucketId& bucket, const Rate& rate) {
+  Shard& shard = shard_of(bucket);
+  const std::lock_guard lock(shard.mutex);
+  const auto found = shard.buckets.find(bucket);
+  if (found != shard.buckets.end()) found->second.bucket.give_back(rate, std::chrono::steady_clock::now());
+}
+
+std::size_t LocalRates::size() const {
+  std::size_t sum = 0;
+  for (const Shard& shard : shards_) {
+    const std::lock_guard lock(shard.mutex);
+    sum += shard.buckets.size();
+  }
+  return sum;
+}
+
+// A quarter at the least goes, so that whoever sends under ever new names does not make every request walk over all.
+void LocalRates::make_room(Shard& shard, TokenBucket::Instant now) const {
+  std::erase_if(shard.buckets, [&](const auto& entry) { return entry.second.bucket.full(entry.second.rate, now); });
+  const std::size_t keep = shard_max_ - shard_max_ / 4;
+  while (shard.buckets.size() > keep) shard.buckets.erase(shard.buckets.begin());
+}
+
+} // namespace oncekey

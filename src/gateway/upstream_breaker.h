@@ -1,0 +1,67 @@
+// UpstreamBreaker: stops asking an upstream that cannot be reached.
+//
+// A host that does not answer costs every request its time to connect, and every key a claim and a release. After some
+// failures to connect in a row the breaker opens: new work is refused before it is claimed. After a pause one request
+// is let through at a time; when it reaches the upstream the breaker closes.
+//
+// Only connecting counts. An upstream that answers with errors is there, and what its errors mean is the policy's
+// business.
+#pragma once
+
+#include "config/config.h"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+namespace oncekey {
+
+// Safe to use from several threads. While all is well a call costs two relaxed loads.
+class UpstreamBreaker {
+ public:
+  using Instant = std::chrono::steady_clock::time_point;
+
+  // Leave to call the upstream. Whoever has it says how it went; one that is dropped unused says nothing.
+  class Pass {
+   public:
+    Pass(Pass&& other) noexcept : breaker_(std::exchange(other.breaker_, nullptr)), trial_(other.trial_) {}
+    Pass& operator=(Pass&&) = delete;
+    ~Pass();
+    // A connection was there or could be made. True if that has closed the breaker.
+    bool reached();
+    // None could be made. True if that has opened the breaker.
+    bool not_reached(Instant now);
+
+   private:
+    friend class UpstreamBreaker;
+    Pass(UpstreamBreaker& breaker, bool trial) : breaker_(&breaker), trial_(trial) {}
+    UpstreamBreaker* breaker_;
+    bool trial_; // the one that is let through while it is open
+  };
+
+  explicit UpstreamBreaker(const BreakerOptions& options) : options_(options) {}
+
+  // Nothing while the upstream is left alone.
+  std::optional<Pass> ask(Instant now);
+  // When asking again makes sense, for those who got nothing.
+  std::chrono::seconds retry_after(Instant now) const;
+  bool is_open() const { return open_.load(std::memory_order_relaxed); }
+
+ private:
+  bool reached();
+  bool not_reached(Instant now, bool trial);
+  void trial_is_over();
+
+  const BreakerOptions options_;
+  std::atomic<bool> open_{false};
+  std::atomic<bool> failing_{false}; // open, or some failures on the way to it
+  mutable std::mutex mutex_;         // guards the rest, and every change
+  std::uint32_t failures_ = 0;       // in a row
+  Instant first_failure_{};
+  Instant open_until_{}; // then one may try
+  bool on_trial_ = false;
+};
+
+} // namespace oncekey

@@ -1,0 +1,101 @@
+#include "store/redis/rates.h"
+
+#include <boost/asio/post.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace oncekey::redis {
+namespace {
+
+// Ten times what a healthy server takes on a bad day.
+constexpr Millis kPatience{250};
+// An answer that is overdue closes the connection, which records need more than we do: this one is generous.
+constexpr Millis kOverdue{5000};
+
+// KEYS: the bucket. ARGV: tokens per millisecond, the most it holds, how many are taken (-1 puts one back).
+// Answers {allowed, whole tokens left, milliseconds to the next one, milliseconds until it is full}.
+constexpr std::string_view kTakeScript = R"lua(
+local time = redis.call('TIME')
+local now = time[1] * 1000 + time[2] / 1000
+local rate, burst, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local kept = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local tokens = burst
+if kept[1] and kept[2] then
+  tokens = math.min(burst, tonumber(kept[1]) + math.max(0, now - tonumber(kept[2])) * rate)
+end
+local allowed = tokens >= wanted
+if allowed then
+  tokens = math.min(burst, tokens - wanted)
+  redis.call('HSET', KEYS[1], 'tokens', string.format('%.17g', tokens), 'at', string.format('%.17g', now))
+  redis.call('PEXPIRE', KEYS[1], math.ceil((burst - tokens) / rate) + 1)
+end
+return {allowed and 1 or 0, math.floor(tokens), math.ceil(math.max(0, wanted - tokens) / rate),
+        math.ceil((burst - tokens) / rate)}
+)lua";
+
+Result<Taken> taken_in(Reply reply) {
+  if (reply.is_error()) return unavailable(std::string(reply.text()));
+  const auto number = [&](std::size_t at) { return std::max<std::int64_t>(0, reply[at].integer().value_or(0)); };
+  if (reply.size() != 4 || !reply[0].is_integer()) return unavailable("Redis gave an answer of an unexpected shape");
+  return Taken{number(0) == 1, static_cast<std::uint32_t>(number(1)), Millis(number(2)), Millis(number(3))};
+}
+
+} // namespace
+
+struct Rates::Question {
+  Question(asio::io_context& context, std::function<void(Result<Taken>)> told) : done(std::move(told)), late(context) {}
+  // Once: whoever comes second finds nobody.
+  void answer(Result<Taken> taken) {
+    late.cancel();
+    if (const auto told = std::exchange(done, nullptr)) told(std::move(taken));
+  }
+  std::function<void(Result<Taken>)> done;
+  Timer late;
+};
+
+std::string Rates::script_run(const RateBucketId& bucket, const Rate& rate, std::string_view tokens) const {
+  return command({"EVAL", kTakeScript, "1", names_.bucket(bucket), fmt::format("{}", rate.per_second / 1000),
+                  fmt::format("{}", rate.burst), tokens});
+}
+
+void Rates::take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) {
+  asio::post(context_, [this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "1"),
+                        done = std::move(done)]() mutable {
+    send(partition, command, std::make_shared<Question>(context_, std::move(done)));
+  });
+}
+
+void Rates::give_back(const RateBucketId& bucket, const Rate& rate) {
+  asio::post(context_,
+             [this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "-1")]() mutable {
+               send(partition, command, std::make_shared<Question>(context_, nullptr));
+             });
+}
+
+void Rates::send(std::uint32_t partition, const std::string& command, const std::shared_ptr<Question>& question) {
+  const std::shared_ptr<Link> link = servers_.owner_of(partition);
+  if (!link || !link->is_ready()) {
+    question->answer(link ? link->why_not() : unavailable("the cluster's slots are not known yet"));
+    return;
+  }
+  if (question->done) {
+    question->late.expires_after(kPatience);
+    question->late.async_wait([question](error_code error) {
+      if (!error) question->answer(unavailable("Redis did not answer in time"));
+    });
+  }
+  link->connection()->send(command, Clock::now() + kOverdue, [this, question](const Result<OwnedReply>& reply) {
+    if (!reply) {
+      question->answer(reply.fault());
+      return;
+    }
+    // A slot that has moved is looked for again; this request passes uncounted.
+    if (reply->look().is_error()) servers_.refresh_soon();
+    question->answer(taken_in(reply->look()));
+  });
+}
+
+} // namespace oncekey::redis

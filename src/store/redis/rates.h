@@ -1,0 +1,34 @@
+// Rates: token buckets in Redis, shared by all gateways on it.
+//
+// A bucket is a small hash that expires when it would be full again. One script run takes a token, on the server's
+// clock. Whoever is not answered soon is answered with a fault: a limiter must not be slower than what it limits, and
+// those who ask let the request pass then.
+#pragma once
+
+#include "store/redis/servers.h"
+
+#include <oncekey/rate.h>
+
+#include <string>
+
+namespace oncekey::redis {
+
+class Rates final : public RateKeeper {
+ public:
+  Rates(asio::io_context& context, Servers& servers, const KeyNames& names)
+      : context_(context), servers_(servers), names_(names) {}
+
+  void take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) override;
+  void give_back(const RateBucketId& bucket, const Rate& rate) override;
+
+ private:
+  struct Question;
+  std::string script_run(const RateBucketId& bucket, const Rate& rate, std::string_view tokens) const;
+  void send(std::uint32_t partition, const std::string& command, const std::shared_ptr<Question>& question);
+
+  asio::io_context& context_;
+  Servers& servers_;
+  const KeyNames& names_;
+};
+
+} // namespace oncekey::redis
