@@ -25,6 +25,7 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -55,11 +56,11 @@ T need(oncekey::Result<T> result) {
   return std::move(result).value();
 }
 
-// Calls ride(thread, number) on so many threads until the time is over; prints what came of it.
-void measure(int threads, double seconds, const std::function<void(int, std::int64_t)>& ride,
+// Calls ride(thread) on so many threads until the time is over; prints what came of it.
+void measure(int threads, double seconds, const std::function<void(int)>& ride,
              const std::atomic<std::uint64_t>& round_trips) {
   std::atomic<std::uint64_t> rides = 0;
-  for (int thread = 0; thread < threads; ++thread) ride(thread, -1); // connections and prepared statements
+  for (int thread = 0; thread < threads; ++thread) ride(thread); // connections and prepared statements
   const std::uint64_t trips_before = round_trips;
   const double cpu_before = cpu_seconds();
   const auto start = Clock::now();
@@ -67,8 +68,8 @@ void measure(int threads, double seconds, const std::function<void(int, std::int
     std::vector<std::jthread> running;
     for (int thread = 0; thread < threads; ++thread) {
       running.emplace_back([&, thread] {
-        for (std::int64_t number = 0; seconds_since(start) < seconds; ++number) {
-          ride(thread, number);
+        while (seconds_since(start) < seconds) {
+          ride(thread);
           ++rides;
         }
       });
@@ -79,8 +80,11 @@ void measure(int threads, double seconds, const std::function<void(int, std::int
             << std::endl;
 }
 
-// Keys of one process never meet those of another.
-std::string run_name() { return std::to_string(Clock::now().time_since_epoch().count()); }
+// As clients make them: random, so that neither side's index grows at one end alone.
+std::string random_key() {
+  thread_local std::mt19937_64 random{std::random_device{}()};
+  return fmt::format("{:016x}-{:016x}", random(), random());
+}
 
 void library_rides(const std::string& url, int threads, double seconds) {
   std::atomic<std::uint64_t> round_trips = 0;
@@ -93,14 +97,13 @@ void library_rides(const std::string& url, int threads, double seconds) {
   rides::prepare_database(*database);
   const auto charge = [](const std::string& key, const rides::ChargeOrder&) { return rides::Charged{"ch_" + key}; };
   oncekey::Runner runner(*database, {rides::book_ride(charge)});
-  const std::string run = run_name();
   measure(
       threads, seconds,
-      [&](int thread, std::int64_t number) {
+      [&](int) {
         oncekey::OperationRequest request;
         request.operation = std::string(rides::kBookRide);
         request.principal = rides::principal_of(1);
-        request.key = fmt::format("{}-{}-{}", run, thread, number);
+        request.key = random_key();
         request.path = "/rides";
         request.body = std::string(kBody);
         request.content_type = "application/json";
@@ -246,12 +249,8 @@ void rides_by_hand(const std::string& url, int threads, double seconds) {
   std::atomic<std::uint64_t> round_trips = 0;
   std::vector<std::unique_ptr<ByHand>> connections;
   for (int thread = 0; thread < threads; ++thread) connections.push_back(std::make_unique<ByHand>(url, round_trips));
-  const std::string run = run_name();
   measure(
-      threads, seconds,
-      [&](int thread, std::int64_t number) {
-        connections[static_cast<std::size_t>(thread)]->ride(fmt::format("{}-{}-{}", run, thread, number));
-      },
+      threads, seconds, [&](int thread) { connections[static_cast<std::size_t>(thread)]->ride(random_key()); },
       round_trips);
 }
 
