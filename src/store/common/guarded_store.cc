@@ -47,6 +47,7 @@ struct GuardedStore::FenceCall {
   std::function<void(Done<FenceAnswer>)> send;
   // Whether a record with our fence is what this call would have made of it.
   std::function<bool(const std::optional<Found>&)> made_this;
+  std::shared_ptr<const StoredResponse> response; // of a completion
   Done<FenceAnswer> done;
   Clock::time_point until;
   Backoff pauses{kFirstPause, kLongestPause};
@@ -143,6 +144,8 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
       return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now}));
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
+  } else {
+    own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
   }
   call->done(std::move(answer));
 }
@@ -181,13 +184,17 @@ void GuardedStore::find(const RecordId& id, Interest interest, Done<std::optiona
 }
 
 void GuardedStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  server_->renew(owner, lease, counted(std::move(done)));
+  server_->renew(owner, lease, counted<FenceAnswer>([this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
+                   if (answer && *answer == FenceAnswer::lost) own_claims_.forget(owner);
+                   done(std::move(answer));
+                 }));
 }
 
 void GuardedStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   const auto kept = std::make_shared<const StoredResponse>(std::move(response));
   call->owner = owner;
+  call->response = kept;
   call->send = [this, owner, kept](Done<FenceAnswer> answered) {
     server_->complete(owner, *kept, std::move(answered));
   };
@@ -230,13 +237,25 @@ void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result
   if (!answer) {
     if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
     if (!worth_another_try(answer.fault()) || Clock::now() >= call->until) {
-      if (call->unknown) return call->done(Fault{FaultKind::timeout, answer.fault().message});
-      return call->done(std::move(answer));
+      if (call->unknown) answer = Fault{FaultKind::timeout, answer.fault().message};
+      return finish(*call, std::move(answer));
     }
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
   if (*answer == FenceAnswer::lost && call->unknown) return read_back(call);
-  call->done(std::move(answer));
+  finish(*call, std::move(answer));
+}
+
+// The first retry may come at once, and should find the answer also when the store does not answer any more.
+void GuardedStore::finish(const FenceCall& call, Result<FenceAnswer> answer) {
+  std::optional<Record> record = own_claims_.take(call.owner);
+  if (record && call.response && answer && *answer == FenceAnswer::done) {
+    record->state = RecordState::completed;
+    record->settled_at = server_->now();
+    record->response = *call.response;
+    replays_.insert(call.owner.id, *record);
+  }
+  call.done(std::move(answer));
 }
 
 // `lost` may mean that an attempt of ours came before: the record tells.
@@ -244,7 +263,7 @@ void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
   server_->find(call->owner.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
     if (!found) return fence_answered(call, std::move(found).fault());
     const bool with_our_fence = !*found || (*found)->record.fence == call->owner.fence;
-    call->done(with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+    finish(*call, with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
   });
 }
 

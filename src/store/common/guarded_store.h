@@ -22,6 +22,7 @@
 #include "store/common/backoff.h"
 #include "store/common/breaker.h"
 #include "store/common/later.h"
+#include "store/common/own_claims.h"
 #include "store/common/replay_cache.h"
 
 #include <oncekey/store.h>
@@ -79,6 +80,7 @@ class GuardedStore final : public Store {
   void release_if_ours(const std::shared_ptr<ClaimCall>& call, int tries_left);
   void send(const std::shared_ptr<FenceCall>& call);
   void fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer);
+  void finish(const FenceCall& call, Result<FenceAnswer> answer);
   void read_back(const std::shared_ptr<FenceCall>& call);
   // The result as it is, counted by the breaker.
   template <class T>
@@ -89,6 +91,7 @@ class GuardedStore final : public Store {
   const GuardOptions options_;
   Breaker breaker_;
   ReplayCache replays_{kReplayCacheBytes};
+  OwnClaims own_claims_;
   const std::uint64_t process_; // the random half of the tokens made here
   std::atomic<std::uint64_t> claims_{0};
   Later later_;

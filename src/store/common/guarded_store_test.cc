@@ -128,6 +128,7 @@ class GuardedStoreTest : public ::testing::Test {
     made.id = id(key);
     made.lease = Millis{10'000};
     made.retention = Millis{400'000};
+    made.key = "order-" + std::to_string(key);
     return made;
   }
   static StoredResponse response(std::string body) {
@@ -271,8 +272,38 @@ TEST_F(GuardedStoreTest, AStoreThatIsBackIsFoundWithoutAnybodyAsking) {
   own(1);
 }
 
-TEST_F(GuardedStoreTest, ReplaysComeFromMemoryWhileTheStoreIsDead) {
+TEST_F(GuardedStoreTest, WhatWasCompletedHereIsReplayedWithoutTheStore) {
   ASSERT_EQ(*complete(1, own(1), "charged"), FenceAnswer::done);
+  server_->next = std::deque<Wire>(100, Wire::refuses);
+  const Result<ClaimAnswer> replay = claim(1);
+  ASSERT_TRUE(replay);
+  const Record& replayed = std::get<Found>(*replay).record;
+  const Record stored = *server_->record(id(1));
+  EXPECT_EQ(replayed.state, RecordState::completed);
+  EXPECT_EQ(replayed.response->body, "charged");
+  EXPECT_EQ(replayed.fingerprint, stored.fingerprint);
+  EXPECT_EQ(replayed.fence, stored.fence);
+  EXPECT_EQ(replayed.first_received, stored.first_received);
+  EXPECT_EQ(replayed.expires_at, stored.expires_at);
+  EXPECT_EQ(replayed.claimed_by, stored.claimed_by);
+  EXPECT_EQ(replayed.key, "order-1");
+}
+
+TEST_F(GuardedStoreTest, WhatTheStoreDidNotTakeIsNotReplayed) {
+  const std::uint64_t old_fence = own(1);
+  server_->time = kNow + Millis{20'000};
+  ClaimRequest takeover = request(1);
+  takeover.abandoned = Abandoned::take_over;
+  ASSERT_TRUE(wait_for<ClaimAnswer>([&](auto done) { server_->claim(takeover, std::move(done)); }));
+  EXPECT_EQ(*complete(1, old_fence, "too late"), FenceAnswer::lost);
+  EXPECT_EQ(std::get<Found>(*claim(1)).record.state, RecordState::in_progress);
+}
+
+TEST_F(GuardedStoreTest, ReplaysComeFromMemoryWhileTheStoreIsDead) {
+  const std::uint64_t fence = own(1);
+  ASSERT_TRUE(wait_for<FenceAnswer>([&](auto done) {
+    server_->complete({id(1), fence}, response("charged"), std::move(done));
+  }));
   ASSERT_TRUE(claim(1));
   server_->next = std::deque<Wire>(100, Wire::refuses);
   const Result<ClaimAnswer> replay = claim(1);

@@ -1,0 +1,66 @@
+// OwnClaims: what was claimed here and is not settled yet.
+//
+// Whoever completes names a fence and an answer. To replay that answer without asking the store the rest of the record
+// is needed as well, and it was all in the claim.
+#pragma once
+
+#include <oncekey/record.h>
+#include <oncekey/store.h>
+
+#include <algorithm>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+namespace oncekey {
+
+// More than a gateway has in progress. What goes beyond is looked up in the store.
+inline constexpr std::size_t kOwnClaimsMax = 65536;
+
+// Safe to use from several threads.
+class OwnClaims {
+ public:
+  // Not of takeovers, whose record has more of its first owner than the claim tells.
+  void add(ClaimRequest request, const Claimed& claimed) {
+    if (claimed.took_over) return;
+    const std::lock_guard lock(mutex_);
+    if (claims_.size() < kOwnClaimsMax) claims_.insert_or_assign(request.id, Claim{std::move(request), claimed});
+  }
+  // The record as it was when it was claimed, once: it is settled now.
+  std::optional<Record> take(const Ownership& owner) {
+    const std::lock_guard lock(mutex_);
+    const auto found = claims_.find(owner.id);
+    if (found == claims_.end() || found->second.claimed.fence != owner.fence) return std::nullopt;
+    Record record = record_of(std::move(found->second));
+    claims_.erase(found);
+    return record;
+  }
+  void forget(const Ownership& owner) { take(owner); }
+
+ private:
+  struct Claim {
+    ClaimRequest request;
+    Claimed claimed;
+  };
+  static Record record_of(Claim claim) {
+    Record record;
+    record.fingerprint = claim.request.fingerprint;
+    record.fence = claim.claimed.fence;
+    record.first_received = claim.claimed.now;
+    // A lease that was renewed may have put it off since. Too early is harmless: then the store is asked.
+    record.expires_at = claim.claimed.now + std::max(claim.request.retention, claim.request.lease);
+    record.lease_until = claim.claimed.now + claim.request.lease;
+    record.claimed_by = claim.request.token;
+    record.route = std::move(claim.request.route);
+    record.key = std::move(claim.request.key);
+    record.method = std::move(claim.request.method);
+    record.target = std::move(claim.request.target);
+    return record;
+  }
+
+  std::mutex mutex_;
+  std::unordered_map<RecordId, Claim> claims_;
+};
+
+} // namespace oncekey
