@@ -178,6 +178,20 @@ TEST_F(GuardedStoreTest, AClaimThatNeverArrivedIsMadeOnce) {
   EXPECT_EQ(own(1), 1u);
 }
 
+TEST_F(GuardedStoreTest, AClaimConfirmedAfterItsLeaseIsNoneAndIsReleased) {
+  server_->next = {Wire::loses_reply, Wire::refuses, Wire::refuses, Wire::refuses};
+  std::promise<Result<ClaimAnswer>> promise;
+  guard_->claim(request(1), [&promise](Result<ClaimAnswer> answer) { promise.set_value(std::move(answer)); });
+  server_->time = kNow + Millis{10'000};
+  const Result<ClaimAnswer> answer = promise.get_future().get();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::timeout);
+  for (int i = 0; i < 500 && server_->record(id(1))->state != RecordState::released; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(own(1), 2u);
+}
+
 TEST_F(GuardedStoreTest, SomebodyElsesClaimIsNotTakenForOurs) {
   own(1);
   server_->next = {Wire::loses_reply};
