@@ -80,8 +80,26 @@ TEST(RedisBatch, KeysComeBeforeArguments) {
   calls[0]->add("L");
   calls[0]->add_decimal(5);
   const std::string sent = batch_command({names, "sha", "gen", "", true}, 0, calls);
-  EXPECT_EQ(sent,
-            command({"EVALSHA", "sha", "2", "p:{0}:marker", names.record({}), "gen", "", "1", "p:settled", "L", "5"}));
+  EXPECT_EQ(sent, command({"EVALSHA", "sha", "2", "p:{0}:marker", names.record({}), "gen", "", "1", "p:settled", "1",
+                           "L", "5"}));
+}
+
+TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
+  const KeyNames names("p", 1);
+  std::vector<CallPtr> calls;
+  calls.push_back(std::make_unique<Call>());
+  calls[0]->job = true;
+  calls[0]->add("T");
+  const std::string sent = batch_command({names, "sha", "gen", "", true}, 0, calls);
+  EXPECT_EQ(sent, command({"EVALSHA", "sha", "5", "p:{0}:marker", names.record({}), "p:{0}:jobs", "p:{0}:job-expiries",
+                           "p:{0}:order:0000000000000000", "gen", "", "1", "p:settled", "1", "T"}));
+}
+
+TEST(KeyNames, NobodyOfAPartitionIsInIt) {
+  const KeyNames names("p", 1024);
+  for (std::uint32_t partition = 0; partition < names.partitions(); ++partition) {
+    EXPECT_EQ(names.partition_of(names.nobody_in(partition)), partition);
+  }
 }
 
 } // namespace
