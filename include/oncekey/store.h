@@ -111,6 +111,7 @@ enum class OperatorAnswer {
 };
 
 struct TakeRequest {
+  std::string route; // ClaimRequest::route of the jobs wanted
   std::size_t limit = 1;
   Millis lease{};
 };
@@ -132,6 +133,7 @@ struct AttemptEnd {
   Kind kind = Kind::completed;
   Millis pause{};
   StoredResponse message; // kept instead of the one it had; its reason may tell how the attempt went
+  std::string route{};    // the job's, as it was taken
 };
 
 // Whether whoever looks at a record will wait for it to be settled.
@@ -194,8 +196,8 @@ class Store {
   // finder also if the owner has renewed since or an operator has allowed another run.
   virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
 
-  // Makes the caller the owner of jobs whose lease is over, those due longest first; no job twice at a time. Of ordered
-  // ones with the same order the first alone, until it is completed or dead. May be fewer than there are.
+  // Makes the caller the owner of jobs of a route whose lease is over, those due longest first; no job twice at a time.
+  // Of ordered ones with the same order the first alone, until it is completed or dead. May be fewer than there are.
   virtual void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) = 0;
 
   // What whoever took a job says at the end. The verbs above are for claims, and answer `lost` to jobs.

@@ -140,6 +140,7 @@ Admin::Answer Admin::metrics() {
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
   metrics.store_syncs.Set(static_cast<double>(stats.syncs));
   metrics.store_writes.Set(static_cast<double>(stats.writes));
+  metrics.store_jobs.Set(static_cast<double>(stats.jobs));
   metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
   return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
@@ -266,10 +267,12 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
     if (!answer) co_return refused(400, answer.fault().message);
     response = std::move(answer).value();
   }
-  const Result<RecordId> id = co_await resolve(id_text);
-  if (!id) co_return refused(status_of(id.fault()), id.fault().message);
-  co_return co_await operate(exchange, *id, *action, std::move(response), to_string(*action),
-                             text_member(given, "reason"));
+  RecordId id;
+  const Result<Found> found = co_await find(id_text, id);
+  if (!found) co_return refused(status_of(found.fault()), found.fault().message);
+  if (found->record.staged) co_return refused(404, "this is a message and not a key: oncekey jobs acts on it");
+  const std::string reason(text_member(given, "reason"));
+  co_return co_await operate(exchange, id, *action, std::move(response), to_string(*action), reason);
 }
 
 Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::object& out) {

@@ -34,6 +34,23 @@ std::string table_of_routes(const Config& config) {
   return format_table(rows);
 }
 
+void add_endpoint(std::vector<std::vector<std::string>>& rows, const std::string& what, const std::string& provider,
+                  const Endpoint& endpoint) {
+  const std::string_view scheme = endpoint.url.scheme == UpstreamUrl::Scheme::https ? "https" : "http";
+  rows.push_back({what, provider, std::to_string(endpoint.concurrency), format_duration(endpoint.timeout),
+                  format_duration(endpoint.budget), format_duration(endpoint.remember),
+                  fmt::format("{}://{}{}", scheme, endpoint.url.authority, endpoint.target)});
+}
+
+std::string table_of_endpoints(const Config& config) {
+  std::vector<std::vector<std::string>> rows{
+      {"MESSAGES", "PROVIDER", "AT ONCE", "TIMEOUT", "BUDGET", "REMEMBERED", "DELIVERED TO"}};
+  for (const Webhook& webhook : config.webhooks)
+    add_endpoint(rows, webhook.endpoint.name, webhook.provider, webhook.endpoint);
+  for (const Endpoint& destination : config.destinations) add_endpoint(rows, destination.name, "-", destination);
+  return rows.size() == 1 ? "" : format_table(rows);
+}
+
 } // namespace
 
 int run_check(const std::string& path, std::ostream& out, std::ostream& err) {
@@ -44,7 +61,8 @@ int run_check(const std::string& path, std::ostream& out, std::ostream& err) {
   }
   for (const std::string& warning : warnings_of(*config)) err << path << ": warning: " << warning << "\n";
   const std::size_t routes = config->routes.size();
-  out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes") << table_of_routes(*config);
+  out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes") << table_of_routes(*config)
+      << table_of_endpoints(*config);
   return 0;
 }
 

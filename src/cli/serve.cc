@@ -256,7 +256,7 @@ int run_serve(const Config& config) {
           if (outbox_server) outbox_server->drain();
           asio::post(courier.context, [&] { deliverer->stop(); });
         },
-        [&] { return deliverer->held() == 0 && (!outbox_server || outbox_server->connections() == 0); });
+        [&] { return deliverer->over() && (!outbox_server || outbox_server->connections() == 0); });
   }
 
   (*server)->start();

@@ -60,6 +60,9 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
     add({"outbox"},
         "outbox is on an address that others can reach, and outbox_token is not set: anybody could send "
         "messages in your name; set outbox_token, or listen on 127.0.0.1");
+  if (!config.outbox_token.empty() && config.outbox_token.size() < kShortestToken)
+    add({"outbox_token"},
+        fmt::format("outbox_token has fewer than {} characters and could be guessed", kShortestToken));
   if (config.outbox && config.destinations.empty())
     add({"outbox"}, "outbox is set and there is no [[destination]]: messages would have nowhere to go");
   if (!config.outbox && !config.destinations.empty())
@@ -315,6 +318,15 @@ std::vector<std::string> warnings_of(const Config& config) {
   std::vector<std::string> warnings;
   if (config.store.starts_with("memory:"))
     warnings.push_back("store memory: keeps nothing: after a restart every retry executes again; for tests and demos");
+  for (const Webhook& webhook : config.webhooks) {
+    const Endpoint& endpoint = webhook.endpoint;
+    if (endpoint.url.authority == config.upstream.authority && endpoint.authorization.empty())
+      warnings.push_back(
+          fmt::format("webhook {}: deliver_to is on the upstream, where clients of the gateway can post "
+                      "too: let the receiver refuse what has no Oncekey-Attempt, which the gateway takes "
+                      "from clients, or set authorization",
+                      webhook.path));
+  }
   for (const Route& route : config.routes) {
     const Policy& policy = route.policy;
     const auto add = [&](std::string_view text) { warnings.push_back(fmt::format("route {}: {}", route.name, text)); };

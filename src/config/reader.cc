@@ -189,7 +189,7 @@ void Reader::read_endpoint_url(std::string_view name, const toml::node& value, u
 }
 
 void Reader::check_endpoint(const Endpoint& endpoint, unsigned line) {
-  if (endpoint.budget > endpoint.remember)
+  if (endpoint.budget >= endpoint.remember)
     add_finding(
         line, "budget",
         fmt::format("is {}, and what was received is remembered for {} only: a message would be forgotten while "
@@ -228,6 +228,12 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
     if (!webhook.order_by.empty() && !webhook.order_by.starts_with('/'))
       add_finding(line, "order_by", "is a JSON pointer and begins with /, as in \"/data/object/id\"", {});
     check_endpoint(webhook.endpoint, line);
+    if (webhook.max_body > config_.limits.max_buffered_bytes)
+      add_finding(line, "max_body", "is more than limits.max_buffered_bytes: such a body would never fit", {});
+    const bool to_itself = webhook.endpoint.url.port == config_.listen.port &&
+                           webhook.endpoint.url.host == config_.listen.host && webhook.endpoint.target == webhook.path;
+    if (to_itself)
+      add_finding(line, "deliver_to", "is this webhook itself: every event would be taken for its own repetition", {});
     for (const Webhook& other : config_.webhooks) {
       if (other.path == webhook.path)
         add_finding(line, "path", fmt::format("{} has a webhook already", webhook.path), {});

@@ -40,6 +40,9 @@ std::optional<OperationName> parse_status_url(std::string_view path) {
   if (!path.starts_with(kStatusPrefix)) return std::nullopt;
   std::string name;
   if (!base64url_decode(path.substr(kStatusPrefix.size()), name)) return std::nullopt;
+  // The key is echoed in headers, where a line break would end one and begin another.
+  const auto is_control = [](char c) { return (c >= 0 && c < ' ') || c == '\x7f'; };
+  if (std::any_of(name.begin(), name.end(), is_control)) return std::nullopt;
   const std::size_t first = name.find(' ');
   if (first == std::string::npos) return std::nullopt;
   const std::size_t second = name.find(' ', first + 1);

@@ -50,5 +50,12 @@ TEST(Preferences, ForALaterAnswerAreFoundAmongOthersAndTakenOut) {
   EXPECT_FALSE(prefers_async(Headers()));
 }
 
+TEST(StatusUrls, WithALineBreakAreRefused) {
+  for (const char* key : {"k\r\nSet-Cookie: a=b", "k\n", "\x7f", "a\tb"}) {
+    EXPECT_FALSE(parse_status_url(status_url("POST", "/orders", key))) << key;
+  }
+  EXPECT_TRUE(parse_status_url(status_url("POST", "/orders", "with spaces and \"quotes\"")));
+}
+
 } // namespace
 } // namespace oncekey

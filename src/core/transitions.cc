@@ -144,7 +144,8 @@ std::optional<Record> take_step(const std::optional<Record>& found, Millis lease
   record.lease_until = now + lease;
   record.resting = false;
   record.rerun = false;
-  stay_for_the_lease(record);
+  // One lease more than it lasts: a job whose taker is gone must still be there to be taken again.
+  record.expires_at = std::max(record.expires_at, now + 2 * lease);
   return record;
 }
 

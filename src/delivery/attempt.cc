@@ -44,8 +44,12 @@ AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delive
   rules.longest = endpoint.longest_pause;
   rules.retry_after_max = kRetryAfterMax;
   end.pause = wait_before(static_cast<std::uint32_t>(attempt) + 1, rules, chance, delivered.retry_after);
-  const bool over = age + end.pause > endpoint.budget;
-  end.kind = over ? AttemptEnd::Kind::dead : AttemptEnd::Kind::again;
+  if (age >= endpoint.budget) {
+    end.kind = AttemptEnd::Kind::dead;
+    return end;
+  }
+  end.kind = AttemptEnd::Kind::again;
+  end.pause = std::min(end.pause, endpoint.budget - age); // the last attempt is made when the budget ends
   return end;
 }
 

@@ -59,11 +59,13 @@ TEST(Attempt, AReceiversPatienceIsHeededWithinReason) {
   EXPECT_LE(end_of(Endpoint{}, message(0), answered(503, hours(1000)), Millis{0}, 0).pause, hours(7));
 }
 
-TEST(Attempt, AMessageThatWouldOutliveItsBudgetIsDeadNow) {
+TEST(Attempt, AMessageIsTriedUntilItsBudgetEndsAndThenDead) {
   Endpoint endpoint;
   endpoint.budget = seconds(10);
-  EXPECT_EQ(end_of(endpoint, message(0), answered(500), seconds(5), 0).kind, Kind::again);
-  const AttemptEnd dead = end_of(endpoint, message(4), {0, "connection refused", {}}, seconds(5), 0);
+  const AttemptEnd last = end_of(endpoint, message(0), answered(503, hours(2)), seconds(4), 0);
+  EXPECT_EQ(last.kind, Kind::again);
+  EXPECT_EQ(last.pause, seconds(6));
+  const AttemptEnd dead = end_of(endpoint, message(4), {0, "connection refused", {}}, seconds(10), 0);
   EXPECT_EQ(dead.kind, Kind::dead);
   EXPECT_EQ(dead.message.reason, "connection refused");
   EXPECT_EQ(dead.message.body, "hello");

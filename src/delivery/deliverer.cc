@@ -14,17 +14,27 @@ namespace {
 // How often to look for messages that others have staged or left behind, and for pauses that are over.
 constexpr Millis kPollEvery{250};
 // One take, so that a store with a long queue of large messages is not asked for all of them at once.
-constexpr std::size_t kTakeMax = 64;
+constexpr std::size_t kTakeMax = 32;
 // What a lease has beyond the time-out of an attempt, for waiting here before it and for writing down its end: as long
 // again, within these.
 constexpr Millis kLeaseSpareMin{2'000};
 constexpr Millis kLeaseSpareMax{30'000};
-// An endpoint that this gateway does not know; another one on the store may.
-constexpr Millis kUnknownPause{30'000};
-// Messages for an endpoint that is busy make room for others.
-constexpr Millis kBusyPause{2'000};
+// An attempt that begins with less than this to spare might outlast its lease: clocks are read late, timers tick.
+constexpr Millis kLeaseMargin{500};
 // Of the receiver's answer; nobody reads it.
 constexpr std::size_t kAnswerBytesMax = 64u << 10;
+
+// Counts something under way for as long as it lives, however that ends.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::size_t>& count) : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::size_t>& count_;
+};
 
 UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   UpstreamOptions options;
@@ -46,7 +56,10 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
   request.target = endpoint.target;
   request.headers.add("Host", endpoint.url.authority);
   for (std::size_t at = 0; at < message.headers.size(); ++at) {
-    request.headers.add(message.headers[at].name, message.headers[at].value);
+    const Field field = message.headers[at];
+    // What the receiver asks of us is not for the sender to say.
+    if (!endpoint.authorization.empty() && equal_ignoring_case(field.name, "Authorization")) continue;
+    request.headers.add(field.name, field.value);
   }
   request.headers.add("Idempotency-Key", job.record.key);
   request.headers.add("Oncekey-Attempt", fmt::format_int(attempt_number(message)).c_str());
@@ -55,6 +68,15 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
 }
 
 } // namespace
+
+Deliverer::Line::Line(const Endpoint& place, prometheus::Gauge& shown)
+    : endpoint(place), lease(place.timeout + std::clamp(place.timeout, kLeaseSpareMin, kLeaseSpareMax)), gauge(shown) {}
+
+std::size_t Deliverer::Line::room() const {
+  const std::size_t held = under_way + waiting.size();
+  const std::size_t most = std::size_t{2} * endpoint.concurrency;
+  return std::min(kTakeMax, most - std::min(most, held));
+}
 
 Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers)
     : shared_(shared),
@@ -80,8 +102,6 @@ Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, Delive
     auto pool = UpstreamPool::make(options_of(*endpoint, shared.config), timers, line->connections);
     if (!pool) return std::move(pool).fault();
     line->pool = std::move(pool).value();
-    const Millis spare = std::clamp(endpoint->timeout, kLeaseSpareMin, kLeaseSpareMax);
-    made->lease_ = std::max(made->lease_, endpoint->timeout + spare);
     made->lines_.push_back(std::move(line));
   }
   return made;
@@ -93,16 +113,16 @@ void Deliverer::start() {
 }
 
 void Deliverer::stop() {
-  stopping_ = true;
   poll_.clear();
   for (const auto& line : lines_) {
     while (!line->waiting.empty()) {
       TakenJob job = std::move(line->waiting.front());
       line->waiting.pop_front();
-      give_back(std::move(job), Millis{0});
+      spawn(give_back(*line, std::move(job)));
     }
     line->pool->close_idle();
   }
+  stopped_ = true; // after what is given back is counted
 }
 
 void Deliverer::poke() {
@@ -113,104 +133,97 @@ void Deliverer::poke() {
   });
 }
 
-std::size_t Deliverer::room() const {
-  std::size_t room = 0;
-  for (const auto& line : lines_) room += line->held_max() - std::min(line->held(), line->held_max());
-  return std::min(room, kTakeMax);
+void Deliverer::look() {
+  for (const auto& line : lines_) look(*line);
 }
 
-void Deliverer::look() {
-  if (stopping_) return;
-  if (looking_) {
-    look_again_ = true;
+void Deliverer::look(Line& line) {
+  if (stopped_) return;
+  if (line.looking) {
+    line.look_again = true;
     return;
   }
-  const std::size_t limit = room();
+  const std::size_t limit = line.room();
   if (limit == 0) return; // a place that gets free looks again
-  looking_ = true;
-  spawn(take(limit));
+  // Messages are held in memory like the bodies of requests, and must not leave these without.
+  if (shared_.buffered_bytes.load() > shared_.config.limits.max_buffered_bytes / 2) return;
+  spawn(take(line, limit));
 }
 
-Task<void> Deliverer::take(std::size_t limit) {
-  look_again_ = false;
+Task<void> Deliverer::take(Line& line, std::size_t limit) {
+  const Counted under_way(open_);
+  line.looking = true;
+  line.look_again = false;
   using Jobs = std::vector<TakenJob>;
-  const TakeRequest request{limit, lease_};
+  const TakeRequest request{line.endpoint.name, limit, line.lease};
   Result<Jobs> taken =
       co_await await_store<Jobs>(wakeups_, [&](auto done) { shared_.store.take(request, std::move(done)); });
-  looking_ = false;
+  line.looking = false;
   if (!taken) {
     if (!std::exchange(store_failing_, true)) {
-      shared_.log.warning("deliveries_wait", {{"reason", taken.fault().message}});
+      shared_.log.warning("deliveries_wait", {{"endpoint", line.endpoint.name}, {"reason", taken.fault().message}});
     }
     co_return;
   }
   if (std::exchange(store_failing_, false)) shared_.log.info("deliveries_go_on", {});
-  held_ += taken->size();
-  for (TakenJob& job : *taken) accept(std::move(job));
+  for (TakenJob& job : *taken) {
+    if (stopped_) {
+      spawn(give_back(line, std::move(job)));
+    } else {
+      line.waiting.push_back(std::move(job));
+    }
+  }
+  start_waiting(line);
   // On the loop and not from here, where a store that answers at once would lead ever deeper.
-  if (!taken->empty() || look_again_) poke();
-}
-
-void Deliverer::accept(TakenJob job) {
-  if (stopping_) return give_back(std::move(job), Millis{0});
-  const auto line = std::find_if(lines_.begin(), lines_.end(),
-                                 [&](const auto& known) { return known->endpoint.name == job.record.route; });
-  if (line == lines_.end()) {
-    shared_.log.warning("endpoint_unknown", {{"endpoint", job.record.route},
-                                             {"job", short_hash(job.id)},
-                                             {"next", "configure it again, or drop the job: oncekey jobs drop"}});
-    return give_back(std::move(job), kUnknownPause);
-  }
-  if ((*line)->held() >= (*line)->held_max()) {
-    return give_back(std::move(job), kBusyPause + Millis{static_cast<std::int64_t>(chance() * 2000)});
-  }
-  (*line)->waiting.push_back(std::move(job));
-  start_waiting(**line);
+  if (!taken->empty() || line.look_again) poke();
 }
 
 void Deliverer::start_waiting(Line& line) {
   while (!line.waiting.empty() && line.under_way < line.endpoint.concurrency) {
     TakenJob job = std::move(line.waiting.front());
     line.waiting.pop_front();
-    if (!still_ours(line, job)) {
-      give_back(std::move(job), Millis{0});
-      continue;
+    if (still_ours(line, job)) {
+      spawn(deliver(line, std::move(job)));
+    } else {
+      spawn(give_back(line, std::move(job)));
     }
-    ++line.under_way;
-    line.gauge.Set(line.under_way);
-    spawn(deliver(line, std::move(job)));
   }
 }
 
-// Whether the lease outlives an attempt that begins now. One that does not might meet the next owner's.
 bool Deliverer::still_ours(const Line& line, const TakenJob& job) const {
-  return shared_.store.now() + line.endpoint.timeout < job.record.lease_until;
+  return shared_.store.now() + line.endpoint.timeout + kLeaseMargin < job.record.lease_until;
 }
 
 Task<void> Deliverer::deliver(Line& line, TakenJob job) {
-  Delivered delivered;
-  co_await call(line, job, delivered);
-  const Millis age = shared_.store.now() - job.record.first_received;
-  AttemptEnd outcome = end_of(line.endpoint, *std::move(job.record.response), delivered, age, chance());
-  const bool done = outcome.kind == AttemptEnd::Kind::completed;
-  if (outcome.kind == AttemptEnd::Kind::dead) {
-    shared_.log.error("delivery_dead", {{"endpoint", line.endpoint.name},
-                                        {"job", short_hash(job.id)},
-                                        {"attempts", outcome.message.status},
-                                        {"last", outcome.message.reason}});
-  } else if (!done) {
-    shared_.log.info("delivery_failed", {{"endpoint", line.endpoint.name},
-                                         {"job", short_hash(job.id)},
-                                         {"attempt", outcome.message.status},
-                                         {"answer", outcome.message.reason},
-                                         {"pause_ms", outcome.pause.count()}});
+  const Counted open(open_);
+  BufferedBytes buffered(shared_);
+  buffered.hold(job.record.response->body.size());
+  line.gauge.Set(++line.under_way);
+  try {
+    Delivered delivered;
+    co_await call(line, job, delivered);
+    const Millis age = shared_.store.now() - job.record.first_received;
+    AttemptEnd outcome = end_of(line.endpoint, std::move(*job.record.response), delivered, age, chance());
+    if (outcome.kind == AttemptEnd::Kind::dead) {
+      shared_.log.error("delivery_dead", {{"endpoint", line.endpoint.name},
+                                          {"job", short_hash(job.id)},
+                                          {"attempts", outcome.message.status},
+                                          {"last", outcome.message.reason}});
+    } else if (outcome.kind == AttemptEnd::Kind::again) {
+      shared_.log.info("delivery_failed", {{"endpoint", line.endpoint.name},
+                                           {"job", short_hash(job.id)},
+                                           {"attempt", outcome.message.status},
+                                           {"answer", outcome.message.reason},
+                                           {"pause_ms", outcome.pause.count()}});
+    }
+    co_await end(line, job, std::move(outcome), Tried::yes);
+  } catch (const std::exception& error) {
+    // Out of memory, say. The lease runs out, and the message is taken again.
+    shared_.log.error("delivery_failed", {{"endpoint", line.endpoint.name}, {"reason", error.what()}});
   }
-  const Ownership owner{job.id, job.record.fence};
-  co_await end(line.endpoint.name, owner, std::move(outcome));
-  --line.under_way;
-  line.gauge.Set(line.under_way);
+  line.gauge.Set(--line.under_way);
   start_waiting(line);
-  look();
+  look(line);
 }
 
 Task<void> Deliverer::call(Line& line, const TakenJob& job, Delivered& delivered) {
@@ -238,27 +251,29 @@ Task<void> Deliverer::call(Line& line, const TakenJob& job, Delivered& delivered
       retry_after(head.headers, std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now()));
 }
 
-Task<void> Deliverer::end(std::string endpoint, Ownership owner, AttemptEnd end) {
+Task<void> Deliverer::end(const Line& line, const TakenJob& job, AttemptEnd end, Tried tried) {
   const AttemptEnd::Kind kind = end.kind;
-  const bool tried = end.message.reason != "" || kind != AttemptEnd::Kind::again;
+  const Ownership owner{job.id, job.record.fence};
+  end.route = line.endpoint.name;
   const Result<FenceAnswer> answer = co_await await_store<FenceAnswer>(
       wakeups_, [&](auto done) { shared_.store.end_attempt(owner, std::move(end), std::move(done)); });
   if (!answer) {
-    shared_.log.warning("attempt_not_written", {{"endpoint", endpoint},
+    shared_.log.warning("attempt_not_written", {{"endpoint", line.endpoint.name},
                                                 {"job", short_hash(owner.id)},
                                                 {"reason", answer.fault().message},
                                                 {"next", "it is taken again when its lease is over"}});
   }
-  metrics_.count_attempt(endpoint, !answer || *answer == FenceAnswer::lost ? "lost"
-                                   : kind == AttemptEnd::Kind::completed   ? "delivered"
-                                   : kind == AttemptEnd::Kind::dead        ? "dead"
-                                   : tried                                 ? "retry"
-                                                                           : "put_back");
-  --held_;
+  metrics_.count_attempt(line.endpoint.name, !answer || *answer == FenceAnswer::lost ? "lost"
+                                             : tried == Tried::no                    ? "put_back"
+                                             : kind == AttemptEnd::Kind::completed   ? "delivered"
+                                             : kind == AttemptEnd::Kind::dead        ? "dead"
+                                                                                     : "retry");
 }
 
-void Deliverer::give_back(TakenJob job, Millis pause) {
-  spawn(end(std::move(job.record.route), {job.id, job.record.fence}, untried(*std::move(job.record.response), pause)));
+Task<void> Deliverer::give_back(Line& line, TakenJob job) {
+  const Counted open(open_);
+  AttemptEnd unchanged = untried(std::move(*job.record.response), Millis{0});
+  co_await end(line, job, std::move(unchanged), Tried::no);
 }
 
 } // namespace oncekey

@@ -41,37 +41,40 @@ class Deliverer {
 
   // Something was staged. From any thread.
   void poke();
-  // Messages taken and not ended yet. From any thread.
-  std::size_t held() const { return held_.load(std::memory_order_relaxed); }
+  // Has stopped, and nothing is on its way any more: no message, and no call to the store. From any thread.
+  bool over() const { return stopped_.load() && open_.load() == 0; }
 
  private:
   // One endpoint, and what is on its way there.
   struct Line {
     const Endpoint& endpoint;
+    const Millis lease;
     std::unique_ptr<UpstreamPool> pool;
     std::atomic<std::uint32_t> connections{0};
     std::uint32_t under_way = 0;
     std::deque<TakenJob> waiting;
+    bool looking = false;
+    bool look_again = false;
     prometheus::Gauge& gauge;
 
-    Line(const Endpoint& place, prometheus::Gauge& shown) : endpoint(place), gauge(shown) {}
-    std::size_t held() const { return under_way + waiting.size(); }
+    Line(const Endpoint& place, prometheus::Gauge& shown);
     // Twice as many as are delivered at a time, so that none of the places stays empty while more are fetched.
-    std::size_t held_max() const { return std::size_t{2} * endpoint.concurrency; }
+    std::size_t room() const;
   };
 
   Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers);
 
   void look();
-  std::size_t room() const;
-  Task<void> take(std::size_t limit);
-  void accept(TakenJob job);
+  void look(Line& line);
+  Task<void> take(Line& line, std::size_t limit);
   void start_waiting(Line& line);
   Task<void> deliver(Line& line, TakenJob job);
   Task<void> call(Line& line, const TakenJob& job, Delivered& delivered);
-  // Tells the store, and frees the place.
-  Task<void> end(std::string endpoint, Ownership owner, AttemptEnd end);
-  void give_back(TakenJob job, Millis pause);
+  // Tells the store how the attempt ended, or that none was made.
+  enum class Tried { no, yes };
+  Task<void> end(const Line& line, const TakenJob& job, AttemptEnd end, Tried tried);
+  Task<void> give_back(Line& line, TakenJob job);
+  // Whether the lease outlives an attempt that begins now. One that does not might meet the next owner's.
   bool still_ours(const Line& line, const TakenJob& job) const;
   double chance() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
@@ -81,13 +84,10 @@ class Deliverer {
   Wakeups wakeups_;
   Timer poll_;
   std::vector<std::unique_ptr<Line>> lines_;
-  Millis lease_{};
   std::minstd_rand random_;
-  std::atomic<std::size_t> held_{0};
+  std::atomic<std::size_t> open_{0}; // messages and takes under way
+  std::atomic<bool> stopped_{false};
   std::atomic<bool> poked_{false};
-  bool looking_ = false;
-  bool look_again_ = false;
-  bool stopping_ = false;
   bool store_failing_ = false; // said once in the log
 };
 

@@ -117,6 +117,8 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       store_buckets(gauge(registry_, "oncekey_store_buckets", "Time buckets the store holds")),
       store_syncs(gauge(registry_, "oncekey_store_syncs", "Group commits since the start")),
       store_writes(gauge(registry_, "oncekey_store_writes", "Records written in them")),
+      store_jobs(gauge(registry_, "oncekey_store_jobs",
+                       "Messages in an embedded store that are neither delivered nor dead; 0 for other stores")),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
                              "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {

@@ -77,6 +77,7 @@ class Metrics {
   prometheus::Gauge& store_buckets;
   prometheus::Gauge& store_syncs;
   prometheus::Gauge& store_writes;
+  prometheus::Gauge& store_jobs;
   prometheus::Gauge& store_healthy;
   prometheus::Gauge& store_durability;
 };

@@ -48,6 +48,10 @@ bool has_slot(const std::vector<TemplatePart>& parts, Slot slot) {
 }
 
 Status check_scheme(const HmacScheme& scheme, const std::vector<TemplatePart>& parts) {
+  if (scheme.signed_template.find("}{") != std::string::npos)
+    return invalid(
+        "signed has two parts with nothing between them: bytes could be moved from one to the other under the "
+        "same signature; put a character between them");
   if (scheme.signature_header.empty()) return invalid("name the header that carries the signature");
   if (!has_slot(parts, Slot::body))
     return invalid("the signed template has no {body}: a signature that does not cover the body proves nothing");

@@ -174,13 +174,50 @@ TEST_P(JobsConformance, NoMoreThanTheLimitAreTaken) {
   for (std::uint64_t number = 1; number <= 20; ++number) stage(number);
   std::size_t taken = 0;
   for (int call = 0; call < 200 && taken < 20; ++call) {
-    TakeRequest request{3, kLease};
+    TakeRequest request{kRoute, 3, kLease};
     const Result<std::vector<TakenJob>> some =
         wait_for<std::vector<TakenJob>>([&](auto done) { store().take(request, done); });
     ASSERT_TRUE(some);
     taken += some->size();
   }
   EXPECT_EQ(taken, 20U);
+}
+
+TEST_P(JobsConformance, JobsOfAnotherRouteAreLeftToOthers) {
+  stage(1);
+  TakeRequest other{"hook /hooks/github", 10, kLease};
+  for (int call = 0; call < 20; ++call) {
+    const Result<std::vector<TakenJob>> taken =
+        wait_for<std::vector<TakenJob>>([&](auto done) { store().take(other, done); });
+    ASSERT_TRUE(taken);
+    EXPECT_TRUE(taken->empty());
+  }
+  EXPECT_EQ(take().size(), 1U);
+}
+
+TEST_P(JobsConformance, AJobTakenInItsLastMomentsOutlivesItsTaker) {
+  stage(1);
+  advance(kRetention - kLease / 2);
+  ASSERT_EQ(take().size(), 1U);
+  advance(kLease + blink());
+  EXPECT_EQ(take().size(), 1U);
+}
+
+TEST_P(JobsConformance, AJobThatHasExpiredAndComesAgainHasOnePlace) {
+  stage(100);
+  advance(kRetention + kRetention);
+  EXPECT_TRUE(take().empty());
+  stage(100);
+  stage(101);
+  if (!reopen()) GTEST_SKIP() << "keeps nothing over a restart";
+  const std::vector<TakenJob> first = take(1);
+  ASSERT_EQ(first.size(), 1U);
+  EXPECT_EQ(first[0].record.key, "evt_100");
+  EXPECT_EQ(end(first[0], Kind::completed), FenceAnswer::done);
+  if (!reopen()) return;
+  const std::vector<TakenJob> second = take(1);
+  ASSERT_EQ(second.size(), 1U);
+  EXPECT_EQ(second[0].record.key, "evt_101");
 }
 
 TEST_P(JobsConformance, JobsOfOneOrderGoOneAfterAnother) {
@@ -278,7 +315,7 @@ TEST_P(JobsConformance, ManyTakersGetEachJobOnce) {
   for (int taker = 0; taker < 8; ++taker) {
     takers.emplace_back([&] {
       for (int call = 0; call < 40; ++call) {
-        TakeRequest request{4, kLease * 100};
+        TakeRequest request{kRoute, 4, kLease * 100};
         const Result<std::vector<TakenJob>> taken =
             wait_for<std::vector<TakenJob>>([&](auto done) { store().take(request, done); });
         if (!taken) continue;

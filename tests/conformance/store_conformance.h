@@ -132,6 +132,8 @@ class JobsConformance : public StoreConformance {
     return message;
   }
 
+  static constexpr const char* kRoute = "hook /hooks/stripe";
+
   // Jobs from 100 on are of one order.
   static RecordId job(std::uint64_t number) {
     if (number < 100) return id(number);
@@ -146,7 +148,7 @@ class JobsConformance : public StoreConformance {
     request.fingerprint = print(1);
     request.lease = delay;
     request.retention = kRetention;
-    request.route = "/hooks/stripe";
+    request.route = kRoute;
     request.key = "evt_" + std::to_string(number);
     request.method = "POST";
     request.target = "http://127.0.0.1:9090/events";
@@ -157,8 +159,8 @@ class JobsConformance : public StoreConformance {
   // A store of many partitions may need some calls to look at them all.
   std::vector<TakenJob> take(std::size_t limit = 10) {
     std::vector<TakenJob> all;
-    for (int call = 0; call < 80 && all.size() < limit; ++call) {
-      TakeRequest request{limit - all.size(), kLease};
+    for (int call = 0; call < 100 && all.size() < limit; ++call) {
+      TakeRequest request{kRoute, limit - all.size(), kLease};
       std::vector<TakenJob> taken = value_of<std::vector<TakenJob>>(
           [&](Done<std::vector<TakenJob>> done) { store().take(request, std::move(done)); });
       std::move(taken.begin(), taken.end(), std::back_inserter(all));
@@ -169,7 +171,7 @@ class JobsConformance : public StoreConformance {
   FenceAnswer end(const RecordId& id, std::uint64_t fence, AttemptEnd::Kind kind, Millis pause = Millis{0},
                   std::string body = "event") {
     return value_of<FenceAnswer>([&](Done<FenceAnswer> done) {
-      store().end_attempt({id, fence}, AttemptEnd{kind, pause, message(std::move(body))}, std::move(done));
+      store().end_attempt({id, fence}, AttemptEnd{kind, pause, message(std::move(body)), kRoute}, std::move(done));
     });
   }
   FenceAnswer end(const TakenJob& taken, AttemptEnd::Kind kind, Millis pause = Millis{0}) {

@@ -7,6 +7,7 @@ Senders repeat every event until it is acknowledged, as real ones do. What must 
   nothing lost    every event that was acknowledged reaches the receiver
   once in effect  every delivery of an event carries the same key and body, so that the receiver handles it once
   one at a time   an event is never at the receiver twice at the same moment
+  in order        events of one order (order_by) come for the first time in the order they were sent
 """
 
 import argparse
@@ -29,6 +30,7 @@ from support.waiting import GaveUpWaiting, poll_until
 BACKENDS = {"postgres": PostgresBackend, "redis": RedisBackend, "cluster": ClusterBackend}
 SENDERS = 4
 TIMEOUT_SECONDS = 2
+ORDERS = 3  # of each sender
 
 
 class Receiver(Upstream):
@@ -39,6 +41,7 @@ class Receiver(Upstream):
         self.bodies = collections.defaultdict(set)
         self.present = collections.Counter()
         self.together = set()
+        self.firsts = []  # keys, as they came for the first time
         super().__init__()
 
     def reset(self):
@@ -48,6 +51,8 @@ class Receiver(Upstream):
     def handle(self, exchange):
         request = exchange.request
         with self.lock:
+            if request.key not in self.present:
+                self.firsts.append(request.key)
             self.present[request.key] += 1
             if self.present[request.key] > 1:
                 self.together.add(request.key)
@@ -56,6 +61,18 @@ class Receiver(Upstream):
             self.bodies[request.key].add(bytes(request.body))
             self.present[request.key] -= 1
         answers(200)(exchange)
+
+
+def out_of_order(firsts):
+    """The keys that came before one that was sent earlier, to the same order."""
+    newest, late = {}, set()
+    for key in firsts:
+        sender, number = (int(part) for part in key.removeprefix("evt_").split("_"))
+        order = sender, number % ORDERS
+        if number < newest.get(order, -1):
+            late.add(key)
+        newest[order] = max(number, newest.get(order, -1))
+    return late
 
 
 class Sender(threading.Thread):
@@ -70,8 +87,8 @@ class Sender(threading.Thread):
         count = 0
         while not self.stop.is_set():
             event = f"evt_{self.number}_{count}"
+            body = json.dumps({"order": f"{self.number}_{count % ORDERS}", "event": event}).encode()
             count += 1
-            body = json.dumps({"order": f"{self.number}_{count % 3}", "event": event}).encode()
             while not self.stop.is_set():
                 if self.send(event, body) == 200:
                     self.acknowledged.append(event)
@@ -128,9 +145,10 @@ def run(store, rounds):
             altered = {key for key, bodies in receiver.bodies.items() if len(bodies) > 1}
             deliveries = sum(1 for request in receiver.received if request.complete)
             together = set(receiver.together)
+            late = out_of_order(receiver.firsts)
         print(f"{store}: {rounds} kills, {len(acknowledged)} events acknowledged, {deliveries} deliveries since the last "
-              f"reset, {len(lost)} lost, {len(altered)} altered, {len(together)} twice at a time")
-        return len(lost) + len(altered) + len(together), len(acknowledged)
+              f"reset, {len(lost)} lost, {len(altered)} altered, {len(together)} twice at a time, {len(late)} out of order")
+        return len(lost) + len(altered) + len(together) + len(late), len(acknowledged)
     finally:
         stop.set()
         gateway.kill()

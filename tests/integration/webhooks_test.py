@@ -293,6 +293,42 @@ class DeliveriesTest(DeliveryTest):
             gate.open()
             self.receiver.wait_for_executions(6)
 
+    def test_a_receiver_that_hangs_holds_up_nobody_else(self):
+        tables = [hooks.hook("github", f"{self.receiver.url}/hangs", concurrency=1, timeout="20s"),
+                  hooks.hook("shopify", f"{self.receiver.url}/works")]
+        with Gateway(self.receiver.url, webhook=tables, store="rocksdb", drain_timeout="1s") as gateway:
+            self.gateway = gateway
+            gate = self.receiver.gate()
+            self.receiver.will(held(gate, answers(200)))
+            for number in range(100):
+                self.send("github", hooks.github(f"{self.event}_{number}"))
+            gate.wait_for_arrival()
+            self.send("shopify", hooks.shopify(self.event))
+            self.wait_for_delivery(self.event)
+            self.assertEqual(sum(1 for r in self.receiver.received if r.target == "/hangs"), 1)
+            self.assertEqual(gateway.metric("oncekey_delivery_attempts_total", endpoint="hook /hooks/github",
+                                            outcome="put_back"), 0)
+            gate.open()
+            self.receiver.wait_for_executions(101)
+
+    def test_keys_do_not_act_on_messages(self):
+        self.receiver.always(answers(500))
+        self.send("github", hooks.github(self.event))
+        job = self.job(self.event)
+        done = run_cli("keys", "release", job["id"], "--reason", "by mistake", "--yes", "--admin", self.admin)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("oncekey jobs", done.stderr)
+        self.receiver.always(answers(200))
+        self.job(self.event, "delivered")
+
+    def test_the_senders_credentials_give_way_to_ours(self):
+        table = hooks.hook("github", f"{self.receiver.url}/own", authorization="Bearer ours")
+        with Gateway(self.receiver.url, webhook=[table]) as gateway:
+            self.gateway = gateway
+            body, headers = hooks.github(self.event)
+            self.send("github", (body, headers + [("Authorization", "Bearer theirs")]))
+            self.assertEqual(self.wait_for_delivery(self.event)[0].all("Authorization"), ["Bearer ours"])
+
     def test_events_of_one_order_go_one_after_another_and_others_do_not_wait(self):
         table = hooks.hook("github", f"{self.receiver.url}/ordered", order_by="/order")
         with Gateway(self.receiver.url, webhook=[table], store="rocksdb") as gateway:
@@ -387,7 +423,7 @@ class ConfigurationTest(unittest.TestCase):
         self.refused({**good, "secrets": []}, r"secrets")
         self.refused({**good, "secrets": ["env:NOT_SET_ANYWHERE"]}, r"NOT_SET_ANYWHERE")
         self.refused({**good, "deliver_to": "elsewhere"}, r"deliver_to: .*is not a URL")
-        self.refused({**good, "budget": "8d", "remember": "7d"}, r"budget: .*remember longer")
+        self.refused({**good, "budget": "7d", "remember": "7d"}, r"budget: .*remember longer")
         self.refused({**good, "order_by": "data"}, r"order_by: .*JSON pointer")
         self.refused({**good, "secret": "x"}, r"no such setting of a webhook.*secrets")
         self.refused({key: value for key, value in good.items() if key != "deliver_to"}, r"deliver_to: is missing")
@@ -395,6 +431,26 @@ class ConfigurationTest(unittest.TestCase):
 
 
 class StoreDownTest(unittest.TestCase):
+    def test_a_stop_while_the_store_does_not_answer_is_a_clean_one(self):
+        from support.backends import RedisBackend
+        receiver = Upstream().start()
+        self.addCleanup(receiver.stop)
+        backend = RedisBackend().start()
+        self.addCleanup(backend.remove)
+        gateway = Gateway(receiver.url, webhook=[hooks.hook("github", f"{receiver.url}/events")], store=backend.url)
+        self.addCleanup(gateway.remove)
+        gateway.start()
+        backend.server.pause()
+        try:
+            time.sleep(0.5)  # longer than the pause between two looks for messages
+            gateway.signal(15)
+            gateway.wait_for_log("event=draining")
+            time.sleep(0.3)
+        finally:
+            backend.server.resume()
+        self.assertEqual(gateway.wait(), 0)
+        gateway.check_sanitizers()
+
     def test_without_its_store_nothing_is_acknowledged(self):
         from support.backends import RedisBackend
         receiver = Upstream().start()

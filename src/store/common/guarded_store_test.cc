@@ -169,7 +169,7 @@ class GuardedStoreTest : public ::testing::Test {
     return wait_for<ClaimAnswer>([&](auto done) { guard_->claim(job, std::move(done)); });
   }
   std::vector<TakenJob> take() {
-    const TakeRequest wanted{10, Millis{10'000}};
+    const TakeRequest wanted{"", 10, Millis{10'000}};
     const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { guard_->take(wanted, std::move(done)); });
     return taken ? *taken : std::vector<TakenJob>{};
   }
@@ -180,7 +180,7 @@ class GuardedStoreTest : public ::testing::Test {
     return taken.empty() ? TakenJob{} : taken.front();
   }
   Result<FenceAnswer> end_attempt(const TakenJob& job, AttemptEnd::Kind kind) {
-    const AttemptEnd end{kind, Millis{50'000}, response("message")};
+    const AttemptEnd end{kind, Millis{50'000}, response("message"), {}};
     return wait_for<FenceAnswer>([&](auto done) {
       guard_->end_attempt({job.id, job.record.fence}, end, std::move(done));
     });

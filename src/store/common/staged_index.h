@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -33,8 +34,10 @@ class StagedIndex {
   // For filling the index at start, with places in growing order.
   void add_at(std::uint64_t place, const RecordId& id, const Record& record);
 
-  // Due longest first.
-  std::vector<RecordId> due(Time now, std::size_t limit) const;
+  // Of one route, due longest first.
+  std::vector<RecordId> due(const std::string& route, Time now, std::size_t limit) const;
+  // Not due before then, whatever its record says.
+  void postpone(const RecordId& id, Time due);
 
   std::size_t size() const { return entries_.size(); }
 
@@ -43,16 +46,21 @@ class StagedIndex {
     std::uint64_t place = 0;
     Time due{};
     bool ordered = false;
+    std::string route;
   };
   using Queue = std::map<std::uint64_t, RecordId>; // by place
 
+  using Waiting = std::set<std::pair<std::pair<Time, std::uint64_t>, RecordId>>; // by when they are due
+
   bool is_first(const RecordId& id, const Entry& entry) const;
+  void wait(const RecordId& id, const Entry& entry);
+  void stop_waiting(const RecordId& id, const Entry& entry);
   bool remove(const RecordId& id);
 
   std::uint64_t next_place_ = 1;
   std::unordered_map<RecordId, Entry> entries_;
   std::unordered_map<std::uint64_t, Queue> queues_;
-  std::set<std::pair<std::pair<Time, std::uint64_t>, RecordId>> waiting_; // those that are first, by when they are due
+  std::unordered_map<std::string, Waiting> waiting_; // by route: those that are first
 };
 
 } // namespace oncekey

@@ -18,6 +18,7 @@ Record due_at(std::int64_t millis, bool ordered = false) {
   record.staged = true;
   record.ordered = ordered;
   record.lease_until = at(millis);
+  record.route = "r";
   return record;
 }
 
@@ -34,36 +35,36 @@ TEST(StagedIndex, WhatIsDueLongestComesFirst) {
   index.note(numbered(1), due_at(30));
   index.note(numbered(2), due_at(10));
   index.note(numbered(3), due_at(20));
-  EXPECT_EQ(index.due(at(25), 10), (Ids{numbered(2), numbered(3)}));
-  EXPECT_EQ(index.due(at(25), 1), (Ids{numbered(2)}));
-  EXPECT_TRUE(index.due(at(9), 10).empty());
+  EXPECT_EQ(index.due("r", at(25), 10), (Ids{numbered(2), numbered(3)}));
+  EXPECT_EQ(index.due("r", at(25), 1), (Ids{numbered(2)}));
+  EXPECT_TRUE(index.due("r", at(9), 10).empty());
 }
 
 TEST(StagedIndex, EquallyDueKeepTheOrderTheyCameIn) {
   StagedIndex index;
   for (const std::uint8_t number : {7, 3, 5}) index.note(numbered(number), due_at(10));
-  EXPECT_EQ(index.due(at(10), 10), (Ids{numbered(7), numbered(3), numbered(5)}));
+  EXPECT_EQ(index.due("r", at(10), 10), (Ids{numbered(7), numbered(3), numbered(5)}));
 }
 
 TEST(StagedIndex, ANewLeaseMovesAJobAndAnEndRemovesIt) {
   StagedIndex index;
   EXPECT_EQ(index.note(numbered(1), due_at(10)), StagedIndex::Change::added);
   EXPECT_EQ(index.note(numbered(1), due_at(50)), StagedIndex::Change::none);
-  EXPECT_TRUE(index.due(at(20), 10).empty());
+  EXPECT_TRUE(index.due("r", at(20), 10).empty());
   EXPECT_EQ(index.note(numbered(1), ended(RecordState::completed)), StagedIndex::Change::removed);
   EXPECT_EQ(index.note(numbered(1), ended(RecordState::completed)), StagedIndex::Change::none);
   EXPECT_EQ(index.size(), 0U);
-  EXPECT_TRUE(index.due(at(100), 10).empty());
+  EXPECT_TRUE(index.due("r", at(100), 10).empty());
 }
 
 TEST(StagedIndex, OnlyTheFirstOfAnOrderIsDueWhateverTheOthersWait) {
   StagedIndex index;
   index.note(numbered(1), due_at(40, true));
   index.note(numbered(2), due_at(10, true));
-  EXPECT_TRUE(index.due(at(20), 10).empty());
-  EXPECT_EQ(index.due(at(40), 10), (Ids{numbered(1)}));
+  EXPECT_TRUE(index.due("r", at(20), 10).empty());
+  EXPECT_EQ(index.due("r", at(40), 10), (Ids{numbered(1)}));
   index.note(numbered(1), ended(RecordState::indeterminate));
-  EXPECT_EQ(index.due(at(20), 10), (Ids{numbered(2)}));
+  EXPECT_EQ(index.due("r", at(20), 10), (Ids{numbered(2)}));
 }
 
 TEST(StagedIndex, AJobInTheMiddleOfAnOrderMayEndFirst) {
@@ -71,7 +72,7 @@ TEST(StagedIndex, AJobInTheMiddleOfAnOrderMayEndFirst) {
   for (const std::uint8_t number : {1, 2, 3}) index.note(numbered(number), due_at(10, true));
   index.note(numbered(2), ended(RecordState::completed));
   index.note(numbered(1), ended(RecordState::completed));
-  EXPECT_EQ(index.due(at(10), 10), (Ids{numbered(3)}));
+  EXPECT_EQ(index.due("r", at(10), 10), (Ids{numbered(3)}));
 }
 
 TEST(StagedIndex, OneThatComesBackGoesToTheEnd) {
@@ -79,7 +80,7 @@ TEST(StagedIndex, OneThatComesBackGoesToTheEnd) {
   for (const std::uint8_t number : {1, 2}) index.note(numbered(number), due_at(10, true));
   index.note(numbered(1), ended(RecordState::indeterminate));
   index.note(numbered(1), due_at(10, true));
-  EXPECT_EQ(index.due(at(10), 10), (Ids{numbered(2)}));
+  EXPECT_EQ(index.due("r", at(10), 10), (Ids{numbered(2)}));
 }
 
 TEST(StagedIndex, PlacesGoOnAfterThoseItWasFilledWith) {
@@ -87,6 +88,36 @@ TEST(StagedIndex, PlacesGoOnAfterThoseItWasFilledWith) {
   index.add_at(41, numbered(1), due_at(10));
   index.note(numbered(2), due_at(10));
   EXPECT_EQ(index.place_of(numbered(2)), 42U);
+}
+
+TEST(StagedIndex, RoutesDoNotStandInEachOthersWay) {
+  StagedIndex index;
+  index.note(numbered(1), due_at(10));
+  Record other = due_at(20);
+  other.route = "other";
+  index.note(numbered(2), other);
+  EXPECT_EQ(index.due("other", at(30), 1), (Ids{numbered(2)}));
+  EXPECT_TRUE(index.due("unknown", at(30), 1).empty());
+}
+
+TEST(StagedIndex, AnIdThatIsFoundAtTwoPlacesHasTheNewer) {
+  StagedIndex index;
+  index.add_at(3, numbered(1), due_at(10, true));
+  index.add_at(4, numbered(2), due_at(10, true));
+  index.add_at(5, numbered(1), due_at(10, true));
+  EXPECT_EQ(index.due("r", at(10), 10), (Ids{numbered(2)}));
+  index.note(numbered(2), ended(RecordState::completed));
+  EXPECT_EQ(index.due("r", at(10), 10), (Ids{numbered(1)}));
+  index.note(numbered(1), ended(RecordState::completed));
+  EXPECT_EQ(index.size(), 0U);
+}
+
+TEST(StagedIndex, WhatIsPostponedIsNotDue) {
+  StagedIndex index;
+  index.note(numbered(1), due_at(10));
+  index.postpone(numbered(1), at(70));
+  EXPECT_TRUE(index.due("r", at(60), 10).empty());
+  EXPECT_EQ(index.due("r", at(70), 10), (Ids{numbered(1)}));
 }
 
 } // namespace

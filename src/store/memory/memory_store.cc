@@ -179,7 +179,7 @@ void MemoryStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> d
   std::vector<RecordId> due;
   {
     const std::lock_guard lock(jobs_mutex_);
-    due = jobs_.due(options_.now(), request.limit);
+    due = jobs_.due(request.route, options_.now(), request.limit);
   }
   std::vector<TakenJob> taken;
   for (const RecordId& id : due) {

@@ -230,8 +230,9 @@ Statement Exchange::operate_statement(std::size_t group) const {
 
 Statement Exchange::take_statement(std::size_t group) const {
   const TakeRequest& request = first<TakeCall>(group).request;
-  Statement statement{"SELECT * FROM oncekey.take($1, $2::int4, $3)", {}};
-  statement.params.int8(terms_.skew.count()).int8(static_cast<std::int64_t>(request.limit)).int8(request.lease.count());
+  Statement statement{"SELECT * FROM oncekey.take($1, $2, $3::int4, $4)", {}};
+  statement.params.int8(terms_.skew.count()).text(as_text(request.route, terms_.encoding));
+  statement.params.int8(static_cast<std::int64_t>(request.limit)).int8(request.lease.count());
   return statement;
 }
 

@@ -25,8 +25,9 @@ LostMarker lost_marker(Reply reply) {
 std::vector<std::string> keys_of_jobs(const KeyNames& names, std::uint32_t partition, std::span<const CallPtr> calls) {
   std::vector<std::string> keys;
   for (const CallPtr& call : calls) {
-    if (!call->job) continue;
-    if (keys.empty()) keys = {names.due_jobs(partition), names.job_expiries(partition)};
+    if (!call->job_route) continue;
+    if (keys.empty()) keys.push_back(names.jobs(partition));
+    keys.push_back(names.due_jobs(partition, *call->job_route));
     keys.push_back(names.jobs_in_order(call->id));
   }
   return keys;

@@ -32,7 +32,7 @@ struct Call {
   std::size_t words = 0;
   std::function<void(Result<Answer>)> answered;
   Deadline deadline;
-  bool job = false; // touches the partition's jobs
+  std::optional<std::string> job_route; // touches the jobs of this route
   // Sent in a batch of its own: others may be in another place while a slot is on its way.
   bool alone = false;
   std::optional<Host> asked; // where an ASK has sent it; once

@@ -88,10 +88,10 @@ TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
   const KeyNames names("p", 1);
   std::vector<CallPtr> calls;
   calls.push_back(std::make_unique<Call>());
-  calls[0]->job = true;
+  calls[0]->job_route = "hook /h";
   calls[0]->add("T");
   const std::string sent = batch_command({names, "sha", "gen", "", true}, 0, calls);
-  EXPECT_EQ(sent, command({"EVALSHA", "sha", "5", "p:{0}:marker", names.record({}), "p:{0}:jobs", "p:{0}:job-expiries",
+  EXPECT_EQ(sent, command({"EVALSHA", "sha", "5", "p:{0}:marker", names.record({}), "p:{0}:jobs", "p:{0}:due:hook /h",
                            "p:{0}:order:0000000000000000", "gen", "", "1", "p:settled", "1", "T"}));
 }
 

@@ -10,6 +10,7 @@
 #include <boost/asio/detached.hpp>
 
 #include <algorithm>
+#include <map>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -148,38 +149,47 @@ class RedisStore::Impl {
     session->dispatcher().submit(std::move(call));
   }
 
-  // Some of those known to have jobs, and some of all in turn: jobs that nobody delivers any more may be anywhere.
-  std::set<std::uint32_t> where_to_take() {
+  // Where a route has jobs, as far as is known here.
+  struct Whereabouts {
+    std::set<std::uint32_t> with_jobs;
+    std::uint32_t last_asked = 0; // of those
+    std::uint32_t turn = 0;       // of all
+  };
+
+  // Which partitions to take from, and how many from each. Some of all are only asked whether they have any, in turn:
+  // jobs that nobody delivers any more may be anywhere.
+  std::map<std::uint32_t, std::size_t> where_to_take(const TakeRequest& request) {
     const std::uint32_t all = session->names().partitions();
-    std::set<std::uint32_t> partitions;
+    if (all == 1) return {{0, request.limit}};
+    std::map<std::uint32_t, std::size_t> limits;
     const std::lock_guard lock(jobs_mutex);
-    auto next = with_jobs.upper_bound(last_asked);
-    for (std::size_t asked = 0; asked < std::min<std::size_t>(with_jobs.size(), kPartitionsPerTake); ++asked) {
-      if (next == with_jobs.end()) next = with_jobs.begin();
-      last_asked = *next++;
-      partitions.insert(last_asked);
+    Whereabouts& known = whereabouts[request.route];
+    const std::size_t some = std::min({known.with_jobs.size(), request.limit, kPartitionsPerTake});
+    auto next = known.with_jobs.upper_bound(known.last_asked);
+    for (std::size_t asked = 0; asked < some; ++asked) {
+      if (next == known.with_jobs.end()) next = known.with_jobs.begin();
+      known.last_asked = *next++;
+      limits[known.last_asked] = request.limit / some;
     }
-    for (std::uint32_t asked = 0; asked < std::min(all, kPartitionsPerTake); ++asked) partitions.insert(turn++ % all);
-    return partitions;
+    for (std::size_t asked = 0; asked < kPartitionsPerTake; ++asked) limits.try_emplace(known.turn++ % all, 0);
+    return limits;
   }
-  void has_jobs(std::uint32_t partition, bool any) {
+  void has_jobs(const std::string& route, std::uint32_t partition, bool any) {
     const std::lock_guard lock(jobs_mutex);
     if (any) {
-      with_jobs.insert(partition);
+      whereabouts[route].with_jobs.insert(partition);
     } else {
-      with_jobs.erase(partition);
+      whereabouts[route].with_jobs.erase(partition);
     }
   }
 
-  static constexpr std::uint32_t kPartitionsPerTake = 16;
+  static constexpr std::size_t kPartitionsPerTake = 16;
 
   // Above the session, whose loop may still have a call of it when it ends.
   redis::Rates rates;
   const std::unique_ptr<redis::Session> session;
   std::mutex jobs_mutex;
-  std::set<std::uint32_t> with_jobs;
-  std::uint32_t last_asked = 0; // of those
-  std::uint32_t turn = 0;       // of all
+  std::map<std::string, Whereabouts> whereabouts; // by route
 };
 
 RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -204,7 +214,7 @@ void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
 
 void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
   CallPtr call = call_for(request.id, "S");
-  call->job = true;
+  call->job_route = request.route;
   call->add(redis::encode_times(request));
   call->add(redis::encode_identity(request));
   call->add_decimal(redis::encode_flags(*request.staged));
@@ -212,29 +222,30 @@ void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
   encode_response(request.staged->message, message);
   call->add(message);
   const std::uint32_t partition = impl_->session->names().partition_of(request.id);
-  impl_->submit<ClaimAnswer>(std::move(call), claim_answer,
-                             [this, partition, done = std::move(done)](Result<ClaimAnswer> answer) {
-                               if (answer) impl_->has_jobs(partition, true);
-                               done(std::move(answer));
-                             });
+  impl_->submit<ClaimAnswer>(
+      std::move(call), claim_answer,
+      [this, route = request.route, partition, done = std::move(done)](Result<ClaimAnswer> answer) {
+        if (answer) impl_->has_jobs(route, partition, true);
+        done(std::move(answer));
+      });
 }
 
 void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
   if (Status may = impl_->session->state().may_claim(); !may) return done(std::move(may).fault());
   const redis::KeyNames& names = impl_->session->names();
-  const std::set<std::uint32_t> partitions = impl_->where_to_take();
-  const std::size_t limit = std::max<std::size_t>(1, request.limit / partitions.size());
+  const std::map<std::uint32_t, std::size_t> limits = impl_->where_to_take(request);
   auto parts = std::make_shared<TakeInParts>();
-  parts->open = partitions.size();
+  parts->open = limits.size();
   parts->done = std::move(done);
-  for (const std::uint32_t partition : partitions) {
+  for (const auto& [partition, limit] : limits) {
     CallPtr call = call_for(names.nobody_in(partition), "T");
-    call->job = true;
+    call->job_route = request.route;
+    call->add(request.route);
     call->add_decimal(limit);
     add_millis(*call, request.lease);
-    call->answered = [this, parts, partition](const Result<Answer>& answer) {
+    call->answered = [this, route = request.route, parts, partition = partition](const Result<Answer>& answer) {
       if (!answer) return parts->add(answer.fault());
-      if (const auto left = answer->reply[0].integer()) impl_->has_jobs(partition, *left > 0);
+      if (const auto left = answer->reply[0].integer()) impl_->has_jobs(route, partition, *left > 0);
       parts->add(taken_answer(*answer));
     };
     impl_->session->dispatcher().submit(std::move(call));
@@ -243,7 +254,7 @@ void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> do
 
 void RedisStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
   CallPtr call = call_for(owner, "E");
-  call->job = true;
+  call->job_route = end.route;
   call->add(end.kind == AttemptEnd::Kind::again       ? "again"
             : end.kind == AttemptEnd::Kind::completed ? "completed"
                                                       : "dead");
@@ -286,11 +297,17 @@ void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done)
 
 void RedisStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                          Done<OperatorAnswer> done) {
-  CallPtr call = call_for(id, "O");
-  call->job = true; // perhaps
-  call->add(to_string(action));
-  add_response(*call, response);
-  impl_->submit<OperatorAnswer>(std::move(call), operator_answer, std::move(done));
+  // Which jobs it may touch has to be said with the call, so that the record is looked at first.
+  find(id, Interest::none,
+       [this, id, action, response = std::move(response),
+        done = std::move(done)](const Result<std::optional<Found>>& found) mutable {
+         if (!found) return done(found.fault());
+         CallPtr call = call_for(id, "O");
+         if (*found && (*found)->record.staged) call->job_route = (*found)->record.route;
+         call->add(to_string(action));
+         add_response(*call, response);
+         impl_->submit<OperatorAnswer>(std::move(call), operator_answer, std::move(done));
+       });
 }
 
 void RedisStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {

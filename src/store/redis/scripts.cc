@@ -81,41 +81,47 @@ local function settle(key, r, answer, rest)
   return answer
 end
 
--- Jobs. A partition has a sorted set of those that may be taken, by when they are due, and a hash with the expiry of all
--- of them. Jobs of one order stand in a sorted set of their own, by their places; only the first may be taken.
+-- Jobs. For each route a partition has a sorted set of those that may be taken, by when they are due, and for all of them
+-- a hash with the expiry and the route of each. Jobs of one order stand in a sorted set of their own, by their places; only the first may be taken.
 local base = sub(KEYS[1], 1, -7) -- without `marker`
-local due, expiries = base .. 'jobs', base .. 'job-expiries'
+local jobs = base .. 'jobs'
+local function due_of(route) return base .. 'due:' .. route end
 local function queue_of(id) return base .. 'order:' .. sub(id, -16) end
+local function route_of(value) return sub(value, TEXTS + 2, TEXTS + 1 + unpack_head('<I2', value, TEXTS)) end
 local function decimal(number) return string.format('%.0f', number) end
 
 local function remove_job(id)
-  redis_call('ZREM', due, id)
-  redis_call('HDEL', expiries, id)
+  local kept = redis_call('HGET', jobs, id)
+  if not kept then return end
+  redis_call('ZREM', due_of(string.match(kept, '^%d+ (.*)$')), id)
+  redis_call('HDEL', jobs, id)
   local queue = queue_of(id)
   if redis_call('ZREM', queue, id) ~= 1 then return end
   local first = redis_call('ZRANGE', queue, 0, 0)[1]
   if not first then return end
   local r = read(base .. first)
-  redis_call('ZADD', due, decimal(r and r.lease_until or now), first)
+  local route = string.match(redis_call('HGET', jobs, first) or '', '^%d+ (.*)$')
+  if route then redis_call('ZADD', due_of(route), decimal(r and r.lease_until or now), first) end
 end
 
--- After a write of a job's record.
-local function note_job(key, r)
+-- After a write of a job's record; `value` has its texts.
+local function note_job(key, r, value)
   local id = sub(key, -64)
   if r.state ~= IN_PROGRESS then return remove_job(id) end
-  redis_call('HSET', expiries, id, decimal(r.expires_at))
+  local route = route_of(value)
+  redis_call('HSET', jobs, id, decimal(r.expires_at) .. ' ' .. route)
   if has(r, ORDERED) then
     local queue = queue_of(id)
     if not redis_call('ZSCORE', queue, id) then
-      redis_call('ZADD', queue, redis_call('HINCRBY', expiries, 'places', 1), id)
+      redis_call('ZADD', queue, redis_call('HINCRBY', jobs, 'places', 1), id)
     end
     if redis_call('ZRANGE', queue, 0, 0)[1] ~= id then return end
   end
-  redis_call('ZADD', due, decimal(r.lease_until), id)
+  redis_call('ZADD', due_of(route), decimal(r.lease_until), id)
 end
 
 local verbs = {}
-local lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4, S = 4, T = 2, E = 5}
+local lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4, S = 4, T = 3, E = 5}
 
 -- What first claims of one kind (retention and lease) have in common.
 local kinds = {}
@@ -268,7 +274,7 @@ function verbs.O(key, at)
     set(r, job and RESTING or RERUN)
   end
   local answer = settle(key, r, 0, rest)
-  if job and answer == 0 then note_job(key, r) end
+  if job and answer == 0 then note_job(key, r, r.value) end
   return answer
 end
 
@@ -281,45 +287,54 @@ function verbs.S(key, at)
   local job = {state = IN_PROGRESS, flags = tonumber(ARGV[at + 2]), lease_until = kind.lease_until,
     expires_at = kind.expires_at}
   local fence = r and r.fence + 1 or 1
-  local done = redis_call('SET', key,
-    pack(NUMBERS, FORMAT, IN_PROGRESS, job.flags, fence, now, kind.expires_at, kind.lease_until, 0, 0) ..
-    ARGV[at + 1] .. ARGV[at + 3], 'PX', kind.stays)
+  local value = pack(NUMBERS, FORMAT, IN_PROGRESS, job.flags, fence, now, kind.expires_at, kind.lease_until, 0, 0) ..
+    ARGV[at + 1] .. ARGV[at + 3]
+  local done = redis_call('SET', key, value, 'PX', kind.stays)
   if done.err then return done end
-  note_job(key, job)
+  note_job(key, job, value)
   return fence * 2
 end
 
 -- Its key names the partition alone. Answers with the number of jobs that may be taken now or later, and then the ids
 -- and records taken, one after another.
 function verbs.T(_, at)
+  local due = due_of(ARGV[at])
   local taken = {redis_call('ZCARD', due)}
-  local ids = redis_call('ZRANGEBYSCORE', due, '-inf', decimal(now), 'LIMIT', 0, ARGV[at])
+  local ids = redis_call('ZRANGEBYSCORE', due, '-inf', decimal(now), 'LIMIT', 0, ARGV[at + 1])
   if ids.err then return ids end
+  local failed
   for _, id in ipairs(ids) do
     local key = base .. id
     local r, err = read(key)
-    if err then return err end
-    if not r then
+    if err then
+      -- One that cannot be read must not keep the others from being taken.
+      failed = {err = err.err .. ' (job ' .. id .. ')'}
+      redis_call('ZADD', due, decimal(now + 60000), id)
+    elseif not r then
       -- On its way to another server with its slot, or expired.
-      local expiry = tonumber(redis_call('HGET', expiries, id) or 0)
+      local expiry = tonumber(string.match(redis_call('HGET', jobs, id) or '0', '^%d+'))
       if expiry + GRACE <= now then remove_job(id) else redis_call('ZADD', due, decimal(now + 1000), id) end
     elseif expired(r) or r.state ~= IN_PROGRESS then
       remove_job(id)
     elseif lease_over(r) then
       r.fence = r.fence + 1
-      r.lease_until = now + ARGV[at + 1]
+      r.lease_until = now + ARGV[at + 2]
       unset(r, RESTING)
-      stay_for_the_lease(r)
-      local failed = write(key, r)
-      if failed then return #taken > 1 and taken or failed end
-      note_job(key, r)
+      -- One lease more than it lasts: a job whose taker is gone must still be there to be taken again.
+      r.expires_at = math.max(r.expires_at, now + 2 * ARGV[at + 2])
+      local not_written = write(key, r)
+      if not_written then
+        failed = not_written
+        break
+      end
+      note_job(key, r, r.value)
       taken[#taken + 1] = id
       taken[#taken + 1] = redis_call('GET', key)
     else
       redis_call('ZADD', due, decimal(r.lease_until), id)
     end
   end
-  return taken
+  return #taken == 1 and failed or taken
 end
 
 -- The end of an attempt at a job.
@@ -341,7 +356,7 @@ function verbs.E(key, at)
   r.status = unpack_head('<I2', ARGV[at + 3])
   local failed = write(key, r, identity_of(r.value) .. ARGV[at + 4])
   if failed then return failed end
-  note_job(key, r)
+  note_job(key, r, r.value)
   return 1
 end
 

@@ -69,11 +69,11 @@ std::string KeyNames::record(const RecordId& id) const {
 std::string KeyNames::marker(std::uint32_t partition) const {
   return fmt::format("{}:{{{}}}:marker", prefix_, tags_[partition]);
 }
-std::string KeyNames::due_jobs(std::uint32_t partition) const {
+std::string KeyNames::jobs(std::uint32_t partition) const {
   return fmt::format("{}:{{{}}}:jobs", prefix_, tags_[partition]);
 }
-std::string KeyNames::job_expiries(std::uint32_t partition) const {
-  return fmt::format("{}:{{{}}}:job-expiries", prefix_, tags_[partition]);
+std::string KeyNames::due_jobs(std::uint32_t partition, std::string_view route) const {
+  return fmt::format("{}:{{{}}}:due:{}", prefix_, tags_[partition], route);
 }
 std::string KeyNames::jobs_in_order(const RecordId& id) const {
   return fmt::format("{}:{{{}}}:order:{}", prefix_, tags_[partition_of(id)], to_hex(id).substr(48));

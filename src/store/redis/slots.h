@@ -38,8 +38,8 @@ class KeyNames {
 
   std::string record(const RecordId& id) const;
   std::string marker(std::uint32_t partition) const;
-  std::string due_jobs(std::uint32_t partition) const;
-  std::string job_expiries(std::uint32_t partition) const;
+  std::string jobs(std::uint32_t partition) const;
+  std::string due_jobs(std::uint32_t partition, std::string_view route) const;
   std::string jobs_in_order(const RecordId& id) const;
   // The first id of a partition; no record has it.
   RecordId nobody_in(std::uint32_t partition) const;

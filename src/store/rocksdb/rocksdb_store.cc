@@ -176,16 +176,25 @@ StoreStats RocksdbStore::stats() const {
 
 Status RocksdbStore::load_jobs() {
   StagedIndex jobs;
+  rocksdb::WriteBatch leftovers; // of jobs that have expired, or come again since
   const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
   for (at->Seek(rocksdb::Slice(kJobPrefix.data(), kJobPrefix.size())); at->Valid(); at->Next()) {
     const std::optional<JobPlace> job = parse_job_key(at->key().ToStringView());
     if (!job) break;
     const Result<std::optional<Stored>> stored = buckets_.lookup(job->id, DecodeBody::no);
     if (!stored) return stored.fault();
-    // One whose bucket has been dropped is taken, found to be gone, and forgotten then.
-    jobs.add_at(job->place, job->id, *stored ? (*stored)->record : Record{});
+    const std::optional<std::uint64_t> older = jobs.place_of(job->id);
+    const bool over = !*stored || !(*stored)->record.staged || (*stored)->record.state != RecordState::in_progress;
+    if (older) leftovers.Delete(job_key(*older, job->id));
+    if (over) {
+      leftovers.Delete(at->key());
+    } else {
+      jobs.add_at(job->place, job->id, (*stored)->record);
+    }
   }
   if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be read");
+  if (const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &leftovers); !written.ok())
+    return fault_of(written, "the keys of jobs that are over could not be removed");
   writer_->start_with(std::move(jobs));
   return ok_status();
 }

@@ -123,7 +123,7 @@ void Writer::commit(std::vector<Call>& calls) {
       live_ = buckets_.live();
       const Time now = clock_.now();
       end = apply(calls, begin, now);
-      if (batch_records_ != 0) {
+      if (batch_.Count() != 0) {
         if (!clock_saved_ || now - *clock_saved_ >= kClockSavedEvery) save_clock(now);
         // A crash before this returns leaves nothing or all of the batch; nobody has been told either way.
         if (!write_batch()) return;
@@ -224,11 +224,14 @@ void Writer::apply_call(AttemptCall& call, Time now) {
 
 void Writer::apply_call(TakeCall& call, Time now) {
   std::vector<TakenJob> taken;
-  for (const RecordId& id : jobs_.due(now, call.request.limit)) {
+  std::optional<Fault> unreadable;
+  for (const RecordId& id : jobs_.due(call.request.route, now, call.request.limit)) {
     const Result<const Current*> found = current(id);
     if (!found) {
-      call.answer = found.fault();
-      return;
+      // One that cannot be read must not keep the others from being taken.
+      unreadable = Fault{found.fault().kind, "job " + to_hex(id) + ": " + found.fault().message};
+      jobs_.postpone(id, now + kUnreadablePause);
+      continue;
     }
     std::optional<Record> record = take_step((*found)->record, call.request.lease, now);
     if (!record) { // it has expired
@@ -236,12 +239,16 @@ void Writer::apply_call(TakeCall& call, Time now) {
       continue;
     }
     if (const Status written = write_on(id, record, **found); !written) {
-      call.answer = written.fault();
-      return;
+      unreadable = written.fault();
+      break;
     }
     taken.push_back({id, *std::move(record), now});
   }
-  call.answer = std::move(taken);
+  if (taken.empty() && unreadable) {
+    call.answer = *unreadable;
+  } else {
+    call.answer = std::move(taken);
+  }
 }
 
 Status Writer::write_on(const RecordId& id, std::optional<Record> write, const Current& found) {

@@ -53,6 +53,8 @@ inline constexpr std::size_t kQueuedBytesHardMax = 4 * kQueuedBytesMax;
 inline constexpr std::size_t kBatchBytesMax = std::size_t{16} << 20;
 // Owners at work whose records are kept in memory. More may be at work; theirs are then read from the database.
 inline constexpr std::size_t kOwnersKeptMax = 16384;
+// How long a job whose record cannot be read is left alone.
+inline constexpr Millis kUnreadablePause{60'000};
 // How far the saved clock may lag behind: what a reboot with a wrong wall clock can cost.
 inline constexpr Millis kClockSavedEvery{1000};
 

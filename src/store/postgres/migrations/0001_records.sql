@@ -55,13 +55,14 @@ END $$;
 -- the transaction that changes the record. Jobs of one queue go one after another, in the order of their places.
 CREATE TABLE oncekey.job (
   id      bytea PRIMARY KEY,
+  route   text NOT NULL,
   lock    int8 NOT NULL, -- of the id, as the gateways compute it
   place   int8 NOT NULL GENERATED ALWAYS AS IDENTITY,
   queue   bytea,
   due_at  int8 NOT NULL,
   working bool NOT NULL DEFAULT false -- somebody has taken it: due_at is the end of the lease
 ) WITH (fillfactor = 50);
-CREATE INDEX job_due ON oncekey.job (due_at, place);
+CREATE INDEX job_due ON oncekey.job (route, due_at, place);
 CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL;
 
 -- The one clock that leases and expiry go by.
@@ -150,8 +151,8 @@ AS $$
 BEGIN
   DELETE FROM oncekey.job j USING unnest(locked, ids) AS a(locked, id), oncekey.record r
   WHERE a.locked AND j.id = a.id AND r.id = a.id AND r.state <> 1;
-  INSERT INTO oncekey.job (id, lock, queue, due_at, working)
-  SELECT r.id, a.lock, CASE WHEN r.job & 2 <> 0 THEN substr(r.id, 25) END, r.lease_until, r.job & 4 = 0
+  INSERT INTO oncekey.job (id, route, lock, queue, due_at, working)
+  SELECT r.id, r.route, a.lock, CASE WHEN r.job & 2 <> 0 THEN substr(r.id, 25) END, r.lease_until, r.job & 4 = 0
   FROM unnest(locked, ids, locks) WITH ORDINALITY AS a(locked, id, lock, n) JOIN oncekey.record r ON r.id = a.id
   WHERE a.locked AND r.job <> 0 AND r.state = 1 ORDER BY a.n
   ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at, working = excluded.working;
@@ -394,7 +395,7 @@ END $$;
 
 -- Makes the caller the owner of up to `wanted` jobs that are due, those due longest first. Jobs whose lock is not free
 -- are left to the next call.
-CREATE FUNCTION oncekey.take(skew int8, wanted int4, lease int8)
+CREATE FUNCTION oncekey.take(skew int8, of_route text, wanted int4, lease int8)
 RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -405,7 +406,7 @@ DECLARE
 BEGIN
   FOR due IN
     SELECT j.id, j.lock, j.queue, j.place FROM oncekey.job j
-    WHERE j.due_at <= moment
+    WHERE j.route = of_route AND j.due_at <= moment
       AND NOT EXISTS (SELECT FROM oncekey.job e WHERE e.queue = j.queue AND e.id <> j.id
                       AND (e.place < j.place OR e.working AND e.due_at > moment))
     ORDER BY j.due_at, j.place LIMIT wanted FOR UPDATE SKIP LOCKED
@@ -419,8 +420,8 @@ BEGIN
                             AND (e.place < due.place OR e.working AND e.due_at > moment));
     END IF;
     UPDATE oncekey.record r SET
-      bucket = oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + lease)),
-      expires_at = greatest(r.expires_at, moment + lease), lease_until = moment + lease, fence = r.fence + 1,
+      bucket = oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + 2 * lease)),
+      expires_at = greatest(r.expires_at, moment + 2 * lease), lease_until = moment + lease, fence = r.fence + 1,
       rerun = false, job = r.job & 3
     WHERE r.id = due.id AND r.job <> 0 AND r.state = 1 AND r.lease_until <= moment AND r.expires_at > moment;
     IF NOT found THEN -- gone, with its partition
