@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <utility>
 
@@ -193,12 +192,9 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
                        problem("state is one of in_progress, completed, indeterminate, abandoned")};
     }
   }
-  if (const std::string_view limit = query_value(query, "limit"); !limit.empty()) {
-    const auto [end, error] = std::from_chars(limit.data(), limit.data() + limit.size(), request.limit);
-    if (error != std::errc{} || end != limit.data() + limit.size() || request.limit == 0 || request.limit > kListMax) {
-      co_return Answer{400, "application/json", problem(fmt::format("limit is a whole number from 1 to {}", kListMax))};
-    }
-  }
+  const Result<std::size_t> limit = limit_of(query, request.limit);
+  if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
+  request.limit = *limit;
   using Lines = std::vector<Listed>;
   const Result<Lines> listed =
       co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });

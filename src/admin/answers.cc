@@ -2,6 +2,10 @@
 
 #include <boost/json.hpp>
 
+#include <fmt/format.h>
+
+#include <charconv>
+
 namespace oncekey {
 
 std::string problem(std::string_view message) {
@@ -24,6 +28,16 @@ std::string_view query_value(std::string_view query, std::string_view name) {
     if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
   }
   return {};
+}
+
+Result<std::size_t> limit_of(std::string_view query, std::size_t usual) {
+  const std::string_view text = query_value(query, "limit");
+  if (text.empty()) return usual;
+  std::size_t limit = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  if (error != std::errc{} || end != text.data() + text.size() || limit == 0 || limit > kListMax)
+    return invalid(fmt::format("limit is a whole number from 1 to {}", kListMax));
+  return limit;
 }
 
 } // namespace oncekey

@@ -1,6 +1,8 @@
 // answers: small things that the pages of the admin listener share.
 #pragma once
 
+#include <oncekey/result.h>
+
 #include <string>
 #include <string_view>
 
@@ -13,5 +15,7 @@ std::string problem(std::string_view message);
 // What follows the question mark, and the value of a name in it.
 std::string_view query_of(std::string_view target);
 std::string_view query_value(std::string_view query, std::string_view name);
+// How many lines a listing may have: `usual` where the query says nothing.
+Result<std::size_t> limit_of(std::string_view query, std::size_t usual);
 
 } // namespace oncekey

@@ -5,10 +5,6 @@
 
 #include <boost/json.hpp>
 
-#include <fmt/format.h>
-
-#include <charconv>
-
 namespace oncekey {
 
 namespace json = boost::json;
@@ -26,15 +22,10 @@ Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
   } else if (!state.empty()) {
     co_return Answer{400, "application/json", problem("state is one of waiting, delivering, delivered, dead")};
   }
-  std::size_t limit = request.limit;
-  if (const std::string_view given = query_value(query, "limit"); !given.empty()) {
-    const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), limit);
-    if (error != std::errc{} || end != given.data() + given.size() || limit == 0 || limit > kListMax) {
-      co_return Answer{400, "application/json", problem(fmt::format("limit is a whole number from 1 to {}", kListMax))};
-    }
-  }
+  const Result<std::size_t> limit = limit_of(query, request.limit);
+  if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
   // Which of those in progress wait is told only when they are here.
-  request.limit = request.state == RecordState::in_progress ? kListMax : limit;
+  request.limit = request.state == RecordState::in_progress ? kListMax : *limit;
   using Lines = std::vector<Listed>;
   const Result<Lines> listed =
       co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
@@ -43,7 +34,7 @@ Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
   json::array jobs;
   for (const Listed& line : *listed) {
     if (!state.empty() && job_state(line.record, now) != state) continue;
-    if (jobs.size() < limit) jobs.push_back(job_json(line.id, line.record, now));
+    if (jobs.size() < *limit) jobs.push_back(job_json(line.id, line.record, now));
   }
   json::object body;
   body["jobs"] = std::move(jobs);

@@ -57,16 +57,22 @@ std::string view_of_body(std::string_view body) {
   return cut ? view + "(cut here; --json shows all of it)\n" : view;
 }
 
+std::string view_of_headers(const json::value& message) {
+  std::string view;
+  const json::array* headers = member(message, "headers").if_array();
+  if (headers == nullptr) return view;
+  for (const json::value& header : *headers) {
+    const json::array* pair = header.if_array();
+    if (pair == nullptr || pair->size() != 2) continue;
+    view += fmt::format("{}: {}\n", text_of((*pair)[0], 128), text_of((*pair)[1], 1024));
+  }
+  return view;
+}
+
 std::string view_of_response(const json::value& response) {
   std::string view =
       fmt::format("\n{} {}\n", text_of(member(response, "status"), 8), text_of(member(response, "reason"), kTextShown));
-  if (const json::array* headers = member(response, "headers").if_array()) {
-    for (const json::value& header : *headers) {
-      const json::array* pair = header.if_array();
-      if (pair == nullptr || pair->size() != 2) continue;
-      view += fmt::format("{}: {}\n", text_of((*pair)[0], 128), text_of((*pair)[1], 1024));
-    }
-  }
+  view += view_of_headers(response);
   const json::value& encoding = member(response, "body_encoding");
   if (encoding.is_string() && encoding.as_string() == "base64") view += "(body in base64)\n";
   const json::value& body = member(response, "body");
@@ -150,13 +156,7 @@ std::string view_of_job(const json::value& job) {
   const json::value& message = member(job, "message");
   if (!message.is_object()) return view;
   view += "\n";
-  if (const json::array* headers = member(message, "headers").if_array()) {
-    for (const json::value& header : *headers) {
-      const json::array* pair = header.if_array();
-      if (pair == nullptr || pair->size() != 2) continue;
-      view += fmt::format("{}: {}\n", text_of((*pair)[0], 128), text_of((*pair)[1], 1024));
-    }
-  }
+  view += view_of_headers(message);
   const json::value& body = member(message, "body");
   if (body.is_string()) view += view_of_body({body.as_string().data(), body.as_string().size()});
   return view;
