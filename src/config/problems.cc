@@ -323,8 +323,8 @@ std::vector<std::string> warnings_of(const Config& config) {
     if (endpoint.url.authority == config.upstream.authority && endpoint.authorization.empty())
       warnings.push_back(
           fmt::format("webhook {}: deliver_to is on the upstream, where clients of the gateway can post "
-                      "too: let the receiver refuse what has no Oncekey-Attempt, which the gateway takes "
-                      "from clients, or set authorization",
+                      "too: let the receiver refuse what has no Oncekey-Attempt, which the gateway "
+                      "removes from what clients send, or set authorization",
                       webhook.path));
   }
   for (const Route& route : config.routes) {
