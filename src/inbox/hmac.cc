@@ -48,10 +48,6 @@ bool has_slot(const std::vector<TemplatePart>& parts, Slot slot) {
 }
 
 Status check_scheme(const HmacScheme& scheme, const std::vector<TemplatePart>& parts) {
-  if (scheme.signed_template.find("}{") != std::string::npos)
-    return invalid(
-        "signed has two parts with nothing between them: bytes could be moved from one to the other under the "
-        "same signature; put a character between them");
   if (scheme.signature_header.empty()) return invalid("name the header that carries the signature");
   if (!has_slot(parts, Slot::body))
     return invalid("the signed template has no {body}: a signature that does not cover the body proves nothing");
@@ -60,6 +56,11 @@ Status check_scheme(const HmacScheme& scheme, const std::vector<TemplatePart>& p
         "a timestamp header and {timestamp} in the signed template go together: unsigned, a time is no proof");
   if (has_slot(parts, Slot::id) && scheme.id_header.empty())
     return invalid("{id} in the signed template stands for a header: name it");
+  const std::string& text = scheme.signed_template;
+  if (text.find("{id}{") != std::string::npos || text.find("}{id}") != std::string::npos)
+    return invalid(
+        "{id} stands next to another part with nothing between them: bytes could be moved from one to the other, and "
+        "one event have two ids, under the same signature; put a character between them");
   if (scheme.id_header.empty() == scheme.id_pointer.empty())
     return invalid("say where the event id is: either a header or a JSON pointer into the body");
   if (!scheme.id_pointer.empty() && scheme.id_pointer.front() != '/')

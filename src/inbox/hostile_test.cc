@@ -353,6 +353,8 @@ TEST(HmacSchemes, ThatProveNothingAreRefused) {
   EXPECT_THAT(message([](HmacScheme& s) { s.timestamp_header = "X-Time"; }), HasSubstr("go together"));
   EXPECT_THAT(message([](HmacScheme& s) { s.signed_template = "{body}{nonce}"; }), HasSubstr("\"{nonce}\""));
   EXPECT_THAT(message([](HmacScheme& s) { s.signed_template = "{body}{"; }), HasSubstr("\"{\""));
+  EXPECT_THAT(message([](HmacScheme& s) { s.signed_template = "{id}{body}"; }), HasSubstr("nothing between them"));
+  EXPECT_EQ(message([](HmacScheme& s) { s.signed_template = "{id}.{body}"; }), "");
   EXPECT_THAT(message([](HmacScheme& s) { s.id_header.clear(); }), HasSubstr("where the event id is"));
   EXPECT_THAT(message([](HmacScheme& s) { s.id_pointer = "/id"; }), HasSubstr("either a header or"));
   EXPECT_THAT(message([](HmacScheme& s) {
