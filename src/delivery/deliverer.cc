@@ -126,7 +126,7 @@ void Deliverer::stop() {
 }
 
 void Deliverer::poke() {
-  if (poked_.exchange(true)) return;
+  if (!has_room_.load() || poked_.exchange(true)) return;
   asio::post(timers_.context(), [this] {
     poked_ = false;
     look();
@@ -135,6 +135,8 @@ void Deliverer::poke() {
 
 void Deliverer::look() {
   for (const auto& line : lines_) look(*line);
+  // Looked at after the takes were sent; a place that gets free looks by itself.
+  has_room_ = std::any_of(lines_.begin(), lines_.end(), [](const auto& line) { return line->room() > 0; });
 }
 
 void Deliverer::look(Line& line) {
@@ -223,6 +225,7 @@ Task<void> Deliverer::deliver(Line& line, TakenJob job) {
   }
   line.gauge.Set(--line.under_way);
   start_waiting(line);
+  has_room_ = true;
   look(line);
 }
 

@@ -88,7 +88,8 @@ class Deliverer {
   std::atomic<std::size_t> open_{0}; // messages and takes under way
   std::atomic<bool> stopped_{false};
   std::atomic<bool> poked_{false};
-  bool store_failing_ = false; // said once in the log
+  std::atomic<bool> has_room_{true}; // while it has none, whoever stages something need not wake this thread
+  bool store_failing_ = false;       // said once in the log
 };
 
 } // namespace oncekey
