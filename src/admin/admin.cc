@@ -2,7 +2,7 @@
 
 #include "admin/answers.h"
 #include "admin/record_json.h"
-#include "http/local_host.h"
+#include "http/door.h"
 
 #include <boost/json.hpp>
 
@@ -21,20 +21,6 @@ constexpr std::uint64_t kActionBodyMax = 16u << 20;
 constexpr std::size_t kStormsMax = 100;
 // Fewer hex digits than this meet by accident too soon.
 constexpr std::size_t kIdPrefixMin = 8;
-
-std::optional<std::string> bad_request_of(const RequestHead& head, bool token_needed, std::string_view token) {
-  if (token_needed) {
-    const std::string_view given = head.headers.get("Authorization").value_or("");
-    if (!starts_with_ignoring_case(given, "Bearer ") || !equal_in_constant_time(given.substr(7), token)) {
-      return "send the admin token: Authorization: Bearer TOKEN";
-    }
-    return std::nullopt;
-  }
-  if (!names_this_machine(head.headers.get("Host").value_or("localhost"))) {
-    return "without a token this listener answers to loopback host names only";
-  }
-  return std::nullopt;
-}
 
 std::optional<OperatorAction> action_of(std::string_view text) {
   for (const OperatorAction action : {OperatorAction::release, OperatorAction::complete, OperatorAction::rerun}) {
@@ -82,9 +68,8 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   if (reading && path == "/livez") co_return Answer{200, "application/json", R"({"status":"alive"})"};
   if (reading && path == "/readyz") co_return ready();
 
-  const std::string& token = shared_.config.admin_token;
-  if (const auto refused = bad_request_of(head, !token.empty(), token)) {
-    co_return Answer{token.empty() ? 403 : 401, "application/json", problem(*refused)};
+  if (const auto refused = turned_away(head.headers, shared_.config.admin_token, "admin")) {
+    co_return Answer{refused->status, "application/json", problem(refused->why)};
   }
   if (reading && path == "/metrics") co_return metrics();
   if (reading && path == "/api/keys") co_return co_await list_keys(query_of(head.target));

@@ -69,8 +69,11 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
 
 } // namespace
 
-Deliverer::Line::Line(const Endpoint& place, prometheus::Gauge& shown)
-    : endpoint(place), lease(place.timeout + std::clamp(place.timeout, kLeaseSpareMin, kLeaseSpareMax)), gauge(shown) {}
+Deliverer::Line::Line(const Endpoint& place, DeliveryMetrics& metrics)
+    : endpoint(place),
+      lease(place.timeout + std::clamp(place.timeout, kLeaseSpareMin, kLeaseSpareMax)),
+      gauge(metrics.under_way(place.name)),
+      delivered(metrics.attempts(place.name, "delivered")) {}
 
 std::size_t Deliverer::Line::room() const {
   const std::size_t held = under_way + waiting.size();
@@ -98,7 +101,7 @@ Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, Delive
   for (const Webhook& webhook : shared.config.webhooks) endpoints.push_back(&webhook.endpoint);
   for (const Endpoint& destination : shared.config.destinations) endpoints.push_back(&destination);
   for (const Endpoint* const endpoint : endpoints) {
-    auto line = std::make_unique<Line>(*endpoint, metrics.under_way(endpoint->name));
+    auto line = std::make_unique<Line>(*endpoint, metrics);
     auto pool = UpstreamPool::make(options_of(*endpoint, shared.config), timers, line->connections);
     if (!pool) return std::move(pool).fault();
     line->pool = std::move(pool).value();
@@ -162,12 +165,12 @@ Task<void> Deliverer::take(Line& line, std::size_t limit) {
       co_await await_store<Jobs>(wakeups_, [&](auto done) { shared_.store.take(request, std::move(done)); });
   line.looking = false;
   if (!taken) {
-    if (!std::exchange(store_failing_, true)) {
+    if (!std::exchange(line.failing, true)) {
       shared_.log.warning("deliveries_wait", {{"endpoint", line.endpoint.name}, {"reason", taken.fault().message}});
     }
     co_return;
   }
-  if (std::exchange(store_failing_, false)) shared_.log.info("deliveries_go_on", {});
+  if (std::exchange(line.failing, false)) shared_.log.info("deliveries_go_on", {{"endpoint", line.endpoint.name}});
   for (TakenJob& job : *taken) {
     if (stopped_) {
       spawn(give_back(line, std::move(job)));
@@ -266,11 +269,15 @@ Task<void> Deliverer::end(const Line& line, const TakenJob& job, AttemptEnd end,
                                                 {"reason", answer.fault().message},
                                                 {"next", "it is taken again when its lease is over"}});
   }
-  metrics_.count_attempt(line.endpoint.name, !answer || *answer == FenceAnswer::lost ? "lost"
-                                             : tried == Tried::no                    ? "put_back"
-                                             : kind == AttemptEnd::Kind::completed   ? "delivered"
-                                             : kind == AttemptEnd::Kind::dead        ? "dead"
-                                                                                     : "retry");
+  if (answer && *answer == FenceAnswer::done && kind == AttemptEnd::Kind::completed) {
+    line.delivered.Increment();
+    co_return;
+  }
+  const std::string_view outcome = !answer || *answer == FenceAnswer::lost ? "lost"
+                                   : tried == Tried::no                    ? "put_back"
+                                   : kind == AttemptEnd::Kind::dead        ? "dead"
+                                                                           : "retry";
+  metrics_.attempts(line.endpoint.name, outcome).Increment();
 }
 
 Task<void> Deliverer::give_back(Line& line, TakenJob job) {

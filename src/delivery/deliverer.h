@@ -55,9 +55,11 @@ class Deliverer {
     std::deque<TakenJob> waiting;
     bool looking = false;
     bool look_again = false;
+    bool failing = false; // the store, for this line; said once in the log
     prometheus::Gauge& gauge;
+    prometheus::Counter& delivered;
 
-    Line(const Endpoint& place, prometheus::Gauge& shown);
+    Line(const Endpoint& place, DeliveryMetrics& metrics);
     // Twice as many as are delivered at a time, so that none of the places stays empty while more are fetched.
     std::size_t room() const;
   };
@@ -89,7 +91,6 @@ class Deliverer {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> poked_{false};
   std::atomic<bool> has_room_{true}; // while it has none, whoever stages something need not wake this thread
-  bool store_failing_ = false;       // said once in the log
 };
 
 } // namespace oncekey

@@ -2,11 +2,11 @@
 
 #include "config/delivery.h"
 #include "core/json_pointer.h"
+#include "delivery/staging.h"
 #include "http/forwarding.h"
 
 #include <fmt/format.h>
 
-#include <array>
 #include <utility>
 
 namespace oncekey {
@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::string_view kAccepted = R"({"received":true,"duplicate":false})";
 constexpr std::string_view kDuplicate = R"({"received":true,"duplicate":true})";
-
-RecordId id_of(const KeyedHash& hash, std::string_view what, std::string_view name, std::string_view value) {
-  const std::array<std::string_view, 3> parts{what, name, value};
-  return RecordId{hash.of(parts)};
-}
 
 // The URL as the sender knows it, which is what some of them sign.
 std::string url_known_to_sender(const Webhook& webhook, const Exchange& exchange) {
@@ -45,23 +40,11 @@ Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) 
 
 } // namespace
 
-ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message) {
-  ClaimRequest claim;
-  claim.id = message.id;
-  claim.fingerprint = message.fingerprint;
-  claim.retention = endpoint.remember;
-  claim.route = endpoint.name;
-  claim.key = std::move(message.key);
-  claim.method = std::move(message.method);
-  claim.target = fmt::format("{}://{}{}", endpoint.url.scheme == UpstreamUrl::Scheme::https ? "https" : "http",
-                             endpoint.url.authority, endpoint.target);
-  claim.staged = Staged{std::move(message.message), message.ordered};
-  return claim;
-}
-
 struct Inbox::Hook {
   const Webhook& webhook;
   std::shared_ptr<const WebhookProvider> provider;
+  prometheus::Counter& staged;
+  prometheus::Counter& duplicates;
 };
 
 Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context)
@@ -74,7 +57,9 @@ Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetric
   for (const Webhook& webhook : shared.config.webhooks) {
     auto provider = provider_of(webhook);
     if (!provider) return std::move(provider).fault();
-    inbox->hooks_.push_back(std::make_unique<Hook>(Hook{webhook, std::move(provider).value()}));
+    const std::string& name = webhook.endpoint.name;
+    inbox->hooks_.push_back(std::make_unique<Hook>(Hook{
+        webhook, std::move(provider).value(), metrics.receipts(name, "staged"), metrics.receipts(name, "duplicate")}));
   }
   return inbox;
 }
@@ -91,7 +76,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const RequestHead& head = exchange.request();
   const std::string& name = webhook.endpoint.name;
   if (head.method != "POST") {
-    metrics_.count_receipt(name, "method");
+    metrics_.receipts(name, "method").Increment();
     Headers headers;
     headers.add("Allow", "POST");
     co_await exchange.send(405, {}, headers, {});
@@ -102,17 +87,17 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const BodyRead read =
       co_await exchange.read_body(body, webhook.max_body, [&](std::size_t more) { return buffered.try_hold(more); });
   if (read == BodyRead::refused) {
-    metrics_.count_receipt(name, "overloaded");
+    metrics_.receipts(name, "overloaded").Increment();
     co_await exchange.send_problem(503, "too many bodies are held in memory; try again in a moment");
     co_return;
   }
   if (read == BodyRead::too_large) {
-    metrics_.count_receipt(name, "too_large");
+    metrics_.receipts(name, "too_large").Increment();
     co_await exchange.send_problem(413, fmt::format("the body is longer than {} bytes (max_body)", webhook.max_body));
     co_return;
   }
   if (read == BodyRead::broken) {
-    metrics_.count_receipt(name, "broken");
+    metrics_.receipts(name, "broken").Increment();
     if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
     co_return;
   }
@@ -123,7 +108,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const auto now = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
   const Verification verification = hook.provider->verify(request, webhook.secrets, tolerance, now);
   if (const auto* refused = std::get_if<Refused>(&verification)) {
-    metrics_.count_receipt(name, to_string(refused->fault));
+    metrics_.receipts(name, to_string(refused->fault)).Increment();
     shared_.log.info("webhook_refused", {{"webhook", webhook.path},
                                          {"fault", to_string(refused->fault)},
                                          {"detail", refused->detail},
@@ -133,7 +118,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   }
   const Verified& verified = std::get<Verified>(verification);
   if (verified.challenge) {
-    metrics_.count_receipt(name, "challenge");
+    metrics_.receipts(name, "challenge").Increment();
     Headers headers;
     headers.add("Content-Type", "text/plain");
     co_await exchange.send(200, {}, headers, *verified.challenge);
@@ -146,13 +131,13 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string&
   const Webhook& webhook = hook.webhook;
   const std::string& name = webhook.endpoint.name;
   Claimable message;
-  message.id = id_of(shared_.hash, "webhook", webhook.path, event_id);
+  message.id = name_of(shared_.hash, "webhook", webhook.path, event_id);
   message.key = event_id;
   if (!webhook.order_by.empty()) {
     const JsonPlace place = find_in_json(body, webhook.order_by);
     if (place.kind == JsonPlace::Kind::string || place.kind == JsonPlace::Kind::number) {
       message.ordered = true;
-      message.id = with_order(message.id, id_of(shared_.hash, "order", webhook.path, place.text));
+      message.id = with_order(message.id, name_of(shared_.hash, "order", webhook.path, place.text));
     }
   }
   message.message.headers = headers_to_deliver(exchange, shared_.self);
@@ -161,14 +146,14 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string&
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
   if (!answer) {
-    metrics_.count_receipt(name, "store_fault");
+    metrics_.receipts(name, "store_fault").Increment();
     shared_.log.warning("webhook_not_staged", {{"webhook", webhook.path}, {"reason", answer.fault().message}});
     co_await exchange.send_problem(503, "the event could not be written down; send it again");
     co_return;
   }
   const bool duplicate = std::holds_alternative<Found>(*answer);
   if (!duplicate) deliverer_.poke();
-  metrics_.count_receipt(name, duplicate ? "duplicate" : "staged");
+  (duplicate ? hook.duplicates : hook.staged).Increment();
   Headers headers;
   headers.add("Content-Type", "application/json");
   co_await exchange.send(200, {}, headers, duplicate ? kDuplicate : kAccepted);

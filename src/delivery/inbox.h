@@ -16,17 +16,6 @@
 
 namespace oncekey {
 
-// What a staged message is claimed with, besides its own content.
-struct Claimable {
-  RecordId id;
-  Fingerprint fingerprint{};
-  std::string method = "POST";
-  std::string key;
-  StoredResponse message;
-  bool ordered = false;
-};
-ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message);
-
 // One for each thread.
 class Inbox {
  public:

@@ -16,12 +16,12 @@ DeliveryMetrics::DeliveryMetrics(prometheus::Registry& registry)
                      .Help("deliveries that wait for their receiver's answer")
                      .Register(registry)) {}
 
-void DeliveryMetrics::count_receipt(const std::string& endpoint, std::string_view outcome) {
-  receipts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}}).Increment();
+prometheus::Counter& DeliveryMetrics::receipts(const std::string& endpoint, std::string_view outcome) {
+  return receipts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}});
 }
 
-void DeliveryMetrics::count_attempt(const std::string& endpoint, std::string_view outcome) {
-  attempts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}}).Increment();
+prometheus::Counter& DeliveryMetrics::attempts(const std::string& endpoint, std::string_view outcome) {
+  return attempts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}});
 }
 
 prometheus::Gauge& DeliveryMetrics::under_way(const std::string& endpoint) {

@@ -15,10 +15,11 @@ class DeliveryMetrics {
  public:
   explicit DeliveryMetrics(prometheus::Registry& registry);
 
-  // A message came in for this endpoint: staged, duplicate, challenge, store_fault, or why it was refused.
-  void count_receipt(const std::string& endpoint, std::string_view outcome);
-  // An attempt ended: delivered, retry, dead, lost, or put_back without having been made.
-  void count_attempt(const std::string& endpoint, std::string_view outcome);
+  // Messages that came in for an endpoint: staged, duplicate, challenge, store_fault, or why they were refused. Looking
+  // a counter up takes a lock: whoever counts often keeps it.
+  prometheus::Counter& receipts(const std::string& endpoint, std::string_view outcome);
+  // Attempts that ended: delivered, retry, dead, lost, or put_back without having been made.
+  prometheus::Counter& attempts(const std::string& endpoint, std::string_view outcome);
   prometheus::Gauge& under_way(const std::string& endpoint);
 
  private:

@@ -1,7 +1,9 @@
 #include "delivery/outbox.h"
 
 #include "core/key.h"
-#include "http/local_host.h"
+#include "delivery/staging.h"
+#include "http/door.h"
+#include "inbox/signing.h"
 
 #include <fmt/format.h>
 
@@ -15,17 +17,6 @@ namespace {
 constexpr std::uint64_t kMessageBytesMax = 4u << 20;
 constexpr std::array<std::string_view, 4> kMethods{"POST", "PUT", "PATCH", "DELETE"};
 
-// Why a request is not let in, if it is not.
-std::optional<std::string> refused_at_the_door(const RequestHead& head, const std::string& token) {
-  if (!token.empty()) {
-    const std::string_view given = head.headers.get("Authorization").value_or("");
-    if (starts_with_ignoring_case(given, "Bearer ") && equal_in_constant_time(given.substr(7), token)) return {};
-    return "send the outbox token: Authorization: Bearer TOKEN";
-  }
-  if (names_this_machine(head.headers.get("Host").value_or("localhost"))) return {};
-  return "without a token this listener answers to loopback host names only";
-}
-
 // What belongs to the message itself.
 Headers content_fields(const Headers& headers) {
   Headers content;
@@ -38,9 +29,13 @@ Headers content_fields(const Headers& headers) {
   return content;
 }
 
-bool visible(std::string_view text) {
-  return !text.empty() && text.size() <= 255 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+// The key that names the message, as the gateway reads one; nothing if there is none, or more than one.
+std::optional<std::string> key_of(const Headers& headers) {
+  const auto header = only_header(headers, "Idempotency-Key");
+  if (!std::holds_alternative<std::string_view>(header)) return std::nullopt;
+  ParsedKey key = parse_key_header(KeySyntax::visible_ascii, /*strict=*/false, std::get<std::string_view>(header));
+  if (!std::holds_alternative<std::string>(key)) return std::nullopt;
+  return std::get<std::string>(std::move(key));
 }
 
 } // namespace
@@ -50,19 +45,18 @@ Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliv
 
 Task<void> Outbox::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
-  const std::string& token = shared_.config.outbox_token;
-  if (const auto refused = refused_at_the_door(head, token)) {
-    co_await exchange.send_problem(token.empty() ? 403 : 401, *refused);
+  if (const auto refused = turned_away(head.headers, shared_.config.outbox_token, "outbox")) {
+    co_await exchange.send_problem(refused->status, refused->why);
     co_return;
   }
   if (head.path() != "/outbox" || head.method != "POST") {
     co_await exchange.send_problem(404, "there is POST /outbox here, and nothing else");
     co_return;
   }
-  const auto key = head.headers.get("Idempotency-Key");
-  if (!key || !visible(*key)) {
+  std::optional<std::string> key = key_of(head.headers);
+  if (!key) {
     co_await exchange.send_problem(400,
-                                   "send an Idempotency-Key of 1 to 255 visible characters: it names the message, so "
+                                   "send one Idempotency-Key of 1 to 255 visible characters: it names the message, so "
                                    "that a repetition is known for one");
     co_return;
   }
@@ -81,7 +75,7 @@ Task<void> Outbox::handle(Exchange& exchange) {
     co_await exchange.send_problem(400, "Oncekey-Method is one of POST, PUT, PATCH and DELETE");
     co_return;
   }
-  co_await stage(exchange, *endpoint, std::string(*key), std::string(method));
+  co_await stage(exchange, *endpoint, *std::move(key), std::string(method));
 }
 
 Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method) {
@@ -92,18 +86,16 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
                                                     [&](std::size_t more) { return buffered.try_hold(more); });
   if (read != BodyRead::whole) {
     const int status = read == BodyRead::too_large ? 413 : read == BodyRead::refused ? 503 : 400;
-    metrics_.count_receipt(endpoint.name, read == BodyRead::refused ? "overloaded" : "unread");
+    metrics_.receipts(endpoint.name, read == BodyRead::refused ? "overloaded" : "unread").Increment();
     co_await exchange.send_problem(status, "the message was not read whole; it may have up to 4 MiB");
     co_return;
   }
   const Headers& headers = exchange.request().headers;
   content.headers = content_fields(headers);
-  const std::array<std::string_view, 3> name{"outbox", endpoint.name, key};
-  message.id = RecordId{shared_.hash.of(name)};
+  message.id = name_of(shared_.hash, "outbox", endpoint.name, key);
   if (const auto order = headers.get("Oncekey-Order")) {
-    const std::array<std::string_view, 3> queue{"order", endpoint.name, *order};
     message.ordered = true;
-    message.id = with_order(message.id, RecordId{shared_.hash.of(queue)});
+    message.id = with_order(message.id, name_of(shared_.hash, "order", endpoint.name, *order));
   }
   const std::array<std::string_view, 3> whole{method, content.headers.lines(), content.body};
   message.fingerprint = Fingerprint{shared_.hash.of(whole)};
@@ -115,18 +107,18 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
   if (!answer) {
-    metrics_.count_receipt(endpoint.name, "store_fault");
+    metrics_.receipts(endpoint.name, "store_fault").Increment();
     co_await exchange.send_problem(503, "the message could not be written down; send it again with the same key");
     co_return;
   }
   const Found* const found = std::get_if<Found>(&*answer);
   if (found != nullptr && found->record.fingerprint != fingerprint) {
-    metrics_.count_receipt(endpoint.name, "mismatch");
+    metrics_.receipts(endpoint.name, "mismatch").Increment();
     co_await exchange.send_problem(422, "this Idempotency-Key was used for another message to this destination");
     co_return;
   }
   if (found == nullptr) deliverer_.poke();
-  metrics_.count_receipt(endpoint.name, found != nullptr ? "duplicate" : "staged");
+  metrics_.receipts(endpoint.name, found != nullptr ? "duplicate" : "staged").Increment();
   Headers out;
   out.add("Content-Type", "application/json");
   const std::string body = fmt::format(R"({{"id":"{}","duplicate":{}}})", id, found != nullptr);

@@ -11,7 +11,6 @@
 #pragma once
 
 #include "delivery/deliverer.h"
-#include "delivery/inbox.h"
 #include "http/server.h"
 
 namespace oncekey {
