@@ -63,7 +63,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     if (!cached->expired(now)) return done(ClaimAnswer(Found{*cached, now}));
   }
 
-  // TakenJob before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.
+  // Taken before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.
   const std::uint64_t seen = writer_->last_batch();
   Result<std::optional<Stored>> found = buckets_.lookup(request.id, DecodeBody::yes);
   if (!found) return done(std::move(found).fault());
