@@ -14,6 +14,39 @@ namespace {
 constexpr std::size_t kIdleMax = 256;
 constexpr std::chrono::milliseconds kSweep{1000};
 
+using Endpoints = std::vector<asio::ip::tcp::endpoint>;
+
+// Looking a name up cannot be interrupted: whoever asks stops waiting when it is due, and the answer finds nobody.
+struct Lookup {
+  explicit Lookup(asio::io_context& context) : resolver(context), due(context) {}
+  asio::ip::basic_resolver<asio::ip::tcp, Executor> resolver;
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> due;
+  bool answered = false;
+  error_code error;
+  Endpoints endpoints;
+};
+
+// All on the thread of the context. The reason is told when there are no endpoints.
+Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& options, MonotonicTime due,
+                        std::string& reason) {
+  const auto lookup = std::make_shared<Lookup>(context);
+  lookup->due.expires_at(due);
+  lookup->resolver.async_resolve(options.host, std::to_string(options.port),
+                                 [lookup](const error_code& error, const auto& results) {
+                                   lookup->answered = true;
+                                   lookup->error = error;
+                                   for (const auto& result : results) lookup->endpoints.push_back(result.endpoint());
+                                   lookup->due.cancel();
+                                 });
+  co_await lookup->due.async_wait(use_task);
+  if (!lookup->answered) {
+    reason = fmt::format("{}: its name was not resolved in time", options.host);
+  } else if (lookup->endpoints.empty()) {
+    reason = fmt::format("{}: {}", options.host, lookup->error ? lookup->error.message() : "has no address");
+  }
+  co_return std::move(lookup->endpoints);
+}
+
 } // namespace
 
 struct UpstreamCall::Connection {
@@ -103,18 +136,12 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   const MonotonicTime connect_due = std::min(due, std::chrono::steady_clock::now() + options.connect_timeout);
 
   error_code ec;
-  std::vector<asio::ip::tcp::endpoint> endpoints;
+  Endpoints endpoints;
   if (const auto address = asio::ip::make_address(options.host, ec); !ec) {
     endpoints.emplace_back(address, options.port);
   } else {
-    asio::ip::basic_resolver<asio::ip::tcp, Executor> resolver(context);
-    Timer resolve_timer(pool_.timers_, [&resolver] { resolver.cancel(); });
-    resolve_timer.at(connect_due);
-    const auto [error, results] = co_await resolver.async_resolve(options.host, std::to_string(options.port), use_task);
-    ec = error;
-    for (const auto& result : results) endpoints.push_back(result.endpoint());
-    if (ec || endpoints.empty()) {
-      reason_ = fmt::format("{}: {}", options.host, ec ? ec.message() : "has no address");
+    endpoints = co_await look_up(context, options, connect_due, reason_);
+    if (endpoints.empty()) {
       connection_.reset();
       co_return CallError::not_sent;
     }

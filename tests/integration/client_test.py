@@ -162,14 +162,14 @@ class JournalTest(SendTest):
         self.assertLessEqual(len(self.server.received), 7)
 
 
-@unittest.skipIf("ONCEKEY_FAILING_SYNC" not in os.environ, "ONCEKEY_FAILING_SYNC names no library to preload")
+@unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
 class FailedSyncTest(SendTest):
     """The library fails every sync of a file whose name ends in .log, once the file it is told exists."""
 
     def send_with_a_bad_disk(self):
         (self.folder / "fail").touch()
         return self.send("--journal", "keys.log", "-d", "amount=1",
-                         environment={"LD_PRELOAD": os.environ["ONCEKEY_FAILING_SYNC"],
+                         environment={"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"],
                                       "ONCEKEY_FAIL_SYNC": str(self.folder / "fail"),
                                       "ASAN_OPTIONS": "verify_asan_link_order=0"})
 

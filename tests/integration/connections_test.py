@@ -1,5 +1,6 @@
 """Connections: keep-alive, pipelining, streaming without buffering, limits, time-outs and TLS."""
 
+import os
 import pathlib
 import shutil
 import ssl
@@ -188,6 +189,32 @@ class LimitsTest(GatewayTest):
             return self.client.get("/x").status == 201
         except (Malformed, OSError):
             return False
+
+
+@unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
+class SilentNameServerTest(unittest.TestCase):
+    """Looking a name up cannot be interrupted; the library makes it last until the file it is told exists."""
+
+    def test_a_name_that_is_not_resolved_in_time_is_a_call_that_was_not_sent(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        folder = tempfile.TemporaryDirectory(prefix="oncekey-lookup-")
+        self.addCleanup(folder.cleanup)
+        end = pathlib.Path(folder.name) / "end"
+        environment = {"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"], "ONCEKEY_END_LOOKUPS": str(end),
+                       "ASAN_OPTIONS": "verify_asan_link_order=0"}
+        gateway = Gateway(upstream.url.replace("127.0.0.1", "localhost"), CLASSIC, environment=environment,
+                          timeouts={"connect": "300ms"})
+        self.addCleanup(gateway.remove)
+        gateway.start()
+        self.addCleanup(end.touch)
+        client = gateway.client()
+        refused = client.post(key="k")
+        self.assertEqual(refused.status, 503, refused.body)
+        self.assertIn("not resolved in time", gateway.log)
+        self.assertEqual(upstream.executions("k"), 0)
+        end.touch()
+        self.assertEqual(client.post(key="k").status, 201)
 
 
 class TlsTest(unittest.TestCase):

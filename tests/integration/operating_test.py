@@ -336,7 +336,7 @@ class CheckTest(unittest.TestCase):
             self.assertTrue(done.stdout)
 
 
-@unittest.skipIf("ONCEKEY_FAILING_SYNC" not in os.environ, "ONCEKEY_FAILING_SYNC names no library to preload")
+@unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
 class FailedSyncTest(unittest.TestCase):
     """The library fails every sync of the process with EIO once the file it is told exists."""
 
@@ -347,7 +347,7 @@ class FailedSyncTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.trigger = pathlib.Path(folder.name) / "fail"
         # A sanitizer's runtime wants to be loaded first; it says so and stops unless told that this order is meant.
-        environment = {"LD_PRELOAD": os.environ["ONCEKEY_FAILING_SYNC"], "ONCEKEY_FAIL_SYNC": str(self.trigger),
+        environment = {"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"], "ONCEKEY_FAIL_SYNC": str(self.trigger),
                        "ASAN_OPTIONS": "verify_asan_link_order=0"}
         self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb", environment=environment)
         self.addCleanup(self.gateway.remove)

@@ -1,10 +1,12 @@
-/* failing_sync: a disk whose sync fails, for tests of the built program.
+/* machine_faults: a disk whose sync fails and a name server that is silent, for tests of the built program.
  *
  * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, fsync and fdatasync of files
- * whose name ends in ".log" (RocksDB's write-ahead logs) answer EIO, once and for ever, as a disk that went bad does. */
+ * whose name ends in ".log" (RocksDB's write-ahead logs) answer EIO, once and for ever, as a disk that went bad does.
+ * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,3 +36,11 @@ static int sync_or_fail(const char* name, int fd) {
 
 int fsync(int fd) { return sync_or_fail("fsync", fd); }
 int fdatasync(int fd) { return sync_or_fail("fdatasync", fd); }
+
+int getaddrinfo(const char* node, const char* service, const struct addrinfo* hints, struct addrinfo** found) {
+  const char* end = getenv("ONCEKEY_END_LOOKUPS");
+  for (int i = 0; end != NULL && access(end, F_OK) != 0 && i < 600; ++i) usleep(50000);
+  int (*real)(const char*, const char*, const struct addrinfo*, struct addrinfo**);
+  *(void**)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+  return real(node, service, hints, found);
+}
