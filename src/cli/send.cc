@@ -97,6 +97,7 @@ struct SendCommand::Impl {
   Result<ClientOptions> options(const Console& console) const;
   int run(const Console& console) const;
   Status deliver(const ClientAnswer& answer, const Console& console) const;
+  std::string how_to_go_on(const ClientAnswer& answer) const;
   int report(const ClientAnswer& answer, const Console& console) const;
   int complain(const Fault& fault, const Console& console) const;
 };
@@ -179,31 +180,37 @@ Result<ClientOptions> SendCommand::Impl::options(const Console& console) const {
 }
 
 Status SendCommand::Impl::deliver(const ClientAnswer& answer, const Console& console) const {
+  const auto failed = [&](std::string_view where) {
+    return Status(unavailable(fmt::format("the answer was {}, and cannot be written to {}; mend that, and {}",
+                                          answer.response->status, where, how_to_go_on(answer))));
+  };
   if (output.empty()) {
     print_answer(console.out, *answer.response, include_head);
-    return console.out ? ok_status() : Status(unavailable("cannot write the answer to standard output"));
+    return console.out ? ok_status() : failed("standard output");
   }
   std::ofstream file(output, std::ios::binary | std::ios::trunc);
   if (file) print_answer(file, *answer.response, include_head);
   file.close();
-  return file ? ok_status() : Status(unavailable(fmt::format("cannot write the answer to {}", output)));
+  return file ? ok_status() : failed(output);
+}
+
+std::string SendCommand::Impl::how_to_go_on(const ClientAnswer& answer) const {
+  if (answer.key.empty()) return "run the same command again";
+  if (!journal.empty()) return "run the same command again: it goes on under the same key";
+  return fmt::format("run the same command again with --key {}", answer.key);
 }
 
 int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console) const {
-  const std::string how_to_go_on = answer.key.empty() ? "run the same command again"
-                                   : !journal.empty()
-                                       ? "run the same command again: it goes on under the same key"
-                                       : fmt::format("run the same command again with --key {}", answer.key);
   switch (answer.ending) {
     case Ending::succeeded:
       return kSucceeded;
     case Ending::refused:
       console.err << "oncekey send: refused: " << answer.reason << "\n";
       if (answer.key_kept)
-        console.err << "oncekey send: an earlier try may have been done all the same; " << how_to_go_on << "\n";
+        console.err << "oncekey send: an earlier try may have been done all the same; " << how_to_go_on(answer) << "\n";
       return kRefusedForGood;
     case Ending::gave_up:
-      console.err << "oncekey send: gave up: " << answer.reason << "\noncekey send: " << how_to_go_on << "\n";
+      console.err << "oncekey send: gave up: " << answer.reason << "\noncekey send: " << how_to_go_on(answer) << "\n";
       return kGaveUp;
   }
   return kGaveUp;
@@ -220,6 +227,9 @@ int SendCommand::Impl::run(const Console& console) const {
     return complain(invalid("--operation and --forget are about a journal: name it with --journal FILE"), console);
   const auto wanted = request();
   if (!wanted) return complain(wanted.fault(), console);
+  // Now, and not with an answer in hand that nobody gets to see. What is in the file stays until there is one.
+  if (!output.empty() && !std::ofstream(output, std::ios::binary | std::ios::app))
+    return complain(unavailable(fmt::format("cannot write to {}; nothing was sent", output)), console);
   auto chosen = options(console);
   if (!chosen) return complain(chosen.fault(), console);
   const auto client = Client::open(*std::move(chosen));

@@ -14,11 +14,8 @@ std::string text_at(std::string_view json, std::string_view pointer) {
   return place.kind == JsonPlace::Kind::string ? std::move(place.text) : std::string();
 }
 
-bool contains_ignoring_case(std::string_view text, std::string_view wanted) {
-  for (std::size_t at = 0; at + wanted.size() <= text.size(); ++at) {
-    if (equal_ignoring_case(text.substr(at, wanted.size()), wanted)) return true;
-  }
-  return false;
+bool ends_in(std::string_view text, std::string_view wanted) {
+  return text.size() >= wanted.size() && equal_ignoring_case(text.substr(text.size() - wanted.size()), wanted);
 }
 
 // The last part of a problem type: "mismatch" of "urn:oncekey:problem:mismatch" and of
@@ -35,8 +32,7 @@ Meaning meaning_of_code(std::string_view code) {
   if (code == "idempotency_key_in_use" || code == "in_progress") return Meaning::in_progress;
   if (code == "indeterminate" || code == "idempotency_outcome_unknown") return Meaning::unknown_for_good;
   if (code == "answer_not_kept" || code == "idempotency_answer_not_kept") return Meaning::answer_lost;
-  if (contains_ignoring_case(code, "mismatch") || contains_ignoring_case(code, "reused"))
-    return Meaning::another_request;
+  if (ends_in(code, "mismatch") || ends_in(code, "reused")) return Meaning::another_request;
   return Meaning::unsaid;
 }
 
@@ -87,6 +83,8 @@ Judged judge(const ClientResponse& response) {
     return {Judgement::retry, text, may_have_done};
   switch (meaning_of_body(response.body)) {
     case Meaning::another_request:
+      // A server that failed may speak of any mismatch; it has not judged the request, and may have done it.
+      if (status >= 500) break;
       return {Judgement::refusal, text + ": the key was used with another request", false};
     case Meaning::unknown_for_good:
       return {Judgement::refusal,

@@ -98,6 +98,12 @@ TEST(Judge, KnowsWhichTriesMayHaveHadAnEffect) {
   for (const int status : {408, 425, 429, 400, 401, 422}) EXPECT_FALSE(judge(answered(status)).may_have_done) << status;
   for (const int status : {302, 409, 500, 502, 503, 504}) EXPECT_TRUE(judge(answered(status)).may_have_done) << status;
   EXPECT_FALSE(judge(answered(409, R"({"type":"x:mismatch"})")).may_have_done);
+  // A server that failed has not judged the key, whatever it fails with.
+  for (const char* const body : {R"({"error":{"code":"ledger_mismatch"}})", R"({"error":{"type":"idempotency_error"}})",
+                                 R"({"code":"connection_reused"})"}) {
+    EXPECT_EQ(judge(answered(500, body)).judgement, Judgement::retry) << body;
+    EXPECT_TRUE(judge(answered(500, body)).may_have_done) << body;
+  }
   EXPECT_TRUE(judge(answered(409, R"({"type":"x:indeterminate"})")).may_have_done);
 }
 

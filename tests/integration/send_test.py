@@ -159,7 +159,13 @@ class UsageTest(SendTest):
     def test_an_output_that_cannot_be_written_is_a_fault_of_ours(self):
         run = self.send("-o", "no/such/folder")
         self.assert_ended(run, LOCAL_FAULT)
-        self.assertIn("cannot write the answer", run.err)
+        self.assertIn("nothing was sent", run.err)
+        self.assertEqual(self.server.received, [])
+
+    def test_when_the_answer_cannot_be_written_its_key_is_told(self):
+        run = self.send("-o", "/dev/full")
+        self.assert_ended(run, LOCAL_FAULT)
+        self.assertIn(f"--key {self.server.received[0].key}", run.err)
 
 
 class TlsTest(SendTest):
