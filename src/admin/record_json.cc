@@ -72,7 +72,8 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
 }
 
 std::string_view job_state(const Record& record, Time now) {
-  if (record.state == RecordState::completed) return "delivered";
+  if (record.state == RecordState::completed)
+    return record.response && record.response->reason == kDropped ? "dropped" : "delivered";
   if (record.state == RecordState::indeterminate) return "dead";
   return record.resting || record.lease_over(now) ? "waiting" : "delivering";
 }

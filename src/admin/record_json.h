@@ -14,6 +14,8 @@ boost::json::object record_json(const RecordId& id, const Record& record, Time n
 
 // A message that is delivered: waiting, delivering, delivered or dead.
 std::string_view job_state(const Record& record, Time now);
+// What an operator's drop leaves as the reason of a message that is over.
+inline constexpr std::string_view kDropped = "dropped by an operator";
 boost::json::object job_json(const RecordId& id, const Record& record, Time now);
 
 // Status, headers and body. A body that is not UTF-8 is base64, and `body_encoding` says so.

@@ -14,7 +14,7 @@ namespace {
 
 namespace json = boost::json;
 
-const std::vector<std::string> kJobStates{"waiting", "delivering", "delivered", "dead"};
+const std::vector<std::string> kJobStates{"waiting", "delivering", "delivered", "dropped", "dead"};
 
 std::string_view meaning(std::string_view action) {
   if (action == "retry") return "it is delivered again as soon as a place is free, with the same Idempotency-Key";

@@ -136,7 +136,11 @@ std::string view_of_jobs(const json::value& answer) {
                     text_of(member(job, "endpoint"), kTextShown), text_of(member(job, "key"), kTextShown),
                     text_of(member(job, "last"), kTextShown)});
   }
-  return format_table(rows);
+  std::string view = format_table(rows);
+  if (member(answer, "more") == json::value(true))
+    view += fmt::format("({} are shown and there are more: --limit shows up to 10000, --state some of them)\n",
+                        jobs->size());
+  return view;
 }
 
 std::string view_of_job(const json::value& job) {

@@ -1,4 +1,5 @@
 // Addresses to listen on and the URL of the upstream: strict, because a typing error here sends payments elsewhere.
+#include "base/masked_url.h"
 #include "config/config.h"
 
 #include <oncekey/headers.h>
@@ -85,6 +86,17 @@ Result<Address> parse_address(std::string_view text) {
   return Address{parts->host, *port};
 }
 
+namespace {
+bool is_any_interface(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
+} // namespace
+
+bool reaches(std::string_view host, const Address& address) {
+  const Address target{std::string(host), 0};
+  if (equal_ignoring_case(host, address.host)) return true;
+  if (is_loopback(target) && (is_loopback(address) || is_any_interface(address.host))) return true;
+  return is_any_interface(host) && (is_loopback(address) || is_any_interface(address.host));
+}
+
 bool is_loopback(const Address& address) {
   std::array<std::uint8_t, 16> bytes{};
   if (inet_pton(AF_INET, address.host.c_str(), bytes.data()) == 1) return bytes[0] == 127;
@@ -143,10 +155,11 @@ Result<TargetUrl> parse_target_url(std::string_view text) {
   const std::string_view target = text.substr(end);
   auto server = parse_upstream(text.substr(0, end));
   if (!server)
-    return invalid(fmt::format("\"{}\" is not a URL: write http://HOST:PORT/PATH or https://HOST/PATH", text));
+    return invalid(
+        fmt::format("\"{}\" is not a URL: write http://HOST:PORT/PATH or https://HOST/PATH", masked_url(text)));
   for (const char c : target) {
     if (c <= ' ' || c >= '\x7f' || c == '#')
-      return invalid(fmt::format("\"{}\" holds characters that no URL may have here", text));
+      return invalid(fmt::format("\"{}\" holds characters that no URL may have here", masked_url(text)));
   }
   std::string path(target);
   if (!path.starts_with('/')) path.insert(path.begin(), '/');

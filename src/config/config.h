@@ -20,6 +20,9 @@ struct Address {
 };
 Result<Address> parse_address(std::string_view text);
 bool is_loopback(const Address& address);
+// Whether a connection to `host` can end at a listener on `address`, ports aside. Names other than localhost are not
+// resolved: the check must not depend on the network, and Via catches the loops it misses.
+bool reaches(std::string_view host, const Address& address);
 
 struct UpstreamUrl {
   enum class Scheme { http, https };

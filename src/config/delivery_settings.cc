@@ -21,7 +21,7 @@ Status read_secrets(const WebNode& node, Webhook& webhook) {
   if (!texts) return std::move(texts).fault();
   webhook.secrets.clear();
   for (const std::string& text : *texts) {
-    auto secret = resolve_secret(text);
+    auto secret = secret_kept_elsewhere(text);
     if (!secret) return std::move(secret).fault();
     webhook.secrets.push_back(std::move(secret).value());
   }
@@ -61,7 +61,7 @@ Status read_hook_path(const WebNode& node, Webhook& webhook) {
 Status read_authorization(const WebNode& node, Endpoint& endpoint) {
   auto text = as_text(node);
   if (!text) return std::move(text).fault();
-  const Status read = put(endpoint.authorization, resolve_secret(*text));
+  const Status read = put(endpoint.authorization, secret_kept_elsewhere(*text));
   if (read && endpoint.authorization.find_first_of("\r\n") != std::string::npos)
     return invalid("an Authorization field has no line breaks");
   return read;

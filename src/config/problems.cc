@@ -19,17 +19,6 @@ constexpr Millis kShortestLease{100};
 // Long enough that guessing a token over the network is hopeless.
 constexpr std::size_t kShortestToken = 16;
 
-bool is_any_interface(std::string_view host) { return host == "0.0.0.0" || host == "::"; }
-
-// Whether a connection to `host` can end at a listener on `address`, ports aside. Names other than localhost are not
-// resolved: the check must not depend on the network, and Via catches the loops it misses.
-bool reaches(std::string_view host, const Address& address) {
-  const Address target{std::string(host), 0};
-  if (equal_ignoring_case(host, address.host)) return true;
-  if (is_loopback(target) && (is_loopback(address) || is_any_interface(address.host))) return true;
-  return is_any_interface(host) && (is_loopback(address) || is_any_interface(address.host));
-}
-
 bool uses_fingerprint_as_key(const Policy& policy) {
   return std::any_of(policy.key_from.begin(), policy.key_from.end(),
                      [](const KeySource& source) { return source.kind == KeySource::Kind::fingerprint; });

@@ -228,11 +228,20 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
     if (!webhook.order_by.empty() && !webhook.order_by.starts_with('/'))
       add_finding(line, "order_by", "is a JSON pointer and begins with /, as in \"/data/object/id\"", {});
     check_endpoint(webhook.endpoint, line);
+    if (!webhook.url.empty() && (!parse_target_url(webhook.url) || webhook.url.find('?') != std::string::npos))
+      add_finding(line, "url",
+                  "is the URL the sender knows, without its query, as in \"https://example.com/hooks/sms\"", {});
+    for (const char* const described : {"signature_header", "algorithm", "encoding", "signature_prefix", "signed",
+                                        "timestamp_header", "id_header", "id_pointer"}) {
+      if (webhook.provider != "hmac" && table.contains(described))
+        add_finding(line, described,
+                    fmt::format("describes provider = \"hmac\"; what {} signs is known", webhook.provider), {});
+    }
     if (webhook.max_body > config_.limits.max_buffered_bytes)
       add_finding(line, "max_body", "is more than limits.max_buffered_bytes: such a body would never fit", {});
-    const bool to_itself = webhook.endpoint.url.port == config_.listen.port &&
-                           webhook.endpoint.url.host == config_.listen.host && webhook.endpoint.target == webhook.path;
-    if (to_itself)
+    const std::string_view target = webhook.endpoint.target;
+    if (webhook.endpoint.url.port == config_.listen.port && reaches(webhook.endpoint.url.host, config_.listen) &&
+        target.substr(0, target.find('?')) == webhook.path)
       add_finding(line, "deliver_to", "is this webhook itself: every event would be taken for its own repetition", {});
     for (const Webhook& other : config_.webhooks) {
       if (other.path == webhook.path)

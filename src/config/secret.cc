@@ -7,6 +7,13 @@
 
 namespace oncekey {
 
+Result<std::string> secret_kept_elsewhere(const std::string& text) {
+  if (text.starts_with("env:") || text.starts_with("file:")) return resolve_secret(text);
+  return invalid(
+      "write \"env:NAME\" or \"file:PATH\": a secret is kept out of this file, and a name without its env: "
+      "would be taken for the secret itself");
+}
+
 Result<std::string> resolve_secret(const std::string& text) {
   if (text.starts_with("env:")) {
     const char* value = std::getenv(text.c_str() + 4);

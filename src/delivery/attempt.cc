@@ -12,6 +12,8 @@ namespace {
 
 // What a counter of two bytes holds. A message that is tried more often stays at it; its budget ends it.
 constexpr int kAttemptsCounted = 65535;
+// A message that stood behind others until its budget was spent has been tried once or never: it gets so many tries.
+constexpr int kTriesOfAnOrderMin = 5;
 // A receiver may ask for patience, but not for silence until the message is dead.
 constexpr Millis kRetryAfterMax = std::chrono::hours(6);
 
@@ -24,7 +26,7 @@ std::string how_it_went(const Delivered& delivered) {
 
 int attempt_number(const StoredResponse& message) { return std::min(message.status + 1, kAttemptsCounted); }
 
-AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delivered& delivered, Millis age,
+AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delivered& delivered, Stay stay,
                   double chance) {
   AttemptEnd end;
   const int attempt = attempt_number(message);
@@ -44,12 +46,14 @@ AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delive
   rules.longest = endpoint.longest_pause;
   rules.retry_after_max = kRetryAfterMax;
   end.pause = wait_before(static_cast<std::uint32_t>(attempt) + 1, rules, chance, delivered.retry_after);
-  if (age >= endpoint.budget) {
+  if (stay.age < endpoint.budget) {
+    end.kind = AttemptEnd::Kind::again;
+    end.pause = std::min(end.pause, endpoint.budget - stay.age); // the last attempt is made when the budget ends
+  } else if (stay.ordered && attempt < kTriesOfAnOrderMin) {
+    end.kind = AttemptEnd::Kind::again;
+  } else {
     end.kind = AttemptEnd::Kind::dead;
-    return end;
   }
-  end.kind = AttemptEnd::Kind::again;
-  end.pause = std::min(end.pause, endpoint.budget - age); // the last attempt is made when the budget ends
   return end;
 }
 

@@ -20,8 +20,15 @@ struct Delivered {
 // The number of the attempt that a job's message is up for: the message counts in its status the attempts made.
 int attempt_number(const StoredResponse& message);
 
-// `age` is how long ago the message was received. `chance` is from 0 to less than 1, for the pause.
-AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delivered& delivered, Millis age,
+// How long ago the message was received, and whether others of its order may have gone before it in that time.
+struct Stay {
+  Stay(Millis since_receipt, bool in_an_order = false) : age(since_receipt), ordered(in_an_order) {}
+  Millis age;
+  bool ordered;
+};
+
+// `chance` is from 0 to less than 1, for the pause.
+AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delivered& delivered, Stay stay,
                   double chance);
 
 // The job as it was, due again after the pause: no attempt was made.

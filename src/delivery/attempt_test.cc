@@ -62,13 +62,25 @@ TEST(Attempt, AReceiversPatienceIsHeededWithinReason) {
 TEST(Attempt, AMessageIsTriedUntilItsBudgetEndsAndThenDead) {
   Endpoint endpoint;
   endpoint.budget = seconds(10);
-  const AttemptEnd last = end_of(endpoint, message(0), answered(503, hours(2)), seconds(4), 0);
+  const AttemptEnd last = end_of(endpoint, message(0), answered(503, hours(2)), Stay(seconds(4)), 0);
   EXPECT_EQ(last.kind, Kind::again);
   EXPECT_EQ(last.pause, seconds(6));
-  const AttemptEnd dead = end_of(endpoint, message(4), {0, "connection refused", {}}, seconds(10), 0);
+  const AttemptEnd dead = end_of(endpoint, message(4), {0, "connection refused", {}}, Stay(seconds(10)), 0);
   EXPECT_EQ(dead.kind, Kind::dead);
   EXPECT_EQ(dead.message.reason, "connection refused");
   EXPECT_EQ(dead.message.body, "hello");
+}
+
+TEST(Attempt, AMessageThatStoodBehindOthersUntilItsBudgetEndedIsTriedSomeTimes) {
+  Endpoint endpoint;
+  endpoint.budget = seconds(10);
+  const auto kind = [&](int attempts, bool ordered) {
+    return end_of(endpoint, message(attempts), answered(500), Stay(hours(1), ordered), 0).kind;
+  };
+  EXPECT_EQ(kind(0, true), Kind::again);
+  EXPECT_EQ(kind(3, true), Kind::again);
+  EXPECT_EQ(kind(4, true), Kind::dead);
+  EXPECT_EQ(kind(0, false), Kind::dead);
 }
 
 TEST(Attempt, WhatWasNotTriedIsNotCounted) {

@@ -2,6 +2,7 @@
 
 #include "client/judge.h"
 #include "delivery/attempt.h"
+#include "delivery/staging.h"
 
 #include <fmt/format.h>
 
@@ -69,16 +70,37 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
 
 } // namespace
 
-Deliverer::Line::Line(const Endpoint& place, DeliveryMetrics& metrics)
+Deliverer::Message::Message(GatewayShared& shared, std::uint64_t& held_by_line, TakenJob taken)
+    : job(std::move(taken)), shared_(shared), held_by_line_(held_by_line), bytes_(job.record.response->body.size()) {
+  held_by_line_ += bytes_;
+  shared_.buffered_bytes.fetch_add(bytes_, std::memory_order_relaxed);
+}
+
+Deliverer::Message::Message(Message&& other) noexcept
+    : job(std::move(other.job)),
+      shared_(other.shared_),
+      held_by_line_(other.held_by_line_),
+      bytes_(std::exchange(other.bytes_, 0)) {}
+
+void Deliverer::Message::let_go() {
+  const std::uint64_t bytes = std::exchange(bytes_, 0);
+  held_by_line_ -= bytes;
+  shared_.buffered_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+}
+
+Deliverer::Line::Line(const Endpoint& place, std::uint64_t longest_message, DeliveryMetrics& metrics)
     : endpoint(place),
       lease(place.timeout + std::clamp(place.timeout, kLeaseSpareMin, kLeaseSpareMax)),
+      message_bytes_max(std::max<std::uint64_t>(1, longest_message)),
       gauge(metrics.under_way(place.name)),
       delivered(metrics.attempts(place.name, "delivered")) {}
 
 std::size_t Deliverer::Line::room() const {
-  const std::size_t held = under_way + waiting.size();
+  const std::size_t here = under_way + waiting.size();
   const std::size_t most = std::size_t{2} * endpoint.concurrency;
-  return std::min(kTakeMax, most - std::min(most, held));
+  const std::size_t places = std::min(kTakeMax, most - std::min(most, here));
+  const std::uint64_t fit = (share - std::min(share, held)) / message_bytes_max;
+  return std::min<std::size_t>(places, here == 0 ? std::max<std::uint64_t>(1, fit) : fit);
 }
 
 Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers)
@@ -97,15 +119,16 @@ Deliverer::~Deliverer() = default;
 
 Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers) {
   std::unique_ptr<Deliverer> made(new Deliverer(shared, metrics, timers));
-  std::vector<const Endpoint*> endpoints;
-  for (const Webhook& webhook : shared.config.webhooks) endpoints.push_back(&webhook.endpoint);
-  for (const Endpoint& destination : shared.config.destinations) endpoints.push_back(&destination);
-  for (const Endpoint* const endpoint : endpoints) {
-    auto line = std::make_unique<Line>(*endpoint, metrics);
-    auto pool = UpstreamPool::make(options_of(*endpoint, shared.config), timers, line->connections);
+  for (const Webhook& webhook : shared.config.webhooks)
+    made->lines_.push_back(std::make_unique<Line>(webhook.endpoint, webhook.max_body, metrics));
+  for (const Endpoint& destination : shared.config.destinations)
+    made->lines_.push_back(std::make_unique<Line>(destination, kMessageBytesMax, metrics));
+  for (const auto& line : made->lines_) {
+    auto pool = UpstreamPool::make(options_of(line->endpoint, shared.config), timers, line->connections);
     if (!pool) return std::move(pool).fault();
     line->pool = std::move(pool).value();
-    made->lines_.push_back(std::move(line));
+    // Messages are held in memory like the bodies of requests, and must leave these half of it.
+    line->share = shared.config.limits.max_buffered_bytes / 2 / made->lines_.size();
   }
   return made;
 }
@@ -119,9 +142,9 @@ void Deliverer::stop() {
   poll_.clear();
   for (const auto& line : lines_) {
     while (!line->waiting.empty()) {
-      TakenJob job = std::move(line->waiting.front());
+      Message message = std::move(line->waiting.front());
       line->waiting.pop_front();
-      spawn(give_back(*line, std::move(job)));
+      spawn(give_back(*line, std::move(message)));
     }
     line->pool->close_idle();
   }
@@ -150,8 +173,7 @@ void Deliverer::look(Line& line) {
   }
   const std::size_t limit = line.room();
   if (limit == 0) return; // a place that gets free looks again
-  // Messages are held in memory like the bodies of requests, and must not leave these without.
-  if (shared_.buffered_bytes.load() > shared_.config.limits.max_buffered_bytes / 2) return;
+  if (shared_.buffered_bytes.load() > shared_.config.limits.max_buffered_bytes) return; // requests need all of it
   spawn(take(line, limit));
 }
 
@@ -172,10 +194,11 @@ Task<void> Deliverer::take(Line& line, std::size_t limit) {
   }
   if (std::exchange(line.failing, false)) shared_.log.info("deliveries_go_on", {{"endpoint", line.endpoint.name}});
   for (TakenJob& job : *taken) {
+    Message message(shared_, line.held, std::move(job));
     if (stopped_) {
-      spawn(give_back(line, std::move(job)));
+      spawn(give_back(line, std::move(message)));
     } else {
-      line.waiting.push_back(std::move(job));
+      line.waiting.push_back(std::move(message));
     }
   }
   start_waiting(line);
@@ -185,12 +208,12 @@ Task<void> Deliverer::take(Line& line, std::size_t limit) {
 
 void Deliverer::start_waiting(Line& line) {
   while (!line.waiting.empty() && line.under_way < line.endpoint.concurrency) {
-    TakenJob job = std::move(line.waiting.front());
+    Message message = std::move(line.waiting.front());
     line.waiting.pop_front();
-    if (still_ours(line, job)) {
-      spawn(deliver(line, std::move(job)));
+    if (still_ours(line, message.job)) {
+      spawn(deliver(line, std::move(message)));
     } else {
-      spawn(give_back(line, std::move(job)));
+      spawn(give_back(line, std::move(message)));
     }
   }
 }
@@ -199,16 +222,16 @@ bool Deliverer::still_ours(const Line& line, const TakenJob& job) const {
   return shared_.store.now() + line.endpoint.timeout + kLeaseMargin < job.record.lease_until;
 }
 
-Task<void> Deliverer::deliver(Line& line, TakenJob job) {
+Task<void> Deliverer::deliver(Line& line, Message message) {
   const Counted open(open_);
-  BufferedBytes buffered(shared_);
-  buffered.hold(job.record.response->body.size());
+  TakenJob& job = message.job;
   line.gauge.Set(++line.under_way);
   try {
     Delivered delivered;
     co_await call(line, job, delivered);
     const Millis age = shared_.store.now() - job.record.first_received;
-    AttemptEnd outcome = end_of(line.endpoint, std::move(*job.record.response), delivered, age, chance());
+    AttemptEnd outcome =
+        end_of(line.endpoint, std::move(*job.record.response), delivered, {age, job.record.ordered}, chance());
     if (outcome.kind == AttemptEnd::Kind::dead) {
       shared_.log.error("delivery_dead", {{"endpoint", line.endpoint.name},
                                           {"job", short_hash(job.id)},
@@ -227,6 +250,7 @@ Task<void> Deliverer::deliver(Line& line, TakenJob job) {
     shared_.log.error("delivery_failed", {{"endpoint", line.endpoint.name}, {"reason", error.what()}});
   }
   line.gauge.Set(--line.under_way);
+  message.let_go();
   start_waiting(line);
   has_room_ = true;
   look(line);
@@ -280,10 +304,10 @@ Task<void> Deliverer::end(const Line& line, const TakenJob& job, AttemptEnd end,
   metrics_.attempts(line.endpoint.name, outcome).Increment();
 }
 
-Task<void> Deliverer::give_back(Line& line, TakenJob job) {
+Task<void> Deliverer::give_back(Line& line, Message message) {
   const Counted open(open_);
-  AttemptEnd unchanged = untried(std::move(*job.record.response), Millis{0});
-  co_await end(line, job, std::move(unchanged), Tried::no);
+  AttemptEnd unchanged = untried(std::move(*message.job.record.response), Millis{0});
+  co_await end(line, message.job, std::move(unchanged), Tried::no);
 }
 
 } // namespace oncekey

@@ -45,22 +45,43 @@ class Deliverer {
   bool over() const { return stopped_.load() && open_.load() == 0; }
 
  private:
+  // A message that was taken. Its body counts for its endpoint and for the gateway as long as it is in memory.
+  class Message {
+   public:
+    Message(GatewayShared& shared, std::uint64_t& held_by_line, TakenJob taken);
+    Message(Message&& other) noexcept;
+    Message& operator=(Message&&) = delete;
+    ~Message() { let_go(); }
+    void let_go();
+
+    TakenJob job;
+
+   private:
+    GatewayShared& shared_;
+    std::uint64_t& held_by_line_;
+    std::uint64_t bytes_;
+  };
+
   // One endpoint, and what is on its way there.
   struct Line {
     const Endpoint& endpoint;
     const Millis lease;
     std::unique_ptr<UpstreamPool> pool;
     std::atomic<std::uint32_t> connections{0};
+    const std::uint64_t message_bytes_max;
+    std::uint64_t share = 0; // of the memory for messages: a receiver that hangs holds up its own alone
+    std::uint64_t held = 0;
     std::uint32_t under_way = 0;
-    std::deque<TakenJob> waiting;
+    std::deque<Message> waiting;
     bool looking = false;
     bool look_again = false;
     bool failing = false; // the store, for this line; said once in the log
     prometheus::Gauge& gauge;
     prometheus::Counter& delivered;
 
-    Line(const Endpoint& place, DeliveryMetrics& metrics);
-    // Twice as many as are delivered at a time, so that none of the places stays empty while more are fetched.
+    Line(const Endpoint& place, std::uint64_t longest_message, DeliveryMetrics& metrics);
+    // Twice as many as are delivered at a time, so that none of the places stays empty while more are fetched; but no
+    // more than surely fit into its share, or one.
     std::size_t room() const;
   };
 
@@ -70,12 +91,12 @@ class Deliverer {
   void look(Line& line);
   Task<void> take(Line& line, std::size_t limit);
   void start_waiting(Line& line);
-  Task<void> deliver(Line& line, TakenJob job);
+  Task<void> deliver(Line& line, Message message);
   Task<void> call(Line& line, const TakenJob& job, Delivered& delivered);
   // Tells the store how the attempt ended, or that none was made.
   enum class Tried { no, yes };
   Task<void> end(const Line& line, const TakenJob& job, AttemptEnd end, Tried tried);
-  Task<void> give_back(Line& line, TakenJob job);
+  Task<void> give_back(Line& line, Message message);
   // Whether the lease outlives an attempt that begins now. One that does not might meet the next owner's.
   bool still_ours(const Line& line, const TakenJob& job) const;
   double chance() { return std::uniform_real_distribution<double>(0, 1)(random_); }

@@ -35,6 +35,10 @@ Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) 
     const Field field = onward.headers[at];
     if (!equal_ignoring_case(field.name, "Via")) headers.add(field.name, field.value);
   }
+  // Some senders sign it and put what they mean into it; the URL of the delivery is the receiver's own.
+  const std::string& target = exchange.request().target;
+  if (const std::size_t question = target.find('?'); question != std::string::npos)
+    headers.add("Oncekey-Query", target.substr(question + 1));
   return headers;
 }
 

@@ -14,7 +14,6 @@
 namespace oncekey {
 namespace {
 
-constexpr std::uint64_t kMessageBytesMax = 4u << 20;
 constexpr std::array<std::string_view, 4> kMethods{"POST", "PUT", "PATCH", "DELETE"};
 
 // What belongs to the message itself.

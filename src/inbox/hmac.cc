@@ -101,6 +101,13 @@ class HmacProvider final : public WebhookProvider {
     if (!scheme_.id_header.empty()) id = only_header(request.headers, scheme_.id_header);
     if (const auto* refused = std::get_if<Refused>(&id)) return *refused;
 
+    if (has_what_ends_it(std::get<std::string_view>(id))) {
+      return Refused{WebhookFault::header_malformed,
+                     fmt::format("{} holds what stands beside {{id}} in the signed template: one signature would fit "
+                                 "several ids",
+                                 scheme_.id_header)};
+    }
+
     const auto pieces = filled_template(request, std::get<std::string_view>(time), std::get<std::string_view>(id));
     if (!matches(std::get<std::vector<std::string>>(parsed), secrets, pieces)) return wrong_signature();
     if (scheme_.id_header.empty()) return verified_by_body(request.body, scheme_.id_pointer);
@@ -108,6 +115,17 @@ class HmacProvider final : public WebhookProvider {
   }
 
  private:
+  // With the text beside it inside, an id could be lengthened by the beginning of the body, or shortened.
+  bool has_what_ends_it(std::string_view id) const {
+    for (std::size_t at = 0; at < parts_.size(); ++at) {
+      if (parts_[at].slot != Slot::id) continue;
+      const bool before = at > 0 && id.find(parts_[at - 1].text) != std::string_view::npos;
+      const bool after = at + 1 < parts_.size() && id.find(parts_[at + 1].text) != std::string_view::npos;
+      if (before || after) return true;
+    }
+    return false;
+  }
+
   std::variant<std::vector<std::string>, Refused> signatures_in(std::string_view header) const {
     std::vector<std::string> signatures;
     std::size_t seen = 0;

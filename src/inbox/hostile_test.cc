@@ -256,9 +256,13 @@ TEST_P(EverySender, ABodyOfAMebibyteIsCheckedWhole) {
 TEST_P(EverySender, BinaryBodiesAreSignedAsTheyAre) {
   if (it().name == "twilio") GTEST_SKIP() << "a form";
   const std::string body("\xff\x00\xc3\x28", 4);
-  // Believed, and then refused for want of an id where the id is in the body.
-  EXPECT_THAT(verify(signed_now(body), body, {it().secret}),
-              testing::AnyOf(it().event_id, std::string("event_id_missing")));
+  const std::string answer = verify(signed_now(body), body, {it().secret});
+  if (it().name == "slack") {
+    EXPECT_THAT(answer, testing::StartsWith("body-"));
+  } else {
+    // Believed, and then refused for want of an id where the id is in the body.
+    EXPECT_THAT(answer, testing::AnyOf(it().event_id, std::string("event_id_missing")));
+  }
 }
 
 // Several signatures in one header, as while the sender rotates its secret.

@@ -1,6 +1,7 @@
 // Slack: `X-Slack-Signature: v0=HEX`, HMAC-SHA-256 over "v0:", the time in X-Slack-Request-Timestamp, ":" and the body.
 // An endpoint proves itself once by answering a challenge. Events carry an event_id; commands and interactions come as
-// forms and carry a trigger_id.
+// forms and carry a trigger_id. What has neither (app_rate_limited, view_closed) is named by its body, which is the
+// same when Slack sends it again.
 #include "core/form.h"
 #include "core/json_pointer.h"
 #include "inbox/providers.h"
@@ -20,6 +21,16 @@ const std::string* form_value(const std::vector<FormField>& fields, std::string_
   return nullptr;
 }
 
+// `found` where it names the event, else a name made of the body.
+Verification or_by_body(Verification found, std::string_view body) {
+  const auto* const refused = std::get_if<Refused>(&found);
+  if (refused == nullptr || refused->fault != WebhookFault::event_id_missing) return found;
+  Sha256 hash;
+  hash.update(body);
+  const HashBytes bytes = hash.finish();
+  return Verified{"body-" + hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), std::nullopt};
+}
+
 Verification slack_form(std::string_view body) {
   const Refused none{WebhookFault::event_id_missing, "the form has no trigger_id"};
   const auto fields = parse_form(body);
@@ -35,7 +46,7 @@ Verification slack_event(std::string_view body) {
     return verified_by_body(body, "/event_id");
   JsonPlace challenge = find_in_json(body, "/challenge");
   if (challenge.kind != JsonPlace::Kind::string)
-    return Refused{WebhookFault::event_id_missing, "url_verification comes without a challenge"};
+    return Refused{WebhookFault::header_malformed, "url_verification comes without a challenge"};
   return Verified{"", std::move(challenge.text)};
 }
 
@@ -58,7 +69,8 @@ class SlackProvider final : public WebhookProvider {
                          {&signature, 1}, hex_encode)) {
       return wrong_signature();
     }
-    return body_kind(request.headers) == BodyKind::form ? slack_form(request.body) : slack_event(request.body);
+    const bool form = body_kind(request.headers) == BodyKind::form;
+    return or_by_body(form ? slack_form(request.body) : slack_event(request.body), request.body);
   }
 };
 

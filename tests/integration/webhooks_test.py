@@ -1,5 +1,6 @@
 """Webhooks in, messages out: what senders, receivers and operators see."""
 
+import base64
 import http.client
 import json
 import pathlib
@@ -36,7 +37,7 @@ class DeliveryTest(unittest.TestCase):
         url = cls.receiver.url
         tables = [hooks.hook(name, f"{url}/events/{name}", **cls.settings) for name in PROVIDERS]
         destinations = [{"name": "billing", "url": f"{url}/billing?from=outbox", "first_pause": "100ms",
-                         "longest_pause": "500ms", "authorization": "Bearer of-billing"}]
+                         "longest_pause": "500ms", "authorization": hooks.kept("billing", "Bearer of-billing")}]
         return Gateway(url, webhook=tables, destination=destinations, outbox="127.0.0.1:0", **settings)
 
     def setUp(self):
@@ -181,7 +182,7 @@ class InboxTest(DeliveryTest):
             self.assertNotIn(secret, json.dumps(self.jobs()))
 
     def test_both_secrets_count_while_they_are_rotated(self):
-        table = hooks.hook("stripe", f"{self.receiver.url}/events", secrets=["whsec_old", "env:NEW_SECRET"])
+        table = hooks.hook("stripe", f"{self.receiver.url}/events", secrets=[hooks.kept("old", "whsec_old"), "env:NEW_SECRET"])
         with Gateway(self.receiver.url, webhook=[table], environment={"NEW_SECRET": "whsec_new"}) as gateway:
             for secret, status in (("whsec_old", 200), ("whsec_new", 200), ("whsec_stripe", 400)):
                 body, headers = hooks.stripe(f"{self.event}_{secret}", secret=secret)
@@ -189,19 +190,36 @@ class InboxTest(DeliveryTest):
                 self.assertEqual(answer.status, status, secret)
 
     def test_a_scheme_of_ones_own(self):
-        table = {"path": "/hooks/own", "provider": "hmac", "secrets": ["sesame"], "signature_header": "X-Own-Signature",
+        table = {"path": "/hooks/own", "provider": "hmac", "secrets": [hooks.kept("own", "sesame")],
+                 "signature_header": "X-Own-Signature",
                  "algorithm": "sha512", "encoding": "base64", "signed": "{timestamp}:{id}:{body}",
                  "timestamp_header": "X-Own-Time", "id_header": "X-Own-Id", "deliver_to": f"{self.receiver.url}/own"}
         with Gateway(self.receiver.url, webhook=[table]) as gateway:
-            stamp, body = str(int(time.time())), b"anything"
-            import base64
+            stamp, body = str(int(time.time())), b"any:thing"
             signature = base64.b64encode(
                 hooks.mac("sesame", f"{stamp}:{self.event}:".encode() + body, "sha512").digest()).decode()
-            headers = [("X-Own-Signature", signature), ("X-Own-Time", stamp), ("X-Own-Id", self.event)]
-            for given, status in ((body, 200), (b"other", 400)):
-                answer = gateway.client().post("/hooks/own", body=given, headers=headers, authorization=False)
-                self.assertEqual(answer.status, status)
+
+            def sent(event, given):
+                headers = [("X-Own-Signature", signature), ("X-Own-Time", stamp), ("X-Own-Id", event)]
+                return gateway.client().post("/hooks/own", body=given, headers=headers, authorization=False).status
+
+            self.assertEqual(sent(self.event, body), 200)
+            self.assertEqual(sent(self.event, b"other"), 400)
+            # The same signed bytes, cut elsewhere: another event would be made of one.
+            self.assertEqual(sent(f"{self.event}:any", b"thing"), 400)
             self.wait_for_delivery(self.event)
+
+    def test_what_slack_sends_without_an_id_is_named_by_its_body(self):
+        body = json.dumps({"type": "app_rate_limited", "minute_rate_limited": time.time_ns()}).encode()
+        for duplicate in (False, True):
+            answer = self.send("slack", hooks.slack(None, body))
+            self.assertEqual((answer.status, json.loads(answer.body)["duplicate"]), (200, duplicate))
+
+    def test_the_query_of_an_event_is_told(self):
+        body, headers = hooks.github(self.event)
+        self.gateway.client().post("/hooks/github?tenant=7&x=%20", body=body, authorization=False,
+                                   headers=headers + [("Oncekey-Query", "forged")])
+        self.assertEqual(self.wait_for_delivery(self.event)[0].all("Oncekey-Query"), ["tenant=7&x=%20"])
 
 
 class DeliveriesTest(DeliveryTest):
@@ -243,7 +261,7 @@ class DeliveriesTest(DeliveryTest):
             attempts = len(self.delivered(f"{self.event}_b"))
             done = run_cli("jobs", "drop", second[:12], "--reason", "nobody wants it", "--yes", "--admin", self.admin)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(self.job(f"{self.event}_b", "delivered")["last"], "dropped by an operator")
+            self.assertEqual(self.job(f"{self.event}_b", "dropped")["last"], "dropped by an operator")
             self.assertIn("action=drop", gateway.log)
             done = run_cli("jobs", "retry", second, "--reason", "after all", "--yes", "--admin", self.admin)
             self.assertEqual(done.returncode, 1)
@@ -322,12 +340,47 @@ class DeliveriesTest(DeliveryTest):
         self.job(self.event, "delivered")
 
     def test_the_senders_credentials_give_way_to_ours(self):
-        table = hooks.hook("github", f"{self.receiver.url}/own", authorization="Bearer ours")
+        table = hooks.hook("github", f"{self.receiver.url}/own", authorization=hooks.kept("ours", "Bearer ours"))
         with Gateway(self.receiver.url, webhook=[table]) as gateway:
             self.gateway = gateway
             body, headers = hooks.github(self.event)
             self.send("github", (body, headers + [("Authorization", "Bearer theirs")]))
             self.assertEqual(self.wait_for_delivery(self.event)[0].all("Authorization"), ["Bearer ours"])
+
+    def test_large_messages_for_a_receiver_that_hangs_hold_up_nobody_else(self):
+        hanging = Upstream().start()
+        self.addCleanup(hanging.stop)
+        gate = hanging.gate()
+        hanging.always(held(gate, answers(200)))
+        tables = [hooks.hook("github", f"{hanging.url}/hangs", timeout="60s"),
+                  hooks.hook("shopify", f"{self.receiver.url}/works")]
+        with Gateway(self.receiver.url, webhook=tables, limits={"max_buffered_bytes": "16MiB"}) as gateway:
+            self.gateway = gateway
+            for number in range(5):
+                self.send("github", hooks.github(f"{self.event}_{number}", b"x" * (3 << 20)))
+            gate.wait_for_arrival()
+            time.sleep(0.5)  # for the others, which must not arrive
+            self.send("shopify", hooks.shopify(f"{self.event}_s"))
+            self.wait_for_delivery(f"{self.event}_s")
+            self.assertEqual(gateway.client().post(key=f"{self.event}_api").status, 200)
+            gate.open()
+            hanging.wait_for_executions(5)
+
+    def test_a_message_without_its_endpoint_waits_and_says_so(self):
+        self.receiver.always(answers(500))
+        gateway = Gateway(self.receiver.url, webhook=[hooks.hook("github", f"{self.receiver.url}/e")], store="rocksdb")
+        self.addCleanup(gateway.remove)
+        gateway.start()
+        self.gateway = gateway
+        self.send("github", hooks.github(self.event))
+        self.wait_for_delivery(self.event)
+        gateway.stop()
+        gateway.settings["webhook"] = [hooks.hook("github", f"{self.receiver.url}/e", path="/hooks/renamed")]
+        gateway.start()
+        job = self.job(self.event, "waiting")
+        done = run_cli("jobs", "retry", job["id"], "--reason", "now", "--yes", "--admin", self.admin)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("hook /hooks/github", done.stderr)
 
     def test_events_of_one_order_go_one_after_another_and_others_do_not_wait(self):
         table = hooks.hook("github", f"{self.receiver.url}/ordered", order_by="/order")
@@ -422,6 +475,14 @@ class ConfigurationTest(unittest.TestCase):
         self.refused({**good, "provider": "strip"}, r"oncekey.toml:\d+: provider: .*stripe, github")
         self.refused({**good, "secrets": []}, r"secrets")
         self.refused({**good, "secrets": ["env:NOT_SET_ANYWHERE"]}, r"NOT_SET_ANYWHERE")
+        for literal in ("whsec_1234", "ENV:SECRET", "SECRET"):
+            self.refused({**good, "secrets": [literal]}, r"secrets: write .*env:NAME")
+        self.refused({**good, "authorization": "Bearer x"}, r"authorization: write .*env:NAME")
+        self.refused({**good, "signed": "{body}"}, r"signed: describes provider = .*hmac")
+        self.refused({**good, "url": "https://example.com/h?tenant=1"}, r"url: .*without its query")
+        self.refused({**good, "deliver_to": "http://localhost:18999/hooks/stripe?x=1"}, r"deliver_to: is this webhook",
+                     listen="127.0.0.1:18999")
+        self.refused({**good, "deliver_to": "http://u:password@example.com:x/"}, r"deliver_to: (?!.*password)")
         self.refused({**good, "deliver_to": "elsewhere"}, r"deliver_to: .*is not a URL")
         self.refused({**good, "budget": "7d", "remember": "7d"}, r"budget: .*remember longer")
         self.refused({**good, "order_by": "data"}, r"order_by: .*JSON pointer")

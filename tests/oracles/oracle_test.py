@@ -18,6 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from support.gateway import Gateway
+from support.hooks import kept
 from support.upstream import Upstream, answers
 
 SECRETS = {"stripe": "whsec_oracle", "github": "octo secret", "standard": "whsec_" + base64.b64encode(b"k" * 24).decode(),
@@ -58,7 +59,7 @@ class OracleTest(unittest.TestCase):
         cls.receiver = Upstream().start()
         cls.addClassCleanup(cls.receiver.stop)
         cls.receiver.always(answers(200))
-        hooks = [{"path": f"/hooks/{name}", "provider": name, "secrets": [SECRETS[name]],
+        hooks = [{"path": f"/hooks/{name}", "provider": name, "secrets": [kept(name, SECRETS[name])],
                   "deliver_to": f"{cls.receiver.url}/events"} for name in ("stripe", "github", "standard", "twilio")]
         hooks[-1]["url"] = PUBLIC_URL
         cls.gateway = Gateway(cls.receiver.url, webhook=hooks)

@@ -4,11 +4,19 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 import time
 
 SECRETS = {"stripe": "whsec_test_stripe", "github": "It's a Secret to Everybody", "shopify": "hush",
            "standard": "whsec_" + base64.b64encode(b"0123456789abcdef0123456789abcdef").decode(),
            "slack": "8f742231b10e8888abcd99yyyzzz85a5"}
+
+
+def kept(name, secret):
+    """The secret as a configuration names it. Gateways that tests start inherit the environment of the test."""
+    variable = f"ONCEKEY_TEST_{name.upper()}"
+    os.environ[variable] = secret
+    return f"env:{variable}"
 
 
 def mac(secret, message, algorithm="sha256"):
@@ -52,5 +60,5 @@ def slack(event_id, body=None, *, secret=SECRETS["slack"], at=None):
 
 def hook(provider, deliver_to, **settings):
     """The [[webhook]] table of a provider at /hooks/PROVIDER, quick to try again."""
-    return {"path": f"/hooks/{provider}", "provider": provider, "secrets": [SECRETS[provider]],
+    return {"path": f"/hooks/{provider}", "provider": provider, "secrets": [kept(provider, SECRETS[provider])],
             "deliver_to": deliver_to, "first_pause": "100ms", "longest_pause": "500ms", **settings}
