@@ -182,6 +182,31 @@ class RedisTest(SharedStoreTest):
             self.wait_until_ready(there)
             self.assertTrue(self.post(there).replayed, "what was in the backup is still known")
 
+    def test_an_older_copy_under_a_connection_that_stays_is_noticed_by_the_first_claim(self):
+        with Redis() as redis, Redis() as copy:
+            here = Gateway(self.upstream.url, ROUTES, store=redis.url)
+            there = Gateway(self.upstream.url, ROUTES, store=redis.url)
+            for gateway in (here, there):
+                self.addCleanup(gateway.remove)
+                gateway.start()
+            for server in (redis, copy):
+                server.configure("repl-diskless-sync-delay", 0)
+            self.assert_first(self.post(here))
+            self.follow(copy, redis)
+            forgotten = fresh_key("forgotten")
+            self.assert_first(self.post(here, key=forgotten))
+            time.sleep(3)  # the marker is counted up about once a second
+            self.follow(redis, copy)
+            self.assert_store_unavailable(self.post(there, key=forgotten))
+            self.assertEqual(self.upstream.executions(forgotten), 1)
+            self.assertIn("accept-loss", self.wait_until_not_ready(there))
+
+    def follow(self, server, primary):
+        """Gives a server what the other one has."""
+        server.ask("REPLICAOF", "127.0.0.1", primary.port)
+        poll_until(lambda: server.info("replication").get("master_link_status") == "up", "the copy to be whole")
+        server.ask("REPLICAOF", "NO", "ONE")
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,8 +7,8 @@ namespace {
 
 // EVALSHA, the script, the number of keys.
 constexpr std::size_t kWordsBeforeKeys = 3;
-// The generation, the clock, whether to count, the channel, the number of calls.
-constexpr std::size_t kFrameWords = 5;
+// The generation, the tick, the clock, whether to count, the channel, the number of calls.
+constexpr std::size_t kFrameWords = 6;
 // Lengths and line ends around each word, about.
 constexpr std::size_t kWordOverhead = 10;
 
@@ -54,6 +54,7 @@ std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std:
   for (const CallPtr& call : calls) append_word(out, frame.names.record(call->id));
   for (const std::string& key : job_keys) append_word(out, key);
   append_word(out, frame.generation);
+  append_word(out, std::to_string(frame.seen_tick));
   append_word(out, frame.clock);
   append_word(out, frame.count_tick ? "1" : "0");
   append_word(out, frame.names.channel());

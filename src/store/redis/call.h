@@ -33,6 +33,8 @@ struct Call {
   std::function<void(Result<Answer>)> answered;
   Deadline deadline;
   std::optional<std::string> job_route; // touches the jobs of this route
+  // May make its caller an owner, which nobody may become once memory is lost.
+  bool claims = false;
   // Sent in a batch of its own: others may be in another place while a slot is on its way.
   bool alone = false;
   std::optional<Host> asked; // where an ASK has sent it; once
@@ -51,12 +53,14 @@ struct BatchFrame {
   const KeyNames& names;
   std::string_view script_sha;
   std::string_view generation;
-  std::string clock; // empty for the server's
+  std::uint64_t seen_tick = 0; // the largest of the partition's marker
+  std::string clock;           // empty for the server's
   bool count_tick = false;
 };
 std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls);
 
-// The marker that a batch met and was not made for; nothing where there is none.
+// The marker that a batch met and was not made for: of another generation, or with a smaller tick than was seen;
+// nothing where there is none.
 struct LostMarker {
   std::optional<std::string> generation;
   std::string replaces;
@@ -66,7 +70,7 @@ struct LostMarker {
 struct BatchReply {
   std::optional<LostMarker> lost; // then nothing was done
   Time now{};
-  std::uint64_t tick = 0; // 0 if it was not counted
+  std::uint64_t tick = 0; // of the marker, with or without having been counted up
   Reply answers;          // the first two elements are not answers
   Reply answer(std::size_t call) const { return answers[call + 2]; }
 };

@@ -79,9 +79,9 @@ TEST(RedisBatch, KeysComeBeforeArguments) {
   calls.push_back(std::make_unique<Call>());
   calls[0]->add("L");
   calls[0]->add_decimal(5);
-  const std::string sent = batch_command({names, "sha", "gen", "", true}, 0, calls);
-  EXPECT_EQ(sent, command({"EVALSHA", "sha", "2", "p:{0}:marker", names.record({}), "gen", "", "1", "p:settled", "1",
-                           "L", "5"}));
+  const std::string sent = batch_command({names, "sha", "gen", 17, "", true}, 0, calls);
+  EXPECT_EQ(sent, command({"EVALSHA", "sha", "2", "p:{0}:marker", names.record({}), "gen", "17", "", "1", "p:settled",
+                           "1", "L", "5"}));
 }
 
 TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
@@ -90,9 +90,9 @@ TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
   calls.push_back(std::make_unique<Call>());
   calls[0]->job_route = "hook /h";
   calls[0]->add("T");
-  const std::string sent = batch_command({names, "sha", "gen", "", true}, 0, calls);
+  const std::string sent = batch_command({names, "sha", "gen", 0, "", true}, 0, calls);
   EXPECT_EQ(sent, command({"EVALSHA", "sha", "5", "p:{0}:marker", names.record({}), "p:{0}:jobs", "p:{0}:due:hook /h",
-                           "p:{0}:order:0000000000000000", "gen", "", "1", "p:settled", "1", "T"}));
+                           "p:{0}:order:0000000000000000", "gen", "0", "", "1", "p:settled", "1", "T"}));
 }
 
 TEST(KeyNames, NobodyOfAPartitionIsInIt) {

@@ -186,7 +186,8 @@ std::string Dispatcher::batch_bytes(std::uint32_t partition, std::span<const Cal
                                     std::string_view generation, bool count_tick) const {
   std::string clock;
   if (options_.clock) clock = std::to_string(options_.clock().time_since_epoch().count());
-  return batch_command({names_, script_sha_, generation, std::move(clock), count_tick}, partition, calls);
+  const std::uint64_t seen_tick = ticks_[partition].largest_of(generation);
+  return batch_command({names_, script_sha_, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
 }
 
 void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
@@ -210,12 +211,16 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
     for (const CallPtr& call : calls) call->answered(batch.fault());
     return;
   }
-  if (batch->lost) return take_loss(partition, calls, *batch->lost);
+  if (batch->lost) return take_loss(sent, *batch->lost);
   if (!options_.clock) state_.clock.learn(batch->now);
   saw_tick(partition, sent.turn, sent.generation, batch->tick);
+  const Status memory = state_.memory.memory();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Reply answer = batch->answer(i);
-    if (!answer.is_error()) {
+    if (calls[i]->claims && !memory) {
+      // The loss became known while it was on its way: the claim stands until its lease is over, and nobody acts on it.
+      calls[i]->answered(memory.fault());
+    } else if (!answer.is_error()) {
       calls[i]->answered(Answer{answer, batch->now});
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
       calls[i]->answered(*std::move(fault));
@@ -266,9 +271,9 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   }
 }
 
-void Dispatcher::take_loss(std::uint32_t partition, std::vector<CallPtr>& calls, const LostMarker& marker) {
-  const Status status = after_loss(partition, marker);
-  for (CallPtr& call : calls) {
+void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
+  const Status status = after_loss(sent.calls[0]->partition, sent.generation, marker);
+  for (CallPtr& call : sent.calls) {
     if (status) {
       send_later(std::move(call), unavailable("the store was just given a new marker"));
     } else {
@@ -277,9 +282,9 @@ void Dispatcher::take_loss(std::uint32_t partition, std::vector<CallPtr>& calls,
   }
 }
 
-Status Dispatcher::after_loss(std::uint32_t partition, const LostMarker& marker) {
-  if (marker.generation == state_.memory.generation()) return ok_status(); // it was sent before we knew
-  if (marker.generation && marker.replaces == kReplacesAny) {
+Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker) {
+  if (sent_with != state_.memory.generation()) return ok_status(); // it was sent before we knew
+  if (marker.generation && marker.generation != sent_with && marker.replaces == kReplacesAny) {
     // An operator accepts a loss. All markers are written before the store itself says so, and only then do we follow.
     look_again_();
     return state_.memory.memory();
@@ -297,11 +302,13 @@ Status Dispatcher::after_loss(std::uint32_t partition, const LostMarker& marker)
 void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation,
                           std::uint64_t tick) {
   if (tick == 0 || generation != state_.memory.generation()) return;
-  TickTurn& turns = ticks_[partition];
+  SeenTicks& ticks = ticks_[partition];
   // While a partition moves to another server answers may overtake each other: an older one proves nothing.
-  if (turn < turns.seen) return;
-  turns.seen = turn;
-  if (!state_.memory.see(partition, Marker{generation, "", tick, false})) look_again_();
+  if (turn < ticks.seen) return;
+  ticks.seen = turn;
+  if (!state_.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
+  ticks.generation = generation;
+  ticks.largest = tick;
 }
 
 Task<void> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
@@ -318,7 +325,7 @@ Task<void> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_
   const Result<BatchReply> batch = parse_batch_reply(reply->look(), 0);
   if (!batch) co_return;
   if (batch->lost) {
-    const Status noted = after_loss(partition, *batch->lost);
+    const Status noted = after_loss(partition, generation, *batch->lost);
     co_return;
   }
   if (!options_.clock) state_.clock.learn(batch->now);

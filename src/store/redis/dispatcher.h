@@ -56,10 +56,13 @@ class Dispatcher {
     std::string generation;
     std::uint64_t turn = 0;
   };
-  // Tells the ticks of a partition apart by when they were asked for.
-  struct TickTurn {
+  // What was seen of a partition's marker. Ticks are told apart by when they were asked for.
+  struct SeenTicks {
     std::uint64_t asked = 0;
     std::uint64_t seen = 0;
+    std::string generation;
+    std::uint64_t largest = 0; // of this generation
+    std::uint64_t largest_of(std::string_view asked_for) const { return generation == asked_for ? largest : 0; }
   };
 
   void drain();
@@ -76,10 +79,11 @@ class Dispatcher {
   void answered(Sent& sent, Result<OwnedReply> reply);
   void take_reply(Sent& sent, Reply reply);
   void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
-  void take_loss(std::uint32_t partition, std::vector<CallPtr>& calls, const LostMarker& marker);
+  void take_loss(Sent& sent, const LostMarker& marker);
   void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);
-  // Whether calls for another generation than ours may be sent again; else why not.
-  Status after_loss(std::uint32_t partition, const LostMarker& marker);
+  // Whether calls that met another marker than that of the generation they were sent with may be sent again; else why
+  // not.
+  Status after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker);
   void send_again(CallPtr call, const Fault& because);
   void send_later(CallPtr call, const Fault& because);
   void parked_are_due();
@@ -91,7 +95,7 @@ class Dispatcher {
   const Options options_;
   const std::function<void()> look_again_;
   std::string script_sha_;
-  std::vector<TickTurn> ticks_; // by partition
+  std::vector<SeenTicks> ticks_; // by partition
 
   std::mutex mutex_;
   std::vector<CallPtr> inbox_; // guarded by mutex_

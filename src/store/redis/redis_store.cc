@@ -206,6 +206,7 @@ void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   if (Status may = impl_->session->state().may_claim(); !may) return done(std::move(may).fault());
   if (request.staged) return stage(request, std::move(done));
   CallPtr call = call_for(request.id, "C");
+  call->claims = true;
   call->add(redis::encode_times(request));
   call->add(request.abandoned == Abandoned::take_over ? "1" : "0");
   call->add(redis::encode_identity(request));
@@ -214,6 +215,7 @@ void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
 
 void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
   CallPtr call = call_for(request.id, "S");
+  call->claims = true;
   call->job_route = request.route;
   call->add(redis::encode_times(request));
   call->add(redis::encode_identity(request));
@@ -239,6 +241,7 @@ void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> do
   parts->done = std::move(done);
   for (const auto& [partition, limit] : limits) {
     CallPtr call = call_for(names.nobody_in(partition), "T");
+    call->claims = true;
     call->job_route = request.route;
     call->add(request.route);
     call->add_decimal(limit);

@@ -493,6 +493,39 @@ TEST_F(RedisServer, AMarkerFromThePastIsALoss) {
   EXPECT_TRUE(eventually([&] { return claims(*store); }));
 }
 
+TEST_F(RedisServer, AnOlderCopyIsNoticedByTheClaimItselfAndNothingHappens) {
+  const auto store = open();
+  EXPECT_TRUE(eventually([&] { return console_->text({"HGET", marker(), "tick"}) > "2"; }));
+  ASSERT_TRUE(find(*store, random_id())) << "any answer tells the tick";
+  console_->ask({"HSET", marker(), "tick", "1"});
+  const RecordId id = random_id();
+  const Result<ClaimAnswer> refused = claim(*store, id);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.fault().message, HasSubstr("it is at tick 1 and was at"));
+  EXPECT_EQ(console_->ask({"EXISTS", key_of(id)}).look().integer(), 0);
+  EXPECT_EQ(console_->text({"HGET", marker(), "tick"}), "1") << "others must be able to notice it as well";
+  // With a marker that has replaced one before it is no different.
+  ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_}));
+  EXPECT_TRUE(eventually([&] { return claims(*store); }));
+  EXPECT_TRUE(eventually([&] { return console_->text({"HGET", marker(), "tick"}) > "1"; }));
+  ASSERT_TRUE(find(*store, random_id()));
+  console_->ask({"HSET", marker(), "tick", "0"});
+  EXPECT_FALSE(claims(*store));
+}
+
+TEST_F(RedisServer, AFullServerThatCannotCountHasNotForgotten) {
+  const auto store = open();
+  EXPECT_TRUE(eventually([&] { return console_->text({"HGET", marker(), "tick"}) > "1"; }));
+  console_->set("maxmemory", "1");
+  const std::string tick = console_->text({"HGET", marker(), "tick"});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500)); // longer than from one tick to the next
+  ASSERT_TRUE(find(*store, random_id()));
+  EXPECT_EQ(console_->text({"HGET", marker(), "tick"}), tick) << "it was counted: the test shows nothing";
+  EXPECT_TRUE(store->healthy());
+  console_->set("maxmemory", "0");
+  EXPECT_TRUE(claims(*store));
+}
+
 TEST_F(RedisServer, AStoreMadeAnewWithAnotherSecretIsNotOurs) {
   const auto store = open();
   for (const std::string& key : {marker(), KeyNames(prefix_, 1).meta()}) console_->ask({"DEL", key});

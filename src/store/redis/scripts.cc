@@ -4,16 +4,18 @@ namespace oncekey::redis {
 
 const std::string_view kBatchScript = R"lua(
 local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick')
-if marker[1] ~= ARGV[1] then return {'LOST', marker[1], marker[2], marker[3]} end
+local tick = tonumber(marker[3]) or 0
+-- A tick only grows: one that is smaller than somebody has seen is that of an older copy.
+if marker[1] ~= ARGV[1] or tick < tonumber(ARGV[2]) then return {'LOST', marker[1], marker[2], marker[3]} end
 
 local now = 0
-if ARGV[2] ~= '' then
-  now = tonumber(ARGV[2])
+if ARGV[3] ~= '' then
+  now = tonumber(ARGV[3])
 else
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local channel = ARGV[4]
+local channel = ARGV[5]
 
 local redis_call, unpack_head, pack = redis.pcall, struct.unpack, struct.pack
 local band, bor, sub = bit.band, bit.bor, string.sub
@@ -360,17 +362,17 @@ function verbs.E(key, at)
   return 1
 end
 
-local answers = {now, 0}
-local at = 6
-for i = 2, 1 + ARGV[5] do -- the keys after these are named for the sake of a cluster
+local answers = {now, tick}
+local at = 7
+for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cluster
   local verb = ARGV[at]
   answers[i + 1] = verbs[verb](KEYS[i], at + 1)
   at = at + 1 + lengths[verb]
 end
 -- Counted after the calls: a full server then refuses calls one by one, and not the batch.
-if ARGV[3] == '1' then
-  local tick = redis_call('HINCRBY', KEYS[1], 'tick', 1)
-  if type(tick) == 'number' then answers[2] = tick end
+if ARGV[4] == '1' then
+  local counted = redis_call('HINCRBY', KEYS[1], 'tick', 1)
+  if type(counted) == 'number' then answers[2] = counted end
 end
 return answers
 )lua";

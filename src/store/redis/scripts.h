@@ -10,8 +10,8 @@
 namespace oncekey::redis {
 
 // KEYS: the marker, then a record for each call.
-// ARGV: the generation, the time to go by or nothing, "1" to count the marker's tick up, the channel to announce on;
-// then for each call a letter and its arguments:
+// ARGV: the generation and the largest tick that were seen of the marker, the time to go by or nothing, "1" to count
+// the tick up, the channel to announce on, the number of calls; then for each call a letter and its arguments:
 //   C times take_over identity                    claim: twice its fence, and one more after a takeover; or the record
 //   F interest                                    find: the record, or nil
 //   R fence lease                                 renew:    1 done, 0 lost
@@ -21,9 +21,9 @@ namespace oncekey::redis {
 //   O release|complete|rerun status partial response        operate: 0 done, 1 absent, 2 live, 3 completed
 // Fences and statuses are written as in a record's value, and `identity` is what stands there from the fingerprint to
 // the texts. `times` are retention and lease, each as eight bytes.
-// Answers {now, tick or 0, answer of each call...}; a call that the server refused to write for, or whose record cannot
-// be read, has an error in place of its answer. {"LOST", generation, replaces, tick} when the marker is not of this
-// generation, with nothing changed.
+// Answers {now, tick, answer of each call...}; a call that the server refused to write for, or whose record cannot be
+// read, has an error in place of its answer. {"LOST", generation, replaces, tick} when the marker is not of this
+// generation or has a smaller tick, with nothing changed.
 extern const std::string_view kBatchScript;
 
 // The store as a whole: a hash of the fields format, secret, generation, replaces, ready, lost.
