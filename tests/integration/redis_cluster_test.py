@@ -107,6 +107,27 @@ class ClusterTest(SharedStoreTest):
             for gateway in gateways:
                 self.wait_until_ready(gateway)
 
+    def test_a_replica_that_lagged_behind_and_took_over_executes_nothing(self):
+        with RedisCluster() as cluster:
+            gateways = [Gateway(self.upstream.url, ROUTES, store=cluster.url) for _ in range(2)]
+            for gateway in gateways:
+                self.addCleanup(gateway.remove)
+                gateway.start()
+            primary = cluster.primaries()[0]
+            replica = cluster.replicas_of(primary)[0]
+            replica.configure("masterauth", "wrong")  # it can no longer follow
+            primary.ask("CLIENT", "KILL", "TYPE", "replica")
+            keys = [fresh_key("behind") for _ in range(48)]
+            for key in keys:
+                self.assert_first(self.post(gateways[0], key=key))
+            time.sleep(3)  # the markers are counted up about once a second
+            replica.ask("CLUSTER", "FAILOVER", "TAKEOVER")
+            # All at once: they wait for the new primary to be connected, and that is when the loss is noticed.
+            for waiting in [self.post_in_background(gateways[1], key=key) for key in keys]:
+                waiting.result()
+            self.assertEqual([key for key in keys if self.upstream.executions(key) > 1], [])
+            self.assertIn("accept-loss", self.wait_until_not_ready(gateways[1]))
+
     def test_a_server_that_evicts_is_refused_wherever_it_is(self):
         node = self.cluster.primaries()[1]
         node.configure("maxmemory-policy", "allkeys-lru")

@@ -138,12 +138,22 @@ void Dispatcher::batch_is_done(Group& group) {
   touched_.push_back(group.link);
 }
 
+void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
+  const Status may_claim = state_.may_claim();
+  if (may_claim) return;
+  const auto refused =
+      std::stable_partition(calls.begin(), calls.end(), [](const CallPtr& call) { return !call->claims; });
+  for (auto call = refused; call != calls.end(); ++call) (*call)->answered(may_claim.fault());
+  calls.erase(refused, calls.end());
+}
+
 void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls) {
+  const auto group = std::make_shared<Group>(Group{link, 1, calls.size()});
+  refuse_claims_of(calls);
   if (names_.partitions() > 1) {
     std::stable_sort(calls.begin(), calls.end(),
                      [](const CallPtr& a, const CallPtr& b) { return a->partition < b->partition; });
   }
-  const auto group = std::make_shared<Group>(Group{link, 1, calls.size()});
   std::vector<CallPtr> batch;
   std::size_t bytes = 0;
   for (CallPtr& call : calls) {
@@ -312,6 +322,7 @@ void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std
 }
 
 Task<void> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
+  watched_.insert(partition);
   const std::uint64_t turn = ++ticks_[partition].asked;
   const std::string generation = state_.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);

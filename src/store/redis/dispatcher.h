@@ -16,6 +16,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ class Dispatcher {
   Task<Status> load_script(std::shared_ptr<Connection> connection);
   // Counts the marker of a partition up and compares it with what was seen before.
   Task<void> tick(std::shared_ptr<Connection> connection, std::uint32_t partition);
+  // All partitions whose markers were ever counted up so.
+  const std::set<std::uint32_t>& watched() const { return watched_; }
   void stop();
 
  private:
@@ -72,6 +75,8 @@ class Dispatcher {
   void batch_is_done(Group& group);
   // Wakes the loop when so many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
+  // Answers the claims among them while none may be made: they may have waited since before that was known.
+  void refuse_claims_of(std::vector<CallPtr>& calls);
   void send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
@@ -96,6 +101,7 @@ class Dispatcher {
   const std::function<void()> look_again_;
   std::string script_sha_;
   std::vector<SeenTicks> ticks_; // by partition
+  std::set<std::uint32_t> watched_;
 
   std::mutex mutex_;
   std::vector<CallPtr> inbox_; // guarded by mutex_

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <set>
 #include <utility>
 
 namespace oncekey::redis {
@@ -39,7 +40,12 @@ Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
   // A server that comes back may come back without its memory.
   const std::shared_ptr<Link> link = servers_.find_link(connection->host());
   const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
-  if (partition && !state_.memory.generation().empty()) co_await dispatcher_.tick(connection, *partition);
+  if (!partition || state_.memory.generation().empty()) co_return status;
+  // After a failover the slots become known as this server's one by one, and only some markers were ever looked at. It
+  // is asked for all of those: what is not its own it refuses.
+  std::set<std::uint32_t> partitions = dispatcher_.watched();
+  partitions.insert(*partition);
+  for (const std::uint32_t each : partitions) co_await dispatcher_.tick(connection, each);
   co_return status;
 }
 
