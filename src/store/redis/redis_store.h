@@ -60,6 +60,7 @@ class RedisStore final : public Store {
 
  private:
   void stage(const ClaimRequest& request, Done<ClaimAnswer> done);
+  void note_owner(const RecordId& id, const ClaimToken& token, const ClaimAnswer& answer);
   class Impl;
   explicit RedisStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

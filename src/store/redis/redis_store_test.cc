@@ -259,6 +259,31 @@ TEST_F(RedisServer, ExpiredRecordsAreDroppedByRedisAfterAGrace) {
   EXPECT_NEAR(static_cast<double>(*after_completion.look().integer()), 3'600'000 + grace, 10'000);
 }
 
+TEST_F(RedisServer, AnOwnerFromBeforeARecordWasDroppedOwnsNothingOfTheNext) {
+  const auto here = open();
+  const auto there = open();
+  const RecordId id = random_id();
+  const auto claim_as = [&](Store& store, std::uint8_t token) {
+    ClaimRequest request = claim_of(id);
+    request.token.fill(token);
+    const auto answer = wait_for_answer<ClaimAnswer>([&](auto done) { store.claim(request, std::move(done)); });
+    return Ownership{id, std::get<Claimed>(*answer).fence};
+  };
+  const Ownership paused = claim_as(*here, 1);
+  console_->ask({"DEL", key_of(id)}); // as Redis does when the retention and its grace are over
+  const Ownership next = claim_as(*there, 2);
+  ASSERT_EQ(paused.fence, next.fence) << "they differ: the test shows nothing";
+  EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->renew(paused, Millis{60'000}, std::move(done)); }),
+            FenceAnswer::lost);
+  EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->hold(paused, Holder::owner, std::move(done)); }),
+            FenceAnswer::lost);
+  EXPECT_EQ(*complete(*here, id, paused.fence, "ours"), FenceAnswer::lost);
+  EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->release(paused, std::move(done)); }),
+            FenceAnswer::lost);
+  EXPECT_EQ(*complete(*there, id, next.fence, "theirs"), FenceAnswer::done);
+  EXPECT_EQ((*find(*here, id))->record.response->body, "theirs");
+}
+
 TEST_F(RedisServer, ADatabaseIsAStoreOfItsOwn) {
   const auto here = open();
   const auto there = *try_open(fmt::format("redis://{}/3?prefix={}", to_string(console_->host()), prefix_));

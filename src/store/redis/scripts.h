@@ -14,13 +14,14 @@ namespace oncekey::redis {
 // the tick up, the channel to announce on, the number of calls; then for each call a letter and its arguments:
 //   C times take_over identity                    claim: twice its fence, and one more after a takeover; or the record
 //   F interest                                    find: the record, or nil
-//   R fence lease                                 renew:    1 done, 0 lost
-//   D fence status partial response               complete: the same
-//   L fence                                       release:  the same
-//   H fence finder                                hold:     the same
+//   R owner lease                                 renew:    1 done, 0 lost
+//   D owner status partial response               complete: the same
+//   L owner                                       release:  the same
+//   H owner finder                                hold:     the same
 //   O release|complete|rerun status partial response        operate: 0 done, 1 absent, 2 live, 3 completed
-// Fences and statuses are written as in a record's value, and `identity` is what stands there from the fingerprint to
-// the texts. `times` are retention and lease, each as eight bytes.
+// Fences and statuses are written as in a record's value; `owner` is a fence, and behind it the token of the claim if
+// that is known. `identity` is what stands in the value from the fingerprint to the texts. `times` are retention and
+// lease, each as eight bytes.
 // Answers {now, tick, answer of each call...}; a call that the server refused to write for, or whose record cannot be
 // read, has an error in place of its answer. {"LOST", generation, replaces, tick} when the marker is not of this
 // generation or has a smaller tick, with nothing changed.
