@@ -55,6 +55,21 @@ class RedisTest(SharedStoreTest):
         self.wait_until_ready(self.here)
         self.assert_first(self.post(self.here, key=refused))
 
+    def test_what_was_evicted_is_lost_memory_also_when_the_policy_is_right_again(self):
+        with Redis() as redis, Gateway(self.upstream.url, ROUTES, store=redis.url) as gateway:
+            self.assert_first(self.post(gateway))
+            redis.configure("maxmemory-policy", "volatile-ttl")
+            redis.configure("maxmemory", 1)
+            poll_until(lambda: int(redis.info("stats")["evicted_keys"]) > 0, "the record to be evicted")
+            redis.configure("maxmemory", 0)
+            redis.configure("maxmemory-policy", "noeviction")
+            poll_until(lambda: "has evicted" in self.wait_until_not_ready(gateway), "the loss to be reported")
+            refused = fresh_key()
+            self.assert_store_unavailable(self.post(gateway, key=refused))
+            self.assertEqual(run_cli("store", "accept-loss", "--store", redis.url, "--yes").returncode, 0)
+            self.wait_until_ready(gateway)
+            self.assert_first(self.post(gateway, key=refused))
+
     def test_a_full_server_executes_nothing_and_recovers(self):
         self.backend.server.configure("maxmemory", 1)
         self.assert_store_unavailable(self.post(self.here))

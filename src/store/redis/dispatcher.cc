@@ -224,7 +224,7 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   if (batch->lost) return take_loss(sent, *batch->lost);
   if (!options_.clock) state_.clock.learn(batch->now);
   saw_tick(partition, sent.turn, sent.generation, batch->tick);
-  const Status memory = state_.memory.memory();
+  const Status memory = state_.remembers();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Reply answer = batch->answer(i);
     if (calls[i]->claims && !memory) {

@@ -113,10 +113,17 @@ Result<Examination> examine(const InfoFields& info, const ServerSettings& settin
   found.durability = level.durability;
   found.why = std::move(level.why);
   found.evicting = evicting(info, settings, host);
+  found.run_id = field(info, "run_id");
+  found.evicted_keys = leading_number(field(info, "evicted_keys"));
   found.keys = keys_in(info, url.database);
   found.bytes_in_memory = leading_number(field(info, "used_memory"));
   found.bytes_on_disk = leading_number(field(info, "aof_current_size"));
   return found;
+}
+
+std::uint64_t evicted_between(const Examination& before, const Examination& after) {
+  const bool counted_on = before.run_id == after.run_id && before.evicted_keys <= after.evicted_keys;
+  return counted_on ? after.evicted_keys - before.evicted_keys : after.evicted_keys;
 }
 
 } // namespace oncekey::redis

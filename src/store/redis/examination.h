@@ -39,7 +39,9 @@ struct Examination {
   std::string why;
   // The server may drop records to make room: claims must be refused. Nothing while it may not.
   std::optional<Fault> evicting;
-  std::uint64_t keys = 0; // in our database
+  std::string run_id;             // another one after every start
+  std::uint64_t evicted_keys = 0; // since it started, or since its statistics were reset
+  std::uint64_t keys = 0;         // in our database
   std::uint64_t bytes_in_memory = 0;
   std::uint64_t bytes_on_disk = 0;
 };
@@ -47,5 +49,8 @@ struct Examination {
 // A fault (`invalid`) when the server cannot be used at all: too old, a replica, of a cluster without being asked as
 // one.
 Result<Examination> examine(const InfoFields& info, const ServerSettings& settings, const Url& url, const Host& host);
+
+// How many keys a server has dropped to make room between two looks at it.
+std::uint64_t evicted_between(const Examination& before, const Examination& after);
 
 } // namespace oncekey::redis

@@ -66,6 +66,20 @@ TEST(RedisExamination, WhatCannotBeUsedIsRefusedWithTheReason) {
   EXPECT_NE(unsuitable("role", "master", "redis+cluster://h:1").find("no node of a cluster"), std::string::npos);
 }
 
+TEST(RedisExamination, WhatWasEvictedBetweenTwoLooksIsCounted) {
+  const auto looked = [](const char* run_id, const char* evicted) {
+    InfoFields info = usual_info();
+    info["run_id"] = run_id;
+    info["evicted_keys"] = evicted;
+    return *examine(info, {}, *parse_url("redis://h"), kHere);
+  };
+  EXPECT_EQ(evicted_between(looked("a", "7"), looked("a", "7")), 0u) << "before us, perhaps for somebody else";
+  EXPECT_EQ(evicted_between(looked("a", "7"), looked("a", "9")), 2u);
+  EXPECT_EQ(evicted_between(looked("a", "7"), looked("b", "0")), 0u);
+  EXPECT_EQ(evicted_between(looked("a", "7"), looked("b", "9")), 9u) << "it was started again and counts anew";
+  EXPECT_EQ(evicted_between(looked("a", "7"), looked("a", "3")), 3u) << "its statistics were reset";
+}
+
 TEST(RedisExamination, NumbersForTheMetrics) {
   const Examination found = *examine(usual_info(), {}, *parse_url("redis://h"), kHere);
   EXPECT_EQ(found.keys, 12u);

@@ -114,6 +114,11 @@ bool claims(Store& store) {
   return answer && std::holds_alternative<Claimed>(*answer);
 }
 
+std::string refusal_to_claim(Store& store) {
+  const Result<ClaimAnswer> answer = claim(store, random_id());
+  return answer ? "it was not refused" : answer.fault().message;
+}
+
 // Threads that claim, complete and claim again until they are stopped, and remember what they were told.
 class Crowd {
  public:
@@ -444,6 +449,27 @@ TEST_F(RedisServer, AnEvictingServerIsRefusedAndNoticedLater) {
   EXPECT_THAT(claim(*store, random_id()).fault().message, HasSubstr("allkeys-lru"));
   console_->set("maxmemory-policy", "noeviction");
   EXPECT_TRUE(eventually([&] { return claims(*store); }));
+}
+
+TEST_F(RedisServer, WhatWasEvictedIsALossAlsoWhenThePolicyIsRightAgain) {
+  const auto store = open();
+  const auto other = open();
+  const RecordId evicted = random_id();
+  ASSERT_TRUE(claim(*store, evicted));
+  console_->set("maxmemory-policy", "volatile-ttl");
+  console_->set("maxmemory", "1");
+  EXPECT_TRUE(eventually([&] { return console_->ask({"EXISTS", key_of(evicted)}).look().integer() == 0; }));
+  console_->set("maxmemory", "0");
+  console_->set("maxmemory-policy", "noeviction");
+  const auto knows = [](Store& each) { return refusal_to_claim(each).find("has evicted") != std::string::npos; };
+  EXPECT_TRUE(eventually([&] { return knows(*store) && knows(*other); }));
+  EXPECT_THAT(store->healthy().fault().message, HasSubstr("accept-loss"));
+  EXPECT_TRUE(eventually([&] { return console_->text({"HGET", KeyNames(prefix_, 1).meta(), "lost"}) == "1"; }));
+  EXPECT_THAT(refusal_to_claim(*open()), HasSubstr("lost its memory")) << "whoever starts later is told";
+  ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_}));
+  EXPECT_TRUE(eventually([&] { return claims(*store) && claims(*other); }));
+  cut_connections();
+  EXPECT_TRUE(eventually([&] { return claims(*store) && claims(*other); })) << "what is accepted is not found again";
 }
 
 TEST_F(RedisServer, AFullServerRefusesAndNothingHappens) {

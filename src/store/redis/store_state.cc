@@ -1,8 +1,17 @@
 #include "store/redis/store_state.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 
 namespace oncekey::redis {
+namespace {
+
+// Where no marker is, so that this loss is told apart from theirs.
+constexpr std::size_t kEvictedPlace = std::numeric_limits<std::size_t>::max();
+
+} // namespace
 
 void ServerClock::learn(Time server_now) {
   const Deadline here = Clock::now();
@@ -23,8 +32,16 @@ Time ServerClock::now() const {
   return Time{here + std::max(difference_, last_difference_)};
 }
 
+Status StoreState::remembers() const {
+  Status remembered = memory.memory();
+  if (remembered) return remembered;
+  const std::lock_guard lock(mutex_);
+  if (evicted_ && evicted_->generation == memory.generation()) return evicted_->fault;
+  return remembered;
+}
+
 Status StoreState::may_claim() const {
-  if (Status remembered = memory.memory(); !remembered) return remembered;
+  if (Status remembered = remembers(); !remembered) return remembered;
   if (!troubled_.load()) return ok_status();
   const std::lock_guard lock(mutex_);
   if (another_store_) return *another_store_;
@@ -33,9 +50,31 @@ Status StoreState::may_claim() const {
 }
 
 void StoreState::examined(const Host& host, const Examination& found) {
+  const std::string generation = memory.generation();
   const std::lock_guard lock(mutex_);
-  examinations_[host] = found;
+  const auto before = examinations_.find(host);
+  if (before != examinations_.end() && !generation.empty()) {
+    // What was evicted before an operator accepted the loss is accepted as well.
+    const bool accepted = !before->second.generation.empty() && before->second.generation != generation;
+    const std::uint64_t keys = evicted_between(before->second.found, found);
+    if (keys > 0 && !accepted) note_evicted(host, keys, generation);
+  }
+  examinations_[host] = {found, generation};
   sum_up();
+}
+
+void StoreState::note_evicted(const Host& host, std::uint64_t keys, const std::string& generation) {
+  if (evicted_ && evicted_->generation == generation) return; // the first sight tells most
+  const Fault fault{
+      FaultKind::conflict,
+      fmt::format("the store has lost its memory: Redis at {} has evicted {} keys to make room, as its "
+                  "maxmemory-policy let it. Retries of requests it has forgotten would be executed again, so none is "
+                  "executed. Set maxmemory-policy noeviction, find out what was lost, then say so with: oncekey store "
+                  "accept-loss --store URL",
+                  to_string(host), keys)};
+  evicted_ = Evicted{generation, fault};
+  const Status lost = memory.see(kEvictedPlace, Marker{generation, "", 0, true});
+  ONCEKEY_CHECK(!lost, "a loss was seen and not believed");
 }
 
 void StoreState::keep_only(const std::vector<Host>& hosts) {
@@ -48,9 +87,9 @@ void StoreState::keep_only(const std::vector<Host>& hosts) {
 void StoreState::sum_up() {
   evicting_.reset();
   const Examination* lowest = nullptr;
-  for (const auto& [host, found] : examinations_) {
-    if (found.evicting && !evicting_) evicting_ = found.evicting;
-    if (lowest == nullptr || found.durability < lowest->durability) lowest = &found;
+  for (const auto& [host, examined] : examinations_) {
+    if (examined.found.evicting && !evicting_) evicting_ = examined.found.evicting;
+    if (lowest == nullptr || examined.found.durability < lowest->durability) lowest = &examined.found;
   }
   if (lowest != nullptr) {
     durability_ = lowest->durability;
@@ -86,10 +125,10 @@ std::string StoreState::durability_reason() const {
 StoreStats StoreState::stats() const {
   StoreStats stats;
   const std::lock_guard lock(mutex_);
-  for (const auto& [host, found] : examinations_) {
-    stats.records_estimate += found.keys;
-    stats.bytes_in_memory += found.bytes_in_memory;
-    stats.bytes_on_disk += found.bytes_on_disk;
+  for (const auto& [host, examined] : examinations_) {
+    stats.records_estimate += examined.found.keys;
+    stats.bytes_in_memory += examined.found.bytes_in_memory;
+    stats.bytes_on_disk += examined.found.bytes_on_disk;
   }
   stats.syncs = batches.load();
   stats.writes = calls.load();

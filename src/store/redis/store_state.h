@@ -39,9 +39,13 @@ class StoreState {
   ServerClock clock;
   Secret secret{}; // set when the store is opened, and not changed after
 
+  // A fault while memory is lost, with the best reason that is known.
+  Status remembers() const;
+
   // A fault while claims must be refused: memory was lost, a server may drop records, the store is another one now.
   Status may_claim() const;
 
+  // A server that has dropped keys since the last look at it has lost memory, whatever its policy is by now.
   void examined(const Host& host, const Examination& found);
   // Servers that are no longer part of it do not count any more.
   void keep_only(const std::vector<Host>& hosts);
@@ -59,10 +63,20 @@ class StoreState {
   std::atomic<std::uint64_t> calls{0};
 
  private:
+  struct Examined {
+    Examination found;
+    std::string generation; // in use at the time; empty before the store was found
+  };
+  struct Evicted {
+    std::string generation; // that lost its records by it
+    Fault fault;
+  };
   void sum_up();
+  void note_evicted(const Host& host, std::uint64_t keys, const std::string& generation);
 
   mutable std::mutex mutex_;
-  std::map<Host, Examination> examinations_;
+  std::map<Host, Examined> examinations_;
+  std::optional<Evicted> evicted_;
   std::optional<Fault> evicting_;
   std::optional<Fault> another_store_;
   std::optional<Fault> unreachable_;

@@ -180,7 +180,7 @@ void Upkeep::say_what_changed() {
     said_durability_ = level;
     log_.info("durability", {{"level", to_string(level)}, {"reason", state_.durability_reason()}});
   }
-  const Status memory = state_.memory.memory();
+  const Status memory = state_.remembers();
   if (!memory && !said_lost_) log_.error("memory_lost", {{"reason", memory.fault().message}});
   if (memory && said_lost_) log_.info("memory_loss_accepted", {{"generation", state_.memory.generation()}});
   said_lost_ = !memory;
