@@ -1,7 +1,10 @@
 """What is Redis' own: memory that may run out or be evicted, scripts that may be flushed, and how often it syncs."""
 
 import pathlib
+import shutil
+import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -9,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.backends import RedisBackend
 from support.cases import fresh_key
-from support.gateway import Gateway, run_cli
+from support.gateway import Gateway, free_port, run_cli
 from support.servers import Redis
 from support.shared_cases import ROUTES, SharedStoreTest
 from support.upstream import answers
@@ -169,6 +172,25 @@ class RedisTest(SharedStoreTest):
                 key = fresh_key()
                 self.assert_first(self.post(self.here, key=key))
                 self.assert_first(self.post(gateway, key=key))
+
+    # TLS.
+
+    def test_a_certificate_is_trusted_for_its_name_and_for_no_other(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-redis-tls-"))
+        self.addCleanup(shutil.rmtree, folder)
+        certificate, key = folder / "redis.crt", folder / "redis.key"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                        "-keyout", key, "-out", certificate], check=True, capture_output=True)
+        port = free_port()
+        with Redis(tls_port=port, tls_cert_file=certificate, tls_key_file=key, tls_ca_cert_file=certificate,
+                   tls_auth_clients="no"):
+            with Gateway(self.upstream.url, ROUTES,
+                         store=f"rediss://localhost:{port}/0?tls_ca={certificate}") as gateway:
+                self.assert_first(self.post(gateway))
+            log = self.refusal(store=f"rediss://127.0.0.1:{port}/0?tls_ca={certificate}")
+            self.assertIn("certificate is for another name than 127.0.0.1", log)
+            self.assertIn("not trusted", self.refusal(store=f"rediss://localhost:{port}/0"))
 
     # Restored backups.
 

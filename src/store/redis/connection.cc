@@ -85,10 +85,22 @@ Task<Status> Connection::start_tls() {
              const_cast<char*>(host_.name.c_str()));
   }
   tls_->set_verify_mode(asio::ssl::verify_peer);
-  tls_->set_verify_callback(asio::ssl::host_name_verification(host_.name));
+  tls_->set_verify_callback(
+      [matches = asio::ssl::host_name_verification(host_.name)](bool trusted, asio::ssl::verify_context& context) {
+        const bool right = matches(trusted, context);
+        // OpenSSL cannot know why we object, and would call it unspecified.
+        if (trusted && !right) X509_STORE_CTX_set_error(context.native_handle(), X509_V_ERR_HOSTNAME_MISMATCH);
+        return right;
+      });
   const auto [error] = co_await tls_->async_handshake(asio::ssl::stream_base::client, use_task);
   if (!error) co_return ok_status();
   const long verified = SSL_get_verify_result(tls_->native_handle());
+  if (verified == X509_V_ERR_HOSTNAME_MISMATCH) {
+    co_return invalid(
+        fmt::format("its certificate is for another name than {}: write the name in the URL that the "
+                    "certificate has, or give the server one with this name",
+                    host_.name));
+  }
   if (verified != X509_V_OK) {
     co_return invalid(fmt::format("its certificate is not trusted: {} (tls_ca=PATH in the URL names who signs it)",
                                   X509_verify_cert_error_string(verified)));
