@@ -1,6 +1,7 @@
 """What is Postgres' own: its settings, its schema, and a server that only follows another."""
 
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -8,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import fresh_key
 from support.gateway import Gateway, run_cli
+from support.postgres_servers import POSTGRES_BINARIES
 from support.servers import PgBouncer, Postgres
 from support.shared_cases import ROUTES, SharedStoreTest
 from support.backends import PostgresBackend
@@ -74,6 +76,26 @@ class PostgresTest(SharedStoreTest):
         for gateway in gateways[1:]:
             self.assert_replay_of(first, self.post(gateway))
         self.assert_executed(1)
+
+    # A database that has forgotten.
+
+    def test_a_dump_that_is_read_back_under_a_gateway_executes_nothing_again(self):
+        url = self.backend.server.create_database("read_back")
+        with Gateway(self.upstream.url, ROUTES, store=url) as gateway:
+            self.assert_first(self.post(gateway, key=fresh_key()))
+            dump = subprocess.run([POSTGRES_BINARIES / "pg_dump", "-n", "oncekey", "-d", url], capture_output=True,
+                                  text=True, check=True).stdout
+            self.assert_first(self.post(gateway, "/brief/forgotten"))
+            ticks = int(self.backend.server.sql("SELECT tick FROM oncekey.meta", "read_back"))
+            poll_until(lambda: int(self.backend.server.sql("SELECT tick FROM oncekey.meta", "read_back")) > ticks + 1,
+                       "the marker to count on")
+            with Gateway(self.upstream.url, ROUTES, store=url) as other:  # whose memory has no answers
+                # In one transaction, so that no connection is lost and no call fails.
+                subprocess.run([POSTGRES_BINARIES / "psql", "-Xq1", "-v", "ON_ERROR_STOP=1", "-d", url], check=True,
+                               input="DROP SCHEMA oncekey CASCADE;\n" + dump, capture_output=True, text=True)
+                self.assert_store_unavailable(self.post(other, "/brief/forgotten"))
+                self.assert_executed(1)
+                self.assertIn("lost its memory", self.wait_until_not_ready(other))
 
     # Who may be connected to.
 

@@ -170,8 +170,9 @@ Statement Exchange::claim_statement() const {
     }
   }
   Statement statement{
-      "SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)", {}};
-  statement.params.text(terms_.generation).int8(terms_.skew.count()).array(locks_of(claims_)).array(ids_of(claims_));
+      "SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)", {}};
+  statement.params.text(terms_.marker.generation).int8(static_cast<std::int64_t>(terms_.marker.tick));
+  statement.params.int8(terms_.skew.count()).array(locks_of(claims_)).array(ids_of(claims_));
   statement.params.array(std::move(fingerprints)).array(std::move(leases)).array(std::move(retentions));
   statement.params.array(std::move(widths)).array(std::move(take_over)).array(std::move(tokens));
   statement.params.array(std::move(routes)).array(std::move(keys)).array(std::move(methods)).array(std::move(targets));
@@ -230,7 +231,8 @@ Statement Exchange::operate_statement(std::size_t group) const {
 
 Statement Exchange::take_statement(std::size_t group) const {
   const TakeRequest& request = first<TakeCall>(group).request;
-  Statement statement{"SELECT * FROM oncekey.take($1, $2, $3::int4, $4)", {}};
+  Statement statement{"SELECT * FROM oncekey.take($1, $2, $3, $4, $5::int4, $6)", {}};
+  statement.params.text(terms_.marker.generation).int8(static_cast<std::int64_t>(terms_.marker.tick));
   statement.params.int8(terms_.skew.count()).text(as_text(request.route, terms_.encoding));
   statement.params.int8(static_cast<std::int64_t>(request.limit)).int8(request.lease.count());
   return statement;
@@ -433,6 +435,9 @@ void Exchange::refuse_writes(const Fault& fault, Outbox& outbox) {
 
 void Exchange::refuse_reads(const Fault& fault, Outbox& outbox) { refuse_groups(reads_, fault, outbox); }
 
-void Exchange::refuse_claims(const Fault& fault, Outbox& outbox) { refuse_groups(claims_, fault, outbox); }
+void Exchange::refuse_claims(const Fault& fault, Outbox& outbox) {
+  refuse_groups(claims_, fault, outbox);
+  refuse_groups(takes_, fault, outbox);
+}
 
 } // namespace oncekey::postgres

@@ -7,6 +7,7 @@
 #include "store/postgres/call_queue.h"
 #include "store/postgres/calls.h"
 #include "store/postgres/connection.h"
+#include "store/postgres/server.h"
 
 #include <cstdint>
 #include <span>
@@ -17,7 +18,7 @@ namespace oncekey::postgres {
 
 // What the statements carry besides the calls.
 struct ExchangeTerms {
-  std::string generation; // of the store as we know it; claims are refused on any other
+  KnownMarker marker; // of the store as we know it; claims are refused on any other
   Millis skew{};
   TextEncoding encoding = TextEncoding::utf8;
 };
@@ -43,7 +44,7 @@ class Exchange {
   void refuse_reads(const Fault& fault, Outbox& outbox);
   // The writes are asked for again, and so are the reads that stand behind one.
   void keep_writes();
-  // For when claims alone are refused: the other writes stay.
+  // For when claims and takes alone are refused: the other writes stay.
   void refuse_claims(const Fault& fault, Outbox& outbox);
 
   // Learned from the answers.

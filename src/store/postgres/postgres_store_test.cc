@@ -322,6 +322,36 @@ TEST_F(PostgresStoreTest, AStoreCreatedAnewIsNoticedByTheClaimItself) {
   EXPECT_EQ(sql("SELECT count(*) FROM oncekey.record"), "1");
 }
 
+TEST_F(PostgresStoreTest, ATickThatWentBackIsNoticedByTheClaimItselfOverAConnectionThatStayed) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
+  sql("UPDATE oncekey.meta SET tick = 1");
+  const Result<ClaimAnswer> refused = claim(*store, 2);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
+  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.record"), "1");
+  EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
+}
+
+TEST_F(PostgresStoreTest, NoJobIsTakenFromAStoreWhoseTickWentBack) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ClaimRequest job = request(1);
+  job.lease = Millis{0};
+  job.route = "queue";
+  job.staged = Staged{};
+  ASSERT_TRUE(wait_for<ClaimAnswer>([&](auto done) { store->claim(job, std::move(done)); }));
+  for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
+  sql("UPDATE oncekey.meta SET tick = 1");
+  const TakeRequest wanted{"queue", 10, kLease};
+  const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { store->take(wanted, std::move(done)); });
+  ASSERT_FALSE(taken);
+  EXPECT_EQ(taken.fault().kind, FaultKind::conflict);
+  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job WHERE working"), "0");
+}
+
 TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryAndAnotherSecretNeedsARestart) {
   const auto store = open();
   ASSERT_TRUE(store);

@@ -49,6 +49,12 @@ struct Meta {
   Time clock{}; // the server's, when it was read
 };
 
+// What claims are made on the strength of: the generation, and the largest tick that was seen of it.
+struct KnownMarker {
+  std::string generation;
+  std::uint64_t tick = 0;
+};
+
 struct ServerSight {
   ServerSettings settings;
   std::optional<Meta> meta; // nothing if it is gone

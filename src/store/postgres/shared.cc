@@ -55,6 +55,11 @@ Status Shared::may_claim() const {
   return ok_status();
 }
 
+KnownMarker Shared::known_marker() const {
+  const std::lock_guard lock(mutex_);
+  return known_marker_;
+}
+
 Status Shared::admit(Connection& connection) {
   const std::lock_guard turn(marker_mutex_);
   const Result<ServerSight> sight = look_at_server(connection, target.name, deadline_in(call_timeout));
@@ -111,6 +116,7 @@ void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
     if (!marked) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", marked.fault().message}});
   }
   const std::lock_guard lock(mutex_);
+  if (seen) known_marker_ = {meta->marker.generation, meta->marker.tick};
   other_secret_.reset();
   if (meta->secret != secret) {
     // Ids are keyed with the secret: with two of them, two gateways would take one key for two.

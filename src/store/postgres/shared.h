@@ -75,6 +75,9 @@ class Shared {
   // Whether claims may be made: not while the store has lost its memory.
   Status may_claim() const;
 
+  // The marker as it was when the store last remembered everything.
+  KnownMarker known_marker() const;
+
   // Looks at the server over a fresh connection, before anything else is asked on it. A fault if it must not be used.
   // That memory was lost is no such fault: owners may finish, and may_claim() says it.
   Status admit(Connection& connection);
@@ -111,6 +114,7 @@ class Shared {
   std::atomic<bool> stopping_ = false;
   int connected_ = 0;
   std::optional<Fault> other_secret_;
+  KnownMarker known_marker_;
   std::string durability_logged_;
   std::map<int, Millis> retentions_;
   Store::Listener listener_;

@@ -14,7 +14,7 @@ constexpr Millis kLongestPause{2000};
 // A worker without calls looks this often whether its connection is still there.
 constexpr Millis kIdleLook{1000};
 
-constexpr std::string_view kOtherMarker = "OK001"; // raised by oncekey.claim()
+constexpr std::string_view kOtherMarker = "OK001"; // raised by oncekey.check_marker()
 
 Deadline deadline_of(const Batch& batch, Millis call_timeout) {
   Deadline earliest = Deadline::max();
@@ -95,7 +95,7 @@ void Worker::serve(Batch batch) {
   Outbox outbox;
   if (const Status may_claim = shared_.may_claim(); !may_claim) refuse_claims_of(batch, may_claim.fault(), outbox);
   const Millis skew = shared_.skew();
-  Exchange exchange(batch, {shared_.memory.generation(), skew, connection_->text_encoding()});
+  Exchange exchange(batch, {shared_.known_marker(), skew, connection_->text_encoding()});
   std::vector<std::vector<Statement>> sections;
   if (exchange.has_writes()) sections.push_back(exchange.writes());
   if (exchange.has_reads()) sections.push_back(exchange.reads());

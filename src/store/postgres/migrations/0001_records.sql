@@ -115,6 +115,18 @@ BEGIN
   RETURN true;
 END $$;
 
+-- A restored or re-created database must not execute again what it has forgotten, and a connection may outlive both (a
+-- pooler's, or one over which a dump was read back): so whoever claims says which marker it knows. A younger tick is
+-- that of a backup, whatever it counts up to later.
+CREATE FUNCTION oncekey.check_marker(generation text, tick int8) RETURNS void LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+  IF NOT EXISTS (SELECT FROM oncekey.meta m
+                 WHERE m.generation = check_marker.generation AND m.tick >= check_marker.tick AND NOT m.lost) THEN
+    RAISE EXCEPTION 'the marker in oncekey.meta is another one' USING ERRCODE = 'OK001';
+  END IF;
+END $$;
+
 -- Absent to everybody: a claim starts afresh, and goes on from the fence if there is one.
 CREATE FUNCTION oncekey.is_free(state int2, expires_at int8, moment int8) RETURNS bool LANGUAGE sql IMMUTABLE
 AS $$ SELECT expires_at <= moment OR state = 4 $$;
@@ -167,8 +179,8 @@ END $$;
 -- records a second, are never true.
 
 CREATE FUNCTION oncekey.claim(
-  generation text, skew int8, locks int8[], ids bytea[], fingerprints bytea[], leases int8[], retentions int8[],
-  widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[], targets text[],
+  generation text, tick int8, skew int8, locks int8[], ids bytea[], fingerprints bytea[], leases int8[],
+  retentions int8[], widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[], targets text[],
   jobs int2[], messages bytea[])
 RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -184,10 +196,7 @@ DECLARE
   taken   bool[];
   made    int8;
 BEGIN
-  -- A restored or re-created database must not execute again what it has forgotten.
-  IF NOT EXISTS (SELECT FROM oncekey.meta m WHERE m.generation = claim.generation AND NOT m.lost) THEN
-    RAISE EXCEPTION 'the marker in oncekey.meta is another one' USING ERRCODE = 'OK001';
-  END IF;
+  PERFORM oncekey.check_marker(generation, tick);
   IF current_setting('transaction_isolation') <> 'read committed' THEN
     RAISE EXCEPTION 'oncekey needs default_transaction_isolation = ''read committed''' USING ERRCODE = 'OK002';
   END IF;
@@ -395,7 +404,7 @@ END $$;
 
 -- Makes the caller the owner of up to `wanted` jobs that are due, those due longest first. Jobs whose lock is not free
 -- are left to the next call.
-CREATE FUNCTION oncekey.take(skew int8, of_route text, wanted int4, lease int8)
+CREATE FUNCTION oncekey.take(generation text, tick int8, skew int8, of_route text, wanted int4, lease int8)
 RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -404,6 +413,7 @@ DECLARE
   moment int8 := oncekey.clock() + skew;
   due    record;
 BEGIN
+  PERFORM oncekey.check_marker(generation, tick);
   FOR due IN
     SELECT j.id, j.lock, j.queue, j.place FROM oncekey.job j
     WHERE j.route = of_route AND j.due_at <= moment
