@@ -97,6 +97,20 @@ class PostgresTest(SharedStoreTest):
                 self.assert_executed(1)
                 self.assertIn("lost its memory", self.wait_until_not_ready(other))
 
+    def test_an_emptied_database_is_refused_by_those_that_start_later_until_the_loss_is_accepted(self):
+        url = self.backend.server.create_database("emptied")
+        with Gateway(self.upstream.url, ROUTES, store=url) as gateway:
+            self.assert_first(self.post(gateway))
+            self.backend.server.sql("DROP SCHEMA oncekey CASCADE", "emptied")
+            self.wait_until_not_ready(gateway)
+        with Gateway(self.upstream.url, ROUTES, store=url) as later:
+            self.assert_store_unavailable(self.post(later))
+            self.assert_executed(1)
+            accepted = run_cli("store", "accept-loss", "--store", url, "--yes")
+            self.assertEqual(accepted.returncode, 0, accepted.stderr)
+            self.wait_until_ready(later)
+            self.assert_first(self.post(later))
+
     # Who may be connected to.
 
     def test_a_server_in_recovery_is_refused(self):

@@ -352,13 +352,40 @@ TEST_F(PostgresStoreTest, NoJobIsTakenFromAStoreWhoseTickWentBack) {
   EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job WHERE working"), "0");
 }
 
-TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryAndAnotherSecretNeedsARestart) {
+TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryForThoseThatStartLaterToo) {
   const auto store = open();
   ASSERT_TRUE(store);
   ASSERT_TRUE(owns(claim(*store, 1)));
   sql("DROP SCHEMA oncekey CASCADE");
   EXPECT_FALSE(claim(*store, 1));
   EXPECT_FALSE(store->healthy());
+  const auto later = open();
+  ASSERT_TRUE(later);
+  const Result<ClaimAnswer> refused = claim(*later, 1);
+  ASSERT_FALSE(refused) << "it would be executed again";
+  EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
+  ASSERT_TRUE(accept_lost_memory_postgres(options()));
+  for (PostgresStore* const each : {store.get(), later.get()}) EXPECT_TRUE(each->maintain());
+  EXPECT_TRUE(owns(claim(*store, 1))) << "ids are made with the same secret";
+  EXPECT_FALSE(owns(claim(*later, 1)));
+}
+
+TEST_F(PostgresStoreTest, AStoreMadeAnewBeforeTheLossWasNoticedIsRefusedAsSoonAsItIs) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  sql("DROP SCHEMA oncekey CASCADE");
+  const auto unaware = open();
+  ASSERT_TRUE(unaware);
+  EXPECT_TRUE(store->maintain());
+  EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
+  EXPECT_FALSE(claim(*unaware, 1));
+}
+
+TEST_F(PostgresStoreTest, ADroppedSchemaWithAnotherSecretNeedsARestart) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  sql("DROP SCHEMA oncekey CASCADE");
   ASSERT_TRUE(accept_lost_memory_postgres(options()));
   EXPECT_TRUE(store->maintain());
   EXPECT_FALSE(claim(*store, 2)) << "its ids are made with a secret nobody else has";

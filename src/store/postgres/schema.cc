@@ -36,8 +36,8 @@ Fault explained(const Section& section, const std::string& name) {
   return fault;
 }
 
-Result<AppliedMigrations> read_applied(Connection& connection, const std::string& name) {
-  const Section section = connection.run({kApplied, {}}, deadline_in(kMigrationTime));
+Result<AppliedMigrations> read_applied(Connection& connection, const std::string& name, Deadline deadline) {
+  const Section section = connection.run({kApplied, {}}, deadline);
   if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return AppliedMigrations{};
   if (section.outcome != SectionOutcome::committed) return explained(section, name);
   const PGresult* const result = section.results[0].get();
@@ -45,27 +45,36 @@ Result<AppliedMigrations> read_applied(Connection& connection, const std::string
   return AppliedMigrations{Row(result, 0).int4(0), Row(result, 0).int4(1)};
 }
 
-std::string random_hex(std::span<std::uint8_t> bytes) {
-  fill_random(bytes);
+using Secret = std::array<std::uint8_t, 32>;
+
+std::string hex_of(std::span<const std::uint8_t> bytes) {
   std::string hex;
   for (const std::uint8_t byte : bytes) hex += fmt::format("{:02x}", byte);
   return hex;
 }
 
-std::string new_generation() {
-  std::array<std::uint8_t, 16> bytes{};
-  return random_hex(bytes);
+Secret new_secret() {
+  Secret secret{};
+  fill_random(secret);
+  return secret;
 }
 
-std::string new_marker(std::string_view replaces) {
-  std::array<std::uint8_t, 32> secret{};
-  return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret) VALUES ('{}', '{}', '\\x{}')",
-                     new_generation(), replaces, random_hex(secret));
+std::string new_generation() {
+  std::array<std::uint8_t, 16> bytes{};
+  fill_random(bytes);
+  return hex_of(bytes);
+}
+
+enum class Remembers { everything, nothing };
+
+std::string new_marker(std::string_view replaces, const Secret& secret, Remembers remembers) {
+  return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret, lost) VALUES ('{}', '{}', '\\x{}', {})",
+                     new_generation(), replaces, hex_of(secret), remembers == Remembers::nothing);
 }
 
 // The script of one migration. The lock lets one in at a time, and whoever comes second finds it applied and stops at
-// the unique number: nothing is applied twice, whatever the order.
-std::string script_of(const Migration& migration) {
+// the unique number: nothing is applied twice, whatever the order. `marker` is what the first one ends with.
+std::string script_of(const Migration& migration, const std::string& marker) {
   std::string script = fmt::format("BEGIN; {};\n", kLock);
   if (migration.number == 1) {
     // Not IF NOT EXISTS for the schema: that needs the right to create one even where it is there.
@@ -77,16 +86,17 @@ std::string script_of(const Migration& migration) {
   script += fmt::format("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES ({}, '{}', {});\n",
                         migration.number, migration.name, migration.compatible_from);
   script += migration.sql;
-  if (migration.number == 1) script += new_marker("") + ";\n";
+  if (migration.number == 1) script += marker + ";\n";
   return script + "COMMIT;";
 }
 
 // True if it was applied now, false if somebody else was first.
-Result<bool> apply(Connection& connection, const Migration& migration, const std::string& name) {
-  const Section section = connection.run_script(script_of(migration), deadline_in(kMigrationTime));
+Result<bool> apply(Connection& connection, const Migration& migration, const std::string& marker,
+                   const std::string& name, Deadline deadline) {
+  const Section section = connection.run_script(script_of(migration, marker), deadline);
   if (section.outcome == SectionOutcome::committed) return true;
   if (section.outcome != SectionOutcome::rolled_back) return explained(section, name);
-  const Section ended = connection.run_script("ROLLBACK", deadline_in(kMigrationTime));
+  const Section ended = connection.run_script("ROLLBACK", deadline);
   if (ended.outcome != SectionOutcome::committed) return explained(ended, name);
   if (section.error.state == "23505" && section.error.table == "migration") return false; // unique_violation
   return explained(section, name);
@@ -106,14 +116,27 @@ Status can_work_on(const AppliedMigrations& applied, int known) {
 }
 
 Status migrate(Connection& connection, const std::string& name, Log& log) {
-  const Result<AppliedMigrations> applied = read_applied(connection, name);
+  const Result<AppliedMigrations> applied = read_applied(connection, name, deadline_in(kMigrationTime));
   if (!applied) return applied.fault();
   if (const Status can = can_work_on(*applied, migrations().back().number); !can) return can;
+  const std::string marker = new_marker("", new_secret(), Remembers::everything);
   for (const Migration& migration : migrations()) {
     if (migration.number <= applied->newest) continue;
-    const Result<bool> done = apply(connection, migration, name);
+    const Result<bool> done = apply(connection, migration, marker, name, deadline_in(kMigrationTime));
     if (!done) return done.fault();
     if (*done) log.info("migrated", {{"store", name}, {"number", migration.number}, {"name", migration.name}});
+  }
+  return ok_status();
+}
+
+Status make_lost_schema(Connection& connection, const std::string& name, const Secret& secret, Deadline deadline) {
+  const Result<AppliedMigrations> applied = read_applied(connection, name, deadline);
+  if (!applied) return applied.fault();
+  if (applied->newest > 0) return ok_status(); // without its marker it is not opened by anybody
+  const std::string marker = new_marker("", secret, Remembers::nothing);
+  for (const Migration& migration : migrations()) {
+    const Result<bool> done = apply(connection, migration, marker, name, deadline);
+    if (!done) return done.fault();
   }
   return ok_status();
 }
@@ -123,7 +146,7 @@ Status accept_loss(Connection& connection, const std::string& name) {
   const std::string sql = fmt::format(
       "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
       "lost = false, tick = 0",
-      new_marker(kReplacesAny));
+      new_marker(kReplacesAny, new_secret(), Remembers::everything));
   const Section section = connection.run_script(sql, deadline_in(kMigrationTime));
   if (section.outcome != SectionOutcome::committed) return explained(section, name);
   return ok_status();

@@ -10,6 +10,8 @@
 
 #include <oncekey/result.h>
 
+#include <array>
+#include <cstdint>
 #include <span>
 #include <string>
 
@@ -36,6 +38,11 @@ Status can_work_on(const AppliedMigrations& applied, int known);
 
 // Applies what is missing. The first one also makes the store's marker and secret.
 Status migrate(Connection& connection, const std::string& name, Log& log);
+
+// Makes everything anew where it is gone, with the secret there was and a marker that says that memory was lost:
+// whoever opens the store from now on refuses claims until somebody has accepted the loss. Leaves alone what is there.
+Status make_lost_schema(Connection& connection, const std::string& name, const std::array<std::uint8_t, 32>& secret,
+                        Deadline deadline);
 
 // Writes a marker that makes up for whatever was lost. The schema must be there.
 Status accept_loss(Connection& connection, const std::string& name);

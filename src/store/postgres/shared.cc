@@ -1,6 +1,7 @@
 #include "store/postgres/shared.h"
 
 #include "store/bucket.h"
+#include "store/postgres/schema.h"
 
 #include <fmt/format.h>
 
@@ -102,19 +103,16 @@ void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
   const Status seen = memory.see(0, meta ? std::optional(meta->marker) : std::nullopt);
   if (!seen && remembered) {
     log.error("memory_lost", {{"store", target.name}, {"reason", seen.fault().message}});
-    if (meta) unmarked_loss_ = meta->marker.generation;
+    loss_to_note_ = true;
   }
   if (seen && !remembered) {
     log.warning("memory_loss_accepted", {{"store", target.name}, {"generation", memory.generation()}});
   }
+  // A marker that makes up for the loss, or one that tells of it, was written by somebody who knows.
+  loss_to_note_ = !meta || (loss_to_note_ && !seen && !meta->marker.lost);
+  if (loss_to_note_) note_loss(connection, meta);
   if (!meta) return;
   clock.learn(meta->clock);
-  // Only the marker in which the loss was noticed: a later one says that an operator knows.
-  if (meta->marker.lost || meta->marker.generation != unmarked_loss_) unmarked_loss_.clear();
-  if (!unmarked_loss_.empty()) {
-    const Status marked = mark_lost(connection, unmarked_loss_, deadline_in(call_timeout));
-    if (!marked) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", marked.fault().message}});
-  }
   const std::lock_guard lock(mutex_);
   if (seen) known_marker_ = {meta->marker.generation, meta->marker.tick};
   other_secret_.reset();
@@ -124,6 +122,15 @@ void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
                                 " has another secret than when this gateway started: it was created anew. Restart the "
                                 "gateway to use it");
   }
+}
+
+// A gateway that starts later remembers nothing: it must find the loss written down, or it would take an emptied
+// database for a new one and execute everything again. If this fails the next look at the marker tries again.
+void Shared::note_loss(Connection& connection, const std::optional<Meta>& meta) {
+  const Deadline deadline = deadline_in(call_timeout);
+  const Status noted = meta ? mark_lost(connection, meta->marker.generation, deadline)
+                            : make_lost_schema(connection, target.name, secret, deadline);
+  if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
 }
 
 void Shared::connected() {

@@ -104,11 +104,12 @@ class Shared {
  private:
   // The marker as it was just read. Tells the other gateways if it shows a loss.
   void see(Connection& connection, const std::optional<Meta>& meta);
+  void note_loss(Connection& connection, const std::optional<Meta>& meta);
 
   // Held from the reading of a marker until it has been looked at: two threads that looked in another order than they
   // read would take an older tick for one that went back.
   std::mutex marker_mutex_;
-  std::string unmarked_loss_; // the generation a loss was noticed in, until its marker says so
+  bool loss_to_note_ = false; // until a marker says that memory was lost
   mutable std::mutex mutex_;
   std::condition_variable stop_;
   std::atomic<bool> stopping_ = false;
