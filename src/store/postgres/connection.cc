@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <poll.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <thread>
 #include <utility>
 
 namespace oncekey::postgres {
@@ -13,6 +15,33 @@ namespace {
 
 // How long a wait may last before it looks whether the store is being closed.
 constexpr Millis kLookUpEvery{50};
+
+// How many cancellations may be under way at once. A server that hangs does not answer them either, and then more of
+// them are of no use: what it is busy with ends by the session's own limits.
+constexpr int kCancellationsMax = 16;
+constexpr Millis kAwaitedEvery{5};
+std::atomic<int> cancellations = 0;
+
+// Asks the server to end what it is doing for this connection, and closes it. A backend that waits for a lock or for a
+// standby does not notice that its client is gone: left alone, every call that is given up would leave a session behind
+// until the server has no more to give. libpq waits without end for the answer to such a request, hence the thread; and
+// the connection stays open until then, because a pooler forgets whose request it was as soon as it is closed.
+void cancel_and_close(PGconn* connection) {
+  PGcancel* const cancel = PQgetCancel(connection);
+  if (cancel == nullptr || cancellations.fetch_add(1) >= kCancellationsMax) {
+    if (cancel != nullptr) cancellations.fetch_sub(1);
+    PQfreeCancel(cancel);
+    return PQfinish(connection);
+  }
+  std::thread([connection, cancel] {
+    pthread_setname_np(pthread_self(), "store-cancel");
+    char why_not[256];
+    PQcancel(cancel, why_not, sizeof why_not);
+    PQfreeCancel(cancel);
+    PQfinish(connection);
+    cancellations.fetch_sub(1);
+  }).detach();
+}
 
 int millis_until(Deadline deadline) {
   const auto left = std::chrono::ceil<Millis>(deadline - std::chrono::steady_clock::now());
@@ -105,7 +134,16 @@ Result<std::unique_ptr<Connection>> Connection::open(const PostgresTarget& targe
   return opening;
 }
 
-Connection::~Connection() { PQfinish(connection_); }
+void await_cancellations(Deadline deadline) {
+  while (cancellations > 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kAwaitedEvery);
+  }
+}
+
+Connection::~Connection() {
+  const bool busy = PQstatus(connection_) == CONNECTION_OK && PQtransactionStatus(connection_) == PQTRANS_ACTIVE;
+  busy ? cancel_and_close(connection_) : PQfinish(connection_);
+}
 
 bool Connection::wait(short events, Deadline deadline) { return poll_socket(PQsocket(connection_), events, deadline); }
 

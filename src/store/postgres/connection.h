@@ -5,7 +5,8 @@
 // SectionOutcome says exactly that.
 //
 // Nothing here leaves anything behind in the session (no prepared statements, no settings), so that a pooler may give
-// the next transaction another session. LISTEN is the one exception and has a connection of its own.
+// the next transaction another session. LISTEN is one exception and has a connection of its own; limits of time are the
+// other (server.h), and are set only where the session is ours alone.
 #pragma once
 
 #include "store/postgres/postgres_url.h"
@@ -59,6 +60,7 @@ class Connection {
   // Gives up early once `stopping` is set.
   static Result<std::unique_ptr<Connection>> open(const PostgresTarget& target, Deadline deadline,
                                                   const std::atomic<bool>& stopping);
+  // What the server may still be doing for it is cancelled.
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -86,6 +88,8 @@ class Connection {
 
   TextEncoding text_encoding() const { return text_encoding_; }
   int server_version() const { return PQserverVersion(connection_); }
+  // What the other side said its number is: a backend its own, a pooler anything.
+  int backend_pid() const { return PQbackendPID(connection_); }
 
  private:
   explicit Connection(PGconn* connection) : connection_(connection) {}
@@ -101,6 +105,10 @@ class Connection {
   TextEncoding text_encoding_ = TextEncoding::utf8;
   bool broken_ = false;
 };
+
+// Waits for the cancellations that connections of this process have left behind, until the deadline: libpq and what it
+// uses must not be at work in another thread while the process ends.
+void await_cancellations(Deadline deadline);
 
 // libpq's messages are several lines with a line break at the end; ours are one.
 std::string one_line(std::string_view message);

@@ -21,6 +21,8 @@ namespace {
 
 // A server that is there answers within this; one that is not should be said so soon.
 constexpr Millis kOpenTime{5000};
+// A server that does not take a cancellation within this hangs, and does not keep us from ending.
+constexpr Millis kCancelTime{500};
 // How often the queue is searched for calls that have waited too long.
 constexpr Millis kSweepEvery{50};
 
@@ -93,6 +95,7 @@ struct PostgresStore::Parts {
     news.reset();
     upkeep.reset();
     if (sweeper.joinable()) sweeper.join();
+    await_cancellations(deadline_in(kCancelTime));
     for (Call& call : shared.queue.refuse_all(unavailable("the store is being closed"))) {
       refuse(call, unavailable("the store is being closed"));
     }

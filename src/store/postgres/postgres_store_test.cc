@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <set>
@@ -118,6 +119,25 @@ class PostgresStoreTest : public ::testing::Test {
       std::this_thread::sleep_for(Millis{25});
     }
     return false;
+  }
+
+  std::unique_ptr<PostgresStore> open_impatient() {
+    PostgresOptions impatient = options();
+    impatient.call_timeout = Millis{300};
+    return open(std::move(impatient));
+  }
+  // Long enough that sessions which are left behind would be many more than kSessionsMax.
+  static void ask_in_vain(Store& store) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(6);
+    for (std::uint64_t key = 10; std::chrono::steady_clock::now() < until; ++key) {
+      EXPECT_FALSE(owns(claim(store, key)));
+      std::this_thread::sleep_for(Millis{20});
+    }
+  }
+  // The workers' and the listener's, each with one that has just been given up.
+  static constexpr int kSessionsMax = 8;
+  static int sessions() {
+    return std::stoi(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oncekey'"));
   }
 
   Log log_{LogLevel::error};
@@ -284,6 +304,45 @@ TEST_F(PostgresStoreTest, ATableThatIsLockedIsATimeoutAndThenItRecovers) {
   EXPECT_GE(timeouts, 1);
   PQclear(PQexec(other, "ROLLBACK"));
   PQfinish(other);
+  EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
+}
+
+// While it lives, commits wait for a standby that does not exist.
+struct MissingStandby {
+  explicit MissingStandby(std::function<void(const std::string&)> sql) : sql_(std::move(sql)) {
+    sql_("ALTER SYSTEM SET synchronous_standby_names = 'nobody'");
+    sql_("SELECT pg_reload_conf()");
+  }
+  ~MissingStandby() {
+    sql_("ALTER SYSTEM RESET synchronous_standby_names");
+    sql_("SELECT pg_reload_conf()");
+  }
+  std::function<void(const std::string&)> sql_;
+};
+
+TEST_F(PostgresStoreTest, CallsThatWaitForALockLeaveNoSessionsBehind) {
+  const auto store = open_impatient();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  PGconn* const other = PQconnectdb(test_url());
+  PQclear(PQexec(other, "BEGIN; LOCK TABLE oncekey.record"));
+  ask_in_vain(*store);
+  EXPECT_LE(sessions(), kSessionsMax);
+  PQfinish(other);
+  EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
+}
+
+TEST_F(PostgresStoreTest, CommitsThatWaitForAStandbyLeaveNoSessionsBehind) {
+  const auto store = open_impatient();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  {
+    const MissingStandby missing([](const std::string& text) { sql(text); });
+    std::uint64_t key = 1000;
+    ASSERT_TRUE(in_the_end([&] { return !owns(claim(*store, ++key)); })) << "the setting has not arrived";
+    ask_in_vain(*store);
+    EXPECT_LE(sessions(), kSessionsMax);
+  }
   EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
 }
 

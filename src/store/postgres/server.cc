@@ -98,6 +98,18 @@ Result<ServerSight> look_at_server(Connection& connection, const std::string& na
   return sight;
 }
 
+void limit_session(Connection& connection, Millis longest, Deadline deadline) {
+  // One after the other: a server on a system that cannot tell refuses the second, and the first should stay.
+  Statement limit{"SELECT set_config('statement_timeout', $2::text, false) WHERE pg_backend_pid() = $1", {}};
+  limit.params.int4(connection.backend_pid()).text(std::to_string(longest.count()));
+  Statement look{"SELECT set_config('client_connection_check_interval', '1s', false) WHERE pg_backend_pid() = $1", {}};
+  look.params.int4(connection.backend_pid());
+  std::vector<std::vector<Statement>> sections(2);
+  sections[0].push_back(std::move(limit));
+  sections[1].push_back(std::move(look));
+  connection.pipeline(sections, deadline);
+}
+
 Result<std::optional<Meta>> tick(Connection& connection, Deadline deadline) {
   const Section section = connection.run({kTick, {}}, deadline);
   if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return std::optional<Meta>{};

@@ -63,6 +63,11 @@ struct ServerSight {
 // Asks for everything, in one round trip. A fault of kind unavailable if the server did not answer.
 Result<ServerSight> look_at_server(Connection& connection, const std::string& name, Deadline deadline);
 
+// Lets the server end by itself what nobody waits for any more: statements that last longer than `longest`, and, where
+// it can tell, those whose client is gone. For gateways that were killed, and for when a cancellation does not arrive.
+// Does nothing behind a pooler, whose sessions are lent to others, and a server that cannot is left as it is.
+void limit_session(Connection& connection, Millis longest, Deadline deadline);
+
 // Counts the tick up and returns the marker as it is then; nothing if it is gone.
 Result<std::optional<Meta>> tick(Connection& connection, Deadline deadline);
 

@@ -23,6 +23,8 @@ constexpr Millis kMadeAheadMax{60'000};
 // Longer than a call's: nobody waits for these but an operator.
 constexpr Millis kListTime{20'000};
 constexpr Millis kDropTime{10'000};
+// What the server ends by itself: more than any of the above.
+constexpr Millis kStatementTimeMax{30'000};
 // Somebody reads the table for long; each try holds everybody up for a moment.
 constexpr Millis kDropPause{30'000};
 
@@ -131,6 +133,7 @@ Status Upkeep::ensure_connection() {
         Connection::open(shared_.target, deadline_in(shared_.call_timeout), shared_.stopping());
     if (!opened) return opened.fault();
     connection_ = *std::move(opened);
+    limit_session(*connection_, kStatementTimeMax, deadline_in(shared_.call_timeout));
   }
   look_again_ = deadline_in(kLookEvery);
   const Status admitted = shared_.admit(*connection_);

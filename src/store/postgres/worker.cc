@@ -14,6 +14,9 @@ constexpr Millis kLongestPause{2000};
 // A worker without calls looks this often whether its connection is still there.
 constexpr Millis kIdleLook{1000};
 
+// A statement ends by itself this long after whoever asked has given up, unless it could be cancelled.
+constexpr Millis kBeyondACall{1000};
+
 constexpr std::string_view kOtherMarker = "OK001"; // raised by oncekey.check_marker()
 
 Deadline deadline_of(const Batch& batch, Millis call_timeout) {
@@ -80,6 +83,7 @@ bool Worker::connect() {
     return false;
   }
   connection_ = *std::move(opened);
+  limit_session(*connection_, shared_.call_timeout + kBeyondACall, deadline_in(shared_.call_timeout));
   backoff_.reset();
   shared_.connected();
   return true;
