@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -15,8 +16,10 @@ constexpr Millis kLongestPause{1000};
 // How often a server that did not answer is looked at.
 constexpr Millis kFirstLook{100};
 constexpr Millis kLongestLook{2000};
-// A claim nobody knows the outcome of is looked for this often after its caller was told so.
-constexpr int kReleaseTries = 20;
+// A claim nobody knows the outcome of is looked for after its caller was told so: as long as its lease would last, but
+// no shorter than a server takes to come back or to end what it was asked, and no longer than it can matter to a retry.
+constexpr Millis kLookForClaimMin{15'000};
+constexpr Millis kLookForClaimMax{60'000};
 
 bool same_response(const StoredResponse& a, const StoredResponse& b) {
   const bool same_omitted =
@@ -159,23 +162,24 @@ void GuardedStore::give_up(const std::shared_ptr<ClaimCall>& call, const Fault& 
   options_.log.warning("claim_unknown", {{"key", short_hash(call->request.id)}, {"reason", fault.message}});
   call->done(Fault{FaultKind::timeout, fault.message});
   // A job may be taken as soon as it is staged. Whoever staged it comes again, and finds it if it is there.
-  if (!call->request.staged) release_if_ours(call, kReleaseTries);
+  if (call->request.staged) return;
+  call->until = Clock::now() + std::clamp(call->request.lease, kLookForClaimMin, kLookForClaimMax);
+  release_if_ours(call);
 }
 
 // Nothing was executed on the strength of this claim, so the key need not stay claimed until its lease is over, and
-// need not be held for an operator after that.
-void GuardedStore::release_if_ours(const std::shared_ptr<ClaimCall>& call, int tries_left) {
-  later_.after(call->pauses.next(), [this, call, tries_left] {
-    server_->find(call->request.id, Interest::none, [this, call, tries_left](Result<std::optional<Found>> found) {
-      if (!found) {
-        if (tries_left > 1) release_if_ours(call, tries_left - 1);
-        return;
-      }
-      if (!*found || (*found)->record.state != RecordState::in_progress ||
-          (*found)->record.claimed_by != call->request.token) {
-        return;
-      }
-      server_->release({call->request.id, (*found)->record.fence}, [](const Result<FenceAnswer>&) {});
+// need not be held for an operator after that. That it is not there yet says little: a server may still be at it, or
+// wait to commit it.
+void GuardedStore::release_if_ours(const std::shared_ptr<ClaimCall>& call) {
+  if (Clock::now() >= call->until) return;
+  later_.after(call->pauses.next(), [this, call] {
+    server_->find(call->request.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
+      if (!found || !*found) return release_if_ours(call);
+      const Record& record = (*found)->record;
+      if (record.state != RecordState::in_progress || record.claimed_by != call->request.token) return;
+      server_->release({call->request.id, record.fence}, [this, call](const Result<FenceAnswer>& released) {
+        if (!released) release_if_ours(call);
+      });
     });
   });
 }

@@ -80,7 +80,7 @@ class GuardedStore final : public Store {
   void send(const std::shared_ptr<ClaimCall>& call);
   void claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer);
   void give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault);
-  void release_if_ours(const std::shared_ptr<ClaimCall>& call, int tries_left);
+  void release_if_ours(const std::shared_ptr<ClaimCall>& call);
   void send(const std::shared_ptr<FenceCall>& call);
   void fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer);
   void finish(const FenceCall& call, Result<FenceAnswer> answer);

@@ -9,6 +9,7 @@
 #include <future>
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace oncekey {
 namespace {
@@ -30,10 +31,15 @@ class Server final : public Store {
   mutable std::recursive_mutex mutex;
   std::deque<Wire> next;
   int calls = 0;
+  std::optional<ClaimRequest> last_claim;
   std::atomic<Time> time = kNow;
   Durability level = Durability::power;
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
+    {
+      const std::lock_guard lock(mutex);
+      last_claim = request;
+    }
     over_the_wire<ClaimAnswer>(std::move(done), [&]() -> ClaimAnswer {
       ClaimStep step = claim_step(record(request.id), request, time);
       keep(request.id, std::move(step.write));
@@ -260,6 +266,24 @@ TEST_F(GuardedStoreTest, AClaimThatStaysUnknownIsReleasedWhenTheStoreIsBack) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   FAIL() << "still claimed";
+}
+
+TEST_F(GuardedStoreTest, AClaimThatHappensAfterItWasLookedForIsReleasedToo) {
+  make({.log = log_, .claim_patience = Millis{0}});
+  server_->next = {Wire::loses_call};
+  ASSERT_FALSE(claim(1));
+  const auto calls = [&] {
+    const std::lock_guard lock(server_->mutex);
+    return server_->calls;
+  };
+  for (int i = 0; i < 500 && calls() < 2; ++i) std::this_thread::sleep_for(Millis{10});
+  ASSERT_GE(calls(), 2) << "it was looked for, and was not there";
+  server_->claim(*server_->last_claim, [](const Result<ClaimAnswer>&) {});
+  ASSERT_EQ(server_->record(id(1))->state, RecordState::in_progress);
+  for (int i = 0; i < 500 && server_->record(id(1))->state != RecordState::released; ++i) {
+    std::this_thread::sleep_for(Millis{10});
+  }
+  EXPECT_EQ(server_->record(id(1))->state, RecordState::released);
 }
 
 TEST_F(GuardedStoreTest, ACompletionWhoseAnswerWasLostIsDone) {
