@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstring>
 #include <deque>
 #include <future>
 #include <map>
@@ -398,6 +399,24 @@ TEST_F(GuardedStoreTest, WhatWasCompletedHereIsReplayedWithoutTheStore) {
   EXPECT_EQ(replayed.expires_at, stored.expires_at);
   EXPECT_EQ(replayed.claimed_by, stored.claimed_by);
   EXPECT_EQ(replayed.key, "order-1");
+}
+
+TEST(OwnClaims, ThoseThatNobodySettledMakeRoomForNewOnes) {
+  const auto id = [](std::size_t number) {
+    RecordId made;
+    std::memcpy(made.bytes.data(), &number, sizeof number);
+    return made;
+  };
+  OwnClaims claims;
+  for (std::size_t number = 0; number <= kOwnClaimsMax; ++number) {
+    ClaimRequest request;
+    request.id = id(number);
+    claims.add(std::move(request), Claimed{1, false, kNow});
+  }
+  EXPECT_FALSE(claims.take({id(0), 1})) << "the oldest";
+  EXPECT_TRUE(claims.take({id(1), 1}));
+  EXPECT_TRUE(claims.take({id(kOwnClaimsMax), 1})) << "the one that came last";
+  EXPECT_FALSE(claims.take({id(1), 1})) << "once";
 }
 
 TEST_F(GuardedStoreTest, WhatTheStoreDidNotTakeIsNotReplayed) {

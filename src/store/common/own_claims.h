@@ -8,6 +8,8 @@
 #include <oncekey/store.h>
 
 #include <algorithm>
+#include <iterator>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
@@ -15,7 +17,8 @@
 
 namespace oncekey {
 
-// More than a gateway has in progress. What goes beyond is looked up in the store.
+// More than a gateway has in progress. Beyond this the oldest go: those whose owners gave them up and never came back
+// to settle them gather at the end, and an answer without its claim is merely looked up in the store.
 inline constexpr std::size_t kOwnClaimsMax = 65536;
 
 // Safe to use from several threads.
@@ -25,15 +28,18 @@ class OwnClaims {
   void add(ClaimRequest request, const Claimed& claimed) {
     if (claimed.took_over) return;
     const std::lock_guard lock(mutex_);
-    if (claims_.size() < kOwnClaimsMax) claims_.insert_or_assign(request.id, Claim{std::move(request), claimed});
+    if (const auto known = by_id_.find(request.id); known != by_id_.end()) erase(known);
+    if (claims_.size() >= kOwnClaimsMax) erase(by_id_.find(claims_.front().request.id));
+    claims_.push_back({std::move(request), claimed});
+    by_id_.emplace(claims_.back().request.id, std::prev(claims_.end()));
   }
   // The record as it was when it was claimed, once: it is settled now.
   std::optional<Record> take(const Ownership& owner) {
     const std::lock_guard lock(mutex_);
-    const auto found = claims_.find(owner.id);
-    if (found == claims_.end() || found->second.claimed.fence != owner.fence) return std::nullopt;
-    Record record = record_of(std::move(found->second));
-    claims_.erase(found);
+    const auto found = by_id_.find(owner.id);
+    if (found == by_id_.end() || found->second->claimed.fence != owner.fence) return std::nullopt;
+    Record record = record_of(std::move(*found->second));
+    erase(found);
     return record;
   }
   void forget(const Ownership& owner) { take(owner); }
@@ -43,6 +49,11 @@ class OwnClaims {
     ClaimRequest request;
     Claimed claimed;
   };
+  using ById = std::unordered_map<RecordId, std::list<Claim>::iterator>;
+  void erase(ById::iterator known) {
+    claims_.erase(known->second);
+    by_id_.erase(known);
+  }
   static Record record_of(Claim claim) {
     Record record;
     record.fingerprint = claim.request.fingerprint;
@@ -60,7 +71,8 @@ class OwnClaims {
   }
 
   std::mutex mutex_;
-  std::unordered_map<RecordId, Claim> claims_;
+  std::list<Claim> claims_; // the oldest first
+  ById by_id_;
 };
 
 } // namespace oncekey
