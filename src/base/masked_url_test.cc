@@ -18,6 +18,16 @@ TEST(MaskedUrl, HidesPasswordsAndNothingElse) {
 
 TEST(MaskedUrl, HidesPasswordsThatShouldHaveBeenEscaped) {
   EXPECT_EQ(masked_url("redis://u:p@ss/w@host/0"), "redis://u:***@host/0");
+  EXPECT_EQ(masked_url("redis://u:TOP?SECRET@h/0"), "redis://u:***");
+  EXPECT_EQ(masked_url("redis://u:TOP?a=SECRET@h/0"), "redis://u:***");
+  EXPECT_EQ(masked_url("postgres://h/d?password=p@ss&w"), "postgres://h:***");
+  EXPECT_EQ(masked_url("postgres://h:5432/d?user=a@b&password=p@s"), "postgres://h:5432/d?user=a@b&password=***");
+}
+
+TEST(MaskedUrl, HidesPasswordsOfWhatIsNoUrl) {
+  EXPECT_EQ(masked_url("redis:u:secret@host"), "redis:u:***@host");
+  EXPECT_EQ(masked_url("host=h password='a b' dbname=d"), "host=h password=***");
+  EXPECT_EQ(masked_url("rocksdb:/data@home"), "rocksdb:/data@home");
 }
 
 } // namespace

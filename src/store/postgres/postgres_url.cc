@@ -98,6 +98,61 @@ Result<PostgresUrl> split_keywords(std::string_view text) {
 
 using ConnectionOptions = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
 
+// The parts of postgres://USER:PASSWORD@HOSTS/DATABASE?PARAMETERS, as they stand there.
+struct UriParts {
+  std::string_view authority; // what stands before the database
+  std::string_view database;
+  std::string_view parameters;
+};
+
+UriParts parts_of(std::string_view uri) {
+  UriParts parts;
+  uri.remove_prefix(uri.find("://") + 3);
+  const std::size_t question = std::min(uri.find('?'), uri.size());
+  parts.parameters = uri.substr(std::min(question + 1, uri.size()));
+  const std::string_view before = uri.substr(0, question);
+  const std::size_t slash = std::min(before.find('/'), before.size());
+  parts.authority = before.substr(0, slash);
+  parts.database = before.substr(std::min(slash + 1, before.size()));
+  return parts;
+}
+
+// Whether libpq would take part of a password for a host, a port or a database, which are shown in messages.
+bool holds_unescaped_password(std::string_view uri) {
+  const UriParts parts = parts_of(uri);
+  if (parts.database.find('@') != std::string_view::npos) return true;
+  if (std::count(parts.authority.begin(), parts.authority.end(), '@') > 1) return true;
+  std::string_view hosts = parts.authority.substr(parts.authority.find('@') + 1); // all of it if there is none
+  while (!hosts.empty()) {
+    const std::string_view host = hosts.substr(0, hosts.find(','));
+    hosts.remove_prefix(std::min(host.size() + 1, hosts.size()));
+    const std::size_t bracket = host.rfind(']');
+    const std::size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
+    if (colon == std::string_view::npos || host.starts_with('[') != (bracket != std::string_view::npos)) continue;
+    if (host.find_first_not_of("0123456789", colon + 1) != std::string_view::npos) return true;
+  }
+  return false;
+}
+
+// Every password in a URI, as it stands there.
+std::vector<std::string_view> passwords_in(std::string_view uri) {
+  std::vector<std::string_view> found;
+  if (!is_uri(uri)) return found;
+  UriParts parts = parts_of(uri);
+  const std::string_view user = parts.authority.substr(0, std::min(parts.authority.find('@'), parts.authority.size()));
+  if (user.size() < parts.authority.size() && user.find(':') != std::string_view::npos) {
+    found.push_back(user.substr(user.find(':') + 1));
+  }
+  while (!parts.parameters.empty()) {
+    const std::string_view pair = parts.parameters.substr(0, parts.parameters.find('&'));
+    parts.parameters.remove_prefix(std::min(pair.size() + 1, parts.parameters.size()));
+    if (pair.starts_with("password=") || pair.starts_with("sslpassword=")) {
+      found.push_back(pair.substr(pair.find('=') + 1));
+    }
+  }
+  return found;
+}
+
 std::string value_of(const PQconninfoOption* options, std::string_view keyword) {
   for (; options != nullptr && options->keyword != nullptr; ++options) {
     if (keyword == options->keyword) return options->val != nullptr ? options->val : "";
@@ -121,13 +176,22 @@ std::string without_secret(std::string message, std::string_view secret) {
 }
 
 Result<PostgresTarget> postgres_target(const std::string& for_libpq) {
+  if (is_uri(for_libpq) && holds_unescaped_password(for_libpq)) {
+    return invalid(
+        "the URL of the Postgres store cannot be read: in a user name or password the characters / ? # @ : % must be "
+        "written as %2F %3F %23 %40 %3A %25. It is not shown here because of the password");
+  }
   char* error = nullptr;
   const ConnectionOptions options(PQconninfoParse(for_libpq.c_str(), &error), &PQconninfoFree);
   if (!options) {
     std::string message = error != nullptr ? error : "out of memory";
     PQfreemem(error);
     while (!message.empty() && message.back() == '\n') message.pop_back();
-    return invalid("the URL of the Postgres store is not understood by libpq: " + without_secret(message, for_libpq));
+    message = without_secret(std::move(message), for_libpq);
+    for (const std::string_view secret : passwords_in(for_libpq)) message = without_secret(std::move(message), secret);
+    // Of what is quoted wrongly, any word may belong to the password.
+    if (!is_uri(for_libpq) && for_libpq.find("password") != std::string::npos) message = "(not shown: has a password)";
+    return invalid("the URL of the Postgres store is not understood by libpq: " + message);
   }
   const std::string host = value_of(options.get(), "host");
   const std::string port = value_of(options.get(), "port");

@@ -76,5 +76,26 @@ TEST(PostgresTarget, SaysWhatLibpqDoesNotUnderstandWithoutThePassword) {
   EXPECT_EQ(malformed.fault().message.find("secret"), std::string::npos) << malformed.fault().message;
 }
 
+TEST(PostgresTarget, APasswordThatShouldHaveBeenEscapedIsNotShown) {
+  for (const char* const text :
+       {"postgres://u:TOP%ZZSECRET@h/d", "postgres://u:TOP/SECRET@127.0.0.1/d", "postgres://u:TOP?SECRET@h/d",
+        "postgres://u:TOP@SECRET@h/d", "postgres://u:TOP@SEC/RET@h/d", "postgres://h/d?password=TOP%ZZSECRET",
+        "host=h password=TOP SECRET"}) {
+    const auto target = postgres_target(text);
+    ASSERT_FALSE(target) << text;
+    EXPECT_EQ(target.fault().message.find("TOP"), std::string::npos) << target.fault().message;
+    EXPECT_EQ(target.fault().message.find("SEC"), std::string::npos) << target.fault().message;
+  }
+}
+
+TEST(PostgresTarget, WhatIsEscapedOrHasNoPasswordIsLeftToLibpq) {
+  for (const char* const text :
+       {"postgres://u:TOP%2FSECRET%40@h:5432/d", "postgres://[::1]:5432/d", "postgres://u@a:1,b:2/d",
+        "postgres:///d?host=/run&user=a@b", "postgresql://", "postgres://u:p@%2Frun%2Fpg/d"}) {
+    const auto target = postgres_target(text);
+    EXPECT_TRUE(target) << text << ": " << target.fault().message;
+  }
+}
+
 } // namespace
 } // namespace oncekey::postgres
