@@ -77,6 +77,20 @@ class PostgresTest(SharedStoreTest):
             self.assert_replay_of(first, self.post(gateway))
         self.assert_executed(1)
 
+    def test_a_start_whose_commits_wait_for_a_standby_says_what_it_waits_for(self):
+        with Postgres() as server:
+            server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
+            server.sql("SELECT pg_reload_conf()")
+            gateway = Gateway(self.upstream.url, ROUTES, store=server.url)
+            self.addCleanup(gateway.remove)
+            start = Background(gateway.start)
+            poll_until(lambda: "event=migrating" in gateway.log, "a word about the migration")
+            self.assertNotIn("event=listening", gateway.log)
+            server.sql("ALTER SYSTEM RESET synchronous_standby_names")
+            server.sql("SELECT pg_reload_conf()")
+            start.result()
+            self.assert_first(self.post(gateway))
+
     # A database that has forgotten.
 
     def test_a_dump_that_is_read_back_under_a_gateway_executes_nothing_again(self):

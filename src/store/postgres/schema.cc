@@ -1,6 +1,7 @@
 #include "store/postgres/schema.h"
 
 #include "base/crypto.h"
+#include "base/durations.h"
 #include "store/postgres/server.h"
 
 #include <fmt/format.h>
@@ -19,8 +20,12 @@ constexpr Migration kMigrations[] = {
 };
 // clang-format on
 
-// A migration may rewrite a large table; those who wait for it at their start wait as long.
+// A migration may rewrite a large table; those who wait for it at their start wait as long. The first one only makes
+// what is empty: where that lasts, it is the commit that waits, for a standby that is not there.
 constexpr Millis kMigrationTime{600'000};
+constexpr Millis kFirstMigrationTime{30'000};
+// Everything that is no migration is as quick as any call, or hangs.
+constexpr Millis kStatementTime{10'000};
 // An arbitrary number that only migrations use.
 constexpr const char* kLock = "SELECT pg_advisory_xact_lock(7813586407151233)";
 
@@ -32,6 +37,11 @@ Fault explained(const Section& section, const std::string& name) {
     fault.message += fmt::format(
         ". The role oncekey logs in with must own the schema \"oncekey\" and what is in it: let an administrator run "
         "CREATE SCHEMA oncekey AUTHORIZATION the_role, or GRANT CREATE ON DATABASE the_database TO the_role");
+  }
+  if (section.outcome == SectionOutcome::unknown) {
+    fault.message +=
+        ". Somebody may hold a lock in the schema \"oncekey\", or commits wait for a standby that is not there "
+        "(synchronous_standby_names)";
   }
   return fault;
 }
@@ -116,13 +126,18 @@ Status can_work_on(const AppliedMigrations& applied, int known) {
 }
 
 Status migrate(Connection& connection, const std::string& name, Log& log) {
-  const Result<AppliedMigrations> applied = read_applied(connection, name, deadline_in(kMigrationTime));
+  const Result<AppliedMigrations> applied = read_applied(connection, name, deadline_in(kStatementTime));
   if (!applied) return applied.fault();
   if (const Status can = can_work_on(*applied, migrations().back().number); !can) return can;
   const std::string marker = new_marker("", new_secret(), Remembers::everything);
   for (const Migration& migration : migrations()) {
     if (migration.number <= applied->newest) continue;
-    const Result<bool> done = apply(connection, migration, marker, name, deadline_in(kMigrationTime));
+    const Millis patience = migration.number == 1 ? kFirstMigrationTime : kMigrationTime;
+    log.info("migrating", {{"store", name},
+                           {"number", migration.number},
+                           {"name", migration.name},
+                           {"gives_up_after", format_duration(patience)}});
+    const Result<bool> done = apply(connection, migration, marker, name, deadline_in(patience));
     if (!done) return done.fault();
     if (*done) log.info("migrated", {{"store", name}, {"number", migration.number}, {"name", migration.name}});
   }
@@ -147,7 +162,7 @@ Status accept_loss(Connection& connection, const std::string& name) {
       "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
       "lost = false, tick = 0",
       new_marker(kReplacesAny, new_secret(), Remembers::everything));
-  const Section section = connection.run_script(sql, deadline_in(kMigrationTime));
+  const Section section = connection.run_script(sql, deadline_in(kStatementTime));
   if (section.outcome != SectionOutcome::committed) return explained(section, name);
   return ok_status();
 }
