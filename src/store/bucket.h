@@ -1,9 +1,10 @@
 // Bucket: a stretch of time that records expire in together.
 //
 // Expiry costs nothing per record: a record is kept with all others that expire in the same stretch, and when the
-// stretch is over the whole bucket is dropped. The width follows the retention, a power of two of milliseconds of about
-// a quarter of it, so that a lookup has few buckets to ask and at most a quarter more than needed is kept. A record's
-// bucket follows from its expiry and retention alone, and neither ever changes while the record is alive.
+// stretch is over the whole bucket is dropped. The width follows the retention: a quarter of it, rounded
+// up to a power of two of milliseconds, so a quarter to half of it (24 h: 9.3 h). A lookup has few buckets to ask, and
+// a record is kept for at most a width longer than needed, for half a width on average. A record's bucket follows from
+// its expiry and retention alone, and neither ever changes while the record is alive.
 #pragma once
 
 #include <oncekey/time.h>
