@@ -187,8 +187,7 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   }
   out.append("\r\n");
   if (status_forbids_body(status) || head_.method == "HEAD") body = {};
-  transport_.deadline_after(timeouts_.write);
-  const IoResult result = co_await transport_.write(out, body);
+  const IoResult result = co_await transport_.write_patiently(out, body, timeouts_.write);
   note_write(result);
 }
 
@@ -227,16 +226,15 @@ Task<bool> Exchange::send_head(int status, std::string_view reason, const Header
 Task<bool> Exchange::send_piece(std::string_view piece) {
   if (client_gone_) co_return false;
   if (piece.empty() || !body_allowed_) co_return true;
-  transport_.deadline_after(timeouts_.write);
   if (!chunked_) {
-    const IoResult result = co_await transport_.write(piece);
+    const IoResult result = co_await transport_.write_patiently(piece, {}, timeouts_.write);
     note_write(result);
     co_return !client_gone_;
   }
   std::string framed = fmt::format("{:x}\r\n", piece.size());
   framed.append(piece);
   framed.append("\r\n");
-  const IoResult result = co_await transport_.write(framed);
+  const IoResult result = co_await transport_.write_patiently(framed, {}, timeouts_.write);
   note_write(result);
   co_return !client_gone_;
 }

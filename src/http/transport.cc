@@ -2,18 +2,24 @@
 
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>
-#include <boost/asio/write.hpp>
 
 #include <openssl/ssl.h>
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace oncekey {
 namespace {
 
 constexpr std::chrono::milliseconds kTlsGoodbye{500};
+
+void skip(std::array<asio::const_buffer, 2>& buffers, std::size_t count) {
+  const std::size_t of_first = std::min(count, buffers[0].size());
+  buffers[0] += of_first;
+  buffers[1] += count - of_first;
+}
 
 bool is_ip_literal(const std::string& host) {
   error_code ec;
@@ -75,28 +81,52 @@ Task<IoResult> Transport::read_some(asio::mutable_buffer buffer) {
 }
 
 Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
+  return begin_write(first, second, std::nullopt);
+}
+
+Task<IoResult> Transport::write_patiently(std::string_view first, std::string_view second,
+                                          std::chrono::milliseconds patience) {
+  deadline_after(patience);
+  return begin_write(first, second, patience);
+}
+
+Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Patience patience) {
   if (expired_) return IoResult{asio::error::timed_out, 0};
   TwoBuffers buffers{asio::buffer(first.data(), first.size()), asio::buffer(second.data(), second.size())};
-  if (tls_) return write_tls(buffers);
+  if (tls_) return write_rest(buffers, 0, patience);
   // Small messages nearly always fit into the socket's buffer: no reason to go through the event loop for them.
   error_code error;
   const std::size_t written = socket_.write_some(buffers, error);
   if (error && error != asio::error::would_block) return IoResult{error, written};
   if (written == first.size() + second.size()) return IoResult{{}, written};
-  const std::size_t of_first = std::min(written, first.size());
-  buffers[0] += of_first;
-  buffers[1] += written - of_first;
-  return write_rest(buffers, written);
+  skip(buffers, written);
+  return write_rest(buffers, written, patience);
 }
 
-Task<IoResult> Transport::write_tls(TwoBuffers buffers) {
-  const auto [error, bytes] = co_await asio::async_write(tls_->stream, buffers, use_task);
-  co_return IoResult{error, bytes};
-}
-
-Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written) {
-  const auto [error, bytes] = co_await asio::async_write(socket_, rest, use_task);
-  co_return IoResult{error, written + bytes};
+Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written, Patience patience) {
+  while (asio::buffer_size(rest) > 0) {
+    error_code failed;
+    std::size_t went = 0;
+    if (tls_) {
+      const auto [error, bytes] = co_await tls_->stream.async_write_some(rest, use_task);
+      failed = error;
+      went = bytes;
+    } else {
+      const auto [error, bytes] = co_await socket_.async_write_some(rest, use_task);
+      failed = error;
+      went = bytes;
+    }
+    written += went;
+    if (failed) co_return IoResult{failed, written};
+    // Closed while it wrote: whoever did that need not keep the bytes any longer.
+    if (!socket_.is_open()) co_return IoResult{asio::error::operation_aborted, written};
+    skip(rest, went);
+    if (asio::buffer_size(rest) == 0) break;
+    // A deadline that passed at this very moment has passed: the peer is not given another one.
+    if (expired_) co_return IoResult{asio::error::timed_out, written};
+    if (patience) deadline_after(*patience);
+  }
+  co_return IoResult{{}, written};
 }
 
 bool Transport::quiet() {

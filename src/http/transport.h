@@ -10,6 +10,7 @@
 #include <array>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,9 @@ class Transport {
   Task<IoResult> read_some(asio::mutable_buffer buffer);
   // Writes both pieces whole; `bytes` says how much went out before an error.
   Task<IoResult> write(std::string_view first, std::string_view second = {});
+  // The same for a peer that may take its time as long as it goes on: the deadline is `patience` from now, and again
+  // from every moment at which some of it went out.
+  Task<IoResult> write_patiently(std::string_view first, std::string_view second, std::chrono::milliseconds patience);
 
   // From now on, every wait for the peer ends with an error at that moment; expired() tells this error from others.
   // A new deadline forgets that an earlier one has passed: a connection that timed out may still be told so.
@@ -65,8 +69,9 @@ class Transport {
  private:
   struct Tls;
   using TwoBuffers = std::array<asio::const_buffer, 2>;
-  Task<IoResult> write_tls(TwoBuffers buffers);
-  Task<IoResult> write_rest(TwoBuffers rest, std::size_t written);
+  using Patience = std::optional<std::chrono::milliseconds>;
+  Task<IoResult> begin_write(std::string_view first, std::string_view second, Patience patience);
+  Task<IoResult> write_rest(TwoBuffers rest, std::size_t written, Patience patience);
 
   Timers& timers_;
   Socket socket_;

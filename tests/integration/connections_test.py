@@ -3,20 +3,22 @@
 import os
 import pathlib
 import shutil
+import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from support.cases import GatewayTest
+from support.cases import GatewayTest, fresh_key
 from support.client import Client
 from support.gateway import Gateway
 from support.messages import LAST_CHUNK, Malformed, chunk, render_head
-from support.upstream import Upstream, answers, never_answers, streams
-from support.waiting import poll_until
+from support.upstream import Upstream, answers, at_head, held, never_answers, streams
+from support.waiting import PATIENCE_SECONDS, poll_until
 
 CLASSIC = [{"path": "/*", "policy": "classic"}]
 
@@ -189,6 +191,40 @@ class LimitsTest(GatewayTest):
             return self.client.get("/x").status == 201
         except (Malformed, OSError):
             return False
+
+
+class SlowClient:
+    """A connection whose receiver takes next to nothing by itself, so that what is not read stays at the gateway."""
+
+    def __init__(self, address):
+        self.socket = socket.socket()
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 64 << 10)
+        self.socket.settimeout(PATIENCE_SECONDS)
+        self.socket.connect(address)
+
+    def read_to_the_end(self, at_once, pause):
+        """Everything until the end of the stream, so much at a time."""
+        received = b""
+        while piece := self.socket.recv(at_once):
+            received += piece
+            time.sleep(pause)
+        return received
+
+
+class SlowReaderTest(GatewayTest):
+    settings = {"timeouts": {"write": "2s"}}
+
+    def test_a_client_that_reads_slowly_and_steadily_gets_first_answer_and_replay_whole(self):
+        body = b"x" * 8_000_000
+        self.upstream.will(answers(201, body))
+        for _ in range(2):
+            slow = SlowClient(self.gateway.address)
+            self.addCleanup(slow.socket.close)
+            slow.socket.sendall(self.client.request_bytes("POST", "/charges", key=self.key, body=b"{}",
+                                                          headers=[("Connection", "close")]))
+            received = slow.read_to_the_end(64 << 10, 0.05)
+            self.assertEqual(len(received.partition(b"\r\n\r\n")[2]), len(body))
+        self.assert_executed(1)
 
 
 @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
