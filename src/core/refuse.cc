@@ -147,7 +147,7 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
     case RefusalCode::overloaded:
       return {503,
               "Too busy",
-              "A limit was reached. Nothing was executed; send the same request with the same key again.",
+              "A limit was reached, and this request executed nothing. Send the same request with the same key again.",
               kApi,
               "overloaded",
               ShouldRetry::yes};

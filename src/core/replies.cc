@@ -120,7 +120,7 @@ StoredResponse to_store(const Policy& policy, StoredResponse response, const Rep
   return response;
 }
 
-Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context) {
+Reply replay_head(const Policy& policy, const StoredResponse& response, const ReplyContext& context) {
   ONCEKEY_CHECK(!response.omitted, "an answer that was not kept is never replayed");
   const bool stripe = policy.errors == ErrorFormat::stripe;
   const bool other_origin = grants_another_origin(response, context);
@@ -142,6 +142,11 @@ Reply replay(const Policy& policy, const StoredResponse& response, const ReplyCo
     reply.headers.add("Original-Request", first_request_id(response, context));
     reply.headers.add("Stripe-Should-Retry", "false");
   }
+  return reply;
+}
+
+Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context) {
+  Reply reply = replay_head(policy, response, context);
   reply.body = response.body;
   return reply;
 }

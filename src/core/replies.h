@@ -39,7 +39,10 @@ Reply first_answer(const Policy& policy, const StoredResponse& response, const R
 // What is put into the record: the response plus what a replay must still know (the Stripe policies' first Request-Id).
 StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context);
 
-// The answer out of a completed record. Must not be called for an omitted body.
+// The answer out of a completed record, but for its body: that is sent from where it is. Must not be called for an
+// omitted body.
+Reply replay_head(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
+// The same with the body.
 Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
 
 // The document at /.well-known/idempotency. `routes` are pairs of a path glob and its policy.

@@ -15,13 +15,17 @@ struct Gateway::Called {
   CallError error = CallError::none;
   std::string reason;      // for the log
   StoredResponse response; // whole unless `rest` is set
-  // The body is longer than max_stored_body: `response.body` is its beginning, `rest` the call that has the rest.
+  // The body is longer than may be kept: `response.body` is its beginning, `rest` the call that has the rest.
   bool longer = false;
   std::unique_ptr<UpstreamCall> rest;
   std::optional<std::uint64_t> length; // as announced
 };
 
 namespace {
+
+// Answers up to here are held and kept also beyond limits.max_buffered_bytes: few need more, and a client that lost its
+// answer has nothing but the kept one. max_upstream_connections bounds what that comes to.
+constexpr std::size_t kAlwaysKeptBytes = 64u << 10;
 
 // Percent-encodes everything but RFC 3986's unreserved characters.
 std::string percent_encode(std::string_view text) {
@@ -190,7 +194,7 @@ Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner,
     called.reason = call->reason();
     co_return;
   }
-  co_await collect(request, *call, true, called);
+  co_await collect(request, *call, Relay::yes, called);
   shared_.metrics.upstream_seconds.Observe(seconds_since(start));
   if (called.longer) called.rest = std::move(call);
 }
@@ -217,11 +221,11 @@ Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner
     called.reason = call.reason();
     co_return;
   }
-  co_await collect(request, call, false, called);
+  co_await collect(request, call, Relay::no, called);
 }
 
 // Reads the response: the head, then the body as far as it may be kept.
-Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim, Called& called) {
+Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay relay, Called& called) {
   ResponseHead head;
   do {
     called.error = co_await call.read_head(head);
@@ -230,7 +234,7 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool rela
       co_return;
     }
     // 100 answers an Expect, and that was answered here already.
-    if (relay_interim && request.client != nullptr && head.status < 200 && head.status != 100) {
+    if (relay == Relay::yes && request.client != nullptr && head.status < 200 && head.status != 100) {
       co_await request.client->send_interim(head.status, head.reason, end_to_end(head));
     }
   } while (head.status < 200);
@@ -251,12 +255,17 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, bool rela
       co_return;
     }
     if (piece.empty()) co_return;
-    request.buffered.hold(piece.size());
     called.response.body.append(piece);
-    if (called.response.body.size() > most) {
+    // Where there is no room for a long answer, it goes through like one that is too long to keep.
+    const bool fits = request.buffered.try_hold(piece.size());
+    // An answer that was promised for later has no client to go to yet.
+    const bool may_stream = relay == Relay::yes && request.client != nullptr;
+    const bool streams = may_stream && !fits && called.response.body.size() > kAlwaysKeptBytes;
+    if (called.response.body.size() > most || streams) {
       called.longer = true;
       co_return;
     }
+    if (!fits) request.buffered.hold(piece.size());
   }
 }
 

@@ -255,11 +255,10 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         co_return;
       }
       case Verdict::replay:
-        request.metrics.count("replay");
         if (policy.rate_exempts_replays && request.limited.bucket) {
           shared_.rates.give_back(*request.limited.bucket, request.limited.rate);
         }
-        co_await send_replay(request, std::get<Found>(*answer).record);
+        co_await send_replay(request, *std::get<Found>(*answer).record.response);
         co_return;
       case Verdict::mismatch:
         co_await send_refusal(request, RefusalCode::mismatch);
@@ -372,8 +371,7 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, ClaimAnswer(**found));
   switch (decision.verdict) {
     case Verdict::replay:
-      request.metrics.count("replay");
-      co_await send_replay(request, (*found)->record);
+      co_await send_replay(request, *(*found)->record.response);
       co_return;
     case Verdict::answer_not_kept:
       co_await send_refusal(request, RefusalCode::answer_not_kept);
@@ -391,9 +389,17 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
   }
 }
 
-Task<void> Gateway::send_replay(KeyedRequest& request, const Record& record) {
-  const Reply reply = replay(request.policy(), *record.response, request.context());
-  co_await send_reply(request, reply);
+// A client that does not read keeps its answer in memory for as long as timeouts.write lets it: the body counts until
+// it has been taken, and whoever comes when there is no room for it is sent away to come again.
+Task<void> Gateway::send_replay(KeyedRequest& request, const StoredResponse& response) {
+  if (request.client == nullptr) co_return;
+  if (!request.buffered.try_hold_answer(response.body.size())) {
+    co_await send_refusal(request, RefusalCode::overloaded, std::chrono::seconds(1));
+    co_return;
+  }
+  request.metrics.count("replay");
+  const Reply reply = replay_head(request.policy(), response, request.context());
+  co_await request.client->send(reply.status, reply.reason, reply.headers, response.body);
 }
 
 Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code,

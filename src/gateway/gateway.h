@@ -87,7 +87,7 @@ class Gateway final : public Handler {
   Task<bool> still_in_progress(const KeyedRequest& request);
   Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass);
   Task<void> answer_from_record(KeyedRequest& request);
-  Task<void> send_replay(KeyedRequest& request, const Record& record);
+  Task<void> send_replay(KeyedRequest& request, const StoredResponse& response);
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> send_refusal(KeyedRequest& request, RefusalCode code,
                           std::optional<std::chrono::seconds> retry_after = std::nullopt, std::string_view detail = {});
@@ -120,7 +120,8 @@ class Gateway final : public Handler {
   struct Called;
   Task<void> call_upstream(KeyedRequest& request, const Ownership& owner, Called& called);
   Task<void> probe_upstream(KeyedRequest& request, const Ownership& owner, Called& called);
-  Task<void> collect(KeyedRequest& request, UpstreamCall& call, bool relay_interim, Called& called);
+  enum class Relay { no, yes }; // may what comes be passed on to the client?
+  Task<void> collect(KeyedRequest& request, UpstreamCall& call, Relay relay, Called& called);
   Task<Attempt> settle_and_answer(KeyedRequest& request, const Ownership& owner, Called& called);
   Task<Attempt> keep_and_answer(KeyedRequest& request, const Ownership& owner, StoredResponse response);
   Task<Attempt> stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called);

@@ -155,11 +155,17 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   const Decision decision = decide(policy, record.fingerprint, as_found);
   switch (decision.verdict) {
     case Verdict::replay: {
+      BufferedBytes buffered(shared_);
+      if (!buffered.try_hold_answer(record.response->body.size())) {
+        const Refusal refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), named->key};
+        co_await send_refusal(exchange, policy, metrics, refusal);
+        co_return;
+      }
       metrics.count("replay");
       const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
       const std::string_view origin = head.headers.get("Origin").value_or(std::string_view{});
-      const Reply reply = replay(policy, *record.response, ReplyContext{named->key, request_id, origin});
-      co_await send_reply(exchange, reply);
+      const Reply reply = replay_head(policy, *record.response, ReplyContext{named->key, request_id, origin});
+      co_await exchange.send(reply.status, reply.reason, reply.headers, record.response->body);
       co_return;
     }
     case Verdict::in_progress: {

@@ -54,6 +54,13 @@ bool BufferedBytes::try_hold(std::uint64_t bytes) {
   return true;
 }
 
+bool BufferedBytes::try_hold_answer(std::uint64_t bytes) {
+  if (try_hold(bytes)) return true;
+  if (shared_.buffered_bytes.load(std::memory_order_relaxed) > held_) return false;
+  hold(bytes);
+  return true;
+}
+
 void BufferedBytes::hold(std::uint64_t bytes) {
   shared_.buffered_bytes.fetch_add(bytes, std::memory_order_relaxed);
   held_ += bytes;

@@ -56,6 +56,8 @@ class BufferedBytes {
 
   // False when the limit would be passed; nothing is counted then.
   bool try_hold(std::uint64_t bytes);
+  // For an answer that exists already. One that is larger than the limit has its turn when nobody else holds anything.
+  bool try_hold_answer(std::uint64_t bytes);
   // Counts without asking: for an answer to something that was executed already, which cannot be refused any more.
   void hold(std::uint64_t bytes);
   std::uint64_t held() const { return held_; }

@@ -211,6 +211,47 @@ class SlowClient:
         return received
 
 
+class BufferedBytesTest(GatewayTest):
+    settings = {"limits": {"max_buffered_bytes": "8MiB"}}
+    routes = [{"path": "/*", "policy": "classic", "max_request_body": "1MiB", "max_stored_body": "6MiB"}]
+    long_answer = b"x" * 6_000_000  # more than the sockets' buffers take in
+
+    def fill_with_an_unread_replay(self):
+        """Has the test's key answered at length, and retries it without reading; returns the first answer."""
+        self.upstream.will(answers(201, self.long_answer))
+        first = self.post()
+        slow = SlowClient(self.gateway.address)
+        self.addCleanup(slow.socket.close)
+        slow.socket.sendall(self.client.request_bytes("POST", "/charges", key=self.key, body=b'{"amount":100}'))
+        self.assertEqual(slow.socket.recv(12, socket.MSG_WAITALL), b"HTTP/1.1 201")
+        refused = poll_until(lambda: self.refused_retry(), "a replay to be refused", seconds=10)
+        self.assert_problem(refused, 503, "overloaded")
+        self.assert_retry_after(refused)
+        return first, slow
+
+    def refused_retry(self):
+        retry = self.post()
+        return retry if retry.status == 503 else None
+
+    def test_a_replay_counts_until_its_client_has_taken_it(self):
+        first, slow = self.fill_with_an_unread_replay()
+        slow.socket.close()
+        again = poll_until(lambda: (lambda retry: retry if retry.status == 201 else None)(self.post()), "room again")
+        self.assert_replay_of(first, again)
+        self.assert_executed(1)
+
+    def test_a_long_first_answer_without_room_streams_through_and_is_not_executed_again(self):
+        _, slow = self.fill_with_an_unread_replay()
+        key = fresh_key()
+        self.upstream.will(answers(201, self.long_answer))
+        self.assertEqual(self.post(key=key).body, self.long_answer)
+        self.assert_problem(self.post(key=key), 409, "answer_not_kept")
+        short = fresh_key()
+        self.assert_replay_of(self.post(key=short), self.post(key=short))
+        slow.socket.close()
+        self.assert_executed(3)
+
+
 class SlowReaderTest(GatewayTest):
     settings = {"timeouts": {"write": "2s"}}
 
