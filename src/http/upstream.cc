@@ -13,6 +13,9 @@ namespace {
 // Idle connections one thread keeps; more would only be closed by the upstream.
 constexpr std::size_t kIdleMax = 256;
 constexpr std::chrono::milliseconds kSweep{1000};
+// Bodies up to here leave together with their head: they fit into the buffers on the way, so that writing one does not
+// wait for the upstream to read it.
+constexpr std::size_t kSentAtOnceBytes = 64u << 10;
 
 using Endpoints = std::vector<asio::ip::tcp::endpoint>;
 
@@ -54,7 +57,8 @@ struct UpstreamCall::Connection {
   Transport transport;
   ReadBuffer buffer;
   MonotonicTime idle_since;
-  bool fresh = true; // not used for a call before this one
+  bool fresh = true;        // not used for a call before this one
+  bool body_unsent = false; // a long body is on its way, or did not get there
 };
 
 UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use)
@@ -92,10 +96,10 @@ void UpstreamPool::sweep() {
   sweeper_.after(kSweep);
 }
 
-std::unique_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
+std::shared_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
   const MonotonicTime oldest = std::chrono::steady_clock::now() - options_.idle_timeout;
   while (!idle_.empty()) {
-    std::unique_ptr<UpstreamCall::Connection> connection = std::move(idle_.back());
+    std::shared_ptr<UpstreamCall::Connection> connection = std::move(idle_.back());
     idle_.pop_back();
     // Anything to read on an idle connection is either its end or a response nobody asked for.
     if (connection->idle_since >= oldest && connection->transport.quiet()) return connection;
@@ -103,7 +107,7 @@ std::unique_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
   return nullptr;
 }
 
-void UpstreamPool::give_back(std::unique_ptr<UpstreamCall::Connection> connection) {
+void UpstreamPool::give_back(std::shared_ptr<UpstreamCall::Connection> connection) {
   if (idle_.size() >= kIdleMax) return;
   connection->transport.no_deadline();
   connection->fresh = false;
@@ -115,6 +119,8 @@ UpstreamCall::UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
 
 UpstreamCall::~UpstreamCall() {
   if (counted_) pool_.in_use_.fetch_sub(1);
+  // Ends write_body() if it is still at work: nobody waits for it, and the body it reads from may go now.
+  if (connection_ && connection_->body_unsent) connection_->transport.close();
   if (connection_ && reusable_) pool_.give_back(std::move(connection_));
 }
 
@@ -132,7 +138,7 @@ CallError UpstreamCall::fail(const IoResult& result, std::string_view doing) {
 Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   const UpstreamOptions& options = pool_.options_;
   asio::io_context& context = pool_.timers_.context();
-  connection_ = std::make_unique<Connection>(Socket(context), pool_.timers_);
+  connection_ = std::make_shared<Connection>(Socket(context), pool_.timers_);
   const MonotonicTime connect_due = std::min(due, std::chrono::steady_clock::now() + options.connect_timeout);
 
   error_code ec;
@@ -198,13 +204,15 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
     co_return CallError::full;
   }
   connection_ = pool_.take_idle();
+  const bool is_long = body.size() > kSentAtOnceBytes;
+  const std::string_view at_once = is_long ? std::string_view{} : body;
   for (;;) {
     if (!connection_) {
       const CallError error = co_await connect(due);
       if (error != CallError::none) co_return error;
     }
     connection_->transport.deadline(due);
-    const IoResult result = co_await connection_->transport.write(head, body);
+    const IoResult result = co_await connection_->transport.write(head, at_once);
     if (!result.error) break;
     // A kept connection that the upstream closed in the meantime takes no byte at all: then, and only then, a new one
     // may be tried. TLS hides how much of its own framing went out, so there it counts as sent.
@@ -215,7 +223,21 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
     connection_.reset();
   }
   request_sent_ = framing == Framing::none || (!chunked_ && body.size() == content_length);
+  if (is_long) {
+    connection_->body_unsent = true;
+    spawn(write_body(connection_, body));
+  }
   co_return CallError::none;
+}
+
+// Runs beside the call, which learns of a failure by what it reads: the answer that came first, or the end.
+Task<void> UpstreamCall::write_body(std::shared_ptr<Connection> connection, std::string_view body) {
+  const IoResult result = co_await connection->transport.write(body);
+  if (!result.error) connection->body_unsent = false;
+}
+
+bool UpstreamCall::may_be_used_again() const {
+  return keep_alive_ && request_sent_ && !connection_->body_unsent && connection_->buffer.empty();
 }
 
 Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
@@ -260,7 +282,7 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
   }
   buffer.consume(*length);
   keep_alive_ = out.keep_alive;
-  if (out.status >= 200 && parser_->done()) reusable_ = keep_alive_ && request_sent_ && buffer.empty();
+  if (out.status >= 200 && parser_->done()) reusable_ = may_be_used_again();
   co_return CallError::none;
 }
 
@@ -283,7 +305,7 @@ std::optional<CallError> UpstreamCall::next_received(std::string_view& out) {
     }
     buffer.consume(piece.consumed);
     // Bytes behind the end of a response belong to nobody: such a connection is not used again (RFC 9112, 6.3).
-    if (parser_->done()) reusable_ = keep_alive_ && request_sent_ && buffer.empty();
+    if (parser_->done()) reusable_ = may_be_used_again();
     if (!piece.bytes.empty()) {
       out = piece.bytes;
       return CallError::none;
@@ -304,8 +326,10 @@ Task<CallError> UpstreamCall::receive_piece(std::string_view& out) {
     if (const std::optional<CallError> error = next_received(out)) co_return *error;
     const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
     if (got.error == asio::error::eof) {
+      // With a body that did not get there, the end may be a reset whose error the writing side has used up: it does
+      // not prove that an answer without a length is whole.
       const ParseFault fault = parser_->end_of_input();
-      if (!fault) co_return CallError::none;
+      if (!fault && !connection_->body_unsent) co_return CallError::none;
       co_return fail(got, "in the middle of the response");
     }
     if (got.error) co_return fail(got, "reading the response");

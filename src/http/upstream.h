@@ -55,7 +55,9 @@ class UpstreamCall {
   UpstreamCall& operator=(const UpstreamCall&) = delete;
 
   // Connects (or takes an idle connection) and sends head and body. `framing` is length or none with the whole body
-  // given, or chunked/length with the body to follow by send_piece(). The call must be over by `due`.
+  // given, or chunked/length with the body to follow by send_piece(). The call must be over by `due`. A long body is
+  // still on its way when this returns, and must live as long as the call: an upstream may answer before it has read
+  // all of it, and a whole answer is the outcome however much of the request was read for it.
   Task<CallError> send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
                        std::string_view body, MonotonicTime due);
   Task<CallError> send_piece(std::string_view piece);
@@ -74,13 +76,15 @@ class UpstreamCall {
   struct Connection;
   friend class UpstreamPool;
 
+  static Task<void> write_body(std::shared_ptr<Connection> connection, std::string_view body);
+  bool may_be_used_again() const;
   Task<CallError> connect(MonotonicTime due);
   std::optional<CallError> next_received(std::string_view& out);
   Task<CallError> receive_piece(std::string_view& out);
   CallError fail(const IoResult& result, std::string_view doing);
 
   UpstreamPool& pool_;
-  std::unique_ptr<Connection> connection_;
+  std::shared_ptr<Connection> connection_; // shared with write_body() alone
   std::optional<ResponseParser> parser_;
   bool counted_ = false; // in the pool's in_use
   bool head_request_ = false;
@@ -107,15 +111,15 @@ class UpstreamPool {
  private:
   friend class UpstreamCall;
   UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use);
-  std::unique_ptr<UpstreamCall::Connection> take_idle();
-  void give_back(std::unique_ptr<UpstreamCall::Connection> connection);
+  std::shared_ptr<UpstreamCall::Connection> take_idle();
+  void give_back(std::shared_ptr<UpstreamCall::Connection> connection);
   void sweep();
 
   UpstreamOptions options_;
   Timers& timers_;
   std::atomic<std::uint32_t>& in_use_;
   std::unique_ptr<asio::ssl::context> tls_;
-  std::vector<std::unique_ptr<UpstreamCall::Connection>> idle_; // newest last
+  std::vector<std::shared_ptr<UpstreamCall::Connection>> idle_; // newest last
   Timer sweeper_;
 };
 

@@ -268,6 +268,62 @@ class SlowReaderTest(GatewayTest):
         self.assert_executed(1)
 
 
+class EarlyAnswerTest(GatewayTest):
+    """The upstream answers without having read the body, as one does that finds it too long."""
+
+    body = b"x" * 7_000_000
+    too_large = staticmethod(answers(413, b"too large"))
+
+    def post_and_retry(self):
+        first = self.post(body=self.body)
+        self.assertEqual((first.status, first.body), (413, b"too large"))
+        self.assert_replay_of(first, self.post(body=self.body))
+        self.assertEqual(len(self.upstream.received), 1)
+
+    def test_the_answer_of_an_upstream_that_reads_no_further_is_the_outcome(self):
+        gate = self.upstream.gate()
+
+        def answers_and_waits(exchange):
+            self.too_large(exchange)
+            gate.pass_through()
+            raise OSError("never reads the rest")
+
+        self.upstream.will(at_head(answers_and_waits))
+        self.post_and_retry()
+
+    def test_the_answer_of_an_upstream_that_closes_on_the_rest_is_the_outcome(self):
+        def answers_and_closes(exchange):
+            self.too_large(exchange)
+            raise OSError("closes on what was not read, which resets the connection")
+
+        self.upstream.will(at_head(answers_and_closes))
+        self.post_and_retry()
+
+    def test_half_an_answer_before_the_end_is_an_unknown_outcome(self):
+        def stops(exchange):
+            exchange.send(render_head("HTTP/1.1 413 Too Large", [("Content-Length", "100")]) + b"half")
+            raise OSError("closes")
+
+        self.upstream.will(at_head(stops))
+        self.assert_problem(self.post(body=self.body), 502, "upstream_unknown")
+        self.assert_problem(self.post(body=self.body), 409, "in_progress")
+
+    def test_an_answer_without_a_length_that_ends_in_a_reset_is_an_unknown_outcome(self):
+        def stops(exchange):
+            exchange.send(render_head("HTTP/1.1 201 Created", []) + b"half")
+            raise OSError("closes")
+
+        self.upstream.will(at_head(stops))
+        self.assert_problem(self.post(body=self.body), 502, "upstream_unknown")
+
+    def test_a_long_body_arrives_whole_and_its_connection_is_used_again(self):
+        self.upstream.always(lambda exchange: answers(200, str(len(exchange.request.body)))(exchange))
+        before = self.upstream.connections
+        for _ in range(4):
+            self.assertEqual(self.post(body=self.body, key=fresh_key()).body, b"7000000")
+        self.assertLess(self.upstream.connections - before, 4)
+
+
 @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
 class SilentNameServerTest(unittest.TestCase):
     """Looking a name up cannot be interrupted; the library makes it last until the file it is told exists."""
@@ -370,6 +426,26 @@ class TlsTest(unittest.TestCase):
                 upstream.will(in_two_records, answers(200, b"mine"))
                 self.assertEqual(client.post(key=f"alices-{turn}").body, b"real")
                 self.assertEqual(client.post(key=f"bobs-{turn}").body, b"mine")
+
+    def test_an_early_answer_over_tls_is_the_outcome(self):
+        upstream = self.tls_upstream()
+        gate = upstream.gate()
+        body = b"x" * 7_000_000
+
+        def answers_and_waits(exchange):
+            answers(413, b"too large")(exchange)
+            gate.pass_through()
+            raise OSError("never reads the rest")
+
+        with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("good", "crt")) as gateway:
+            client = gateway.client()
+            upstream.will(at_head(answers_and_waits))
+            self.assertEqual(client.post(key="k-1", body=body).body, b"too large")
+            self.assertTrue(client.post(key="k-1", body=body).replayed)
+            gate.open()
+            for number in range(3):
+                self.assertEqual(client.post(key=f"whole-{number}", body=body).status, 201)
+                self.assertEqual(len(upstream.last.body), len(body))
 
     def test_a_certificate_for_another_name_is_not_trusted(self):
         upstream = self.tls_upstream("else")
