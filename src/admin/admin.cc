@@ -287,7 +287,8 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
                                   : *done == OperatorAnswer::absent ? "absent"
                                   : *done == OperatorAnswer::live   ? "live"
                                                                     : "completed";
-  shared_.log.info(
+  // The audit trail: there however little else is logged.
+  shared_.log.always(
       "operator_action",
       {{"action", shown_as}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});
   if (!done) co_return refused(503, done.fault().message);

@@ -48,6 +48,18 @@ void append_value(std::string& line, std::string_view value) {
   line.push_back('"');
 }
 
+std::string line_of(std::string_view event, std::initializer_list<LogField> fields) {
+  std::string line = "event=";
+  append_value(line, event);
+  for (const LogField& field : fields) {
+    line.push_back(' ');
+    line.append(field.name);
+    line.push_back('=');
+    append_value(line, field.value);
+  }
+  return line;
+}
+
 } // namespace
 
 struct Log::Impl {
@@ -67,15 +79,17 @@ bool Log::enabled(LogLevel level) const { return impl_->logger->should_log(spdlo
 
 void Log::write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
   if (!enabled(level)) return;
-  std::string line = "event=";
-  append_value(line, event);
-  for (const LogField& field : fields) {
-    line.push_back(' ');
-    line.append(field.name);
-    line.push_back('=');
-    append_value(line, field.value);
+  impl_->logger->log(spdlog_level(level), "{}", line_of(event, fields));
+}
+
+void Log::always(std::string_view event, std::initializer_list<LogField> fields) {
+  // Past the logger, which knows one least level for all lines; its sinks take any.
+  const std::string line = line_of(event, fields);
+  const spdlog::details::log_msg message(impl_->logger->name(), spdlog::level::info, line);
+  for (const spdlog::sink_ptr& sink : impl_->logger->sinks()) {
+    sink->log(message);
+    sink->flush();
   }
-  impl_->logger->log(spdlog_level(level), "{}", line);
 }
 
 void Log::flush() { impl_->logger->flush(); }

@@ -34,6 +34,8 @@ class Log {
 
   bool enabled(LogLevel level) const;
   void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
+  // Whatever the least level is: for what must be on record.
+  void always(std::string_view event, std::initializer_list<LogField> fields);
   void info(std::string_view event, std::initializer_list<LogField> fields = {}) {
     write(LogLevel::info, event, fields);
   }

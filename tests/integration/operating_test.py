@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import GatewayTest
 from support.client import Client
-from support.gateway import Gateway, run_cli, toml
+from support.gateway import Gateway, free_port, run_cli, toml
 from support.messages import Malformed
 from support.upstream import Upstream, answers, held, resets
 from support.waiting import poll_until
@@ -75,6 +75,23 @@ class LogTest(unittest.TestCase):
             gateway.stop()
             self.assertNotIn("secret", gateway.log)
             self.assertIn("event=", gateway.log)
+
+    def test_what_an_operator_does_is_logged_however_little_else_is(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        listen, admin = (f"127.0.0.1:{free_port()}" for _ in range(2))
+        gateway = Gateway(upstream.url, [{"path": "/*", "policy": "stripe-v1"}], log_level="error", listen=listen,
+                          admin=admin)
+        self.addCleanup(gateway.remove)
+        gateway.start_without_waiting()
+        poll_until(lambda: run_cli("keys", "list", "--admin", admin).returncode == 0, "the gateway to listen")
+        host, port = listen.split(":")
+        upstream.will(resets())
+        self.assertEqual(Client((host, int(port))).post(key="k").status, 502)
+        held_key = json.loads(run_cli("keys", "list", "--json", "--admin", admin).stdout)
+        record = (held_key if isinstance(held_key, list) else held_key["keys"])[0]
+        run_cli("keys", "release", record["id"], "--reason", "ticket 42", "--yes", "--admin", admin)
+        self.assertIn("ticket 42", gateway.wait_for_log("event=operator_action"))
 
     def test_what_clients_send_cannot_break_a_log_line(self):
         upstream = Upstream().start()

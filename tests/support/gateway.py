@@ -91,6 +91,10 @@ class Gateway:
         self.outbox_address = None if "outbox=off" in line else self._address_in(line, "outbox")
         return self
 
+    def start_without_waiting(self):
+        """For a gateway that logs too little to say where it listens."""
+        self._spawn()
+
     def start_expecting_refusal(self):
         """Starts it and waits for it to end by itself; returns the exit code."""
         self._spawn()
