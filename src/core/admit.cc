@@ -5,6 +5,7 @@
 #include "core/scope.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 namespace oncekey {
@@ -12,6 +13,28 @@ namespace {
 
 bool method_matters(const Policy& policy, std::string_view method) {
   return std::find(policy.methods.begin(), policy.methods.end(), method) != policy.methods.end();
+}
+
+// Fields named in Connection are taken out on the way. What a record is found by must reach the upstream, or the two
+// would see different accounts and requests behind one key.
+std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& headers) {
+  if (!headers.has("Connection")) return std::nullopt;
+  std::optional<Refusal> refused;
+  const auto refuse_if_named = [&](const std::string& name) {
+    for (std::size_t i = 0; i < headers.size() && !refused; ++i) {
+      const Field field = headers[i];
+      if (!equal_ignoring_case(field.name, "Connection")) continue;
+      for_each_list_item(field.value, [&](std::string_view item) {
+        if (!equal_ignoring_case(item, name)) return;
+        refused = Refusal{RefusalCode::key_in_connection, "The header is " + name + ".", std::nullopt, {}};
+      });
+    }
+  };
+  for (const ScopeSource& source : policy.scope) {
+    if (source.kind == ScopeSource::Kind::header) refuse_if_named(source.name);
+  }
+  for (const std::string& name : policy.fingerprint_headers) refuse_if_named(name);
+  return refused;
 }
 
 } // namespace
@@ -42,6 +65,7 @@ Screened screen(const Policy& policy, const RequestView& request) {
     case KeyInHead::present:
       break;
   }
+  if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
   auto principal = find_principal(policy, request.headers);
   if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
   return ReadBody{};
@@ -55,6 +79,7 @@ Admission admit(const Policy& policy, const RequestView& request, std::string_vi
     if (policy.key == MissingKey::required) return key_missing(policy);
     return PassThrough{};
   }
+  if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
   auto answer = find_principal(policy, request.headers);
   if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
   const Principal& principal = std::get<Principal>(answer);

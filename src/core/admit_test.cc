@@ -127,6 +127,22 @@ TEST_F(Admit, EveryCellOfTheTable) {
   table.expect_every_line_was_a_cell();
 }
 
+TEST_F(Admit, ConnectionMayNotNameWhatARecordIsFoundBy) {
+  Policy policy = classic_;
+  policy.scope = {{ScopeSource::Kind::header, "X-Account", true}};
+  policy.fingerprint_headers = {"X-Version"};
+  const auto naming = [](std::string_view name) {
+    return request_with({{"Idempotency-Key", "k"}, {"X-Account", "a"}, {"Connection", name}});
+  };
+  for (const std::string_view name : {"x-account", "close, X-Version"}) {
+    EXPECT_EQ(text(screen(policy, naming(name).view())), "key_in_connection");
+    EXPECT_EQ(text(admit(policy, naming(name))), "key_in_connection");
+  }
+  EXPECT_EQ(text(admit(policy, naming("close, X-Other"))), "admitted");
+  const Request unkeyed = request_with({{"X-Account", "a"}, {"Connection", "x-account"}});
+  EXPECT_EQ(text(admit(policy, unkeyed)), "pass");
+}
+
 TEST_F(Admit, StrictStructuredStringsMustBeQuoted) {
   Policy policy = *policy_by_name("ietf");
   policy.strict = true;

@@ -14,7 +14,7 @@ enum class RefusalCode {
   key_missing,          // 400: the route requires a key
   key_invalid,          // 400: empty, too long, or not of the policy's syntax
   key_repeated,         // 400: more than one key header
-  key_in_connection,    // 400: Connection names the key header, which would strip the protection
+  key_in_connection,    // 400: Connection names a header of key, scope or fingerprint and would strip it
   principal_missing,    // 400: no account to keep the key under
   mismatch,             // policy: the key was used for another request
   in_progress,          // policy: the first request is still at work

@@ -50,9 +50,9 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
     case RefusalCode::key_in_connection:
       return {
           400,
-          "Idempotency-Key is named in Connection",
-          "The Connection header names the key header, which would remove it on the way. Nothing was executed; send "
-          "the request without that name in Connection.",
+          "Connection names a header of the Idempotency-Key",
+          "The Connection header names a header that the key depends on, which would remove it on the way. Nothing was "
+          "executed; send the request without that name in Connection.",
           kInvalidRequest,
           "idempotency_key_in_connection",
           ShouldRetry::no};

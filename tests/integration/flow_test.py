@@ -417,6 +417,7 @@ class ModesAndSourcesTest(GatewayTest):
         {"path": "/cookie/*", "policy": "classic", "scope": "cookie:session"},
         {"path": "/global/*", "policy": "classic", "scope": "global"},
         {"path": "/parts/*", "policy": "classic", "scope": ["header:Authorization", "header:X-Sub-Account?"]},
+        {"path": "/tagged/*", "policy": "classic", "fingerprint_headers": ["X-Version"]},
         {"path": "/classic/*", "policy": "classic"},
     ]
 
@@ -514,6 +515,14 @@ class ModesAndSourcesTest(GatewayTest):
     def test_a_global_scope_is_shared_by_all(self):
         first = self.post("/global/x")
         self.assert_replay_of(first, self.gateway.client("bob").post("/global/x", key=self.key))
+
+    def test_connection_may_not_name_a_header_of_the_scope_or_of_the_fingerprint(self):
+        for target, name in (("/parts/x", "X-Sub-Account"), ("/tagged/x", "X-Version")):
+            for sent in ([(name, "1")], []):
+                response = self.post(target, headers=[*sent, ("Connection", f"keep-alive, {name.lower()}")])
+                self.assertIn(name, self.assert_problem(response, 400, "key_in_connection")["detail"])
+        self.assert_executed(0)
+        self.assert_first(self.post("/parts/x", headers=[("Connection", "x-version")]))
 
     def test_an_optional_part_of_the_scope_separates_accounts(self):
         first = self.post("/parts/x")
