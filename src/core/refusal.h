@@ -45,6 +45,16 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown,
 };
 
+// What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing
+// was executed where something may have been.
+enum class Fate {
+  as_the_code_says,
+  still_running,  // the first request is at work
+  maybe_executed, // an earlier try may have been executed, and a retry finds out
+  not_told,       // the same, and the upstream did not answer the probe for it
+  held,           // it may have been executed, and only an operator can tell
+};
+
 struct Refusal {
   RefusalCode code;
   // Completes the standing text of the code where there is more to say ("the key has 300 characters, 255 are allowed").
@@ -53,6 +63,7 @@ struct Refusal {
   std::string key; // echoed where the format names it
   // Which limit it was, in Stripe's words ("global-rate"); empty for refusals that are not about a limit.
   std::string_view limited_by{};
+  Fate fate = Fate::as_the_code_says;
 };
 
 } // namespace oncekey

@@ -225,9 +225,51 @@ std::string_view reason_of(int status) {
   }
 }
 
+// Why a request was refused that found somebody else's work under its key.
+std::string_view cause_of(RefusalCode code) {
+  switch (code) {
+    case RefusalCode::store_unavailable:
+      return "The store of idempotency keys does not work at the moment.";
+    case RefusalCode::upstream_unreachable:
+      return "No connection to the API could be made for this request.";
+    case RefusalCode::draining:
+      return "This gateway is stopping.";
+    case RefusalCode::rate_limited:
+      return "This account sends requests faster than it may.";
+    case RefusalCode::too_many_in_flight:
+      return "This account has as many requests under way as it may.";
+    default:
+      return "A limit was reached.";
+  }
+}
+
+std::string standing_detail(const Standing& standing, const Refusal& refusal) {
+  switch (refusal.fate) {
+    case Fate::as_the_code_says:
+      break;
+    case Fate::still_running:
+      return fmt::format(
+          "{} The first request with this key is still being worked on; send the same request with the same key again.",
+          cause_of(refusal.code));
+    case Fate::maybe_executed:
+      return fmt::format(
+          "{} An earlier try with this key may have been executed; send the same request with the same key again, and "
+          "do not use a new key.",
+          cause_of(refusal.code));
+    case Fate::not_told:
+      return "An earlier try with this key may have been executed, and the API did not answer the question whether it "
+             "was. Send the same request with the same key again; do not use a new key.";
+    case Fate::held:
+      return "The request was forwarded and may have been executed, and retrying will not settle it. Ask the API's "
+             "operator to settle the key; a new key could execute the operation twice.";
+  }
+  return std::string(standing.detail);
+}
+
 std::string full_detail(const Standing& standing, const Refusal& refusal) {
-  if (refusal.detail.empty()) return std::string(standing.detail);
-  return fmt::format("{} {}", standing.detail, refusal.detail);
+  std::string detail = standing_detail(standing, refusal);
+  if (!refusal.detail.empty()) detail.append(" ").append(refusal.detail);
+  return detail;
 }
 
 void append_member(std::string& json, std::string_view name, std::string_view value) {
@@ -341,7 +383,8 @@ std::string_view to_string(RefusalCode code) {
 }
 
 Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context) {
-  const Standing standing = standing_of(policy, refusal.code);
+  Standing standing = standing_of(policy, refusal.code);
+  if (refusal.fate == Fate::not_told) standing.title = "The API did not answer";
   Reply reply;
   reply.status = standing.status;
   reply.reason = reason_of(standing.status);

@@ -149,6 +149,20 @@ TEST(Refuse, ShouldRetryIsTrueWhereARetryHelpsAndFalseWhereItCannot) {
   EXPECT_EQ(should_retry("stripe-v1", RefusalCode::upstream_timeout), "<none>");
 }
 
+TEST(Refuse, NoTextSaysThatNothingWasExecutedWhereSomethingMayHaveBeen) {
+  for (const Fate fate : {Fate::still_running, Fate::maybe_executed, Fate::not_told, Fate::held}) {
+    for (const RefusalCode code : kCodes) {
+      Refusal refused = refusal(code);
+      refused.fate = fate;
+      const std::string detail = text(object_of(refuse(policy("classic"), refused, kContext)), "detail");
+      EXPECT_EQ(detail.find("Nothing was executed"), std::string::npos) << detail;
+      EXPECT_NE(detail.find(fate == Fate::still_running ? "still being worked on" : "may have been executed"),
+                std::string::npos)
+          << detail;
+    }
+  }
+}
+
 TEST(Refuse, RetryAfterIsWhatTheRefusalSays) {
   Refusal busy = refusal(RefusalCode::in_progress);
   busy.retry_after = std::chrono::seconds(17);

@@ -94,6 +94,7 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
                                         Verdict verdict) {
   const InFlight in_flight(shared_.metrics.in_flight);
   const Ownership owner{request.admitted.id, claimed.fence};
+  request.took_over = claimed.took_over;
   if (claimed.took_over) {
     shared_.metrics.takeovers.Increment();
     shared_.log.warning("takeover",
@@ -112,8 +113,9 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
       // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
       shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
       co_await release(request, owner);
-      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1),
-                            "the probe for the outcome got no answer");
+      const bool asked = probed.error == CallError::broken || probed.error == CallError::timed_out;
+      const Fate fate = asked ? Fate::not_told : Fate::maybe_executed;
+      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
       co_return Attempt::answered;
     }
     if (status / 100 == 2 && !probed.longer) {
@@ -295,6 +297,7 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       break;
   }
 
+  const Fate earlier = request.took_over ? Fate::maybe_executed : Fate::as_the_code_says;
   switch (called.error) {
     case CallError::none: {
       const Reply reply = first_answer(policy, called.response, request.context(), Kept::no);
@@ -302,10 +305,10 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       break;
     }
     case CallError::not_sent:
-      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1));
+      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), earlier);
       break;
     case CallError::full:
-      co_await send_refusal(request, RefusalCode::overloaded, std::chrono::seconds(1));
+      co_await send_refusal(request, RefusalCode::overloaded, std::chrono::seconds(1), earlier);
       break;
     case CallError::broken:
     case CallError::timed_out: {
@@ -314,7 +317,8 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       // Held keys are for an operator: no moment at which retrying helps can be named.
       std::optional<std::chrono::seconds> retry_after;
       if (settlement == Settlement::abandon) retry_after = whole_seconds(policy.lease);
-      co_await send_refusal(request, code, retry_after);
+      const Fate fate = settlement == Settlement::hold ? Fate::held : Fate::as_the_code_says;
+      co_await send_refusal(request, code, retry_after, fate);
       break;
     }
   }

@@ -211,7 +211,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   bool known = false; // the store has said something about this key
   for (;;) {
     if (shared_.draining.load() && ticket) {
-      co_await send_refusal(request, RefusalCode::draining, std::chrono::seconds(1));
+      co_await send_refusal(request, RefusalCode::draining, std::chrono::seconds(1), Fate::still_running);
       co_return;
     }
     const MonotonicTime before_claim = std::chrono::steady_clock::now();
@@ -233,7 +233,10 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
     const bool begins = decision.verdict == Verdict::execute || decision.verdict == Verdict::probe;
     if (!begins) request.work.give_up();
     if (nothing_new && needs_new_work(decision, *answer, request.limited)) {
-      co_await send_refusal(request, *nothing_new);
+      Refusal refusal = *nothing_new;
+      const Found& found = std::get<Found>(*answer);
+      refusal.fate = found.record.lease_over(found.now) ? Fate::maybe_executed : Fate::still_running;
+      co_await send_refusal(request, refusal);
       co_return;
     }
     if (request.answer_later && (decision.verdict == Verdict::replay || decision.verdict == Verdict::in_progress)) {
@@ -356,7 +359,9 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
     co_await pass_through(*request.client, request.policy().upstream_timeout, marks, &request.body);
     co_return;
   }
-  co_await send_refusal(request, RefusalCode::store_unavailable, std::chrono::seconds(1));
+  // Whoever was known before may have executed by now.
+  const Fate fate = bypass == Bypass::no ? Fate::maybe_executed : Fate::as_the_code_says;
+  co_await send_refusal(request, RefusalCode::store_unavailable, std::chrono::seconds(1), fate);
 }
 
 // After a lost lease: the record decides, and nothing is executed on behalf of this request any more.
@@ -403,8 +408,8 @@ Task<void> Gateway::send_replay(KeyedRequest& request, const StoredResponse& res
 }
 
 Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code,
-                                 std::optional<std::chrono::seconds> retry_after, std::string_view detail) {
-  const Refusal refusal{code, std::string(detail), retry_after, request.admitted.key};
+                                 std::optional<std::chrono::seconds> retry_after, Fate fate) {
+  const Refusal refusal{code, {}, retry_after, request.admitted.key, {}, fate};
   co_await send_refusal(request, refusal);
 }
 

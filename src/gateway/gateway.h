@@ -56,6 +56,7 @@ struct KeyedRequest {
   bool answer_later = false; // the client asked for it and the route allows it
   bool retry_counted = false;
   std::optional<LeaseKeeper> keeper{}; // while we are the owner
+  bool took_over = false;              // an abandoned claim, so that an earlier owner may have executed
 
   const Policy& policy() const { return route.policy; }
   ReplyContext context() const {
@@ -90,7 +91,8 @@ class Gateway final : public Handler {
   Task<void> send_replay(KeyedRequest& request, const StoredResponse& response);
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> send_refusal(KeyedRequest& request, RefusalCode code,
-                          std::optional<std::chrono::seconds> retry_after = std::nullopt, std::string_view detail = {});
+                          std::optional<std::chrono::seconds> retry_after = std::nullopt,
+                          Fate fate = Fate::as_the_code_says);
   Task<void> send_refusal(KeyedRequest& request, const Refusal& refusal);
   Task<void> send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics,
                           const Refusal& refusal);

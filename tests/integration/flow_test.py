@@ -265,6 +265,35 @@ class LeaseTest(GatewayTest):
         self.assert_first(self.post(), 503)
         self.assert_problem(self.post(body=b"other"), 422, "mismatch")
 
+    def assert_says_that_it_may_have_been_executed(self, problem):
+        self.assertIn("may have been executed", problem["detail"])
+        self.assertNotIn("Nothing was executed", problem["detail"])
+
+    def test_a_takeover_that_cannot_reach_the_upstream_does_not_say_that_nothing_was_executed(self):
+        self.abandon("/charges")
+        let_the_lease_run_out()
+        self.upstream.stop()
+        try:
+            problem = self.assert_problem(self.post(), 503, "upstream_unreachable")
+        finally:
+            self.upstream.start()
+        self.assert_says_that_it_may_have_been_executed(problem)
+
+    def test_a_probe_without_an_answer_does_not_say_that_nothing_was_executed(self):
+        self.abandon("/probe/x")
+        let_the_lease_run_out()
+        self.upstream.will(resets())
+        problem = self.assert_problem(self.post("/probe/x"), 503, "upstream_unreachable")
+        self.assert_says_that_it_may_have_been_executed(problem)
+        self.assertNotIn("No connection", problem["detail"])
+
+    def test_a_held_key_is_not_called_worth_a_retry_by_the_first_answer_either(self):
+        self.upstream.will(resets())
+        problem = self.assert_problem(self.post("/unknown-hold/x"), 502, "upstream_unknown")
+        self.assert_says_that_it_may_have_been_executed(problem)
+        self.assertNotIn("again", problem["detail"])
+        self.assertIn("operator", problem["detail"])
+
     def test_an_abandoned_key_is_held_where_the_route_says_so(self):
         self.abandon("/hold/x")
         let_the_lease_run_out()

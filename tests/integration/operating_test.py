@@ -154,6 +154,24 @@ class DrainTest(unittest.TestCase):
         except (OSError, Malformed):
             return False
 
+    def test_a_waiter_sent_away_is_told_that_the_first_request_is_still_at_work(self):
+        with Gateway(self.upstream.url, [{"path": "/*", "policy": "classic", "wait": "3s"}]) as gateway:
+            client = gateway.client()
+            gate = self.upstream.gate()
+            self.upstream.will(held(gate, answers(201, b"finished")))
+            running = client.post_in_background(key="k-1")
+            gate.wait_for_arrival()
+            waiting = client.post_in_background(key="k-1")
+            poll_until(lambda: gateway.metric("oncekey_waiters") == 1, "the waiter")
+            gateway.signal(signal.SIGTERM)
+            sent_away = waiting.result()
+            gate.open()
+            running.result()
+            self.assertEqual(gateway.wait(), 0)
+        self.assertEqual((sent_away.status, sent_away.json()["title"]), (503, "Shutting down"))
+        self.assertIn("still being worked on", sent_away.json()["detail"])
+        self.assertNotIn("Nothing was executed", sent_away.json()["detail"])
+
     def test_a_draining_gateway_is_not_ready(self):
         gate, running = self.start_a_request()
         self.gateway.signal(signal.SIGTERM)
