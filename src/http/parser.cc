@@ -253,6 +253,14 @@ ParseFault check_request(RequestHead& head) {
   return settle_target(head);
 }
 
+// "HTTP/1.1 201" and nothing else: the blank in front of a reason that is not there is missing (RFC 9112, 4), as many
+// servers do it.
+constexpr std::size_t kStatusEnd = std::string_view("HTTP/1.1 201").size();
+
+bool lacks_blank_behind_status(std::string_view head) {
+  return head.starts_with("HTTP/") && head.find("\r\n") == kStatusEnd;
+}
+
 // RFC 9112, 5.1 and 5.2, for responses: blanks before a colon are removed, folds become a space.
 std::string mend_response_head(std::string_view head) {
   std::string mended;
@@ -344,6 +352,10 @@ ParseFault ResponseParser::parse_head(std::string_view head, ResponseHead& out) 
   Collector<false>& parser = impl_->parser;
   OddLines odd = odd_lines(head);
   std::string mended;
+  if (lacks_blank_behind_status(head)) {
+    mended.assign(head).insert(kStatusEnd, 1, ' ');
+    head = mended;
+  }
   if (odd.folded || odd.blank_before_colon) {
     mended = mend_response_head(head);
     head = mended;

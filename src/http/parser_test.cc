@@ -116,6 +116,15 @@ TEST(ResponseParser, MendsWhatRfc9112AsksAProxyToMend) {
   EXPECT_EQ(head.headers.get("X-B"), "a b");
 }
 
+TEST(ResponseParser, TakesAStatusLineWithoutTheBlankBehindTheStatus) {
+  ResponseParser parser(HeadOnly::no);
+  ResponseHead head;
+  ASSERT_EQ(parser.parse_head("HTTP/1.1 201\r\nContent-Length: 0\r\nX-A : 1\r\n\r\n", head).status, 0);
+  EXPECT_EQ(head.status, 201);
+  EXPECT_EQ(head.reason, "");
+  EXPECT_EQ(head.headers.get("X-A"), "1");
+}
+
 TEST(ResponseParser, HasNoBodyWhereNoneBelongs) {
   for (const char* text : {"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n",
                            "HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n"}) {

@@ -244,6 +244,12 @@ class UpstreamFramingTest(HttpRulesTest):
                 self.upstream.will(sends(b"HTTP/1.1 200 OK\r\n" + line + b"Content-Length: 0\r\n\r\n"))
                 self.assertIn(self.client.get("/x").status, (200, 502))  # the client's parser refuses either form
 
+    def test_a_status_line_that_ends_in_its_status_is_understood(self):
+        self.upstream.will(sends(b"HTTP/1.1 201\r\nContent-Length: 2\r\n\r\nok"))
+        first_answer = self.post()
+        self.assertEqual((first_answer.status, first_answer.body), (201, b"ok"))
+        self.assert_replay_of(first_answer, self.post())
+
     def test_h19_a_keyed_answer_cut_short_is_unknown_and_never_replayed(self):
         without_last_chunk = sends(b"HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"part"))
         for broken in (stops_short(), without_last_chunk):
