@@ -64,20 +64,6 @@ class InFlight {
   prometheus::Gauge& gauge_;
 };
 
-Outcome outcome_of(CallError error, const StoredResponse& response) {
-  switch (error) {
-    case CallError::none:
-      return Answered{response.status, response.headers};
-    case CallError::not_sent:
-    case CallError::full:
-      return NotSent{};
-    case CallError::broken:
-    case CallError::timed_out:
-      return Unknown{};
-  }
-  return Unknown{};
-}
-
 bool takes_key_from_its_header(const Policy& policy) {
   return std::any_of(policy.key_from.begin(), policy.key_from.end(), [](const KeySource& source) {
     return source.kind == KeySource::Kind::header && equal_ignoring_case(source.name, "Idempotency-Key");
@@ -89,6 +75,20 @@ std::chrono::seconds whole_seconds(Millis duration) {
 }
 
 } // namespace
+
+Outcome outcome_of(CallError error, int status, const Headers& headers) {
+  switch (error) {
+    case CallError::none:
+      return Answered{status, headers};
+    case CallError::not_sent:
+    case CallError::full:
+      return NotSent{};
+    case CallError::broken:
+    case CallError::timed_out:
+      return Unknown{};
+  }
+  return Unknown{};
+}
 
 Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim,
                                         Verdict verdict) {
@@ -275,7 +275,8 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   if (called.rest) co_return co_await stream_long_answer(request, owner, called);
 
   const Policy& policy = request.policy();
-  const Settlement settlement = settle(policy, outcome_of(called.error, called.response));
+  const Settlement settlement =
+      settle(policy, outcome_of(called.error, called.response.status, called.response.headers));
   if (called.error != CallError::none) {
     shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)},
                                             {"route", request.route.name},

@@ -7,6 +7,7 @@
 #include "core/admit.h"
 #include "core/decide.h"
 #include "core/replies.h"
+#include "core/settle.h"
 #include "gateway/await_store.h"
 #include "gateway/lease_keeper.h"
 #include "gateway/shared.h"
@@ -132,11 +133,20 @@ class Gateway final : public Handler {
 
   // pass_through.cc
   // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
-  // `patience` is how long either side may stay silent. Answers with the status of a whole answer, else 0.
-  Task<int> pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body);
+  // `patience` is how long either side may stay silent. `passed`, where given, learns what came of it.
+  struct Passed;
+  Task<void> pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body,
+                          Passed* passed = nullptr);
 
   // observe.cc
   Task<void> observe(KeyedRequest& request);
+
+  // What the upstream answered, or why nothing whole came.
+  struct Passed {
+    CallError error = CallError::none;
+    int status = 0;
+    Headers headers;
+  };
 
   // For pass_through() where there is nothing to mark.
   static inline const Headers kNoMarks;
@@ -146,6 +156,9 @@ class Gateway final : public Handler {
   Timers& timers_;
   Wakeups wakeups_;
 };
+
+// A call as settle() sees it. `status` and `headers` are those of a whole answer.
+Outcome outcome_of(CallError error, int status, const Headers& headers);
 
 // "req_" and sixteen characters, fresh.
 std::string make_request_id();

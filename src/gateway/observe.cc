@@ -42,18 +42,26 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   }
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, *answer);
   request.metrics.count(observed(decision.verdict));
-  const int status = co_await pass_through(*request.client, request.policy().upstream_timeout, kNoMarks, &request.body);
+  Passed passed;
+  co_await pass_through(*request.client, request.policy().upstream_timeout, kNoMarks, &request.body, &passed);
   const auto* claimed = std::get_if<Claimed>(&*answer);
   if (claimed == nullptr) co_return;
-  // What enforcement would have kept counts as kept, so that the next request is counted as it would be decided.
+  // The record ends as enforcement would have left it, so that the next request is counted as it would be decided.
   const Ownership owner{request.admitted.id, claimed->fence};
   StoredResponse nothing;
-  nothing.status = status;
-  if (status != 0 && settle(request.policy(), Answered{status, nothing.headers}) == Settlement::keep) {
-    (void)co_await complete(owner, std::move(nothing));
-  } else {
-    (void)co_await await_store<FenceAnswer>(wakeups_,
-                                            [&](auto done) { shared_.store.release(owner, std::move(done)); });
+  nothing.status = passed.status;
+  switch (settle(request.policy(), outcome_of(passed.error, passed.status, passed.headers))) {
+    case Settlement::keep:
+      (void)co_await complete(owner, std::move(nothing));
+      break;
+    case Settlement::release:
+      co_await release(request, owner);
+      break;
+    case Settlement::hold:
+      co_await hold(request, owner);
+      break;
+    case Settlement::abandon:
+      break;
   }
 }
 

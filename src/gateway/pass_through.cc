@@ -1,4 +1,5 @@
 // Requests the gateway has no say in: streamed both ways, at the same time, without being held in memory.
+#include "core/settle.h"
 #include "gateway/gateway.h"
 
 #include <exception>
@@ -51,6 +52,17 @@ Task<void> run_pump(Exchange& exchange, UpstreamCall& call, Millis patience, Pum
   pump.finished.cancel();
 }
 
+// What the upstream says to us alone stays here.
+Headers for_the_client(Headers headers) {
+  if (!headers.has(kOutcomeHeader)) return headers;
+  Headers kept;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, kOutcomeHeader)) kept.add(field.name, field.value);
+  }
+  return kept;
+}
+
 Headers with_marks(Headers headers, const Headers& marks) {
   for (std::size_t i = 0; i < marks.size(); ++i) headers.add(marks[i].name, marks[i].value);
   return headers;
@@ -74,15 +86,17 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
 
 } // namespace
 
-Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body) {
+Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body,
+                                 Passed* passed) {
   const RequestHead& head = exchange.request();
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
   const MonotonicTime start = std::chrono::steady_clock::now();
   std::optional<UpstreamBreaker::Pass> pass = shared_.breaker.ask(start);
   if (!pass) {
     shared_.metrics.breaker_refusals.Increment();
+    if (passed != nullptr) passed->error = CallError::not_sent;
     co_await answer_failure(exchange, CallError::not_sent);
-    co_return 0;
+    co_return;
   }
   UpstreamCall call(upstream_);
   const MonotonicTime due = start + patience;
@@ -100,8 +114,9 @@ Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Heade
   }
   if (error != CallError::none) {
     shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+    if (passed != nullptr) passed->error = error;
     co_await answer_failure(exchange, error);
-    co_return 0;
+    co_return;
   }
 
   Pump pump(timers_.context());
@@ -124,7 +139,7 @@ Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Heade
     if (response.framing == Framing::length) announced = response.content_length;
     if (response.framing == Framing::none && !status_forbids_body(response.status) && head.method != "HEAD")
       announced = 0;
-    Headers headers = with_marks(end_to_end(response), marks);
+    Headers headers = with_marks(for_the_client(end_to_end(response)), marks);
     if (response.framing == Framing::none && (head.method == "HEAD" || response.status == 304)) {
       if (const auto said = response.headers.get("Content-Length")) headers.add("Content-Length", *said);
     }
@@ -158,7 +173,11 @@ Task<int> Gateway::pass_through(Exchange& exchange, Millis patience, const Heade
     call.deadline(std::chrono::steady_clock::now());
     while (pump.running) co_await pump.finished.async_wait(use_task);
   }
-  co_return error == CallError::none ? response.status : 0;
+  if (passed != nullptr) {
+    passed->error = error;
+    passed->status = response.status;
+    passed->headers = std::move(response.headers);
+  }
 }
 
 } // namespace oncekey

@@ -434,6 +434,8 @@ class LongAnswersTest(GatewayTest):
 class ModesAndSourcesTest(GatewayTest):
     routes = [
         {"path": "/observe/*", "policy": "classic", "mode": "observe"},
+        {"path": "/observe-stripe/*", "policy": "stripe-v1", "mode": "observe"},
+        {"path": "/observe-held/*", "policy": "stripe-v1", "mode": "observe"},
         {"path": "/required/*", "policy": "classic", "key": "required"},
         {"path": "/paypal/*", "policy": "classic", "key_from": ["header:PayPal-Request-Id"]},
         {"path": "/square/*", "policy": "classic",
@@ -462,6 +464,28 @@ class ModesAndSourcesTest(GatewayTest):
         for decision in ("observed_execute", "observed_replay", "observed_mismatch"):
             poll_until(lambda decision=decision: self.gateway.metric(
                 "oncekey_requests_total", route="/observe/*", decision=decision) == 1, f"one {decision}")
+
+    def observed(self, route, decision):
+        return self.gateway.metric("oncekey_requests_total", route=route, decision=decision)
+
+    def test_observing_heeds_what_the_upstream_says_of_a_retry(self):
+        for told in (("Stripe-Should-Retry", "true"), ("Oncekey-Outcome", "not-executed")):
+            self.upstream.will(answers(500, b"no", [told]))
+            self.assertEqual(self.post("/observe-stripe/x").status, 500)
+        self.post("/observe-stripe/x")
+        poll_until(lambda: self.observed("/observe-stripe/*", "observed_execute") == 3, "three observed executions")
+
+    def test_observing_holds_an_unknown_outcome_where_the_policy_does(self):
+        self.upstream.will(resets())
+        self.assertEqual(self.post("/observe-held/x").status, 502)
+        self.assert_first(self.post("/observe-held/x"))
+        poll_until(lambda: self.observed("/observe-held/*", "observed_refusal") == 1, "one observed refusal")
+
+    def test_what_the_upstream_says_to_the_gateway_alone_reaches_no_client(self):
+        for target in ("/observe/y", "/elsewhere", "/classic/y"):
+            self.upstream.will(answers(200, b"ok", [("Oncekey-Outcome", "not-executed"), ("X-Other", "1")]))
+            response = self.post(target)
+            self.assertEqual((response.has("Oncekey-Outcome"), response.header("X-Other")), (False, "1"), target)
 
     def test_a_missing_key_is_refused_where_it_is_required(self):
         self.assert_problem(self.client.post("/required/x"), 400, "key_missing")
