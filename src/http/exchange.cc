@@ -178,6 +178,7 @@ void Exchange::begin_head(std::string& out, int status, std::string_view reason,
 Task<void> Exchange::send(int status, std::string_view reason, const Headers& headers, std::string_view body) {
   ONCEKEY_CHECK(!answered_, "one request gets one answer");
   answered_ = true;
+  if (status == kResetContent) body = {};
   std::string out;
   begin_head(out, status, reason, headers);
   if (!status_forbids_body(status)) {
@@ -204,7 +205,8 @@ Task<bool> Exchange::send_head(int status, std::string_view reason, const Header
                                std::optional<std::uint64_t> length) {
   ONCEKEY_CHECK(!answered_, "one request gets one answer");
   answered_ = true;
-  body_allowed_ = !status_forbids_body(status) && head_.method != "HEAD";
+  if (status == kResetContent && head_.method != "HEAD") length = 0;
+  body_allowed_ = !status_forbids_body(status) && status != kResetContent && head_.method != "HEAD";
   chunked_ = body_allowed_ && !length && head_.version >= 11;
   if (body_allowed_ && !length && head_.version < 11) keep_alive_ = false;
   std::string out;

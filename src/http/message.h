@@ -43,6 +43,8 @@ struct ResponseHead {
 
 // 1xx, 204 and 304 have no body whatever their fields say; neither has any answer to HEAD.
 bool status_forbids_body(int status);
+// 205 has no content either, but says so by its framing.
+inline constexpr int kResetContent = 205;
 // The reason phrase a status usually carries; empty for unknown ones.
 std::string_view usual_reason(int status);
 

@@ -20,7 +20,30 @@ constexpr std::size_t kFieldsMax = 256;
 // A chunk extension means nothing to us; its size must still be bounded (RFC 9112, 7.1.1).
 constexpr std::size_t kChunkExtensionBytesMax = 4096;
 
-enum class Doubt { none, transfer_coding, repeated_transfer_encoding, too_many_fields, chunk_extension };
+// A body of many small chunks must not carry more in their extensions than it has content.
+constexpr std::size_t kAllChunkExtensionsBytesMax = 16u << 10;
+
+enum class Doubt {
+  none,
+  unknown_transfer_coding,
+  unending_transfer_coding,
+  repeated_transfer_encoding,
+  too_many_fields,
+  chunk_extension
+};
+
+// Of a Transfer-Encoding that is not plain "chunked". Without chunked at its end, or with it twice, nobody can tell
+// where the body ends; a coding we do not know in front of it is only not implemented (RFC 9112, 6.1 and 6.3).
+Doubt doubt_about_codings(std::string_view codings) {
+  std::size_t chunked = 0;
+  std::string_view last;
+  for_each_list_item(codings, [&](std::string_view coding) {
+    if (equal_ignoring_case(coding, "chunked")) ++chunked;
+    last = coding;
+  });
+  const bool ends = chunked == 1 && equal_ignoring_case(last, "chunked");
+  return ends ? Doubt::unknown_transfer_coding : Doubt::unending_transfer_coding;
+}
 
 // Collects what basic_parser reports. Body bytes are not copied: the view of the last piece is kept.
 template <bool is_request>
@@ -63,7 +86,7 @@ class Collector : public beast_http::basic_parser<is_request> {
     if (field == beast_http::field::transfer_encoding) {
       if (headers.has("Transfer-Encoding")) return fail(Doubt::repeated_transfer_encoding, ec);
       // Anything but plain "chunked" is either unknown or a way to hide a body from one of two parsers.
-      if (!equal_ignoring_case(view(value), "chunked")) return fail(Doubt::transfer_coding, ec);
+      if (!equal_ignoring_case(view(value), "chunked")) return fail(doubt_about_codings(view(value)), ec);
       framing = Framing::chunked;
     }
     headers.add(view(name), view(value));
@@ -77,7 +100,10 @@ class Collector : public beast_http::basic_parser<is_request> {
   }
   void on_chunk_header_impl(std::uint64_t size, BeastView extensions, error_code& ec) override {
     ec = {};
-    if (extensions.size() > kChunkExtensionBytesMax) return fail(Doubt::chunk_extension, ec);
+    extension_bytes_ += extensions.size();
+    if (extensions.size() > kChunkExtensionBytesMax || extension_bytes_ > kAllChunkExtensionsBytesMax) {
+      return fail(Doubt::chunk_extension, ec);
+    }
     trailers = size == 0;
   }
   std::size_t on_chunk_body_impl(std::uint64_t, BeastView body, error_code& ec) override {
@@ -86,6 +112,8 @@ class Collector : public beast_http::basic_parser<is_request> {
     return body.size();
   }
   void on_finish_impl(error_code& ec) override { ec = {}; }
+
+  std::size_t extension_bytes_ = 0;
 };
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
@@ -121,14 +149,16 @@ ParseFault fault_of(const OddLines& odd) {
 
 ParseFault fault_of(const error_code& ec, Doubt doubt) {
   switch (doubt) {
-    case Doubt::transfer_coding:
+    case Doubt::unknown_transfer_coding:
       return {501, "the only transfer coding understood is chunked"};
+    case Doubt::unending_transfer_coding:
+      return {400, "Transfer-Encoding does not end in chunked, or has it twice"};
     case Doubt::repeated_transfer_encoding:
       return {400, "Transfer-Encoding is sent more than once"};
     case Doubt::too_many_fields:
       return {431, "more than 256 header fields"};
     case Doubt::chunk_extension:
-      return {400, "a chunk extension is longer than 4096 bytes"};
+      return {400, "a chunk extension is longer than 4096 bytes, or all of them longer than 16 KiB"};
     case Doubt::none:
       break;
   }

@@ -50,6 +50,13 @@ Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& option
   co_return std::move(lookup->endpoints);
 }
 
+std::string authority_of(const UpstreamOptions& options) {
+  const bool is_ipv6 = options.host.find(':') != std::string::npos;
+  std::string authority = is_ipv6 ? fmt::format("[{}]", options.host) : options.host;
+  if (options.port != (options.tls ? 443 : 80)) authority += fmt::format(":{}", options.port);
+  return authority;
+}
+
 } // namespace
 
 struct UpstreamCall::Connection {
@@ -187,6 +194,8 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
   std::string head;
   head.reserve(request.method.size() + request.target.size() + request.headers.lines().size() + 96);
   head.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
+  // A client of HTTP/1.0 need not say which host it means; HTTP/1.1 must.
+  if (!request.headers.has("Host")) head.append("Host: ").append(authority_of(pool_.options_)).append("\r\n");
   head.append(request.headers.lines());
   // A POST without a body still says so: servers answer 411 otherwise (RFC 9110, 8.6).
   const bool says_zero = framing == Framing::none && request.method != "GET" && request.method != "HEAD" &&

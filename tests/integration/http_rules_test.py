@@ -64,6 +64,13 @@ class SmugglingTest(HttpRulesTest):
                            "chunked\x00", "chun ked")
         ], 400, 501)
 
+    def test_h2_a_coding_that_does_not_end_the_body_is_malformed_and_one_before_chunked_not_implemented(self):
+        for coding, status in (("gzip", 400), ("chunked, gzip", 400), ("chunked, chunked", 400),
+                               ("gzip, chunked", 501)):
+            with self.subTest(coding=coding):
+                self.assert_refused_and_closed(
+                    head("POST /x HTTP/1.1", "Host: a", f"Transfer-Encoding: {coding}") + CHUNKED_BODY, status)
+
     def test_h2_two_transfer_encoding_lines_are_refused(self):
         self.assert_refused_and_closed(
             head("POST /x HTTP/1.1", "Host: a", "Transfer-Encoding: chunked", "Transfer-Encoding: chunked")
@@ -165,6 +172,10 @@ class SmugglingTest(HttpRulesTest):
         self.client.exchange(head("POST /x HTTP/1.1", "Host: Shop.Example:8443", "Content-Length: 0"))
         self.assertEqual(self.upstream.last.header("Host"), "Shop.Example:8443")
 
+    def test_h5_an_http_1_0_request_without_a_host_goes_on_with_the_upstreams(self):
+        self.client.exchange(head("POST /x HTTP/1.0", "Content-Length: 0"))
+        self.assertEqual(self.upstream.last.header("Host"), f"127.0.0.1:{self.upstream.port}")
+
     def test_h6_chunk_extensions_are_ignored_and_not_forwarded(self):
         response, _ = self.client.exchange(
             head("POST /x HTTP/1.1", "Host: a", "Transfer-Encoding: chunked") + "5;a=b;c=\"d\"\r\nhello\r\n0;e\r\n\r\n")
@@ -180,6 +191,12 @@ class SmugglingTest(HttpRulesTest):
         except (Malformed, OSError):
             pass  # closing on such a peer is an answer too
         self.assert_executed(0)
+
+    def test_h6_many_chunk_extensions_are_refused(self):
+        many = ("1;" + "a" * 1000 + "\r\nx\r\n") * 20 + "0\r\n\r\n"
+        raw = head("POST /x HTTP/1.1", "Host: a", "Authorization: a", "Idempotency-Key: extended",
+                   "Transfer-Encoding: chunked") + many
+        self.assert_refused_and_closed(raw)
 
     def test_h6_a_malformed_chunk_never_completes_a_request(self):
         start = head("POST /x HTTP/1.1", "Host: a", "Transfer-Encoding: chunked")
@@ -454,6 +471,13 @@ class MessageFormsTest(HttpRulesTest):
         with self.client.connect() as connection:
             self.assertEqual(self.client.get("/x", connection=connection).status, 204)
             self.assertEqual(self.client.get("/x", connection=connection).body, b"next")
+
+    def test_h16_a_205_has_no_content(self):
+        for key in (self.key, self.key, None):
+            self.upstream.will(answers(205, b"none of this"))
+            response = self.client.post("/x", key=key)
+            self.assertEqual((response.status, response.body, response.header("Content-Length")), (205, b"", "0"))
+            self.upstream.reset()
 
     def test_h16_the_answer_to_head_keeps_its_length_and_has_no_body(self):
         self.upstream.will(sends(b"HTTP/1.1 200 OK\r\nContent-Length: 1234\r\n\r\n", close=False),
