@@ -52,7 +52,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop");
-    shared_.log.error("loop", {{"target", head.target}});
+    shared_.log.error("loop", {{"target", head.path()}});
     co_await exchange.send_problem(508,
                                    "this request has passed through this gateway before: check the upstream setting");
     co_return;

@@ -76,9 +76,11 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
     case CallError::broken:
       co_await exchange.send_problem(502, "the upstream broke off or sent a malformed answer");
       break;
+    case CallError::full:
+      co_await exchange.send_problem(503, "as many calls to the upstream as may be are under way; nothing was sent");
+      break;
     case CallError::none:
     case CallError::not_sent:
-    case CallError::full:
       co_await exchange.send_problem(503, "the upstream could not be reached; nothing was sent to it");
       break;
   }

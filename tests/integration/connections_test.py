@@ -162,6 +162,18 @@ class LimitsTest(GatewayTest):
             self.client.get("/x", connection=connection)
             self.assertTrue(connection.is_closed())
 
+    def test_an_unkeyed_call_beyond_the_limit_on_calls_is_told_of_the_limit(self):
+        with Gateway(self.upstream.url, CLASSIC, limits={"max_upstream_connections": 1}) as gateway:
+            gate = self.upstream.gate()
+            self.upstream.will(held(gate, answers(200, b"")))
+            running = gateway.client().post_in_background("/x")
+            gate.wait_for_arrival()
+            refused = gateway.client().get("/y")
+            self.assertEqual(refused.status, 503)
+            self.assertIn("as many calls", refused.json()["detail"])
+            gate.open()
+            running.result()
+
     def test_an_unkeyed_call_that_takes_too_long_is_given_up_with_504(self):
         self.upstream.will(never_answers())
         self.assertEqual(self.client.post("/x").status, 504)

@@ -76,6 +76,14 @@ class LogTest(unittest.TestCase):
             self.assertNotIn("secret", gateway.log)
             self.assertIn("event=", gateway.log)
 
+    def test_a_loop_is_logged_without_its_query(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC) as gateway:
+            gateway.client().get("/x")
+            gateway.client().get("/y?token=secret", headers=[("Via", upstream.last.header("Via"))])
+            self.assertNotIn("secret", gateway.wait_for_log("event=loop"))
+
     def test_what_an_operator_does_is_logged_however_little_else_is(self):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
