@@ -47,6 +47,8 @@ Result<StoredResponse> response_of(const json::object& object) {
   if (content_type.find_first_of("\r\n") != std::string_view::npos) return invalid("content_type holds a line break");
   response.headers.add("Content-Type", content_type.empty() ? "application/json" : content_type);
   response.body = text_member(object, "body");
+  const bool bodiless = status_forbids_body(response.status) || response.status == kResetContent;
+  if (bodiless && !response.body.empty()) return invalid("an answer with this status has no body");
   return response;
 }
 

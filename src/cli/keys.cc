@@ -158,6 +158,10 @@ Result<std::string> KeysCommand::Impl::action_body(const std::string& action) co
   if (action == "complete") {
     auto content = body_file.empty() ? Result<std::string>(body) : read_small_file(body_file);
     if (!content) return content;
+    if (!content->empty() && (status == 204 || status == 205 || status == 304)) {
+      return invalid(
+          fmt::format("an answer with status {} has no body; leave the body out or give another status", status));
+    }
     request["status"] = status;
     request["content_type"] = content_type;
     request["body"] = std::move(content).value();

@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstdio>
 #include <string>
 
@@ -52,6 +53,11 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   serve.add_option("--log-level", flags.log_level, "debug, info, warning or error (default info)")->type_name("LEVEL");
 }
 
+bool knows(const CLI::App& app, const std::string& word) {
+  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
+  return std::any_of(all.begin(), all.end(), [&](const CLI::App* one) { return one->check_name(word); });
+}
+
 } // namespace
 
 int main(int argc, char** argv) {
@@ -74,6 +80,11 @@ int main(int argc, char** argv) {
   oncekey::WorkCommand work(app);
   oncekey::SchemaCommand schema(app);
 
+  // CLI11 would only say that a subcommand is missing.
+  if (argc > 1 && argv[1][0] != '-' && !knows(app, argv[1])) {
+    std::fprintf(stderr, "oncekey: there is no subcommand \"%s\"; oncekey --help lists them\n", argv[1]);
+    return 2;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -299,6 +299,17 @@ class OperatorTest(GatewayTest):
         self.assertEqual(again.header("Content-Type"), "application/json")
         self.assert_executed(1)
 
+    def test_an_answer_that_cannot_have_a_body_is_not_given_one(self):
+        record_id = self.indeterminate()
+        refused = self.keys("complete", record_id, "--reason", "r", "--yes", "--status", "204", "--body", "x")
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("204", refused.stderr)
+        direct = self.gateway.admin.post(f"/api/keys/{record_id}/complete",
+                                         body=b'{"reason":"r","status":204,"body":"x"}')
+        self.assertEqual(direct.status, 400, direct)
+        self.act("complete", record_id, "--status", "204")
+        self.assertEqual(self.post().status, 204)
+
     def test_rerun_lets_the_next_retry_execute_with_a_higher_fence(self):
         self.act("rerun", self.indeterminate())
         self.assert_audited("rerun")
@@ -371,6 +382,11 @@ class CheckTest(unittest.TestCase):
                                   'lease = "60s"\nretention = "10s"\n')
         self.assertNotEqual(code, 0)
         self.assertIn("retention", output)
+
+    def test_an_unknown_subcommand_is_named(self):
+        done = run_cli("nonsense", "--listen", "x")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('"nonsense"', done.stderr)
 
     def test_every_subcommand_has_help(self):
         for command in ([], ["serve"], ["check"], ["keys"], ["keys", "list"], ["keys", "complete"]):
