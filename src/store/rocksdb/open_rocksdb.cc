@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -58,6 +59,19 @@ Status prepare_directory(const std::string& path) {
     return unavailable(fmt::format("the store directory {} cannot be written: {}", path, std::strerror(errno)));
   }
   return ok_status();
+}
+
+// Opening writes a log, a manifest and its options. RocksDB does not get over a disk that is full at that moment: it
+// ends the process by an assertion, where we want to say what is wrong.
+constexpr std::uint64_t kRoomToOpenBytes = 8u << 20;
+
+Status check_room(rocksdb::Env& env, const std::string& path) {
+  std::uint64_t free = 0;
+  // Where the file system does not tell, opening will.
+  if (!env.GetFreeSpace(path, &free).ok() || free >= kRoomToOpenBytes) return ok_status();
+  return unavailable(
+      fmt::format("the disk of the store at {} is full: {} KiB are free and {} MiB are needed to open it", path,
+                  free >> 10, kRoomToOpenBytes >> 20));
 }
 
 Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
@@ -135,6 +149,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
 
   rocksdb::DBOptions database = database_options();
   if (options.env != nullptr) database.env = options.env;
+  if (const Status room = check_room(*database.env, options.path); !room) return room.fault();
   const rocksdb::ColumnFamilyOptions buckets = bucket_options();
   Result<Opened> opened = open_database(database, buckets, options.path);
   if (!opened) return std::move(opened).fault();

@@ -43,7 +43,7 @@ ClaimRequest claim_of(std::uint64_t number) {
   return request;
 }
 
-// A file system whose logs can be told to fail their sync, or to wait in it.
+// A file system whose logs can be told to fail their sync, or to wait in it, and that can be full.
 class FaultyFiles : public rocksdb::FileSystemWrapper {
  public:
   FaultyFiles() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
@@ -57,6 +57,14 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
     return made;
   }
 
+  rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options, std::uint64_t* free,
+                                 rocksdb::IODebugContext* context) override {
+    rocksdb::IOStatus told = target()->GetFreeSpace(path, options, free, context);
+    if (is_full) *free = 4096;
+    return told;
+  }
+
+  std::atomic<bool> is_full = false;
   std::atomic<bool> sync_fails = false;
   std::atomic<int> failed_syncs = 0;
 
@@ -175,8 +183,8 @@ class RocksdbStoreTest : public ::testing::Test {
     open(env_.get());
     return *files_;
   }
-  Fault open_fault() {
-    auto opened = RocksdbStore::open(options());
+  Fault open_fault(rocksdb::Env* env = nullptr) {
+    auto opened = RocksdbStore::open(options(env));
     if (opened) return {FaultKind::conflict, "it opened"};
     return opened.fault();
   }
@@ -245,6 +253,17 @@ TEST_F(RocksdbStoreTest, ADirectoryThatCannotBeMadeIsRefused) {
   std::ofstream(root_ + "/file") << "a file";
   path_ = root_ + "/file/store";
   EXPECT_THAT(open_fault().message, HasSubstr("cannot be created"));
+}
+
+TEST_F(RocksdbStoreTest, AFullDiskIsRefusedBeforeAnythingIsOpened) {
+  FaultyFiles& files = open_on_faulty_files();
+  store_.reset();
+  files.is_full = true;
+  const Fault fault = open_fault(env_.get());
+  EXPECT_EQ(fault.kind, FaultKind::unavailable);
+  EXPECT_THAT(fault.message, HasSubstr("is full"));
+  files.is_full = false;
+  open(env_.get());
 }
 
 TEST_F(RocksdbStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
