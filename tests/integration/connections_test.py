@@ -356,7 +356,7 @@ class SilentNameServerTest(unittest.TestCase):
         client = gateway.client()
         refused = client.post(key="k")
         self.assertEqual(refused.status, 503, refused.body)
-        self.assertIn("not resolved in time", gateway.log)
+        gateway.wait_for_log("not resolved in time")
         self.assertEqual(upstream.executions("k"), 0)
         end.touch()
         self.assertEqual(client.post(key="k").status, 201)
