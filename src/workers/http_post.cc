@@ -1,5 +1,7 @@
 #include "workers/http_post.h"
 
+#include "workers/without_sigpipe.h"
+
 #include <fmt/format.h>
 
 #include <netdb.h>
@@ -238,6 +240,7 @@ Result<PostUrl> parse_post_url(std::string_view url) {
 
 Result<int> http_post(const PostUrl& url, const Headers& headers, std::string_view body, const PostTimeouts& timeouts) {
   const SteadyTime connect_by = std::chrono::steady_clock::now() + timeouts.connect;
+  const WithoutSigpipe quiet;
   auto connected = connect_to(url, connect_by);
   if (!connected.ok()) return std::move(connected).fault();
   Stream stream(std::move(connected).value());

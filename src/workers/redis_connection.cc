@@ -1,8 +1,11 @@
 #include "workers/redis_connection.h"
 
+#include "workers/without_sigpipe.h"
+
 #include <fmt/format.h>
 
 #include <sys/time.h>
+#include <algorithm>
 #include <charconv>
 
 namespace oncekey {
@@ -21,7 +24,21 @@ timeval timeval_of(Millis time) {
   return {.tv_sec = time.count() / 1000, .tv_usec = static_cast<suseconds_t>(time.count() % 1000 * 1000)};
 }
 
+// Errors about one command rather than about the server, its memory, its disk, its role or our right to use it. The
+// server's own are many, and new ones come; these are few.
+bool is_about_the_command(std::string_view error) {
+  constexpr std::string_view kAboutOne[] = {"WRONGTYPE ",          "ERR wrong number of arguments",
+                                            "ERR syntax error",    "ERR string exceeds maximum allowed size",
+                                            "ERR value is",        "ERR Protocol error",
+                                            "ERR invalid",         "ERR Invalid",
+                                            "ERR The ID specified"};
+  return std::any_of(std::begin(kAboutOne), std::end(kAboutOne),
+                     [&](std::string_view start) { return error.starts_with(start); });
+}
+
 } // namespace
+
+bool is_servers_trouble(std::string_view error) { return !error.empty() && !is_about_the_command(error); }
 
 Result<RedisAddress> parse_redis_address(std::string_view url) {
   constexpr std::string_view kScheme = "redis://";
@@ -105,17 +122,26 @@ Result<std::string> RedisConnection::error_of_next() {
 }
 
 Result<std::vector<std::string>> RedisConnection::run(const std::vector<RedisArguments>& commands) {
+  const WithoutSigpipe quiet;
   if (auto connected = connect(); !connected.ok()) return std::move(connected).fault();
   for (const RedisArguments& command : commands) {
     if (auto sent = append(command); !sent.ok()) return std::move(sent).fault();
   }
   std::vector<std::string> errors;
   errors.reserve(commands.size());
-  for (std::size_t i = 0; i < commands.size(); ++i) {
+  std::string trouble;
+  while (errors.size() < commands.size()) {
     auto error = error_of_next();
-    if (!error.ok()) return std::move(error).fault();
+    if (!error.ok()) {
+      if (trouble.empty()) return std::move(error).fault();
+      // "max number of clients" is said once, and then the server closes.
+      errors.resize(commands.size(), trouble);
+      break;
+    }
+    if (is_servers_trouble(*error)) trouble = *error;
     errors.push_back(std::move(error).value());
   }
+  if (!trouble.empty()) context_.reset();
   return errors;
 }
 

@@ -23,6 +23,10 @@ struct RedisAddress {
 // redis://[user:password@]host[:port][/database]
 Result<RedisAddress> parse_redis_address(std::string_view url);
 
+// Whether an error answer is about the server as a whole: too many clients, loading, out of memory, read-only, no
+// permission, cluster down. Whatever was asked of it would have been answered so.
+bool is_servers_trouble(std::string_view error);
+
 using RedisArguments = std::vector<std::string>;
 
 class RedisConnection {

@@ -85,10 +85,10 @@ class RedisSink : public Sink {
       const std::string& error = (*errors)[first + i];
       if (error.empty()) {
         report.accepted.push_back(group[i].id);
-      } else if (error.starts_with("WRONGTYPE") || error.starts_with("ERR")) {
-        report.refused.push_back({group[i].id, error});
+      } else if (is_servers_trouble(error)) {
+        report.down = error;
       } else {
-        report.down = error; // LOADING, OOM, READONLY, NOAUTH: the server's trouble, not the job's
+        report.refused.push_back({group[i].id, error});
       }
     }
   }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 #include <thread>
@@ -291,3 +292,85 @@ TEST(RedisSinkUrls, AreChecked) {
 
 } // namespace
 } // namespace oncekey
+// Says the same to everybody, and closes.
+class ClosingServer {
+ public:
+  explicit ClosingServer(std::string says) : says_(std::move(says)) {
+    listener_ = socket(AF_INET, SOCK_STREAM, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(listener_, reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(listen(listener_, 16), 0);
+    socklen_t length = sizeof address;
+    getsockname(listener_, reinterpret_cast<sockaddr*>(&address), &length);
+    url_ = fmt::format("redis://127.0.0.1:{}", ntohs(address.sin_port));
+    thread_ = std::thread([this] {
+      for (int connection = accept(listener_, nullptr, nullptr); connection >= 0;
+           connection = accept(listener_, nullptr, nullptr)) {
+        ++connections_;
+        char request[4096];
+        EXPECT_GT(read(connection, request, sizeof request), 0);
+        EXPECT_EQ(write(connection, says_.data(), says_.size()), static_cast<ssize_t>(says_.size()));
+        close(connection);
+      }
+    });
+  }
+  ~ClosingServer() {
+    shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    close(listener_);
+  }
+  const std::string& url() const { return url_; }
+  int connections() const { return connections_; }
+
+ private:
+  const std::string says_;
+  std::string url_;
+  int listener_ = -1;
+  std::atomic<int> connections_{0};
+  std::thread thread_;
+};
+
+TEST(RedisSinkConnection, ThatTheServerClosedDoesNotEndTheProcess) {
+  const auto before = std::signal(SIGPIPE, SIG_DFL); // whoever started us may have us ignore it
+  ClosingServer server("$3\r\n1-1\r\n");
+  auto sink = redis_stream_sink(server.url(), "rides");
+  const Job jobs[] = {job_with(1)};
+  EXPECT_THAT(sink.value()->deliver(jobs, kFarAway()).accepted, ElementsAre(1));
+  // More than one write takes: the first is answered by a reset, the second by SIGPIPE unless somebody sees to it.
+  const Job large[] = {job_with(2, std::string(16 << 20, 'x'))};
+  EXPECT_TRUE(sink.value()->deliver(large, kFarAway()).down);
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+  std::signal(SIGPIPE, before);
+}
+
+TEST(RedisSinkConnection, ThatIsOneTooManyIsTheSinksTroubleAndIsNotKept) {
+  ClosingServer server("-ERR max number of clients reached\r\n");
+  auto sink = redis_stream_sink(server.url(), "rides");
+  const Job jobs[] = {job_with(1)};
+  for (int i = 1; i <= 3; ++i) {
+    const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+    EXPECT_TRUE(report.refused.empty());
+    EXPECT_EQ(report.down, "ERR max number of clients reached");
+    EXPECT_EQ(server.connections(), i);
+  }
+}
+
+TEST(RedisSinkConnection, ErrorsOfTheWholeServerBlameNoJob) {
+  for (const std::string error :
+       {"LOADING Redis is loading the dataset in memory", "OOM command not allowed when used memory > 'maxmemory'.",
+        "READONLY You can't write against a read only replica.", "NOAUTH Authentication required.",
+        "MISCONF Redis is configured to save RDB snapshots", "CLUSTERDOWN The cluster is down",
+        "ERR operation not permitted"}) {
+    ClosingServer server("-" + error + "\r\n");
+    auto sink = redis_stream_sink(server.url(), "rides");
+    const Job jobs[] = {job_with(1)};
+    const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+    EXPECT_TRUE(report.refused.empty()) << error;
+    EXPECT_EQ(report.down, error);
+  }
+}
+
