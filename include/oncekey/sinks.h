@@ -47,16 +47,17 @@ std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<con
 
 struct HttpSinkOptions {
   Millis connect_timeout = std::chrono::seconds(5);
-  // From the last byte sent to the end of the answer's head.
+  // From the connection made to the end of the answer's head, with the sending in between.
   Millis answer_timeout = std::chrono::seconds(15);
   std::string content_type = "application/json";
   // Sent as `Authorization`, if not empty.
   std::string authorization;
 };
 // POSTs the args of each job to the URL (http:// or https://), with `Idempotency-Key: <job id>`, `Oncekey-Job: <name>`
-// and `Oncekey-Attempt: <n>`. Any 2xx accepts. 408, 425, 429 and 503, time-outs and refused connections mean that the
-// sink is down. So do ten other 5xx in a row; fewer of them, with jobs of the same batch getting through, refuse the
-// jobs they were for. Every other status refuses the job.
+// and `Oncekey-Attempt: <n>`. Any 2xx accepts. A connection that cannot be made means that the sink is down. So do two
+// in a row of: an exchange that breaks off or times out, 408, 425, 429, 503; and ten other 5xx in a row. Fewer of them,
+// with a job after them getting through, refuse the jobs they were for: one job does not hold up the others. Every
+// other status refuses the job.
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
 
 struct RedisSinkOptions {

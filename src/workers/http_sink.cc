@@ -6,6 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <unordered_set>
+
 namespace oncekey {
 namespace {
 
@@ -13,11 +16,15 @@ namespace {
 bool says_later(int status) { return status == 408 || status == 425 || status == 429 || status == 503; }
 bool is_success(int status) { return status >= 200 && status < 300; }
 
-// A server's error is the server's trouble or that of the one job it stumbles over. Were it always the server's, one
-// such job would hold up all others for ever; were it always the job's, an outage would make dead letters of all. So
-// the next ones are tried: if one gets through, it was the jobs' before it, and if so many in a row do not, the
-// server's.
+// A server's error is the server's trouble or that of the one job it stumbles over, and so is an exchange that breaks
+// off or times out, or a "not now". Were it always the server's, one such job would hold up all others for ever; were
+// it always the job's, an outage would make dead letters of all. So the next ones are tried: if one gets through, it
+// was the jobs' before it, and if so many in a row do not, the server's. A server that is slow or says "not now" is
+// asked once more and no oftener.
 constexpr std::size_t kSuspectsMax = 10;
+constexpr std::size_t kNotNowMax = 2;
+// Jobs that are remembered as tried in vain. Some will have been delivered by other enqueuers meanwhile.
+constexpr std::size_t kTriedInVainMax = 10'000;
 
 bool one_line(std::string_view text) { return text.find_first_of("\r\n") == std::string_view::npos; }
 
@@ -26,49 +33,110 @@ class HttpSink final : public Sink {
   HttpSink(PostUrl url, HttpSinkOptions options) : url_(std::move(url)), options_(std::move(options)) {}
 
   SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) override {
-    SinkReport report;
-    std::vector<SinkReport::RefusedJob> suspects;
-    const auto blame_suspects = [&] {
-      report.refused.insert(report.refused.end(), suspects.begin(), suspects.end());
-      suspects.clear();
-    };
-    bool anything_through = false;
-    for (const Job& job : jobs) {
+    Round round;
+    for (const Job* const job : in_order_of_hope(jobs)) {
+      if (round.report.down) break;
       if (std::chrono::steady_clock::now() >= until) break;
-      if (!one_line(job.name)) {
-        report.refused.push_back({job.id, "the job's name has a line break and cannot be a header"});
-        continue;
-      }
-      const auto status =
-          http_post(url_, headers_of(job), job.args, {options_.connect_timeout, options_.answer_timeout});
-      if (!status.ok()) {
-        report.down = status.fault().message;
-        return report;
-      }
-      const std::string said = fmt::format("answered {}", *status);
-      if (*status >= 500 && !says_later(*status)) suspects.push_back({job.id, said});
-      if (says_later(*status) || suspects.size() >= kSuspectsMax) {
-        report.down = said;
-        return report;
-      }
-      if (*status >= 500) continue;
-      anything_through = true;
-      blame_suspects();
-      if (is_success(*status)) {
-        report.accepted.push_back(job.id);
-      } else {
-        report.refused.push_back({job.id, said});
-      }
+      take(*job, try_one(*job), round);
     }
-    if (anything_through) {
-      blame_suspects();
-    } else if (!suspects.empty()) {
-      report.down = suspects.front().why;
-    }
-    return report;
+    end(round);
+    return std::move(round.report);
   }
 
  private:
+  enum class Answer { accepted, refused, not_sent, stumbled, not_now, no_connection };
+  struct Tried {
+    Answer answer;
+    std::string why;
+  };
+  struct Round {
+    SinkReport report;
+    std::vector<SinkReport::RefusedJob> suspects;
+    std::size_t not_now = 0; // of the suspects
+    bool anything_through = false;
+  };
+
+  // Those tried in vain when the sink was last given up come last: several such jobs at the front would otherwise be
+  // all that is ever tried.
+  std::vector<const Job*> in_order_of_hope(std::span<const Job> jobs) const {
+    std::vector<const Job*> ordered;
+    ordered.reserve(jobs.size());
+    for (const Job& job : jobs) ordered.push_back(&job);
+    std::stable_partition(ordered.begin(), ordered.end(),
+                          [&](const Job* job) { return !tried_in_vain_.contains(job->id); });
+    return ordered;
+  }
+
+  Tried try_one(const Job& job) const {
+    if (!one_line(job.name)) return {Answer::not_sent, "the job's name has a line break and cannot be a header"};
+    const auto status = http_post(url_, headers_of(job), job.args, {options_.connect_timeout, options_.answer_timeout});
+    if (!status.ok()) {
+      const bool connected = status.fault().kind == FaultKind::timeout;
+      return {connected ? Answer::not_now : Answer::no_connection, status.fault().message};
+    }
+    std::string said = fmt::format("answered {}", *status);
+    if (is_success(*status)) return {Answer::accepted, {}};
+    if (says_later(*status)) return {Answer::not_now, std::move(said)};
+    return {*status >= 500 ? Answer::stumbled : Answer::refused, std::move(said)};
+  }
+
+  void take(const Job& job, Tried tried, Round& round) {
+    switch (tried.answer) {
+      case Answer::accepted:
+        got_through(round);
+        tried_in_vain_.erase(job.id);
+        round.report.accepted.push_back(job.id);
+        break;
+      case Answer::not_sent:
+        round.report.refused.push_back({job.id, std::move(tried.why)});
+        break;
+      case Answer::refused:
+        got_through(round);
+        tried_in_vain_.erase(job.id);
+        round.report.refused.push_back({job.id, std::move(tried.why)});
+        break;
+      case Answer::not_now:
+      case Answer::stumbled:
+        suspect(job, std::move(tried), round);
+        break;
+      case Answer::no_connection:
+        round.report.down = std::move(tried.why);
+        break;
+    }
+  }
+
+  void suspect(const Job& job, Tried tried, Round& round) {
+    // The second time in vain, while others got through: no further proof is needed.
+    if (round.anything_through && tried_in_vain_.erase(job.id) != 0) {
+      round.report.refused.push_back({job.id, std::move(tried.why)});
+      return;
+    }
+    if (tried.answer == Answer::not_now) ++round.not_now;
+    round.suspects.push_back({job.id, std::move(tried.why)});
+    if (round.not_now >= kNotNowMax || round.suspects.size() >= kSuspectsMax) {
+      round.report.down = round.suspects.back().why;
+    }
+  }
+
+  static void got_through(Round& round) {
+    round.anything_through = true;
+    round.report.refused.insert(round.report.refused.end(), round.suspects.begin(), round.suspects.end());
+    round.suspects.clear();
+    round.not_now = 0;
+  }
+
+  // Whoever is still suspected has no successor that got through.
+  void end(Round& round) {
+    if (round.suspects.empty()) return;
+    if (!round.report.down && round.anything_through && round.not_now == 0) {
+      got_through(round);
+      return;
+    }
+    if (!round.report.down) round.report.down = round.suspects.front().why;
+    if (tried_in_vain_.size() >= kTriedInVainMax) tried_in_vain_.clear();
+    for (const SinkReport::RefusedJob& suspect : round.suspects) tried_in_vain_.insert(suspect.id);
+  }
+
   Headers headers_of(const Job& job) const {
     Headers headers;
     headers.add("Idempotency-Key", fmt::format("{}", job.id));
@@ -81,6 +149,7 @@ class HttpSink final : public Sink {
 
   const PostUrl url_;
   const HttpSinkOptions options_;
+  std::unordered_set<JobId> tried_in_vain_;
 };
 
 RunOutcome outcome_of(int status) {

@@ -117,16 +117,49 @@ TEST(HttpSink, PostsTheArgsWithTheJobsIdAsKey) {
 }
 
 TEST(HttpSink, ARefusalIsTheJobsAndATroubleIsTheSinks) {
-  ScriptedServer server({answer(200), answer(422), answer(200), answer(503), answer(200)});
+  ScriptedServer server({answer(200), answer(422), answer(200), answer(503), answer(503), answer(200)});
   auto sink = http_sink(server.url());
   ASSERT_TRUE(sink.ok());
-  const Job jobs[] = {job_with(1), job_with(2), job_with(3), job_with(4), job_with(5)};
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3), job_with(4), job_with(5), job_with(6)};
   const SinkReport report = sink.value()->deliver(jobs, kFarAway());
   EXPECT_THAT(report.accepted, ElementsAre(1, 3));
   ASSERT_EQ(report.refused.size(), 1u);
   EXPECT_EQ(report.refused[0].id, 2);
   EXPECT_EQ(report.down, "answered 503");
-  EXPECT_EQ(server.requests().size(), 4u) << "nothing more is sent to a sink that is down";
+  EXPECT_EQ(server.requests().size(), 5u) << "nothing more is sent to a sink that is down";
+}
+
+std::vector<JobId> ids_of(const std::vector<SinkReport::RefusedJob>& refused) {
+  std::vector<JobId> ids;
+  for (const SinkReport::RefusedJob& job : refused) ids.push_back(job.id);
+  return ids;
+}
+
+TEST(HttpSink, AJobWhoseExchangeBreaksOffDoesNotHoldUpTheOthers) {
+  const std::string breaks_off;
+  ScriptedServer server({breaks_off, answer(200), answer(429), answer(200)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3), job_with(4)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(2, 4));
+  EXPECT_THAT(ids_of(report.refused), ElementsAre(1, 3));
+  EXPECT_FALSE(report.down);
+}
+
+TEST(HttpSink, WhatFailedLastTimeIsTriedLast) {
+  const std::string breaks_off;
+  ScriptedServer server({breaks_off, breaks_off, answer(200), breaks_off, breaks_off});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport first = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_TRUE(first.down);
+  EXPECT_TRUE(first.refused.empty()) << "two in a row are the sink's trouble, as far as can be known";
+  const SinkReport second = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(second.accepted, ElementsAre(3));
+  EXPECT_THAT(ids_of(second.refused), ElementsAre(1, 2));
+  EXPECT_FALSE(second.down);
 }
 
 TEST(HttpSink, AJobTheServerStumblesOverDoesNotHoldUpTheOthers) {
@@ -282,16 +315,6 @@ TEST_F(RedisSinks, ALostConnectionIsTheSinksTroubleAndIsMadeAnew) {
   EXPECT_TRUE(nobody.value()->deliver(jobs, kFarAway()).down);
 }
 
-TEST(RedisSinkUrls, AreChecked) {
-  EXPECT_FALSE(sidekiq_sink("http://x", "q").ok());
-  EXPECT_FALSE(sidekiq_sink("redis://x/abc", "q").ok());
-  EXPECT_FALSE(sidekiq_sink("redis://x:port", "q").ok());
-  EXPECT_FALSE(sidekiq_sink("redis://x", "").ok());
-  EXPECT_TRUE(sidekiq_sink("redis://me:p@ss@x:6380/3", "q").ok());
-}
-
-} // namespace
-} // namespace oncekey
 // Says the same to everybody, and closes.
 class ClosingServer {
  public:
@@ -374,3 +397,13 @@ TEST(RedisSinkConnection, ErrorsOfTheWholeServerBlameNoJob) {
   }
 }
 
+TEST(RedisSinkUrls, AreChecked) {
+  EXPECT_FALSE(sidekiq_sink("http://x", "q").ok());
+  EXPECT_FALSE(sidekiq_sink("redis://x/abc", "q").ok());
+  EXPECT_FALSE(sidekiq_sink("redis://x:port", "q").ok());
+  EXPECT_FALSE(sidekiq_sink("redis://x", "").ok());
+  EXPECT_TRUE(sidekiq_sink("redis://me:p@ss@x:6380/3", "q").ok());
+}
+
+} // namespace
+} // namespace oncekey
