@@ -7,7 +7,8 @@
 // Each may run in the application, beside it, and many times over: whatever two of them could both take is claimed in
 // the database first. run_once() does what there is to do and returns what it did; run() repeats it until stop(),
 // sleeping while there is nothing. A worker's run and run_once are called from one thread; stop() and metrics() from
-// any. Faults of the database end a run_once with a fault; run() waits and goes on.
+// any. Faults of the database end a run_once with a fault; run() waits and goes on. What is failing at present is told
+// by troubles(), and every change of it to whoever asked with on_trouble().
 #pragma once
 
 #include <oncekey/database.h>
@@ -22,6 +23,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,16 +42,27 @@ class BackgroundWorker {
   void stop();
   bool stopping() const;
 
+  // Called when something begins to fail, with the reason, and when it works again, without one. `what` is "database",
+  // "resuming" (the completer's attempts) or "sink NAME". On the worker's thread; must not throw. Before the first run.
+  using TroubleObserver = std::function<void(const std::string& what, const std::optional<std::string>& why)>;
+  void on_trouble(TroubleObserver observer) { observer_ = std::move(observer); }
+  // What failed when it was last tried, and the reasons.
+  std::map<std::string, std::string> troubles() const;
+
  protected:
   explicit BackgroundWorker(Millis idle_wait) : idle_wait_(idle_wait) {}
   enum class Turn { worked, idle, failed };
   virtual Turn turn() = 0;
+  void failing(const std::string& what, std::string why);
+  void working(const std::string& what);
 
  private:
   const Millis idle_wait_;
+  TroubleObserver observer_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
   bool stopping_ = false;
+  std::map<std::string, std::string> troubles_;
 };
 
 // An operation that is not finished.
@@ -187,6 +200,8 @@ class Reaper final : public BackgroundWorker {
   Turn turn() override;
 
  private:
+  Result<ReaperCounts> reap();
+
   Database& database_;
   ReaperOptions options_;
   mutable std::mutex metrics_mutex_;

@@ -24,6 +24,29 @@ void BackgroundWorker::stop() {
   wake_.notify_all();
 }
 
+std::map<std::string, std::string> BackgroundWorker::troubles() const {
+  const std::lock_guard lock(mutex_);
+  return troubles_;
+}
+
+// The reason may change while it goes on failing; that is kept and not told.
+void BackgroundWorker::failing(const std::string& what, std::string why) {
+  std::optional<std::string> told = why;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!troubles_.insert_or_assign(what, std::move(why)).second) return;
+  }
+  if (observer_) observer_(what, told);
+}
+
+void BackgroundWorker::working(const std::string& what) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (troubles_.erase(what) == 0) return;
+  }
+  if (observer_) observer_(what, std::nullopt);
+}
+
 bool BackgroundWorker::stopping() const {
   const std::lock_guard lock(mutex_);
   return stopping_;

@@ -105,7 +105,11 @@ Result<CompleterCounts> Completer::run_once() {
     const std::lock_guard lock(metrics_mutex_);
     add(total_, counts);
   }
-  if (failed) return std::move(*failed);
+  if (failed) {
+    failing("database", failed->message);
+    return std::move(*failed);
+  }
+  working("database");
   return counts;
 }
 
@@ -121,8 +125,10 @@ Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts
   if (!tried.outcome) {
     ++counts.failed;
     const std::string why = error_text(tried.error);
+    failing("resuming", why);
     return run_command(database_, {phases::kNoteError, {id, std::string_view(why)}});
   }
+  working("resuming");
   if (std::holds_alternative<Finished>(*tried.outcome)) {
     ++counts.finished;
   } else if (std::holds_alternative<DeadLettered>(*tried.outcome)) {

@@ -132,7 +132,11 @@ Result<EnqueuerCounts> Enqueuer::run_once() {
     const std::lock_guard lock(metrics_mutex_);
     add(total_, counts);
   }
-  if (failed) return std::move(*failed);
+  if (failed) {
+    failing("database", failed->message);
+    return std::move(*failed);
+  }
+  working("database");
   return counts;
 }
 
@@ -152,6 +156,9 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   if (report.down) {
     ++counts.sinks_down;
     state.not_before = std::chrono::steady_clock::now() + backoff(state.failures++, options_);
+    failing("sink " + name, error_text(*report.down));
+  } else {
+    working("sink " + name);
   }
   const BatchEnd settled(database_.dialect(), *jobs, report, claim, options_);
   auto session = database_.engine().session();

@@ -8,6 +8,16 @@ Reaper::Reaper(Database& database, ReaperOptions options)
     : BackgroundWorker(options.idle_wait), database_(database), options_(options) {}
 
 Result<ReaperCounts> Reaper::run_once() {
+  auto counts = reap();
+  if (counts.ok()) {
+    working("database");
+  } else {
+    failing("database", counts.fault().message);
+  }
+  return counts;
+}
+
+Result<ReaperCounts> Reaper::reap() {
   ReaperCounts counts;
   auto expired = database_.engine().expired_buckets(options_.margin);
   if (!expired.ok()) return std::move(expired).fault();

@@ -119,6 +119,32 @@ TEST_P(Workers, FailingAttemptsBackOffAndEndAsDeadLetters) {
   EXPECT_EQ(world.charges(), 1);
 }
 
+TEST_P(Workers, ACompleterTellsWhatFails) {
+  abandon("k1");
+  std::vector<std::string> told;
+  bool broken = true;
+  const auto operation = ride_operation(world, [&] {
+    if (broken) throw std::runtime_error("the processor is down");
+  });
+  for (const Millis passed : {Millis(6min), Millis(10min), Millis(20min)}) {
+    const auto later = place.open_later(passed);
+    Runner runner(*later, {operation});
+    Completer completer(runner);
+    completer.on_trouble([&](const std::string& what, const std::optional<std::string>& why) {
+      told.push_back(what + ": " + why.value_or("works"));
+    });
+    complete(completer);
+    EXPECT_EQ(completer.troubles().contains("resuming"), broken);
+    broken = passed < 10min;
+  }
+  EXPECT_THAT(told, testing::ElementsAre("resuming: the processor is down", "resuming: the processor is down"));
+  run_sql(*database, "DROP TABLE oncekey_operation");
+  Runner runner(*database, {});
+  Completer completer(runner);
+  EXPECT_FALSE(completer.run_once().ok());
+  EXPECT_THAT(completer.troubles().at("database"), testing::HasSubstr("oncekey_operation"));
+}
+
 TEST_P(Workers, AnOperationNobodyDeclaresAnyMoreIsAFailedAttempt) {
   abandon("k1");
   const auto later = place.open_later(6min);

@@ -246,6 +246,35 @@ TEST_P(Jobs, ASinkThatIsDownIsLeftAloneAndBlamesNoJob) {
   EXPECT_EQ(number(*database, "SELECT max(claimed_until) FROM oncekey_job"), 0);
 }
 
+TEST_P(Jobs, ASinkThatFailsIsToldOnceAndAgainWhenItWorks) {
+  stage(1);
+  bool down = true;
+  std::map<std::string, std::shared_ptr<Sink>> sinks;
+  sinks["mail"] = batch_callback_sink([&](std::span<const Job> jobs) {
+    SinkReport report;
+    if (down) {
+      report.down = "nobody there";
+    } else {
+      for (const Job& job : jobs) report.accepted.push_back(job.id);
+    }
+    return report;
+  });
+  EnqueuerOptions options;
+  options.backoff_first = options.backoff_max = 0ms;
+  Enqueuer enqueuer(*database, std::move(sinks), options);
+  std::vector<std::string> told;
+  enqueuer.on_trouble([&](const std::string& what, const std::optional<std::string>& why) {
+    told.push_back(what + ": " + why.value_or("works"));
+  });
+  run_once(enqueuer);
+  run_once(enqueuer);
+  EXPECT_EQ(enqueuer.troubles().at("sink mail"), "nobody there");
+  down = false;
+  run_once(enqueuer);
+  EXPECT_TRUE(enqueuer.troubles().empty());
+  EXPECT_EQ(told, (std::vector<std::string>{"sink mail: nobody there", "sink mail: works"}));
+}
+
 TEST_P(Jobs, ADelayedJobWaits) {
   const auto done = run_transaction(*database, [](Transaction& transaction) {
     transaction.stage_job({.sink = "mail", .name = "later", .delay = 1h});
