@@ -216,9 +216,14 @@ struct DeadOperation {
   std::string why;
 };
 Result<std::vector<DeadOperation>> list_dead_operations(Database& database, std::size_t limit = 100);
-// Lets the completer and the client try again, at once, and counts the foreign memory from now: whoever restarts an
-// operation has looked at the foreign side. False if there is no such dead letter.
-Result<bool> restart_dead_operation(Database& database, const RecordId& id);
+// Whether the operator has looked on the foreign side (in the payment processor's dashboard, say) and found that the
+// call the operation stands before did not happen there.
+enum class ForeignSide { not_looked_at, looked_at };
+// Lets the completer and the client try again, at once. A call that may have been made so long ago that the foreign API
+// has forgotten its key is not made again: the operation is a dead letter once more, and says so. `looked_at` lets it
+// be made, with the same key, and counts the foreign memory from now. False if there is no such dead letter.
+Result<bool> restart_dead_operation(Database& database, const RecordId& id,
+                                    ForeignSide foreign_side = ForeignSide::not_looked_at);
 
 struct DeadJob {
   Job job;

@@ -283,6 +283,10 @@ const std::string_view kBuryUnowned =
 const std::string_view kListDead =
     "SELECT " ONCEKEY_COLUMNS " FROM oncekey_operation WHERE dead_at IS NOT NULL ORDER BY dead_at LIMIT $1";
 const std::string_view kRestartDead =
+    "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now},"
+    " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
+// Foreign calls may be made once more, as if it had come to its recovery point now.
+const std::string_view kRestartDeadLookedAt =
     "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now}, reached_at = {now},"
     " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
 

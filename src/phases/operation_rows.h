@@ -102,10 +102,11 @@ Command bury(const RecordId& id, std::int64_t fence, std::string_view why);
 
 // The completer's. pick: $1 grace, $2 first backoff, $3 longest, $4 jitter in thousandths, $5 $6 where to go on.
 extern const std::string_view kPickAbandoned;
-extern const std::string_view kNoteError;   // $1 id, $2 why
-extern const std::string_view kBuryUnowned; // $1 id, $2 why; only while nobody owns it
-extern const std::string_view kListDead;    // $1 limit
-extern const std::string_view kRestartDead; // $1 id
+extern const std::string_view kNoteError;           // $1 id, $2 why
+extern const std::string_view kBuryUnowned;         // $1 id, $2 why; only while nobody owns it
+extern const std::string_view kListDead;            // $1 limit
+extern const std::string_view kRestartDead;         // $1 id
+extern const std::string_view kRestartDeadLookedAt; // $1 id
 
 Result<OperationRow> operation_of_row(const SqlRow& row);
 UnfinishedOperation unfinished_of(const OperationRow& row);

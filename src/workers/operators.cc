@@ -49,8 +49,10 @@ Result<std::vector<DeadOperation>> list_dead_operations(Database& database, std:
   return dead;
 }
 
-Result<bool> restart_dead_operation(Database& database, const RecordId& id) {
-  auto rows = ask(database, {phases::kRestartDead, {Bytes{phases::as_bytes(id.bytes)}}});
+Result<bool> restart_dead_operation(Database& database, const RecordId& id, ForeignSide foreign_side) {
+  const bool looked = foreign_side == ForeignSide::looked_at;
+  auto rows = ask(database,
+                  {looked ? phases::kRestartDeadLookedAt : phases::kRestartDead, {Bytes{phases::as_bytes(id.bytes)}}});
   if (!rows.ok()) return std::move(rows).fault();
   return rows->changed == 1;
 }

@@ -119,6 +119,23 @@ TEST_P(Workers, FailingAttemptsBackOffAndEndAsDeadLetters) {
   EXPECT_EQ(world.charges(), 1);
 }
 
+TEST_P(Workers, ARestartedOperationIsNotCalledForAgainAfterTheForeignMemory) {
+  abandon("k1");
+  run_sql(*database, "UPDATE oncekey_operation SET dead_at = 1, last_error = 'the processor is down'");
+  const auto later = place.open_later(30h);
+  Runner runner(*later, {ride_operation(world)});
+  Completer completer(runner);
+  const RecordId id = list_dead_operations(*later)->at(0).operation.id;
+  ASSERT_TRUE(*restart_dead_operation(*later, id));
+  EXPECT_EQ(complete(completer).dead, 1u);
+  EXPECT_EQ(world.calls(), 1) << "the processor has forgotten the key by now and would charge again";
+  EXPECT_THAT(list_dead_operations(*later)->at(0).why, testing::HasSubstr("look there whether it happened"));
+
+  ASSERT_TRUE(*restart_dead_operation(*later, id, ForeignSide::looked_at));
+  EXPECT_EQ(complete(completer).finished, 1u);
+  EXPECT_EQ(world.calls(), 2);
+}
+
 TEST_P(Workers, ACompleterTellsWhatFails) {
   abandon("k1");
   std::vector<std::string> told;

@@ -529,7 +529,7 @@ TEST_P(Runs, AForgottenForeignKeyIsNotUsedAgain) {
   ASSERT_EQ(dead->size(), 1u);
   EXPECT_EQ((*dead)[0].operation.recovery_point, "started");
   EXPECT_THAT((*dead)[0].why, testing::HasSubstr("forgotten"));
-  const auto restarted = restart_dead_operation(*tomorrow, (*dead)[0].operation.id);
+  const auto restarted = restart_dead_operation(*tomorrow, (*dead)[0].operation.id, ForeignSide::looked_at);
   ASSERT_TRUE(restarted.ok());
   EXPECT_TRUE(*restarted);
   EXPECT_EQ(finished(run(late, ride_request("k1"))).response.body, "paid");
