@@ -5,11 +5,20 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+#include <utility>
+#include <vector>
+
 namespace oncekey::phases {
 namespace {
 
 // Dropping a bucket must lock the parent table. A request waits for this at most, the reaper comes again.
 constexpr std::string_view kShortLocks = "SET LOCAL lock_timeout = '200ms'";
+
+// Lost peers are noticed within half a minute even where nothing is sent; libpq's defaults are two hours. The same as
+// the gateway's store has.
+constexpr std::pair<const char*, const char*> kKeepalive[] = {
+    {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
 
 void ignore_notice(void*, const PGresult*) {}
 
@@ -28,9 +37,19 @@ class PostgresEngine final : public Engine {
   Result<std::unique_ptr<Session>> connect() override {
     const std::string timeout = fmt::format(
         "{}", std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(options().connect_timeout).count()));
-    const char* const names[] = {"dbname", "connect_timeout", "fallback_application_name", "client_encoding", nullptr};
-    const char* const values[] = {url_.c_str(), timeout.c_str(), "oncekey", "UTF8", nullptr};
-    PostgresHandle handle(PQconnectdbParams(names, values, 1));
+    // libpq lets the URL in dbname have its way with what stands before it.
+    std::vector<std::pair<const char*, const char*>> settings(std::begin(kKeepalive), std::end(kKeepalive));
+    settings.insert(settings.end(), {{"dbname", url_.c_str()},
+                                     {"connect_timeout", timeout.c_str()},
+                                     {"fallback_application_name", "oncekey"},
+                                     {"client_encoding", "UTF8"},
+                                     {nullptr, nullptr}});
+    std::vector<const char*> names, values;
+    for (const auto& [name, value] : settings) {
+      names.push_back(name);
+      values.push_back(value);
+    }
+    PostgresHandle handle(PQconnectdbParams(names.data(), values.data(), 1));
     if (!handle || PQstatus(handle.get()) != CONNECTION_OK) {
       return unavailable(fmt::format("cannot connect to {}: {}", masked_url(url_),
                                      handle ? PQerrorMessage(handle.get()) : "out of memory"));

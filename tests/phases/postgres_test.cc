@@ -155,6 +155,26 @@ TEST_F(PostgresConnection, ClaimsRightlyWhateverIsolationIsTheDefault) {
                DatabaseError);
 }
 
+TEST_F(PostgresConnection, NoticesALostServerUnlessTheUrlSaysHow) {
+  const auto setting = [](Database& where, std::string_view wanted) {
+    std::string value;
+    const auto done = run_transaction(where, [&](Transaction& transaction) {
+      PQconninfoOption* const options = PQconninfo(transaction.postgres());
+      for (const PQconninfoOption* option = options; option->keyword; ++option) {
+        if (option->keyword == wanted && option->val) value = option->val;
+      }
+      PQconninfoFree(options);
+    });
+    EXPECT_TRUE(done.ok());
+    return value;
+  };
+  EXPECT_EQ(setting(*database, "tcp_user_timeout"), "10000");
+  EXPECT_EQ(setting(*database, "keepalives_idle"), "10");
+  auto given = open_database(place.url() + "&tcp_user_timeout=77", one_connection());
+  ASSERT_TRUE(given.ok()) << given.fault().message;
+  EXPECT_EQ(setting(*given.value(), "tcp_user_timeout"), "77");
+}
+
 TEST(PgBouncer, GivesEveryTransactionAnotherConnectionAndNothingGoesWrong) {
   const char* const url = std::getenv("ONCEKEY_TEST_PGBOUNCER");
   ASSERT_TRUE(url) << "run this under tests/support/with_servers.py postgres pgbouncer";
