@@ -17,6 +17,11 @@ constexpr int kAfreshMax = 3;
 constexpr std::string_view kBeginSerializable = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 constexpr std::string_view kBeginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED";
 constexpr std::string_view kCommit = "COMMIT";
+// A claim that a crash of the server takes back takes the identity with it that foreign keys are derived from, and the
+// retry would charge again under another one. Whatever waits for the disk at all is left as it is. Said before every
+// COMMIT and in its round trip: what a session was told before may be undone by the application, a reload or a pooler.
+constexpr std::string_view kCommitDurably =
+    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
 // The mark lasts as long as the transaction: one that application code ended and began anew does not have it, and
 // dividing by nothing keeps it from being committed.
 constexpr std::string_view kPostgresMark = "SELECT set_config('oncekey.transaction', $1, true)";
@@ -245,11 +250,12 @@ Status PostgresSession::end(std::span<const Command> commands) {
       return invalid("a statement inside the transaction failed and the code went on as if nothing had happened");
   }
   std::vector<Command> all;
-  all.reserve(commands.size() + 2);
+  all.reserve(commands.size() + 3);
   if (!mark_.empty()) all.push_back({kPostgresCheckMark, {std::string_view(mark_)}});
   all.insert(all.end(), commands.begin(), commands.end());
   all.push_back({kCommit, {}});
   auto rows = pipeline(all);
+  all.push_back({kCommitDurably, {}});
   if (rows.ok()) return ok_status();
   if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
   rollback();
@@ -273,11 +279,12 @@ void PostgresSession::rollback() {
 Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std::span<const Command> commands) {
   if (state() != TransactionState::none) return invalid("the connection has a transaction open already");
   std::vector<Command> all;
-  all.reserve(commands.size() + 2);
+  all.reserve(commands.size() + 3);
   all.push_back({begin_of(isolation), {}});
   all.insert(all.end(), commands.begin(), commands.end());
   all.push_back({kCommit, {}});
   auto rows = pipeline_afresh(all);
+  all.push_back({kCommitDurably, {}});
   if (!rows.ok()) {
     const bool unknown = !usable();
     rollback();
@@ -285,7 +292,7 @@ Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std:
     return rows;
   }
   rows->erase(rows->begin());
-  rows->pop_back();
+  rows->resize(commands.size());
   return rows;
 }
 

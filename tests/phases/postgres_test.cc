@@ -175,6 +175,63 @@ TEST_F(PostgresConnection, NoticesALostServerUnlessTheUrlSaysHow) {
   EXPECT_EQ(setting(*given.value(), "tcp_user_timeout"), "77");
 }
 
+// What is in effect when the row of a claim is written, and inside a phase, for a session with the given setting.
+class PostgresDurability : public PostgresConnection {
+ protected:
+  PostgresDurability() {
+    run_sql(*database, "CREATE TABLE durability (at_commit text NOT NULL)");
+    run_sql(*database,
+            "CREATE FUNCTION note_durability() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
+            " INSERT INTO durability VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$");
+    // Deferred: it runs in the COMMIT itself.
+    run_sql(*database,
+            "CREATE CONSTRAINT TRIGGER durability AFTER INSERT OR UPDATE ON oncekey_operation"
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION note_durability()");
+  }
+  std::int64_t commits_with(const std::string& setting) {
+    return number(*database, fmt::format("SELECT count(*) FROM durability WHERE at_commit = '{}'", setting));
+  }
+  static Operation two_phases() {
+    Operation operation("book_ride");
+    operation.phase("started", [](Phase& phase) { return phase.next("second"); });
+    operation.phase("second", [](Phase& phase) { return phase.respond(200, "", ""); });
+    return operation;
+  }
+};
+
+TEST_F(PostgresDurability, IsTurnedOnWhereItIsOff) {
+  auto opened = open_database(place.url() + "%20-csynchronous_commit%3Doff", one_connection());
+  ASSERT_TRUE(opened.ok()) << opened.fault().message;
+  Runner runner(*opened.value(), {two_phases()});
+  expect_finished(runner, "k1");
+  EXPECT_EQ(commits_with("on"), 2) << "the claim and the phase that went on";
+  EXPECT_EQ(commits_with("off"), 0);
+}
+
+TEST_F(PostgresDurability, IsLeftAsItIsWhereItIsAnythingElse) {
+  for (const std::string setting : {"local", "remote_write", "remote_apply"}) {
+    auto opened = open_database(place.url() + "%20-csynchronous_commit%3D" + setting, one_connection());
+    ASSERT_TRUE(opened.ok()) << opened.fault().message;
+    Runner runner(*opened.value(), {two_phases()});
+    expect_finished(runner, setting);
+    EXPECT_EQ(commits_with(setting), 2);
+  }
+}
+
+TEST_F(PostgresDurability, IsTurnedOnForOurTransactionsAloneOnTheApplicationsConnection) {
+  PGconn* const own = PQconnectdb(place.url().c_str());
+  PQclear(PQexec(own, "SET synchronous_commit = off"));
+  Runner runner(*database, {two_phases()});
+  const auto outcome = runner.run(ride_request("k1"), OwnConnection(own));
+  ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
+  EXPECT_EQ(commits_with("on"), 2);
+  EXPECT_EQ(commits_with("off"), 0);
+  PGresult* const after = PQexec(own, "SHOW synchronous_commit");
+  EXPECT_STREQ(PQgetvalue(after, 0, 0), "off");
+  PQclear(after);
+  PQfinish(own);
+}
+
 TEST(PgBouncer, GivesEveryTransactionAnotherConnectionAndNothingGoesWrong) {
   const char* const url = std::getenv("ONCEKEY_TEST_PGBOUNCER");
   ASSERT_TRUE(url) << "run this under tests/support/with_servers.py postgres pgbouncer";
