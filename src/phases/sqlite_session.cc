@@ -58,6 +58,23 @@ int bind_all(sqlite3_stmt* statement, std::span<const SqlValue> values) {
   return SQLITE_OK;
 }
 
+// Why these values are not those the statement asks for; nothing if they are. SQLite takes NULL for what is missing and
+// lets go of what is too much.
+std::optional<std::string> values_do_not_fit(sqlite3_stmt* statement, std::size_t given) {
+  if (given > kSqliteValuesMax) return fmt::format("{} values were given, {} are possible", given, kSqliteValuesMax);
+  for (std::size_t i = 0; i < given; ++i) {
+    if (sqlite3_bind_parameter_index(statement, value_name(i)) == 0) {
+      return fmt::format("{} values were given and {} is not used", given, value_name(i));
+    }
+  }
+  // All of $1, $2, … are there: any further one has no value.
+  if (sqlite3_bind_parameter_count(statement) > static_cast<int>(given)) {
+    return fmt::format("{} values were given for {} parameters, which are written $1, $2, …", given,
+                       sqlite3_bind_parameter_count(statement));
+  }
+  return std::nullopt;
+}
+
 SqlColumn sqlite_column(sqlite3_stmt* statement, int column) {
   switch (sqlite3_column_type(statement, column)) {
     case SQLITE_INTEGER:
@@ -147,16 +164,32 @@ Status SqliteSession::plain(const char* sql) {
 Result<SqliteStatement> SqliteSession::prepare(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
-                                      &statement, nullptr);
+                                      &statement, &rest);
   SqliteStatement prepared(statement);
+  const char* rest = nullptr;
   if (code != SQLITE_OK) return fault(sql);
-  if (!statement) return invalid(fmt::format("no statement in: {}", sql.substr(0, 200)));
+  if (!statement) return misused("no statement", sql);
+  if (!only_comments({rest, static_cast<std::size_t>(sql.data() + sql.size() - rest)})) {
+    return misused("more than one statement", sql);
+  }
   return prepared;
 }
 
 Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values,
                                         std::string_view sql) {
   observe(StatementMoment::before, sql);
+bool SqliteSession::only_comments(std::string_view sql) {
+  sqlite3_stmt* statement = nullptr;
+  const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), 0, &statement, nullptr);
+  const SqliteStatement owner(statement);
+  return code == SQLITE_OK && !statement;
+}
+
+Fault SqliteSession::misused(std::string_view what, std::string_view sql) {
+  error_code_ = fmt::format("{}", SQLITE_MISUSE);
+  return invalid(fmt::format("{} in: {}", what, sql.substr(0, 200)));
+}
+
   SqlRows rows;
   int code = bind_all(statement, values);
   while (code == SQLITE_OK || code == SQLITE_ROW) {
@@ -281,6 +314,7 @@ Result<SqlRows> SqliteSession::execute(std::string_view sql, std::span<const Sql
   return step_all(prepared.value().get(), values, sql);
 }
 
+  if (const auto why = values_do_not_fit(prepared.value().get(), values.size())) return misused(*why, sql);
 Status SqliteSession::execute_script(const std::string& sql) {
   if (auto begun = begin_immediate(); !begun.ok()) return begun;
   if (auto done = plain(sql.c_str()); !done.ok()) {

@@ -62,7 +62,10 @@ class SqliteSession final : public Session {
  private:
   Result<SqlRows> run_one(const Command& command);
   Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql);
+  // Exactly one statement: SQLite itself would take the first and leave the others.
   Result<SqliteStatement> prepare(std::string_view sql);
+  bool only_comments(std::string_view sql);
+  Fault misused(std::string_view what, std::string_view sql);
   Status begin_immediate();
   Status commit();
   Status plain(const char* sql);

@@ -730,6 +730,24 @@ TEST_P(Runs, StripesPolicyRemembersTheFirstRequestId) {
   EXPECT_NE(second.headers.get("Request-Id"), first.headers.get("Request-Id"));
 }
 
+TEST_P(Runs, AStatementThatIsNotWhatItSeemsThrows) {
+  const auto refused = [&](std::string_view sql, std::initializer_list<SqlValue> values) {
+    EXPECT_THROW(
+        (void)run_transaction(*database, [&](Transaction& transaction) { transaction.execute(sql, values); }).ok(),
+        DatabaseError)
+        << sql;
+  };
+  refused("INSERT INTO audit (what) VALUES ('a'); INSERT INTO audit (what) VALUES ('b')", {});
+  refused("INSERT INTO audit (what) VALUES ('a'); nonsense", {});
+  refused("INSERT INTO audit (what) SELECT coalesce($1, $2)", {"a"});
+  refused("INSERT INTO audit (what) VALUES (coalesce($1, 'nothing was given'))", {});
+  refused("INSERT INTO audit (what) VALUES ($1)", {"a", "b"});
+  if (!on_postgres()) refused("INSERT INTO audit (what) VALUES (coalesce(?, 'nothing was given'))", {"a"});
+  EXPECT_EQ(number(*database, "SELECT count(*) FROM audit"), 0);
+  run_sql(*database, "INSERT INTO audit (what) VALUES ('a'); -- the end\n /* of it */ ");
+  EXPECT_EQ(number(*database, "SELECT count(*) FROM audit"), 1);
+}
+
 TEST_P(Runs, AReaderOfThisCodeCanCountTheRoundTrips) {
   int round_trips = 0;
   DatabaseOptions options;
