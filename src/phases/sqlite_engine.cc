@@ -3,6 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
 namespace oncekey::phases {
 namespace {
 
@@ -20,6 +25,22 @@ std::string_view columns_of(BucketKind kind) {
              "expires_at INTEGER NOT NULL, PRIMARY KEY (consumer, message_id)";
   }
   return "";
+}
+
+// SQLite takes no more than 500 SELECTs in one UNION. Where no reaper has run for long there are more buckets: they are
+// put together in groups, and the groups in another UNION. SQLite finds its way to the index of each table through
+// both.
+constexpr std::size_t kUnionMax = 400;
+
+std::string all_of(std::span<const std::string> tables) {
+  std::vector<std::string> groups;
+  while (!tables.empty()) {
+    const auto group = tables.first(std::min(tables.size(), kUnionMax));
+    tables = tables.subspan(group.size());
+    groups.push_back(fmt::format("SELECT * FROM {}", fmt::join(group, " UNION ALL SELECT * FROM ")));
+  }
+  if (groups.size() == 1) return groups[0];
+  return fmt::format("SELECT * FROM ({})", fmt::join(groups, ") UNION ALL SELECT * FROM ("));
 }
 
 class SqliteEngine final : public Engine {
@@ -93,12 +114,13 @@ class SqliteEngine final : public Engine {
     const Command names{"SELECT name FROM oncekey_bucket WHERE kind = $1 ORDER BY name", {to_string(kind)}};
     auto rows = session.run({&names, 1});
     if (!rows.ok()) return fail(std::move(rows).fault());
-    std::string view = fmt::format("CREATE VIEW oncekey_{0} AS SELECT * FROM oncekey_{0}_none", to_string(kind));
+    std::vector<std::string> tables{fmt::format("oncekey_{}_none", to_string(kind))};
     for (const SqlRow& row : rows.value()[0].rows) {
       const auto bucket = bucket_from_name(row.text(0));
       if (!bucket) return fail(corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(0))));
-      view += fmt::format(" UNION ALL SELECT * FROM {}", bucket_table(kind, *bucket));
+      tables.push_back(bucket_table(kind, *bucket));
     }
+    const std::string view = fmt::format("CREATE VIEW oncekey_{} AS {}", to_string(kind), all_of(tables));
     const std::string drop = fmt::format("DROP VIEW IF EXISTS oncekey_{}", to_string(kind));
     const Command commands[] = {{drop, {}}, {view, {}}};
     return session.end(commands);

@@ -748,6 +748,26 @@ TEST_P(Runs, AStatementThatIsNotWhatItSeemsThrows) {
   EXPECT_EQ(number(*database, "SELECT count(*) FROM audit"), 1);
 }
 
+TEST_P(Runs, ManyBucketsThatNoReaperHasDroppedAreStillLookedThrough) {
+  if (on_postgres()) GTEST_SKIP() << "partitions have no such limit";
+  Runner runner(*database, {ride_operation(world)});
+  finished(run(runner, ride_request("k1")));
+  constexpr int kBuckets = 1300;
+  const auto made = run_transaction(*database, [&](Transaction& transaction) {
+    for (int i = 0; i < kBuckets; ++i) {
+      transaction.execute(fmt::format("CREATE TABLE oncekey_answer_10_{} AS SELECT * FROM oncekey_answer_none", i));
+      transaction.execute("INSERT INTO oncekey_bucket (kind, name, ends_at) VALUES ('answer', $1, 0)",
+                          {fmt::format("bucket-10-{}", i)});
+    }
+  });
+  ASSERT_TRUE(made.ok()) << made.fault().message;
+  const auto later = place.open_later(12h); // another bucket, so that the view is made anew
+  Runner after(*later, {ride_operation(world)});
+  finished(run(after, ride_request("k2")));
+  EXPECT_TRUE(finished(run(after, ride_request("k1"))).replayed);
+  EXPECT_TRUE(finished(run(after, ride_request("k2"))).replayed);
+}
+
 TEST_P(Runs, AReaderOfThisCodeCanCountTheRoundTrips) {
   int round_trips = 0;
   DatabaseOptions options;
