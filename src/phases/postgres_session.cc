@@ -96,9 +96,11 @@ bool postgres_succeeded(const PGresult* result) {
 }
 
 Fault postgres_fault(const PGresult* result, std::string_view sql) {
-  return {postgres_kind(sqlstate_of(result)),
-          fmt::format("Postgres: {} ({}) in: {}", trimmed_message(PQresultErrorMessage(result)), sqlstate_of(result),
-                      sql.substr(0, 200))};
+  const std::string_view state = sqlstate_of(result);
+  const std::string message = trimmed_message(PQresultErrorMessage(result));
+  const bool missing = state == "42P01" || state == "42883"; // a table, a function
+  return {postgres_kind(state), fmt::format("Postgres: {} ({}) in: {}{}", message, state, sql.substr(0, 200),
+                                            missing ? migrate_hint(message) : "")};
 }
 
 PostgresSession::PostgresSession(PostgresHandle handle, const DatabaseOptions& options)
@@ -253,9 +255,9 @@ Status PostgresSession::end(std::span<const Command> commands) {
   all.reserve(commands.size() + 3);
   if (!mark_.empty()) all.push_back({kPostgresCheckMark, {std::string_view(mark_)}});
   all.insert(all.end(), commands.begin(), commands.end());
+  all.push_back({kCommitDurably, {}});
   all.push_back({kCommit, {}});
   auto rows = pipeline(all);
-  all.push_back({kCommitDurably, {}});
   if (rows.ok()) return ok_status();
   if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
   rollback();
@@ -282,9 +284,9 @@ Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std:
   all.reserve(commands.size() + 3);
   all.push_back({begin_of(isolation), {}});
   all.insert(all.end(), commands.begin(), commands.end());
+  all.push_back({kCommitDurably, {}});
   all.push_back({kCommit, {}});
   auto rows = pipeline_afresh(all);
-  all.push_back({kCommitDurably, {}});
   if (!rows.ok()) {
     const bool unknown = !usable();
     rollback();

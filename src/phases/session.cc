@@ -39,6 +39,16 @@ Command walk_along_indexes(Dialect dialect) {
   return {dialect == Dialect::postgres ? kPostgres : std::string_view("SELECT 1"), {}};
 }
 
+std::string_view migrate_hint(std::string_view message) {
+  constexpr std::string_view kOurs = "oncekey_";
+  const std::size_t at = message.find(kOurs);
+  if (at == std::string_view::npos) return "";
+  // oncekey_answer_25_53192 is a bucket, and those come and go.
+  const std::size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz", at + kOurs.size());
+  if (end != std::string_view::npos && message[end] == '_') return "";
+  return ". The library's tables are not there: call migrate() before anything else";
+}
+
 std::string in_dialect(std::string_view sql, Dialect dialect, Millis clock_ahead) {
   std::string out;
   out.reserve(sql.size() + 256);

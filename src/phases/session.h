@@ -76,6 +76,9 @@ std::string id_list(Dialect dialect, std::span<const std::int64_t> ids);
 // how many rows a busy table has at the moment, may read and sort them all. Nothing on SQLite.
 Command walk_along_indexes(Dialect dialect);
 
+// What to say after the database's own words when a table or function of ours is missing; empty if it is not ours.
+std::string_view migrate_hint(std::string_view message);
+
 // `sql` with its tokens replaced.
 std::string in_dialect(std::string_view sql, Dialect dialect, Millis clock_ahead);
 

@@ -150,7 +150,10 @@ void SqliteSession::observe(StatementMoment moment, std::string_view sql) const 
 Fault SqliteSession::fault(std::string_view sql) {
   const int code = sqlite3_extended_errcode(handle_);
   error_code_ = fmt::format("{}", code);
-  return {sqlite_kind(code), fmt::format("SQLite: {} ({}) in: {}", sqlite3_errmsg(handle_), code, sql.substr(0, 200))};
+  const std::string_view message = sqlite3_errmsg(handle_);
+  const bool missing = message.starts_with("no such table: ");
+  return {sqlite_kind(code), fmt::format("SQLite: {} ({}) in: {}{}", message, code, sql.substr(0, 200),
+                                         missing ? migrate_hint(message) : "")};
 }
 
 Status SqliteSession::plain(const char* sql) {
@@ -163,10 +166,10 @@ Status SqliteSession::plain(const char* sql) {
 
 Result<SqliteStatement> SqliteSession::prepare(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;
+  const char* rest = nullptr;
   const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), SQLITE_PREPARE_PERSISTENT,
                                       &statement, &rest);
   SqliteStatement prepared(statement);
-  const char* rest = nullptr;
   if (code != SQLITE_OK) return fault(sql);
   if (!statement) return misused("no statement", sql);
   if (!only_comments({rest, static_cast<std::size_t>(sql.data() + sql.size() - rest)})) {
@@ -175,9 +178,6 @@ Result<SqliteStatement> SqliteSession::prepare(std::string_view sql) {
   return prepared;
 }
 
-Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values,
-                                        std::string_view sql) {
-  observe(StatementMoment::before, sql);
 bool SqliteSession::only_comments(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), 0, &statement, nullptr);
@@ -190,6 +190,9 @@ Fault SqliteSession::misused(std::string_view what, std::string_view sql) {
   return invalid(fmt::format("{} in: {}", what, sql.substr(0, 200)));
 }
 
+Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values,
+                                        std::string_view sql) {
+  observe(StatementMoment::before, sql);
   SqlRows rows;
   int code = bind_all(statement, values);
   while (code == SQLITE_OK || code == SQLITE_ROW) {
@@ -311,10 +314,10 @@ Result<std::vector<SqlRows>> SqliteSession::transact(Isolation, std::span<const 
 Result<SqlRows> SqliteSession::execute(std::string_view sql, std::span<const SqlValue> values) {
   auto prepared = prepare(sql);
   if (!prepared.ok()) return std::move(prepared).fault();
+  if (const auto why = values_do_not_fit(prepared.value().get(), values.size())) return misused(*why, sql);
   return step_all(prepared.value().get(), values, sql);
 }
 
-  if (const auto why = values_do_not_fit(prepared.value().get(), values.size())) return misused(*why, sql);
 Status SqliteSession::execute_script(const std::string& sql) {
   if (auto begun = begin_immediate(); !begun.ok()) return begun;
   if (auto done = plain(sql.c_str()); !done.ok()) {

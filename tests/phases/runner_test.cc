@@ -768,6 +768,17 @@ TEST_P(Runs, ManyBucketsThatNoReaperHasDroppedAreStillLookedThrough) {
   EXPECT_TRUE(finished(run(after, ride_request("k2"))).replayed);
 }
 
+TEST(OpenDatabase, ThatWasNotMigratedSaysHow) {
+  const TestPlace place(Dialect::sqlite);
+  auto opened = open_database(place.url());
+  ASSERT_TRUE(opened.ok());
+  OutsideWorld world(place.folder());
+  Runner rides(*opened.value(), {ride_operation(world)});
+  const auto outcome = rides.run(ride_request("k1"));
+  ASSERT_FALSE(outcome.ok());
+  EXPECT_THAT(outcome.fault().message, testing::HasSubstr("call migrate()"));
+}
+
 TEST_P(Runs, AReaderOfThisCodeCanCountTheRoundTrips) {
   int round_trips = 0;
   DatabaseOptions options;
