@@ -14,6 +14,7 @@
 #include <CLI/CLI.hpp>
 
 #include <csignal>
+#include <filesystem>
 #include <iostream>
 #include <map>
 #include <memory>
@@ -34,17 +35,48 @@ Result<std::pair<std::string, std::string>> split_at(const std::string& text, ch
   return std::pair(text.substr(0, at), text.substr(at + 1));
 }
 
+Result<std::string> kept_elsewhere(const std::string& text, std::string_view form) {
+  if (!text.starts_with("env:") && !text.starts_with("file:")) {
+    return invalid(fmt::format("an authorization has the form {}", form));
+  }
+  return resolve_secret(text);
+}
+
+Status add_sink(Sinks& sinks, const std::string& name, std::unique_ptr<Sink> sink) {
+  if (sinks.try_emplace(name, std::move(sink)).second) return ok_status();
+  return invalid(fmt::format("the sink {} is given twice: whichever came last would get all of its jobs", name));
+}
+
+// NAME=env:VARIABLE or NAME=file:PATH, by sink. Not the value itself: every user of the machine sees the arguments.
+Result<std::map<std::string, std::string>> authorizations(const std::vector<std::string>& given) {
+  constexpr std::string_view kForm = "NAME=env:VARIABLE or NAME=file:PATH";
+  std::map<std::string, std::string> by_sink;
+  for (const std::string& text : given) {
+    const auto named = split_at(text, '=', kForm);
+    if (!named) return named.fault();
+    auto value = kept_elsewhere(named->second, kForm);
+    if (!value) return std::move(value).fault();
+    by_sink[named->first] = *std::move(value);
+  }
+  return by_sink;
+}
+
 using MakeSink = Result<std::unique_ptr<Sink>> (*)(std::string_view redis_url, std::string name, RedisSinkOptions);
 
-Status add_http(Sinks& sinks, const std::vector<std::string>& given) {
+Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::vector<std::string>& authorized) {
+  auto by_sink = authorizations(authorized);
+  if (!by_sink) return std::move(by_sink).fault();
   for (const std::string& text : given) {
     const auto named = split_at(text, '=', "NAME=URL");
     if (!named) return named.fault();
-    auto sink = http_sink(named->second);
+    HttpSinkOptions options;
+    if (auto found = by_sink->extract(named->first)) options.authorization = std::move(found.mapped());
+    auto sink = http_sink(named->second, options);
     if (!sink) return std::move(sink).fault();
-    sinks[named->first] = *std::move(sink);
+    if (auto added = add_sink(sinks, named->first, *std::move(sink)); !added) return added;
   }
-  return ok_status();
+  if (by_sink->empty()) return ok_status();
+  return invalid(fmt::format("--sink-authorization names {}, which is no --sink", by_sink->begin()->first));
 }
 
 Status add_redis(Sinks& sinks, const std::vector<std::string>& given, std::string_view form, MakeSink make) {
@@ -55,7 +87,7 @@ Status add_redis(Sinks& sinks, const std::vector<std::string>& given, std::strin
     if (!target) return target.fault();
     auto sink = make(target->second, target->first, {});
     if (!sink) return std::move(sink).fault();
-    sinks[named->first] = *std::move(sink);
+    if (auto added = add_sink(sinks, named->first, *std::move(sink)); !added) return added;
   }
   return ok_status();
 }
@@ -79,7 +111,24 @@ int list_dead(Database& database) {
     std::cout << fmt::format("job {} {} for {}: {}\n", dead.job.id, dead.job.name, dead.job.sink, dead.last_error);
   }
   if (operations->empty() && jobs->empty()) std::cout << "no dead letters\n";
+  const auto backlog = count_backlog(database);
+  if (!backlog) return refuse(backlog.fault());
+  if (backlog->dead_operations > operations->size() || backlog->dead_jobs > jobs->size()) {
+    std::cout << fmt::format("these are the first; in all there are {} operations and {} jobs\n",
+                             backlog->dead_operations, backlog->dead_jobs);
+  }
   return kDone;
+}
+
+// Opening would make an empty file, with nothing dead in it and nothing to do.
+Status check_there(const std::string& url) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  if (!url.starts_with(kSqlite)) return ok_status();
+  const std::string path = url.substr(kSqlite.size());
+  std::error_code ignored;
+  if (path.empty() || std::filesystem::exists(path, ignored)) return ok_status();
+  return unavailable(
+      fmt::format("there is no database {}: the application makes it, and is to be started first", path));
 }
 
 int said(const Result<bool>& restarted) {
@@ -95,24 +144,28 @@ class Crew {
       : log_(log), reaper_(database) {
     if (resume) completer_.emplace(database, *std::move(resume), CompleterOptions{.grace = grace});
     if (!sinks.empty()) enqueuer_.emplace(database, std::move(sinks));
+    tell_troubles("reaper", reaper_);
+    if (completer_) tell_troubles("completer", *completer_);
+    if (enqueuer_) tell_troubles("enqueuer", *enqueuer_);
   }
 
-  // Until nothing moves any more. What failed has been put off, so that it is not tried for ever.
-  Status run_once() {
+  // Until nothing moves any more. What failed has been put off, so that it is not tried for ever. Whether everything
+  // went well: one worker's failure keeps no other from its work.
+  bool run_once() {
+    bool well = true;
     for (bool more = completer_.has_value(); more;) {
       const auto counts = completer_->run_once();
-      if (!counts) return counts.fault();
-      more = counts->picked != 0;
+      more = counts && counts->picked != 0;
+      well = well && counts && counts->failed == 0 && counts->dead == 0;
     }
     for (bool more = enqueuer_.has_value(); more;) {
       const auto counts = enqueuer_->run_once();
-      if (!counts) return counts.fault();
-      more = counts->delivered != 0;
+      more = counts && counts->delivered != 0;
+      well = well && counts && counts->refused == 0 && counts->sinks_down == 0;
     }
-    const auto counts = reaper_.run_once();
-    if (!counts) return counts.fault();
+    if (!reaper_.run_once()) well = false;
     tell();
-    return ok_status();
+    return well;
   }
 
   void run_until_signalled() {
@@ -138,6 +191,16 @@ class Crew {
     if (completer_) all.push_back(&*completer_);
     if (enqueuer_) all.push_back(&*enqueuer_);
     return all;
+  }
+
+  void tell_troubles(std::string_view whose, BackgroundWorker& worker) {
+    worker.on_trouble([this, whose](const std::string& what, const std::optional<std::string>& why) {
+      if (why) {
+        log_.warning("failing", {{"worker", whose}, {"what", what}, {"why", *why}});
+      } else {
+        log_.info("working_again", {{"worker", whose}, {"what", what}});
+      }
+    });
   }
 
   void tell() {
@@ -178,18 +241,33 @@ WorkCommand::WorkCommand(CLI::App& app)
       ->add_option("--resume", resume_url_,
                    "where the application resumes operations: the completer POSTs their ids there")
       ->type_name("URL");
+  work_
+      ->add_option("--resume-authorization", resume_authorization_,
+                   "sent to --resume as Authorization: env:VARIABLE or file:PATH")
+      ->type_name("SECRET")
+      ->needs("--resume");
   work_->add_option("--sink", http_sinks_, "deliver the jobs of this sink by HTTP POST; may be repeated")
       ->type_name("NAME=URL");
+  work_
+      ->add_option("--sink-authorization", sink_authorizations_,
+                   "sent to this --sink as Authorization: env:VARIABLE or file:PATH")
+      ->type_name("NAME=SECRET");
   work_->add_option("--sidekiq", sidekiq_sinks_, "push the jobs of this sink to a Sidekiq queue")
       ->type_name("NAME=QUEUE@REDIS-URL");
   work_->add_option("--stream", stream_sinks_, "append the jobs of this sink to a Redis stream")
       ->type_name("NAME=STREAM@REDIS-URL");
   work_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
       ->type_name("DURATION");
-  work_->add_flag("--once", once_, "do what there is to do, say what was done, and end");
+  work_->add_flag("--once", once_, "do what there is to do, say what was done, and end: with 1 if anything failed");
   work_->add_flag("--dead", list_dead_, "list the dead letters and end");
   work_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
       ->type_name("ID");
+  work_
+      ->add_flag(
+          "--looked", looked_,
+          "with --restart-operation: I have looked on the foreign side, the call did not happen there; without it "
+          "a call whose key may be forgotten is not made again")
+      ->needs("--restart-operation");
   work_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
 }
 
@@ -201,17 +279,24 @@ int WorkCommand::run() const {
   const Result<Millis> grace = parse_duration(grace_);
   if (!grace) return refuse(grace.fault());
   Sinks sinks;
-  for (const Status& added :
-       {add_http(sinks, http_sinks_), add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
-        add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink)}) {
+  for (const Status& added : {add_http(sinks, http_sinks_, sink_authorizations_),
+                              add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
+                              add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink)}) {
     if (!added) return refuse(added.fault());
   }
   std::optional<Completer::Resume> resume;
   if (!resume_url_.empty()) {
-    auto made = resume_by_http(resume_url_);
+    HttpSinkOptions options;
+    if (!resume_authorization_.empty()) {
+      auto value = kept_elsewhere(resume_authorization_, "env:VARIABLE or file:PATH");
+      if (!value) return refuse(value.fault());
+      options.authorization = *std::move(value);
+    }
+    auto made = resume_by_http(resume_url_, options);
     if (!made) return refuse(made.fault());
     resume = *std::move(made);
   }
+  if (const Status there = check_there(*url); !there) return refuse(there.fault());
   const auto database = open_database(*url);
   if (!database) return refuse(database.fault());
   if (const Status migrated = (*database)->migrate(); !migrated) return refuse(migrated.fault());
@@ -219,16 +304,13 @@ int WorkCommand::run() const {
   if (!restart_operation_.empty()) {
     const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
     if (!id) return refuse(invalid("--restart-operation wants the 64 hex digits that --dead shows"));
-    return said(restart_dead_operation(**database, *id));
+    return said(restart_dead_operation(**database, *id, looked_ ? ForeignSide::looked_at : ForeignSide::not_looked_at));
   }
-  if (restart_job_ != 0) return said(restart_dead_job(**database, restart_job_));
+  if (restart_job_) return said(restart_dead_job(**database, *restart_job_));
 
   Log log(LogLevel::info);
   Crew crew(**database, std::move(sinks), std::move(resume), *grace, log);
-  if (once_) {
-    const Status done = crew.run_once();
-    return done ? kDone : refuse(done.fault());
-  }
+  if (once_) return crew.run_once() ? kDone : kRefused;
   log.info("working", {{"store", masked_url(*url)}, {"completer", resume_url_.empty() ? "no" : "yes"}});
   crew.run_until_signalled();
   return kDone;

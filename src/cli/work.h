@@ -1,6 +1,7 @@
 // oncekey work: the workers of the library of atomic phases, as a process of their own; and oncekey schema, its tables.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,14 +21,17 @@ class WorkCommand {
   CLI::App* work_;
   std::string store_;
   std::string resume_url_;
+  std::string resume_authorization_;
   std::vector<std::string> http_sinks_;
+  std::vector<std::string> sink_authorizations_;
   std::vector<std::string> sidekiq_sinks_;
   std::vector<std::string> stream_sinks_;
   std::string grace_ = "5m";
   bool once_ = false;
   bool list_dead_ = false;
   std::string restart_operation_;
-  long long restart_job_ = 0;
+  bool looked_ = false;
+  std::optional<long long> restart_job_;
 };
 
 class SchemaCommand {

@@ -78,6 +78,7 @@ class WorkTest(unittest.TestCase):
         self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", str(job)).returncode, DONE)
         self.assertEqual(oncekey("work", "--store", self.store, "--dead").stdout, "no dead letters\n")
         self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", "99").returncode, REFUSED)
+        self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", "0").returncode, REFUSED)
 
     def test_it_works_until_it_is_told_to_end(self):
         working = subprocess.Popen([binary(), "work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs"],
@@ -89,9 +90,78 @@ class WorkTest(unittest.TestCase):
         working.send_signal(signal.SIGTERM)
         self.assertEqual(working.wait(PATIENCE_SECONDS), 0, working.stderr.read())
 
+    def test_a_sink_that_is_down_is_told_with_the_reason_and_fails_a_run_once(self):
+        self.stage("send_receipt")
+        run = oncekey("work", "--store", self.store, "--sink", "mail=http://127.0.0.1:1/", "--once")
+        self.assertEqual(run.returncode, REFUSED, run.stderr)
+        self.assertRegex(run.stderr, r'failing worker=enqueuer what="sink mail" why=.*Connection refused')
+
+    def test_a_sink_that_works_again_is_told(self):
+        self.stage("send_receipt")
+        self.sink.will(answers(503, b""))
+        working = subprocess.Popen([binary(), "work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs"],
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(working.stderr.close)
+        self.addCleanup(working.kill)
+        poll_until(lambda: self.jobs() == [], "the job's delivery")
+        working.send_signal(signal.SIGTERM)
+        said = working.stderr.read()
+        self.assertEqual(working.wait(PATIENCE_SECONDS), 0, said)
+        self.assertLess(said.index('what="sink mail" why="answered 503"'), said.index('working_again worker=enqueuer'))
+
+    def test_a_database_that_fails_is_told(self):
+        self.stage("send_receipt")
+        with sqlite3.connect(self.path) as database:
+            database.execute("CREATE TRIGGER no BEFORE UPDATE ON oncekey_job "
+                             "BEGIN SELECT RAISE(ABORT, 'no more of this'); END")
+        run = oncekey("work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs", "--once")
+        self.assertEqual(run.returncode, REFUSED, run.stderr)
+        self.assertRegex(run.stderr, r'failing worker=enqueuer what=database why=.*no more of this')
+
+    def test_a_sink_is_told_who_we_are_by_a_secret_that_is_no_argument(self):
+        self.stage("send_receipt")
+        secret = self.path.with_name("secret")
+        secret.write_text("Bearer t0ken\n")
+        run = oncekey("work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs", "--once",
+                      "--sink-authorization", f"mail=file:{secret}")
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        self.assertEqual(self.sink.last.header("Authorization"), "Bearer t0ken")
+
+    def test_a_list_that_is_not_whole_says_so(self):
+        with sqlite3.connect(self.path) as database:
+            database.executemany("INSERT INTO oncekey_job (sink, name, args, staged_at, next_attempt_at, state, dead_at,"
+                                 " last_error) VALUES ('mail', 'n', '', 0, 0, 'dead', 1, 'no')", [()] * 101)
+        run = oncekey("work", "--store", self.store, "--dead")
+        self.assertIn("in all there are 0 operations and 101 jobs", run.stdout)
+
+    def test_a_database_that_is_not_there_is_not_made(self):
+        typo = self.path.with_name("typo.db")
+        for what in (["--dead"], ["--restart-job", "1"], ["--once"]):
+            run = oncekey("work", "--store", f"sqlite:{typo}", *what)
+            self.assertEqual(run.returncode, REFUSED, run.stderr)
+            self.assertIn("there is no database", run.stderr)
+            self.assertFalse(typo.exists())
+
+    def test_a_restart_says_whether_somebody_looked(self):
+        with sqlite3.connect(self.path) as database:
+            insert = ("INSERT INTO oncekey_operation VALUES (?, zeroblob(32), 'book', 'p', 1, 0, '', '', '', '', '', '', "
+                      "'', '', 0, 7, 0, 0, 1, 'why')")
+            database.executemany(insert, [(bytes([n]) * 32,) for n in (1, 2)])
+        self.assertEqual(oncekey("work", "--store", self.store, "--restart-operation", "01" * 32).returncode, DONE)
+        self.assertEqual(
+            oncekey("work", "--store", self.store, "--restart-operation", "02" * 32, "--looked").returncode, DONE)
+        with sqlite3.connect(self.path) as database:
+            kept, anew = [row[0] for row in database.execute("SELECT reached_at FROM oncekey_operation ORDER BY id")]
+        self.assertEqual(kept, 7)
+        self.assertGreater(anew, 7)
+
     def test_what_cannot_be_understood_is_said(self):
         self.assertEqual(oncekey("schema", "print", "oracle").returncode, USAGE)
-        for wrong in (["--sink", "mail"], ["--sidekiq", "mail=queue"], ["--grace", "soon"], ["--restart-operation", "x"]):
+        for wrong in (["--sink", "mail"], ["--sidekiq", "mail=queue"], ["--grace", "soon"], ["--restart-operation", "x"],
+                      ["--sink", "mail=http://a/", "--sink", "mail=http://b/"],
+                      ["--sink", "mail=http://a/", "--stream", "mail=s@redis://b"],
+                      ["--sink", "mail=http://a/", "--sink-authorization", "mail=Bearer"],
+                      ["--sink-authorization", f"mail=file:{__file__}"]):
             run = oncekey("work", "--store", self.store, *wrong)
             self.assertEqual(run.returncode, USAGE, f"{wrong}: {run.stderr}")
             self.assertTrue(run.stderr.startswith("oncekey work: "), run.stderr)
