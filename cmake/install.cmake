@@ -1,9 +1,9 @@
-# cmake --install: the library of atomic phases for other programs, as one archive with the public headers, a CMake
-# package (find_package(oncekey), target oncekey::phases) and a pkg-config file.
+# cmake --install: the library of atomic phases and the client for other programs, as one archive with the public
+# headers, a CMake package (find_package(oncekey), target oncekey::phases) and a pkg-config file.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(library_rooms base core phases workers)
+set(library_rooms base core phases workers http client)
 list(TRANSFORM library_rooms REPLACE "(.+)" "$<TARGET_OBJECTS:oncekey_\\1>" OUTPUT_VARIABLE library_objects)
 add_library(oncekey_library STATIC ${library_objects})
 set_target_properties(oncekey_library PROPERTIES OUTPUT_NAME oncekey EXPORT_NAME phases LINKER_LANGUAGE CXX

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-EXPECTED = "200 hello you first\n200 hello you replayed\njob hello [1]\n"
+EXPECTED = "200 hello you first\n200 hello you replayed\njob hello [1]\nclient open 36\n"
 
 
 def run(*command, **options):

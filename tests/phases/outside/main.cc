@@ -1,4 +1,6 @@
 // Books something once, in a program that knows nothing of oncekey but its installed headers.
+#include <oncekey/client.h>
+#include <oncekey/derive.h>
 #include <oncekey/workers.h>
 
 #include <cstdio>
@@ -23,5 +25,8 @@ int main(int, char** arguments) {
   oncekey::Enqueuer enqueuer(*database.value(), {{"out", oncekey::callback_sink([](const oncekey::Job& job) {
                                                     std::printf("job %s %s\n", job.name.c_str(), job.args.c_str());
                                                   })}});
-  return enqueuer.run_once().ok() ? 0 : 1;
+  if (!enqueuer.run_once().ok()) return 1;
+  const auto client = oncekey::Client::open({});
+  std::printf("client %s %zu\n", client.ok() ? "open" : "not open", oncekey::derive("k", "charge").size());
+  return 0;
 }
