@@ -87,7 +87,8 @@ void add_our_commands(CLI::App& app, Flags& flags) {
 
   CLI::App& backlog = *app.add_subcommand("backlog", "what waits to be finished, delivered or looked at by a person");
   add_ours(backlog, flags);
-  backlog.add_flag("--restart-dead", flags.restart_dead, "let dead bookings be tried again");
+  backlog.add_flag("--restart-dead", flags.restart_dead,
+                   "let dead bookings be tried again: I have looked, the processor did not charge for them");
 }
 
 void add_other_peoples_commands(CLI::App& app, Flags& flags) {

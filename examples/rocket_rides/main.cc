@@ -204,7 +204,8 @@ int backlog(const Flags& flags) {
   for (const auto& dead : value_of(oncekey::list_dead_operations(*database))) {
     std::cout << "dead: key " << dead.operation.key << " of " << dead.operation.principal << " at "
               << dead.operation.recovery_point << ": " << dead.why << std::endl;
-    if (flags.restart_dead) value_of(oncekey::restart_dead_operation(*database, dead.operation.id));
+    if (!flags.restart_dead) continue;
+    value_of(oncekey::restart_dead_operation(*database, dead.operation.id, oncekey::ForeignSide::looked_at));
   }
   return 0;
 }
