@@ -10,11 +10,9 @@
 // application's own connections as well. Any other setting stays as it is.
 //
 // The tables are made by migrate(), or by the application's own migrations from schema_text(): the same text. On
-// Postgres partitions are made, attached and dropped while the application runs, and only the owner of a table may do
-// that. Where migrations run as another role than the application, that role gives the tables away afterwards:
-//   ALTER TABLE oncekey_answer OWNER TO app;   and the same for oncekey_inbox,
-//   GRANT SELECT, INSERT, UPDATE, DELETE ON oncekey_meta, oncekey_operation, oncekey_bucket, oncekey_job TO app;
-//   GRANT CREATE, USAGE ON SCHEMA public TO app;
+// Postgres the application's role must own them, because partitions are made, attached and dropped while it runs.
+// Migrations that run as somebody else become that role for these statements: SET ROLE app before, RESET ROLE after,
+// and once GRANT CREATE, USAGE ON SCHEMA public TO app.
 //
 // Connections. The library opens its own as it needs them and keeps them for the next use; no more than
 // `connections_max` at a time, further callers wait. A phase gets the raw handle of the connection it runs on. An

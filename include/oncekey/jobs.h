@@ -21,7 +21,7 @@ using JobId = std::int64_t;
 struct StagedJob {
   // Names the sink it goes to, one of those the enqueuer was given.
   std::string sink = "default";
-  // What kind of work it is: the path behind an HTTP sink's URL or the class of a Sidekiq job.
+  // What kind of work it is: the header Oncekey-Job of an HTTP sink's request or the class of a Sidekiq job.
   std::string name{};
   // For the consumer, any bytes; JSON by habit, and a JSON array of arguments for Sidekiq.
   std::string args{};

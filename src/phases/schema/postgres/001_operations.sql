@@ -1,7 +1,7 @@
 -- Oncekey's tables for PostgreSQL, part 1: operations and their answers.
 -- Times are milliseconds since 1970 on the server's clock. Every statement may be run again.
 
--- What the tables are: the version of this schema, and the secret that ids and fingerprints are keyed with.
+-- What belongs to the database as a whole: the secret that ids and fingerprints are keyed with.
 CREATE TABLE IF NOT EXISTS oncekey_meta (
   name  text  PRIMARY KEY,
   value bytea NOT NULL
