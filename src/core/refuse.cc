@@ -113,13 +113,14 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               "idempotency_unavailable",
               ShouldRetry::yes};
     case RefusalCode::record_not_written:
-      return {503,
-              "The answer could not be recorded",
-              "The request was forwarded, but its answer could not be made durable and is withheld. Send the same "
-              "request with the same key again; do not use a new key, the operation may have been executed.",
-              kApi,
-              "idempotency_record_not_written",
-              ShouldRetry::yes};
+      return {
+          503,
+          "The answer could not be recorded",
+          "The operation may have been executed, but its answer could not be made durable and is withheld. Send the "
+          "same request with the same key again; do not use a new key.",
+          kApi,
+          "idempotency_record_not_written",
+          ShouldRetry::yes};
     case RefusalCode::upstream_unreachable:
       return {503,
               "The API cannot be reached",
