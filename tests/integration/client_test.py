@@ -131,7 +131,7 @@ class JournalTest(SendTest):
         self.assert_one_key(3)
 
     def test_the_key_is_let_go_only_when_the_answer_is_written(self):
-        self.assert_ended(self.send_journaled("-o", "no/such/folder"), LOCAL_FAULT)
+        self.assert_ended(self.send_journaled("-o", "/dev/full"), LOCAL_FAULT)
         self.assert_ended(self.send_journaled("-o", "answer"), SUCCEEDED)
         self.assert_one_key(2)
 

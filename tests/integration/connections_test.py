@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -427,16 +428,21 @@ class TlsTest(unittest.TestCase):
         real = render_head("HTTP/1.1 200 OK", [("Content-Length", "4")]) + b"real"
         extra = render_head("HTTP/1.1 200 OK", [("Content-Length", "5")]) + b"extra"
 
+        all_sent = threading.Event()
+
         def in_two_records(exchange):
             exchange.send(real)
             exchange.send(extra)
+            all_sent.set()
 
         upstream = self.tls_upstream()
         with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("good", "crt"), threads=1) as gateway:
             client = gateway.client()
             for turn in range(5):
+                all_sent.clear()
                 upstream.will(in_two_records, answers(200, b"mine"))
                 self.assertEqual(client.post(key=f"alices-{turn}").body, b"real")
+                self.assertTrue(all_sent.wait(20))  # nobody can tell bytes that come after the next request from its answer
                 self.assertEqual(client.post(key=f"bobs-{turn}").body, b"mine")
 
     def test_an_early_answer_over_tls_is_the_outcome(self):

@@ -1,7 +1,9 @@
 """The gateway as a process: started on free ports with a configuration, watched through its log, always stopped."""
 
+import contextlib
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -23,11 +25,22 @@ def binary():
     return os.environ.get("ONCEKEY_BINARY", str(PROJECT / "build" / "release" / "oncekey"))
 
 
-def free_port():
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+# From here on the kernel takes ports for outgoing connections, of which tests make thousands.
+FIRST_OUTGOING_PORT = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+
+
+def free_port(*others):
+    """A port that nobody uses at the moment, nor those that far above it; and one that nobody is given by chance."""
+    for _ in range(1000):
+        port = random.SystemRandom().randrange(10_000, max(20_000, FIRST_OUTGOING_PORT - max(others, default=0)))
+        with contextlib.ExitStack() as tried:
+            try:
+                for above in (0, *others):
+                    tried.enter_context(socket.socket()).bind(("127.0.0.1", port + above))
+                return port
+            except OSError:
+                continue
+    raise DidNotStart("there is no free port")
 
 
 def toml_value(value):

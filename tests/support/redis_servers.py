@@ -118,27 +118,13 @@ class Redis(Server):
         copy_folder(self.folder / name, self.folder / "appendonlydir")
 
 
-def free_port_with_a_bus():
-    for _ in range(200):
-        port = free_port()
-        if port + CLUSTER_BUS_OFFSET > 65535:
-            continue
-        with socket.socket() as sock:
-            try:
-                sock.bind(("127.0.0.1", port + CLUSTER_BUS_OFFSET))
-                return port
-            except OSError:
-                continue
-    raise ServerFailed("no port whose bus port is free as well")
-
-
 class ClusterNode(Redis):
     def __init__(self, **settings):
         super().__init__(cluster_enabled="yes", cluster_node_timeout=1500, cluster_replica_validity_factor=0,
                          repl_ping_replica_period=1, repl_diskless_sync_delay=0, **settings)
 
     def choose_port(self):
-        return free_port_with_a_bus()
+        return free_port(CLUSTER_BUS_OFFSET)
 
     def announce(self, port):
         """Clients and replicas are sent to this port: that of a proxy."""
