@@ -340,7 +340,9 @@ Task<void> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_
     co_return;
   }
   if (!options_.clock) state_.clock.learn(batch->now);
-  saw_tick(partition, turn, generation, batch->tick);
+  // With replicas to wait for, only what they have counts as seen, or a failover that lost nothing else would pass for
+  // lost memory. Batches learn that; the reply to this one was not held back for them.
+  if (!options_.count_ticks) saw_tick(partition, turn, generation, batch->tick);
 }
 
 Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {
