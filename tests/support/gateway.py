@@ -1,9 +1,9 @@
 """The gateway as a process: started on free ports with a configuration, watched through its log, always stopped."""
 
 import contextlib
+import itertools
 import os
 import pathlib
-import random
 import re
 import shutil
 import signal
@@ -25,14 +25,16 @@ def binary():
     return os.environ.get("ONCEKEY_BINARY", str(PROJECT / "build" / "release" / "oncekey"))
 
 
-# From here on the kernel takes ports for outgoing connections, of which tests make thousands.
-FIRST_OUTGOING_PORT = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+# Below those the kernel takes for outgoing connections, of which tests make thousands. A process is given each of them
+# once, and processes that run beside each other begin at different ones.
+FIRST_PORT, PORTS = 10_000, 10_000
+_next_port = itertools.count(os.getpid() * 101)
 
 
 def free_port(*others):
-    """A port that nobody uses at the moment, nor those that far above it; and one that nobody is given by chance."""
-    for _ in range(1000):
-        port = random.SystemRandom().randrange(10_000, max(20_000, FIRST_OUTGOING_PORT - max(others, default=0)))
+    """A port that nobody uses at the moment, nor those that far above it."""
+    for _ in range(PORTS):
+        port = FIRST_PORT + next(_next_port) % PORTS
         with contextlib.ExitStack() as tried:
             try:
                 for above in (0, *others):
