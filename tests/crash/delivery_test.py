@@ -135,11 +135,14 @@ def run(store, rounds):
             with receiver.lock:
                 return acknowledged - {key for key, bodies in receiver.bodies.items() if bodies}
 
-        try:
-            # A lease of a killed gateway is over after twice the time-out at most.
-            poll_until(lambda: not missing(), "every event", seconds=10 * TIMEOUT_SECONDS + 10)
-        except GaveUpWaiting:
-            pass
+        left = None
+        while len(missing()) != left:  # a queue that gets shorter is not lost
+            left = len(missing())
+            try:
+                # A lease of a killed gateway is over after twice the time-out at most.
+                poll_until(lambda: not missing(), "every event", seconds=10 * TIMEOUT_SECONDS + 10)
+            except GaveUpWaiting:
+                pass
         lost = missing()
         with receiver.lock:
             altered = {key for key, bodies in receiver.bodies.items() if len(bodies) > 1}
