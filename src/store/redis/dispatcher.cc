@@ -321,28 +321,29 @@ void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std
   ticks.largest = tick;
 }
 
-Task<void> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
+Task<Status> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
   watched_.insert(partition);
   const std::uint64_t turn = ++ticks_[partition].asked;
   const std::string generation = state_.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
-  if (!reply) co_return; // a server that does not answer has not forgotten
+  if (!reply) co_return reply.fault(); // it has not forgotten for that, but nobody can tell
   if (reply->look().is_error()) {
     // It may have forgotten the script, and has nobody else who would notice.
     if (parse_error(reply->look().text()).kind == ErrorKind::no_script) co_await load_script(connection);
-    co_return;
+    co_return ok_status();
   }
   const Result<BatchReply> batch = parse_batch_reply(reply->look(), 0);
-  if (!batch) co_return;
+  if (!batch) co_return batch.fault();
   if (batch->lost) {
     const Status noted = after_loss(partition, generation, *batch->lost);
-    co_return;
+    co_return ok_status();
   }
   if (!options_.clock) state_.clock.learn(batch->now);
   // With replicas to wait for, only what they have counts as seen, or a failover that lost nothing else would pass for
   // lost memory. Batches learn that; the reply to this one was not held back for them.
   if (!options_.count_ticks) saw_tick(partition, turn, generation, batch->tick);
+  co_return ok_status();
 }
 
 Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {

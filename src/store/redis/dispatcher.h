@@ -38,8 +38,8 @@ class Dispatcher {
 
   // The rest on the loop's thread.
   Task<Status> load_script(std::shared_ptr<Connection> connection);
-  // Counts the marker of a partition up and compares it with what was seen before.
-  Task<void> tick(std::shared_ptr<Connection> connection, std::uint32_t partition);
+  // Counts the marker of a partition up and compares it with what was seen before. A fault when nobody answered.
+  Task<Status> tick(std::shared_ptr<Connection> connection, std::uint32_t partition);
   // All partitions whose markers were ever counted up so.
   const std::set<std::uint32_t>& watched() const { return watched_; }
   void stop();

@@ -40,12 +40,16 @@ Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
   // A server that comes back may come back without its memory.
   const std::shared_ptr<Link> link = servers_.find_link(connection->host());
   const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
-  if (!partition || state_.memory.generation().empty()) co_return status;
-  // After a failover the slots become known as this server's one by one, and only some markers were ever looked at. It
-  // is asked for all of those: what is not its own it refuses.
+  if (state_.memory.generation().empty()) co_return status;
+  // After a failover the slots become known as this server's one by one, nodes that have not heard of it give old maps
+  // in between, and only some markers were ever looked at. It is asked for all of those: what is not its own it
+  // refuses.
   std::set<std::uint32_t> partitions = dispatcher_.watched();
-  partitions.insert(*partition);
-  for (const std::uint32_t each : partitions) co_await dispatcher_.tick(connection, each);
+  if (partition) partitions.insert(*partition);
+  for (const std::uint32_t each : partitions) {
+    if (!status) break;
+    status = co_await dispatcher_.tick(connection, each);
+  }
   co_return status;
 }
 
@@ -123,7 +127,13 @@ void Upkeep::tick_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
     if (!partition || !link->is_ready()) continue;
-    asio::co_spawn(context_, dispatcher_.tick(link->connection(), *partition), asio::detached);
+    const std::shared_ptr<Connection> connection = link->connection();
+    asio::co_spawn(
+        context_,
+        [this, connection, partition = *partition]() -> Task<void> {
+          const Status asked_again_in_a_second = co_await dispatcher_.tick(connection, partition);
+        },
+        asio::detached);
   }
 }
 
