@@ -117,7 +117,7 @@ Admin::Answer Admin::metrics() {
   metrics.waiters.Set(static_cast<double>(shared_.waiters.waiting()));
   metrics.connections.Set(gateway_ == nullptr ? 0 : gateway_->connections());
   metrics.upstream_connections.Set(shared_.upstream_open.load());
-  metrics.buffered_bytes.Set(static_cast<double>(shared_.buffered_bytes.load()));
+  metrics.buffered_bytes.Set(static_cast<double>(shared_.shares.in_use(Resource::buffered_bytes)));
   metrics.breaker_open.Set(shared_.breaker.is_open() ? 1 : 0);
   metrics.detached.Set(shared_.detached.load());
   show_storms();

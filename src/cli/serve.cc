@@ -2,6 +2,7 @@
 
 #include "admin/admin.h"
 #include "base/masked_url.h"
+#include "cli/descriptors.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/gateway.h"
@@ -15,6 +16,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <array>
 #include <csignal>
 #include <thread>
 #include <utility>
@@ -27,6 +29,7 @@ namespace {
 constexpr int kExitStoreFailed = 74;
 constexpr std::chrono::milliseconds kDrainPoll{20};
 constexpr std::chrono::milliseconds kAdminDrain{2000};
+constexpr std::chrono::milliseconds kRoomEvery{1000};
 
 LogLevel level_of(std::string_view text) {
   if (text == "debug") return LogLevel::debug;
@@ -76,14 +79,62 @@ UpstreamOptions upstream_options(const Config& config) {
   return options;
 }
 
-ServerOptions server_options(const Config& config) {
+ServerOptions server_options(const Config& config, std::shared_ptr<Shares> shares) {
   ServerOptions options;
   options.timeouts = {config.timeouts.request_headers, config.timeouts.request_body, config.timeouts.idle,
-                      config.timeouts.write};
+                      config.timeouts.write, config.limits.min_rate};
   options.max_header_bytes = config.limits.max_header_bytes;
-  options.max_connections = config.limits.max_connections;
+  options.shares = std::move(shares);
   return options;
 }
+
+// For a listener that is not for clients: few connections, and no caller has less of them than another.
+std::shared_ptr<Shares> shares_of_few() {
+  constexpr std::uint64_t kHeadBytesMax = 16u << 20;
+  std::array<ShareLimit, kResources> limits{};
+  limits[static_cast<std::size_t>(Resource::connections)] = {kAdminConnectionsMax, kAdminConnectionsMax,
+                                                             kAdminConnectionsMax, kAdminConnectionsMax};
+  limits[static_cast<std::size_t>(Resource::buffered_bytes)] = {kHeadBytesMax, kHeadBytesMax, kHeadBytesMax,
+                                                                kHeadBytesMax};
+  return std::make_shared<Shares>(limits);
+}
+
+// Looks about once a second how much room the store has left.
+class RoomWatch {
+ public:
+  RoomWatch(GatewayShared& shared, Timers& timers) : shared_(shared), timer_(timers, [this] { look(); }) { look(); }
+
+ private:
+  void look() {
+    timer_.after(kRoomEvery);
+    constexpr std::string_view kEmbedded = "rocksdb:";
+    const std::string& store = shared_.config.store;
+    std::optional<StoreRoom::Seen> seen;
+    if (store.starts_with(kEmbedded)) {
+      seen = look_at_folder(store.substr(kEmbedded.size()));
+    } else {
+      const StoreStats stats = shared_.store.stats();
+      // A store in memory takes memory; one elsewhere tells its size, or 0 where it would have to count.
+      seen = StoreRoom::Seen{store.starts_with("memory:") ? stats.bytes_in_memory : stats.bytes_on_disk, 0, 0};
+    }
+    if (!seen) return;
+    shared_.room.look(*seen);
+    const std::optional<std::string> shortage = shared_.room.shortage();
+    if (shortage.has_value() == short_) return;
+    short_ = shortage.has_value();
+    if (short_) {
+      shared_.log.error("store_full", {{"reason", *shortage},
+                                       {"next", "new keys get 503 until there is room; replays, answers under way and "
+                                                "requests without a key go on"}});
+    } else {
+      shared_.log.info("store_has_room_again", {});
+    }
+  }
+
+  GatewayShared& shared_;
+  Timer timer_;
+  bool short_ = false;
+};
 
 int refuse_to_start(Log& log, const Fault& fault) {
   log.error("cannot_start", {{"reason", fault.message}});
@@ -169,9 +220,11 @@ class Shutdown {
 
 } // namespace
 
-int run_serve(const Config& config) {
+int run_serve(Config config) {
   std::signal(SIGPIPE, SIG_IGN);
   Log log(level_of(config.log_level));
+  const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
+  if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse_to_start(log, fits.fault());
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
 
   StoreOptions store_options{
@@ -198,7 +251,6 @@ int run_serve(const Config& config) {
     if (!made) return refuse_to_start(log, made.fault());
     deliverer = std::move(made).value();
   }
-  const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < threads; ++i) {
@@ -218,7 +270,8 @@ int run_serve(const Config& config) {
     lanes.push_back({worker->context, worker->timers, *handler});
     workers.push_back(std::move(worker));
   }
-  ServerOptions public_options = server_options(config);
+  ServerOptions public_options = server_options(config, shared.shares_owner);
+  public_options.trusted_proxies = config.trusted_proxies;
   public_options.tls_cert = config.tls_cert;
   public_options.tls_key = config.tls_key;
   auto server =
@@ -227,8 +280,9 @@ int run_serve(const Config& config) {
 
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
+  const RoomWatch room_watch(shared, operators.timers);
   Admin admin(shared, operators.context);
-  auto admin_server = Server::listen(config.admin.host, config.admin.port, server_options(config),
+  auto admin_server = Server::listen(config.admin.host, config.admin.port, server_options(config, shares_of_few()),
                                      {{operators.context, operators.timers, admin}}, log);
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);
@@ -237,7 +291,7 @@ int run_serve(const Config& config) {
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
     outbox = std::make_unique<Outbox>(shared, delivery_metrics, *deliverer, courier.context);
-    auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config),
+    auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config, shares_of_few()),
                                     {{courier.context, courier.timers, *outbox}}, log);
     if (!listening) return refuse_to_start(log, listening.fault());
     outbox_server = std::move(listening).value();

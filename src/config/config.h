@@ -79,15 +79,26 @@ struct Limits {
   std::uint64_t max_header_bytes = 32u << 10;    // request line and fields together
   std::uint64_t max_buffered_bytes = 512u << 20; // all bodies held in memory at one time; beyond it 503
   std::uint32_t max_upstream_connections = 1024; // per gateway; beyond it 503
+  std::uint32_t max_connections_per_address = 0; // 0: a quarter of max_connections
+  // What one client address, and one account, may hold of memory, places and waiters once half of them is in use.
+  double share_per_address = 0.25;
+  double share_per_account = 0.25;
+  // What one address, and one account, may add to the store in an hour once it is half full, as a part of its limit.
+  double store_share_per_hour = 0.01;
+  std::uint64_t max_store_bytes = 0; // 0: as much as the disk has, less the reserve
+  // What stays free on the disk: in bytes or as a part of it; neither means 5 %, at least 64 MiB, at most 1 GiB.
+  std::optional<std::uint64_t> disk_reserve_bytes;
+  std::optional<double> disk_reserve_part;
+  std::uint64_t min_rate = 1024; // bytes a second a client must send or take at least
 };
 
 struct Timeouts {
   Millis connect = std::chrono::seconds(5);
   Millis request_headers = std::chrono::seconds(30); // from the first byte of a request to the end of its head
-  Millis request_body = std::chrono::seconds(60);    // between two pieces of a body
+  Millis request_body = std::chrono::seconds(30);    // for limits.min_rate times this many bytes of a body, or its rest
   Millis idle = std::chrono::seconds(75);            // keep-alive connections of clients
   Millis upstream_idle = std::chrono::seconds(4);    // below the 5 s after which Node closes its side
-  Millis write = std::chrono::seconds(60);           // a client that does not take its answer
+  Millis write = std::chrono::seconds(30);           // the same for an answer that waits to be taken
 };
 
 // When to stop asking an upstream that cannot be reached.
@@ -116,6 +127,7 @@ struct Config {
   Limits limits;
   Timeouts timeouts;
   RateLimits rates; // of one account, over all routes that say nothing of their own
+  Rate address_rate; // of one client address, over everything it sends; limits nothing unless set
   BreakerOptions breaker;
   std::vector<Route> routes;
   std::vector<Webhook> webhooks;

@@ -104,6 +104,21 @@ Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64
 
 using Node = toml::node;
 
+// "2GiB", or a part of the disk, as in "10%".
+Status read_disk_reserve(const Node& node, Limits& limits) {
+  const auto* text = node.as_string();
+  if (text != nullptr && text->get().ends_with('%')) {
+    const auto part = as_part(node);
+    if (!part) return part.fault();
+    limits.disk_reserve_part = *part;
+    return ok_status();
+  }
+  const auto bytes = as_bytes(node);
+  if (!bytes) return bytes.fault();
+  limits.disk_reserve_bytes = *bytes;
+  return ok_status();
+}
+
 constexpr Setting<Config> kGatewaySettings[] = {
     {"listen", [](const Node& v, Config& c) { return put(c.listen, parsed(v, parse_address)); }},
     {"admin", [](const Node& v, Config& c) { return put(c.admin, parsed(v, parse_address)); }},
@@ -124,6 +139,8 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"test_rate", [](const Node& v, Config& c) { return put(c.rates.test_rate, as_rate(v)); }},
     {"test_burst", [](const Node& v, Config& c) { return put(c.rates.test_burst, as_burst(v)); }},
     {"max_in_flight", [](const Node& v, Config& c) { return put_count(c.rates.max_in_flight, v, 1); }},
+    {"address_rate", [](const Node& v, Config& c) { return put(c.address_rate.per_second, as_rate(v)); }},
+    {"address_burst", [](const Node& v, Config& c) { return put(c.address_rate.burst, as_burst(v)); }},
     {"upstream_breaker",
      [](const Node& v, Config& c) { return put_count(c.breaker.failures, v, 0, kMostBreakerFailures); }},
     {"upstream_breaker_window", [](const Node& v, Config& c) { return put_timeout(c.breaker.window, v); }},
@@ -139,6 +156,15 @@ constexpr Setting<Limits> kLimitSettings[] = {
      [](const Node& v, Limits& l) { return put_size_limit(l.max_header_bytes, v, 1024, 1u << 20); }},
     {"max_buffered_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_buffered_bytes, v, 1024); }},
     {"max_upstream_connections", [](const Node& v, Limits& l) { return put_count(l.max_upstream_connections, v, 1); }},
+    {"max_connections_per_address",
+     [](const Node& v, Limits& l) { return put_count(l.max_connections_per_address, v, 1); }},
+    {"share_per_address", [](const Node& v, Limits& l) { return put(l.share_per_address, as_part(v)); }},
+    {"share_per_account", [](const Node& v, Limits& l) { return put(l.share_per_account, as_part(v)); }},
+    {"store_share_per_hour", [](const Node& v, Limits& l) { return put(l.store_share_per_hour, as_part(v)); }},
+    // Less than this and the store's own files do not fit beside a few records.
+    {"max_store_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_store_bytes, v, 1u << 20); }},
+    {"disk_reserve", read_disk_reserve},
+    {"min_rate", [](const Node& v, Limits& l) { return put_size_limit(l.min_rate, v, 1, 1u << 30); }},
 };
 
 constexpr Setting<Timeouts> kTimeoutSettings[] = {

@@ -3,6 +3,9 @@
 #include "base/durations.h"
 #include "core/rate.h"
 
+#include <charconv>
+#include <system_error>
+
 namespace oncekey {
 namespace {
 
@@ -95,6 +98,19 @@ Result<std::uint64_t> as_bytes(const toml::node& node) {
   const auto number = as_whole_number(node, 0, std::numeric_limits<std::int64_t>::max());
   if (!number) return number.fault();
   return static_cast<std::uint64_t>(*number);
+}
+
+Result<double> as_part(const toml::node& node) {
+  const auto* text = node.as_string();
+  if (text == nullptr || !text->get().ends_with('%')) return expected("a part in quotes, as in \"25%\"", node);
+  const std::string& written = text->get();
+  double percent = 0;
+  const auto [end, error] = std::from_chars(written.data(), written.data() + written.size() - 1, percent);
+  if (error != std::errc{} || end != written.data() + written.size() - 1)
+    return invalid(fmt::format("\"{}\" is not a part: write a number and %, as in \"25%\"", written));
+  if (!(percent > 0 && percent <= 100))
+    return invalid(fmt::format("\"{}\" is out of range: more than 0% and at most 100% is allowed", written));
+  return percent / 100;
 }
 
 Result<double> as_rate(const toml::node& node) {

@@ -27,6 +27,9 @@ Result<Millis> as_duration(const toml::node& node, Millis least);
 // A number of bytes, or text such as "8MiB".
 Result<std::uint64_t> as_bytes(const toml::node& node);
 
+// "25%" and the like, as a part of one: more than none, and no more than all.
+Result<double> as_part(const toml::node& node);
+
 // "100/s" and the like, in requests per second.
 Result<double> as_rate(const toml::node& node);
 // How many requests at once; a whole number.

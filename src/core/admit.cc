@@ -50,7 +50,7 @@ Refusal key_missing(const Policy& policy) {
   return refusal;
 }
 
-Screened screen(const Policy& policy, const RequestView& request) {
+Screened screen(const Policy& policy, const RequestView& request, std::uint64_t account_seed) {
   if (!method_matters(policy, request.method)) return PassThrough{};
   auto looked = look_for_key(policy, request.headers);
   if (auto* refused = std::get_if<Refusal>(&looked)) return std::move(*refused);
@@ -68,7 +68,7 @@ Screened screen(const Policy& policy, const RequestView& request) {
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
   auto principal = find_principal(policy, request.headers);
   if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
-  return ReadBody{};
+  return ReadBody{account_of(std::get<Principal>(principal), account_seed)};
 }
 
 Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash) {

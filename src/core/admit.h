@@ -11,6 +11,9 @@
 #include <oncekey/policy.h>
 #include <oncekey/record.h>
 
+#include <array>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -25,7 +28,15 @@ struct RequestView {
 };
 
 struct PassThrough {};
-struct ReadBody {};
+
+// Tells accounts apart while they are counted; not kept anywhere and not used to find records.
+struct AccountId {
+  std::array<char, 8> bytes{};
+};
+
+struct ReadBody {
+  std::optional<AccountId> account; // nothing where it is not known yet, or all callers are one account
+};
 
 struct Admitted {
   RecordId id;
@@ -38,7 +49,8 @@ using Screened = std::variant<PassThrough, ReadBody, Refusal>;
 using Admission = std::variant<PassThrough, Admitted, Refusal>;
 
 // By the head alone: outside the policy or without a key (pass), refused for sure, or the body is needed.
-Screened screen(const Policy& policy, const RequestView& request);
+// `account_seed` is the process' own, so that nobody outside can make two accounts look alike.
+Screened screen(const Policy& policy, const RequestView& request, std::uint64_t account_seed = 0);
 
 // By head and body. `hash` is keyed with the store's secret.
 Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash);

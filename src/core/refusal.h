@@ -30,6 +30,8 @@ enum class RefusalCode {
   draining,             // 503: shutting down; nothing was executed
   rate_limited,         // 429: the account sends more than its rate
   too_many_in_flight,   // 429: the account has as many requests under way as it may
+  over_share,           // 429: this address or account holds its share of something bounded
+  store_full,           // 503: there is no room for a new record
   abandoned,            // 409: asked for its status, an operation turns out to have been broken off
   operation_unknown,    // 404: no operation of the asker's account under this status URL
 };
@@ -42,7 +44,8 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
     RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
     RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
-    RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown,
+    RefusalCode::too_many_in_flight,   RefusalCode::over_share,        RefusalCode::store_full,
+    RefusalCode::abandoned,            RefusalCode::operation_unknown,
 };
 
 // What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing

@@ -175,6 +175,22 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               kInvalidRequest,
               "rate_limit",
               ShouldRetry::yes};
+    case RefusalCode::over_share:
+      return {429,
+              "Too much at once",
+              "This caller holds as much of the gateway as one caller may while others need it too. Nothing was "
+              "executed; send the same request with the same key again after the time in Retry-After.",
+              kInvalidRequest,
+              "rate_limit",
+              ShouldRetry::yes};
+    case RefusalCode::store_full:
+      return {503,
+              "No room for a new Idempotency-Key",
+              "The store of idempotency keys has no room left. Nothing was executed; send the same request with the "
+              "same key again later.",
+              kApi,
+              "idempotency_store_full",
+              ShouldRetry::yes};
     case RefusalCode::abandoned:
       return {409,
               "The operation was broken off",
@@ -239,6 +255,10 @@ std::string_view cause_of(RefusalCode code) {
       return "This account sends requests faster than it may.";
     case RefusalCode::too_many_in_flight:
       return "This account has as many requests under way as it may.";
+    case RefusalCode::over_share:
+      return "This caller holds as much of the gateway as one caller may while others need it too.";
+    case RefusalCode::store_full:
+      return "The store of idempotency keys has no room left.";
     default:
       return "A limit was reached.";
   }
@@ -375,6 +395,10 @@ std::string_view to_string(RefusalCode code) {
       return "rate_limited";
     case RefusalCode::too_many_in_flight:
       return "too_many_in_flight";
+    case RefusalCode::over_share:
+      return "over_share";
+    case RefusalCode::store_full:
+      return "store_full";
     case RefusalCode::abandoned:
       return "abandoned";
     case RefusalCode::operation_unknown:

@@ -3,7 +3,9 @@
 #include "core/json_pointer.h"
 
 #include <fmt/format.h>
+#include <xxhash.h>
 
+#include <cstring>
 #include <optional>
 
 namespace oncekey {
@@ -138,6 +140,18 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
   // No source at all is a configuration that check_config refuses; refusing here too keeps the promise local.
   if (principal.parts.empty()) return missing("The route names no scope.");
   return principal;
+}
+
+std::optional<AccountId> account_of(const Principal& principal, std::uint64_t seed) {
+  std::uint64_t hash = seed;
+  for (const PrincipalPart& part : principal.parts) {
+    if (part.source->kind == ScopeSource::Kind::global) return std::nullopt;
+    hash = XXH3_64bits_withSeed(part.value.data(), part.value.size(), hash + part.value.size() + (part.present ? 1 : 0));
+  }
+  AccountId account;
+  static_assert(sizeof hash == sizeof account.bytes);
+  std::memcpy(account.bytes.data(), &hash, sizeof hash);
+  return account;
 }
 
 RecordId record_id(const Policy& policy, const Principal& principal, const RequestView& request, KeyKind kind,

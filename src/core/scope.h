@@ -13,6 +13,7 @@
 #include <oncekey/record.h>
 
 #include <list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -36,6 +37,9 @@ struct Principal {
 // Refused with principal_missing when a required part is absent or empty, a token cannot be read, or a source occurs
 // twice, where the upstream might believe the other one.
 std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers);
+
+// Nothing for `global`, where all callers are one account.
+std::optional<AccountId> account_of(const Principal& principal, std::uint64_t seed);
 
 enum class KeyKind { client, fingerprint };
 

@@ -71,21 +71,17 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
 } // namespace
 
 Deliverer::Message::Message(GatewayShared& shared, std::uint64_t& held_by_line, TakenJob taken)
-    : job(std::move(taken)), shared_(shared), held_by_line_(held_by_line), bytes_(job.record.response->body.size()) {
-  held_by_line_ += bytes_;
-  shared_.buffered_bytes.fetch_add(bytes_, std::memory_order_relaxed);
+    : job(std::move(taken)), held_(shared.shares, Resource::buffered_bytes, nullptr), held_by_line_(held_by_line) {
+  held_.add(job.record.response->body.size());
+  held_by_line_ += held_.held();
 }
 
 Deliverer::Message::Message(Message&& other) noexcept
-    : job(std::move(other.job)),
-      shared_(other.shared_),
-      held_by_line_(other.held_by_line_),
-      bytes_(std::exchange(other.bytes_, 0)) {}
+    : job(std::move(other.job)), held_(std::move(other.held_)), held_by_line_(other.held_by_line_) {}
 
 void Deliverer::Message::let_go() {
-  const std::uint64_t bytes = std::exchange(bytes_, 0);
-  held_by_line_ -= bytes;
-  shared_.buffered_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  held_by_line_ -= held_.held();
+  held_.let_go();
 }
 
 Deliverer::Line::Line(const Endpoint& place, std::uint64_t longest_message, DeliveryMetrics& metrics)
@@ -173,7 +169,8 @@ void Deliverer::look(Line& line) {
   }
   const std::size_t limit = line.room();
   if (limit == 0) return; // a place that gets free looks again
-  if (shared_.buffered_bytes.load() > shared_.config.limits.max_buffered_bytes) return; // requests need all of it
+  const Shares& shares = shared_.shares;
+  if (shares.in_use(Resource::buffered_bytes) > shares.limit(Resource::buffered_bytes).all) return; // requests need it
   spawn(take(line, limit));
 }
 

@@ -57,9 +57,8 @@ class Deliverer {
     TakenJob job;
 
    private:
-    GatewayShared& shared_;
+    Holding held_; // in no caller's share
     std::uint64_t& held_by_line_;
-    std::uint64_t bytes_;
   };
 
   // One endpoint, and what is on its way there.

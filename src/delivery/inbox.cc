@@ -86,7 +86,8 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
     co_await exchange.send(405, {}, headers, {});
     co_return;
   }
-  BufferedBytes buffered(shared_);
+  const Caller caller(exchange.address());
+  BufferedBytes buffered(shared_, caller);
   std::string body;
   const BodyRead read =
       co_await exchange.read_body(body, webhook.max_body, [&](std::size_t more) { return buffered.try_hold(more); });
@@ -146,6 +147,13 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string&
   }
   message.message.headers = headers_to_deliver(exchange, shared_.self);
   message.message.body = std::move(body);
+  const std::uint64_t bytes = StoreRoom::kEndingBytes + message.message.body.size();
+  if (!shared_.room.for_claim(bytes)) {
+    metrics_.receipts(name, "store_full").Increment();
+    co_await exchange.send_problem(503, "the store has no room for the event; send it again later");
+    co_return;
+  }
+  shared_.room.took(bytes);
   ClaimRequest claim = staging_claim(webhook.endpoint, std::move(message));
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });

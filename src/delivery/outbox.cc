@@ -78,7 +78,8 @@ Task<void> Outbox::handle(Exchange& exchange) {
 }
 
 Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method) {
-  BufferedBytes buffered(shared_);
+  const Caller caller(exchange.address());
+  BufferedBytes buffered(shared_, caller);
   Claimable message;
   StoredResponse& content = message.message;
   const BodyRead read = co_await exchange.read_body(content.body, kMessageBytesMax,
@@ -102,6 +103,13 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
   message.method = std::move(method);
   const Fingerprint fingerprint = message.fingerprint;
   const std::string id = to_hex(message.id);
+  const std::uint64_t bytes = StoreRoom::kEndingBytes + message.message.body.size();
+  if (!shared_.room.for_claim(bytes)) {
+    metrics_.receipts(endpoint.name, "store_full").Increment();
+    co_await exchange.send_problem(503, "the store has no room for the message; send it again later, with the same key");
+    co_return;
+  }
+  shared_.room.took(bytes);
   ClaimRequest claim = staging_claim(endpoint, std::move(message));
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });

@@ -258,12 +258,12 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay rel
     }
     if (piece.empty()) co_return;
     called.response.body.append(piece);
-    // Where there is no room for a long answer, it goes through like one that is too long to keep.
+    // Where memory or the store has no room for a long answer, it goes through like one that is too long to keep, also
+    // when there is no client to go to: an answer for later is not worth more than what runs now.
     const bool fits = request.buffered.try_hold(piece.size());
-    // An answer that was promised for later has no client to go to yet.
-    const bool may_stream = relay == Relay::yes && request.client != nullptr;
-    const bool streams = may_stream && !fits && called.response.body.size() > kAlwaysKeptBytes;
-    if (called.response.body.size() > most || streams) {
+    const bool streams = relay == Relay::yes && !fits && called.response.body.size() > kAlwaysKeptBytes;
+    const bool no_room = relay == Relay::yes && !shared_.room.for_body(called.response.body.size());
+    if (called.response.body.size() > most || streams || no_room) {
       called.longer = true;
       co_return;
     }
@@ -343,6 +343,7 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
     co_return Attempt::lost;
   }
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
+  count_growth(request.caller, bytes);
   shared_.waiters.notify(owner.id);
   co_await send_reply(request, reply);
   co_return Attempt::answered;

@@ -35,6 +35,13 @@ bool needs_new_work(const Decision& decision, const ClaimAnswer& found, const Li
   return limited.refusal || record.record.lease_over(record.now);
 }
 
+// What a record takes before it has an answer: its fixed fields and the texts for people.
+std::uint64_t claim_bytes(const KeyedRequest& request) {
+  constexpr std::uint64_t kFixedBytes = 192;
+  return kFixedBytes + request.admitted.key.size() + request.route.name.size() +
+         std::min<std::size_t>(request.head.path().size(), kShownTargetMax);
+}
+
 } // namespace
 
 std::string make_request_id() {
@@ -50,6 +57,7 @@ Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
+  if (shared_.config.address_rate.limits() && !co_await within_address_rate(exchange)) co_return;
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop");
     shared_.log.error("loop", {{"target", head.path()}});
@@ -73,7 +81,8 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const Route* route = find_route(routes, head.method, head.path());
   if (route == nullptr) {
     shared_.metrics.no_route().count("pass");
-    co_await pass_through(exchange, shared_.config.upstream_timeout, kNoMarks, nullptr);
+    const Caller caller = caller_of(exchange);
+    co_await pass_through(exchange, caller, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   co_await handle_routed(exchange, *route, shared_.metrics.route(static_cast<std::size_t>(route - routes.data())));
@@ -84,6 +93,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const RequestHead& head = exchange.request();
   const RequestView view{head.method, head.target, head.headers};
   const bool observing = policy.mode == Mode::observe;
+  Caller caller = caller_of(exchange);
 
   Limited limited;
   if (!observing) co_await limit(exchange, route, limited);
@@ -92,37 +102,38 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
 
-  Screened screened = screen(policy, view);
+  Screened screened = screen(policy, view, shared_.account_seed);
   if (std::holds_alternative<PassThrough>(screened)) {
     if (limited.refusal) {
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);
       co_return;
     }
     metrics.count("pass");
-    co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, nullptr);
+    co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&screened)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, nullptr);
+      co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, nullptr);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
     co_return;
   }
 
-  BufferedBytes buffered(shared_);
+  if (const auto& account = std::get<ReadBody>(screened).account) caller.is_account(shared_.shares, *account);
+  BufferedBytes buffered(shared_, caller);
   std::string body;
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body,
                                                     [&](std::size_t more) { return buffered.try_hold(more); });
   if ((read == BodyRead::too_large || read == BodyRead::refused) && observing) {
     metrics.count("observed_refusal");
-    co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
+    co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, &body);
     co_return;
   }
   if (read == BodyRead::refused) {
-    const Refusal refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), {}};
+    const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes, {});
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
@@ -147,13 +158,13 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_return;
     }
     metrics.count("pass");
-    co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
+    co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, &body);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&admission)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, policy.upstream_timeout, kNoMarks, &body);
+      co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, &body);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
@@ -167,6 +178,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
                        &exchange,
                        route,
                        metrics,
+                       caller,
                        buffered,
                        std::move(admitted),
                        std::move(body),
@@ -207,6 +219,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   const Policy& policy = request.policy();
   const MonotonicTime wait_until = std::chrono::steady_clock::now() + policy.wait;
   std::unique_ptr<Waiters::Ticket> ticket;
+  Holding waiting(shared_.shares, Resource::waiters, request.caller.address(), request.caller.account());
   int turns = 0;
   bool known = false; // the store has said something about this key
   for (;;) {
@@ -247,6 +260,8 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       case Verdict::execute:
       case Verdict::probe: {
         ticket.reset();
+        waiting.let_go();
+        count_growth(request.caller, claim_bytes(request));
         request.metrics.count(to_string(decision.verdict));
         if (request.answer_later) {
           detach(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
@@ -294,7 +309,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       case Verdict::in_progress: {
         const MonotonicTime now = std::chrono::steady_clock::now();
         const bool may_wait = policy.wait.count() > 0 && now < wait_until && !shared_.draining.load();
-        if (may_wait && !ticket) {
+        if (may_wait && !ticket && (waiting.held() > 0 || waiting.try_add(1) == Grant::given)) {
           ticket = shared_.waiters.join(request.admitted.id, timers_.context(), policy.max_waiters);
         }
         if (!may_wait || !ticket) {
@@ -356,7 +371,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
     request.metrics.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
-    co_await pass_through(*request.client, request.policy().upstream_timeout, marks, &request.body);
+    co_await pass_through(*request.client, request.caller, request.policy().upstream_timeout, marks, &request.body);
     co_return;
   }
   // Whoever was known before may have executed by now.
@@ -398,8 +413,9 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
 // it has been taken, and whoever comes when there is no room for it is sent away to come again.
 Task<void> Gateway::send_replay(KeyedRequest& request, const StoredResponse& response) {
   if (request.client == nullptr) co_return;
-  if (!request.buffered.try_hold_answer(response.body.size())) {
-    co_await send_refusal(request, RefusalCode::overloaded, std::chrono::seconds(1));
+  if (!request.buffered.try_hold_answer(shared_, response.body.size())) {
+    const Refusal refusal = refusal_of(request.buffered.why(), Resource::buffered_bytes, request.admitted.key);
+    co_await send_refusal(request, refusal);
     co_return;
   }
   request.metrics.count("replay");

@@ -22,11 +22,15 @@ namespace oncekey {
 
 // What a request must have to begin something new; docs/LIMITS.md says what is refused first when there is too much.
 struct NewWork {
-  std::optional<Places::Place> place;
+  std::optional<Holding> place;           // of the caller's share in the calls to the upstream
+  std::optional<Places::Place> of_all;    // of limits.max_in_flight
+  std::optional<StoreRoom::Ending> ending; // room in the store for the record's end
   std::optional<UpstreamBreaker::Pass> pass;
 
   void give_up() {
     place.reset();
+    of_all.reset();
+    ending.reset();
     pass.reset();
   }
 };
@@ -47,6 +51,7 @@ struct KeyedRequest {
   Exchange* client; // null when nobody waits for the answer: it was promised for later
   const Route& route;
   const RouteMetrics& metrics;
+  const Caller& caller;
   BufferedBytes& buffered; // counts the bodies of both directions
   Admitted admitted;
   std::string body;
@@ -101,10 +106,16 @@ class Gateway final : public Handler {
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
 
   // limiting.cc
+  Caller caller_of(const Exchange& exchange);
+  // False when the address sends faster than it may: the request has its answer then.
+  Task<bool> within_address_rate(Exchange& exchange);
   Task<void> limit(Exchange& exchange, const Route& route, Limited& out);
   Task<void> ask_the_limits(Exchange& exchange, const Route& route, Limited& out);
   // Nothing if the request may begin something new; it has what that takes then. Else why not.
   std::optional<Refusal> refuse_new_work(KeyedRequest& request);
+  std::optional<Refusal> refuse_growth(const KeyedRequest& request, MonotonicTime now);
+  // The store has grown by so many bytes on this caller's account.
+  void count_growth(const Caller& caller, std::uint64_t bytes);
   void tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason);
 
   // long_running.cc
@@ -135,8 +146,8 @@ class Gateway final : public Handler {
   // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
   // `patience` is how long either side may stay silent. `passed`, where given, learns what came of it.
   struct Passed;
-  Task<void> pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body,
-                          Passed* passed = nullptr);
+  Task<void> pass_through(Exchange& exchange, const Caller& caller, Millis patience, const Headers& marks,
+                          const std::string* body, Passed* passed = nullptr);
 
   // observe.cc
   Task<void> observe(KeyedRequest& request);

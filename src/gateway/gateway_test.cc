@@ -106,7 +106,10 @@ class GatewayWithATroubledStore : public testing::Test {
     route.path = route.name = "/*";
     route.policy = policy_;
     config_.routes = {route};
-    const ServerOptions options{{kLong, kLong, kLong, kLong}, 32u << 10, 100, {}, {}};
+    std::array<ShareLimit, kResources> plenty;
+    plenty.fill({1u << 20, 1u << 20, 1u << 20, 1u << 20});
+    const ServerOptions options{
+        {kLong, kLong, kLong, kLong, 1}, 32u << 10, std::make_shared<Shares>(plenty), {}, {}, {}};
     auto api = Server::listen("127.0.0.1", 0, options, {{context_, timers_, api_}}, log_);
     ASSERT_TRUE(api.ok());
     api_server_ = std::move(api).value();

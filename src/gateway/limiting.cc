@@ -13,6 +13,15 @@ namespace {
 // This part of the memory for bodies is kept for requests that end something: replays, and owners with an answer.
 constexpr std::uint64_t kReservedShare = 8;
 
+// Room comes back when records expire or an operator makes some: not within a second.
+constexpr std::chrono::seconds kRetryWhenFull{10};
+
+// 0 where it is not known how large the store may become.
+std::uint64_t growth_per_hour(const GatewayShared& shared) {
+  return static_cast<std::uint64_t>(static_cast<double>(shared.room.capacity()) *
+                                    shared.config.limits.store_share_per_hour);
+}
+
 // Of a client that names no account. Believes the same proxies as the X-Forwarded-* fields we send.
 std::string_view address_of(const Exchange& exchange, const std::vector<std::string>& trusted_proxies) {
   const std::string_view peer = exchange.peer();
@@ -36,6 +45,33 @@ void add_rate_headers(Exchange& exchange, const Rate& rate, const Taken& taken) 
 }
 
 } // namespace
+
+Caller Gateway::caller_of(const Exchange& exchange) {
+  Caller caller(exchange.address());
+  // The party of a connection is missing for trusted proxies alone: their clients are counted one by one.
+  if (exchange.address() == nullptr) {
+    const std::string_view client = address_of(exchange, shared_.config.trusted_proxies);
+    if (client != exchange.peer()) caller.is_behind_proxy(shared_.shares, client);
+  }
+  return caller;
+}
+
+Task<bool> Gateway::within_address_rate(Exchange& exchange) {
+  const Rate& rate = shared_.config.address_rate;
+  const std::string address = party_of_address(address_of(exchange, shared_.config.trusted_proxies));
+  const RateBucketId bucket = bucket_of_address(address, "every request", shared_.hash);
+  const Result<Taken> taken =
+      co_await await_store<Taken>(wakeups_, [&](auto done) { shared_.rates.take(bucket, rate, std::move(done)); });
+  if (!taken) {
+    shared_.metrics.limiter_faults.Increment();
+    co_return true;
+  }
+  if (taken->allowed) co_return true;
+  shared_.metrics.no_route().count(to_string(RefusalCode::rate_limited));
+  exchange.add_to_answer("Retry-After", fmt::format("{}", whole_wait(taken->retry_after).count()));
+  co_await exchange.send_problem(429, "this address sends requests faster than it may; nothing was executed");
+  co_return false;
+}
 
 Task<void> Gateway::limit(Exchange& exchange, const Route& route, Limited& out) {
   // Most gateways limit nothing, and then it should cost nothing.
@@ -100,21 +136,54 @@ std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request) {
     return Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), request.admitted.key};
   };
   // Its own body does not count: one that is let in at all must have a chance.
-  const std::uint64_t held_by_others = shared_.buffered_bytes.load(std::memory_order_relaxed) - request.buffered.held();
+  const std::uint64_t held_by_others = shared_.shares.in_use(Resource::buffered_bytes) - request.buffered.held();
   if (held_by_others > limits.max_buffered_bytes - limits.max_buffered_bytes / kReservedShare) return overloaded();
   if (shared_.upstream_open.load(std::memory_order_relaxed) >= limits.max_upstream_connections) return overloaded();
-  auto place = shared_.work.enter(limits.max_in_flight > 0 ? limits.max_in_flight : limits.max_upstream_connections);
-  if (!place) return overloaded();
+  Holding place(shared_.shares, Resource::places, request.caller.address(), request.caller.account());
+  if (const Grant grant = place.try_add(1); grant != Grant::given) {
+    return refusal_of(grant, Resource::places, request.admitted.key);
+  }
+  std::optional<Places::Place> of_all =
+      limits.max_in_flight > 0 ? shared_.work.enter(limits.max_in_flight) : std::nullopt;
+  if (limits.max_in_flight > 0 && !of_all) return overloaded();
   const MonotonicTime now = std::chrono::steady_clock::now();
+  if (auto refusal = refuse_growth(request, now)) return refusal;
   auto pass = shared_.breaker.ask(now);
   if (!pass) {
     shared_.metrics.breaker_refusals.Increment();
     return Refusal{RefusalCode::upstream_unreachable, "It was not tried again for this request.",
                    shared_.breaker.retry_after(now), request.admitted.key};
   }
-  request.work.place.emplace(*std::move(place));
+  request.work.place.emplace(std::move(place));
+  if (of_all) request.work.of_all.emplace(*std::move(of_all));
+  request.work.ending.emplace(shared_.room);
   request.work.pass.emplace(*std::move(pass));
   return std::nullopt;
+}
+
+std::optional<Refusal> Gateway::refuse_growth(const KeyedRequest& request, MonotonicTime now) {
+  if (!shared_.room.for_claim(StoreRoom::kEndingBytes)) {
+    return Refusal{RefusalCode::store_full, {}, kRetryWhenFull, request.admitted.key};
+  }
+  if (!shared_.room.half_full()) return std::nullopt;
+  const std::uint64_t per_hour = growth_per_hour(shared_);
+  for (Party* const party : {request.caller.address(), request.caller.account()}) {
+    if (party == nullptr || !Shares::level_is_over(*party, per_hour, now)) continue;
+    return Refusal{RefusalCode::over_share,
+                   fmt::format("This {} has added its share to the store of keys; the share grows back within the hour.",
+                               party == request.caller.address() ? "address" : "account"),
+                   kRetryWhenFull, request.admitted.key};
+  }
+  return std::nullopt;
+}
+
+void Gateway::count_growth(const Caller& caller, std::uint64_t bytes) {
+  shared_.room.took(bytes);
+  const std::uint64_t per_hour = growth_per_hour(shared_);
+  if (per_hour == 0) return;
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (caller.address() != nullptr) Shares::add_to_level(*caller.address(), bytes, per_hour, now);
+  if (caller.account() != nullptr) Shares::add_to_level(*caller.account(), bytes, per_hour, now);
 }
 
 void Gateway::tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason) {

@@ -46,13 +46,15 @@ struct Gateway::Detached {
       : counted(shared.detached),
         head(from.head),
         peer(from.from.peer),
-        buffered(shared),
+        caller(from.caller, shared.shares),
+        buffered(shared, caller),
         // Key and id stay behind too, for the 202.
         request{head,
                 {peer, from.from.secure},
                 nullptr,
                 from.route,
                 from.metrics,
+                caller,
                 buffered,
                 from.admitted,
                 std::move(from.body),
@@ -67,6 +69,7 @@ struct Gateway::Detached {
   const Counted counted; // first, so that it ends last: a drain waits for it
   const RequestHead head;
   const std::string peer;
+  const Caller caller;
   BufferedBytes buffered;
   KeyedRequest request;
 };
@@ -155,9 +158,10 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   const Decision decision = decide(policy, record.fingerprint, as_found);
   switch (decision.verdict) {
     case Verdict::replay: {
-      BufferedBytes buffered(shared_);
-      if (!buffered.try_hold_answer(record.response->body.size())) {
-        const Refusal refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), named->key};
+      const Caller caller = caller_of(exchange);
+      BufferedBytes buffered(shared_, caller);
+      if (!buffered.try_hold_answer(shared_, record.response->body.size())) {
+        const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes, named->key);
         co_await send_refusal(exchange, policy, metrics, refusal);
         co_return;
       }

@@ -68,6 +68,9 @@ Headers with_marks(Headers headers, const Headers& marks) {
   return headers;
 }
 
+// So much of a body, or all of it, is here before a place at the upstream is taken.
+constexpr std::size_t kReadBeforeCall = 64u << 10;
+
 Task<void> answer_failure(Exchange& exchange, CallError error) {
   switch (error) {
     case CallError::timed_out:
@@ -86,17 +89,52 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
   }
 }
 
+Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
+  const Refusal refusal = refusal_of(why, resource, {});
+  const int status = refusal.code == RefusalCode::over_share ? 429 : 503;
+  if (status == 429) {
+    co_await exchange.send_problem(status, refusal.detail);
+  } else if (resource == Resource::places) {
+    co_await answer_failure(exchange, CallError::full);
+  } else {
+    co_await exchange.send_problem(status, "too many bodies are held in memory; nothing was sent");
+  }
+}
+
 } // namespace
 
-Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Headers& marks, const std::string* body,
-                                 Passed* passed) {
+Task<void> Gateway::pass_through(Exchange& exchange, const Caller& caller, Millis patience, const Headers& marks,
+                                 const std::string* body, Passed* passed) {
   const RequestHead& head = exchange.request();
+  const auto fails = [&](CallError error) {
+    if (passed != nullptr) passed->error = error;
+  };
+  // A place at the upstream is for requests that flow: a client that is still thinking does not have one.
+  BufferedBytes buffered(shared_, caller);
+  std::string beginning;
+  if (body == nullptr && exchange.body_unread()) {
+    const BodyRead read = co_await exchange.read_beginning(beginning, kReadBeforeCall,
+                                                           [&](std::size_t more) { return buffered.try_hold(more); });
+    if (read == BodyRead::broken || read == BodyRead::refused) {
+      fails(CallError::not_sent);
+      if (read == BodyRead::refused) co_await refuse(exchange, buffered.why(), Resource::buffered_bytes);
+      else if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
+      co_return;
+    }
+    body = &beginning;
+  }
+  Holding place(shared_.shares, Resource::places, caller.address(), caller.account());
+  if (const Grant grant = place.try_add(1); grant != Grant::given) {
+    fails(CallError::full);
+    co_await refuse(exchange, grant, Resource::places);
+    co_return;
+  }
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
   const MonotonicTime start = std::chrono::steady_clock::now();
   std::optional<UpstreamBreaker::Pass> pass = shared_.breaker.ask(start);
   if (!pass) {
     shared_.metrics.breaker_refusals.Increment();
-    if (passed != nullptr) passed->error = CallError::not_sent;
+    fails(CallError::not_sent);
     co_await answer_failure(exchange, CallError::not_sent);
     co_return;
   }
@@ -116,7 +154,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, Millis patience, const Head
   }
   if (error != CallError::none) {
     shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
-    if (passed != nullptr) passed->error = error;
+    fails(error);
     co_await answer_failure(exchange, error);
     co_return;
   }

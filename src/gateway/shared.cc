@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 namespace oncekey {
 namespace {
@@ -21,6 +22,41 @@ std::string publish(const std::vector<Route>& routes) {
   return published_policies(published);
 }
 
+// A share never rounds down to nothing.
+std::uint64_t part(std::uint64_t all, double share) {
+  return std::max<std::uint64_t>(1, static_cast<std::uint64_t>(static_cast<double>(all) * share));
+}
+
+// The largest body that some route reads or keeps whole.
+std::uint64_t largest_body(const Config& config) {
+  std::uint64_t largest = 0;
+  for (const Route& route : config.routes) {
+    largest = std::max({largest, route.policy.max_request_body, route.policy.max_stored_body});
+  }
+  for (const Webhook& webhook : config.webhooks) largest = std::max(largest, webhook.max_body);
+  return largest;
+}
+
+std::shared_ptr<Shares> make_shares(const Config& config) {
+  const Limits& limits = config.limits;
+  const auto shared_fairly = [&](std::uint64_t all) {
+    return ShareLimit{all, part(all, limits.share_per_address), part(all, limits.share_per_account), all / 2};
+  };
+  std::array<ShareLimit, kResources> of{};
+  const std::uint64_t per_address =
+      limits.max_connections_per_address != 0 ? limits.max_connections_per_address : part(limits.max_connections, 0.25);
+  of[static_cast<std::size_t>(Resource::connections)] = {limits.max_connections, per_address, per_address, 0};
+  ShareLimit& buffered = of[static_cast<std::size_t>(Resource::buffered_bytes)];
+  buffered = shared_fairly(limits.max_buffered_bytes);
+  // One body fits into every share: it would be refused for ever otherwise.
+  buffered.per_address = std::max(buffered.per_address, largest_body(config));
+  buffered.per_account = std::max(buffered.per_account, largest_body(config));
+  of[static_cast<std::size_t>(Resource::places)] = shared_fairly(limits.max_upstream_connections);
+  // Each of them has a connection.
+  of[static_cast<std::size_t>(Resource::waiters)] = shared_fairly(limits.max_connections);
+  return std::make_shared<Shares>(of);
+}
+
 } // namespace
 
 GatewayShared::GatewayShared(const Config& configuration, Store& record_store, Log& logger)
@@ -31,6 +67,8 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       metrics(names_of(configuration.routes)),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
       published(publish(configuration.routes)),
+      shares_owner(make_shares(configuration)),
+      room(configuration.limits),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
       breaker(configuration.breaker),
       has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
@@ -44,26 +82,53 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
   });
 }
 
-bool BufferedBytes::try_hold(std::uint64_t bytes) {
-  const std::uint64_t before = shared_.buffered_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  if (before + bytes > shared_.config.limits.max_buffered_bytes) {
-    shared_.buffered_bytes.fetch_sub(bytes, std::memory_order_relaxed);
-    return false;
+Caller::Caller(const Caller& other, Shares& shares) : address_(nullptr) {
+  if (other.address_ != nullptr) {
+    address_ref_ = shares.addresses().join(other.address_->name());
+    address_ = address_ref_.get();
   }
-  held_ += bytes;
-  return true;
+  if (other.account() != nullptr) account_ = shares.accounts().join(other.account()->name());
 }
 
-bool BufferedBytes::try_hold_answer(std::uint64_t bytes) {
+void Caller::is_behind_proxy(Shares& shares, std::string_view address) {
+  address_ref_ = shares.addresses().join(party_of_address(address));
+  address_ = address_ref_.get();
+}
+
+void Caller::is_account(Shares& shares, const AccountId& account) {
+  account_ = shares.accounts().join({account.bytes.data(), account.bytes.size()});
+}
+
+bool BufferedBytes::try_hold(std::uint64_t bytes) {
+  why_ = holding_.try_add(bytes);
+  return why_ == Grant::given;
+}
+
+bool BufferedBytes::try_hold_answer(GatewayShared& shared, std::uint64_t bytes) {
   if (try_hold(bytes)) return true;
-  if (shared_.buffered_bytes.load(std::memory_order_relaxed) > held_) return false;
+  if (why_ != Grant::all_used || shared.shares.in_use(Resource::buffered_bytes) > held()) return false;
   hold(bytes);
   return true;
 }
 
-void BufferedBytes::hold(std::uint64_t bytes) {
-  shared_.buffered_bytes.fetch_add(bytes, std::memory_order_relaxed);
-  held_ += bytes;
+Refusal refusal_of(Grant grant, Resource resource, std::string key) {
+  const auto what = [&]() -> std::string_view {
+    switch (resource) {
+      case Resource::connections:
+        return "connections";
+      case Resource::buffered_bytes:
+        return "memory for bodies";
+      case Resource::places:
+        return "calls to the API";
+      case Resource::waiters:
+        return "waiting requests";
+    }
+    return "limits";
+  };
+  if (grant == Grant::all_used) return {RefusalCode::overloaded, {}, std::chrono::seconds(1), std::move(key)};
+  return {RefusalCode::over_share,
+          fmt::format("This {} holds its share of the {}.", grant == Grant::address_over ? "address" : "account", what()),
+          std::chrono::seconds(1), std::move(key)};
 }
 
 } // namespace oncekey

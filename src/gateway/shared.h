@@ -3,14 +3,17 @@
 
 #include "base/crypto.h"
 #include "base/log.h"
+#include "base/shares.h"
 #include "config/config.h"
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
 #include "gateway/places.h"
+#include "gateway/store_room.h"
 #include "gateway/storms.h"
 #include "gateway/upstream_breaker.h"
 #include "gateway/waiters.h"
 #include "http/forwarding.h"
+#include "core/limit.h"
 
 #include <oncekey/store.h>
 
@@ -34,37 +37,63 @@ struct GatewayShared {
   ProxyIdentity self;
   std::string published; // the document at /.well-known/idempotency
   std::atomic<bool> draining{false};
-  std::atomic<std::uint64_t> buffered_bytes{0};
+  // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.
+  const std::shared_ptr<Shares> shares_owner;
+  Shares& shares = *shares_owner;
+  StoreRoom room;
+  const std::uint64_t account_seed = random_u64();
   std::atomic<std::uint32_t> upstream_open{0};
   std::atomic<std::uint32_t> detached{0}; // operations that go on without their client
   LocalRates local_rates;
   RateKeeper& rates; // the store's, if it has any
   AccountPlaces accounts;
-  Places work; // keyed operations under way
+  Places work; // keyed operations under way, for limits.max_in_flight
   UpstreamBreaker breaker;
   Storms storms;
   bool has_status_urls; // some route allows respond_async
 };
 
-// Bytes of bodies held in memory, counted against limits.max_buffered_bytes for as long as this lives.
-class BufferedBytes {
+// Whose shares a request counts in. Outlives every Holding that names its parties.
+class Caller {
  public:
-  explicit BufferedBytes(GatewayShared& shared) : shared_(shared) {}
-  ~BufferedBytes() { shared_.buffered_bytes.fetch_sub(held_, std::memory_order_relaxed); }
-  BufferedBytes(const BufferedBytes&) = delete;
-  BufferedBytes& operator=(const BufferedBytes&) = delete;
+  // `address` is the party of the connection, which outlives this; null for a trusted proxy.
+  explicit Caller(Party* address) : address_(address) {}
+  // For work that outlives the connection.
+  Caller(const Caller& other, Shares& shares);
 
-  // False when the limit would be passed; nothing is counted then.
-  bool try_hold(std::uint64_t bytes);
-  // For an answer that exists already. One that is larger than the limit has its turn when nobody else holds anything.
-  bool try_hold_answer(std::uint64_t bytes);
-  // Counts without asking: for an answer to something that was executed already, which cannot be refused any more.
-  void hold(std::uint64_t bytes);
-  std::uint64_t held() const { return held_; }
+  // The client that a trusted proxy reports.
+  void is_behind_proxy(Shares& shares, std::string_view address);
+  void is_account(Shares& shares, const AccountId& account);
+  Party* address() const { return address_; }
+  Party* account() const { return account_.get(); }
 
  private:
-  GatewayShared& shared_;
-  std::uint64_t held_ = 0;
+  Party* address_;
+  Parties::Ref address_ref_;
+  Parties::Ref account_;
 };
+
+// Bytes of bodies held in memory, for as long as this lives.
+class BufferedBytes {
+ public:
+  BufferedBytes(GatewayShared& shared, const Caller& caller)
+      : holding_(shared.shares, Resource::buffered_bytes, caller.address(), caller.account()) {}
+
+  // False when a limit would be passed, which why() tells; nothing is counted then.
+  bool try_hold(std::uint64_t bytes);
+  // For an answer that exists already. One that is larger than the limit has its turn when nobody else holds anything.
+  bool try_hold_answer(GatewayShared& shared, std::uint64_t bytes);
+  // Counts without asking: for an answer to something that was executed already, which cannot be refused any more.
+  void hold(std::uint64_t bytes) { holding_.add(bytes); }
+  std::uint64_t held() const { return holding_.held(); }
+  Grant why() const { return why_; }
+
+ private:
+  Holding holding_;
+  Grant why_ = Grant::given;
+};
+
+// The refusal of a request that a limit or a share has no room for.
+Refusal refusal_of(Grant grant, Resource resource, std::string key);
 
 } // namespace oncekey

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -58,14 +59,17 @@ std::string_view http_date() {
 }
 
 Exchange::Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, RequestParser parser,
-                   std::string_view peer, const ExchangeTimeouts& timeouts)
+                   std::string_view peer, const ExchangeTimeouts& timeouts, Party* address)
     : transport_(transport),
       buffer_(buffer),
       timers_(transport.timers()),
       head_(std::move(head)),
       parser_(std::move(parser)),
       peer_(peer),
+      address_(address),
       timeouts_(timeouts),
+      reading_(timeouts.request_body, timeouts.min_rate),
+      writing_(timeouts.write, timeouts.min_rate),
       keep_alive_(head_.keep_alive) {}
 
 Task<void> Exchange::invite_body() {
@@ -118,8 +122,10 @@ Task<Piece> Exchange::receive_piece(std::string_view& out) {
   if (head_.expects_continue) co_await invite_body();
   for (;;) {
     if (const std::optional<Piece> piece = next_received(out)) co_return *piece;
-    transport_.deadline_after(timeouts_.request_body);
+    const MonotonicTime before = std::chrono::steady_clock::now();
+    transport_.deadline(before + reading_.left());
     const IoResult result = co_await transport_.read_some(buffer_.room(kReadBytes));
+    reading_.moved(result.bytes, std::chrono::steady_clock::now() - before);
     if (result.error) {
       keep_alive_ = false;
       fault_ = transport_.expired() ? ParseFault{408, "the request body did not arrive in time"} : ParseFault{};
@@ -128,6 +134,18 @@ Task<Piece> Exchange::receive_piece(std::string_view& out) {
     }
     buffer_.received(result.bytes);
   }
+}
+
+std::size_t Exchange::append(std::string& out, std::string_view piece, std::uint64_t limit) const {
+  const std::size_t before = out.capacity();
+  const std::size_t needed = out.size() + piece.size();
+  if (needed > before) {
+    // Growing by doubling would take up to twice what is needed: the length is known, or at least its limit.
+    const std::uint64_t most = head_.framing == Framing::length ? std::min(head_.content_length, limit) : limit;
+    out.reserve(std::max<std::size_t>(needed, std::min<std::uint64_t>(most, 2 * needed)));
+  }
+  out.append(piece);
+  return out.capacity() - before;
 }
 
 Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit) {
@@ -139,11 +157,22 @@ Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::f
     const Piece piece = co_await read_piece(bytes);
     if (piece == Piece::end) co_return BodyRead::whole;
     if (piece == Piece::broken) co_return BodyRead::broken;
-    const bool admitted = admit(bytes.size());
-    out.append(bytes);
-    if (!admitted) co_return BodyRead::refused;
+    const std::size_t taken = append(out, bytes, limit);
+    if (taken > 0 && !admit(taken)) co_return BodyRead::refused;
     if (out.size() > limit) co_return BodyRead::too_large;
   }
+}
+
+Task<BodyRead> Exchange::read_beginning(std::string& out, std::size_t enough, std::function<bool(std::size_t)> admit) {
+  while (out.size() < enough) {
+    std::string_view bytes;
+    const Piece piece = co_await read_piece(bytes);
+    if (piece == Piece::end) co_return BodyRead::whole;
+    if (piece == Piece::broken) co_return BodyRead::broken;
+    const std::size_t taken = append(out, bytes, enough);
+    if (taken > 0 && !admit(taken)) co_return BodyRead::refused;
+  }
+  co_return parser_.done() ? BodyRead::whole : BodyRead::too_large;
 }
 
 void Exchange::note_write(const IoResult& result) {
@@ -188,7 +217,7 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   }
   out.append("\r\n");
   if (status_forbids_body(status) || head_.method == "HEAD") body = {};
-  const IoResult result = co_await transport_.write_patiently(out, body, timeouts_.write);
+  const IoResult result = co_await transport_.write_at_pace(out, body, writing_);
   note_write(result);
 }
 
@@ -196,7 +225,7 @@ Task<void> Exchange::send_problem(int status, std::string_view detail) {
   Headers headers;
   headers.add("Content-Type", "application/problem+json");
   headers.add("Cache-Control", "no-store");
-  if (status == 503) headers.add("Retry-After", "1");
+  if (status == 503 || (status == 429 && !added_.has("Retry-After"))) headers.add("Retry-After", "1");
   const std::string body = problem_body(status, detail);
   co_await send(status, {}, headers, body);
 }
@@ -229,14 +258,14 @@ Task<bool> Exchange::send_piece(std::string_view piece) {
   if (client_gone_) co_return false;
   if (piece.empty() || !body_allowed_) co_return true;
   if (!chunked_) {
-    const IoResult result = co_await transport_.write_patiently(piece, {}, timeouts_.write);
+    const IoResult result = co_await transport_.write_at_pace(piece, {}, writing_);
     note_write(result);
     co_return !client_gone_;
   }
   std::string framed = fmt::format("{:x}\r\n", piece.size());
   framed.append(piece);
   framed.append("\r\n");
-  const IoResult result = co_await transport_.write_patiently(framed, {}, timeouts_.write);
+  const IoResult result = co_await transport_.write_at_pace(framed, {}, writing_);
   note_write(result);
   co_return !client_gone_;
 }

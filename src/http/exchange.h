@@ -5,7 +5,9 @@
 // version allows, no body where none belongs, Date, and closing the connection when going on would be unsafe.
 #pragma once
 
+#include "base/shares.h"
 #include "http/message.h"
+#include "http/pace.h"
 #include "http/parser.h"
 #include "http/transport.h"
 
@@ -19,10 +21,11 @@
 namespace oncekey {
 
 struct ExchangeTimeouts {
-  std::chrono::milliseconds request_headers;
-  std::chrono::milliseconds request_body;
+  std::chrono::milliseconds request_headers; // the whole head, from its first byte
+  std::chrono::milliseconds request_body;    // the patience of a body's Pace
   std::chrono::milliseconds idle;
-  std::chrono::milliseconds write;
+  std::chrono::milliseconds write; // the patience of an answer's Pace
+  std::uint64_t min_rate;          // bytes a second, of bodies and of answers that wait to be read
 };
 
 // Bytes received and not yet used, at the front of a growing buffer.
@@ -53,19 +56,23 @@ enum class Piece { data, end, broken };
 class Exchange {
  public:
   Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, RequestParser parser, std::string_view peer,
-           const ExchangeTimeouts& timeouts);
+           const ExchangeTimeouts& timeouts, Party* address);
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   const RequestHead& request() const { return head_; }
   std::string_view peer() const { return peer_; } // the client's address without its port
+  Party* address() const { return address_; } // whose share the request counts in; null for a trusted proxy
   bool secure() const { return transport_.secure(); }
   Timers& timers() { return timers_; }
 
   // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.
-  // `admit` is asked before each piece is added, with its size.
+  // `admit` is asked each time `out` has taken more memory, with how much.
   Task<BodyRead> read_body(
       std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit = [](std::size_t) { return true; });
+  // Appends the body's beginning to `out`: `enough` bytes at least, or all of it, which is `whole`; `too_large` says
+  // that there is more.
+  Task<BodyRead> read_beginning(std::string& out, std::size_t enough, std::function<bool(std::size_t)> admit);
   // Says 100 Continue if the client waits for it. read_piece() does so by itself; a handler that reads and writes at
   // the same time does it first, so that two writes cannot meet.
   Task<void> invite_body();
@@ -105,6 +112,8 @@ class Exchange {
  private:
   std::optional<Piece> next_received(std::string_view& out);
   Task<Piece> receive_piece(std::string_view& out);
+  // How much more memory `out` takes with the piece in it.
+  std::size_t append(std::string& out, std::string_view piece, std::uint64_t limit) const;
   void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);
   void note_write(const IoResult& result);
 
@@ -114,7 +123,10 @@ class Exchange {
   RequestHead head_;
   RequestParser parser_;
   std::string_view peer_;
+  Party* address_;
   const ExchangeTimeouts& timeouts_;
+  Pace reading_;
+  Pace writing_;
   ParseFault fault_;
   Headers added_;
   bool continue_sent_ = false;

@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <sys/socket.h>
+
+#include <algorithm>
 #include <utility>
 
 namespace oncekey {
@@ -17,6 +20,27 @@ constexpr int kBacklog = 1024;
 constexpr std::size_t kLingerBytesMax = 1u << 20;
 constexpr std::chrono::milliseconds kLinger{2000};
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// One line about the same trouble is enough for so long.
+constexpr std::chrono::seconds kTellEvery{1};
+constexpr std::chrono::minutes kTellOfACrowdEvery{10};
+// Fewer connections than this from one address are no crowd, whatever the limits are.
+constexpr std::uint64_t kCrowdMin = 16;
+
+bool due_again(MonotonicTime& last, std::chrono::seconds every) {
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (last != MonotonicTime{} && now - last < every) return false;
+  last = now;
+  return true;
+}
+
+std::string refusal_text(const ParseFault& fault) {
+  const std::string body = problem_body(fault.status, fault.detail);
+  return fmt::format(
+      "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nDate: {}\r\n"
+      "{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+      fault.status, usual_reason(fault.status), http_date(),
+      fault.status == 503 || fault.status == 429 ? "Retry-After: 1\r\n" : "", body.size(), body);
+}
 
 std::string text_of(const asio::ip::tcp::endpoint& endpoint) {
   const auto address = endpoint.address();
@@ -42,14 +66,22 @@ Result<std::unique_ptr<asio::ssl::context>> make_tls(const ServerOptions& option
 
 } // namespace
 
+// A connection that was accepted and counted.
+struct Server::Accepted {
+  Socket socket;
+  std::string peer{};
+  Parties::Ref address{}; // empty for a trusted proxy
+  std::optional<Holding> place{};
+};
+
 // Everything one client connection owns, for as long as it is open.
 struct Server::Connection : ConnectionHook {
-  Connection(Socket socket, Timers& timers, std::string address)
-      : transport(std::move(socket), timers), peer(std::move(address)) {}
+  Connection(Accepted accepted, Timers& timers)
+      : counted(std::move(accepted)), transport(std::move(counted.socket), timers) {}
   bool idle = true; // between two requests
+  Accepted counted; // before the transport: it is given back after the socket is closed
   Transport transport;
   ReadBuffer buffer;
-  std::string peer;
 };
 
 Server::Server(ServerOptions options, std::vector<Lane> lanes, Log& log)
@@ -118,24 +150,70 @@ Task<void> Server::accept_loop() {
     auto [error, socket] = co_await acceptor_.async_accept(lanes_[lane].context, use_task);
     if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
     if (error) {
-      // Out of file descriptors, most likely. Waiting for a connection to end is all that can help.
-      log_.warning("accept_failed", {{"reason", error.message()}});
+      // The machine is out of descriptors or memory: ours are counted and fit. Waiting is all that can help.
+      if (due_again(told_of_a_failure_, kTellEvery)) log_.warning("accept_failed", {{"reason", error.message()}});
       asio::steady_timer pause(lanes_.front().context, kAcceptPause);
       co_await pause.async_wait(use_task);
       continue;
     }
+    Accepted accepted{std::move(socket)};
+    if (const Grant grant = admit(accepted); grant != Grant::given) {
+      turn_away(std::move(accepted), grant);
+      continue;
+    }
+    connections_.fetch_add(1);
     asio::post(lanes_[lane].context,
-               [this, lane, moved = std::move(socket)]() mutable { spawn(serve(lane, std::move(moved))); });
+               [this, lane, moved = std::move(accepted)]() mutable { spawn(serve(lane, std::move(moved))); });
   }
 }
 
-Task<void> Server::serve(std::size_t lane, Socket socket) {
+Grant Server::admit(Accepted& accepted) {
   error_code ec;
-  const auto remote = socket.remote_endpoint(ec);
-  if (ec) co_return;
-  Connection connection(std::move(socket), lanes_[lane].timers, remote.address().to_string());
+  const auto remote = accepted.socket.remote_endpoint(ec);
+  if (!ec) accepted.peer = remote.address().to_string();
+  const bool trusted = std::find(options_.trusted_proxies.begin(), options_.trusted_proxies.end(), accepted.peer) !=
+                       options_.trusted_proxies.end();
+  if (!trusted) accepted.address = options_.shares->addresses().join(party_of_address(accepted.peer));
+  accepted.place.emplace(*options_.shares, Resource::connections, accepted.address.get());
+  const Grant grant = accepted.place->try_add(1);
+  if (grant == Grant::given && !trusted) warn_of_a_crowd(*accepted.address.get());
+  return grant;
+}
+
+void Server::turn_away(Accepted accepted, Grant why) {
+  const bool all_used = why == Grant::all_used;
+  const std::uint64_t so_far = (all_used ? refused_.all_used : refused_.address_over).fetch_add(1) + 1;
+  if (due_again(told_of_refusals_, kTellEvery)) {
+    log_.warning("connections_refused", {{"reason", all_used ? "limits.max_connections is reached"
+                                                             : "limits.max_connections_per_address is reached"},
+                                         {"peer", accepted.peer},
+                                         {"refused_so_far", so_far}});
+  }
+  if (tls_) return; // an answer would cost a handshake
+  const std::string text = refusal_text(
+      all_used ? ParseFault{503, "the gateway has as many connections as it takes; try again shortly"}
+               : ParseFault{503, "this address has as many connections as one address may have; use fewer, or wait"});
+  // What the client has sent already is read, so that closing does not reset the connection under the answer.
+  char dropped[4096];
+  const int fd = accepted.socket.native_handle();
+  (void)::recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
+  (void)::send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
+void Server::warn_of_a_crowd(const Party& address) {
+  const std::uint64_t held = address.held(Resource::connections);
+  const std::uint64_t cap = options_.shares->limit(Resource::connections).per_address;
+  if (held < cap / 2 || held < kCrowdMin || !due_again(told_of_a_crowd_, kTellOfACrowdEvery)) return;
+  log_.warning("one_address", {{"address", address.name()},
+                               {"connections", held},
+                               {"allowed", cap},
+                               {"next", "if this is a proxy of yours, list it in trusted_proxies, so that its clients "
+                                        "are counted instead of it"}});
+}
+
+Task<void> Server::serve(std::size_t lane, Accepted accepted) {
+  Connection connection(std::move(accepted), lanes_[lane].timers);
   open_[lane].push_back(connection);
-  const std::uint32_t open = connections_.fetch_add(1) + 1;
   try {
     bool usable = true;
     if (tls_) {
@@ -143,11 +221,7 @@ Task<void> Server::serve(std::size_t lane, Socket socket) {
       const error_code error = co_await connection.transport.serve_tls(*tls_);
       usable = !error;
     }
-    if (usable && open > options_.max_connections) {
-      co_await refuse(connection, {503, "the gateway has as many connections as it takes; try again shortly"});
-    } else if (usable) {
-      co_await serve_requests(lanes_[lane].handler, connection);
-    }
+    if (usable) co_await serve_requests(lanes_[lane].handler, connection);
   } catch (const std::exception& problem) {
     // Out of memory, or a bug that only shows here. The connection is gone; the records are as the store has them.
     log_.error("connection_failed", {{"reason", problem.what()}});
@@ -163,6 +237,7 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     // A CR LF before a request is left over from sloppy clients and harmless (RFC 9112, 2.2).
     while (buffer.unread().starts_with("\r\n")) buffer.consume(2);
     std::optional<std::size_t> length;
+    Holding half_head(*options_.shares, Resource::buffered_bytes, connection.counted.address.get());
     bool begun = !buffer.empty();
     connection.idle = !begun;
     transport.deadline_after(first || begun ? options_.timeouts.request_headers : options_.timeouts.idle);
@@ -172,6 +247,10 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
         co_return;
       }
       if (draining_.load() && !begun) co_return;
+      if (begun && half_head.try_add(buffer.unread().size() - half_head.held()) != Grant::given) {
+        co_await refuse(connection, {503, "too many unfinished requests are held in memory; try again shortly"});
+        co_return;
+      }
       const IoResult got = co_await transport.read_some(buffer.room(kReadBytes));
       if (got.error) {
         if (transport.expired() && begun) {
@@ -200,8 +279,10 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
       co_return;
     }
     buffer.consume(*length);
+    half_head.let_go();
     transport.no_deadline();
-    Exchange exchange(transport, buffer, std::move(head), std::move(parser), connection.peer, options_.timeouts);
+    Exchange exchange(transport, buffer, std::move(head), std::move(parser), connection.counted.peer, options_.timeouts,
+                      connection.counted.address.get());
     if (draining_.load()) exchange.close_after();
     co_await handler.handle(exchange);
     if (exchange.client_gone()) co_return;
@@ -213,14 +294,9 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
 }
 
 Task<void> Server::refuse(Connection& connection, const ParseFault& fault) {
-  const std::string body = problem_body(fault.status, fault.detail);
-  const std::string head = fmt::format(
-      "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nDate: {}\r\n"
-      "{}Connection: close\r\nContent-Length: {}\r\n\r\n",
-      fault.status, usual_reason(fault.status), http_date(), fault.status == 503 ? "Retry-After: 1\r\n" : "",
-      body.size());
+  const std::string text = refusal_text(fault);
   connection.transport.deadline_after(options_.timeouts.write);
-  const IoResult result = co_await connection.transport.write(head, body);
+  const IoResult result = co_await connection.transport.write(text);
   if (!result.error) co_await linger(connection);
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "base/shares.h"
 #include "http/exchange.h"
 #include "http/task.h"
 #include "http/timers.h"
@@ -39,9 +40,17 @@ struct Lane {
 struct ServerOptions {
   ExchangeTimeouts timeouts;
   std::uint64_t max_header_bytes;
-  std::uint32_t max_connections;
-  std::string tls_cert; // both or none
+  // Counts connections, in all and by client address, and the memory of request heads that are not whole.
+  std::shared_ptr<Shares> shares;
+  std::vector<std::string> trusted_proxies; // exempt: their clients are counted by X-Forwarded-For
+  std::string tls_cert;                     // both or none
   std::string tls_key;
+};
+
+// Connections that were closed at once because a limit was reached.
+struct RefusedConnections {
+  std::atomic<std::uint64_t> all_used{0};
+  std::atomic<std::uint64_t> address_over{0};
 };
 
 class Server {
@@ -57,10 +66,12 @@ class Server {
   void drain();
   // Open connections, of all threads.
   std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
+  const RefusedConnections& refused_connections() const { return refused_; }
   std::string address() const;
 
  private:
   struct Connection;
+  struct Accepted;
   using ConnectionHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
   using ConnectionList = boost::intrusive::list<Connection, boost::intrusive::base_hook<ConnectionHook>,
                                                 boost::intrusive::constant_time_size<false>>;
@@ -68,7 +79,12 @@ class Server {
 
   Server(ServerOptions options, std::vector<Lane> lanes, Log& log);
   Task<void> accept_loop();
-  Task<void> serve(std::size_t lane, Socket socket);
+  // Counts the connection, or says why it cannot be served.
+  Grant admit(Accepted& accepted);
+  // Closes at once: a connection beyond the limit must not cost a descriptor for longer than this call.
+  void turn_away(Accepted accepted, Grant why);
+  void warn_of_a_crowd(const Party& address);
+  Task<void> serve(std::size_t lane, Accepted accepted);
   Task<void> serve_requests(Handler& handler, Connection& connection);
   Task<void> refuse(Connection& connection, const ParseFault& fault);
   // Closes in good order: our side first, then what the client still sends is dropped for a moment.
@@ -82,6 +98,11 @@ class Server {
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
   std::atomic<std::uint32_t> connections_{0};
   std::atomic<bool> draining_{false};
+  RefusedConnections refused_;
+  // Of the accepting thread alone: when the last line of each kind was logged, so that a flood does not fill the log.
+  MonotonicTime told_of_refusals_{};
+  MonotonicTime told_of_a_crowd_{};
+  MonotonicTime told_of_a_failure_{};
 };
 
 } // namespace oncekey

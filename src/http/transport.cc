@@ -81,32 +81,36 @@ Task<IoResult> Transport::read_some(asio::mutable_buffer buffer) {
 }
 
 Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
-  return begin_write(first, second, std::nullopt);
+  return begin_write(first, second, nullptr);
 }
 
-Task<IoResult> Transport::write_patiently(std::string_view first, std::string_view second,
-                                          std::chrono::milliseconds patience) {
-  deadline_after(patience);
-  return begin_write(first, second, patience);
+Task<IoResult> Transport::write_at_pace(std::string_view first, std::string_view second, Pace& pace) {
+  expired_ = false; // an earlier deadline says nothing of this write
+  return begin_write(first, second, &pace);
 }
 
-Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Patience patience) {
+Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Pace* pace) {
   if (expired_) return IoResult{asio::error::timed_out, 0};
   TwoBuffers buffers{asio::buffer(first.data(), first.size()), asio::buffer(second.data(), second.size())};
-  if (tls_) return write_rest(buffers, 0, patience);
+  if (tls_) return write_rest(buffers, 0, pace);
   // Small messages nearly always fit into the socket's buffer: no reason to go through the event loop for them.
   error_code error;
   const std::size_t written = socket_.write_some(buffers, error);
   if (error && error != asio::error::would_block) return IoResult{error, written};
   if (written == first.size() + second.size()) return IoResult{{}, written};
   skip(buffers, written);
-  return write_rest(buffers, written, patience);
+  return write_rest(buffers, written, pace);
 }
 
-Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written, Patience patience) {
+Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written, Pace* pace) {
   while (asio::buffer_size(rest) > 0) {
     error_code failed;
     std::size_t went = 0;
+    MonotonicTime before;
+    if (pace != nullptr) {
+      before = std::chrono::steady_clock::now();
+      deadline(before + pace->left());
+    }
     if (tls_) {
       const auto [error, bytes] = co_await tls_->stream.async_write_some(rest, use_task);
       failed = error;
@@ -124,7 +128,7 @@ Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written, Patie
     if (asio::buffer_size(rest) == 0) break;
     // A deadline that passed at this very moment has passed: the peer is not given another one.
     if (expired_) co_return IoResult{asio::error::timed_out, written};
-    if (patience) deadline_after(*patience);
+    if (pace != nullptr) pace->moved(went, std::chrono::steady_clock::now() - before);
   }
   co_return IoResult{{}, written};
 }

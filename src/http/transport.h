@@ -1,6 +1,7 @@
 // transport: a byte stream over TCP, with or without TLS, that can time out.
 #pragma once
 
+#include "http/pace.h"
 #include "http/task.h"
 #include "http/timers.h"
 
@@ -38,9 +39,8 @@ class Transport {
   Task<IoResult> read_some(asio::mutable_buffer buffer);
   // Writes both pieces whole; `bytes` says how much went out before an error.
   Task<IoResult> write(std::string_view first, std::string_view second = {});
-  // The same for a peer that may take its time as long as it goes on: the deadline is `patience` from now, and again
-  // from every moment at which some of it went out.
-  Task<IoResult> write_patiently(std::string_view first, std::string_view second, std::chrono::milliseconds patience);
+  // The same for a peer that may take its time as long as it keeps the pace. The pace outlives the write.
+  Task<IoResult> write_at_pace(std::string_view first, std::string_view second, Pace& pace);
 
   // From now on, every wait for the peer ends with an error at that moment; expired() tells this error from others.
   // A new deadline forgets that an earlier one has passed: a connection that timed out may still be told so.
@@ -69,9 +69,8 @@ class Transport {
  private:
   struct Tls;
   using TwoBuffers = std::array<asio::const_buffer, 2>;
-  using Patience = std::optional<std::chrono::milliseconds>;
-  Task<IoResult> begin_write(std::string_view first, std::string_view second, Patience patience);
-  Task<IoResult> write_rest(TwoBuffers rest, std::size_t written, Patience patience);
+  Task<IoResult> begin_write(std::string_view first, std::string_view second, Pace* pace);
+  Task<IoResult> write_rest(TwoBuffers rest, std::size_t written, Pace* pace);
 
   Timers& timers_;
   Socket socket_;

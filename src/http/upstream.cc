@@ -10,8 +10,6 @@
 namespace oncekey {
 namespace {
 
-// Idle connections one thread keeps; more would only be closed by the upstream.
-constexpr std::size_t kIdleMax = 256;
 constexpr std::chrono::milliseconds kSweep{1000};
 // Bodies up to here leave together with their head: they fit into the buffers on the way, so that writing one does not
 // wait for the upstream to read it.
@@ -115,7 +113,7 @@ std::shared_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
 }
 
 void UpstreamPool::give_back(std::shared_ptr<UpstreamCall::Connection> connection) {
-  if (idle_.size() >= kIdleMax) return;
+  if (idle_.size() >= kIdleUpstreamMax) return;
   connection->transport.no_deadline();
   connection->fresh = false;
   connection->idle_since = std::chrono::steady_clock::now();

@@ -26,6 +26,9 @@
 
 namespace oncekey {
 
+// Idle connections one thread keeps; more would only be closed by the upstream.
+inline constexpr std::size_t kIdleUpstreamMax = 256;
+
 struct UpstreamOptions {
   std::string host;
   std::uint16_t port = 80;

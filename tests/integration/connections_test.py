@@ -72,26 +72,42 @@ class KeepAliveTest(GatewayTest):
 
 
 class StreamingTest(GatewayTest):
+    first = b"f" * (64 << 10)  # from here on a body streams; a shorter one is read whole before it is sent on
+
     def wait_for_first_piece(self):
-        self.upstream.wait_for(lambda: any(request.body == b"first" for request in self.upstream.received),
+        self.upstream.wait_for(lambda: any(request.body == self.first for request in self.upstream.received),
                                "the first piece at the upstream")
 
     def test_the_upstream_sees_the_first_piece_before_the_client_sends_the_second(self):
         with self.client.connect() as connection:
             connection.send(self.client.request_bytes("POST", "/upload", headers=[("Transfer-Encoding", "chunked")]))
-            connection.send(chunk(b"first"))
+            connection.send(chunk(self.first))
             self.wait_for_first_piece()
             connection.send(chunk(b"second") + LAST_CHUNK)
             self.assertEqual(connection.read_response().status, 201)
-        self.assertEqual(self.upstream.last.body, b"firstsecond")
+        self.assertEqual(self.upstream.last.body, self.first + b"second")
 
     def test_a_body_with_a_length_streams_too_and_keeps_it(self):
+        length = str(len(self.first) + 6)
         with self.client.connect() as connection:
-            connection.send(self.client.request_bytes("POST", "/upload", headers=[("Content-Length", "11")]) + b"first")
+            connection.send(self.client.request_bytes("POST", "/upload", headers=[("Content-Length", length)]))
+            connection.send(self.first)
             self.wait_for_first_piece()
             connection.send(b"second")
             connection.read_response()
-        self.assertEqual(self.upstream.last.header("Content-Length"), "11")
+        self.assertEqual(self.upstream.last.header("Content-Length"), length)
+
+    def test_a_short_body_is_whole_before_the_upstream_is_called(self):
+        before = self.upstream.connections
+        with self.client.connect() as connection:
+            connection.send(self.client.request_bytes("POST", "/upload", headers=[("Transfer-Encoding", "chunked")]))
+            connection.send(chunk(b"first"))
+            self.assertEqual(self.client.get("/other").status, 201)
+            self.assertEqual([request.target for request in self.upstream.received], ["/other"])
+            connection.send(chunk(b"second") + LAST_CHUNK)
+            self.assertEqual(connection.read_response().status, 201)
+        self.assertLessEqual(self.upstream.connections - before, 2)
+        self.assertEqual(self.upstream.last.body, b"firstsecond")
 
     def test_the_client_sees_the_first_piece_before_the_upstream_sends_the_second(self):
         gate = self.upstream.gate()

@@ -30,8 +30,9 @@ class Response(Message):
 class Connection:
     """One connection to the gateway; also a context manager."""
 
-    def __init__(self, address, tls_context=None, server_name="localhost"):
-        self.socket = socket.create_connection(address, timeout=PATIENCE_SECONDS)
+    def __init__(self, address, tls_context=None, server_name="localhost", source=None):
+        self.socket = socket.create_connection(address, timeout=PATIENCE_SECONDS,
+                                               source_address=(source, 0) if source else None)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if tls_context:
             self.socket = tls_context.wrap_socket(self.socket, server_hostname=server_name)
@@ -121,14 +122,15 @@ class Connection:
 class Client:
     """One account at the gateway. Every call is one request on a connection of its own unless it is given one."""
 
-    def __init__(self, address, account="alice", tls_context=None, host="api.test"):
+    def __init__(self, address, account="alice", tls_context=None, host="api.test", source=None):
         self.address = address
         self.account = account
         self.tls_context = tls_context
         self.host = host  # what the Host field says
+        self.source = source  # the address it connects from, of 127.0.0.0/8
 
     def connect(self):
-        return Connection(self.address, self.tls_context)
+        return Connection(self.address, self.tls_context, source=self.source)
 
     def request_bytes(self, method, target, *, key=None, body=None, headers=(), authorization=True, version="HTTP/1.1"):
         body = body.encode() if isinstance(body, str) else body

@@ -95,6 +95,7 @@ class Gateway:
         if routes is not None:
             self.settings["route"] = routes
         self.config_file = self.folder / "oncekey.toml"
+        self.preexec = None  # runs in the new process, before the gateway does
 
     # Life.
 
@@ -127,7 +128,7 @@ class Gateway:
             self._lines = []
         self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                         env={**os.environ, **self._environment})
+                                         env={**os.environ, **self._environment}, preexec_fn=self.preexec)
         self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._reader.start()
 
@@ -167,6 +168,10 @@ class Gateway:
         code = self._process.wait(PATIENCE_SECONDS)
         self._reader.join(PATIENCE_SECONDS)
         return code
+
+    @property
+    def pid(self):
+        return self._process.pid
 
     @property
     def running(self):
@@ -229,8 +234,8 @@ class Gateway:
         if found:
             raise AssertionError(f"a sanitizer found something: {found.group(0)}\n{self.log}")
 
-    def client(self, account="alice"):
-        return Client(self.address, account)
+    def client(self, account="alice", source=None):
+        return Client(self.address, account, source=source)
 
     @property
     def admin(self):

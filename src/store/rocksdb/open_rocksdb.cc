@@ -148,7 +148,15 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   if (!prepared) return prepared.fault();
 
   rocksdb::DBOptions database = database_options();
-  if (options.env != nullptr) database.env = options.env;
+  rocksdb::Env* const system = options.env != nullptr ? options.env : rocksdb::Env::Default();
+  auto files = std::make_shared<WatchedFiles>(system->GetFileSystem());
+  std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
+  database.env = env.get();
+  if (!check_room(*database.env, options.path)) {
+    // That is what it is there for.
+    const Ballast ballast(options.path);
+    if (ballast.drop()) options.log.warning("ballast_dropped", {{"reason", "the disk is full"}});
+  }
   if (const Status room = check_room(*database.env, options.path); !room) return room.fault();
   const rocksdb::ColumnFamilyOptions buckets = bucket_options();
   Result<Opened> opened = open_database(database, buckets, options.path);
@@ -157,11 +165,12 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   const StoreAge age = opened->buckets.empty() ? StoreAge::is_new : StoreAge::has_buckets;
   Result<StoreMeta> meta = load_or_make_meta(*opened->db, age, options.path);
   if (!meta) return std::move(meta).fault();
-  std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(opened->db), buckets,
-                                                       std::move(opened->buckets), *std::move(meta)));
-  // What expired while nobody ran is gone before the first call.
+  std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(files), std::move(env),
+                                                       std::move(opened->db), buckets, std::move(opened->buckets),
+                                                       *std::move(meta)));
+  // What expired while nobody ran is gone before the first call. On a full disk that waits for its next round.
   const Status maintained = store->maintain();
-  if (!maintained) return maintained.fault();
+  if (!maintained) store->log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
   if (const Status loaded = store->load_jobs(); !loaded) return loaded.fault();
   return store;
 }

@@ -31,14 +31,24 @@ std::string bytes_of_prefix(std::string_view hex) {
 
 } // namespace
 
-RocksdbStore::RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> db,
+RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles> files,
+                           std::unique_ptr<rocksdb::Env> env, std::unique_ptr<rocksdb::DB> db,
                            rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets, StoreMeta meta)
     : log_(options.log),
       meta_(std::move(meta)),
       clock_(std::move(options.clock), meta_.clock),
+      ballast_(options.path),
+      files_(std::move(files)),
+      env_(std::move(env)),
       db_(std::move(db)),
       buckets_(*db_, std::move(bucket_options), std::move(buckets)),
-      writer_(std::make_unique<Writer>(*db_, buckets_, clock_, WriterOptions{std::move(options.on_fatal)})) {
+      writer_(std::make_unique<Writer>(*db_, buckets_, clock_,
+                                       WriterOptions{std::move(options.on_fatal),
+                                                     [this] { return files_->sync_failed(); },
+                                                     [this] {
+                                                       rocksdb::WriteBatch unused;
+                                                       return read_jobs(unused);
+                                                     }})) {
   if (options.maintenance == Maintenance::in_background) {
     maintenance_ = std::thread([this] { maintain_in_background(); });
   }
@@ -174,9 +184,8 @@ StoreStats RocksdbStore::stats() const {
   return stats;
 }
 
-Status RocksdbStore::load_jobs() {
+Result<StagedIndex> RocksdbStore::read_jobs(rocksdb::WriteBatch& leftovers) const {
   StagedIndex jobs;
-  rocksdb::WriteBatch leftovers; // of jobs that have expired, or come again since
   const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
   for (at->Seek(rocksdb::Slice(kJobPrefix.data(), kJobPrefix.size())); at->Valid(); at->Next()) {
     const std::optional<JobPlace> job = parse_job_key(at->key().ToStringView());
@@ -185,6 +194,7 @@ Status RocksdbStore::load_jobs() {
     if (!stored) return stored.fault();
     const std::optional<std::uint64_t> older = jobs.place_of(job->id);
     const bool over = !*stored || !(*stored)->record.staged || (*stored)->record.state != RecordState::in_progress;
+    // Of jobs that have expired, or come again since.
     if (older) leftovers.Delete(job_key(*older, job->id));
     if (over) {
       leftovers.Delete(at->key());
@@ -193,13 +203,32 @@ Status RocksdbStore::load_jobs() {
     }
   }
   if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be read");
-  if (const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &leftovers); !written.ok())
+  return jobs;
+}
+
+Status RocksdbStore::load_jobs() {
+  rocksdb::WriteBatch leftovers;
+  Result<StagedIndex> jobs = read_jobs(leftovers);
+  if (!jobs) return std::move(jobs).fault();
+  // On a full disk they stay until the next start.
+  const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &leftovers);
+  if (!written.ok() && !written.IsNoSpace()) {
     return fault_of(written, "the keys of jobs that are over could not be removed");
-  writer_->start_with(std::move(jobs));
+  }
+  writer_->start_with(*std::move(jobs));
   return ok_status();
 }
 
+// After a shortage RocksDB refuses every write until it is told to go on; it flushes what it has in memory then, and
+// begins a new log.
+void RocksdbStore::resume_writes() {
+  if (writer_->can_write() || files_->sync_failed()) return;
+  if (const rocksdb::Status resumed = db_->Resume(); resumed.ok()) writer_->try_again();
+}
+
 Status RocksdbStore::maintain() {
+  ballast_.restore();
+  resume_writes();
   const Time now = clock_.now();
   const Result<std::size_t> dropped = buckets_.drop_ended(now);
   if (!dropped) return dropped.fault();

@@ -11,9 +11,11 @@
 
 #include "base/log.h"
 #include "store/common/replay_cache.h"
+#include "store/rocksdb/ballast.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/store_clock.h"
+#include "store/rocksdb/watched_files.h"
 #include "store/rocksdb/writer.h"
 
 #include <oncekey/store.h>
@@ -63,21 +65,28 @@ class RocksdbStore final : public Store {
   Time now() const override { return clock_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return meta_.secret; }
   Durability durability() const override { return Durability::power; }
-  Status healthy() const override { return writer_->healthy(); }
+  Status healthy() const override { return writer_->can_write(); }
   StoreStats stats() const override;
 
   // One round of maintenance: drops buckets that have ended, makes those that will be needed soon.
   Status maintain();
 
  private:
-  RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options,
-               BucketList buckets, StoreMeta meta);
+  RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles> files, std::unique_ptr<rocksdb::Env> env,
+               std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets,
+               StoreMeta meta);
   void maintain_in_background();
   Status load_jobs();
+  // The jobs as the database has them; keys of jobs that are over go into `leftovers`, to be removed.
+  Result<StagedIndex> read_jobs(rocksdb::WriteBatch& leftovers) const;
+  void resume_writes();
 
   Log& log_;
   const StoreMeta meta_;
   const StoreClock clock_;
+  const Ballast ballast_;
+  const std::shared_ptr<WatchedFiles> files_;
+  const std::unique_ptr<rocksdb::Env> env_;
   // In the order of need: the database outlives the buckets' handles, and both outlive the writer.
   std::unique_ptr<rocksdb::DB> db_;
   Buckets buckets_;

@@ -83,6 +83,12 @@ Status Writer::healthy() const {
   return *failure_;
 }
 
+Status Writer::can_write() const {
+  if (const Status health = healthy(); !health || !is_short_.load(std::memory_order_acquire)) return health;
+  const std::lock_guard lock(queue_mutex_);
+  return shortage_ ? Status(*shortage_) : ok_status();
+}
+
 std::map<int, Millis> Writer::retentions_in_use() const {
   const std::lock_guard lock(retentions_mutex_);
   return retentions_;
@@ -96,7 +102,7 @@ void Writer::run() {
   if (failed_) return;
   batch_.Clear();
   save_clock(clock_.now());
-  write_batch();
+  (void)write_batch();
 }
 
 // Waits for calls; false when there are none and never will be.
@@ -126,7 +132,15 @@ void Writer::commit(std::vector<Call>& calls) {
       if (batch_.Count() != 0) {
         if (!clock_saved_ || now - *clock_saved_ >= kClockSavedEvery) save_clock(now);
         // A crash before this returns leaves nothing or all of the batch; nobody has been told either way.
-        if (!write_batch()) return;
+        switch (write_batch()) {
+          case Written::yes:
+            break;
+          case Written::given_up:
+            give_up_batch(calls, begin, end);
+            break;
+          case Written::never_known:
+            return;
+        }
       }
       live_.reset();
     }
@@ -355,20 +369,43 @@ void Writer::save_clock(Time now) {
   clock_saved_ = now;
 }
 
-bool Writer::write_batch() {
+Writer::Written Writer::write_batch() {
   rocksdb::WriteOptions durable;
   durable.sync = true;
   const rocksdb::Status written = db_.Write(durable, &batch_);
-  if (!written.ok()) {
+  const bool full = written.IsNoSpace() && !options_.sync_failed();
+  if (!written.ok() && !full) {
     fail("the store could not make a write durable and stops, since trying again might lose it silently: " +
          written.ToString());
-    return false;
+    return Written::never_known;
   }
+  if (full != is_short_.load(std::memory_order_relaxed)) {
+    const std::lock_guard lock(queue_mutex_);
+    shortage_.reset();
+    if (full) shortage_ = unavailable("the store cannot write, as long as its disk is full: " + written.ToString());
+    is_short_.store(full, std::memory_order_release);
+  }
+  if (full) return Written::given_up;
   last_batch_.store(batch_number_, std::memory_order_release);
   ++batch_number_;
   syncs_.fetch_add(1, std::memory_order_relaxed);
   writes_.fetch_add(batch_records_, std::memory_order_relaxed);
-  return true;
+  return Written::yes;
+}
+
+// A record of the batch may be in the log all the same, whole, and come back after a crash. That is harmless: a claim
+// that was answered with a fault executed nothing and is found abandoned; an ending that was reported as not written is
+// found written.
+void Writer::give_up_batch(std::vector<Call>& calls, std::size_t begin, std::size_t end) {
+  known_.clear(); // a cache of what the database has, which is right again without the batch
+  settled_.clear();
+  clock_saved_.reset();
+  Result<StagedIndex> jobs = options_.load_jobs();
+  if (jobs) jobs_ = *std::move(jobs);
+  const Fault fault = unavailable("the store's disk is full: nothing was written");
+  for (std::size_t at = begin; at < end; ++at) {
+    std::visit([&](auto& call) { call.answer = fault; }, calls[at]);
+  }
 }
 
 void Writer::answer(std::vector<Call>& calls, std::size_t begin, std::size_t end) {

@@ -12,8 +12,10 @@
 // Jobs. Which ones are due is known here alone (StagedIndex); the database keeps a key for each beside its record, so
 // that the index can be filled again without reading every record there is.
 //
-// When a write or its sync fails nothing is tried again: a second sync may report success for pages the kernel has
-// dropped. The calls under way are never answered, `on_fatal` hears why, and every later call is refused.
+// When a sync fails nothing is tried again: a second sync may report success for pages the kernel has dropped. The calls
+// under way are never answered, `on_fatal` hears why, and every later call is refused. When a file could not be written
+// at all (WatchedFiles tells the two apart), the batch is given up: its calls are answered with a fault, the process
+// lives, and the next batch is tried when it comes. RocksDB refuses writes until the disk has room again.
 #pragma once
 
 #include "store/common/staged_index.h"
@@ -60,6 +62,10 @@ inline constexpr Millis kClockSavedEvery{1000};
 
 struct WriterOptions {
   std::function<void(std::string reason)> on_fatal;
+  // Whether what is on disk has become unknown; see WatchedFiles.
+  std::function<bool()> sync_failed;
+  // Reads the jobs from the database again, after a batch that changed them was given up.
+  std::function<Result<StagedIndex>()> load_jobs;
 };
 
 class Writer {
@@ -118,7 +124,12 @@ class Writer {
   // The number of the newest batch that is durable and visible to every reader.
   std::uint64_t last_batch() const { return last_batch_.load(std::memory_order_acquire); }
 
+  // A fault once nothing can be trusted any more: reads too are refused then.
   Status healthy() const;
+  // The same, and a fault while the disk is full.
+  Status can_write() const;
+  // There is room again, it seems: the next batch shows.
+  void try_again() { is_short_.store(false, std::memory_order_release); }
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
   std::uint64_t jobs() const { return jobs_size_.load(std::memory_order_relaxed); }
@@ -154,7 +165,10 @@ class Writer {
   Status put(const RecordId& id, Record&& record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
   Result<rocksdb::ColumnFamilyHandle*> family_of(const BucketId& id);
   void note_retention(const BucketId& bucket, Millis retention);
-  bool write_batch();
+  enum class Written { yes, given_up, never_known };
+  Written write_batch();
+  // Forgets what the batch had changed in memory, and puts the fault into the answers of its calls.
+  void give_up_batch(std::vector<Call>& calls, std::size_t begin, std::size_t end);
   void save_clock(Time now);
   void answer(std::vector<Call>& calls, std::size_t begin, std::size_t end);
   void complete_answer(ClaimCall& call);
@@ -172,7 +186,9 @@ class Writer {
   std::size_t queued_bytes_ = 0;
   bool writer_waits_ = false;
   bool stopping_ = false;
-  std::optional<Fault> failure_; // guarded by queue_mutex_
+  std::optional<Fault> failure_;  // guarded by queue_mutex_; for good
+  std::optional<Fault> shortage_; // guarded by queue_mutex_; of the last batch, if that was given up
+  std::atomic<bool> is_short_ = false;
   std::atomic<bool> failed_ = false;
 
   std::atomic<std::uint64_t> last_batch_ = 0;

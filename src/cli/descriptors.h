@@ -1,0 +1,28 @@
+// descriptors: that the process never runs out of file descriptors.
+//
+// A store that cannot open its next log file cannot keep its promise, and a client must not be able to bring that
+// about. So the limits are added up at start and compared with what the system allows; what does not fit is lowered
+// before anything listens.
+#pragma once
+
+#include "base/log.h"
+#include "config/config.h"
+
+#include <oncekey/result.h>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace oncekey {
+
+// Connections of operators, and of the application at the outbox: few, and each listener has its own count.
+inline constexpr std::uint32_t kAdminConnectionsMax = 128;
+
+// What everything but clients and upstream calls may have open at one time.
+std::uint64_t other_descriptors(const Config& config, std::size_t threads);
+
+// Raises the soft limit to the hard one, and lowers limits.max_connections and limits.max_upstream_connections where
+// they do not fit, with a line in the log. A fault when too few would be left to be of use.
+Status fit_descriptors(Config& config, std::size_t threads, Log& log);
+
+} // namespace oncekey
