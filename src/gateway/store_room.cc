@@ -44,7 +44,6 @@ void StoreRoom::look(const Seen& seen) {
       on_disk ? seen.used + static_cast<std::uint64_t>(std::max<std::int64_t>(0, left_by_disk)) : kUnlimited;
   const std::uint64_t capacity = std::min(by_setting, by_disk);
   capacity_.store(capacity == kUnlimited ? 0 : capacity);
-  half_full_.store(capacity != kUnlimited && seen.used > capacity / 2);
   used_.store(seen.used);
   disk_free_.store(seen.disk_free);
   reserve_.store(reserve);

@@ -44,7 +44,11 @@ class StoreRoom {
   // How large the store may become, as far as that is known; 0 if it is not.
   std::uint64_t capacity() const { return capacity_.load(std::memory_order_relaxed); }
   // The shares of callers in the store's growth apply from here on.
-  bool half_full() const { return half_full_.load(std::memory_order_relaxed); }
+  bool half_full() const {
+    const std::uint64_t all = capacity();
+    const auto since = static_cast<std::uint64_t>(took_.load(std::memory_order_relaxed));
+    return all > 0 && used_.load(std::memory_order_relaxed) + since > all / 2;
+  }
   // Nothing while there is room; else what is missing, for people.
   std::optional<std::string> shortage() const;
 
@@ -78,7 +82,6 @@ class StoreRoom {
   std::atomic<std::uint64_t> used_{0};
   std::atomic<std::uint64_t> disk_free_{0};
   std::atomic<std::uint64_t> reserve_{0};
-  std::atomic<bool> half_full_{false};
 };
 
 // What of a disk stays free: as configured, or 5 % of it, but at least 64 MiB and at most 1 GiB.

@@ -12,10 +12,8 @@ namespace oncekey {
 
 class Ballast {
  public:
-  // More than opening needs, and nothing on a disk of today.
+  // More than opening needs, and nothing on a disk of today. It is made only where four times as much is free.
   static constexpr std::uint64_t kBytes = std::uint64_t{32} << 20;
-  // Restored only where it takes a small part of what is free.
-  static constexpr std::uint64_t kRestoredFrom = 8 * kBytes;
 
   explicit Ballast(std::string folder);
 
