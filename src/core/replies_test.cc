@@ -86,10 +86,10 @@ TEST(Refuse, TheStatusesAreThoseOfTheTable) {
     return all;
   };
   EXPECT_EQ(statuses("classic"), (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503,
-                                                   503, 503, 502, 504, 503, 503, 429, 429, 409, 404}));
+                                                   503, 503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
   EXPECT_EQ(statuses("ietf"), statuses("classic"));
   EXPECT_EQ(statuses("stripe-v1"), (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503,
-                                                     503, 503, 502, 504, 503, 503, 429, 429, 409, 404}));
+                                                     503, 503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
   EXPECT_EQ(statuses("stripe-v2"), statuses("stripe-v1"));
 }
 

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <rocksdb/listener.h>
+
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -91,6 +93,23 @@ Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
   return unavailable(fmt::format("the store at {} cannot be opened: {}", path, text));
 }
 
+// After a shortage the store itself says when to go on.
+class RecoversWhenTold final : public rocksdb::EventListener {
+ public:
+  // RocksDB calls it fatal when a new log cannot be created, since unsynced writes in the old one could be lost. There
+  // are none: each batch is synced.
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
+    if (reason == rocksdb::BackgroundErrorReason::kMemTable && error->IsNoSpace()) {
+      *error = rocksdb::Status(*error, rocksdb::Status::Severity::kHardError);
+    }
+  }
+  // It would look every few seconds by itself whether there is room, and refuse to be told so meanwhile.
+  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason /*reason*/, rocksdb::Status /*error*/,
+                            bool* by_itself) override {
+    *by_itself = false;
+  }
+};
+
 // The families of an existing database, the default one for a new one.
 Result<std::vector<std::string>> family_names(const rocksdb::DBOptions& options, const std::string& path) {
   if (options.env->FileExists(path + "/CURRENT").IsNotFound()) return std::vector{rocksdb::kDefaultColumnFamilyName};
@@ -152,6 +171,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   auto files = std::make_shared<WatchedFiles>(system->GetFileSystem());
   std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
   database.env = env.get();
+  database.listeners.push_back(std::make_shared<RecoversWhenTold>());
   if (!check_room(*database.env, options.path)) {
     // That is what it is there for.
     const Ballast ballast(options.path);

@@ -16,6 +16,8 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -52,6 +54,7 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
   rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* context) override {
+    if (out_of_descriptors) return rocksdb::IOStatus::IOError("While open a file for appending", std::strerror(EMFILE));
     rocksdb::IOStatus made = target()->NewWritableFile(name, options, file, context);
     if (made.ok() && name.ends_with(".log")) *file = std::make_unique<Log>(std::move(*file), *this);
     return made;
@@ -65,6 +68,8 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
   }
 
   std::atomic<bool> is_full = false;
+  std::atomic<bool> out_of_room = false;        // logs cannot be extended
+  std::atomic<bool> out_of_descriptors = false; // no file can be made
   std::atomic<bool> sync_fails = false;
   std::atomic<int> failed_syncs = 0;
 
@@ -83,6 +88,12 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
    public:
     Log(std::unique_ptr<rocksdb::FSWritableFile> file, FaultyFiles& files)
         : FSWritableFileOwnerWrapper(std::move(file)), files_(files) {}
+    using FSWritableFileOwnerWrapper::Append;
+    rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* context) override {
+      if (files_.out_of_room) return rocksdb::IOStatus::NoSpace("While appending to file", std::strerror(ENOSPC));
+      return target()->Append(data, options, context);
+    }
     rocksdb::IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* context) override {
       if (files_.holding_) {
         files_.waiting_.release();
@@ -264,6 +275,59 @@ TEST_F(RocksdbStoreTest, AFullDiskIsRefusedBeforeAnythingIsOpened) {
   EXPECT_THAT(fault.message, HasSubstr("is full"));
   files.is_full = false;
   open(env_.get());
+}
+
+TEST_F(RocksdbStoreTest, AFullDiskWhileRunningRefusesWritesAndNothingElse) {
+  FaultyFiles& files = open_on_faulty_files();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, "kept"));
+  ASSERT_TRUE(claim(2));
+  files.out_of_room = true;
+  const Result<ClaimAnswer> refused = claim(3);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.fault().kind, FaultKind::unavailable);
+  EXPECT_THAT(refused.fault().message, HasSubstr("full"));
+  EXPECT_FALSE(complete(2, "an answer"));
+  EXPECT_FALSE(store_->healthy());
+  // Reading goes on, and what could not be written did not happen.
+  EXPECT_EQ(find(1)->record.response->body, "kept");
+  EXPECT_EQ(find(2)->record.state, RecordState::in_progress);
+  EXPECT_EQ(find(3), std::nullopt);
+  EXPECT_EQ(fatal_calls_, 0);
+
+  files.out_of_room = false;
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_TRUE(store_->healthy());
+  const Result<FenceAnswer> late = complete(2, "an answer");
+  ASSERT_TRUE(late) << late.fault().message;
+  EXPECT_EQ(*late, FenceAnswer::done);
+  ASSERT_TRUE(claim(3));
+  store_.reset();
+  open(env_.get());
+  EXPECT_EQ(find(2)->record.response->body, "an answer");
+  EXPECT_TRUE(find(3));
+}
+
+TEST_F(RocksdbStoreTest, ALackOfDescriptorsIsOutlivedToo) {
+  FaultyFiles& files = open_on_faulty_files();
+  ASSERT_TRUE(claim(1));
+  files.out_of_descriptors = true;
+  // A claim in a bucket that does not exist yet needs no file; filling the memtable does.
+  std::uint64_t number = 2;
+  bool refused = false;
+  for (; number < 200 && !refused; ++number) {
+    refused = !claim(number) || !complete(number, std::string(std::size_t{1} << 20, 'x'));
+  }
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(fatal_calls_, 0);
+  files.out_of_descriptors = false;
+  for (int round = 0; round < 100 && !store_->healthy(); ++round) {
+    (void)store_->maintain();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  const Result<ClaimAnswer> again = claim(1000);
+  EXPECT_TRUE(again) << again.fault().message;
+  EXPECT_TRUE(find(1));
 }
 
 TEST_F(RocksdbStoreTest, ASecondStoreOnTheSameDirectoryIsRefused) {
