@@ -116,6 +116,13 @@ Admin::Answer Admin::metrics() {
   const StoreStats stats = shared_.store.stats();
   metrics.waiters.Set(static_cast<double>(shared_.waiters.waiting()));
   metrics.connections.Set(gateway_ == nullptr ? 0 : gateway_->connections());
+  if (gateway_ != nullptr) {
+    const auto catch_up = [](prometheus::Counter& counter, std::uint64_t value) {
+      counter.Increment(static_cast<double>(value) - counter.Value());
+    };
+    catch_up(metrics.refused_connections_all, gateway_->refused_connections().all_used.load());
+    catch_up(metrics.refused_connections_address, gateway_->refused_connections().address_over.load());
+  }
   metrics.upstream_connections.Set(shared_.upstream_open.load());
   metrics.buffered_bytes.Set(static_cast<double>(shared_.shares.in_use(Resource::buffered_bytes)));
   metrics.breaker_open.Set(shared_.breaker.is_open() ? 1 : 0);
@@ -123,6 +130,8 @@ Admin::Answer Admin::metrics() {
   show_storms();
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));
+  metrics.store_bytes_max.Set(static_cast<double>(shared_.room.capacity()));
+  metrics.store_room.Set(shared_.room.for_claim() ? 1 : 0);
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
   metrics.store_syncs.Set(static_cast<double>(stats.syncs));
   metrics.store_writes.Set(static_cast<double>(stats.writes));

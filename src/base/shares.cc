@@ -72,9 +72,8 @@ void Parties::make_room(Shard& shard) const {
   const auto quarter = levels.begin() + static_cast<std::ptrdiff_t>(levels.size() / 4);
   std::nth_element(levels.begin(), quarter, levels.end());
   const double highest = *quarter;
-  std::erase_if(shard.parties, [&](const auto& entry) {
-    return entry.second->refs_ == 0 && entry.second->level_bytes_ <= highest;
-  });
+  std::erase_if(shard.parties,
+                [&](const auto& entry) { return entry.second->refs_ == 0 && entry.second->level_bytes_ <= highest; });
 }
 
 void Shares::add_to_level(Party& party, std::uint64_t bytes, std::uint64_t per_hour, Party::Instant now) {

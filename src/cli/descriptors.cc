@@ -13,8 +13,8 @@
 namespace oncekey {
 namespace {
 
-// The store's files: RocksDB keeps 256 open (kOpenFilesMax), and opens logs, manifests and files to compact beside them;
-// a shared store has its connections.
+// The store's files: RocksDB keeps 256 open (kOpenFilesMax), and opens logs, manifests and files to compact beside
+// them; a shared store has its connections.
 constexpr std::uint64_t kStoreDescriptors = 320;
 // Listeners, event loops, timers, the log, name lookups, and what libraries open for a moment.
 constexpr std::uint64_t kFixedDescriptors = 64;

@@ -124,8 +124,9 @@ class RoomWatch {
     short_ = shortage.has_value();
     if (short_) {
       shared_.log.error("store_full", {{"reason", *shortage},
-                                       {"next", "new keys get 503 until there is room; replays, answers under way and "
-                                                "requests without a key go on"}});
+                                       {"next",
+                                        "new keys get 503 until there is room; replays, answers under way and "
+                                        "requests without a key go on"}});
     } else {
       shared_.log.info("store_has_room_again", {});
     }

@@ -126,7 +126,7 @@ struct Config {
   std::vector<std::string> trusted_proxies; // addresses whose X-Forwarded-* are kept and appended to
   Limits limits;
   Timeouts timeouts;
-  RateLimits rates; // of one account, over all routes that say nothing of their own
+  RateLimits rates;  // of one account, over all routes that say nothing of their own
   Rate address_rate; // of one client address, over everything it sends; limits nothing unless set
   BreakerOptions breaker;
   std::vector<Route> routes;

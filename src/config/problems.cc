@@ -97,6 +97,16 @@ void check_rates(const RateLimits& rates, const Limits& limits, std::optional<st
 
 void check_limits(const Config& config, std::vector<Problem>& out) {
   check_rates(config.rates, config.limits, std::nullopt, out);
+  if (config.address_rate.burst > 0 && config.address_rate.per_second <= 0)
+    out.push_back({std::nullopt,
+                   {"address_burst"},
+                   "address_burst is set without address_rate beside it: how fast does the bucket fill?"});
+  if (config.limits.max_connections_per_address > config.limits.max_connections)
+    out.push_back({std::nullopt,
+                   {"limits.max_connections_per_address", "limits.max_connections"},
+                   fmt::format("limits.max_connections_per_address ({}) is more than limits.max_connections ({}): it "
+                               "would never be reached",
+                               config.limits.max_connections_per_address, config.limits.max_connections)});
   if (config.limits.max_in_flight > config.limits.max_upstream_connections)
     out.push_back({std::nullopt,
                    {"limits.max_in_flight", "limits.max_upstream_connections"},

@@ -38,14 +38,29 @@ enum class RefusalCode {
 std::string_view to_string(RefusalCode code);
 
 inline constexpr std::array kRefusalCodes = {
-    RefusalCode::key_missing,          RefusalCode::key_invalid,       RefusalCode::key_repeated,
-    RefusalCode::key_in_connection,    RefusalCode::principal_missing, RefusalCode::mismatch,
-    RefusalCode::in_progress,          RefusalCode::indeterminate,     RefusalCode::answer_not_kept,
-    RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
-    RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
-    RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
-    RefusalCode::too_many_in_flight,   RefusalCode::over_share,        RefusalCode::store_full,
-    RefusalCode::abandoned,            RefusalCode::operation_unknown,
+    RefusalCode::key_missing,
+    RefusalCode::key_invalid,
+    RefusalCode::key_repeated,
+    RefusalCode::key_in_connection,
+    RefusalCode::principal_missing,
+    RefusalCode::mismatch,
+    RefusalCode::in_progress,
+    RefusalCode::indeterminate,
+    RefusalCode::answer_not_kept,
+    RefusalCode::request_too_large,
+    RefusalCode::store_unavailable,
+    RefusalCode::record_not_written,
+    RefusalCode::upstream_unreachable,
+    RefusalCode::upstream_unknown,
+    RefusalCode::upstream_timeout,
+    RefusalCode::overloaded,
+    RefusalCode::draining,
+    RefusalCode::rate_limited,
+    RefusalCode::too_many_in_flight,
+    RefusalCode::over_share,
+    RefusalCode::store_full,
+    RefusalCode::abandoned,
+    RefusalCode::operation_unknown,
 };
 
 // What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing

@@ -10,15 +10,29 @@ namespace {
 
 const ReplyContext kContext{"key-1", "req_new", {}};
 
-const std::vector<RefusalCode> kCodes = {
-    RefusalCode::key_missing,          RefusalCode::key_invalid,       RefusalCode::key_repeated,
-    RefusalCode::key_in_connection,    RefusalCode::principal_missing, RefusalCode::mismatch,
-    RefusalCode::in_progress,          RefusalCode::indeterminate,     RefusalCode::answer_not_kept,
-    RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
-    RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
-    RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
-    RefusalCode::too_many_in_flight,   RefusalCode::over_share,        RefusalCode::store_full,
-    RefusalCode::abandoned,            RefusalCode::operation_unknown};
+const std::vector<RefusalCode> kCodes = {RefusalCode::key_missing,
+                                         RefusalCode::key_invalid,
+                                         RefusalCode::key_repeated,
+                                         RefusalCode::key_in_connection,
+                                         RefusalCode::principal_missing,
+                                         RefusalCode::mismatch,
+                                         RefusalCode::in_progress,
+                                         RefusalCode::indeterminate,
+                                         RefusalCode::answer_not_kept,
+                                         RefusalCode::request_too_large,
+                                         RefusalCode::store_unavailable,
+                                         RefusalCode::record_not_written,
+                                         RefusalCode::upstream_unreachable,
+                                         RefusalCode::upstream_unknown,
+                                         RefusalCode::upstream_timeout,
+                                         RefusalCode::overloaded,
+                                         RefusalCode::draining,
+                                         RefusalCode::rate_limited,
+                                         RefusalCode::too_many_in_flight,
+                                         RefusalCode::over_share,
+                                         RefusalCode::store_full,
+                                         RefusalCode::abandoned,
+                                         RefusalCode::operation_unknown};
 
 Policy policy(std::string_view name) { return *policy_by_name(name); }
 
@@ -85,11 +99,11 @@ TEST(Refuse, TheStatusesAreThoseOfTheTable) {
     for (const RefusalCode code : kCodes) all.push_back(refuse(policy(name), refusal(code), kContext).status);
     return all;
   };
-  EXPECT_EQ(statuses("classic"), (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503,
-                                                   503, 503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
+  EXPECT_EQ(statuses("classic"), (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503, 503,
+                                                   503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
   EXPECT_EQ(statuses("ietf"), statuses("classic"));
-  EXPECT_EQ(statuses("stripe-v1"), (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503,
-                                                     503, 503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
+  EXPECT_EQ(statuses("stripe-v1"), (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503, 503,
+                                                     503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
   EXPECT_EQ(statuses("stripe-v2"), statuses("stripe-v1"));
 }
 

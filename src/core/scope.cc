@@ -146,7 +146,8 @@ std::optional<AccountId> account_of(const Principal& principal, std::uint64_t se
   std::uint64_t hash = seed;
   for (const PrincipalPart& part : principal.parts) {
     if (part.source->kind == ScopeSource::Kind::global) return std::nullopt;
-    hash = XXH3_64bits_withSeed(part.value.data(), part.value.size(), hash + part.value.size() + (part.present ? 1 : 0));
+    hash =
+        XXH3_64bits_withSeed(part.value.data(), part.value.size(), hash + part.value.size() + (part.present ? 1 : 0));
   }
   AccountId account;
   static_assert(sizeof hash == sizeof account.bytes);

@@ -106,7 +106,8 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
   const std::uint64_t bytes = StoreRoom::kEndingBytes + message.message.body.size();
   if (!shared_.room.for_claim(bytes)) {
     metrics_.receipts(endpoint.name, "store_full").Increment();
-    co_await exchange.send_problem(503, "the store has no room for the message; send it again later, with the same key");
+    co_await exchange.send_problem(503,
+                                   "the store has no room for the message; send it again later, with the same key");
     co_return;
   }
   shared_.room.took(bytes);

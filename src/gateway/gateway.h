@@ -22,8 +22,8 @@ namespace oncekey {
 
 // What a request must have to begin something new; docs/LIMITS.md says what is refused first when there is too much.
 struct NewWork {
-  std::optional<Holding> place;           // of the caller's share in the calls to the upstream
-  std::optional<Places::Place> of_all;    // of limits.max_in_flight
+  std::optional<Holding> place;            // of the caller's share in the calls to the upstream
+  std::optional<Places::Place> of_all;     // of limits.max_in_flight
   std::optional<StoreRoom::Ending> ending; // room in the store for the record's end
   std::optional<UpstreamBreaker::Pass> pass;
 

@@ -57,7 +57,9 @@ Caller Gateway::caller_of(const Exchange& exchange) {
 }
 
 Task<bool> Gateway::within_address_rate(Exchange& exchange) {
-  const Rate& rate = shared_.config.address_rate;
+  Rate rate = shared_.config.address_rate;
+  // Without a word about it, what a second brings may come at once.
+  if (rate.burst <= 0) rate.burst = std::max(1.0, rate.per_second);
   const std::string address = party_of_address(address_of(exchange, shared_.config.trusted_proxies));
   const RateBucketId bucket = bucket_of_address(address, "every request", shared_.hash);
   const Result<Taken> taken =
@@ -169,10 +171,11 @@ std::optional<Refusal> Gateway::refuse_growth(const KeyedRequest& request, Monot
   const std::uint64_t per_hour = growth_per_hour(shared_);
   for (Party* const party : {request.caller.address(), request.caller.account()}) {
     if (party == nullptr || !Shares::level_is_over(*party, per_hour, now)) continue;
-    return Refusal{RefusalCode::over_share,
-                   fmt::format("This {} has added its share to the store of keys; the share grows back within the hour.",
-                               party == request.caller.address() ? "address" : "account"),
-                   kRetryWhenFull, request.admitted.key};
+    return Refusal{
+        RefusalCode::over_share,
+        fmt::format("This {} has added its share to the store of keys; the share grows back within the hour.",
+                    party == request.caller.address() ? "address" : "account"),
+        kRetryWhenFull, request.admitted.key};
   }
   return std::nullopt;
 }

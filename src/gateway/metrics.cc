@@ -89,6 +89,10 @@ Metrics::Metrics(const std::vector<std::string>& routes)
                          .Name("oncekey_store_seconds")
                          .Help("Time a store call took until it was durable")
                          .Register(registry_)),
+      refused_connections_(prometheus::BuildCounter()
+                               .Name("oncekey_connections_refused_total")
+                               .Help("Connections closed at once because a limit was reached")
+                               .Register(registry_)),
       upstream_seconds(prometheus::BuildHistogram()
                            .Name("oncekey_upstream_seconds")
                            .Help("Time of keyed calls to the upstream, from the first byte sent to the last received")
@@ -110,10 +114,14 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       in_flight(gauge(registry_, "oncekey_in_flight", "Keyed requests being executed now")),
       waiters(gauge(registry_, "oncekey_waiters", "Requests waiting for another one's answer")),
       connections(gauge(registry_, "oncekey_connections", "Open client connections")),
+      refused_connections_all(refused_connections_.Add({{"limit", "all"}})),
+      refused_connections_address(refused_connections_.Add({{"limit", "address"}})),
       upstream_connections(gauge(registry_, "oncekey_upstream_connections", "Connections to the upstream in use")),
       buffered_bytes(gauge(registry_, "oncekey_buffered_bytes", "Bytes of bodies held in memory")),
       store_records(gauge(registry_, "oncekey_store_records", "Records in the store, estimated")),
       store_bytes(gauge(registry_, "oncekey_store_bytes", "Size of the store on disk")),
+      store_bytes_max(gauge(registry_, "oncekey_store_bytes_max", "Bytes the store may take; 0 if that is not known")),
+      store_room(gauge(registry_, "oncekey_store_room", "1 while there is room for new records, else 0")),
       store_buckets(gauge(registry_, "oncekey_store_buckets", "Time buckets the store holds")),
       store_syncs(gauge(registry_, "oncekey_store_syncs", "Group commits since the start")),
       store_writes(gauge(registry_, "oncekey_store_writes", "Records written in them")),

@@ -53,6 +53,7 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& stormy_keys_;
   prometheus::Family<prometheus::Gauge>& hottest_;
   prometheus::Family<prometheus::Histogram>& store_seconds_;
+  prometheus::Family<prometheus::Counter>& refused_connections_;
   std::vector<RouteMetrics> routes_;
 
  public:
@@ -70,10 +71,14 @@ class Metrics {
   prometheus::Gauge& in_flight;
   prometheus::Gauge& waiters;
   prometheus::Gauge& connections;
+  prometheus::Counter& refused_connections_all;     // limits.max_connections was reached
+  prometheus::Counter& refused_connections_address; // limits.max_connections_per_address was reached
   prometheus::Gauge& upstream_connections;
   prometheus::Gauge& buffered_bytes;
   prometheus::Gauge& store_records;
   prometheus::Gauge& store_bytes;
+  prometheus::Gauge& store_bytes_max;
+  prometheus::Gauge& store_room;
   prometheus::Gauge& store_buckets;
   prometheus::Gauge& store_syncs;
   prometheus::Gauge& store_writes;

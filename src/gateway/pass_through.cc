@@ -117,8 +117,10 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Caller& caller, Milli
                                                            [&](std::size_t more) { return buffered.try_hold(more); });
     if (read == BodyRead::broken || read == BodyRead::refused) {
       fails(CallError::not_sent);
-      if (read == BodyRead::refused) co_await refuse(exchange, buffered.why(), Resource::buffered_bytes);
-      else if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
+      if (read == BodyRead::refused)
+        co_await refuse(exchange, buffered.why(), Resource::buffered_bytes);
+      else if (exchange.fault())
+        co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
       co_return;
     }
     body = &beginning;

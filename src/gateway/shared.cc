@@ -126,9 +126,10 @@ Refusal refusal_of(Grant grant, Resource resource, std::string key) {
     return "limits";
   };
   if (grant == Grant::all_used) return {RefusalCode::overloaded, {}, std::chrono::seconds(1), std::move(key)};
-  return {RefusalCode::over_share,
-          fmt::format("This {} holds its share of the {}.", grant == Grant::address_over ? "address" : "account", what()),
-          std::chrono::seconds(1), std::move(key)};
+  return {
+      RefusalCode::over_share,
+      fmt::format("This {} holds its share of the {}.", grant == Grant::address_over ? "address" : "account", what()),
+      std::chrono::seconds(1), std::move(key)};
 }
 
 } // namespace oncekey

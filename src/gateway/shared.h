@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/shares.h"
 #include "config/config.h"
+#include "core/limit.h"
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
 #include "gateway/places.h"
@@ -13,7 +14,6 @@
 #include "gateway/upstream_breaker.h"
 #include "gateway/waiters.h"
 #include "http/forwarding.h"
-#include "core/limit.h"
 
 #include <oncekey/store.h>
 

@@ -140,8 +140,8 @@ std::size_t Exchange::append(std::string& out, std::string_view piece, std::uint
   const std::size_t before = out.capacity();
   const std::size_t needed = out.size() + piece.size();
   if (needed > before) {
-    // A string grows by doubling at the least, and could take twice what is needed. The length is known, or at least its
-    // limit: once half of it is near, all of it is taken.
+    // A string grows by doubling at the least, and could take twice what is needed. The length is known, or at least
+    // its limit: once half of it is near, all of it is taken.
     const std::uint64_t most = head_.framing == Framing::length ? std::min(head_.content_length, limit) : limit;
     const std::uint64_t wanted = 4 * needed > most ? most : 2 * needed;
     out.reserve(std::max<std::uint64_t>(needed, wanted));

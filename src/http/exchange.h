@@ -62,7 +62,7 @@ class Exchange {
 
   const RequestHead& request() const { return head_; }
   std::string_view peer() const { return peer_; } // the client's address without its port
-  Party* address() const { return address_; } // whose share the request counts in; null for a trusted proxy
+  Party* address() const { return address_; }     // whose share the request counts in; null for a trusted proxy
   bool secure() const { return transport_.secure(); }
   Timers& timers() { return timers_; }
 

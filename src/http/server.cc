@@ -207,8 +207,9 @@ void Server::warn_of_a_crowd(const Party& address) {
   log_.warning("one_address", {{"address", address.name()},
                                {"connections", held},
                                {"allowed", cap},
-                               {"next", "if this is a proxy of yours, list it in trusted_proxies, so that its clients "
-                                        "are counted instead of it"}});
+                               {"next",
+                                "if this is a proxy of yours, list it in trusted_proxies, so that its clients "
+                                "are counted instead of it"}});
 }
 
 Task<void> Server::serve(std::size_t lane, Accepted accepted) {

@@ -48,6 +48,12 @@ Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& option
   co_return std::move(lookup->endpoints);
 }
 
+// Out of descriptors or memory: that says nothing of the upstream.
+bool is_our_shortage(const error_code& error) {
+  return error == asio::error::no_descriptors || error == asio::error::no_memory ||
+         error == asio::error::no_buffer_space || error == boost::system::errc::too_many_files_open_in_system;
+}
+
 std::string authority_of(const UpstreamOptions& options) {
   const bool is_ipv6 = options.host.find(':') != std::string::npos;
   std::string authority = is_ipv6 ? fmt::format("[{}]", options.host) : options.host;
@@ -171,7 +177,7 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   if (last) {
     reason_ = fmt::format("{} connecting to {}:{}", last.message(), options.host, options.port);
     connection_.reset();
-    co_return CallError::not_sent;
+    co_return is_our_shortage(last) ? CallError::full : CallError::not_sent;
   }
   connection_->transport.tune();
   if (options.tls) {

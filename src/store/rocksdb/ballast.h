@@ -1,8 +1,8 @@
 // Ballast: disk space kept by a file without content, for the day on which the disk is full.
 //
 // Opening a store writes a few files. A disk that others have filled would keep the gateway down until a person makes
-// room. So the store sets a little aside while there is plenty, in PATH.ballast beside its folder, and a start that finds
-// the disk full deletes it first.
+// room. So the store sets a little aside while there is plenty, in PATH.ballast beside its folder, and a start that
+// finds the disk full deletes it first.
 #pragma once
 
 #include <cstdint>

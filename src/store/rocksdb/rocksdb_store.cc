@@ -42,13 +42,13 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles>
       env_(std::move(env)),
       db_(std::move(db)),
       buckets_(*db_, std::move(bucket_options), std::move(buckets)),
-      writer_(std::make_unique<Writer>(*db_, buckets_, clock_,
-                                       WriterOptions{std::move(options.on_fatal),
-                                                     [this] { return files_->sync_failed(); },
-                                                     [this] {
-                                                       rocksdb::WriteBatch unused;
-                                                       return read_jobs(unused);
-                                                     }})) {
+      writer_(
+          std::make_unique<Writer>(*db_, buckets_, clock_,
+                                   WriterOptions{std::move(options.on_fatal), [this] { return files_->sync_failed(); },
+                                                 [this] {
+                                                   rocksdb::WriteBatch unused;
+                                                   return read_jobs(unused);
+                                                 }})) {
   if (options.maintenance == Maintenance::in_background) {
     maintenance_ = std::thread([this] { maintain_in_background(); });
   }

@@ -13,10 +13,9 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
-#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>

@@ -1,10 +1,10 @@
 // WatchedFiles: the files RocksDB works on, with an eye on what kind of failure happened.
 //
-// Two kinds must be told apart. A failed sync leaves unknown what is on disk: the kernel may have dropped the pages, and
-// a second sync may report success for them. After that the process must not acknowledge anything. A file that could
-// not be created or extended (disk full, out of descriptors or memory) is harmless: nothing was acknowledged, and the
-// same step can be done again later. RocksDB recovers by itself from a full disk only, and takes a lack of descriptors
-// for fatal, so that the latter is reported to it as the former.
+// Two kinds must be told apart. A failed sync leaves unknown what is on disk: the kernel may have dropped the pages,
+// and a second sync may report success for them. After that the process must not acknowledge anything. A file that
+// could not be created or extended (disk full, out of descriptors or memory) is harmless: nothing was acknowledged, and
+// the same step can be done again later. RocksDB recovers by itself from a full disk only, and takes a lack of
+// descriptors for fatal, so that the latter is reported to it as the former.
 #pragma once
 
 #include <rocksdb/file_system.h>

@@ -12,10 +12,10 @@
 // Jobs. Which ones are due is known here alone (StagedIndex); the database keeps a key for each beside its record, so
 // that the index can be filled again without reading every record there is.
 //
-// When a sync fails nothing is tried again: a second sync may report success for pages the kernel has dropped. The calls
-// under way are never answered, `on_fatal` hears why, and every later call is refused. When a file could not be written
-// at all (WatchedFiles tells the two apart), the batch is given up: its calls are answered with a fault, the process
-// lives, and the next batch is tried when it comes. RocksDB refuses writes until the disk has room again.
+// When a sync fails nothing is tried again: a second sync may report success for pages the kernel has dropped. The
+// calls under way are never answered, `on_fatal` hears why, and every later call is refused. When a file could not be
+// written at all (WatchedFiles tells the two apart), the batch is given up: its calls are answered with a fault, the
+// process lives, and the next batch is tried when it comes. RocksDB refuses writes until the disk has room again.
 #pragma once
 
 #include "store/common/staged_index.h"
