@@ -162,7 +162,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   // What expired while nobody ran is gone before the first call.
   const Status maintained = store->maintain();
   if (!maintained) return maintained.fault();
-  if (const Status loaded = store->load_jobs(); !loaded) return loaded.fault();
+  if (const Status loaded = store->load_jobs_and_fences(); !loaded) return loaded.fault();
   return store;
 }
 
