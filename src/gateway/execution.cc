@@ -102,9 +102,11 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
   }
   // A claim that took long may have used up its own lease: what is left must be enough to start with.
   const bool took_long = std::chrono::steady_clock::now() - before_claim >= request.policy().lease / 2;
+  // In the list of live calls before the look at the clock: a claim that did not find us there came before it, and if
+  // it took over, the renewal says so.
+  request.keeper.emplace(shared_.store, shared_.live_calls, owner, request.policy().lease, timers_);
   if (took_long && !co_await renew(request, owner)) co_return Attempt::lost;
 
-  request.keeper.emplace(shared_.store, owner, request.policy().lease, timers_);
   if (verdict == Verdict::probe) {
     Called probed;
     co_await probe_upstream(request, owner, probed);
@@ -300,6 +302,7 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
 
   const Fate earlier = request.took_over ? Fate::maybe_executed : Fate::as_the_code_says;
   switch (called.error) {
+      request.keeper.reset();
     case CallError::none: {
       const Reply reply = first_answer(policy, called.response, request.context(), Kept::no);
       co_await send_reply(request, reply);

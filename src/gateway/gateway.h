@@ -157,6 +157,7 @@ class Gateway final : public Handler {
   Wakeups wakeups_;
 };
 
+  Timer pulse_; // notices a pause of the process
 // A call as settle() sees it. `status` and `headers` are those of a whole answer.
 Outcome outcome_of(CallError error, int status, const Headers& headers);
 
