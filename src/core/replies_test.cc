@@ -17,7 +17,8 @@ const std::vector<RefusalCode> kCodes = {
     RefusalCode::request_too_large,    RefusalCode::store_unavailable, RefusalCode::record_not_written,
     RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
     RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
-    RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown};
+    RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown,
+    RefusalCode::answer_unusable};
 
 Policy policy(std::string_view name) { return *policy_by_name(name); }
 
