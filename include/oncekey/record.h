@@ -58,7 +58,6 @@ enum class RecordState : std::uint8_t {
   in_progress = 1,   // an owner works on it, or has stopped doing so when the lease is over (then it is "abandoned")
   completed = 2,     // the response is here and will be replayed
   indeterminate = 3, // it may or may not have been executed; only an operator can tell
-  released = 4,      // free for a new first request; kept only so that the fence goes on growing
 };
 std::string_view to_string(RecordState state);
 
@@ -85,7 +84,7 @@ struct Record {
   Time first_received{}; // retention counts from here
   Time expires_at{};     // from this instant on the record counts as absent
   Time lease_until{};    // meaningful while in_progress
-  Time settled_at{};     // when it was completed, held or released
+  Time settled_at{};     // when it was completed or held
   // The owner took an abandoned claim over: an earlier owner may have executed. Such a claim is never simply released.
   bool took_over = false;
   // An operator said it may be executed again: the next retry takes over whatever the policy says.

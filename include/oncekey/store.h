@@ -5,6 +5,10 @@
 // store's own clock, and a fence, a number that grows with every claim of the same key. Every later write of the owner
 // names its fence; a write with an older fence changes nothing and is answered `lost`.
 //
+// Fences come from one counter of the store, or of the store's partition the key is in. The counter never goes back:
+// not after a restart, not after the record has expired or was released, not after a failover that lost writes. So the
+// number of an owner that was paused is never given again, and no record has to be kept for its number.
+//
 // Durability. A call is answered only when its effect is as durable as the store's level says: the gateway sends the
 // first byte upstream after `claim` was answered and the first byte to the client after `complete` was.
 //
@@ -105,7 +109,7 @@ std::string_view to_string(OperatorAction action);
 
 enum class OperatorAnswer {
   done,
-  absent,    // no such record, or it has expired or was released
+  absent,    // no such record, or it has expired
   live,      // an owner is at work and its lease is live; wait or stop the owner first
   completed, // it has an answer already; changing that would break the promise made to its client
 };
@@ -170,13 +174,13 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // Absent, expired and released records are claimed afresh. A record with another fingerprint is always returned as
-  // found and never changed. An abandoned one with the same fingerprint is taken over if `abandoned` says so or an
-  // operator marked it `rerun`; a job never.
+  // Absent and expired records are claimed afresh. A record with another fingerprint is always returned as found and
+  // never changed. An abandoned one with the same fingerprint is taken over if `abandoned` says so or an operator
+  // marked it `rerun`; a job never, nor a record whose owner works in this process (see owners_here).
   virtual void claim(ClaimRequest request, Done<ClaimAnswer> done) = 0;
 
-  // The record as it is; nothing for absent, expired and released ones. With Interest::settling, and if the record is
-  // in progress, its settling by another process will be told to the listener of announce_to.
+  // The record as it is; nothing for absent and expired ones. With Interest::settling, and if the record is in
+  // progress, its settling by another process will be told to the listener of announce_to.
   virtual void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) = 0;
 
   // Extends the lease to now + lease.
@@ -187,13 +191,13 @@ class Store {
   // how a streamed answer gets its length and hash at the end.
   virtual void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) = 0;
 
-  // The work did not happen. Frees the key and keeps the fence; a claim that had taken over becomes abandoned instead,
-  // with its fingerprint, since the owner before it may have executed.
+  // The work did not happen. The record of a first claim is deleted, so that the key is free. A claim that had taken
+  // over becomes abandoned instead, with its fingerprint, since the owner before it may have executed.
   virtual void release(const Ownership& owner, Done<FenceAnswer> done) = 0;
 
   // The outcome is unknown: the record becomes indeterminate. Called by the owner, or by whoever found the record
   // abandoned, with the fence it was found with; refused as `lost` if that fence is no longer the newest, and to a
-  // finder also if the owner has renewed since or an operator has allowed another run.
+  // finder also if the owner has renewed since, works in this process, or an operator has allowed another run.
   virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
 
   // Makes the caller the owner of jobs of a route whose lease is over, those due longest first; no job twice at a time.
@@ -215,6 +219,13 @@ class Store {
   // with one process have no news to tell.
   using Listener = std::function<void(const std::optional<RecordId>& settled)>;
   virtual void announce_to(Listener /*listener*/) {}
+
+  // Answers with the fence of the call of this process that works on the record, if there is one. After a pause of the
+  // process (SIGSTOP, a suspended machine) the lease of such a call is over although its owner is alive: a claim then
+  // renews the lease and finds the record in progress, and a finder cannot hold it. Asked from any thread; must not
+  // block. Set once, before the first call. Other processes on a shared store see the lease alone.
+  using OwnersHere = std::function<std::optional<std::uint64_t>(const RecordId& id)>;
+  virtual void owners_here(OwnersHere /*owners*/) {}
 
   virtual Time now() const = 0;
 

@@ -90,7 +90,7 @@ Result<UpstreamPool*> RealWorld::pool_for(Lane& lane, const Url& url) {
 }
 
 Tried failure_of(CallError error, std::string_view reason) {
-  const bool sent = error == CallError::broken || error == CallError::timed_out;
+  const bool sent = error != CallError::not_sent && error != CallError::full;
   return TryFailure{sent ? TryFailure::Kind::unknown : TryFailure::Kind::not_sent, std::string(reason)};
 }
 

@@ -10,8 +10,8 @@ Decision in_progress(Millis lease_left) {
   return {Verdict::in_progress, std::max(seconds, std::chrono::seconds(1)), lease_left};
 }
 
-// The lease is over, or nobody owns the record at all, and still the claim did not make us the owner: the record
-// changed in between. Nothing may be executed without owning it, so the caller asks again, at once if it waits.
+// The lease is over, and still the claim did not make us the owner: the record changed in between. Nothing may be
+// executed without owning it, so the caller asks again, at once if it waits.
 Decision ask_again() { return in_progress(Millis(0)); }
 
 Decision decide_found(const Policy& policy, const Record& record, Time now) {
@@ -22,8 +22,6 @@ Decision decide_found(const Policy& policy, const Record& record, Time now) {
       return {Verdict::replay};
     case RecordState::indeterminate:
       return {Verdict::indeterminate};
-    case RecordState::released:
-      return ask_again();
     case RecordState::in_progress:
       break;
   }

@@ -20,7 +20,7 @@ enum class Verdict {
   in_progress,     // somebody works on it: wait or refuse
   hold,            // abandoned, and the policy does not execute again: make it indeterminate
   indeterminate,   // only an operator can settle it
-  answer_not_kept, // completed, but the body was too long to keep
+  answer_not_kept, // completed, but the answer was not kept
 };
 std::string_view to_string(Verdict verdict);
 

@@ -29,8 +29,6 @@ std::string_view to_string(RecordState state) {
       return "completed";
     case RecordState::indeterminate:
       return "indeterminate";
-    case RecordState::released:
-      return "released";
   }
   return "unknown";
 }

@@ -164,7 +164,7 @@ Fault misshapen() { return corrupt("a stored record is damaged: its bytes do not
 
 bool is_state(std::uint8_t value) {
   return value >= static_cast<std::uint8_t>(RecordState::in_progress) &&
-         value <= static_cast<std::uint8_t>(RecordState::released);
+         value <= static_cast<std::uint8_t>(RecordState::indeterminate);
 }
 
 bool read_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, StoredResponse& response) {

@@ -179,7 +179,7 @@ TEST(RecordCodec, AWrongShapeUnderARightChecksumIsRefused) {
   };
   EXPECT_FALSE(with_byte(0, 0)) << "format zero";
   EXPECT_FALSE(with_byte(1, 0)) << "no such state";
-  EXPECT_FALSE(with_byte(1, 5)) << "no such state";
+  EXPECT_FALSE(with_byte(1, 4)) << "no such state";
   EXPECT_FALSE(with_byte(2, 0x80)) << "unknown flag";
   EXPECT_FALSE(with_byte(2, 1)) << "a response that no flag announces";
   EXPECT_FALSE(with_byte(75, 200)) << "a length that runs past the end";

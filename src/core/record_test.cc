@@ -32,7 +32,6 @@ TEST(Records, AreSpelledLikeTheirEnumerators) {
   EXPECT_EQ(to_string(RecordState::in_progress), "in_progress");
   EXPECT_EQ(to_string(RecordState::completed), "completed");
   EXPECT_EQ(to_string(RecordState::indeterminate), "indeterminate");
-  EXPECT_EQ(to_string(RecordState::released), "released");
   EXPECT_EQ(to_string(OperatorAction::rerun), "rerun");
   EXPECT_EQ(to_string(OperatorAction::release), "release");
   EXPECT_EQ(to_string(OperatorAction::complete), "complete");

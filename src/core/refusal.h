@@ -19,13 +19,14 @@ enum class RefusalCode {
   mismatch,             // policy: the key was used for another request
   in_progress,          // policy: the first request is still at work
   indeterminate,        // 409: the outcome is unknown and retrying will not settle it
-  answer_not_kept,      // 409: executed, but the answer was too long to keep
+  answer_not_kept,      // 409: executed, but the answer was not kept
   request_too_large,    // 413
   store_unavailable,    // 503: nothing was executed
   record_not_written,   // 503: executed, but the answer could not be made durable; the key stays claimed
   upstream_unreachable, // 503: nothing was sent
   upstream_unknown,     // 502: sent, but no complete answer came back
   upstream_timeout,     // 504: sent, but no complete answer came back in time
+  answer_unusable,      // 502: answered, but the answer is malformed or over a limit and cannot be passed on
   overloaded,           // 503: a limit of the gateway was reached before anything was executed
   draining,             // 503: shutting down; nothing was executed
   rate_limited,         // 429: the account sends more than its rate
@@ -61,6 +62,7 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::store_full,
     RefusalCode::abandoned,
     RefusalCode::operation_unknown,
+    RefusalCode::answer_unusable,
 };
 
 // What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing
@@ -71,6 +73,7 @@ enum class Fate {
   maybe_executed, // an earlier try may have been executed, and a retry finds out
   not_told,       // the same, and the upstream did not answer the probe for it
   held,           // it may have been executed, and only an operator can tell
+  released,       // the API's status says that the request may be sent again
 };
 
 struct Refusal {

@@ -90,9 +90,9 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               ShouldRetry::no};
     case RefusalCode::answer_not_kept:
       return {409,
-              "The answer for this Idempotency-Key was too long to keep",
-              "The operation was executed and will not be executed again, but its answer is not there any more. Read "
-              "the result from the API itself.",
+              "The answer for this Idempotency-Key was not kept",
+              "The operation was executed and will not be executed again, but its answer could not be kept. Read the "
+              "result from the API itself.",
               kIdempotency,
               "idempotency_answer_not_kept",
               ShouldRetry::no};
@@ -145,6 +145,14 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               kApi,
               "upstream_timeout",
               ShouldRetry::unsaid};
+    case RefusalCode::answer_unusable:
+      return {502,
+              "The answer of the API cannot be passed on",
+              "The operation was executed and will not be executed again, but the answer of the API is malformed or "
+              "over a limit. Read the result from the API itself; do not use a new key.",
+              kApi,
+              "answer_unusable",
+              ShouldRetry::no};
     case RefusalCode::overloaded:
       return {503,
               "Too busy",
@@ -283,6 +291,9 @@ std::string standing_detail(const Standing& standing, const Refusal& refusal) {
     case Fate::held:
       return "The request was forwarded and may have been executed, and retrying will not settle it. Ask the API's "
              "operator to settle the key; a new key could execute the operation twice.";
+    case Fate::released:
+      return "The answer of the API is malformed or over a limit. Its status says that the operation may be tried "
+             "again; send the same request with the same key again.";
   }
   return std::string(standing.detail);
 }
@@ -387,6 +398,8 @@ std::string_view to_string(RefusalCode code) {
       return "upstream_unknown";
     case RefusalCode::upstream_timeout:
       return "upstream_timeout";
+    case RefusalCode::answer_unusable:
+      return "answer_unusable";
     case RefusalCode::overloaded:
       return "overloaded";
     case RefusalCode::draining:
@@ -410,6 +423,7 @@ std::string_view to_string(RefusalCode code) {
 Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context) {
   Standing standing = standing_of(policy, refusal.code);
   if (refusal.fate == Fate::not_told) standing.title = "The API did not answer";
+  if (refusal.fate == Fate::released) standing.should_retry = ShouldRetry::yes;
   Reply reply;
   reply.status = standing.status;
   reply.reason = reason_of(standing.status);

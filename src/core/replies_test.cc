@@ -32,7 +32,8 @@ const std::vector<RefusalCode> kCodes = {RefusalCode::key_missing,
                                          RefusalCode::over_share,
                                          RefusalCode::store_full,
                                          RefusalCode::abandoned,
-                                         RefusalCode::operation_unknown};
+                                         RefusalCode::operation_unknown,
+                                         RefusalCode::answer_unusable};
 
 Policy policy(std::string_view name) { return *policy_by_name(name); }
 
@@ -100,10 +101,10 @@ TEST(Refuse, TheStatusesAreThoseOfTheTable) {
     return all;
   };
   EXPECT_EQ(statuses("classic"), (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503, 503,
-                                                   503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
+                                                   503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404, 502}));
   EXPECT_EQ(statuses("ietf"), statuses("classic"));
   EXPECT_EQ(statuses("stripe-v1"), (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503, 503,
-                                                     503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404}));
+                                                     503, 502, 504, 503, 503, 429, 429, 429, 503, 409, 404, 502}));
   EXPECT_EQ(statuses("stripe-v2"), statuses("stripe-v1"));
 }
 

@@ -15,12 +15,21 @@ Settlement settle_answer(const Policy& policy, const Answered& answer) {
   return Settlement::keep;
 }
 
+Settlement settle_unusable(const Policy& policy, const Unusable& answer) {
+  // What answered in place of a status line may have executed, and retrying would not tell.
+  if (answer.status == 0) return Settlement::hold;
+  const Settlement by_status = settle_answer(policy, Answered{answer.status, answer.headers});
+  return by_status == Settlement::keep ? Settlement::executed : by_status;
+}
+
 } // namespace
 
 std::string_view to_string(Settlement settlement) {
   switch (settlement) {
     case Settlement::keep:
       return "keep";
+    case Settlement::executed:
+      return "executed";
     case Settlement::release:
       return "release";
     case Settlement::hold:
@@ -34,6 +43,7 @@ std::string_view to_string(Settlement settlement) {
 Settlement settle(const Policy& policy, const Outcome& outcome) {
   if (std::holds_alternative<NotSent>(outcome)) return Settlement::release;
   if (const auto* answer = std::get_if<Answered>(&outcome)) return settle_answer(policy, *answer);
+  if (const auto* answer = std::get_if<Unusable>(&outcome)) return settle_unusable(policy, *answer);
   switch (policy.on_unknown) {
     case OnUnknown::hold:
       return Settlement::hold;

@@ -21,13 +21,21 @@ struct Answered {
 // A byte may have left and no complete response came back: time-out, reset, short body.
 struct Unknown {};
 
-using Outcome = std::variant<NotSent, Answered, Unknown>;
+// A response came that cannot be passed on or kept: malformed, ambiguous, or over a limit. Sending the request again
+// would get the same.
+struct Unusable {
+  int status;             // 0: it has no valid status line
+  const Headers& headers; // none where the head is what is wrong
+};
+
+using Outcome = std::variant<NotSent, Answered, Unknown, Unusable>;
 
 enum class Settlement {
-  keep,    // store the response and replay it
-  release, // the next request is a first one again
-  hold,    // indeterminate at once
-  abandon, // leave it to the lease
+  keep,     // store the response and replay it
+  executed, // store that there was a response of this status; retries are told that it is not kept
+  release,  // the next request is a first one again
+  hold,     // indeterminate at once
+  abandon,  // leave it to the lease
 };
 std::string_view to_string(Settlement settlement);
 

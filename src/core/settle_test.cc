@@ -13,6 +13,8 @@ std::vector<std::string> outcomes() {
                            412, 413, 422, 423, 424, 425, 428, 429, 451, 500, 501, 502, 503, 504, 599}) {
     names.push_back(std::to_string(status));
   }
+  for (const std::string status : {"000", "200", "201", "400", "401", "409", "429", "500", "503"})
+    names.push_back("unusable_" + status);
   for (const std::string status : {"200", "400", "500"}) {
     for (const std::string what : {"not_executed_", "should_retry_", "should_not_retry_"})
       names.push_back(what + status);
@@ -29,6 +31,7 @@ Settlement settled(const Policy& policy, const std::string& outcome) {
   if (outcome.starts_with("should_retry")) headers.add("stripe-should-retry", "true");
   if (outcome.starts_with("should_not_retry")) headers.add("Stripe-Should-Retry", "false");
   const int status = std::stoi(outcome.substr(outcome.size() - 3));
+  if (outcome.starts_with("unusable")) return settle(policy, Unusable{status, headers});
   return settle(policy, Answered{status, headers});
 }
 
@@ -47,6 +50,12 @@ TEST(Settle, AnUnknownWordOfTheUpstreamChangesNothing) {
   Headers headers;
   headers.add("Oncekey-Outcome", "executed");
   EXPECT_EQ(settle(*policy_by_name("classic"), Answered{200, headers}), Settlement::keep);
+}
+
+TEST(Settle, AnUnusableBodyBehindASoundHeadIsSettledByTheHead) {
+  Headers headers;
+  headers.add("Oncekey-Outcome", "not-executed");
+  EXPECT_EQ(settle(*policy_by_name("classic"), Unusable{200, headers}), Settlement::release);
 }
 
 TEST(Settle, ARouteMayKeepOtherStatuses) {

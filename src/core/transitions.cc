@@ -6,10 +6,8 @@
 namespace oncekey {
 namespace {
 
-// Nobody's: a claim starts afresh. The record may still be there, and then its fence is the one to go on from.
-bool is_free(const std::optional<Record>& found, Time now) {
-  return !found || found->expired(now) || found->state == RecordState::released;
-}
+// A claim starts afresh. An expired record may still be there.
+bool is_free(const std::optional<Record>& found, Time now) { return !found || found->expired(now); }
 
 bool may_take_over(const Record& found, const ClaimRequest& request, Time now) {
   return !found.staged && found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
@@ -22,11 +20,11 @@ bool owns(const std::optional<Record>& found, std::uint64_t fence, Time now) {
          found->fence == fence;
 }
 
-Record fresh_record(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
+Record fresh_record(const ClaimRequest& request, std::uint64_t fence, Time now) {
   Record record;
   record.state = RecordState::in_progress;
   record.fingerprint = request.fingerprint;
-  record.fence = found ? found->fence + 1 : 1;
+  record.fence = fence;
   record.first_received = now;
   record.expires_at = now + request.retention;
   record.lease_until = now + request.lease;
@@ -49,29 +47,38 @@ void stay_for_the_lease(Record& record) { record.expires_at = std::max(record.ex
 
 } // namespace
 
-bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
+bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now, OwnerWorksHere owner) {
   if (is_free(found, now)) return true;
   if (found->fingerprint != request.fingerprint) return false;
+  if (owner == OwnerWorksHere::yes) return found->abandoned(now);
   return may_take_over(*found, request, now);
 }
 
-ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, Time now) {
-  if (!claim_changes(found, request, now)) return {std::nullopt, Found{*found, now}};
+ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, std::uint64_t fence, Time now,
+                     OwnerWorksHere owner) {
+  if (!claim_changes(found, request, now, owner)) return {std::nullopt, Found{*found, now}};
   if (is_free(found, now)) {
-    Record record = fresh_record(found, request, now);
+    Record record = fresh_record(request, fence, now);
     stay_for_the_lease(record);
     const Claimed answer{record.fence, /*took_over=*/false, now};
     return {std::move(record), answer};
   }
   Record record = *found;
-  record.fence += 1;
   record.lease_until = now + request.lease;
+  stay_for_the_lease(record);
+  if (owner == OwnerWorksHere::yes) return {record, Found{record, now}};
+  record.fence = fence;
   record.took_over = true;
   record.rerun = false;
   record.claimed_by = request.token;
-  stay_for_the_lease(record);
   const Claimed answer{record.fence, /*took_over=*/true, now};
   return {std::move(record), answer};
+}
+
+OwnerWorksHere works_here(const Store::OwnersHere& owners, const RecordId& id, const std::optional<Record>& found,
+                          Time now) {
+  if (!owners || !found || found->staged || !found->abandoned(now)) return OwnerWorksHere::no;
+  return owners(id) == found->fence ? OwnerWorksHere::yes : OwnerWorksHere::no;
 }
 
 FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Millis lease, Time now) {
@@ -79,7 +86,7 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
   Record record = *found;
   record.lease_until = now + lease;
   stay_for_the_lease(record);
-  return {std::move(record), FenceAnswer::done};
+  return {std::move(record), false, FenceAnswer::done};
 }
 
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
@@ -95,19 +102,15 @@ FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence,
   record.state = RecordState::completed;
   record.rerun = false;
   record.response = std::move(response);
-  return {std::move(record), FenceAnswer::done};
+  return {std::move(record), false, FenceAnswer::done};
 }
 
 FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now) {
   if (!owns(found, fence, now)) return {};
+  if (!found->took_over) return {std::nullopt, true, FenceAnswer::done};
   Record record = *found;
-  if (record.took_over) {
-    record.lease_until = now;
-  } else {
-    record.state = RecordState::released;
-    record.settled_at = now;
-  }
-  return {std::move(record), FenceAnswer::done};
+  record.lease_until = now;
+  return {std::move(record), false, FenceAnswer::done};
 }
 
 FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Holder by, Time now) {
@@ -117,7 +120,7 @@ FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Hol
   Record record = *found;
   record.state = RecordState::indeterminate;
   record.settled_at = now;
-  return {std::move(record), FenceAnswer::done};
+  return {std::move(record), false, FenceAnswer::done};
 }
 
 FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fence, AttemptEnd end, Time now) {
@@ -134,13 +137,13 @@ FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fen
     record.state = end.kind == AttemptEnd::Kind::completed ? RecordState::completed : RecordState::indeterminate;
     record.settled_at = now;
   }
-  return {std::move(record), FenceAnswer::done};
+  return {std::move(record), false, FenceAnswer::done};
 }
 
-std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, Time now) {
+std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, std::uint64_t fence, Time now) {
   if (is_free(found, now) || !found->staged || !found->abandoned(now)) return std::nullopt;
   Record record = *found;
-  record.fence += 1;
+  record.fence = fence;
   record.lease_until = now + lease;
   record.resting = false;
   record.rerun = false;
@@ -151,18 +154,16 @@ std::optional<Record> take_step(const std::optional<Record>& found, Millis lease
 
 OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response,
                           Time now) {
-  if (is_free(found, now)) return {std::nullopt, OperatorAnswer::absent};
+  if (is_free(found, now)) return {std::nullopt, false, OperatorAnswer::absent};
   const bool again = found->staged && action == OperatorAction::rerun;
-  if (found->state == RecordState::completed && !again) return {std::nullopt, OperatorAnswer::completed};
+  if (found->state == RecordState::completed && !again) return {std::nullopt, false, OperatorAnswer::completed};
   if (found->state == RecordState::in_progress && !found->lease_over(now) && !found->resting) {
-    return {std::nullopt, OperatorAnswer::live};
+    return {std::nullopt, false, OperatorAnswer::live};
   }
   Record record = *found;
   switch (action) {
     case OperatorAction::release:
-      record.state = RecordState::released;
-      record.settled_at = now;
-      break;
+      return {std::nullopt, true, OperatorAnswer::done};
     case OperatorAction::complete:
       record.state = RecordState::completed;
       record.settled_at = now;
@@ -178,7 +179,7 @@ OperatorStep operate_step(const std::optional<Record>& found, OperatorAction act
       record.resting = record.staged;
       break;
   }
-  return {std::move(record), OperatorAnswer::done};
+  return {std::move(record), false, OperatorAnswer::done};
 }
 
 } // namespace oncekey

@@ -7,6 +7,9 @@
 // None of the steps looks at the headers or the body of a found response, and none writes a record on from one: a
 // record decoded without them (DecodeBody::no) is enough. Jobs are the exception: they are written on with their
 // message.
+//
+// `fence` in claim_step and take_step is the next number of the store's counter. It is used if the answer is Claimed or
+// a record.
 #pragma once
 
 #include <oncekey/record.h>
@@ -16,19 +19,30 @@
 
 namespace oncekey {
 
+// Does the owner of the found record work in this process? Then a lease that is over is renewed: see
+// Store::owners_here.
+enum class OwnerWorksHere { no, yes };
+
 struct ClaimStep {
   std::optional<Record> write;
   ClaimAnswer answer;
 };
 // `found` is what the store has under the id, expired or not.
-ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, Time now);
+ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& request, std::uint64_t fence, Time now,
+                     OwnerWorksHere owner = OwnerWorksHere::no);
 
 // Whether claim_step would write. When it would not, its answer is Found with the record as it is: a store may then
 // hand over the record it has read, body and all, without copying it.
-bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now);
+bool claim_changes(const std::optional<Record>& found, const ClaimRequest& request, Time now,
+                   OwnerWorksHere owner = OwnerWorksHere::no);
+
+// Asks `owners` only where it matters: about records whose lease is over.
+OwnerWorksHere works_here(const Store::OwnersHere& owners, const RecordId& id, const std::optional<Record>& found,
+                          Time now);
 
 struct FenceStep {
   std::optional<Record> write;
+  bool erase = false; // the record is deleted
   FenceAnswer answer = FenceAnswer::lost;
 };
 FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Millis lease, Time now);
@@ -39,10 +53,11 @@ FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Hol
 FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fence, AttemptEnd end, Time now);
 
 // The record as its new owner has it; nothing if it cannot be taken now.
-std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, Time now);
+std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, std::uint64_t fence, Time now);
 
 struct OperatorStep {
   std::optional<Record> write;
+  bool erase = false; // the record is deleted
   OperatorAnswer answer = OperatorAnswer::absent;
 };
 OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response, Time now);

@@ -52,10 +52,10 @@ StoredResponse with_status(int status) {
 
 const Claimed* claimed(const ClaimStep& step) { return std::get_if<Claimed>(&step.answer); }
 
-TEST(ClaimStep, AnAbsentRecordIsClaimedWithFenceOne) {
-  const ClaimStep step = claim_step(std::nullopt, request(), kNow);
+TEST(ClaimStep, AnAbsentRecordIsClaimedWithTheFenceGiven) {
+  const ClaimStep step = claim_step(std::nullopt, request(), 99, kNow);
   ASSERT_NE(claimed(step), nullptr);
-  EXPECT_EQ(claimed(step)->fence, 1u);
+  EXPECT_EQ(claimed(step)->fence, 99u);
   EXPECT_FALSE(claimed(step)->took_over);
   EXPECT_EQ(step.write->expires_at, kNow + kRetention);
   EXPECT_EQ(step.write->lease_until, kNow + kLease);
@@ -63,27 +63,19 @@ TEST(ClaimStep, AnAbsentRecordIsClaimedWithFenceOne) {
   EXPECT_EQ(step.write->key, "k-1");
 }
 
-TEST(ClaimStep, AReleasedRecordIsClaimedByAnyFingerprintAndTheFenceGrows) {
-  const ClaimStep step = claim_step(record_in(RecordState::released), request(Abandoned::leave, 2), kNow);
-  ASSERT_NE(claimed(step), nullptr);
-  EXPECT_EQ(claimed(step)->fence, 8u);
-  EXPECT_EQ(step.write->fingerprint, print_of(2));
-  EXPECT_EQ(step.write->first_received, kNow);
-}
-
-TEST(ClaimStep, AnExpiredRecordIsClaimedAfreshAndTheFenceGrows) {
+TEST(ClaimStep, AnExpiredRecordIsClaimedAfreshWithTheFenceGiven) {
   Record expired = record_in(RecordState::completed);
   expired.expires_at = kNow;
-  const ClaimStep step = claim_step(expired, request(Abandoned::leave, 2), kNow);
+  const ClaimStep step = claim_step(expired, request(Abandoned::leave, 2), 99, kNow);
   ASSERT_NE(claimed(step), nullptr);
-  EXPECT_EQ(claimed(step)->fence, 8u);
+  EXPECT_EQ(claimed(step)->fence, 99u);
   EXPECT_FALSE(step.write->response);
 }
 
 TEST(ClaimStep, AnotherFingerprintIsFoundAndNeverChangedInAnyState) {
   for (const Record& record : {record_in(RecordState::in_progress), abandoned_record(),
                                record_in(RecordState::completed), record_in(RecordState::indeterminate)}) {
-    const ClaimStep step = claim_step(record, request(Abandoned::take_over, 2), kNow);
+    const ClaimStep step = claim_step(record, request(Abandoned::take_over, 2), 99, kNow);
     EXPECT_FALSE(step.write);
     EXPECT_EQ(claimed(step), nullptr);
   }
@@ -97,12 +89,12 @@ TEST(ClaimStep, AnAbandonedRecordIsLeftWhenAskedTo) {
   EXPECT_FALSE(claim_changes(abandoned_record(), request(Abandoned::leave), kNow));
 }
 
-TEST(ClaimStep, ATakeoverKeepsTheTimesOfTheFirstAndTakesTheNextFence) {
+TEST(ClaimStep, ATakeoverKeepsTheTimesOfTheFirstAndTakesTheFenceGiven) {
   const Record before = abandoned_record();
-  const ClaimStep step = claim_step(before, request(Abandoned::take_over), kNow);
+  const ClaimStep step = claim_step(before, request(Abandoned::take_over), 99, kNow);
   ASSERT_NE(claimed(step), nullptr);
   EXPECT_TRUE(claimed(step)->took_over);
-  EXPECT_EQ(claimed(step)->fence, 8u);
+  EXPECT_EQ(claimed(step)->fence, 99u);
   EXPECT_EQ(step.write->expires_at, before.expires_at);
   EXPECT_EQ(step.write->first_received, before.first_received);
   EXPECT_EQ(step.write->lease_until, kNow + kLease);
@@ -112,7 +104,7 @@ TEST(ClaimStep, ATakeoverKeepsTheTimesOfTheFirstAndTakesTheNextFence) {
 TEST(ClaimStep, RerunTakesOverWhateverThePolicySaysAndOnlyOnce) {
   Record record = abandoned_record();
   record.rerun = true;
-  const ClaimStep step = claim_step(record, request(Abandoned::leave), kNow);
+  const ClaimStep step = claim_step(record, request(Abandoned::leave), 99, kNow);
   ASSERT_NE(claimed(step), nullptr);
   EXPECT_FALSE(step.write->rerun);
 }
@@ -120,6 +112,41 @@ TEST(ClaimStep, RerunTakesOverWhateverThePolicySaysAndOnlyOnce) {
 TEST(ClaimStep, CompletedAndIndeterminateAreFound) {
   EXPECT_FALSE(claim_changes(record_in(RecordState::completed), request(Abandoned::take_over), kNow));
   EXPECT_FALSE(claim_changes(record_in(RecordState::indeterminate), request(Abandoned::take_over), kNow));
+}
+
+TEST(ClaimStep, AnOwnerAtWorkInThisProcessIsRenewedAndNeverReplaced) {
+  for (const Abandoned abandoned : {Abandoned::leave, Abandoned::take_over}) {
+    Record paused = abandoned_record();
+    paused.rerun = abandoned == Abandoned::leave;
+    const ClaimStep step = claim_step(paused, request(abandoned), 99, kNow, OwnerWorksHere::yes);
+    ASSERT_TRUE(step.write);
+    EXPECT_EQ(step.write->fence, 7u);
+    EXPECT_EQ(step.write->lease_until, kNow + kLease);
+    EXPECT_FALSE(step.write->took_over);
+    ASSERT_TRUE(std::holds_alternative<Found>(step.answer));
+    EXPECT_FALSE(std::get<Found>(step.answer).record.abandoned(kNow));
+  }
+  EXPECT_FALSE(claim_changes(abandoned_record(), request(Abandoned::take_over, 2), kNow, OwnerWorksHere::yes))
+      << "another request";
+  EXPECT_FALSE(claim_changes(record_in(RecordState::in_progress), request(), kNow, OwnerWorksHere::yes));
+}
+
+TEST(WorksHere, AsksAboutNothingButLeasesThatAreOver) {
+  int asked = 0;
+  const Store::OwnersHere owner = [&](const RecordId&) {
+    ++asked;
+    return std::optional<std::uint64_t>(7);
+  };
+  const RecordId id{};
+  EXPECT_EQ(works_here(owner, id, std::nullopt, kNow), OwnerWorksHere::no);
+  EXPECT_EQ(works_here(owner, id, record_in(RecordState::in_progress), kNow), OwnerWorksHere::no);
+  EXPECT_EQ(works_here(owner, id, record_in(RecordState::completed), kNow), OwnerWorksHere::no);
+  EXPECT_EQ(asked, 0);
+  EXPECT_EQ(works_here(owner, id, abandoned_record(), kNow), OwnerWorksHere::yes);
+  Record of_another = abandoned_record();
+  of_another.fence = 8;
+  EXPECT_EQ(works_here(owner, id, of_another, kNow), OwnerWorksHere::no);
+  EXPECT_EQ(works_here(nullptr, id, abandoned_record(), kNow), OwnerWorksHere::no);
 }
 
 TEST(FenceSteps, AnOldFenceIsLostEverywhere) {
@@ -134,12 +161,13 @@ TEST(FenceSteps, ASettledAbsentOrExpiredRecordIsLostEverywhere) {
   Record expired = record_in(RecordState::in_progress);
   expired.expires_at = kNow;
   const std::optional<Record> cases[] = {std::nullopt, expired, record_in(RecordState::completed),
-                                         record_in(RecordState::indeterminate), record_in(RecordState::released)};
+                                         record_in(RecordState::indeterminate)};
   for (const std::optional<Record>& record : cases) {
     EXPECT_FALSE(renew_step(record, 7, kLease, kNow).write);
     const bool held = record && record->state == RecordState::indeterminate;
     EXPECT_EQ(complete_step(record, 7, with_status(200), kNow).write.has_value(), held);
     EXPECT_FALSE(release_step(record, 7, kNow).write);
+    EXPECT_FALSE(release_step(record, 7, kNow).erase);
     EXPECT_FALSE(hold_step(record, 7, Holder::owner, kNow).write);
   }
 }
@@ -165,12 +193,16 @@ TEST(FenceSteps, AStreamedAnswerIsCompletedASecondTimeOnceItIsWhole) {
   EXPECT_EQ(complete_step(streaming, 6, whole, kNow).answer, FenceAnswer::lost);
 }
 
-TEST(FenceSteps, ReleaseFreesAFirstClaimAndAbandonsATakenOverOne) {
-  EXPECT_EQ(release_step(record_in(RecordState::in_progress), 7, kNow).write->state, RecordState::released);
+TEST(FenceSteps, ReleaseDeletesAFirstClaimAndAbandonsATakenOverOne) {
+  const FenceStep first = release_step(record_in(RecordState::in_progress), 7, kNow);
+  EXPECT_EQ(first.answer, FenceAnswer::done);
+  EXPECT_TRUE(first.erase);
+  EXPECT_FALSE(first.write);
   Record taken_over = record_in(RecordState::in_progress);
   taken_over.took_over = true;
   const FenceStep step = release_step(taken_over, 7, kNow);
   EXPECT_EQ(step.answer, FenceAnswer::done);
+  EXPECT_FALSE(step.erase);
   EXPECT_TRUE(step.write->abandoned(kNow));
   EXPECT_EQ(step.write->fingerprint, print_of(1));
 }
@@ -187,7 +219,6 @@ TEST(OperateStep, AnswersByState) {
   expired.expires_at = kNow;
   EXPECT_EQ(answer(std::nullopt), OperatorAnswer::absent);
   EXPECT_EQ(answer(expired), OperatorAnswer::absent);
-  EXPECT_EQ(answer(record_in(RecordState::released)), OperatorAnswer::absent);
   EXPECT_EQ(answer(record_in(RecordState::completed)), OperatorAnswer::completed);
   EXPECT_EQ(answer(record_in(RecordState::in_progress)), OperatorAnswer::live);
   EXPECT_EQ(answer(abandoned_record()), OperatorAnswer::done);
@@ -196,7 +227,9 @@ TEST(OperateStep, AnswersByState) {
 
 TEST(OperateStep, EachActionSettlesAnIndeterminateRecord) {
   const Record record = record_in(RecordState::indeterminate);
-  EXPECT_EQ(operate_step(record, OperatorAction::release, {}, kNow).write->state, RecordState::released);
+  const OperatorStep released = operate_step(record, OperatorAction::release, {}, kNow);
+  EXPECT_TRUE(released.erase);
+  EXPECT_FALSE(released.write);
   const OperatorStep completed = operate_step(record, OperatorAction::complete, with_status(202), kNow);
   EXPECT_EQ(completed.write->state, RecordState::completed);
   EXPECT_EQ(completed.write->response->status, 202);
@@ -213,7 +246,7 @@ TEST(Transitions, NoRecordExpiresWhileItsLeaseIsLive) {
   request.lease = Millis(1000);
   request.retention = Millis(2000);
   request.abandoned = Abandoned::take_over;
-  const ClaimStep taken = claim_step(record, request, kNow);
+  const ClaimStep taken = claim_step(record, request, 99, kNow);
   EXPECT_EQ(taken.write->expires_at, kNow + Millis(1000));
   const Time later = kNow + Millis(900);
   EXPECT_FALSE(claim_changes(taken.write, request, later)) << "a second owner beside the first";

@@ -86,6 +86,8 @@ Outcome outcome_of(CallError error, int status, const Headers& headers) {
     case CallError::broken:
     case CallError::timed_out:
       return Unknown{};
+    case CallError::unusable:
+      return Unusable{status, headers};
   }
   return Unknown{};
 }
@@ -100,16 +102,18 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
     shared_.log.warning("takeover",
                         {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
   }
+  // In the list of live calls before the look at the clock: a claim that did not find us there came before it, and if
+  // it took over, the renewal says so.
+  request.keeper.emplace(shared_.store, shared_.live_calls, owner, request.policy().lease, timers_);
   // A claim that took long may have used up its own lease: what is left must be enough to start with.
   const bool took_long = std::chrono::steady_clock::now() - before_claim >= request.policy().lease / 2;
   if (took_long && !co_await renew(request, owner)) co_return Attempt::lost;
 
-  request.keeper.emplace(shared_.store, owner, request.policy().lease, timers_);
   if (verdict == Verdict::probe) {
     Called probed;
     co_await probe_upstream(request, owner, probed);
     const int status = probed.response.status;
-    if (probed.error != CallError::none) {
+    if (probed.error != CallError::none && probed.error != CallError::unusable) {
       // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
       shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
       co_await release(request, owner);
@@ -118,13 +122,13 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
       co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
       co_return Attempt::answered;
     }
-    if (status / 100 == 2 && !probed.longer) {
+    if (status / 100 == 2 && !probed.longer && probed.error == CallError::none) {
       co_return co_await keep_and_answer(request, owner, std::move(probed.response));
     }
     if (status != 404) {
       shared_.log.warning("held", {{"key", short_hash(owner.id)},
                                    {"route", request.route.name},
-                                   {"reason", fmt::format("probe answered {}", status)}});
+                                   {"reason", fmt::format("probe answered {} {}", status, probed.reason)}});
       co_await hold(request, owner);
       co_await send_refusal(request, RefusalCode::indeterminate);
       co_return Attempt::answered;
@@ -233,6 +237,7 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay rel
     called.error = co_await call.read_head(head);
     if (called.error != CallError::none) {
       called.reason = call.reason();
+      if (called.error == CallError::unusable) called.response.status = head.status;
       co_return;
     }
     // 100 answers an Expect, and that was answered here already.
@@ -287,6 +292,8 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   switch (settlement) {
     case Settlement::keep:
       co_return co_await keep_and_answer(request, owner, std::move(called.response));
+    case Settlement::executed:
+      co_return co_await note_executed(request, owner, called);
     case Settlement::release:
       // The answer goes out all the same if this fails: nothing about it is promised to anybody.
       co_await release(request, owner);
@@ -295,6 +302,7 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       co_await hold(request, owner);
       break;
     case Settlement::abandon:
+      request.keeper.reset();
       break;
   }
 
@@ -322,8 +330,40 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       co_await send_refusal(request, code, retry_after, fate);
       break;
     }
+    case CallError::unusable:
+      // It came whole as far as it was read, so that there is no lease to wait for.
+      co_await send_unusable(request, called, settlement == Settlement::hold ? Fate::held : Fate::released);
+      break;
   }
   co_return Attempt::answered;
+}
+
+// The answer came and cannot be kept. That it did is durable before the client hears of it, so that a retry is refused
+// and never executed.
+Task<Gateway::Attempt> Gateway::note_executed(KeyedRequest& request, const Ownership& owner, const Called& called) {
+  StoredResponse noted;
+  noted.status = called.response.status;
+  noted.omitted = OmittedBody{};
+  const Result<FenceAnswer> written = co_await complete(owner, std::move(noted));
+  if (!written) {
+    co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
+    co_return Attempt::answered;
+  }
+  if (*written == FenceAnswer::lost) {
+    shared_.metrics.lost_leases.Increment();
+    co_return Attempt::lost;
+  }
+  shared_.waiters.notify(owner.id);
+  co_await send_unusable(request, called, Fate::as_the_code_says);
+  co_return Attempt::answered;
+}
+
+Task<void> Gateway::send_unusable(KeyedRequest& request, const Called& called, Fate fate) {
+  const int status = called.response.status;
+  std::string what = status == 0 ? fmt::format("The answer: {}.", called.reason)
+                                 : fmt::format("The answer has status {}: {}.", status, called.reason);
+  const Refusal refusal{RefusalCode::answer_unusable, std::move(what), {}, request.admitted.key, {}, fate};
+  co_await send_refusal(request, refusal);
 }
 
 Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Ownership& owner,
@@ -411,7 +451,7 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
     (void)co_await complete(owner, std::move(marker));
   } else if (!kept) {
     // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
-    const Settlement end = error == CallError::none ? settlement : settle(policy, Unknown{});
+    const Settlement end = settle(policy, outcome_of(error, called.response.status, called.response.headers));
     if (end == Settlement::release) co_await release(request, owner);
     if (end == Settlement::hold) co_await hold(request, owner);
   }

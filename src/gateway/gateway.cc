@@ -53,7 +53,12 @@ std::string make_request_id() {
 }
 
 Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
-    : shared_(shared), upstream_(upstream), timers_(timers), wakeups_(timers.context()) {}
+    : shared_(shared), upstream_(upstream), timers_(timers), wakeups_(timers.context()), pulse_(timers, [this] {
+        shared_.live_calls.renew_after_a_pause(shared_.store);
+        pulse_.after(kPulse);
+      }) {
+  pulse_.after(kPulse);
+}
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
@@ -208,6 +213,7 @@ Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
   wanted.key = request.admitted.key;
   wanted.method = head.method;
   wanted.target = head.path().substr(0, kShownTargetMax);
+  shared_.live_calls.renew_after_a_pause(shared_.store);
   Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
   shared_.metrics.claim_seconds.Observe(seconds_since(start));

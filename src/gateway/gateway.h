@@ -138,6 +138,8 @@ class Gateway final : public Handler {
   Task<void> collect(KeyedRequest& request, UpstreamCall& call, Relay relay, Called& called);
   Task<Attempt> settle_and_answer(KeyedRequest& request, const Ownership& owner, Called& called);
   Task<Attempt> keep_and_answer(KeyedRequest& request, const Ownership& owner, StoredResponse response);
+  Task<Attempt> note_executed(KeyedRequest& request, const Ownership& owner, const Called& called);
+  Task<void> send_unusable(KeyedRequest& request, const Called& called, Fate fate);
   Task<Attempt> stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called);
   Task<Result<FenceAnswer>> complete(const Ownership& owner, StoredResponse response);
   UpstreamRequest to_upstream(const KeyedRequest& request, const Ownership& owner) const;
@@ -166,6 +168,7 @@ class Gateway final : public Handler {
   UpstreamPool& upstream_;
   Timers& timers_;
   Wakeups wakeups_;
+  Timer pulse_; // notices a pause of the process
 };
 
 // A call as settle() sees it. `status` and `headers` are those of a whole answer.

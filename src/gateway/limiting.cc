@@ -195,6 +195,7 @@ void Gateway::tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError
     case CallError::none:
     case CallError::broken:
     case CallError::timed_out:
+    case CallError::unusable:
       if (pass->reached()) shared_.log.info("upstream_reached_again", {});
       break;
     case CallError::not_sent:

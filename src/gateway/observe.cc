@@ -53,6 +53,7 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   nothing.status = passed.status;
   switch (settle(request.policy(), outcome_of(passed.error, passed.status, passed.headers))) {
     case Settlement::keep:
+    case Settlement::executed:
       (void)co_await complete(owner, std::move(nothing));
       break;
     case Settlement::release:

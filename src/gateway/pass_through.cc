@@ -77,6 +77,7 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
       co_await exchange.send_problem(504, "the upstream did not answer in time");
       break;
     case CallError::broken:
+    case CallError::unusable:
       co_await exchange.send_problem(502, "the upstream broke off or sent a malformed answer");
       break;
     case CallError::full:

@@ -73,6 +73,7 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       breaker(configuration.breaker),
       has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
                                   [](const Route& route) { return route.policy.respond_async; })) {
+  store.owners_here([live = live_calls_owner](const RecordId& id) { return live->fence_of(id); });
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
     if (settled) {
       told->notify(*settled);

@@ -6,6 +6,7 @@
 #include "base/shares.h"
 #include "config/config.h"
 #include "core/limit.h"
+#include "gateway/live_calls.h"
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
 #include "gateway/places.h"
@@ -34,6 +35,9 @@ struct GatewayShared {
   // Shared with the store, which may have news to tell until it ends.
   const std::shared_ptr<Waiters> waiters_owner = std::make_shared<Waiters>();
   Waiters& waiters = *waiters_owner;
+  // Shared with the store, which asks for it until it ends.
+  const std::shared_ptr<LiveCalls> live_calls_owner = std::make_shared<LiveCalls>();
+  LiveCalls& live_calls = *live_calls_owner;
   ProxyIdentity self;
   std::string published; // the document at /.well-known/idempotency
   std::atomic<bool> draining{false};

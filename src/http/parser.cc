@@ -332,6 +332,19 @@ std::optional<std::size_t> head_length(std::string_view bytes) {
   return end + 4;
 }
 
+std::optional<int> final_status(std::string_view head) {
+  if (!head.starts_with("HTTP/1.1 ") && !head.starts_with("HTTP/1.0 ")) return std::nullopt;
+  const std::string_view rest = head.substr(kStatusEnd - 3);
+  if (rest.size() < 4 || std::string_view(" \r\n").find(rest[3]) == std::string_view::npos) return std::nullopt;
+  int status = 0;
+  for (const char digit : rest.substr(0, 3)) {
+    if (digit < '0' || digit > '9') return std::nullopt;
+    status = status * 10 + (digit - '0');
+  }
+  if (status < 200 || status > 599) return std::nullopt;
+  return status;
+}
+
 struct RequestParser::Impl {
   Collector<true> parser;
 };

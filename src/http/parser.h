@@ -21,6 +21,10 @@ namespace oncekey {
 // The length of the head including the empty line, or nothing if it has not arrived yet.
 std::optional<std::size_t> head_length(std::string_view bytes);
 
+// The status in the first line of a response head that may be malformed behind it; nothing if that is not the first
+// line of a final response.
+std::optional<int> final_status(std::string_view head);
+
 // What is wrong with a message: the status to answer and the sentence for its sender.
 struct ParseFault {
   int status = 0; // 0: nothing is wrong

@@ -166,5 +166,16 @@ TEST(ResponseParser, RefusesAmbiguousFraming) {
   }
 }
 
+TEST(FinalStatus, IsReadFromTheFirstLineAlone) {
+  EXPECT_EQ(final_status("HTTP/1.1 200 OK\r\nX: a\\0b"), 200);
+  EXPECT_EQ(final_status("HTTP/1.0 503\r\n"), 503);
+  EXPECT_EQ(final_status("HTTP/1.1 201\nX: 1\n\n"), 201);
+  for (const char* text : {"", "HTTP/1.1 200", "HTTP/1.1 600 Beyond\r\n", "HTTP/1.1 099 Below\r\n",
+                           "HTTP/1.1 2000 Long\r\n", "HTTP/1.1 2x0 Odd\r\n", "HTTP/2 200 OK\r\n",
+                           "HTTP/1.1  200 OK\r\n", "HTTP/1.1 101 Switching\r\n", "SSH-2.0-OpenSSH\r\n"}) {
+    EXPECT_EQ(final_status(text), std::nullopt) << text;
+  }
+}
+
 } // namespace
 } // namespace oncekey

@@ -146,6 +146,12 @@ CallError UpstreamCall::fail(const IoResult& result, std::string_view doing) {
   return late ? CallError::timed_out : CallError::broken;
 }
 
+CallError UpstreamCall::unusable_head(std::string_view why, ResponseHead& out) {
+  reason_ = why;
+  out.status = final_status(connection_->buffer.unread()).value_or(0);
+  return CallError::unusable;
+}
+
 Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   const UpstreamOptions& options = pool_.options_;
   asio::io_context& context = pool_.timers_.context();
@@ -277,22 +283,22 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
   ReadBuffer& buffer = connection_->buffer;
   std::optional<std::size_t> length;
   while (!(length = head_length(buffer.unread()))) {
-    if (buffer.unread().size() > pool_.options_.max_header_bytes) {
-      reason_ = "the response head is longer than max_header_bytes";
-      co_return CallError::broken;
+    if (buffer.unread().size() > pool_.options_.max_header_bytes) break;
+    if (buffer.unread().find("\n\n") != std::string_view::npos) {
+      co_return unusable_head("malformed response: its lines end in bare line feeds", out);
     }
     const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
     if (got.error) co_return fail(got, "waiting for the response");
     buffer.received(got.bytes);
   }
+  if (!length || *length > pool_.options_.max_header_bytes) {
+    co_return unusable_head("the response head is longer than max_header_bytes", out);
+  }
   parser_.emplace(head_request_ ? HeadOnly::yes : HeadOnly::no);
   const ParseFault fault = parser_->parse_head(buffer.unread().substr(0, *length), out);
-  if (fault || out.status == 101) {
-    // 101 answers a question we never ask: Upgrade is not forwarded.
-    reason_ =
-        fault ? fmt::format("malformed response: {}", fault.detail) : "101 without an Upgrade having been asked for";
-    co_return CallError::broken;
-  }
+  if (fault) co_return unusable_head(fmt::format("malformed response: {}", fault.detail), out);
+  // 101 answers a question we never ask: Upgrade is not forwarded.
+  if (out.status == 101) co_return unusable_head("101 without an Upgrade having been asked for", out);
   buffer.consume(*length);
   keep_alive_ = out.keep_alive;
   if (out.status >= 200 && parser_->done()) reusable_ = may_be_used_again();
@@ -314,7 +320,7 @@ std::optional<CallError> UpstreamCall::next_received(std::string_view& out) {
     const ParseFault fault = parser_->parse_body(buffer.unread(), piece);
     if (fault) {
       reason_ = fmt::format("malformed response body: {}", fault.detail);
-      return CallError::broken;
+      return CallError::unusable;
     }
     buffer.consume(piece.consumed);
     // Bytes behind the end of a response belong to nobody: such a connection is not used again (RFC 9112, 6.3).
@@ -326,7 +332,7 @@ std::optional<CallError> UpstreamCall::next_received(std::string_view& out) {
     if (piece.consumed > 0) continue;
     if (buffer.unread().size() > pool_.options_.max_header_bytes + kReadBytes) {
       reason_ = "a chunk header or trailer section of the response is too long";
-      return CallError::broken;
+      return CallError::unusable;
     }
     return std::nullopt;
   }

@@ -44,8 +44,9 @@ enum class CallError {
   none,
   not_sent,  // no byte of the request has left
   full,      // the limit on connections is reached; no byte has left
-  broken,    // reset, short or malformed response after a byte may have left
+  broken,    // reset or short response after a byte may have left
   timed_out, // the deadline passed after a byte may have left
+  unusable,  // a response came, and it is malformed, ambiguous or over a limit
 };
 
 class UpstreamPool;
@@ -66,7 +67,8 @@ class UpstreamCall {
   Task<CallError> send_piece(std::string_view piece);
   Task<CallError> send_end();
 
-  // The next response head: interim ones come out too, the final one has a status of 200 or more.
+  // The next response head: interim ones come out too, the final one has a status of 200 or more. Of an unusable one
+  // the status alone is told, or 0 if it has no status line of a final response.
   Task<CallError> read_head(ResponseHead& out);
   // The next piece of the final response's body; an empty one at its end.
   Task<CallError> read_piece(std::string_view& out);
@@ -85,6 +87,7 @@ class UpstreamCall {
   std::optional<CallError> next_received(std::string_view& out);
   Task<CallError> receive_piece(std::string_view& out);
   CallError fail(const IoResult& result, std::string_view doing);
+  CallError unusable_head(std::string_view why, ResponseHead& out);
 
   UpstreamPool& pool_;
   std::shared_ptr<Connection> connection_; // shared with write_body() alone

@@ -30,8 +30,10 @@ constexpr std::string_view kUndoIfAnswered =
     "DELETE FROM oncekey_operation WHERE id = $1 AND identity = $2"
     " AND EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})";
 
+// Goes on from the clock like the first claim: after a failover that lost a takeover, the next one gets another number.
 constexpr std::string_view kTakeOver =
-    "UPDATE oncekey_operation SET fence = fence + 1, lease_until = {now} + $3 WHERE id = ("
+    "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
+    " lease_until = {now} + $3 WHERE id = ("
     " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
     " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 

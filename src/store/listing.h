@@ -6,9 +6,9 @@
 
 namespace oncekey {
 
-// Expired and released records are never listed: to everybody outside they are absent.
+// Expired records are never listed: to every caller they are absent.
 inline bool is_listed(const ListRequest& request, const RecordId& id, const Record& record, Time now) {
-  if (record.expired(now) || record.state == RecordState::released) return false;
+  if (record.expired(now)) return false;
   if (request.state && record.state != *request.state) return false;
   if (request.abandoned_only && !record.abandoned(now)) return false;
   if (request.staged && record.staged != *request.staged) return false;

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <functional>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -50,6 +51,7 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
 
   void SetUp() override {
     under_test_ = GetParam().make();
+    set_owners_here();
     store().announce_to([this](const std::optional<RecordId>& settled) {
       if (!settled) return;
       const std::lock_guard lock(news_mutex_);
@@ -61,7 +63,11 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
 
   Store& store() { return under_test_->store(); }
   void advance(Millis by) { under_test_->advance(by); }
-  bool reopen() { return under_test_->reopen(); }
+  bool reopen() {
+    const bool again = under_test_->reopen();
+    set_owners_here();
+    return again;
+  }
   bool shared() const { return under_test_->shared(); }
   Millis blink() const { return under_test_->blink(); }
   // As near to each other as the store's clock lets one tell.
@@ -73,9 +79,13 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
 
   // The verbs wait for the answer and fail the test on a fault.
   ClaimAnswer claim(std::uint64_t key, Abandoned abandoned = Abandoned::leave, std::uint8_t fingerprint = 1);
-  // The fence of a claim that must succeed; 0 and a failure if it does not.
+  // The fence of a claim that must succeed; 0 and a failure if it does not. It must be above those before of this key.
   std::uint64_t own(std::uint64_t key, Abandoned abandoned = Abandoned::leave);
-  // The same with another retention than the usual.
+  // The one that own() returned last.
+  std::uint64_t fence(std::uint64_t key) { return fences_[key]; }
+  // Says that a call of this process works on the key with that fence, or none.
+  void works_here(std::uint64_t key, std::optional<std::uint64_t> fence);
+  // The same as own() with another retention than the usual.
   std::uint64_t own_for(std::uint64_t key, Millis retention);
   // The record of a claim that must find one.
   Record found(std::uint64_t key, Abandoned abandoned = Abandoned::leave, std::uint8_t fingerprint = 1);
@@ -115,6 +125,11 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   static ClaimRequest request(std::uint64_t key, Abandoned abandoned, std::uint8_t fingerprint);
 
  private:
+  void set_owners_here();
+
+  std::map<std::uint64_t, std::uint64_t> fences_;
+  std::mutex here_mutex_;
+  std::map<RecordId, std::uint64_t> here_;
   std::mutex news_mutex_;
   std::condition_variable news_came_;
   std::set<RecordId> news_;

@@ -1,6 +1,7 @@
 #include "store/common/guarded_store.h"
 
 #include "base/crypto.h"
+#include "core/transitions.h"
 
 #include <fmt/format.h>
 
@@ -119,6 +120,7 @@ void GuardedStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     if (!cached->expired(now)) return done(ClaimAnswer(Found{*cached, now}));
   }
   if (const Status may = may_claim(); !may) return done(may.fault());
+  if (owners_here_ && owners_here_(request.id)) request.abandoned = Abandoned::leave;
   const std::uint64_t number = claims_.fetch_add(1, std::memory_order_relaxed);
   std::memcpy(request.token.data(), &process_, sizeof process_);
   std::memcpy(request.token.data() + sizeof process_, &number, sizeof number);
@@ -141,8 +143,8 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
     if (Clock::now() >= call->until) return give_up(call, answer.fault());
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
-  if (const Found* const found = std::get_if<Found>(&*answer)) {
-    const Record& record = found->record;
+  if (Found* const found = std::get_if<Found>(&*answer)) {
+    Record& record = found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
       // Whoever sees a lease that is over may have told an operator already that the outcome is unknown. (A job has no
       // owner yet, and nobody to tell.)
@@ -152,6 +154,10 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
       return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now}));
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
+    if (works_here(owners_here_, call->request.id, record, found->now) == OwnerWorksHere::yes) {
+      renew({call->request.id, record.fence}, call->request.lease, [](const Result<FenceAnswer>&) {});
+      record.lease_until = found->now + call->request.lease;
+    }
   } else if (!call->request.staged) {
     own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
   }
@@ -227,6 +233,7 @@ void GuardedStore::release(const Ownership& owner, Done<FenceAnswer> done) {
 }
 
 void GuardedStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
+  if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner, by](Done<FenceAnswer> answered) { server_->hold(owner, by, std::move(answered)); };

@@ -12,6 +12,9 @@
 //   release, hold   in the same way, for a shorter time, since a client is waiting for a refusal.
 //   renew      is not repeated: the next renewal is.
 //
+// An owner of this process never loses its record to a claim of this process (Store::owners_here): the claim is sent
+// with Abandoned::leave while such an owner is at work, and renews a lease that it finds over.
+//
 // A breaker refuses claims at once while the server does not answer; a look at it now and then, from here and not at a
 // client's cost, finds out when it does. Owners who want to write what they have done are let through: refusing them
 // would turn done work into unknown work. Completed records that were seen lately are
@@ -62,6 +65,7 @@ class GuardedStore final : public Store {
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void announce_to(Listener listener) override { server_->announce_to(std::move(listener)); }
+  void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
   Time now() const override { return server_->now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return server_->secret(); }
   Durability durability() const override { return server_->durability(); }
@@ -95,6 +99,7 @@ class GuardedStore final : public Store {
   Breaker breaker_;
   ReplayCache replays_{kReplayCacheBytes};
   OwnClaims own_claims_;
+  OwnersHere owners_here_;
   const std::uint64_t process_; // the random half of the tokens made here
   std::atomic<std::uint64_t> claims_{0};
   Later later_;

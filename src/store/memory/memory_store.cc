@@ -2,6 +2,7 @@
 
 #include "base/crypto.h"
 #include "core/transitions.h"
+#include "store/fences.h"
 #include "store/listing.h"
 
 #include <algorithm>
@@ -34,9 +35,7 @@ std::optional<Record> copy_for_step(const Record* record) {
   return record->staged ? *record : as_listed(*record);
 }
 
-bool is_gone(const Record* record, Time now) {
-  return record == nullptr || record->expired(now) || record->state == RecordState::released;
-}
+bool is_gone(const Record* record, Time now) { return record == nullptr || record->expired(now); }
 
 Fault full() {
   return unavailable("the memory store is full; wait for records to expire, or use a store on disk (rocksdb:PATH)");
@@ -46,6 +45,7 @@ Fault full() {
 
 MemoryStore::MemoryStore(MemoryOptions options) : options_(std::move(options)) {
   if (!options_.now) options_.now = steady_time();
+  next_fence_ = least_fence(options_.now());
   fill_random(secret_);
 }
 
@@ -80,8 +80,7 @@ const Record* MemoryStore::look_up(const Shard& shard, const RecordId& id) const
   return nullptr;
 }
 
-void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
-  // An id lives in one bucket: whatever copy there was goes first.
+void MemoryStore::take_out(Shard& shard, const RecordId& id) {
   for (auto& [bucket, content] : shard.buckets) {
     const auto at = content.records.find(id);
     if (at == content.records.end()) continue;
@@ -89,8 +88,20 @@ void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
     response_bytes_ -= response_bytes(at->second);
     --records_;
     content.records.erase(at);
-    break;
+    return;
   }
+}
+
+void MemoryStore::erase(Shard& shard, const RecordId& id) {
+  take_out(shard, id);
+  ++writes_;
+  const std::lock_guard lock(jobs_mutex_);
+  jobs_.forget(id);
+}
+
+void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
+  // An id lives in one bucket: whatever copy there was goes first.
+  take_out(shard, id);
   BucketContent& content = shard.buckets[bucket_of(record.expires_at, record.expires_at - record.first_received)];
   content.response_bytes += response_bytes(record);
   response_bytes_ += response_bytes(record);
@@ -115,7 +126,10 @@ void MemoryStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
         records_ < options_.records_max &&
         (!request.staged || response_bytes_ + request.staged->message.body.size() <= options_.response_bytes_max);
     if (found != nullptr || room) {
-      ClaimStep step = claim_step(copy_for_step(found), request, now);
+      const std::optional<Record> known = copy_for_step(found);
+      const OwnerWorksHere owner = works_here(owners_here_, request.id, known, now);
+      const std::uint64_t fence = claim_changes(known, request, now, owner) ? next_fence_.fetch_add(1) : 0;
+      ClaimStep step = claim_step(known, request, fence, now, owner);
       if (step.write) {
         write(shard, request.id, *std::move(step.write));
         answer = std::move(step.answer);
@@ -147,6 +161,7 @@ void MemoryStore::by_fence(const Ownership& owner, Done<FenceAnswer> done, Step 
     const std::lock_guard lock(shard.mutex);
     const Time now = options_.now();
     FenceStep result = step(copy_for_step(look_up(shard, owner.id)), now);
+    if (result.erase) erase(shard, owner.id);
     if (result.write) write(shard, owner.id, *std::move(result.write));
     answer = result.answer;
   }
@@ -171,6 +186,7 @@ void MemoryStore::release(const Ownership& owner, Done<FenceAnswer> done) {
 }
 
 void MemoryStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
+  if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
   by_fence(owner, std::move(done),
            [&](const std::optional<Record>& found, Time now) { return hold_step(found, owner.fence, by, now); });
 }
@@ -192,7 +208,7 @@ void MemoryStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> d
       jobs_.forget(id);
       continue;
     }
-    std::optional<Record> record = take_step(copy_for_step(found), request.lease, now);
+    std::optional<Record> record = take_step(copy_for_step(found), request.lease, next_fence_.fetch_add(1), now);
     if (!record) continue; // somebody else was here meanwhile
     write(shard, id, *record);
     taken.push_back({id, *std::move(record), now});
@@ -213,6 +229,7 @@ void MemoryStore::operate(const RecordId& id, OperatorAction action, StoredRespo
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
     OperatorStep step = operate_step(copy_for_step(look_up(shard, id)), action, std::move(response), options_.now());
+    if (step.erase) erase(shard, id);
     if (step.write) write(shard, id, *std::move(step.write));
     answer = step.answer;
   }

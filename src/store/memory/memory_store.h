@@ -44,6 +44,7 @@ class MemoryStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
   Time now() const override { return options_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
   Durability durability() const override { return Durability::none; }
@@ -67,10 +68,14 @@ class MemoryStore final : public Store {
   void drop_ended(Shard& shard, Time now);
   const Record* look_up(const Shard& shard, const RecordId& id) const;
   void write(Shard& shard, const RecordId& id, Record record);
+  void take_out(Shard& shard, const RecordId& id);
+  void erase(Shard& shard, const RecordId& id);
   template <class Step>
   void by_fence(const Ownership& owner, Done<FenceAnswer> done, Step step);
 
   MemoryOptions options_;
+  OwnersHere owners_here_;
+  std::atomic<std::uint64_t> next_fence_;
   std::array<std::uint8_t, 32> secret_;
   std::array<Shard, kShards> shards_;
   mutable std::mutex jobs_mutex_; // taken after a shard's

@@ -82,7 +82,7 @@ Result<Found> found_of(const Row& row, const RecordId& id) {
   found.now = time_at(row, column_moment);
   const std::int16_t state = row.int2(column_state);
   const bool well_formed = state >= static_cast<int>(RecordState::in_progress) &&
-                           state <= static_cast<int>(RecordState::released) &&
+                           state <= static_cast<int>(RecordState::indeterminate) &&
                            copy_exactly(row.bytes(column_fingerprint), record.fingerprint.bytes) &&
                            copy_exactly(row.bytes(column_claimed_by), record.claimed_by);
   if (!well_formed) return corrupt("record " + short_hash(id) + ": its row does not have the shape of a record");

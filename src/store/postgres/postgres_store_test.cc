@@ -95,16 +95,18 @@ class PostgresStoreTest : public ::testing::Test {
     EXPECT_TRUE(found) << found.fault().message;
     return found ? *found : std::nullopt;
   }
-  static Result<FenceAnswer> complete(Store& store, std::uint64_t key, std::uint64_t fence, std::string body) {
+  static std::uint64_t fence_of(Store& store, std::uint64_t key) {
+    const std::optional<Found> found = find(store, key);
+    return found ? found->record.fence : 0;
+  }
+  static Result<FenceAnswer> complete(Store& store, std::uint64_t key, std::string body) {
+    const std::uint64_t fence = fence_of(store, key);
     StoredResponse response;
     response.status = 201;
     response.body = std::move(body);
     return wait_for<FenceAnswer>([&](auto done) {
       store.complete({id(key), fence}, std::move(response), std::move(done));
     });
-  }
-  static Result<FenceAnswer> release(Store& store, std::uint64_t key, std::uint64_t fence) {
-    return wait_for<FenceAnswer>([&](auto done) { store.release({id(key), fence}, std::move(done)); });
   }
   static std::size_t listed(Store& store) {
     ListRequest everything;
@@ -152,9 +154,9 @@ TEST_F(PostgresStoreTest, TwoStoresClaimTheSameKeysWhileABucketEndsAndEachKeyHas
   // The copies that the claims below replace lie in earlier buckets.
   for (std::uint64_t key = 0; key < kKeys; ++key) {
     ASSERT_TRUE(owns(claim(*first, key)));
-    ASSERT_TRUE(release(*first, key, 1));
     passed_ += 200;
   }
+  passed_ += kRetention.count();
   std::array<std::atomic<int>, kKeys> owners{};
   const auto expiry = (first->now() + kRetention).time_since_epoch().count();
   passed_ += kWidth - expiry % kWidth - 30; // the border comes while they are at it
@@ -346,6 +348,32 @@ TEST_F(PostgresStoreTest, CommitsThatWaitForAStandbyLeaveNoSessionsBehind) {
   EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
 }
 
+TEST_F(PostgresStoreTest, APromotedStandbyGivesNoFenceASecondTime) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  const std::uint64_t given = fence_of(*store, 1);
+  // What a standby that lacks the last writes has, once it is promoted: an older counter, on a new timeline.
+  sql("SELECT setval('oncekey.fence', 5)");
+  sql("UPDATE oncekey.meta SET timeline = 'an older one'");
+  sql("DELETE FROM oncekey.record");
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  EXPECT_GT(fence_of(*store, 1), given);
+  const std::uint64_t after = fence_of(*store, 1);
+  ASSERT_TRUE(owns(claim(*store, 2)));
+  EXPECT_LT(fence_of(*store, 2), after + 10) << "moved on once";
+}
+
+TEST_F(PostgresStoreTest, ACounterAheadOfTheClockIsNotSetBack) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  ASSERT_TRUE(owns(claim(*store, 1)));
+  sql("SELECT setval('oncekey.fence', 8000000000000000)");
+  sql("UPDATE oncekey.meta SET timeline = 'an older one'");
+  ASSERT_TRUE(owns(claim(*store, 2)));
+  EXPECT_GT(fence_of(*store, 2), 8000000000000000u);
+}
+
 TEST_F(PostgresStoreTest, ATickThatWentBackIsLostMemoryUntilAnOperatorAcceptsIt) {
   const auto store = open();
   ASSERT_TRUE(store);
@@ -358,7 +386,7 @@ TEST_F(PostgresStoreTest, ATickThatWentBackIsLostMemoryUntilAnOperatorAcceptsIt)
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
   EXPECT_NE(refused.fault().message.find("it is at tick 1 and was at "), std::string::npos) << refused.fault().message;
-  EXPECT_EQ(*complete(*store, 1, 1, "what was begun may be finished"), FenceAnswer::done);
+  EXPECT_EQ(*complete(*store, 1, "what was begun may be finished"), FenceAnswer::done);
   EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
 
   const auto later = open();
@@ -495,7 +523,7 @@ TEST_F(PostgresStoreTest, ALongAnswerIsReplayedWhole) {
   ASSERT_TRUE(store);
   ASSERT_TRUE(owns(claim(*store, 1)));
   const std::string body(300'000, 'x');
-  EXPECT_EQ(*complete(*store, 1, 1, body), FenceAnswer::done);
+  EXPECT_EQ(*complete(*store, 1, body), FenceAnswer::done);
   const Result<ClaimAnswer> found = claim(*store, 1);
   ASSERT_TRUE(found && std::holds_alternative<Found>(*found));
   EXPECT_EQ(std::get<Found>(*found).record.response->body, body);
@@ -505,7 +533,7 @@ TEST_F(PostgresStoreTest, ManyRetriesOfOneKeyShareTheirAnswers) {
   const auto store = open();
   ASSERT_TRUE(store);
   ASSERT_TRUE(owns(claim(*store, 1)));
-  EXPECT_EQ(*complete(*store, 1, 1, "once"), FenceAnswer::done);
+  EXPECT_EQ(*complete(*store, 1, "once"), FenceAnswer::done);
   const std::uint64_t batches = store->stats().syncs;
   constexpr int kRetries = 2000;
   std::atomic<int> answered = 0;
@@ -574,8 +602,8 @@ TEST_F(PostgresStoreTest, AWaiterAtOneStoreIsToldWhatAnotherSettled) {
   ASSERT_TRUE(owns(claim(*second, 2)));
   ASSERT_TRUE(find(*first, 1, Interest::settling));
   EXPECT_EQ(sql("SELECT awaited FROM oncekey.record WHERE key = 'key-1'"), "t");
-  ASSERT_EQ(*complete(*second, 1, 1, "done"), FenceAnswer::done);
-  ASSERT_EQ(*complete(*second, 2, 1, "nobody waits for this one"), FenceAnswer::done);
+  ASSERT_EQ(*complete(*second, 1, "done"), FenceAnswer::done);
+  ASSERT_EQ(*complete(*second, 2, "nobody waits for this one"), FenceAnswer::done);
   std::unique_lock lock(mutex);
   EXPECT_TRUE(came.wait_for(lock, std::chrono::seconds(10), [&] { return news.contains(id(1)); }));
   EXPECT_FALSE(news.contains(id(2)));

@@ -157,10 +157,11 @@ Status make_lost_schema(Connection& connection, const std::string& name, const S
 }
 
 Status accept_loss(Connection& connection, const std::string& name) {
-  // The secret stays where there is one: ids made with it are still in the table.
+  // The secret stays where there is one: ids made with it are still in the table. Without a timeline the next claim
+  // moves the counter of fences on.
   const std::string sql = fmt::format(
       "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
-      "lost = false, tick = 0",
+      "lost = false, tick = 0, timeline = ''",
       new_marker(kReplacesAny, new_secret(), Remembers::everything));
   const Section section = connection.run_script(sql, deadline_in(kStatementTime));
   if (section.outcome != SectionOutcome::committed) return explained(section, name);

@@ -1,7 +1,8 @@
 // OwnTokens: the tokens of claims that were made here and are not settled yet.
 //
-// Redis drops a record for good some minutes after its expiry, and the next one of the same key begins with fence 1
-// again: an owner that was paused until then would find its own fence there. The token in the record tells whose it is.
+// A replica that becomes the master without the last writes, and whose clock is behind that of the lost master by
+// longer than the failover took, may give a fence again. An owner from before would find its own fence there; the token
+// in the record tells whose it is.
 #pragma once
 
 #include <oncekey/record.h>

@@ -95,7 +95,7 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
   record.key = cursor.text();
   record.method = cursor.text();
   record.target = cursor.text();
-  if (cursor.ran_out() || format == 0 || state < 1 || state > 4) {
+  if (cursor.ran_out() || format == 0 || state < 1 || state > 3) {
     return corrupt("a record in Redis is not one that oncekey has written; look at what else uses this server");
   }
   record.state = static_cast<RecordState>(state);

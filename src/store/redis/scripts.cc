@@ -3,7 +3,7 @@
 namespace oncekey::redis {
 
 const std::string_view kBatchScript = R"lua(
-local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick')
+local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick', 'fence')
 local tick = tonumber(marker[3]) or 0
 -- A tick only grows: one that is smaller than somebody has seen is that of an older copy.
 if marker[1] ~= ARGV[1] or tick < tonumber(ARGV[2]) then return {'LOST', marker[1], marker[2], marker[3]} end
@@ -19,13 +19,22 @@ local channel = ARGV[5]
 
 local redis_call, unpack_head, pack = redis.pcall, struct.unpack, struct.pack
 local band, bor, sub = bit.band, bit.bor, string.sub
-local IN_PROGRESS, COMPLETED, INDETERMINATE, RELEASED = 1, 2, 3, 4
+local IN_PROGRESS, COMPLETED, INDETERMINATE = 1, 2, 3
 local TOOK_OVER, RERUN, AWAITED, PARTIAL, STAGED, ORDERED, RESTING = 1, 2, 4, 8, 16, 32, 64
 local NUMBERS = '<BBBI8I8I8I8I8I2' -- all up to the fingerprint
+local FENCE = 4                    -- where it begins
 local FINGERPRINT, TEXTS = 46, 98  -- where they begin
 local FORMAT = 1
--- How long a record is kept beyond its expiry, at most: its fence keeps owners out that were paused for long.
-local GRACE = 300000
+
+-- The next fence of this partition. The counter is never behind the time in microseconds: a replica that becomes the
+-- master without the last writes begins above every number given before (store/fences.h).
+local given = tonumber(marker[4]) or 0
+local next_fence = math.max(given + 1, now * 1000)
+local function take_fence()
+  given = next_fence
+  next_fence = next_fence + 1
+  return given
+end
 
 -- The bytes of a record; nothing; or an error in second place.
 local function read_bytes(key)
@@ -49,10 +58,9 @@ end
 
 -- An error, or nothing when all went well. `rest` is what follows the numbers.
 local function write(key, r, rest)
-  local stays = r.expires_at - now + math.min(r.expires_at - r.first_received, GRACE)
   local done = redis_call('SET', key,
     pack(NUMBERS, FORMAT, r.state, r.flags, r.fence, r.first_received, r.expires_at, r.lease_until, r.settled_at,
-      r.status) .. (rest or sub(r.value, FINGERPRINT)), 'PX', string.format('%.0f', stays))
+      r.status) .. (rest or sub(r.value, FINGERPRINT)), 'PX', string.format('%.0f', r.expires_at - now))
   if done.err then return done end
 end
 
@@ -61,11 +69,12 @@ local function set(r, flag) r.flags = bor(r.flags, flag) end
 local function unset(r, flag) r.flags = band(r.flags, bit.bnot(flag)) end
 
 local function expired(r) return now >= r.expires_at end
-local function free(r) return not r or expired(r) or r.state == RELEASED end
+local function free(r) return not r or expired(r) end
 local function lease_over(r) return now >= r.lease_until end
--- `owner` is a fence, with the token behind it where that is known: a record made anew may have the same fence.
+-- `owner` is a fence, with the token behind it where that is known: a replica whose clock is behind that of the lost
+-- master could give a fence again.
 local function is_of(value, owner)
-  return sub(value, 4, 11) == sub(owner, 1, 8) and (#owner == 8 or sub(value, 78, 93) == sub(owner, 9))
+  return sub(value, FENCE, FENCE + 7) == sub(owner, 1, 8) and (#owner == 8 or sub(value, 78, 93) == sub(owner, 9))
 end
 local function owns(r, owner)
   return r and not expired(r) and r.state == IN_PROGRESS and is_of(r.value, owner) and not has(r, STAGED)
@@ -77,6 +86,12 @@ local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lea
 -- After a write that settled a record: tells those who wait for it.
 local function tell(key, flags)
   if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', channel, sub(key, -64)) end
+end
+local function delete(key, r, answer)
+  local done = redis_call('DEL', key)
+  if type(done) == 'table' then return done end
+  tell(key, r.flags)
+  return answer
 end
 local function settle(key, r, answer, rest)
   local before = r.flags
@@ -137,27 +152,30 @@ local function kind_of(times)
     local retention, lease = unpack_head('<I8I8', times)
     local lives = math.max(retention, lease) -- nobody may forget a record while its owner may be at work
     kind = {lease_until = now + lease, expires_at = now + lives}
-    kind.stays = string.format('%.0f', lives + math.min(lives, GRACE))
-    kind.first = pack(NUMBERS, FORMAT, IN_PROGRESS, 0, 1, now, kind.expires_at, kind.lease_until, 0, 0)
+    kind.stays = string.format('%.0f', lives)
+    local first = pack(NUMBERS, FORMAT, IN_PROGRESS, 0, 0, now, kind.expires_at, kind.lease_until, 0, 0)
+    kind.before_fence, kind.after_fence = sub(first, 1, FENCE - 1), sub(first, FENCE + 8)
     kinds[times] = kind
   end
   return kind
 end
 
+-- The value of a first claim, with the fence that take_fence() gives next.
+local function first_of(kind, identity)
+  return kind.before_fence .. pack('<I8', next_fence) .. kind.after_fence .. identity
+end
+
 local function claim_found(key, r, kind, take_over, identity)
   if free(r) then
-    local fence = r.fence + 1
-    local done = redis_call('SET', key,
-      pack(NUMBERS, FORMAT, IN_PROGRESS, 0, fence, now, kind.expires_at, kind.lease_until, 0, 0) .. identity,
-      'PX', kind.stays)
+    local done = redis_call('SET', key, first_of(kind, identity), 'PX', kind.stays)
     if done.err then return done end
-    return fence * 2
+    return take_fence() * 2
   end
   if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
      not lease_over(r) or not (take_over or has(r, RERUN)) or has(r, STAGED) then
     return r.value
   end
-  r.fence = r.fence + 1
+  r.fence = take_fence()
   r.lease_until = kind.lease_until
   set(r, TOOK_OVER)
   unset(r, RERUN)
@@ -173,14 +191,14 @@ function verbs.C(key, at)
   local kind = kind_of(ARGV[at])
   local found
   if one_step then
-    found = redis_call('SET', key, kind.first .. ARGV[at + 2], 'NX', 'GET', 'PX', kind.stays)
-    if not found then return 2 end
+    found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'GET', 'PX', kind.stays)
+    if not found then return take_fence() * 2 end
     one_step = type(found) ~= 'table' or sub(found.err, 1, 3) ~= 'ERR'
     if one_step and type(found) == 'table' then return found end
   end
   if not one_step then
-    found = redis_call('SET', key, kind.first .. ARGV[at + 2], 'NX', 'PX', kind.stays)
-    if found and found.ok then return 2 end
+    found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'PX', kind.stays)
+    if found and found.ok then return take_fence() * 2 end
     if found then return found end
   end
   local r, err = read(key)
@@ -236,12 +254,8 @@ function verbs.L(key, at)
   local r, err = read(key)
   if err then return err end
   if not owns(r, ARGV[at]) then return 0 end
-  if has(r, TOOK_OVER) then
-    r.lease_until = now
-  else
-    r.state = RELEASED
-    r.settled_at = now
-  end
+  if not has(r, TOOK_OVER) then return delete(key, r, 1) end
+  r.lease_until = now
   return settle(key, r, 1)
 end
 
@@ -264,8 +278,9 @@ function verbs.O(key, at)
   if r.state == IN_PROGRESS and not lease_over(r) and not has(r, RESTING) then return 2 end
   local rest
   if ARGV[at] == 'release' then
-    r.state = RELEASED
-    r.settled_at = now
+    local answer = delete(key, r, 0)
+    if job and answer == 0 then remove_job(sub(key, -64)) end
+    return answer
   elseif ARGV[at] == 'complete' then
     r.state = COMPLETED
     r.settled_at = now
@@ -292,7 +307,7 @@ function verbs.S(key, at)
   local kind = kind_of(ARGV[at])
   local job = {state = IN_PROGRESS, flags = tonumber(ARGV[at + 2]), lease_until = kind.lease_until,
     expires_at = kind.expires_at}
-  local fence = r and r.fence + 1 or 1
+  local fence = take_fence()
   local value = pack(NUMBERS, FORMAT, IN_PROGRESS, job.flags, fence, now, kind.expires_at, kind.lease_until, 0, 0) ..
     ARGV[at + 1] .. ARGV[at + 3]
   local done = redis_call('SET', key, value, 'PX', kind.stays)
@@ -319,11 +334,11 @@ function verbs.T(_, at)
     elseif not r then
       -- On its way to another server with its slot, or expired.
       local expiry = tonumber(string.match(redis_call('HGET', jobs, id) or '0', '^%d+'))
-      if expiry + GRACE <= now then remove_job(id) else redis_call('ZADD', due, decimal(now + 1000), id) end
+      if expiry <= now then remove_job(id) else redis_call('ZADD', due, decimal(now + 1000), id) end
     elseif expired(r) or r.state ~= IN_PROGRESS then
       remove_job(id)
     elseif lease_over(r) then
-      r.fence = r.fence + 1
+      r.fence = take_fence()
       r.lease_until = now + ARGV[at + 2]
       unset(r, RESTING)
       -- One lease more than it lasts: a job whose taker is gone must still be there to be taken again.
@@ -348,7 +363,7 @@ function verbs.E(key, at)
   local r, err = read(key)
   if err then return err end
   if not r or expired(r) or r.state ~= IN_PROGRESS or not has(r, STAGED) or has(r, RESTING) or
-     sub(r.value, 4, 11) ~= ARGV[at] then
+     sub(r.value, FENCE, FENCE + 7) ~= ARGV[at] then
     return 0
   end
   if ARGV[at + 1] == 'again' then
@@ -373,6 +388,8 @@ for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cl
   answers[i + 1] = verbs[verb](KEYS[i], at + 1)
   at = at + 1 + lengths[verb]
 end
+-- Saved in the same step as the claims. A server that was too full for this was too full for them.
+if given ~= (tonumber(marker[4]) or 0) then redis_call('HSET', KEYS[1], 'fence', decimal(given)) end
 -- Counted after the calls: a full server then refuses calls one by one, and not the batch.
 if ARGV[4] == '1' then
   local counted = redis_call('HINCRBY', KEYS[1], 'tick', 1)

@@ -49,8 +49,8 @@ class Buckets {
 
   std::shared_ptr<const BucketList> live() const;
 
-  // Expired records are returned like any other: their fence is still of use. A record that cannot be read or fails
-  // its checksum is a fault, never "absent".
+  // Expired records are returned like any other, so that a claim can write over them. A record that cannot be read or
+  // fails its checksum is a fault, never "absent".
   Result<std::optional<Stored>> lookup(const RecordId& id, DecodeBody body) const;
 
   // The live bucket of that id, made now if there is none.

@@ -2,6 +2,7 @@
 //
 //   "meta"   "ONCEKEY" format:u32 secret:32 bytes checksum:u64     written once, when the store is made
 //   "clock"  a ClockMark                                         about once a second while records are written
+//   "fence"  a u64 that every fence given is below (fences.h)       once in a block of claims
 //   "job/" place:u64 (big-endian) id:32 bytes, with no value        for every job until it is completed or dead
 #pragma once
 

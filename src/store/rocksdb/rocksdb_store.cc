@@ -80,7 +80,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   if (*found) {
     const Time now = clock_.now();
     std::optional<Record> record = std::move((*found)->record);
-    if (!claim_changes(record, request, now)) {
+    if (!claim_changes(record, request, now, works_here(owners_here_, request.id, record, now))) {
       replays_.insert(request.id, *record);
       return done(ClaimAnswer(Found{*std::move(record), now}));
     }
@@ -95,9 +95,7 @@ void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
   Result<std::optional<Stored>> found = buckets_.lookup(id, DecodeBody::yes);
   if (!found) return done(std::move(found).fault());
   const Time now = clock_.now();
-  if (!*found || (*found)->record.expired(now) || (*found)->record.state == RecordState::released) {
-    return done(std::optional<Found>{});
-  }
+  if (!*found || (*found)->record.expired(now)) return done(std::optional<Found>{});
   done(std::optional<Found>(Found{std::move((*found)->record), now}));
 }
 
@@ -115,6 +113,7 @@ void RocksdbStore::release(const Ownership& owner, Done<FenceAnswer> done) {
 }
 
 void RocksdbStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
+  if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
   const auto verb = by == Holder::owner ? Writer::FenceVerb::hold : Writer::FenceVerb::hold_found;
   writer_->submit(Writer::FenceCall{verb, owner, Millis{}, {}, std::move(done)});
 }
@@ -184,6 +183,11 @@ StoreStats RocksdbStore::stats() const {
   return stats;
 }
 
+void RocksdbStore::owners_here(OwnersHere owners) {
+  owners_here_ = owners;
+  writer_->owners_here(std::move(owners));
+}
+
 Result<StagedIndex> RocksdbStore::read_jobs(rocksdb::WriteBatch& leftovers) const {
   StagedIndex jobs;
   const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
@@ -206,7 +210,9 @@ Result<StagedIndex> RocksdbStore::read_jobs(rocksdb::WriteBatch& leftovers) cons
   return jobs;
 }
 
-Status RocksdbStore::load_jobs() {
+Status RocksdbStore::load_jobs_and_fences() {
+  Fences fences;
+  if (const Status loaded = fences.load(*db_, clock_.now()); !loaded) return loaded;
   rocksdb::WriteBatch leftovers;
   Result<StagedIndex> jobs = read_jobs(leftovers);
   if (!jobs) return std::move(jobs).fault();
@@ -215,7 +221,7 @@ Status RocksdbStore::load_jobs() {
   if (!written.ok() && !written.IsNoSpace()) {
     return fault_of(written, "the keys of jobs that are over could not be removed");
   }
-  writer_->start_with(*std::move(jobs));
+  writer_->start_with(*std::move(jobs), fences);
   return ok_status();
 }
 

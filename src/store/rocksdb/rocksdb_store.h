@@ -62,6 +62,7 @@ class RocksdbStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void owners_here(OwnersHere owners) override;
   Time now() const override { return clock_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return meta_.secret; }
   Durability durability() const override { return Durability::power; }
@@ -76,7 +77,7 @@ class RocksdbStore final : public Store {
                std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets,
                StoreMeta meta);
   void maintain_in_background();
-  Status load_jobs();
+  Status load_jobs_and_fences();
   // The jobs as the database has them; keys of jobs that are over go into `leftovers`, to be removed.
   Result<StagedIndex> read_jobs(rocksdb::WriteBatch& leftovers) const;
   void resume_writes();
@@ -91,6 +92,7 @@ class RocksdbStore final : public Store {
   std::unique_ptr<rocksdb::DB> db_;
   Buckets buckets_;
   std::unique_ptr<Writer> writer_;
+  OwnersHere owners_here_;
   ReplayCache replays_{kReplayCacheBytes};
 
   std::mutex stop_mutex_;

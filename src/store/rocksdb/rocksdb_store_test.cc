@@ -204,12 +204,20 @@ class RocksdbStoreTest : public ::testing::Test {
     store_->claim(claim_of(number), [&](Result<ClaimAnswer> result) { answer.set_value(std::move(result)); });
     return answer.get_future().get();
   }
+  // Of the record as it is; 0 if it cannot be read.
+  std::uint64_t fence_of(std::uint64_t number) {
+    std::uint64_t fence = 0;
+    store_->find(id_of(number), Interest::none, [&](const Result<std::optional<Found>>& found) {
+      if (found && *found) fence = (*found)->record.fence;
+    });
+    return fence;
+  }
   Result<FenceAnswer> complete(std::uint64_t number, std::string body) {
     std::promise<Result<FenceAnswer>> answer;
     StoredResponse response;
     response.status = 200;
     response.body = std::move(body);
-    store_->complete({id_of(number), 1}, std::move(response),
+    store_->complete({id_of(number), fence_of(number)}, std::move(response),
                      [&](Result<FenceAnswer> result) { answer.set_value(std::move(result)); });
     return answer.get_future().get();
   }
@@ -534,7 +542,7 @@ TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
   response.status = 200;
   response.body = "within the batch";
   store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { first.set_value(std::move(answer)); });
-  store_->complete({id_of(7), 1}, response,
+  store_->complete({id_of(7), fence_of(1) + 2}, response,
                    [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
   store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { second.set_value(std::move(answer)); });
   files.let_all_through();
@@ -554,7 +562,7 @@ TEST_F(RocksdbStoreTest, AClaimThatLookedBeforeABatchDoesNotMissWhatTheBatchWrot
   files.wait_for_a_sync();
   // The next batch claims and completes 7, so that nothing of it stays in the writer's memory.
   store_->claim(claim_of(7), [](const Result<ClaimAnswer>&) {});
-  store_->complete({id_of(7), 1}, {}, [](const Result<FenceAnswer>&) {});
+  store_->complete({id_of(7), fence_of(1) + 2}, {}, [](const Result<FenceAnswer>&) {});
   files.let_one_through();
   files.wait_for_a_sync();
   // This claim looks while that batch is not visible yet, and is decided after it.

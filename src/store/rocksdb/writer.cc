@@ -48,10 +48,16 @@ Writer::~Writer() {
   thread_.join();
 }
 
-void Writer::start_with(StagedIndex jobs) {
+void Writer::start_with(StagedIndex jobs, const Fences& fences) {
   const std::lock_guard lock(queue_mutex_); // the thread takes it before it looks at the first call
   jobs_ = std::move(jobs);
+  fences_ = fences;
   jobs_size_.store(jobs_.size(), std::memory_order_relaxed);
+}
+
+void Writer::owners_here(Store::OwnersHere owners) {
+  const std::lock_guard lock(queue_mutex_);
+  owners_here_ = std::move(owners);
 }
 
 void Writer::submit(Call call) {
@@ -169,12 +175,16 @@ void Writer::apply_call(ClaimCall& call, Time now) {
   }
   const std::optional<Record>& record = (*found)->record;
   const std::optional<BucketId> was_in = record ? std::optional((*found)->bucket) : std::nullopt;
-  ClaimStep step = claim_step(record, request, now);
+  const OwnerWorksHere owner = works_here(owners_here_, request.id, record, now);
+  ClaimStep step = claim_step(record, request, fences_.next(), now, owner);
   if (step.write) {
-    const bool took_over = std::get<Claimed>(step.answer).took_over;
-    const BucketId goes_to = took_over ? bucket_outliving(*was_in, step.write->expires_at)
-                                       : bucket_of(step.write->expires_at, request.retention);
-    const Status written = put(request.id, *std::move(step.write), was_in, goes_to);
+    const Claimed* const claimed = std::get_if<Claimed>(&step.answer);
+    const bool first = claimed != nullptr && !claimed->took_over;
+    const BucketId goes_to = first ? bucket_of(step.write->expires_at, request.retention)
+                                   : bucket_outliving(*was_in, step.write->expires_at);
+    const rocksdb::Status given = claimed != nullptr ? fences_.take(batch_) : rocksdb::Status::OK();
+    const Status written = given.ok() ? put(request.id, *std::move(step.write), was_in, goes_to)
+                                      : fault_of(given, "the fence could not be added to a batch");
     if (!written) {
       call.answer = written.fault();
       return;
@@ -218,7 +228,7 @@ void Writer::apply_call(FenceCall& call, Time now) {
       break;
   }
   call.answer = step.answer;
-  if (const Status written = write_on(call.owner.id, std::move(step.write), **found); !written) {
+  if (const Status written = write_on(call.owner.id, step, **found); !written) {
     call.answer = written.fault();
   }
 }
@@ -231,7 +241,7 @@ void Writer::apply_call(AttemptCall& call, Time now) {
   }
   FenceStep step = end_attempt_step((*found)->record, call.owner.fence, std::move(call.end), now);
   call.answer = step.answer;
-  if (const Status written = write_on(call.owner.id, std::move(step.write), **found); !written) {
+  if (const Status written = write_on(call.owner.id, step, **found); !written) {
     call.answer = written.fault();
   }
 }
@@ -247,12 +257,15 @@ void Writer::apply_call(TakeCall& call, Time now) {
       jobs_.postpone(id, now + kUnreadablePause);
       continue;
     }
-    std::optional<Record> record = take_step((*found)->record, call.request.lease, now);
+    std::optional<Record> record = take_step((*found)->record, call.request.lease, fences_.next(), now);
     if (!record) { // it has expired
       forget_job(id);
       continue;
     }
-    if (const Status written = write_on(id, record, **found); !written) {
+    const rocksdb::Status given = fences_.take(batch_);
+    const Status written =
+        given.ok() ? put_on(id, Record(*record), **found) : fault_of(given, "the fence could not be added to a batch");
+    if (!written) {
       unreadable = written.fault();
       break;
     }
@@ -265,11 +278,30 @@ void Writer::apply_call(TakeCall& call, Time now) {
   }
 }
 
-Status Writer::write_on(const RecordId& id, std::optional<Record> write, const Current& found) {
-  if (!write) return ok_status();
+template <class Step>
+Status Writer::write_on(const RecordId& id, Step& step, const Current& found) {
+  if (step.erase) return erase(id, found);
+  if (step.write) return put_on(id, *std::move(step.write), found);
+  return ok_status();
+}
+
+Status Writer::put_on(const RecordId& id, Record&& record, const Current& found) {
   const BucketId bucket = found.bucket;
-  const BucketId goes_to = bucket_outliving(bucket, write->expires_at);
-  return put(id, *std::move(write), bucket, goes_to);
+  const BucketId goes_to = bucket_outliving(bucket, record.expires_at);
+  return put(id, std::move(record), bucket, goes_to);
+}
+
+Status Writer::erase(const RecordId& id, const Current& found) {
+  rocksdb::Status added = found.record->staged ? forget_job(id) : rocksdb::Status::OK();
+  for (const Bucket& bucket : *live_) {
+    if (added.ok() && bucket.id == found.bucket) added = batch_.Delete(bucket.family.get(), key_slice(id));
+  }
+  if (!added.ok()) return fault_of(added, "the end of the record could not be added to a batch");
+  ++batch_records_;
+  written_in_[slot_of(id)] = batch_number_;
+  known_[id].record.reset(); // later calls of this batch must not find it in the database
+  settled_.push_back(id);
+  return ok_status();
 }
 
 void Writer::apply_call(OperatorCall& call, Time now) {
@@ -280,7 +312,7 @@ void Writer::apply_call(OperatorCall& call, Time now) {
   }
   OperatorStep step = operate_step((*found)->record, call.action, std::move(call.response), now);
   call.answer = step.answer;
-  if (const Status written = write_on(call.id, std::move(step.write), **found); !written) call.answer = written.fault();
+  if (const Status written = write_on(call.id, step, **found); !written) call.answer = written.fault();
 }
 
 Result<const Writer::Current*> Writer::current(const RecordId& id) {
@@ -400,6 +432,7 @@ void Writer::give_up_batch(std::vector<Call>& calls, std::size_t begin, std::siz
   known_.clear(); // a cache of what the database has, which is right again without the batch
   settled_.clear();
   clock_saved_.reset();
+  fences_.batch_given_up();
   Result<StagedIndex> jobs = options_.load_jobs();
   if (jobs) jobs_ = *std::move(jobs);
   const Fault fault = unavailable("the store's disk is full: nothing was written");
@@ -436,8 +469,8 @@ void Writer::forget_settled() {
   for (const RecordId& id : settled_) {
     const auto known = known_.find(id);
     if (known == known_.end()) continue;
-    const Record& record = *known->second.record;
-    if (record.staged || record.state != RecordState::in_progress) known_.erase(known);
+    const std::optional<Record>& record = known->second.record;
+    if (!record || record->staged || record->state != RecordState::in_progress) known_.erase(known);
   }
   settled_.clear();
   while (known_.size() > kOwnersKeptMax) known_.erase(known_.begin());

@@ -20,6 +20,7 @@
 
 #include "store/common/staged_index.h"
 #include "store/rocksdb/buckets.h"
+#include "store/rocksdb/fences.h"
 #include "store/rocksdb/store_clock.h"
 
 #include <oncekey/store.h>
@@ -115,8 +116,10 @@ class Writer {
   };
   using Call = std::variant<ClaimCall, FenceCall, OperatorCall, TakeCall, AttemptCall>;
 
-  // The jobs found when the store was opened. Before the first call.
-  void start_with(StagedIndex jobs);
+  // What was found when the store was opened. Before the first call.
+  void start_with(StagedIndex jobs, const Fences& fences);
+  // See Store::owners_here. Before the first call.
+  void owners_here(Store::OwnersHere owners);
 
   // Queues the call, or answers it at once with a fault when the queue is full or the store has failed.
   void submit(Call call);
@@ -155,7 +158,10 @@ class Writer {
   void apply_call(TakeCall& call, Time now);
   void apply_call(AttemptCall& call, Time now);
   // Writes what a step made of the record found, if anything; a fault if it could not.
-  Status write_on(const RecordId& id, std::optional<Record> write, const Current& found);
+  template <class Step>
+  Status write_on(const RecordId& id, Step& step, const Current& found);
+  Status put_on(const RecordId& id, Record&& record, const Current& found);
+  Status erase(const RecordId& id, const Current& found);
   rocksdb::Status note_job(const RecordId& id, const Record& record);
   rocksdb::Status forget_job(const RecordId& id);
   Result<const Current*> current(const RecordId& id);
@@ -198,7 +204,10 @@ class Writer {
   mutable std::mutex retentions_mutex_;
   std::map<int, Millis> retentions_;
 
+  Store::OwnersHere owners_here_;
+
   // All below belongs to the writer's thread.
+  Fences fences_;
   rocksdb::WriteBatch batch_;
   std::uint64_t batch_number_ = 1; // of the batch being built
   std::size_t batch_records_ = 0;

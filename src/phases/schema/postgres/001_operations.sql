@@ -14,7 +14,7 @@ CREATE TABLE IF NOT EXISTS oncekey_operation (
   fingerprint     bytea   NOT NULL,    -- keyed hash of what the request asks for
   operation       text    NOT NULL,
   recovery_point  text    NOT NULL,
-  fence           bigint  NOT NULL,    -- grows with every claim and every phase
+  fence           bigint  NOT NULL,    -- grows with every claim and every phase, from the clock on
   lease_until     bigint  NOT NULL,    -- the owner's; 0 when nobody owns it
   identity        bytea   NOT NULL,    -- random; foreign calls' keys are derived from it
   notes           bytea   NOT NULL,

@@ -12,6 +12,7 @@ CREATE TABLE oncekey.meta (
   replaces   text NOT NULL DEFAULT '',
   tick       int8 NOT NULL DEFAULT 0,
   lost       bool NOT NULL DEFAULT false,
+  timeline   text NOT NULL DEFAULT '', -- the server's when oncekey.fence was last moved on
   secret     bytea NOT NULL CHECK (octet_length(secret) = 32),
   created_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 10); -- updated every second: all versions stay on one page
@@ -25,7 +26,7 @@ CREATE TABLE oncekey.record (
   expires_at     int8 NOT NULL,
   lease_until    int8 NOT NULL,
   settled_at     int8 NOT NULL DEFAULT 0,
-  state          int2 NOT NULL, -- 1 in_progress, 2 completed, 3 indeterminate, 4 released
+  state          int2 NOT NULL, -- 1 in_progress, 2 completed, 3 indeterminate
   took_over      bool NOT NULL DEFAULT false,
   rerun          bool NOT NULL DEFAULT false,
   awaited        bool NOT NULL DEFAULT false, -- somebody waits for it to be settled, and wants to be told
@@ -51,6 +52,11 @@ BEGIN
   END IF;
 END $$;
 
+-- Each claim gets the next number. A standby that is promoted without the last writes has an older value, and so has a
+-- restored backup: check_marker() then moves the counter on to the time in microseconds, which is above every number
+-- given before (src/store/fences.h).
+CREATE SEQUENCE oncekey.fence;
+
 -- The jobs among the records that are neither completed nor dead, and when each is due. Kept by the functions below, in
 -- the transaction that changes the record. Jobs of one queue go one after another, in the order of their places.
 CREATE TABLE oncekey.job (
@@ -68,6 +74,10 @@ CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL;
 -- The one clock that leases and expiry go by.
 CREATE FUNCTION oncekey.clock() RETURNS int8 LANGUAGE sql VOLATILE
 AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8 $$;
+
+-- Another one after every promotion of a standby.
+CREATE FUNCTION oncekey.timeline() RETURNS text LANGUAGE sql VOLATILE
+AS $$ SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) $$;
 
 -- Where a record goes that expires then, and where one goes whose expiry has been put off (src/store/bucket.h).
 CREATE FUNCTION oncekey.bucket_of(expires_at int8, width_log2 int4) RETURNS int8 LANGUAGE sql IMMUTABLE
@@ -117,19 +127,26 @@ END $$;
 
 -- A restored or re-created database must not execute again what it has forgotten, and a connection may outlive both (a
 -- pooler's, or one over which a dump was read back): so whoever claims says which marker it knows. A younger tick is
--- that of a backup, whatever it counts up to later.
+-- that of a backup, whatever it counts up to later. Called before the first fence of a transaction is drawn: on a new
+-- timeline the counter is moved on first. No caller draws a number of the old count meanwhile, since each one that
+-- finds the old timeline waits for the lock and looks again.
 CREATE FUNCTION oncekey.check_marker(generation text, tick int8) RETURNS void LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+  known text;
 BEGIN
-  IF NOT EXISTS (SELECT FROM oncekey.meta m
-                 WHERE m.generation = check_marker.generation AND m.tick >= check_marker.tick AND NOT m.lost) THEN
+  SELECT m.timeline INTO known FROM oncekey.meta m
+  WHERE m.generation = check_marker.generation AND m.tick >= check_marker.tick AND NOT m.lost;
+  IF known IS NULL THEN
     RAISE EXCEPTION 'the marker in oncekey.meta is another one' USING ERRCODE = 'OK001';
   END IF;
+  IF known = oncekey.timeline() THEN RETURN; END IF;
+  PERFORM pg_advisory_xact_lock(7813586407151235);
+  UPDATE oncekey.meta m SET timeline = oncekey.timeline() WHERE m.timeline <> oncekey.timeline();
+  IF found THEN
+    PERFORM setval('oncekey.fence', greatest(f.last_value + 1048576, oncekey.clock() * 1000)) FROM oncekey.fence f;
+  END IF;
 END $$;
-
--- Absent to everybody: a claim starts afresh, and goes on from the fence if there is one.
-CREATE FUNCTION oncekey.is_free(state int2, expires_at int8, moment int8) RETURNS bool LANGUAGE sql IMMUTABLE
-AS $$ SELECT expires_at <= moment OR state = 4 $$;
 
 -- What a claim or a find found; `n` is the place of the id in the question, from one.
 CREATE TYPE oncekey.answer AS (
@@ -191,8 +208,8 @@ DECLARE
   locked  bool[];
   moment  int8;
   known   int8[];
-  changed int8[];
   fences  int8[];
+  changed int8[];
   taken   bool[];
   made    int8;
 BEGIN
@@ -203,23 +220,26 @@ BEGIN
   locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
   moment := oncekey.clock() + skew;
   known := ARRAY(SELECT a.n FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id);
+  -- Drawn behind the locks, so that the fences of an id grow.
+  fences := ARRAY(SELECT nextval('oncekey.fence') FROM generate_subscripts(ids, 1));
 
   INSERT INTO oncekey.record (bucket, fence, first_received, expires_at, lease_until, state, id, fingerprint, claimed_by,
                               route, key, method, target, job, response)
-  SELECT oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width), 1, moment,
+  SELECT oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width), a.fence, moment,
          moment + greatest(a.retention, a.lease), moment + a.lease, 1, a.id, a.fingerprint, a.token,
          a.route, a.key, a.method, a.target, a.job, a.message
   FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets, jobs,
-              messages)
+              messages, fences)
        WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, job,
-                            message, n)
+                            message, fence, n)
   WHERE a.locked AND a.n <> ALL (known);
   GET DIAGNOSTICS made = ROW_COUNT;
   IF made > 0 THEN
-    RETURN QUERY SELECT a.n::int4, 1::int2, moment, 1::int8, false, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
+    RETURN QUERY SELECT a.n::int4, 1::int2, moment, a.fence, false, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
                         NULL::text, NULL::bytea, NULL::int2, NULL::bytea
-                 FROM unnest(locked) WITH ORDINALITY AS a(locked, n) WHERE a.locked AND a.n <> ALL (known);
+                 FROM unnest(locked, fences) WITH ORDINALITY AS a(locked, fence, n)
+                 WHERE a.locked AND a.n <> ALL (known);
   END IF;
   IF cardinality(known) = 0 THEN
     IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
@@ -228,41 +248,40 @@ BEGIN
 
   WITH claimed AS (
     UPDATE oncekey.record r SET
-      bucket = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment)
+      bucket = CASE WHEN r.expires_at <= moment
                THEN oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width)
                ELSE oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + a.lease)) END,
-      expires_at = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment)
+      expires_at = CASE WHEN r.expires_at <= moment
                    THEN moment + greatest(a.retention, a.lease) ELSE greatest(r.expires_at, moment + a.lease) END,
-      first_received = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN moment ELSE r.first_received END,
-      settled_at = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN 0 ELSE r.settled_at END,
-      response = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.message ELSE r.response END,
-      job = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.job ELSE r.job END,
-      partial = r.partial AND NOT oncekey.is_free(r.state, r.expires_at, moment),
-      awaited = r.awaited AND NOT oncekey.is_free(r.state, r.expires_at, moment),
-      route = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.route ELSE r.route END,
-      key = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.key ELSE r.key END,
-      method = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.method ELSE r.method END,
-      target = CASE WHEN oncekey.is_free(r.state, r.expires_at, moment) THEN a.target ELSE r.target END,
-      took_over = NOT oncekey.is_free(r.state, r.expires_at, moment),
-      fence = r.fence + 1, lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
+      first_received = CASE WHEN r.expires_at <= moment THEN moment ELSE r.first_received END,
+      settled_at = CASE WHEN r.expires_at <= moment THEN 0 ELSE r.settled_at END,
+      response = CASE WHEN r.expires_at <= moment THEN a.message ELSE r.response END,
+      job = CASE WHEN r.expires_at <= moment THEN a.job ELSE r.job END,
+      partial = r.partial AND r.expires_at > moment,
+      awaited = r.awaited AND r.expires_at > moment,
+      route = CASE WHEN r.expires_at <= moment THEN a.route ELSE r.route END,
+      key = CASE WHEN r.expires_at <= moment THEN a.key ELSE r.key END,
+      method = CASE WHEN r.expires_at <= moment THEN a.method ELSE r.method END,
+      target = CASE WHEN r.expires_at <= moment THEN a.target ELSE r.target END,
+      took_over = r.expires_at > moment,
+      fence = a.fence, lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
       claimed_by = a.token
     FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets,
-                jobs, messages)
+                jobs, messages, fences)
          WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, take_over, token, route, key, method,
-                              target, job, message, n)
+                              target, job, message, fence, n)
     WHERE r.id = a.id AND a.locked AND a.n = ANY (known)
-      AND (oncekey.is_free(r.state, r.expires_at, moment)
+      AND (r.expires_at <= moment
            OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
               AND r.job = 0)
-    RETURNING a.n, r.fence, r.took_over)
-  SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.fence), array_agg(c.took_over) INTO changed, fences, taken
-  FROM claimed c;
+    RETURNING a.n, r.took_over)
+  SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.took_over) INTO changed, taken FROM claimed c;
   IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
   IF cardinality(changed) > 0 THEN
-    RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
+    RETURN QUERY SELECT c.n::int4, 1::int2, moment, fences[c.n], c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
                         NULL::text, NULL::bytea, NULL::int2, NULL::bytea
-                 FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
+                 FROM unnest(changed, taken) AS c(n, took_over);
     IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
   END IF;
 
@@ -275,7 +294,7 @@ BEGIN
   FROM unnest(ids, fingerprints, take_over) WITH ORDINALITY AS a(id, fingerprint, take_over, n)
        JOIN oncekey.record r ON r.id = a.id
   WHERE a.n = ANY (known) AND a.n <> ALL (changed)
-    AND NOT (oncekey.is_free(r.state, r.expires_at, moment)
+    AND NOT (r.expires_at <= moment
              OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
               AND r.job = 0);
 END $$;
@@ -295,19 +314,29 @@ DECLARE
   done   int8[];
   told   bytea[];
   jobs   bool;
+  freed  int8[] := '{}';
 BEGIN
   locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
   moment := oncekey.clock() + skew;
+  IF 3 = ANY (verbs) THEN
+    WITH released AS (
+      DELETE FROM oncekey.record r
+      USING unnest(locked, ids, fences, verbs) WITH ORDINALITY AS a(locked, id, fence, verb, n)
+      WHERE r.id = a.id AND a.locked AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment AND r.job = 0
+        AND r.state = 1 AND NOT r.took_over
+      RETURNING a.n, r.id, r.awaited)
+    SELECT coalesce(array_agg(d.n), '{}'), array_agg(d.id) FILTER (WHERE d.awaited) INTO freed, told FROM released d;
+    IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
+  END IF;
   WITH settled AS (
     UPDATE oncekey.record r SET
       bucket = CASE WHEN a.verb IN (1, 6) THEN oncekey.bucket_outliving(r.bucket, moment + a.lease) ELSE r.bucket END,
       expires_at = CASE WHEN a.verb IN (1, 6) THEN greatest(r.expires_at, moment + a.lease) ELSE r.expires_at END,
-      lease_until = CASE WHEN a.verb IN (1, 6) THEN moment + a.lease WHEN a.verb = 3 AND r.took_over THEN moment
+      lease_until = CASE WHEN a.verb IN (1, 6) THEN moment + a.lease WHEN a.verb = 3 THEN moment
                     ELSE r.lease_until END,
-      state = CASE a.verb WHEN 2 THEN 2 WHEN 8 THEN 2 WHEN 3 THEN CASE WHEN r.took_over THEN 1 ELSE 4 END WHEN 4 THEN 3 WHEN 5 THEN 3
-              WHEN 7 THEN 3 ELSE r.state END::int2,
-      settled_at = CASE WHEN a.verb IN (1, 6) OR a.verb = 2 AND r.state = 2 OR a.verb = 3 AND r.took_over THEN r.settled_at
-                   ELSE moment END,
+      state = CASE a.verb WHEN 2 THEN 2 WHEN 8 THEN 2 WHEN 4 THEN 3 WHEN 5 THEN 3 WHEN 7 THEN 3
+              ELSE r.state END::int2,
+      settled_at = CASE WHEN a.verb IN (1, 3, 6) OR a.verb = 2 AND r.state = 2 THEN r.settled_at ELSE moment END,
       rerun = r.rerun AND a.verb <> 2,
       response = CASE WHEN a.verb IN (2, 6, 7, 8) THEN a.response ELSE r.response END,
       partial = CASE WHEN a.verb = 2 THEN a.partial ELSE r.partial END,
@@ -324,7 +353,7 @@ BEGIN
   IF jobs THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
   -- Only where somebody waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
-  RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done) THEN 1 ELSE 2 END)::int2
+  RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
                FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 END $$;
 
@@ -341,11 +370,17 @@ BEGIN
   IF NOT pg_try_advisory_xact_lock(lock) THEN RETURN 5; END IF;
   moment := oncekey.clock() + skew;
   SELECT * INTO found FROM oncekey.record r WHERE r.id = operate.id;
-  IF found.id IS NULL OR oncekey.is_free(found.state, found.expires_at, moment) THEN RETURN 2; END IF;
+  IF found.id IS NULL OR found.expires_at <= moment THEN RETURN 2; END IF;
   IF found.state = 2 AND NOT (found.job <> 0 AND action = 3) THEN RETURN 4; END IF;
   IF found.state = 1 AND found.lease_until > moment AND found.job & 4 = 0 THEN RETURN 3; END IF;
+  IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(operate.id, 'hex')); END IF;
+  IF action = 1 THEN
+    DELETE FROM oncekey.record r WHERE r.id = operate.id;
+    DELETE FROM oncekey.job j WHERE j.id = operate.id;
+    RETURN 1;
+  END IF;
   UPDATE oncekey.record r SET
-    state = CASE action WHEN 1 THEN 4 WHEN 2 THEN 2 ELSE 1 END::int2,
+    state = CASE action WHEN 2 THEN 2 ELSE 1 END::int2,
     settled_at = CASE WHEN action = 3 THEN r.settled_at ELSE moment END,
     lease_until = CASE WHEN action = 3 THEN moment ELSE r.lease_until END,
     rerun = CASE action WHEN 2 THEN false WHEN 3 THEN r.job = 0 ELSE r.rerun END,
@@ -354,7 +389,6 @@ BEGIN
     partial = CASE WHEN action = 2 THEN operate.partial ELSE r.partial END
   WHERE r.id = operate.id;
   IF found.job <> 0 THEN PERFORM oncekey.note_jobs(ARRAY[true], ARRAY[operate.id], ARRAY[lock]); END IF;
-  IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(operate.id, 'hex')); END IF;
   RETURN 1;
 END $$;
 
@@ -388,7 +422,7 @@ BEGIN
          r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response,
          r.job, NULL::bytea
   FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id
-  WHERE NOT oncekey.is_free(r.state, r.expires_at, moment);
+  WHERE r.expires_at > moment;
 END $$;
 -- Those of the ids that are in progress and have an owner at work: what to ask where notifications do not arrive.
 CREATE FUNCTION oncekey.at_work(skew int8, ids bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql
@@ -431,7 +465,7 @@ BEGIN
     END IF;
     UPDATE oncekey.record r SET
       bucket = oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + 2 * lease)),
-      expires_at = greatest(r.expires_at, moment + 2 * lease), lease_until = moment + lease, fence = r.fence + 1,
+      expires_at = greatest(r.expires_at, moment + 2 * lease), lease_until = moment + lease, fence = nextval('oncekey.fence'),
       rerun = false, job = r.job & 3
     WHERE r.id = due.id AND r.job <> 0 AND r.state = 1 AND r.lease_until <= moment AND r.expires_at > moment;
     IF NOT found THEN -- gone, with its partition

@@ -1,0 +1,38 @@
+// Fences: the numbers that claims of a RocksDB store get, each larger than every one before.
+//
+// The database keeps a bound, under "fence": no number at or above it has been given. It is moved on by a block, in the
+// batch of the claim that needs the first number of the block; after a crash the next number is the bound. A directory
+// put back from an older copy has an older bound, and begins at the time instead (store/fences.h).
+#pragma once
+
+#include <oncekey/result.h>
+#include <oncekey/time.h>
+
+#include <rocksdb/db.h>
+#include <rocksdb/write_batch.h>
+
+#include <cstdint>
+
+namespace oncekey {
+
+// One write of the bound for so many claims. What a restart leaves out of a block is never given.
+inline constexpr std::uint64_t kFenceBlock = 4096;
+
+// Belongs to one thread.
+class Fences {
+ public:
+  Status load(rocksdb::DB& db, Time now);
+
+  // The number that take() will give.
+  std::uint64_t next() const { return next_; }
+  // Gives it. `batch` is the one that holds the claim.
+  rocksdb::Status take(rocksdb::WriteBatch& batch);
+  // The batch that held the bound was not written: the next number writes it again.
+  void batch_given_up() { bound_ = next_; }
+
+ private:
+  std::uint64_t next_ = 0;
+  std::uint64_t bound_ = 0;
+};
+
+} // namespace oncekey
