@@ -54,6 +54,7 @@ class RocksdbUnderTest : public StoreUnderTest {
     clock.since_boot = [this] { return Millis{passed_.load()}; };
     clock.wall = [] { return kStart; };
     clock.boot_id = "one boot";
+    clock.wall_is_right = [] { return true; };
     auto opened = RocksdbStore::open({.path = path_,
                                       .log = log_,
                                       .on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; },

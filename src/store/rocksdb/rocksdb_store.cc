@@ -34,14 +34,13 @@ std::string bytes_of_prefix(std::string_view hex) {
 RocksdbStore::RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> db,
                            rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets, StoreMeta meta)
     : log_(options.log),
+      folder_(std::move(options.path)),
       meta_(std::move(meta)),
       clock_(std::move(options.clock), meta_.clock),
+      witness_(folder_),
       db_(std::move(db)),
       buckets_(*db_, std::move(bucket_options), std::move(buckets)),
       writer_(std::make_unique<Writer>(*db_, buckets_, clock_, WriterOptions{std::move(options.on_fatal)})) {
-  if (options.maintenance == Maintenance::in_background) {
-    maintenance_ = std::thread([this] { maintain_in_background(); });
-  }
 }
 
 RocksdbStore::~RocksdbStore() {
@@ -51,6 +50,9 @@ RocksdbStore::~RocksdbStore() {
   }
   stop_.notify_one();
   if (maintenance_.joinable()) maintenance_.join();
+  const bool sound = writer_->healthy().ok();
+  writer_.reset(); // writes the last batch
+  if (sound) keep_witness();
 }
 
 void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
@@ -76,6 +78,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     }
     (*found)->record = *std::move(record);
   }
+  if (forgetful_.load(std::memory_order_acquire)) return done(*loss_);
   writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});
 }
 
@@ -193,13 +196,26 @@ Status RocksdbStore::load_jobs() {
     }
   }
   if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be read");
-  if (const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &leftovers); !written.ok())
-    return fault_of(written, "the keys of jobs that are over could not be removed");
+  rocksdb::WriteOptions durable; // as all writes are: the witness counts them
+  durable.sync = true;
+  if (leftovers.Count() != 0) {
+    const rocksdb::Status written = db_->Write(durable, &leftovers);
+    if (!written.ok()) return fault_of(written, "the keys of jobs that are over could not be removed");
+  }
   writer_->start_with(std::move(jobs));
   return ok_status();
 }
 
+Status RocksdbStore::healthy() const {
+  if (const Status writes = writer_->healthy(); !writes) return writes;
+  if (forgetful_.load(std::memory_order_acquire)) return *loss_;
+  return ok_status();
+}
+
 Status RocksdbStore::maintain() {
+  catch_up_with_wall();
+  answer_operator();
+  keep_witness();
   const Time now = clock_.now();
   const Result<std::size_t> dropped = buckets_.drop_ended(now);
   if (!dropped) return dropped.fault();

@@ -7,6 +7,9 @@
 //
 // Reading while a batch is being written is safe: RocksDB makes a batch visible to readers only after its log is
 // synced (in its default write mode, which this store uses), so what a read returns is durable already.
+//
+// A store that has forgotten (an older copy of its folder was put back: witness.h) refuses claims until an operator has
+// accepted the loss. Whatever needs no new claim goes on: replays, completions, jobs.
 #pragma once
 
 #include "base/log.h"
@@ -14,6 +17,7 @@
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/store_clock.h"
+#include "store/rocksdb/witness.h"
 #include "store/rocksdb/writer.h"
 
 #include <oncekey/store.h>
@@ -21,6 +25,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -45,6 +50,11 @@ struct RocksdbOptions {
   Maintenance maintenance = Maintenance::in_background;
 };
 
+// An operator's word that what the store has forgotten is accounted for. The store takes the note within a second if a
+// process has it open, and else when it is opened next.
+enum class LossAcceptance { taken, noted };
+Result<LossAcceptance> accept_lost_memory_rocksdb(const std::string& folder);
+
 class RocksdbStore final : public Store {
  public:
   static Result<std::unique_ptr<RocksdbStore>> open(RocksdbOptions options);
@@ -63,10 +73,11 @@ class RocksdbStore final : public Store {
   Time now() const override { return clock_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return meta_.secret; }
   Durability durability() const override { return Durability::power; }
-  Status healthy() const override { return writer_->healthy(); }
+  Status healthy() const override;
   StoreStats stats() const override;
 
-  // One round of maintenance: drops buckets that have ended, makes those that will be needed soon.
+  // One round of maintenance: drops buckets that have ended, makes those that will be needed soon, looks at the clock
+  // and writes the witness.
   Status maintain();
 
  private:
@@ -74,15 +85,31 @@ class RocksdbStore final : public Store {
                BucketList buckets, StoreMeta meta);
   void maintain_in_background();
   Status load_jobs();
+  // Compares the store with its witness.
+  Status look_for_loss();
+  Status accept_loss();
+  StoreAt at() const;
+  void keep_witness();
+  void answer_operator();
+  void catch_up_with_wall();
 
   Log& log_;
+  const std::string folder_;
   const StoreMeta meta_;
-  const StoreClock clock_;
+  StoreClock clock_;
+  const Witness witness_;
   // In the order of need: the database outlives the buckets' handles, and both outlive the writer.
   std::unique_ptr<rocksdb::DB> db_;
   Buckets buckets_;
   std::unique_ptr<Writer> writer_;
   ReplayCache replays_{kReplayCacheBytes};
+
+  // Set before the store is handed out, and cleared by the maintenance thread.
+  std::atomic<bool> forgetful_ = false;
+  std::optional<Fault> loss_;
+  // Of the maintenance thread.
+  std::optional<std::uint64_t> witnessed_; // the sequence number in the witness
+  bool witness_failed_ = false;            // and it was said
 
   std::mutex stop_mutex_;
   std::condition_variable stop_;

@@ -12,7 +12,7 @@ CREATE TABLE oncekey.meta (
   replaces   text NOT NULL DEFAULT '',
   tick       int8 NOT NULL DEFAULT 0,
   lost       bool NOT NULL DEFAULT false,
-  secret     bytea NOT NULL CHECK (octet_length(secret) = 32),
+  secret     bytea NOT NULL CHECK (octet_length(secret) = 64), -- with its check value (store/common/secret_check.h)
   created_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 10); -- updated every second: all versions stay on one page
 
