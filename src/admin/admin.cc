@@ -63,6 +63,7 @@ Admin::Admin(GatewayShared& shared, Timers& timers)
 
 Task<void> Admin::handle(Exchange& exchange) {
   const Answer answered = co_await answer(exchange);
+  if (exchange.client_gone()) co_return;
   Headers headers;
   headers.add("Content-Type", answered.content_type);
   headers.add("Cache-Control", "no-store");
@@ -104,7 +105,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
                    problem("no such page: /livez, /readyz, /metrics, /api/keys, /api/jobs and /api/storms exist")};
 }
 
-Task<std::optional<Admin::Answer>> Admin::stop_strangers(const Exchange& exchange, Credential credential) {
+Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Credential credential) {
   const RequestHead& head = exchange.request();
   const auto refused = [](int status, std::string_view message) {
     return std::optional<Answer>(Answer{status, "application/json", problem(message)});
@@ -117,6 +118,8 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(const Exchange& exchang
     case Credential::wrong:
       note_wrong_token(exchange.peer());
       co_await wait(guesses_.wrong(exchange.peer(), std::chrono::steady_clock::now()));
+      // A guesser must not hold up the end of the process, neither by its delay nor by not taking its answer.
+      if (shared_.draining.load()) exchange.abort();
       co_return refused(401, token_wanted("admin"));
     case Credential::none:
       break;
@@ -128,7 +131,7 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(const Exchange& exchang
 }
 
 Task<void> Admin::wait(std::chrono::milliseconds delay) {
-  // In pieces: a guesser must not hold up the end of the process.
+  // In pieces, to notice when the process is to end.
   const MonotonicTime due = std::chrono::steady_clock::now() + delay;
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
       context_);

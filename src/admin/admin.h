@@ -50,7 +50,7 @@ class Admin final : public Handler {
 
   Task<Answer> answer(Exchange& exchange);
   // The refusal of a request that has no right to be here. Waits where a wrong token was sent.
-  Task<std::optional<Answer>> stop_strangers(const Exchange& exchange, Credential credential);
+  Task<std::optional<Answer>> stop_strangers(Exchange& exchange, Credential credential);
   Task<void> wait(std::chrono::milliseconds delay);
   void note_wrong_token(std::string_view peer);
   void log_wrong_tokens();

@@ -36,6 +36,7 @@ class RocksdbUnderTest : public StoreUnderTest {
   ~RocksdbUnderTest() override {
     store_.reset();
     std::filesystem::remove_all(path_);
+    std::filesystem::remove(path_ + ".witness");
   }
   Store& store() override { return *store_; }
   void advance(Millis by) override {

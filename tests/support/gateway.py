@@ -90,8 +90,12 @@ class DidNotStart(AssertionError):
 class Gateway:
     """One gateway and its folder. The same object may be started again after `stop` or `kill`: the store stays."""
 
-    def __init__(self, upstream_url, routes=None, *, store="memory:", environment=None, flags=None, **settings):
+    def __init__(self, upstream_url, routes=None, *, store="memory:", environment=None, flags=None, user=None,
+                 **settings):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-test-"))
+        self._user = user  # a number; needs root
+        if user is not None:
+            os.chown(self.folder, user, -1)
         self.store = f"rocksdb:{self.folder / 'data'}" if store == "rocksdb" else store
         self._flags = flags
         self._environment = environment or {}
@@ -134,11 +138,14 @@ class Gateway:
             command = [binary(), "serve", *self._flags]
         else:
             self.config_file.write_text(toml(self.settings))
+            if self._user is not None:
+                os.chown(self.config_file, self._user, -1)
             command = [binary(), "serve", "--config", str(self.config_file)]
         with self._state:
             self._lines = []
         self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, user=self._user,
+                                         group=self._user, extra_groups=None if self._user is None else [],
                                          env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"),
                                               **self._environment})
         self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
@@ -180,6 +187,10 @@ class Gateway:
         code = self._process.wait(PATIENCE_SECONDS)
         self._reader.join(PATIENCE_SECONDS)
         return code
+
+    @property
+    def pid(self):
+        return self._process.pid
 
     @property
     def running(self):

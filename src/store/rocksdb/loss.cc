@@ -73,12 +73,18 @@ Status RocksdbStore::look_for_loss() {
   forgetful_ = true;
   if (::access(note_path(folder_).c_str(), F_OK) == 0) return accept_loss();
   log_.error("memory_lost", {{"store", folder_}, {"reason", loss_->message}});
-  if (meta_.loss) return ok_status();
-  // What goes on being written makes up for the number that was missing: the next start must still know.
-  const rocksdb::Status noted =
-      db_->Put(durably(), rocksdb::Slice(kLossKey.data(), kLossKey.size()), rocksdb::Slice(*missing));
-  if (!noted.ok()) return fault_of(noted, "the loss could not be written down");
+  if (!meta_.loss) loss_to_note_ = std::move(missing);
+  note_loss();
   return ok_status();
+}
+
+// What goes on being written makes up for the number that was missing: the next start must still know. On a full disk
+// the next round of maintenance tries again.
+void RocksdbStore::note_loss() {
+  if (!loss_to_note_) return;
+  const rocksdb::Status noted =
+      db_->Put(durably(), rocksdb::Slice(kLossKey.data(), kLossKey.size()), rocksdb::Slice(*loss_to_note_));
+  if (noted.ok()) loss_to_note_.reset();
 }
 
 // The note goes last: a crash anywhere before leaves it, and the next start takes it up again.
@@ -88,6 +94,7 @@ Status RocksdbStore::accept_loss() {
   witnessed_ = now.sequence;
   const rocksdb::Status cleared = db_->Delete(durably(), rocksdb::Slice(kLossKey.data(), kLossKey.size()));
   if (!cleared.ok()) return fault_of(cleared, "the acceptance of the loss could not be written down");
+  loss_to_note_.reset();
   forgetful_.store(false, std::memory_order_release);
   log_.always("memory_loss_accepted", {{"store", folder_}});
   if (::unlink(note_path(folder_).c_str()) != 0) {
@@ -121,8 +128,9 @@ void RocksdbStore::keep_witness() {
     log_.warning("witness_not_written",
                  {{"reason", written.fault().message},
                   {"meaning", "an older copy of the store's folder would not be noticed"},
-                  {"next", "let the store's user write in the folder above the store, or put the store one folder "
-                           "further down"}});
+                  {"next",
+                   "let the store's user write in the folder above the store, or put the store one folder "
+                   "further down"}});
   }
 }
 
@@ -149,9 +157,10 @@ Result<LossAcceptance> accept_lost_memory_rocksdb(const std::string& folder) {
   }
   if (::access(note.c_str(), F_OK) != 0) return LossAcceptance::taken;
   if (!in_use(folder)) return LossAcceptance::noted;
-  return unavailable(fmt::format("the process that has the store at {} open has not taken the note {} up: its log says "
-                                 "why",
-                                 folder, note));
+  return unavailable(
+      fmt::format("the process that has the store at {} open has not taken the note {} up: its log says "
+                  "why",
+                  folder, note));
 }
 
 } // namespace oncekey

@@ -61,9 +61,10 @@ Result<Secret> parse_secret(std::string_view text, const std::string& path) {
   const std::optional<std::string> bytes = hex_decode(text);
   Secret secret{};
   if (!bytes || bytes->size() != secret.size()) {
-    return corrupt(fmt::format("{} is damaged: expected 64 hexadecimal digits, got {} characters. Put the file back "
-                               "from a backup of the folder",
-                               path, text.size()));
+    return corrupt(
+        fmt::format("{} is damaged: expected 64 hexadecimal digits, got {} characters. Put the file back "
+                    "from a backup of the folder",
+                    path, text.size()));
   }
   std::memcpy(secret.data(), bytes->data(), secret.size());
   return secret;

@@ -46,6 +46,24 @@ Status check_room(rocksdb::Env& env, const std::string& path) {
                   free >> 10, kRoomToOpenBytes >> 20));
 }
 
+// A killed process may have left the end of its log unsynced. What was read back from there is found by claims and
+// counted by the witness from now on: a power cut must not take it away again.
+Status sync_logs(const std::string& path) {
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().extension() != ".log") continue;
+    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC);
+    const bool synced = fd >= 0 && ::fdatasync(fd) == 0;
+    const int reason = errno;
+    if (fd >= 0) ::close(fd);
+    // RocksDB may have deleted a log that was of no use any more.
+    if (!synced && reason != ENOENT) {
+      return unavailable(fmt::format("{} cannot be synced: {}", at->path().native(), std::strerror(reason)));
+    }
+  }
+  return ok_status();
+}
+
 Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
   const std::string text = status.ToString();
   if (status.IsIOError() && text.find("lock") != std::string::npos) {
@@ -125,6 +143,8 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   const rocksdb::ColumnFamilyOptions buckets = bucket_options();
   Result<Opened> opened = open_database(database, buckets, options.path);
   if (!opened) return std::move(opened).fault();
+
+  if (const Status synced = sync_logs(options.path); !synced) return synced.fault();
 
   const StoreAge age = opened->buckets.empty() ? StoreAge::is_new : StoreAge::has_buckets;
   Result<StoreMeta> meta = load_or_make_meta(*opened->db, age, options.path);

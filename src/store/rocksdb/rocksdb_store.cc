@@ -40,8 +40,7 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::unique_ptr<rocksdb::DB> 
       witness_(folder_),
       db_(std::move(db)),
       buckets_(*db_, std::move(bucket_options), std::move(buckets)),
-      writer_(std::make_unique<Writer>(*db_, buckets_, clock_, WriterOptions{std::move(options.on_fatal)})) {
-}
+      writer_(std::make_unique<Writer>(*db_, buckets_, clock_, WriterOptions{std::move(options.on_fatal)})) {}
 
 RocksdbStore::~RocksdbStore() {
   {
@@ -215,6 +214,7 @@ Status RocksdbStore::healthy() const {
 Status RocksdbStore::maintain() {
   catch_up_with_wall();
   answer_operator();
+  note_loss();
   keep_witness();
   const Time now = clock_.now();
   const Result<std::size_t> dropped = buckets_.drop_ended(now);

@@ -87,6 +87,7 @@ class RocksdbStore final : public Store {
   Status load_jobs();
   // Compares the store with its witness.
   Status look_for_loss();
+  void note_loss();
   Status accept_loss();
   StoreAt at() const;
   void keep_witness();
@@ -108,8 +109,9 @@ class RocksdbStore final : public Store {
   std::atomic<bool> forgetful_ = false;
   std::optional<Fault> loss_;
   // Of the maintenance thread.
-  std::optional<std::uint64_t> witnessed_; // the sequence number in the witness
-  bool witness_failed_ = false;            // and it was said
+  std::optional<std::string> loss_to_note_; // in the database, where it is not yet
+  std::optional<std::uint64_t> witnessed_;  // the sequence number in the witness
+  bool witness_failed_ = false;             // and it was said
 
   std::mutex stop_mutex_;
   std::condition_variable stop_;

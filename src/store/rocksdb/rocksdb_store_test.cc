@@ -433,7 +433,8 @@ TEST_F(RocksdbStoreTest, WhatOthersCouldReadIsNarrowedAtTheStart) {
   open();
   store_.reset();
   ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) ASSERT_EQ(::chmod(entry.path().c_str(), 0644), 0);
+  for (const auto& entry : std::filesystem::directory_iterator(path_))
+    ASSERT_EQ(::chmod(entry.path().c_str(), 0644), 0);
   const mode_t before = ::umask(077);
   open();
   ::umask(before);

@@ -35,7 +35,8 @@ ClockSources ClockSources::of_system(TrustWall trust) {
   return sources;
 }
 
-// since_boot:i64 store_time:i64 wall:i64 (0 if it was not right) boot_id:the rest up to the checksum:u64, little-endian.
+// since_boot:i64 store_time:i64 wall:i64 (0 if it was not right) boot_id:the rest up to the checksum:u64,
+// little-endian.
 std::string encode_clock_mark(const ClockMark& mark) {
   const std::int64_t times[3] = {mark.since_boot.count(), mark.store_time.time_since_epoch().count(),
                                  mark.wall ? mark.wall->time_since_epoch().count() : 0};
@@ -99,8 +100,8 @@ bool StoreClock::catch_up() {
 
 ClockMark StoreClock::mark() const {
   const Millis since_boot = sources_.since_boot();
-  ClockMark mark{sources_.boot_id, since_boot,
-                 Time{since_boot + Millis{offset_.load(std::memory_order_relaxed)}}, std::nullopt};
+  ClockMark mark{sources_.boot_id, since_boot, Time{since_boot + Millis{offset_.load(std::memory_order_relaxed)}},
+                 std::nullopt};
   if (sources_.wall_is_right()) mark.wall = sources_.wall();
   return mark;
 }
