@@ -149,6 +149,7 @@ int run(const std::vector<std::string_view>& arguments) {
     }
   }
   std::filesystem::remove_all(dir);
+  std::filesystem::remove(dir + ".witness");
   return 0;
 }
 

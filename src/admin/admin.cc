@@ -2,7 +2,6 @@
 
 #include "admin/answers.h"
 #include "admin/record_json.h"
-#include "http/door.h"
 
 #include <boost/json.hpp>
 
@@ -21,6 +20,7 @@ constexpr std::uint64_t kActionBodyMax = 16u << 20;
 constexpr std::size_t kStormsMax = 100;
 // Fewer hex digits than this meet by accident too soon.
 constexpr std::size_t kIdPrefixMin = 8;
+constexpr std::chrono::seconds kWrongTokensSaidEvery{1};
 
 std::optional<OperatorAction> action_of(std::string_view text) {
   for (const OperatorAction action : {OperatorAction::release, OperatorAction::complete, OperatorAction::rerun}) {
@@ -54,8 +54,16 @@ Result<StoredResponse> response_of(const json::object& object) {
 
 } // namespace
 
+Admin::Admin(GatewayShared& shared, Timers& timers)
+    : shared_(shared),
+      context_(timers.context()),
+      wakeups_(context_),
+      on_loopback_(is_loopback(shared.config.admin)),
+      say_again_(timers, [this] { log_wrong_tokens(); }) {}
+
 Task<void> Admin::handle(Exchange& exchange) {
   const Answer answered = co_await answer(exchange);
+  if (exchange.client_gone()) co_return;
   Headers headers;
   headers.add("Content-Type", answered.content_type);
   headers.add("Cache-Control", "no-store");
@@ -68,11 +76,10 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   const std::string_view path = head.path();
   const bool reading = head.method == "GET" || head.method == "HEAD";
   if (reading && path == "/livez") co_return Answer{200, "application/json", R"({"status":"alive"})"};
-  if (reading && path == "/readyz") co_return ready();
-
-  if (const auto refused = turned_away(head.headers, shared_.config.admin_token, "admin")) {
-    co_return Answer{refused->status, "application/json", problem(refused->why)};
-  }
+  const Credential credential = credential_of(head.headers, shared_.config.admin_token);
+  if (reading && path == "/readyz" && credential == Credential::none) co_return ready(Detail::word);
+  if (auto refused = co_await stop_strangers(exchange, credential)) co_return *std::move(refused);
+  if (reading && path == "/readyz") co_return ready(Detail::all);
   if (reading && path == "/metrics") co_return metrics();
   if (reading && path == "/api/keys") co_return co_await list_keys(query_of(head.target));
   if (reading && path == "/api/jobs") co_return co_await list_jobs(query_of(head.target));
@@ -98,14 +105,66 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
                    problem("no such page: /livez, /readyz, /metrics, /api/keys, /api/jobs and /api/storms exist")};
 }
 
-Admin::Answer Admin::ready() const {
+Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Credential credential) {
+  const RequestHead& head = exchange.request();
+  const auto refused = [](int status, std::string_view message) {
+    return std::optional<Answer>(Answer{status, "application/json", problem(message)});
+  };
+  switch (credential) {
+    case Credential::right:
+      co_return std::nullopt;
+    case Credential::doubled:
+      co_return refused(400, kTwoCredentials);
+    case Credential::wrong:
+      note_wrong_token(exchange.peer());
+      co_await wait(guesses_.wrong(exchange.peer(), std::chrono::steady_clock::now()));
+      // A guesser must not hold up the end of the process, neither by its delay nor by not taking its answer.
+      if (shared_.draining.load()) exchange.abort();
+      co_return refused(401, token_wanted("admin"));
+    case Credential::none:
+      break;
+  }
+  if (on_loopback_ && !names_this_machine(head.headers)) co_return refused(403, kForeignHost);
+  const bool reading = head.method == "GET" || head.method == "HEAD";
+  if (on_loopback_ && reading && head.path() == "/metrics") co_return std::nullopt;
+  co_return refused(401, token_wanted("admin"));
+}
+
+Task<void> Admin::wait(std::chrono::milliseconds delay) {
+  // In pieces, to notice when the process is to end.
+  const MonotonicTime due = std::chrono::steady_clock::now() + delay;
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
+      context_);
+  for (MonotonicTime now = std::chrono::steady_clock::now(); now < due && !shared_.draining.load();
+       now = std::chrono::steady_clock::now()) {
+    timer.expires_at(std::min(due, now + kTimerTick));
+    co_await timer.async_wait(use_task);
+  }
+}
+
+void Admin::note_wrong_token(std::string_view peer) {
+  ++wrong_tokens_;
+  wrong_from_ = peer;
+  if (!said_lately_) log_wrong_tokens();
+}
+
+void Admin::log_wrong_tokens() {
+  said_lately_ = wrong_tokens_ > 0;
+  if (!said_lately_) return;
+  shared_.log.warning("admin_token_refused", {{"count", wrong_tokens_}, {"last_peer", wrong_from_}});
+  wrong_tokens_ = 0;
+  say_again_.after(kWrongTokensSaidEvery);
+}
+
+Admin::Answer Admin::ready(Detail detail) const {
   const Status healthy = shared_.store.healthy();
   json::object body;
-  body["durability"] = std::string(to_string(shared_.store.durability()));
   std::string reason;
   if (gateway_ == nullptr) reason = "starting";
   if (shared_.draining.load()) reason = "draining";
-  if (!healthy) reason = healthy.fault().message;
+  // The fault names paths and hosts: for operators alone.
+  if (!healthy) reason = detail == Detail::all ? healthy.fault().message : "store";
+  if (detail == Detail::all) body["durability"] = std::string(to_string(shared_.store.durability()));
   body["status"] = reason.empty() ? "ready" : "not ready";
   if (!reason.empty()) body["reason"] = reason;
   return {reason.empty() ? 200 : 503, "application/json", json::serialize(body)};

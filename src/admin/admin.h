@@ -1,7 +1,8 @@
 // admin: the listener for operators. Health, metrics, and the JSON API behind `oncekey keys`.
 //
 //   GET  /livez                     200 while the process runs
-//   GET  /readyz                    200 while it takes requests and the store is healthy, else 503 with the reason
+//   GET  /readyz                    200 while it takes requests and the store is healthy, else 503 with one word
+//                                   (starting, draining, store); with the token, the store's durability and fault too
 //   GET  /metrics                   Prometheus text
 //   GET  /api/keys?state=&limit=    records, without their responses
 //   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
@@ -11,14 +12,18 @@
 //   POST /api/jobs/ID/ACTION        retry or drop, in the same way
 //   GET  /api/storms                the keys that are retried most at the moment
 //
-// Reached without a token only on loopback (the configuration sees to that). A browser on the same machine is not
-// trusted for being there: requests must name a loopback host and actions must be JSON, which no page of another site
-// can send.
+// Whatever shows records or acts needs the token, on loopback too: other users of the machine are not operators.
+// Health is open to everyone, metrics to everyone where the listener is on loopback. A browser on the same machine is
+// not trusted for being there: requests without the token must name a loopback host, and actions must be JSON, which no
+// page of another site can send. Wrong tokens are answered slowly (token_guesses.h) and logged.
 #pragma once
 
+#include "admin/token_guesses.h"
 #include "gateway/await_store.h"
 #include "gateway/shared.h"
+#include "http/door.h"
 #include "http/server.h"
+#include "http/timers.h"
 
 #include <boost/json/object.hpp>
 
@@ -31,7 +36,7 @@ namespace oncekey {
 class Admin final : public Handler {
  public:
   // `gateway` is set once the public listener exists; until then the gateway is not ready.
-  Admin(GatewayShared& shared, asio::io_context& context) : shared_(shared), wakeups_(context) {}
+  Admin(GatewayShared& shared, Timers& timers);
   void serves(const Server& gateway) { gateway_ = &gateway; }
 
   Task<void> handle(Exchange& exchange) override;
@@ -44,7 +49,13 @@ class Admin final : public Handler {
   };
 
   Task<Answer> answer(Exchange& exchange);
-  Answer ready() const;
+  // The refusal of a request that has no right to be here. Waits where a wrong token was sent.
+  Task<std::optional<Answer>> stop_strangers(Exchange& exchange, Credential credential);
+  Task<void> wait(std::chrono::milliseconds delay);
+  void note_wrong_token(std::string_view peer);
+  void log_wrong_tokens();
+  enum class Detail { word, all };
+  Answer ready(Detail detail) const;
   Answer metrics();
   void show_storms();
   Answer storms() const;
@@ -64,7 +75,15 @@ class Admin final : public Handler {
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;
+  asio::io_context& context_;
   Wakeups wakeups_;
+  const bool on_loopback_;
+  TokenGuesses guesses_;
+  // Wrong tokens since the last line about them, of which there is at most one a second.
+  std::uint64_t wrong_tokens_ = 0;
+  std::string wrong_from_;
+  bool said_lately_ = false;
+  Timer say_again_;
   const Server* gateway_ = nullptr;
 };
 

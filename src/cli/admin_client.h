@@ -1,25 +1,34 @@
 // admin_client: one request to the admin listener of a running gateway.
 #pragma once
 
-#include "config/config.h"
+#include "client/url.h"
 
 #include <oncekey/result.h>
 
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace oncekey {
 
 struct AdminAnswer {
   int status = 0;
   std::string body;
+  std::string token_from; // of the client that asked
+};
+
+struct AdminToken {
+  std::string text;
+  std::string from; // where it was found, for messages; empty if there is none
 };
 
 // Knows where the listener is and the token it wants. Blocking; one connection a call.
 class AdminClient {
  public:
-  // An empty token is not sent.
-  AdminClient(Address address, std::string token) : address_(std::move(address)), token_(std::move(token)) {}
+  // The URL's target is not used. An empty token is not sent. `ca_file`: PEM certificates to trust for https, the
+  // system's if empty.
+  AdminClient(Url url, AdminToken token, std::string ca_file)
+      : url_(std::move(url)), token_(std::move(token)), ca_file_(std::move(ca_file)) {}
 
   // A fault means that no complete answer came: nobody listens there, or it did not answer in time. For a POST that
   // leaves open whether the action happened.
@@ -31,8 +40,9 @@ class AdminClient {
  private:
   Result<AdminAnswer> exchange(std::string_view method, std::string_view target, std::string_view json) const;
 
-  Address address_;
-  std::string token_;
+  Url url_;
+  AdminToken token_;
+  std::string ca_file_;
 };
 
 } // namespace oncekey

@@ -1,5 +1,6 @@
 #include "cli/admin_talk.h"
 
+#include "cli/admin_token.h"
 #include "cli/exit_codes.h"
 #include "cli/keys_view.h"
 #include "config/config.h"
@@ -30,14 +31,67 @@ bool ask_on_the_terminal(const std::string& question) {
   return std::getline(std::cin, answer) && (answer == "y" || answer == "Y" || answer == "yes");
 }
 
-Result<std::string> token_from(const std::string& token_file) {
-  if (token_file.empty()) {
-    const char* token = std::getenv("ONCEKEY_ADMIN_TOKEN");
-    return std::string(token == nullptr ? "" : token);
+constexpr std::string_view kUsualAddress = "127.0.0.1:8081";
+
+Result<AdminToken> token_in_file(const std::string& file) {
+  auto content = read_small_file(file);
+  if (!content) return std::move(content).fault();
+  return AdminToken{content->substr(0, content->find_first_of("\r\n")), file};
+}
+
+// Nothing if the gateway that has this store keeps none there.
+Result<std::optional<AdminToken>> token_kept_for(std::string_view store_url) {
+  const std::string file = admin_token_file(store_url);
+  if (file.empty()) return std::optional<AdminToken>();
+  Result<std::optional<std::string>> token = load_admin_token(file);
+  if (!token) return std::move(token).fault();
+  if (!*token) return std::optional<AdminToken>();
+  return std::optional<AdminToken>(AdminToken{**std::move(token), file});
+}
+
+Result<AdminToken> token_of_config(const Config& config, const std::string& config_file) {
+  if (!config.admin_token.empty()) return AdminToken{config.admin_token, "admin_token of " + config_file};
+  Result<std::optional<AdminToken>> kept = token_kept_for(config.store);
+  if (!kept) return std::move(kept).fault();
+  if (*kept) return **std::move(kept);
+  return invalid(
+      fmt::format("{} sets no admin_token, and there is no {}: has the gateway been started, as this user and in this "
+                  "folder?",
+                  config_file, admin_token_file(config.store)));
+}
+
+Result<AdminToken> token_by_default() {
+  const char* const given = std::getenv("ONCEKEY_ADMIN_TOKEN");
+  if (given != nullptr && *given != '\0') return AdminToken{given, "ONCEKEY_ADMIN_TOKEN"};
+  // Where `oncekey serve` keeps it: in its store's folder, or in the user's state folder for a store elsewhere.
+  for (const std::string& store : {Config{}.store, std::string("memory:")}) {
+    Result<std::optional<AdminToken>> kept = token_kept_for(store);
+    if (!kept) return std::move(kept).fault();
+    if (*kept) return **std::move(kept);
   }
-  auto token = read_small_file(token_file);
-  if (!token) return token;
-  return token->substr(0, token->find_first_of("\r\n"));
+  return AdminToken{};
+}
+
+// HOST:PORT, or a URL without a path.
+Result<Url> url_of(const std::string& text, bool tls) {
+  if (text.find("://") != std::string::npos) {
+    Result<Url> url = parse_url(text);
+    if (!url) return invalid(fmt::format("--admin: {}", url.fault().message));
+    if (url->target != "/") return invalid("--admin: give the listener without a path, as in https://HOST:PORT");
+    return url;
+  }
+  const Result<Address> address = parse_address(text);
+  if (!address) return address.fault();
+  // A gateway that listens on every address is reached on this machine's own.
+  const std::string host = address->host == "0.0.0.0" ? "127.0.0.1" : address->host == "::" ? "::1" : address->host;
+  const bool v6 = host.find(':') != std::string::npos;
+  return parse_url(
+      fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "", address->port));
+}
+
+std::string text_of(const Address& address) {
+  const bool v6 = address.host.find(':') != std::string::npos;
+  return fmt::format("{}{}{}:{}", v6 ? "[" : "", address.host, v6 ? "]" : "", address.port);
 }
 
 } // namespace
@@ -48,17 +102,32 @@ Console standard_console() {
 }
 
 void AdminFlags::add_to(CLI::App& command) {
-  command.add_option("--admin", admin, "HOST:PORT of the gateway's admin listener")->capture_default_str();
-  command.add_option("--token-file", token_file, "file with the admin token (else ONCEKEY_ADMIN_TOKEN)");
+  command.add_option("--admin", admin,
+                     fmt::format("HOST:PORT of the gateway's admin listener, or https://HOST:PORT (default: that of "
+                                 "--config, or {})",
+                                 kUsualAddress));
+  command.add_option("--admin-ca", admin_ca, "PEM certificates to trust for https (default: the system's)");
+  command.add_option("--config", config, "the gateway's configuration file: where it listens and keeps its token");
+  command.add_option("--token-file", token_file, "file with the admin token (else --config, else ONCEKEY_ADMIN_TOKEN)");
   command.add_flag("--json", as_json, "print the gateway's JSON instead of a table");
 }
 
 Result<AdminClient> AdminFlags::client() const {
-  const auto address = parse_address(admin);
-  if (!address) return address.fault();
-  const auto token = token_from(token_file);
-  if (!token) return token.fault();
-  return AdminClient(*address, *token);
+  Config settings;
+  if (!config.empty()) {
+    Result<Config> loaded = load_admin_settings(config);
+    if (!loaded) return std::move(loaded).fault();
+    settings = *std::move(loaded);
+  }
+  const std::string where = !admin.empty() ? admin : text_of(settings.admin);
+  Result<Url> url = url_of(where, !settings.admin_tls_cert.empty());
+  if (!url) return std::move(url).fault();
+  Result<AdminToken> token = !token_file.empty() ? token_in_file(token_file)
+                             : !config.empty()   ? token_of_config(settings, config)
+                                                 : token_by_default();
+  if (!token) return std::move(token).fault();
+  // The gateway's own certificate is trusted where its configuration is: that is enough for a self-signed one.
+  return AdminClient(*std::move(url), *std::move(token), !admin_ca.empty() ? admin_ca : settings.admin_tls_cert);
 }
 
 Status check_id(const std::string& id, std::string_view command) {
@@ -92,8 +161,13 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
   }
   if (answer->status == 200) return std::move(answer->body);
   console.err << "oncekey " << command << ": " << view_of_error(answer->body) << "\n";
-  if (answer->status == 401 || answer->status == 403)
-    console.err << "The admin listener wants a token: set ONCEKEY_ADMIN_TOKEN or give --token-file FILE.\n";
+  if (answer->status == 401 || answer->status == 403) {
+    console.err
+        << (answer->token_from.empty() ? "No admin token was found"
+                                       : "This gateway does not know the token of " + answer->token_from)
+        << ": set ONCEKEY_ADMIN_TOKEN, or give --token-file FILE or the gateway's --config FILE. A gateway that "
+           "made its token itself logs the file at its start (event=admin_token).\n";
+  }
   exit_code = kRefused;
   return std::nullopt;
 }

@@ -29,9 +29,13 @@ struct Console {
 // The standard streams, and the terminal if there is one.
 Console standard_console();
 
-// --admin, --token-file and --json.
+// --admin, --admin-ca, --config, --token-file and --json. The token is looked for in this order: --token-file,
+// --config, ONCEKEY_ADMIN_TOKEN, and where a gateway started without a configuration keeps it: in ./oncekey-data and in
+// the user's state folder. So a command beside a running `oncekey serve` needs no flag.
 struct AdminFlags {
-  std::string admin = "127.0.0.1:8081";
+  std::string admin;
+  std::string admin_ca;
+  std::string config;
   std::string token_file;
   bool as_json = false;
 

@@ -1,6 +1,7 @@
 // The subcommand against a stand-in for the admin listener that gives prepared answers and remembers what it was asked.
 #include "cli/keys.h"
 
+#include "cli/admin_token.h"
 #include "cli/keys_view.h"
 #include "cli/table.h"
 
@@ -13,6 +14,11 @@
 #include <boost/beast/http.hpp>
 #include <boost/json.hpp>
 
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -27,6 +33,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 const std::string kId(64, 'a');
+// A token that a gateway of this user keeps must not get into these tests.
+[[maybe_unused]] const int kNoToken = ::setenv("XDG_STATE_HOME", "/nonexistent", 1);
 constexpr const char* kRecord =
     R"({"id":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","state":"in_progress","abandoned":true,
         "fence":3,"key":"order-1","route":"/v1/*","method":"POST","target":"/v1/charges",
@@ -213,6 +221,89 @@ TEST(Keys, SendTheTokenOfTheEnvironment) {
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.err, HasSubstr("set ONCEKEY_ADMIN_TOKEN"));
   EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys?limit=100 [Bearer 0123456789abcdef]"));
+}
+
+TEST(Keys, SayThatNoTokenWasFound) {
+  StandIn gateway({{401, R"({"error":"send the admin token"})"}});
+  const Ran ran = run_keys({"list", "--admin", gateway.address()});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("No admin token was found"));
+  EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys?limit=100"));
+}
+
+class KeysToken : public ::testing::Test {
+ protected:
+  KeysToken() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-keys-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~KeysToken() override { std::filesystem::remove_all(folder_); }
+  std::string write(const std::string& name, const std::string& content) {
+    const std::filesystem::path path = std::filesystem::path(folder_) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << content;
+    return path.string();
+  }
+  // The token that goes out with these arguments.
+  static std::string sent_with(std::vector<std::string> arguments) {
+    StandIn gateway({{200, "{\"keys\":[]}"}});
+    arguments.insert(arguments.begin(), {"list", "--admin", gateway.address()});
+    EXPECT_EQ(run_keys(arguments).exit_code, 0);
+    const std::string asked = gateway.asked().front();
+    const std::size_t begin = asked.find("Bearer ");
+    return begin == std::string::npos ? "" : asked.substr(begin + 7, asked.size() - begin - 8);
+  }
+  std::string folder_;
+};
+
+TEST_F(KeysToken, IsThatOfTheNamedFile) {
+  EXPECT_EQ(sent_with({"--token-file", write("token", "0123456789abcdef\n")}), "0123456789abcdef");
+}
+
+TEST_F(KeysToken, IsTheOneTheConfigurationNamesAndNothingElseOfTheFileIsNeeded) {
+  const std::string token = write("token", "fedcba9876543210\n");
+  const std::string config =
+      write("oncekey.toml", "admin_token = \"file:" + token + "\"\n[[webhook]]\nsecrets = [\"env:NOT_SET_HERE\"]\n");
+  EXPECT_EQ(sent_with({"--config", config}), "fedcba9876543210");
+}
+
+TEST_F(KeysToken, IsTheOneInTheFolderOfTheConfiguredStore) {
+  write("data/admin-token", "aaaaaaaaaaaaaaaaaaaaaaaa\n");
+  const std::string config = write("oncekey.toml", "store = \"rocksdb:" + folder_ + "/data\"\n");
+  EXPECT_EQ(sent_with({"--config", config}), "aaaaaaaaaaaaaaaaaaaaaaaa");
+}
+
+TEST_F(KeysToken, OfAConfigurationWithoutAnyIsAnErrorThatNamesTheFile) {
+  const std::string config = write("oncekey.toml", "store = \"rocksdb:" + folder_ + "/data\"\n");
+  const Ran ran = run_keys({"list", "--config", config});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr(folder_ + "/data/admin-token"));
+}
+
+TEST_F(KeysToken, IsTheOneInTheStateFolder) {
+  write("oncekey/admin-token", "bbbbbbbbbbbbbbbbbbbbbbbb\n");
+  ::setenv("XDG_STATE_HOME", folder_.c_str(), 1);
+  EXPECT_EQ(sent_with({}), "bbbbbbbbbbbbbbbbbbbbbbbb");
+  ::setenv("XDG_STATE_HOME", "/nonexistent", 1);
+}
+
+TEST_F(KeysToken, IsMadeOnceAndKeptForTheOwnerAlone) {
+  const std::string file = folder_ + "/state/oncekey/admin-token";
+  const Result<std::string> made = load_or_make_admin_token(file);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->size(), 64u);
+  EXPECT_EQ(*load_or_make_admin_token(file), *made);
+  struct stat kept {};
+  ASSERT_EQ(::stat(file.c_str(), &kept), 0);
+  EXPECT_EQ(kept.st_mode & 0777u, 0600u);
+  write("short", "abc\n");
+  EXPECT_THAT(load_or_make_admin_token(folder_ + "/short").fault().message, HasSubstr("needs at least 16"));
+}
+
+TEST(Keys, RefuseAnAdminUrlWithAPath) {
+  const Ran ran = run_keys({"list", "--admin", "https://ops.example/console"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("without a path"));
 }
 
 TEST(Keys, SayWhatToDoWhenNobodyListens) {

@@ -1,4 +1,5 @@
 // oncekey: one binary, one subcommand for each thing an operator does.
+#include "base/core_dumps.h"
 #include "cli/check.h"
 #include "cli/jobs.h"
 #include "cli/keys.h"
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace {
 
@@ -41,7 +43,10 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
       ->type_name("DURATION");
   serve.add_option("--require-durability", flags.require_durability, "power or process: refuse to start on less")
       ->type_name("LEVEL");
-  serve.add_option("--admin-token", flags.admin_token, "env:NAME or file:PATH; needed when --admin is not on loopback")
+  serve
+      .add_option("--admin-token", flags.admin_token,
+                  "env:NAME or file:PATH; needed when --admin is not on loopback\n"
+                  "(default: made at the first start and kept in a file)")
       ->type_name("SOURCE");
   serve.add_option("--tls-cert", flags.tls_cert, "PEM certificate chain for --listen")->type_name("FILE");
   serve.add_option("--tls-key", flags.tls_key, "its PEM private key")->type_name("FILE");
@@ -99,10 +104,11 @@ int main(int argc, char** argv) {
   if (store.chosen()) return store.run();
   if (work.chosen()) return work.run();
   if (schema.chosen()) return schema.run();
-  const oncekey::Result<oncekey::Config> config = oncekey::config_from_flags(flags);
+  oncekey::forbid_core_dumps(); // before the first secret is read
+  oncekey::Result<oncekey::Config> config = oncekey::config_from_flags(flags);
   if (!config) {
     std::fprintf(stderr, "%s\n", config.fault().message.c_str());
     return 2;
   }
-  return oncekey::run_serve(*config);
+  return oncekey::run_serve(*std::move(config));
 }

@@ -1,7 +1,9 @@
 #include "cli/serve.h"
 
 #include "admin/admin.h"
+#include "base/core_dumps.h"
 #include "base/masked_url.h"
+#include "cli/admin_token.h"
 #include "cli/descriptors.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
@@ -14,6 +16,7 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <pthread.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -147,6 +150,26 @@ Durability least_durability(const Config& config) {
   return *config.require_durability == "power" ? Durability::power : Durability::process;
 }
 
+// Without a token in the configuration there is one in a file, which the first start makes.
+Status find_admin_token(Config& config, Log& log) {
+  if (!config.admin_token.empty()) return ok_status();
+  const std::string file = admin_token_file(config.store);
+  Result<std::string> token = file.empty() ? Result<std::string>(unavailable("neither XDG_STATE_HOME nor HOME is set"))
+                                           : load_or_make_admin_token(file);
+  if (token) {
+    config.admin_token = *std::move(token);
+    log.info("admin_token", {{"file", file}});
+    return ok_status();
+  }
+  if (token.fault().kind == FaultKind::invalid) return token.fault();
+  // Requests are served all the same; only operators are shut out.
+  config.admin_token = new_admin_token();
+  log.warning("admin_token_not_kept", {{"reason", token.fault().message},
+                                       {"meaning", "the admin listener answers health and metrics only"},
+                                       {"next", "set admin_token, or let this user write there"}});
+  return ok_status();
+}
+
 // Not ready at once, no new connections, running requests end; then the loops stop. A second signal cuts it short.
 class Shutdown {
  public:
@@ -223,6 +246,9 @@ class Shutdown {
 
 int run_serve(Config config) {
   std::signal(SIGPIPE, SIG_IGN);
+  // Whatever is made from here on is the owner's alone, RocksDB's files too.
+  ::umask(S_IRWXG | S_IRWXO);
+  if (config.core_dumps) allow_core_dumps();
   Log log(level_of(config.log_level));
   const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
   if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse_to_start(log, fits.fault());
@@ -238,9 +264,10 @@ int run_serve(Config config) {
         log.flush();
         std::_Exit(kExitStoreFailed);
       },
-      least_durability(config)};
+      least_durability(config), config.trust_clock};
   auto store = open_store(config.store, store_options);
   if (!store) return refuse_to_start(log, store.fault());
+  if (const Status known = find_admin_token(config, log); !known) return refuse_to_start(log, known.fault());
 
   GatewayShared shared(config, **store, log);
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
@@ -282,8 +309,11 @@ int run_serve(Config config) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.timers);
-  Admin admin(shared, operators.context);
-  auto admin_server = Server::listen(config.admin.host, config.admin.port, server_options(config, shares_of_few()),
+  Admin admin(shared, operators.timers);
+  ServerOptions admin_options = server_options(config, shares_of_few());
+  admin_options.tls_cert = config.admin_tls_cert;
+  admin_options.tls_key = config.admin_tls_key;
+  auto admin_server = Server::listen(config.admin.host, config.admin.port, std::move(admin_options),
                                      {{operators.context, operators.timers, admin}}, log);
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);

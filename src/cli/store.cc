@@ -11,6 +11,7 @@
 #include <CLI/CLI.hpp>
 
 #include <iostream>
+#include <optional>
 
 namespace oncekey {
 namespace {
@@ -24,16 +25,33 @@ bool sure(const std::string& url) {
   return std::getline(std::cin, answer) && (answer == "y" || answer == "Y" || answer == "yes");
 }
 
+// What went wrong, if anything did.
+std::optional<Fault> migrate(const std::string& url, Log& log) {
+  const Status done = migrate_store(url, log);
+  if (!done) return done.fault();
+  std::cout << "the schema is up to date\n";
+  return std::nullopt;
+}
+
+std::optional<Fault> accept_loss(const std::string& url, Log& log) {
+  const Result<LossAccepted> done = accept_lost_memory(url, log);
+  if (!done) return done.fault();
+  std::cout << (*done == LossAccepted::now ? "accepted: claims are taken again\n"
+                                           : "accepted: claims are taken again when the gateway starts\n");
+  return std::nullopt;
+}
+
 } // namespace
 
 StoreCommand::StoreCommand(CLI::App& app)
-    : store_(app.add_subcommand("store", "Look after a shared store")),
+    : store_(app.add_subcommand("store", "Look after a store")),
       migrate_(store_->add_subcommand("migrate", "Bring a Postgres store's schema up to this version, as serve does")),
       accept_loss_(store_->add_subcommand(
-          "accept-loss", "Say that what a shared store has forgotten is accounted for: gateways take requests again")) {
+          "accept-loss", "Say that what a store has forgotten is accounted for: gateways take requests again")) {
   store_->require_subcommand(1);
   for (CLI::App* const command : {migrate_, accept_loss_}) {
-    command->add_option("--store", url_, "postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
+    command->add_option("--store", url_,
+                        "rocksdb:PATH, postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
         ->type_name("URL")
         ->required();
   }
@@ -56,14 +74,11 @@ int StoreCommand::run() const {
     if (!sure(*url)) return kRefused;
   }
   Log log(LogLevel::info);
-  const Status done = migrate_->parsed() ? migrate_store(*url, log) : accept_lost_memory(*url, log);
+  const std::optional<Fault> fault = migrate_->parsed() ? migrate(*url, log) : accept_loss(*url, log);
   log.flush();
-  if (done) {
-    std::cout << (migrate_->parsed() ? "the schema is up to date\n" : "accepted: claims are taken again\n");
-    return kDone;
-  }
-  std::cerr << "oncekey store: " << done.fault().message << "\n";
-  return done.fault().kind == FaultKind::invalid ? kUsage : kRefused;
+  if (!fault) return kDone;
+  std::cerr << "oncekey store: " << fault->message << "\n";
+  return fault->kind == FaultKind::invalid ? kUsage : kRefused;
 }
 
 } // namespace oncekey

@@ -134,6 +134,15 @@ Status Journal::reopen() {
   open_.clear();
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd_ < 0) return failed("opening");
+  // One that was copied or made under another name may be open to other users: it tells which requests were sent.
+  struct stat file {};
+  if (::fstat(fd_, &file) != 0) return failed("opening");
+  if ((file.st_mode & (S_IRWXG | S_IRWXO)) != 0 && ::fchmod(fd_, S_IRUSR | S_IWUSR) != 0) {
+    return invalid(
+        fmt::format("the journal {} can be read by other users, and this process is not its owner: give it a "
+                    "file of its own, or take the others' access away with chmod go=",
+                    path_));
+  }
   return ok_status();
 }
 

@@ -86,6 +86,15 @@ TEST_F(JournalTest, IsReadableByItsOwnerAlone) {
   EXPECT_EQ(found.st_mode & 0777, 0600u);
 }
 
+TEST_F(JournalTest, OneThatOthersCouldReadIsNarrowed) {
+  rewrite("");
+  ASSERT_EQ(::chmod(path.c_str(), 0644), 0);
+  ASSERT_TRUE(open()->begin("op", entry_with("k1")).ok());
+  struct stat now {};
+  ASSERT_EQ(::stat(path.c_str(), &now), 0);
+  EXPECT_EQ(now.st_mode & 0777u, 0600u);
+}
+
 TEST_F(JournalTest, ALineThatACrashCutShortIsCutOff) {
   {
     const auto journal = open();

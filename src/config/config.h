@@ -111,13 +111,17 @@ struct BreakerOptions {
 struct Config {
   Address listen{"127.0.0.1", 8080};
   Address admin{"127.0.0.1", 8081};
-  std::string admin_token; // required when admin is not on loopback
+  std::string admin_token; // required when admin is not on loopback; else made at the first start
+  std::string admin_tls_cert;
+  std::string admin_tls_key;
   UpstreamUrl upstream;
   std::string upstream_ca; // PEM file; the system's certificates when empty
   std::string tls_cert;
   std::string tls_key;
   std::string store = "rocksdb:./oncekey-data";
   std::optional<std::string> require_durability;
+  bool trust_clock = false; // the wall clock is right whatever the kernel says
+  bool core_dumps = false;
   std::uint32_t threads = 0; // 0: one per core
   std::string log_level = "info";
   // For requests that match no route: how long either side may stay silent. Routes have their own.
@@ -139,6 +143,9 @@ struct Config {
 // Parses and checks. A fault's message has one line a finding: "FILE:LINE: what is wrong: what to do".
 Result<Config> parse_config(std::string_view text, std::string_view file_name);
 Result<Config> load_config(const std::string& path);
+// Only what a command needs to find a gateway's admin listener: admin, admin_token, admin_tls_cert and store. The rest
+// of the file is not looked at, so that an operator needs none of the secrets it names.
+Result<Config> load_admin_settings(const std::string& path);
 
 // The checks that concern combinations of settings; parse_config calls it, and so does serve for flags.
 Status check_config(const Config& config);

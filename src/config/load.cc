@@ -1,9 +1,12 @@
 #include "config/load.h"
 
 #include "config/reader.h"
+#include "config/settings.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -26,21 +29,27 @@ void place(toml::table& table, const Override& flag) {
   }
 }
 
+Result<toml::table> parse_toml(std::string_view text, std::string_view file_name) {
+  try {
+    return toml::table(toml::parse(text, file_name));
+  } catch (const toml::parse_error& error) {
+    return invalid(fmt::format("{}:{}: not valid TOML: {}", file_name, error.source().begin.line, error.description()));
+  }
+}
+
 } // namespace
 
 Result<Config> parse_config_under(std::string_view text, std::string_view file_name,
                                   const std::vector<Override>& overrides) {
-  toml::table table;
-  try {
-    table = toml::parse(text, file_name);
-  } catch (const toml::parse_error& error) {
-    return invalid(fmt::format("{}:{}: not valid TOML: {}", file_name, error.source().begin.line, error.description()));
-  }
-  for (const Override& flag : overrides) place(table, flag);
-  return Reader(file_name).read(table);
+  Result<toml::table> table = parse_toml(text, file_name);
+  if (!table) return std::move(table).fault();
+  for (const Override& flag : overrides) place(*table, flag);
+  return Reader(file_name).read(*table);
 }
 
-Result<Config> load_config_under(const std::string& path, const std::vector<Override>& overrides) {
+namespace {
+
+Result<std::string> read_config_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(kLargestFile + 1, '\0');
@@ -49,7 +58,34 @@ Result<Config> load_config_under(const std::string& path, const std::vector<Over
     return invalid(fmt::format("{}: cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
   text.resize(static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLargestFile) return invalid(fmt::format("{}: larger than 1 MiB: is this the right file?", path));
-  return parse_config_under(text, path, overrides);
+  return text;
+}
+
+constexpr std::array<std::string_view, 4> kAdminSettings{"admin", "admin_token", "admin_tls_cert", "store"};
+
+} // namespace
+
+Result<Config> load_config_under(const std::string& path, const std::vector<Override>& overrides) {
+  const Result<std::string> text = read_config_file(path);
+  if (!text) return text.fault();
+  return parse_config_under(*text, path, overrides);
+}
+
+Result<Config> load_admin_settings(const std::string& path) {
+  const Result<std::string> text = read_config_file(path);
+  if (!text) return text.fault();
+  const Result<toml::table> table = parse_toml(*text, path);
+  if (!table) return table.fault();
+  Config config;
+  for (const Setting<Config>& setting : gateway_settings()) {
+    const toml::node* const value = table->get(setting.name);
+    const bool wanted = std::find(kAdminSettings.begin(), kAdminSettings.end(), setting.name) != kAdminSettings.end();
+    if (value == nullptr || !wanted) continue;
+    if (const Status read = setting.read(*value, config); !read)
+      return invalid(
+          fmt::format("{}:{}: {}: {}", path, value->source().begin.line, setting.name, read.fault().message));
+  }
+  return config;
 }
 
 Result<Config> parse_config(std::string_view text, std::string_view file_name) {

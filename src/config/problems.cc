@@ -59,8 +59,8 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
         "there are destinations and no outbox: say where to take their messages, as in outbox = "
         "\"127.0.0.1:8082\"");
   if (config.admin_token.empty() && !is_loopback(config.admin))
-    add({"admin"}, fmt::format("admin is on {}, which others can reach, and admin_token is not set: operator actions "
-                               "would be open to them; set admin_token or listen on 127.0.0.1",
+    add({"admin"}, fmt::format("admin is on {}, which others can reach, and admin_token is not set: say which token "
+                               "operators send from there; set admin_token or listen on 127.0.0.1",
                                config.admin.host));
   if (!config.admin_token.empty() && config.admin_token.size() < kShortestToken)
     add({"admin_token"},
@@ -70,6 +70,9 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
   if (config.tls_cert.empty() != config.tls_key.empty())
     add({"tls_cert", "tls_key"},
         "tls_cert and tls_key belong together: set both to serve TLS, neither to serve plain HTTP");
+  if (config.admin_tls_cert.empty() != config.admin_tls_key.empty())
+    add({"admin_tls_cert", "admin_tls_key"},
+        "admin_tls_cert and admin_tls_key belong together: set both to serve TLS to operators, neither for plain HTTP");
   if (!config.upstream_ca.empty() && config.upstream.scheme == UpstreamUrl::Scheme::http)
     add({"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified");
   if (config.require_durability && config.store.starts_with("memory:"))
@@ -317,6 +320,13 @@ std::vector<std::string> warnings_of(const Config& config) {
   std::vector<std::string> warnings;
   if (config.store.starts_with("memory:"))
     warnings.push_back("store memory: keeps nothing: after a restart every retry executes again; for tests and demos");
+  if (!is_loopback(config.admin) && config.admin_tls_cert.empty())
+    warnings.push_back(
+        fmt::format("admin is on {} without TLS: the admin token travels in clear, and everyone on the "
+                    "way can read it; set admin_tls_cert and admin_tls_key",
+                    config.admin.host));
+  if (config.core_dumps)
+    warnings.push_back("core_dumps = true: a core dump holds the bodies, keys and tokens that were in memory");
   for (const Webhook& webhook : config.webhooks) {
     const Endpoint& endpoint = webhook.endpoint;
     if (endpoint.url.authority == config.upstream.authority && endpoint.authorization.empty())

@@ -54,8 +54,12 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
     case Kind::memory:
       return std::unique_ptr<Store>(std::make_unique<MemoryStore>());
     case Kind::rocksdb: {
-      const std::string path(url.substr(url.find(':') + 1));
-      auto store = RocksdbStore::open({.path = path, .log = options.log, .on_fatal = options.on_fatal});
+      using Trust = ClockSources::TrustWall;
+      auto store = RocksdbStore::open(
+          {.path = *folder_of_store(url),
+           .log = options.log,
+           .on_fatal = options.on_fatal,
+           .clock = ClockSources::of_system(options.trust_clock ? Trust::always : Trust::when_synchronised)});
       if (!store) return std::move(store).fault();
       return std::unique_ptr<Store>(*std::move(store));
     }
@@ -89,12 +93,33 @@ Status migrate_store(std::string_view url, Log& log) {
   return invalid(fmt::format("{} has no schema to migrate: only postgres:// stores have", masked_url(url)));
 }
 
-Status accept_lost_memory(std::string_view url, Log& log) {
+Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log) {
   const Result<Kind> kind = kind_of(url);
   if (!kind) return kind.fault();
-  if (*kind == Kind::postgres) return accept_lost_memory_postgres({.url = std::string(url), .log = log});
-  if (*kind == Kind::redis) return accept_lost_memory_redis({.url = std::string(url), .log = log});
-  return invalid(fmt::format("{} has one process and does not lose its memory behind its back", masked_url(url)));
+  Status accepted = ok_status();
+  switch (*kind) {
+    case Kind::memory:
+      return invalid("memory: keeps nothing over a restart: there is no loss to accept");
+    case Kind::rocksdb: {
+      const Result<LossAcceptance> taken = accept_lost_memory_rocksdb(*folder_of_store(url));
+      if (!taken) return taken.fault();
+      return *taken == LossAcceptance::taken ? LossAccepted::now : LossAccepted::at_next_start;
+    }
+    case Kind::postgres:
+      accepted = accept_lost_memory_postgres({.url = std::string(url), .log = log});
+      break;
+    case Kind::redis:
+      accepted = accept_lost_memory_redis({.url = std::string(url), .log = log});
+      break;
+  }
+  if (!accepted) return accepted.fault();
+  return LossAccepted::now;
+}
+
+std::optional<std::string> folder_of_store(std::string_view url) {
+  constexpr std::string_view kEmbedded = "rocksdb:";
+  if (!url.starts_with(kEmbedded)) return std::nullopt;
+  return std::string(url.substr(kEmbedded.size()));
 }
 
 } // namespace oncekey

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -20,6 +21,8 @@ struct StoreOptions {
   std::function<void(std::string reason)> on_fatal;
   // Below this a store is refused when it is opened, and claims are refused if it falls below later.
   Durability least_durability = Durability::none;
+  // The wall clock counts as right whatever the kernel says: see store/rocksdb/store_clock.h.
+  bool trust_clock = false;
 };
 
 // "memory:", "rocksdb:PATH", "postgres://...", "redis://...", "rediss://...", "redis+cluster://...",
@@ -29,7 +32,12 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptio
 // Brings the schema of a shared store up to this version, as opening it does.
 Status migrate_store(std::string_view url, Log& log);
 
-// An operator's word that what a shared store has forgotten is accounted for: claims are taken again.
-Status accept_lost_memory(std::string_view url, Log& log);
+// An operator's word that what a store has forgotten is accounted for: claims are taken again, at once or, for an
+// embedded store that no process has open, from its next start on.
+enum class LossAccepted { now, at_next_start };
+Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log);
+
+// The folder of an embedded store; nothing for the other kinds.
+std::optional<std::string> folder_of_store(std::string_view url);
 
 } // namespace oncekey

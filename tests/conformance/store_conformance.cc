@@ -36,6 +36,7 @@ class RocksdbUnderTest : public StoreUnderTest {
   ~RocksdbUnderTest() override {
     store_.reset();
     std::filesystem::remove_all(path_);
+    std::filesystem::remove(path_ + ".witness");
   }
   Store& store() override { return *store_; }
   void advance(Millis by) override {
@@ -54,6 +55,7 @@ class RocksdbUnderTest : public StoreUnderTest {
     clock.since_boot = [this] { return Millis{passed_.load()}; };
     clock.wall = [] { return kStart; };
     clock.boot_id = "one boot";
+    clock.wall_is_right = [] { return true; };
     auto opened = RocksdbStore::open({.path = path_,
                                       .log = log_,
                                       .on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; },

@@ -212,7 +212,7 @@ class DrainTest(unittest.TestCase):
 
 
 class TokenTest(unittest.TestCase):
-    def test_a_token_guards_everything_but_health(self):
+    def test_a_token_of_the_configuration_guards_everything_but_health(self):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
         with Gateway(upstream.url, CLASSIC, admin_token="s3cret-token-of-the-admin") as gateway:
@@ -229,7 +229,7 @@ class TokenTest(unittest.TestCase):
         self.addCleanup(upstream.stop)
         with Gateway(upstream.url, CLASSIC) as gateway:
             def status_for(host):
-                raw = f"GET /api/keys HTTP/1.1\r\nHost: {host}\r\n\r\n"
+                raw = f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n"
                 return Client(gateway.admin_address).exchange(raw, "GET")[0].status
             for host in ("127.0.0.1", "127.0.0.1:8081", "localhost:8081", "[::1]:8081"):
                 self.assertEqual(status_for(host), 200, host)

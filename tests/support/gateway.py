@@ -68,10 +68,19 @@ def toml(settings):
     return "".join(plain + tables)
 
 
-def run_cli(*arguments, seconds=PATIENCE_SECONDS, stdin=None):
-    """One run of the command line to its end."""
+# The gateways of this process by the address of their admin listener: whoever has started one is its operator.
+_operated = {}
+
+
+def run_cli(*arguments, seconds=PATIENCE_SECONDS, stdin=None, environment=None, cwd=None):
+    """One run of the command line to its end. For a gateway of this process (--admin) it has the token."""
+    variables = {**os.environ, "XDG_STATE_HOME": "/nonexistent"}
+    if "--admin" in arguments:
+        gateway = _operated.get(arguments[arguments.index("--admin") + 1])
+        if gateway is not None and gateway.admin_token:
+            variables["ONCEKEY_ADMIN_TOKEN"] = gateway.admin_token
     return subprocess.run([binary(), *arguments], capture_output=True, text=True, timeout=seconds, input=stdin,
-                          check=False)
+                          check=False, env={**variables, **(environment or {})}, cwd=cwd)
 
 
 class DidNotStart(AssertionError):
@@ -81,13 +90,18 @@ class DidNotStart(AssertionError):
 class Gateway:
     """One gateway and its folder. The same object may be started again after `stop` or `kill`: the store stays."""
 
-    def __init__(self, upstream_url, routes=None, *, store="memory:", environment=None, flags=None, **settings):
+    def __init__(self, upstream_url, routes=None, *, store="memory:", environment=None, flags=None, user=None,
+                 **settings):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-test-"))
+        self._user = user  # a number; needs root
+        if user is not None:
+            os.chown(self.folder, user, -1)
         self.store = f"rocksdb:{self.folder / 'data'}" if store == "rocksdb" else store
         self._flags = flags
         self._environment = environment or {}
         self._process = None
         self._state = Changing()
+        self.admin_tls = None  # what to trust where the admin listener speaks TLS
         self._lines = []
         self._reader = None
         self.settings = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "upstream": upstream_url,
@@ -104,12 +118,14 @@ class Gateway:
         line = self._wait_for_listening()
         self.address = self._address_in(line, "address")
         self.admin_address = self._address_in(line, "admin")
+        _operated[self.admin_text] = self
         self.outbox_address = None if "outbox=off" in line else self._address_in(line, "outbox")
         return self
 
     def start_without_waiting(self):
         """For a gateway that logs too little to say where it listens."""
         self._spawn()
+        _operated[self.settings["admin"]] = self
 
     def start_expecting_refusal(self):
         """Starts it and waits for it to end by itself; returns the exit code."""
@@ -123,12 +139,16 @@ class Gateway:
             command = [binary(), "serve", *self._flags]
         else:
             self.config_file.write_text(toml(self.settings))
+            if self._user is not None:
+                os.chown(self.config_file, self._user, -1)
             command = [binary(), "serve", "--config", str(self.config_file)]
         with self._state:
             self._lines = []
         self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,
-                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-                                         env={**os.environ, **self._environment}, preexec_fn=self.preexec)
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, user=self._user,
+                                         group=self._user, extra_groups=None if self._user is None else [],
+                                         env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"),
+                                              **self._environment})
         self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._reader.start()
 
@@ -207,6 +227,8 @@ class Gateway:
             self.stop()
         finally:
             self.kill()
+            for admin in [admin for admin, gateway in _operated.items() if gateway is self]:
+                del _operated[admin]
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self):
@@ -238,9 +260,19 @@ class Gateway:
         return Client(self.address, account, source=source)
 
     @property
+    def admin_token(self):
+        """The operators' token: that of the settings, or the one the gateway has made. None before it has."""
+        if "admin_token" in self.settings:
+            return self.settings["admin_token"]
+        for place in ("data", "oncekey-data", "state/oncekey"):
+            with contextlib.suppress(FileNotFoundError):
+                return (self.folder / place / "admin-token").read_text().strip()
+        return None
+
+    @property
     def admin(self):
-        # Without a token the admin listener answers only to the machine's own names.
-        return Client(self.admin_address, host=self.admin_text)
+        """An operator."""
+        return Client(self.admin_address, self.admin_token, host=self.admin_text, tls_context=self.admin_tls)
 
     @property
     def admin_text(self):

@@ -1,8 +1,11 @@
-/* machine_faults: a disk whose sync fails and a name server that is silent, for tests of the built program.
+/* machine_faults: a disk whose sync fails, a name server that is silent and clocks that are wrong, for tests of the
+ * built program.
  *
  * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, fsync and fdatasync of files
  * whose name ends in ".log" (RocksDB's write-ahead logs) answer EIO, once and for ever, as a disk that went bad does.
- * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return. */
+ * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return.
+ * ONCEKEY_BOOT_ID names a file to be read in place of the kernel's boot id, ONCEKEY_WALL_AHEAD_SECONDS puts the wall
+ * clock forward, and ONCEKEY_SYNCHRONISED (0 or 1) is what the kernel says about it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -10,6 +13,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <sys/timex.h>
+#include <time.h>
 #include <unistd.h>
 
 static int must_fail(int fd) {
@@ -43,4 +49,36 @@ int getaddrinfo(const char* node, const char* service, const struct addrinfo* hi
   int (*real)(const char*, const char*, const struct addrinfo*, struct addrinfo**);
   *(void**)&real = dlsym(RTLD_NEXT, "getaddrinfo");
   return real(node, service, hints, found);
+}
+
+int clock_gettime(clockid_t id, struct timespec* time) {
+  const long result = syscall(SYS_clock_gettime, id, time);
+  const char* ahead = getenv("ONCEKEY_WALL_AHEAD_SECONDS");
+  if (result == 0 && id == CLOCK_REALTIME && ahead != NULL) time->tv_sec += atol(ahead);
+  return (int)result;
+}
+
+int adjtimex(struct timex* clock) {
+  const char* synchronised = getenv("ONCEKEY_SYNCHRONISED");
+  const long result = syscall(SYS_adjtimex, clock);
+  if (synchronised == NULL) return (int)result;
+  clock->status = *synchronised == '1' ? 0 : STA_UNSYNC;
+  return *synchronised == '1' ? TIME_OK : TIME_ERROR;
+}
+
+static const char* file_to_open(const char* path) {
+  const char* boot_id = getenv("ONCEKEY_BOOT_ID");
+  return boot_id != NULL && strcmp(path, "/proc/sys/kernel/random/boot_id") == 0 ? boot_id : path;
+}
+
+FILE* fopen(const char* path, const char* mode) {
+  FILE* (*real)(const char*, const char*);
+  *(void**)&real = dlsym(RTLD_NEXT, "fopen");
+  return real(file_to_open(path), mode);
+}
+
+FILE* fopen64(const char* path, const char* mode) {
+  FILE* (*real)(const char*, const char*);
+  *(void**)&real = dlsym(RTLD_NEXT, "fopen64");
+  return real(file_to_open(path), mode);
 }

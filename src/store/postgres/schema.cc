@@ -2,6 +2,7 @@
 
 #include "base/crypto.h"
 #include "base/durations.h"
+#include "store/common/secret_check.h"
 #include "store/postgres/server.h"
 
 #include <fmt/format.h>
@@ -55,8 +56,6 @@ Result<AppliedMigrations> read_applied(Connection& connection, const std::string
   return AppliedMigrations{Row(result, 0).int4(0), Row(result, 0).int4(1)};
 }
 
-using Secret = std::array<std::uint8_t, 32>;
-
 std::string hex_of(std::span<const std::uint8_t> bytes) {
   std::string hex;
   for (const std::uint8_t byte : bytes) hex += fmt::format("{:02x}", byte);
@@ -79,7 +78,8 @@ enum class Remembers { everything, nothing };
 
 std::string new_marker(std::string_view replaces, const Secret& secret, Remembers remembers) {
   return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret, lost) VALUES ('{}', '{}', '\\x{}', {})",
-                     new_generation(), replaces, hex_of(secret), remembers == Remembers::nothing);
+                     new_generation(), replaces, hex_encode(secret_with_check(secret)),
+                     remembers == Remembers::nothing);
 }
 
 // The script of one migration. The lock lets one in at a time, and whoever comes second finds it applied and stops at

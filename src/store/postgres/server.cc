@@ -1,9 +1,11 @@
 #include "store/postgres/server.h"
 
+#include "store/common/secret_check.h"
+
 #include <fmt/format.h>
 
 #include <charconv>
-#include <cstring>
+#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -30,17 +32,22 @@ ServerSettings settings_of(const Row& row) {
   return settings;
 }
 
-std::optional<Meta> meta_of(const PGresult* result) {
-  if (PQntuples(result) != 1) return std::nullopt;
+// Nothing if the row is gone.
+Result<std::optional<Meta>> meta_of(const PGresult* result) {
+  if (PQntuples(result) != 1) return std::optional<Meta>();
   const Row row(result, 0);
   Meta meta;
   meta.marker = {std::string(row.bytes(0)), std::string(row.bytes(1)), static_cast<std::uint64_t>(row.int8(2)),
                  row.boolean(3)};
-  const std::string_view secret = row.bytes(4);
-  if (secret.size() != meta.secret.size()) return std::nullopt;
-  std::memcpy(meta.secret.data(), secret.data(), secret.size());
+  const std::optional<Secret> secret = checked_secret(row.bytes(4));
+  if (!secret) {
+    return corrupt(
+        "the secret in oncekey.meta does not fit its check value: with another secret no key would be found, and every "
+        "retry would be executed again. Put the row of oncekey.meta back from a backup");
+  }
+  meta.secret = *secret;
   meta.clock = Time{Millis{row.int8(5)}};
-  return meta;
+  return std::optional<Meta>(std::move(meta));
 }
 
 } // namespace
@@ -94,7 +101,9 @@ Result<ServerSight> look_at_server(Connection& connection, const std::string& na
   sight.settings = settings_of(Row(answers[0].results[0].get(), 0));
   if (answers[1].outcome == SectionOutcome::rolled_back && says_gone(answers[1].error)) return sight;
   if (answers[1].outcome != SectionOutcome::committed) return unavailable(fault_of(answers[1], name).message);
-  sight.meta = meta_of(answers[1].results[0].get());
+  Result<std::optional<Meta>> meta = meta_of(answers[1].results[0].get());
+  if (!meta) return std::move(meta).fault();
+  sight.meta = *std::move(meta);
   return sight;
 }
 

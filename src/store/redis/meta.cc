@@ -1,13 +1,13 @@
 #include "store/redis/meta.h"
 
 #include "store/common/memory_watch.h"
+#include "store/common/secret_check.h"
 #include "store/redis/scripts.h"
 #include "store/redis/server_error.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace oncekey::redis {
@@ -16,11 +16,7 @@ namespace {
 // Time for some thousand small commands.
 constexpr Millis kMarkersTimeout{5000};
 
-std::string_view bytes_of(const Secret& secret) {
-  return {reinterpret_cast<const char*>(secret.data()), secret.size()};
-}
-
-// The fields format, secret, generation, replaces, ready, lost.
+// The fields format, secret (with its check value), generation, replaces, ready, lost.
 Result<std::optional<Meta>> parse_meta(Reply reply) {
   if (reply.size() != 6) return unavailable("Redis gave an answer of an unexpected shape about the store");
   if (reply[2].is_nil()) return std::optional<Meta>();
@@ -32,10 +28,16 @@ Result<std::optional<Meta>> parse_meta(Reply reply) {
                              format, kStoreFormat)};
   }
   Meta meta;
-  if (reply[1].text().size() != meta.secret.size() || format < 1) {
+  if (reply[1].text().size() != kSecretWithCheckBytes || format < 1) {
     return corrupt("what Redis keeps of the store as a whole was not written by oncekey; choose another prefix");
   }
-  std::memcpy(meta.secret.data(), reply[1].text().data(), meta.secret.size());
+  const std::optional<Secret> secret = checked_secret(reply[1].text());
+  if (!secret) {
+    return corrupt(
+        "the secret that Redis keeps for the store does not fit its check value: with another secret no key would be "
+        "found, and every retry would be executed again. Restore it from a backup");
+  }
+  meta.secret = *secret;
   meta.generation = std::string(reply[2].text());
   meta.replaces = std::string(reply[3].text());
   meta.ready = reply[4].text() == "1";
@@ -105,7 +107,7 @@ Task<Result<Meta>> MetaKeeper::create() {
   Secret secret;
   fill_random(secret);
   std::string create = command(
-      {"EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat), bytes_of(secret), new_generation()});
+      {"EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat), secret_with_check(secret), new_generation()});
   const Result<OwnedReply> reply = co_await ask(std::move(create));
   if (!reply) co_return reply.fault();
   Result<std::optional<Meta>> parsed = parse_meta(reply->look());
@@ -147,7 +149,7 @@ Task<Result<std::optional<Meta>>> MetaKeeper::read() {
 
 Task<void> MetaKeeper::note_loss(Meta ours, std::optional<Meta> seen) {
   std::string note = command({"EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat),
-                              bytes_of(ours.secret), ours.generation, seen ? seen->generation : std::string()});
+                              secret_with_check(ours.secret), ours.generation, seen ? seen->generation : std::string()});
   co_await ask(std::move(note)); // if it fails, the next look tries again
 }
 
@@ -167,7 +169,7 @@ Task<Status> MetaKeeper::accept_loss() {
   if (!marked) co_return marked;
   // Last: gateways follow when they see it here, and by then every marker is in place.
   std::string accept =
-      command({"HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", bytes_of(secret), "generation",
+      command({"HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", secret_with_check(secret), "generation",
                generation, "replaces", kReplacesAny, "ready", "1", "lost", "0"});
   const Status status = co_await set(std::move(accept));
   co_return status;

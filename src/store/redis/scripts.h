@@ -27,7 +27,8 @@ namespace oncekey::redis {
 // generation or has a smaller tick, with nothing changed.
 extern const std::string_view kBatchScript;
 
-// The store as a whole: a hash of the fields format, secret, generation, replaces, ready, lost.
+// The store as a whole: a hash of the fields format, secret (with its check value),
+// generation, replaces, ready, lost.
 
 // KEYS: meta. ARGV: format, a new secret, a new generation. Makes it unless it is there; answers its fields.
 extern const std::string_view kCreateScript;

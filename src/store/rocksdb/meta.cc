@@ -1,5 +1,7 @@
 #include "store/rocksdb/meta.h"
 
+#include "base/private_files.h"
+#include "store/common/secret_check.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/rocksdb_fault.h"
 
@@ -34,28 +36,94 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
                     "made by a newer oncekey, run that one or a later one on it",
                     where, meta.format, kStoreFormat)};
   }
-  const std::string_view secret = content.substr(kMagic.size() + sizeof meta.format);
-  if (meta.format != kStoreFormat || secret.size() != meta.secret.size()) {
+  const std::string_view rest = content.substr(kMagic.size() + sizeof meta.format);
+  if (meta.format != kStoreFormat || rest.size() != meta.id.size() + meta.secret_check.size()) {
     return corrupt(fmt::format("the store at {} is damaged: its meta data has the wrong shape", where));
   }
-  std::memcpy(meta.secret.data(), secret.data(), secret.size());
+  std::memcpy(meta.id.data(), rest.data(), meta.id.size());
+  std::memcpy(meta.secret_check.data(), rest.data() + meta.id.size(), meta.secret_check.size());
   return meta;
 }
 
-Result<StoreMeta> make_meta(rocksdb::DB& db) {
+rocksdb::Slice slice_of(std::string_view text) { return {text.data(), text.size()}; }
+
+// 64 hexadecimal digits and a line feed.
+constexpr std::size_t kSecretFileBytesMax = 1024;
+
+std::string secret_path(const std::string& folder) { return fmt::format("{}/{}", folder, kSecretFile); }
+
+std::string secret_text(const Secret& secret) {
+  return hex_encode({reinterpret_cast<const char*>(secret.data()), secret.size()}) + "\n";
+}
+
+Result<Secret> parse_secret(std::string_view text, const std::string& path) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  const std::optional<std::string> bytes = hex_decode(text);
+  Secret secret{};
+  if (!bytes || bytes->size() != secret.size()) {
+    return corrupt(
+        fmt::format("{} is damaged: expected 64 hexadecimal digits, got {} characters. Put the file back "
+                    "from a backup of the folder",
+                    path, text.size()));
+  }
+  std::memcpy(secret.data(), bytes->data(), secret.size());
+  return secret;
+}
+
+Result<Secret> load_secret(const std::string& folder, const HashBytes& check) {
+  const std::string path = secret_path(folder);
+  const Result<std::optional<std::string>> text = read_file_if_there(path, kSecretFileBytesMax);
+  if (!text) return text.fault();
+  if (!*text) {
+    return corrupt(
+        fmt::format("{} is missing. All keys of this store are hashed with the secret in it: put the file back from a "
+                    "backup of the folder. If it is gone for good, so are all keys: move the folder away to start "
+                    "with an empty store, in which every retry is executed again",
+                    path));
+  }
+  Result<Secret> secret = parse_secret(**text, path);
+  if (secret && secret_check(*secret) != check) {
+    return corrupt(
+        fmt::format("{} is the secret of another store: with it no key of this one would be found, and every retry "
+                    "would be executed again. Put the store's own file back from a backup of the folder",
+                    path));
+  }
+  return secret;
+}
+
+Result<StoreMeta> make_meta(rocksdb::DB& db, const std::string& folder) {
   StoreMeta meta;
+  meta.made_now = true;
+  fill_random(meta.id);
+  // The secret is durable before anything names it. A crash in between leaves a secret without a store: it is used.
   fill_random(meta.secret);
+  const std::string path = secret_path(folder);
+  const Result<std::string> text = make_private_file_once(path, secret_text(meta.secret));
+  if (!text) return text.fault();
+  const Result<Secret> secret = parse_secret(*text, path);
+  if (!secret) return secret.fault();
+  meta.secret = *secret;
+  meta.secret_check = secret_check(meta.secret);
   rocksdb::WriteOptions durable;
   durable.sync = true;
-  const std::string bytes = encode_meta(meta.format, meta.secret);
-  const rocksdb::Status written = db.Put(durable, rocksdb::Slice(kMetaKey.data(), kMetaKey.size()), bytes);
+  const std::string bytes = encode_meta(meta.format, meta.id, meta.secret_check);
+  const rocksdb::Status written = db.Put(durable, slice_of(kMetaKey), bytes);
   if (!written.ok()) return fault_of(written, "the store's meta data could not be written");
   return meta;
 }
 
+// Nothing if there is no such key.
+Result<std::optional<std::string>> read_key(rocksdb::DB& db, std::string_view key, std::string_view what) {
+  std::string bytes;
+  const rocksdb::Status read = db.Get({}, slice_of(key), &bytes);
+  if (read.IsNotFound()) return std::optional<std::string>();
+  if (!read.ok()) return fault_of(read, fmt::format("the store's {} could not be read", what));
+  return std::optional<std::string>(std::move(bytes));
+}
+
 } // namespace
 
-std::string encode_meta(std::uint32_t format, const Secret& secret) {
+std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes& secret_check) {
   std::string bytes(kMagic);
   const auto append = [&bytes](const void* from, std::size_t size) {
     const std::size_t at = bytes.size();
@@ -63,27 +131,33 @@ std::string encode_meta(std::uint32_t format, const Secret& secret) {
     std::memcpy(bytes.data() + at, from, size);
   };
   append(&format, sizeof format);
-  append(secret.data(), secret.size());
+  append(id.data(), id.size());
+  append(secret_check.data(), secret_check.size());
   const std::uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
   append(&checksum, sizeof checksum);
   return bytes;
 }
 
-Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, std::string_view where) {
-  std::string bytes;
-  const rocksdb::Status read = db.Get({}, rocksdb::Slice(kMetaKey.data(), kMetaKey.size()), &bytes);
-  if (read.IsNotFound()) {
-    if (age == StoreAge::is_new) return make_meta(db);
-    return corrupt(fmt::format("the store at {} is damaged: it has records but no meta data", where));
+Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder) {
+  const Result<std::optional<std::string>> bytes = read_key(db, kMetaKey, "meta data");
+  if (!bytes) return bytes.fault();
+  if (!*bytes) {
+    if (age == StoreAge::is_new) return make_meta(db, folder);
+    return corrupt(fmt::format("the store at {} is damaged: it has records but no meta data", folder));
   }
-  if (!read.ok()) return fault_of(read, "the store's meta data could not be read");
-  Result<StoreMeta> meta = decode_meta(bytes, where);
+  Result<StoreMeta> meta = decode_meta(**bytes, folder);
   if (!meta) return meta;
+  const Result<Secret> secret = load_secret(folder, meta->secret_check);
+  if (!secret) return secret.fault();
+  meta->secret = *secret;
 
-  const rocksdb::Status clock = db.Get({}, rocksdb::Slice(kClockKey.data(), kClockKey.size()), &bytes);
-  if (clock.IsNotFound()) return meta;
-  if (!clock.ok()) return fault_of(clock, "the store's clock mark could not be read");
-  Result<ClockMark> mark = decode_clock_mark(bytes);
+  Result<std::optional<std::string>> loss = read_key(db, kLossKey, "note of a loss");
+  if (!loss) return std::move(loss).fault();
+  meta->loss = *std::move(loss);
+  const Result<std::optional<std::string>> clock = read_key(db, kClockKey, "clock mark");
+  if (!clock) return clock.fault();
+  if (!*clock) return meta;
+  Result<ClockMark> mark = decode_clock_mark(**clock);
   if (!mark) return std::move(mark).fault();
   meta->clock = *std::move(mark);
   return meta;

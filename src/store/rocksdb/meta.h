@@ -1,8 +1,12 @@
 // meta: what a RocksDB store knows about itself, kept in the default column family beside the buckets.
 //
-//   "meta"   "ONCEKEY" format:u32 secret:32 bytes checksum:u64     written once, when the store is made
+// The hashing secret is not in the database but in the file `secret` of its folder, of which the database has the check
+// value (secret_check.h): a copy of the database alone, or its files in a backup, does not let anyone guess accounts.
+//
+//   "meta"   "ONCEKEY" format:u32 id:16 bytes check:32 bytes checksum:u64     written once, when the store is made
 //   "clock"  a ClockMark                                         about once a second while records are written
 //   "fence"  a u64 that every fence given is below (fences.h)       once in a block of claims
+//   "loss"   what the store has forgotten, in words              until an operator accepts the loss (witness.h)
 //   "job/" place:u64 (big-endian) id:32 bytes, with no value        for every job until it is completed or dead
 #pragma once
 
@@ -14,6 +18,7 @@
 
 #include <rocksdb/db.h>
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -25,20 +30,29 @@ namespace oncekey {
 inline constexpr std::uint32_t kStoreFormat = 1;
 inline constexpr std::string_view kMetaKey = "meta";
 inline constexpr std::string_view kClockKey = "clock";
+inline constexpr std::string_view kLossKey = "loss";
 inline constexpr std::string_view kJobPrefix = "job/";
+inline constexpr std::string_view kSecretFile = "secret";
+
+using StoreId = std::array<std::uint8_t, 16>;
 
 struct StoreMeta {
   std::uint32_t format = kStoreFormat;
+  StoreId id{}; // random, made with the store
+  HashBytes secret_check{};
   Secret secret{};
+  bool made_now = false;
   std::optional<ClockMark> clock;
+  std::optional<std::string> loss;
 };
 
-std::string encode_meta(std::uint32_t format, const Secret& secret);
+std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes& secret_check);
 
-// Reads the meta data, or makes it, durably, if the store is empty. `where` names the store in messages. A store that
-// has buckets and no meta data is damaged and refused: a new secret would make every known key unknown.
+// Reads the meta data and the secret, or makes both, durably, if the store is empty. `folder` is the store's. A store
+// that has buckets and no meta data is damaged and refused. So is one whose secret is missing or another: with a new
+// secret every known key would be unknown.
 enum class StoreAge { is_new, has_buckets };
-Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, std::string_view where);
+Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder);
 
 std::string job_key(std::uint64_t place, const RecordId& id);
 struct JobPlace {

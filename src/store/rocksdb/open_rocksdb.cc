@@ -1,4 +1,5 @@
 // Opening a RocksdbStore: everything that may be wrong with a directory is said here in words.
+#include "base/private_files.h"
 #include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/rocksdb_store.h"
 #include "store/rocksdb/tuning.h"
@@ -22,45 +23,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A new directory survives a power cut once its parent is synced.
-bool sync_directory(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool synced = ::fsync(fd) == 0;
-  ::close(fd);
-  return synced;
-}
-
-Status make_directory(const fs::path& path) {
-  std::error_code error;
-  if (fs::exists(path, error)) return ok_status();
-  const fs::path parent = path.parent_path();
-  if (!parent.empty() && parent != path) {
-    const Status made = make_directory(parent);
-    if (!made) return made;
-  }
-  fs::create_directory(path, error);
-  if (error) {
-    return unavailable(fmt::format("the store directory {} cannot be created: {}", path.native(), error.message()));
-  }
-  if (!sync_directory(parent.empty() ? fs::path(".") : parent)) {
-    return unavailable(fmt::format("the directory above {} cannot be synced: {}", path.native(), std::strerror(errno)));
-  }
-  return ok_status();
-}
-
 Status prepare_directory(const std::string& path) {
-  const fs::path directory = fs::path(path).lexically_normal();
-  const Status made = make_directory(directory.has_filename() ? directory : directory.parent_path());
-  if (!made) return made;
+  if (const Status made = make_private_folder(path); !made) return made;
   std::error_code error;
-  if (!fs::is_directory(directory, error)) {
+  if (!fs::is_directory(path, error)) {
     return invalid(fmt::format("the store path {} is a file; a rocksdb store needs a directory of its own", path));
   }
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     return unavailable(fmt::format("the store directory {} cannot be written: {}", path, std::strerror(errno)));
   }
-  return ok_status();
+  return make_folder_private(path);
 }
 
 // Opening writes a log, a manifest and its options. RocksDB does not get over a disk that is full at that moment: it
@@ -74,6 +46,24 @@ Status check_room(rocksdb::Env& env, const std::string& path) {
   return unavailable(
       fmt::format("the disk of the store at {} is full: {} KiB are free and {} MiB are needed to open it", path,
                   free >> 10, kRoomToOpenBytes >> 20));
+}
+
+// A killed process may have left the end of its log unsynced. What was read back from there is found by claims and
+// counted by the witness from now on: a power cut must not take it away again.
+Status sync_logs(const std::string& path) {
+  std::error_code error;
+  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+    if (at->path().extension() != ".log") continue;
+    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC);
+    const bool synced = fd >= 0 && ::fdatasync(fd) == 0;
+    const int reason = errno;
+    if (fd >= 0) ::close(fd);
+    // RocksDB may have deleted a log that was of no use any more.
+    if (!synced && reason != ENOENT) {
+      return unavailable(fmt::format("{} cannot be synced: {}", at->path().native(), std::strerror(reason)));
+    }
+  }
+  return ok_status();
 }
 
 Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
@@ -182,16 +172,24 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   Result<Opened> opened = open_database(database, buckets, options.path);
   if (!opened) return std::move(opened).fault();
 
+  if (const Status synced = sync_logs(options.path); !synced) return synced.fault();
+
   const StoreAge age = opened->buckets.empty() ? StoreAge::is_new : StoreAge::has_buckets;
   Result<StoreMeta> meta = load_or_make_meta(*opened->db, age, options.path);
   if (!meta) return std::move(meta).fault();
+  const Maintenance maintenance = options.maintenance;
   std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(files), std::move(env),
                                                        std::move(opened->db), buckets, std::move(opened->buckets),
                                                        *std::move(meta)));
+  // Before anything is written: the number of the newest write is compared.
+  if (const Status compared = store->look_for_loss(); !compared) return compared.fault();
   // What expired while nobody ran is gone before the first call. On a full disk that waits for its next round.
   const Status maintained = store->maintain();
   if (!maintained) store->log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
   if (const Status loaded = store->load_jobs_and_fences(); !loaded) return loaded.fault();
+  if (maintenance == Maintenance::in_background) {
+    store->maintenance_ = std::thread([at = store.get()] { at->maintain_in_background(); });
+  }
   return store;
 }
 

@@ -35,9 +35,11 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles>
                            std::unique_ptr<rocksdb::Env> env, std::unique_ptr<rocksdb::DB> db,
                            rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets, StoreMeta meta)
     : log_(options.log),
+      folder_(std::move(options.path)),
       meta_(std::move(meta)),
       clock_(std::move(options.clock), meta_.clock),
-      ballast_(options.path),
+      witness_(folder_),
+      ballast_(folder_),
       files_(std::move(files)),
       env_(std::move(env)),
       db_(std::move(db)),
@@ -48,11 +50,7 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles>
                                                  [this] {
                                                    rocksdb::WriteBatch unused;
                                                    return read_jobs(unused);
-                                                 }})) {
-  if (options.maintenance == Maintenance::in_background) {
-    maintenance_ = std::thread([this] { maintain_in_background(); });
-  }
-}
+                                                 }})) {}
 
 RocksdbStore::~RocksdbStore() {
   {
@@ -61,6 +59,9 @@ RocksdbStore::~RocksdbStore() {
   }
   stop_.notify_one();
   if (maintenance_.joinable()) maintenance_.join();
+  const bool sound = writer_->healthy().ok();
+  writer_.reset(); // writes the last batch
+  if (sound) keep_witness();
 }
 
 void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
@@ -86,6 +87,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     }
     (*found)->record = *std::move(record);
   }
+  if (forgetful_.load(std::memory_order_acquire)) return done(*loss_);
   writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});
 }
 
@@ -216,12 +218,22 @@ Status RocksdbStore::load_jobs_and_fences() {
   rocksdb::WriteBatch leftovers;
   Result<StagedIndex> jobs = read_jobs(leftovers);
   if (!jobs) return std::move(jobs).fault();
-  // On a full disk they stay until the next start.
-  const rocksdb::Status written = db_->Write(rocksdb::WriteOptions(), &leftovers);
-  if (!written.ok() && !written.IsNoSpace()) {
-    return fault_of(written, "the keys of jobs that are over could not be removed");
+  if (leftovers.Count() != 0) {
+    rocksdb::WriteOptions durable; // as all writes are: the witness counts them
+    durable.sync = true;
+    const rocksdb::Status written = db_->Write(durable, &leftovers);
+    // On a full disk they stay until the next start.
+    if (!written.ok() && (!written.IsNoSpace() || files_->sync_failed())) {
+      return fault_of(written, "the keys of jobs that are over could not be removed");
+    }
   }
   writer_->start_with(*std::move(jobs), fences);
+  return ok_status();
+}
+
+Status RocksdbStore::healthy() const {
+  if (const Status writes = writer_->can_write(); !writes) return writes;
+  if (forgetful_.load(std::memory_order_acquire)) return *loss_;
   return ok_status();
 }
 
@@ -235,6 +247,10 @@ void RocksdbStore::resume_writes() {
 Status RocksdbStore::maintain() {
   ballast_.restore();
   resume_writes();
+  catch_up_with_wall();
+  answer_operator();
+  note_loss();
+  keep_witness();
   const Time now = clock_.now();
   const Result<std::size_t> dropped = buckets_.drop_ended(now);
   if (!dropped) return dropped.fault();

@@ -7,6 +7,9 @@
 //
 // Reading while a batch is being written is safe: RocksDB makes a batch visible to readers only after its log is
 // synced (in its default write mode, which this store uses), so what a read returns is durable already.
+//
+// A store that has forgotten (an older copy of its folder was put back: witness.h) refuses claims until an operator has
+// accepted the loss. Whatever needs no new claim goes on: replays, completions, jobs.
 #pragma once
 
 #include "base/log.h"
@@ -16,6 +19,7 @@
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/watched_files.h"
+#include "store/rocksdb/witness.h"
 #include "store/rocksdb/writer.h"
 
 #include <oncekey/store.h>
@@ -23,6 +27,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -47,6 +52,11 @@ struct RocksdbOptions {
   Maintenance maintenance = Maintenance::in_background;
 };
 
+// An operator's word that what the store has forgotten is accounted for. The store takes the note within a second if a
+// process has it open, and else when it is opened next.
+enum class LossAcceptance { taken, noted };
+Result<LossAcceptance> accept_lost_memory_rocksdb(const std::string& folder);
+
 class RocksdbStore final : public Store {
  public:
   static Result<std::unique_ptr<RocksdbStore>> open(RocksdbOptions options);
@@ -66,10 +76,11 @@ class RocksdbStore final : public Store {
   Time now() const override { return clock_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return meta_.secret; }
   Durability durability() const override { return Durability::power; }
-  Status healthy() const override { return writer_->can_write(); }
+  Status healthy() const override;
   StoreStats stats() const override;
 
-  // One round of maintenance: drops buckets that have ended, makes those that will be needed soon.
+  // One round of maintenance: drops buckets that have ended, makes those that will be needed soon, looks at the clock
+  // and writes the witness.
   Status maintain();
 
  private:
@@ -81,10 +92,20 @@ class RocksdbStore final : public Store {
   // The jobs as the database has them; keys of jobs that are over go into `leftovers`, to be removed.
   Result<StagedIndex> read_jobs(rocksdb::WriteBatch& leftovers) const;
   void resume_writes();
+  // Compares the store with its witness.
+  Status look_for_loss();
+  void note_loss();
+  Status accept_loss();
+  StoreAt at() const;
+  void keep_witness();
+  void answer_operator();
+  void catch_up_with_wall();
 
   Log& log_;
+  const std::string folder_;
   const StoreMeta meta_;
-  const StoreClock clock_;
+  StoreClock clock_;
+  const Witness witness_;
   const Ballast ballast_;
   const std::shared_ptr<WatchedFiles> files_;
   const std::unique_ptr<rocksdb::Env> env_;
@@ -94,6 +115,14 @@ class RocksdbStore final : public Store {
   std::unique_ptr<Writer> writer_;
   OwnersHere owners_here_;
   ReplayCache replays_{kReplayCacheBytes};
+
+  // Set before the store is handed out, and cleared by the maintenance thread.
+  std::atomic<bool> forgetful_ = false;
+  std::optional<Fault> loss_;
+  // Of the maintenance thread.
+  std::optional<std::string> loss_to_note_; // in the database, where it is not yet
+  std::optional<std::uint64_t> witnessed_;  // the sequence number in the witness
+  bool witness_failed_ = false;             // and it was said
 
   std::mutex stop_mutex_;
   std::condition_variable stop_;

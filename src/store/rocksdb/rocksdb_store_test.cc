@@ -9,6 +9,7 @@
 #include <rocksdb/file_system.h>
 
 #include <spawn.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -164,6 +165,25 @@ class OtherProcess {
   int pipe_ = -1;
 };
 
+// A machine whose clocks are turned by hand.
+struct Machine {
+  Millis since_boot{5'000};
+  Time wall{Millis{1'700'000'000'000}};
+  bool wall_is_right = true;
+  int boot = 1;
+
+  void reboot(Millis off, bool synchronised) {
+    ++boot;
+    since_boot = Millis{10};
+    wall += off;
+    wall_is_right = synchronised;
+  }
+  ClockSources sources() {
+    return {[this] { return since_boot; }, [this] { return wall; }, "boot " + std::to_string(boot),
+            [this] { return wall_is_right; }};
+  }
+};
+
 class RocksdbStoreTest : public ::testing::Test {
  protected:
   RocksdbStoreTest() {
@@ -192,6 +212,14 @@ class RocksdbStoreTest : public ::testing::Test {
     env_ = rocksdb::NewCompositeEnv(files_);
     open(env_.get());
     return *files_;
+  }
+  void open_on(Machine& machine) {
+    RocksdbOptions by_hand = options();
+    by_hand.clock = machine.sources();
+    by_hand.maintenance = Maintenance::by_hand;
+    auto opened = RocksdbStore::open(std::move(by_hand));
+    ASSERT_TRUE(opened) << opened.fault().message;
+    store_ = *std::move(opened);
   }
   Fault open_fault(rocksdb::Env* env = nullptr) {
     auto opened = RocksdbStore::open(options(env));
@@ -228,6 +256,31 @@ class RocksdbStoreTest : public ::testing::Test {
       found = *std::move(result);
     });
     return found;
+  }
+
+  bool replays(std::uint64_t number) {
+    const Result<ClaimAnswer> answer = claim(number);
+    return answer && std::holds_alternative<Found>(*answer);
+  }
+  // Why it takes no claim of that number; empty if it does.
+  std::string refusal(std::uint64_t number) {
+    const Result<ClaimAnswer> answer = claim(number);
+    return answer ? "" : answer.fault().message;
+  }
+  static mode_t mode_of(const std::string& path) {
+    struct stat file {};
+    return ::stat(path.c_str(), &file) == 0 ? file.st_mode & 07777 : 0;
+  }
+  static std::string content_of(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  static void copy_folder(const std::string& from, const std::string& to) {
+    std::filesystem::copy(from, to, std::filesystem::copy_options::recursive);
+  }
+  void put_back(const std::string& copy) {
+    std::filesystem::remove_all(path_);
+    copy_folder(copy, path_);
   }
 
   // Changes the database behind the store's back, while it is closed: `change` gets every family.
@@ -356,7 +409,7 @@ TEST_F(RocksdbStoreTest, ANewerStoreFormatIsRefusedNamingBothVersions) {
   open();
   store_.reset();
   tamper([](rocksdb::DB& db, const auto&) {
-    ASSERT_TRUE(db.Put({}, std::string(kMetaKey), encode_meta(kStoreFormat + 6, Secret{})).ok());
+    ASSERT_TRUE(db.Put({}, std::string(kMetaKey), encode_meta(kStoreFormat + 6, StoreId{}, HashBytes{})).ok());
   });
   const Fault fault = open_fault();
   EXPECT_EQ(fault.kind, FaultKind::newer_format);
@@ -376,7 +429,7 @@ TEST_F(RocksdbStoreTest, DamagedMetaDataIsRefused) {
   open();
   store_.reset();
   tamper([](rocksdb::DB& db, const auto&) {
-    std::string meta = encode_meta(kStoreFormat, Secret{});
+    std::string meta = encode_meta(kStoreFormat, StoreId{}, HashBytes{});
     meta[20] ^= 1;
     ASSERT_TRUE(db.Put({}, std::string(kMetaKey), meta).ok());
   });
@@ -431,6 +484,224 @@ TEST_F(RocksdbStoreTest, ATornTailOfTheLogIsToleratedAndDamageBeforeItIsRefused)
   file.write("damage", 6);
   file.close();
   EXPECT_EQ(open_fault().kind, FaultKind::corrupt);
+}
+
+// Other users of the machine.
+
+TEST_F(RocksdbStoreTest, TheFolderAndItsFilesAreTheOwnersAlone) {
+  const mode_t before = ::umask(077); // as serve sets it
+  open();
+  ASSERT_TRUE(claim(1));
+  ::umask(before);
+  EXPECT_EQ(mode_of(path_), 0700u);
+  EXPECT_EQ(mode_of(path_ + ".witness"), 0600u);
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    EXPECT_EQ(mode_of(entry.path()), 0600u) << entry.path();
+  }
+}
+
+TEST_F(RocksdbStoreTest, WhatOthersCouldReadIsNarrowedAtTheStart) {
+  open();
+  store_.reset();
+  ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
+  for (const auto& entry : std::filesystem::directory_iterator(path_))
+    ASSERT_EQ(::chmod(entry.path().c_str(), 0644), 0);
+  const mode_t before = ::umask(077);
+  open();
+  ::umask(before);
+  EXPECT_EQ(mode_of(path_), 0700u);
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    EXPECT_EQ(mode_of(entry.path()), 0600u) << entry.path();
+  }
+}
+
+// The secret.
+
+TEST_F(RocksdbStoreTest, TheSecretIsInAFileAndNotInTheDatabase) {
+  open();
+  const Secret secret = store_->secret();
+  store_.reset();
+  const std::string raw(reinterpret_cast<const char*>(secret.data()), secret.size());
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
+    if (entry.path().filename() == "secret") continue;
+    const std::string content = content_of(entry.path());
+    EXPECT_EQ(content.find(raw), std::string::npos) << entry.path();
+    EXPECT_EQ(content.find(hex_encode(raw)), std::string::npos) << entry.path();
+    ++files;
+  }
+  EXPECT_GT(files, 3);
+  EXPECT_EQ(content_of(path_ + "/secret"), hex_encode(raw) + "\n");
+  open();
+  EXPECT_EQ(store_->secret(), secret);
+}
+
+TEST_F(RocksdbStoreTest, AMissingSecretIsRefusedWithWhatToDoAndNotMadeAnew) {
+  open();
+  store_.reset();
+  std::filesystem::rename(path_ + "/secret", root_ + "/kept");
+  EXPECT_THAT(open_fault().message, HasSubstr("secret is missing"));
+  EXPECT_THAT(open_fault().message, HasSubstr("put the file back"));
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/secret"));
+  std::filesystem::rename(root_ + "/kept", path_ + "/secret");
+  open();
+}
+
+TEST_F(RocksdbStoreTest, TheSecretOfAnotherStoreIsRefused) {
+  open();
+  store_.reset();
+  std::ofstream(path_ + "/secret") << std::string(64, 'a') << "\n";
+  EXPECT_THAT(open_fault().message, HasSubstr("secret of another store"));
+  std::ofstream(path_ + "/secret") << "abc\n";
+  EXPECT_THAT(open_fault().message, HasSubstr("expected 64 hexadecimal digits"));
+}
+
+TEST_F(RocksdbStoreTest, ASecretThatACrashLeftBeforeTheStoreWasMadeIsUsed) {
+  std::filesystem::create_directory(path_);
+  std::ofstream(path_ + "/secret") << std::string(64, 'b') << "\n";
+  open();
+  EXPECT_EQ(store_->secret()[0], 0xbb);
+}
+
+// Older copies.
+
+TEST_F(RocksdbStoreTest, AnOlderCopyTakesNoClaimsAndGoesOnReplaying) {
+  open();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, "the answer"));
+  ASSERT_TRUE(claim(2));
+  store_.reset();
+  copy_folder(path_, root_ + "/copy");
+  open();
+  ASSERT_TRUE(claim(3));
+  store_.reset();
+  put_back(root_ + "/copy");
+
+  open();
+  EXPECT_THAT(refusal(3), HasSubstr("an older copy was put back"));
+  EXPECT_THAT(refusal(3), HasSubstr("oncekey store accept-loss"));
+  EXPECT_FALSE(store_->healthy());
+  EXPECT_TRUE(replays(1)) << "what it remembers it answers";
+  EXPECT_TRUE(complete(2, "the owner of before")) << "and what was begun may end";
+
+  store_.reset();
+  open(); // more was written in the meantime than was missing
+  EXPECT_THAT(refusal(3), HasSubstr("an older copy was put back"));
+}
+
+TEST_F(RocksdbStoreTest, AnAcceptedLossIsOver) {
+  open();
+  store_.reset();
+  copy_folder(path_, root_ + "/copy");
+  open();
+  ASSERT_TRUE(claim(3));
+  store_.reset();
+  put_back(root_ + "/copy");
+  open();
+  ASSERT_FALSE(refusal(3).empty());
+  store_.reset();
+  const Result<LossAcceptance> accepted = accept_lost_memory_rocksdb(path_);
+  ASSERT_TRUE(accepted);
+  EXPECT_EQ(*accepted, LossAcceptance::noted) << "no process has it open";
+  open();
+  EXPECT_TRUE(store_->healthy());
+  EXPECT_TRUE(claim(3));
+  store_.reset();
+  open();
+  EXPECT_TRUE(claim(4)) << "and it stays over";
+}
+
+TEST_F(RocksdbStoreTest, TheFolderThatWasMissingMayBePutBack) {
+  open();
+  store_.reset();
+  copy_folder(path_, root_ + "/copy");
+  open();
+  ASSERT_TRUE(claim(3));
+  store_.reset();
+  copy_folder(path_, root_ + "/newest");
+  put_back(root_ + "/copy");
+  open();
+  ASSERT_FALSE(refusal(3).empty());
+  store_.reset();
+  put_back(root_ + "/newest");
+  open();
+  EXPECT_TRUE(store_->healthy());
+  EXPECT_TRUE(claim(4));
+}
+
+TEST_F(RocksdbStoreTest, AnEmptiedFolderIsALossToo) {
+  open();
+  store_.reset();
+  std::filesystem::remove_all(path_);
+  open();
+  EXPECT_THAT(refusal(1), HasSubstr("the folder was emptied or exchanged"));
+}
+
+TEST_F(RocksdbStoreTest, AMissingOrTornWitnessIsMadeAnew) {
+  for (const bool torn : {false, true}) {
+    open();
+    ASSERT_TRUE(claim(1));
+    store_.reset();
+    ASSERT_TRUE(std::filesystem::remove(path_ + ".witness"));
+    if (torn) std::ofstream(path_ + ".witness") << "oncekey wit";
+    open();
+    EXPECT_TRUE(store_->healthy());
+    store_.reset();
+    EXPECT_TRUE(decode_witness(content_of(path_ + ".witness")));
+  }
+}
+
+TEST_F(RocksdbStoreTest, ANoteThatNothingWasLostForDoesNotAcceptALaterLoss) {
+  open();
+  store_.reset();
+  copy_folder(path_, root_ + "/copy");
+  ASSERT_TRUE(accept_lost_memory_rocksdb(path_));
+  open();
+  ASSERT_TRUE(claim(1));
+  store_.reset();
+  EXPECT_FALSE(std::filesystem::exists(path_ + "/accept-loss"));
+  put_back(root_ + "/copy");
+  open();
+  EXPECT_FALSE(refusal(1).empty());
+}
+
+TEST_F(RocksdbStoreTest, AKillLeavesTheWitnessBehindTheStoreAndNeverAhead) {
+  OtherProcess other("DISABLED_OtherProcessCompletesKeys", path_);
+  while (const std::optional<std::uint64_t> acknowledged = other.next_number()) {
+    if (*acknowledged == 200) other.kill();
+  }
+  open();
+  EXPECT_TRUE(store_->healthy());
+}
+
+// The clock.
+
+TEST_F(RocksdbStoreTest, AClockThatIsAheadAfterARebootForgetsNothingUntilItIsSynchronised) {
+  Machine machine;
+  open_on(machine);
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, "the answer"));
+  store_.reset();
+  machine.reboot(2 * kRetention, /*synchronised=*/false);
+  open_on(machine);
+  EXPECT_TRUE(replays(1));
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_TRUE(replays(1)) << "its bucket is not dropped either";
+  machine.wall_is_right = true;
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_FALSE(find(1)) << "the machine really was off for so long";
+}
+
+TEST_F(RocksdbStoreTest, AClockThatCatchesUpTakesNothingFromWhatWasWrittenBefore) {
+  Machine machine;
+  open_on(machine);
+  store_.reset();
+  machine.reboot(2 * kRetention, /*synchronised=*/false);
+  open_on(machine);
+  ASSERT_TRUE(claim(1));
+  machine.wall_is_right = true;
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_TRUE(find(1)) << "claimed a moment ago";
 }
 
 // Durability.

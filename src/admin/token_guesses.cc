@@ -1,0 +1,47 @@
+#include "admin/token_guesses.h"
+
+#include <boost/asio/ip/address.hpp>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+std::string guesser_of(std::string_view peer) {
+  boost::system::error_code not_an_address;
+  const auto address = boost::asio::ip::make_address(std::string(peer), not_an_address);
+  if (not_an_address || !address.is_v6()) return std::string(peer);
+  const auto v6 = address.to_v6();
+  if (v6.is_v4_mapped()) return std::string(peer);
+  auto bytes = v6.to_bytes();
+  std::fill(bytes.begin() + 8, bytes.end(), std::uint8_t{0});
+  return boost::asio::ip::address_v6(bytes).to_string();
+}
+
+} // namespace
+
+std::chrono::milliseconds TokenGuesses::wrong(std::string_view peer, Moment now) {
+  std::string guesser = guesser_of(peer);
+  auto at = guesses_.find(guesser);
+  if (at == guesses_.end()) {
+    make_room(now);
+    at = guesses_.emplace(std::move(guesser), Guesses{}).first;
+  } else if (now - at->second.last >= kForgottenAfter) {
+    at->second = Guesses{};
+  }
+  Guesses& guesses = at->second;
+  guesses.last = now;
+  const std::chrono::milliseconds delay = guesses.next_delay;
+  guesses.next_delay = std::min(2 * delay, kLongestDelay);
+  return delay;
+}
+
+void TokenGuesses::make_room(Moment now) {
+  if (guesses_.size() < kAddressesMax) return;
+  std::erase_if(guesses_, [&](const auto& entry) { return now - entry.second.last >= kForgottenAfter; });
+  if (guesses_.size() < kAddressesMax) return;
+  guesses_.erase(std::min_element(guesses_.begin(), guesses_.end(),
+                                  [](const auto& a, const auto& b) { return a.second.last < b.second.last; }));
+}
+
+} // namespace oncekey

@@ -1,0 +1,43 @@
+// TokenGuesses: makes guessing the admin token slow, for the guesser alone.
+//
+// Each wrong token of an address lets its next refusal wait twice as long. Addresses are told apart, so that nobody is
+// slowed for what another sends, and a right token is never asked here. A guesser with many connections gets as many
+// tries in each stretch of the longest delay; the token's length is what makes that hopeless.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+namespace oncekey {
+
+class TokenGuesses {
+ public:
+  using Moment = std::chrono::steady_clock::time_point;
+
+  static constexpr std::chrono::milliseconds kFirstDelay{100};
+  static constexpr std::chrono::milliseconds kLongestDelay{5000};
+  // After so long without another wrong token an address begins anew.
+  static constexpr std::chrono::seconds kForgottenAfter{600};
+  // With more, the one that was quiet the longest is forgotten.
+  static constexpr std::size_t kAddressesMax = 1024;
+
+  // Counts a wrong token from `peer`; how long the refusal has to wait. An IPv6 address stands for its /64, which is
+  // what one customer of a provider has.
+  std::chrono::milliseconds wrong(std::string_view peer, Moment now);
+
+  std::size_t addresses() const { return guesses_.size(); }
+
+ private:
+  struct Guesses {
+    std::chrono::milliseconds next_delay = kFirstDelay;
+    Moment last;
+  };
+  void make_room(Moment now);
+
+  std::unordered_map<std::string, Guesses> guesses_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,37 @@
+// private_files: files and folders that only their owner may read.
+//
+// What the process keeps on disk holds clients' answers, keys and tokens. Any other user of the machine could read it
+// under the usual umask, so everything is made with mode 0600 (folders 0700), and what is there already is narrowed.
+#pragma once
+
+#include <oncekey/result.h>
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+// Makes the folder and its missing parents, each with mode 0700, durably. One that exists is left as it is.
+Status make_private_folder(const std::string& path);
+
+// Takes group's and others' access to `path` away. A fault if that is needed and the process may not do it, because
+// another user owns the file. Symbolic links are left alone.
+Status make_private(const std::string& path);
+// The same for a folder and the files directly in it.
+Status make_folder_private(const std::string& path);
+
+// Replaces the file by one with this content and mode 0600. A crash leaves the old content or the new one. One process
+// at a time.
+enum class Sync { yes, no };
+Status replace_private_file(const std::string& path, std::string_view content, Sync sync);
+
+// Makes the file, durably and with mode 0600, unless it exists. The content it has then: of several processes that try
+// at once, all get the same.
+Result<std::string> make_private_file_once(const std::string& path, std::string_view content);
+
+// The content; nothing if there is no such file. Longer files than `bytes_max` are a fault.
+Result<std::optional<std::string>> read_file_if_there(const std::string& path, std::size_t bytes_max);
+
+} // namespace oncekey
