@@ -86,8 +86,8 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
     co_await exchange.send(405, {}, headers, {});
     co_return;
   }
-  const Caller caller(exchange.address());
-  BufferedBytes buffered(shared_, caller);
+  const Sharer sharer(exchange.address());
+  BufferedBytes buffered(shared_, sharer);
   std::string body;
   const BodyRead read =
       co_await exchange.read_body(body, webhook.max_body, [&](std::size_t more) { return buffered.try_hold(more); });

@@ -78,8 +78,8 @@ Task<void> Outbox::handle(Exchange& exchange) {
 }
 
 Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method) {
-  const Caller caller(exchange.address());
-  BufferedBytes buffered(shared_, caller);
+  const Sharer sharer(exchange.address());
+  BufferedBytes buffered(shared_, sharer);
   Claimable message;
   StoredResponse& content = message.message;
   const BodyRead read = co_await exchange.read_body(content.body, kMessageBytesMax,

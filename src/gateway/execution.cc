@@ -383,7 +383,7 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
     co_return Attempt::lost;
   }
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
-  count_growth(request.caller, bytes);
+  count_growth(request.sharer, bytes);
   shared_.waiters.notify(owner.id);
   co_await send_reply(request, reply);
   co_return Attempt::answered;

@@ -86,8 +86,8 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const Route* route = find_route(routes, head.method, head.path());
   if (route == nullptr) {
     shared_.metrics.no_route().count("pass");
-    const Caller caller = caller_of(exchange);
-    co_await pass_through(exchange, caller, shared_.config.upstream_timeout, kNoMarks, nullptr);
+    const Sharer sharer = sharer_of(exchange);
+    co_await pass_through(exchange, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   co_await handle_routed(exchange, *route, shared_.metrics.route(static_cast<std::size_t>(route - routes.data())));
@@ -98,7 +98,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const RequestHead& head = exchange.request();
   const RequestView view{head.method, head.target, head.headers};
   const bool observing = policy.mode == Mode::observe;
-  Caller caller = caller_of(exchange);
+  Sharer sharer = sharer_of(exchange);
 
   Limited limited;
   if (!observing) co_await limit(exchange, route, limited);
@@ -114,27 +114,27 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_return;
     }
     metrics.count("pass");
-    co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, nullptr);
+    co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&screened)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, nullptr);
+      co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, nullptr);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
     co_return;
   }
 
-  if (const auto& account = std::get<ReadBody>(screened).account) caller.is_account(shared_.shares, *account);
-  BufferedBytes buffered(shared_, caller);
+  if (const auto& account = std::get<ReadBody>(screened).account) sharer.is_account(shared_.shares, *account);
+  BufferedBytes buffered(shared_, sharer);
   std::string body;
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body,
                                                     [&](std::size_t more) { return buffered.try_hold(more); });
   if ((read == BodyRead::too_large || read == BodyRead::refused) && observing) {
     metrics.count("observed_refusal");
-    co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, &body);
+    co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, &body);
     co_return;
   }
   if (read == BodyRead::refused) {
@@ -163,13 +163,13 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_return;
     }
     metrics.count("pass");
-    co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, &body);
+    co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, &body);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&admission)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, caller, policy.upstream_timeout, kNoMarks, &body);
+      co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, &body);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
@@ -183,7 +183,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
                        &exchange,
                        route,
                        metrics,
-                       caller,
+                       sharer,
                        buffered,
                        std::move(admitted),
                        std::move(body),
@@ -225,7 +225,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   const Policy& policy = request.policy();
   const MonotonicTime wait_until = std::chrono::steady_clock::now() + policy.wait;
   std::unique_ptr<Waiters::Ticket> ticket;
-  Holding waiting(shared_.shares, Resource::waiters, request.caller.address(), request.caller.account());
+  Holding waiting(shared_.shares, Resource::waiters, request.sharer.address(), request.sharer.account());
   int turns = 0;
   bool known = false; // the store has said something about this key
   for (;;) {
@@ -267,7 +267,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       case Verdict::probe: {
         ticket.reset();
         waiting.let_go();
-        count_growth(request.caller, claim_bytes(request));
+        count_growth(request.sharer, claim_bytes(request));
         request.metrics.count(to_string(decision.verdict));
         if (request.answer_later) {
           detach(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
@@ -377,7 +377,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
     request.metrics.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
-    co_await pass_through(*request.client, request.caller, request.policy().upstream_timeout, marks, &request.body);
+    co_await pass_through(*request.client, request.sharer, request.policy().upstream_timeout, marks, &request.body);
     co_return;
   }
   // Whoever was known before may have executed by now.

@@ -51,7 +51,7 @@ struct KeyedRequest {
   Exchange* client; // null when nobody waits for the answer: it was promised for later
   const Route& route;
   const RouteMetrics& metrics;
-  const Caller& caller;
+  const Sharer& sharer;
   BufferedBytes& buffered; // counts the bodies of both directions
   Admitted admitted;
   std::string body;
@@ -106,7 +106,7 @@ class Gateway final : public Handler {
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
 
   // limiting.cc
-  Caller caller_of(const Exchange& exchange);
+  Sharer sharer_of(const Exchange& exchange);
   // False when the address sends faster than it may: the request has its answer then.
   Task<bool> within_address_rate(Exchange& exchange);
   Task<void> limit(Exchange& exchange, const Route& route, Limited& out);
@@ -115,7 +115,7 @@ class Gateway final : public Handler {
   std::optional<Refusal> refuse_new_work(KeyedRequest& request);
   std::optional<Refusal> refuse_growth(const KeyedRequest& request, MonotonicTime now);
   // The store has grown by so many bytes on this caller's account.
-  void count_growth(const Caller& caller, std::uint64_t bytes);
+  void count_growth(const Sharer& sharer, std::uint64_t bytes);
   void tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason);
 
   // long_running.cc
@@ -148,7 +148,7 @@ class Gateway final : public Handler {
   // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
   // `patience` is how long either side may stay silent. `passed`, where given, learns what came of it.
   struct Passed;
-  Task<void> pass_through(Exchange& exchange, const Caller& caller, Millis patience, const Headers& marks,
+  Task<void> pass_through(Exchange& exchange, const Sharer& sharer, Millis patience, const Headers& marks,
                           const std::string* body, Passed* passed = nullptr);
 
   // observe.cc

@@ -46,14 +46,14 @@ void add_rate_headers(Exchange& exchange, const Rate& rate, const Taken& taken) 
 
 } // namespace
 
-Caller Gateway::caller_of(const Exchange& exchange) {
-  Caller caller(exchange.address());
+Sharer Gateway::sharer_of(const Exchange& exchange) {
+  Sharer sharer(exchange.address());
   // The party of a connection is missing for trusted proxies alone: their clients are counted one by one.
   if (exchange.address() == nullptr) {
     const std::string_view client = address_of(exchange, shared_.config.trusted_proxies);
-    if (client != exchange.peer()) caller.is_behind_proxy(shared_.shares, client);
+    if (client != exchange.peer()) sharer.is_behind_proxy(shared_.shares, client);
   }
-  return caller;
+  return sharer;
 }
 
 Task<bool> Gateway::within_address_rate(Exchange& exchange) {
@@ -141,7 +141,7 @@ std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request) {
   const std::uint64_t held_by_others = shared_.shares.in_use(Resource::buffered_bytes) - request.buffered.held();
   if (held_by_others > limits.max_buffered_bytes - limits.max_buffered_bytes / kReservedShare) return overloaded();
   if (shared_.upstream_open.load(std::memory_order_relaxed) >= limits.max_upstream_connections) return overloaded();
-  Holding place(shared_.shares, Resource::places, request.caller.address(), request.caller.account());
+  Holding place(shared_.shares, Resource::places, request.sharer.address(), request.sharer.account());
   if (const Grant grant = place.try_add(1); grant != Grant::given) {
     return refusal_of(grant, Resource::places, request.admitted.key);
   }
@@ -169,24 +169,24 @@ std::optional<Refusal> Gateway::refuse_growth(const KeyedRequest& request, Monot
   }
   if (!shared_.room.half_full()) return std::nullopt;
   const std::uint64_t per_hour = growth_per_hour(shared_);
-  for (Party* const party : {request.caller.address(), request.caller.account()}) {
+  for (Party* const party : {request.sharer.address(), request.sharer.account()}) {
     if (party == nullptr || !Shares::level_is_over(*party, per_hour, now)) continue;
     return Refusal{
         RefusalCode::over_share,
         fmt::format("This {} has added its share to the store of keys; the share grows back within the hour.",
-                    party == request.caller.address() ? "address" : "account"),
+                    party == request.sharer.address() ? "address" : "account"),
         kRetryWhenFull, request.admitted.key};
   }
   return std::nullopt;
 }
 
-void Gateway::count_growth(const Caller& caller, std::uint64_t bytes) {
+void Gateway::count_growth(const Sharer& sharer, std::uint64_t bytes) {
   shared_.room.took(bytes);
   const std::uint64_t per_hour = growth_per_hour(shared_);
   if (per_hour == 0) return;
   const MonotonicTime now = std::chrono::steady_clock::now();
-  if (caller.address() != nullptr) Shares::add_to_level(*caller.address(), bytes, per_hour, now);
-  if (caller.account() != nullptr) Shares::add_to_level(*caller.account(), bytes, per_hour, now);
+  if (sharer.address() != nullptr) Shares::add_to_level(*sharer.address(), bytes, per_hour, now);
+  if (sharer.account() != nullptr) Shares::add_to_level(*sharer.account(), bytes, per_hour, now);
 }
 
 void Gateway::tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason) {

@@ -46,15 +46,15 @@ struct Gateway::Detached {
       : counted(shared.detached),
         head(from.head),
         peer(from.from.peer),
-        caller(from.caller, shared.shares),
-        buffered(shared, caller),
+        sharer(from.sharer, shared.shares),
+        buffered(shared, sharer),
         // Key and id stay behind too, for the 202.
         request{head,
                 {peer, from.from.secure},
                 nullptr,
                 from.route,
                 from.metrics,
-                caller,
+                sharer,
                 buffered,
                 from.admitted,
                 std::move(from.body),
@@ -69,7 +69,7 @@ struct Gateway::Detached {
   const Counted counted; // first, so that it ends last: a drain waits for it
   const RequestHead head;
   const std::string peer;
-  const Caller caller;
+  const Sharer sharer;
   BufferedBytes buffered;
   KeyedRequest request;
 };
@@ -158,8 +158,8 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   const Decision decision = decide(policy, record.fingerprint, as_found);
   switch (decision.verdict) {
     case Verdict::replay: {
-      const Caller caller = caller_of(exchange);
-      BufferedBytes buffered(shared_, caller);
+      const Sharer sharer = sharer_of(exchange);
+      BufferedBytes buffered(shared_, sharer);
       if (!buffered.try_hold_answer(shared_, record.response->body.size())) {
         const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes, named->key);
         co_await send_refusal(exchange, policy, metrics, refusal);

@@ -104,14 +104,14 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
 
 } // namespace
 
-Task<void> Gateway::pass_through(Exchange& exchange, const Caller& caller, Millis patience, const Headers& marks,
+Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Millis patience, const Headers& marks,
                                  const std::string* body, Passed* passed) {
   const RequestHead& head = exchange.request();
   const auto fails = [&](CallError error) {
     if (passed != nullptr) passed->error = error;
   };
   // A place at the upstream is for requests that flow: a client that is still thinking does not have one.
-  BufferedBytes buffered(shared_, caller);
+  BufferedBytes buffered(shared_, sharer);
   std::string beginning;
   if (body == nullptr && exchange.body_unread()) {
     const BodyRead read = co_await exchange.read_beginning(beginning, kReadBeforeCall,
@@ -126,7 +126,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Caller& caller, Milli
     }
     body = &beginning;
   }
-  Holding place(shared_.shares, Resource::places, caller.address(), caller.account());
+  Holding place(shared_.shares, Resource::places, sharer.address(), sharer.account());
   if (const Grant grant = place.try_add(1); grant != Grant::given) {
     fails(CallError::full);
     co_await refuse(exchange, grant, Resource::places);

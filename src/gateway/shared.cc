@@ -83,7 +83,7 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
   });
 }
 
-Caller::Caller(const Caller& other, Shares& shares) : address_(nullptr) {
+Sharer::Sharer(const Sharer& other, Shares& shares) : address_(nullptr) {
   if (other.address_ != nullptr) {
     address_ref_ = shares.addresses().join(other.address_->name());
     address_ = address_ref_.get();
@@ -91,12 +91,12 @@ Caller::Caller(const Caller& other, Shares& shares) : address_(nullptr) {
   if (other.account() != nullptr) account_ = shares.accounts().join(other.account()->name());
 }
 
-void Caller::is_behind_proxy(Shares& shares, std::string_view address) {
+void Sharer::is_behind_proxy(Shares& shares, std::string_view address) {
   address_ref_ = shares.addresses().join(party_of_address(address));
   address_ = address_ref_.get();
 }
 
-void Caller::is_account(Shares& shares, const AccountId& account) {
+void Sharer::is_account(Shares& shares, const AccountId& account) {
   account_ = shares.accounts().join({account.bytes.data(), account.bytes.size()});
 }
 

@@ -58,12 +58,12 @@ struct GatewayShared {
 };
 
 // Whose shares a request counts in. Outlives every Holding that names its parties.
-class Caller {
+class Sharer {
  public:
   // `address` is the party of the connection, which outlives this; null for a trusted proxy.
-  explicit Caller(Party* address) : address_(address) {}
+  explicit Sharer(Party* address) : address_(address) {}
   // For work that outlives the connection.
-  Caller(const Caller& other, Shares& shares);
+  Sharer(const Sharer& other, Shares& shares);
 
   // The client that a trusted proxy reports.
   void is_behind_proxy(Shares& shares, std::string_view address);
@@ -80,8 +80,8 @@ class Caller {
 // Bytes of bodies held in memory, for as long as this lives.
 class BufferedBytes {
  public:
-  BufferedBytes(GatewayShared& shared, const Caller& caller)
-      : holding_(shared.shares, Resource::buffered_bytes, caller.address(), caller.account()) {}
+  BufferedBytes(GatewayShared& shared, const Sharer& sharer)
+      : holding_(shared.shares, Resource::buffered_bytes, sharer.address(), sharer.account()) {}
 
   // False when a limit would be passed, which why() tells; nothing is counted then.
   bool try_hold(std::uint64_t bytes);
