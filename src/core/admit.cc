@@ -32,6 +32,8 @@ std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& 
   };
   for (const ScopeSource& source : policy.scope) {
     if (source.kind == ScopeSource::Kind::header) refuse_if_named(source.name);
+    if (source.kind == ScopeSource::Kind::jwt) refuse_if_named("Authorization");
+    if (source.kind == ScopeSource::Kind::cookie) refuse_if_named("Cookie");
   }
   for (const std::string& name : policy.fingerprint_headers) refuse_if_named(name);
   return refused;
@@ -66,7 +68,7 @@ Screened screen(const Policy& policy, const RequestView& request) {
       break;
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  auto principal = find_principal(policy, request.headers);
+  auto principal = find_principal(policy, request.headers, request.caller);
   if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
   return ReadBody{};
 }
@@ -80,7 +82,7 @@ Admission admit(const Policy& policy, const RequestView& request, std::string_vi
     return PassThrough{};
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  auto answer = find_principal(policy, request.headers);
+  auto answer = find_principal(policy, request.headers, request.caller);
   if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
   const Principal& principal = std::get<Principal>(answer);
 
