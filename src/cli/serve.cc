@@ -5,6 +5,7 @@
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/gateway.h"
+#include "gateway/trust_keeper.h"
 #include "store/open_store.h"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -15,6 +16,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <thread>
 #include <utility>
@@ -105,8 +107,7 @@ class Shutdown {
 
   // Something else that must come to its end: told to begin with it, and asked whether it is over.
   void also(std::function<void()> begin, std::function<bool()> over) {
-    begin_others_ = std::move(begin);
-    others_over_ = std::move(over);
+    others_.push_back({std::move(begin), std::move(over)});
   }
 
   bool clean() const { return clean_; }
@@ -123,7 +124,7 @@ class Shutdown {
       }
       log_.info("draining", {{"connections", server_.connections()}});
       server_.drain();
-      if (begin_others_) begin_others_();
+      for (const Other& other : others_) other.begin();
       shared_.waiters.notify_all();
       deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
       poll();
@@ -133,8 +134,9 @@ class Shutdown {
 
   void poll() {
     const MonotonicTime now = std::chrono::steady_clock::now();
-    const bool drained =
-        server_.connections() == 0 && shared_.detached.load() == 0 && (!others_over_ || others_over_());
+    const bool others_over =
+        std::all_of(others_.begin(), others_.end(), [](const Other& other) { return other.over(); });
+    const bool drained = server_.connections() == 0 && shared_.detached.load() == 0 && others_over;
     if ((drained || now >= deadline_) && !admin_draining_) {
       // Operators see the end of it: their listener goes last.
       clean_ = drained;
@@ -161,8 +163,11 @@ class Shutdown {
   asio::steady_timer poll_;
   MonotonicTime deadline_;
   std::function<void()> then_;
-  std::function<void()> begin_others_;
-  std::function<bool()> others_over_;
+  struct Other {
+    std::function<void()> begin;
+    std::function<bool()> over;
+  };
+  std::vector<Other> others_;
   bool admin_draining_ = false;
   bool clean_ = false;
 };
@@ -189,6 +194,7 @@ int run_serve(const Config& config) {
   if (!store) return refuse_to_start(log, store.fault());
 
   GatewayShared shared(config, **store, log);
+  if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
@@ -221,6 +227,7 @@ int run_serve(const Config& config) {
   ServerOptions public_options = server_options(config);
   public_options.tls_cert = config.tls_cert;
   public_options.tls_key = config.tls_key;
+  public_options.client_ca = config.client_ca;
   auto server =
       Server::listen(config.listen.host, config.listen.port, std::move(public_options), std::move(lanes), log);
   if (!server) return refuse_to_start(log, server.fault());
@@ -243,6 +250,13 @@ int run_serve(const Config& config) {
     outbox_server = std::move(listening).value();
   }
 
+  std::unique_ptr<TrustKeeper> keeper;
+  if (!shared.trust.empty()) {
+    auto made = TrustKeeper::make(shared, operators.timers);
+    if (!made) return refuse_to_start(log, made.fault());
+    keeper = std::move(made).value();
+  }
+
   Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {
     operators.timers.stop();
@@ -257,6 +271,12 @@ int run_serve(const Config& config) {
           asio::post(courier.context, [&] { deliverer->stop(); });
         },
         [&] { return deliverer->over() && (!outbox_server || outbox_server->connections() == 0); });
+  }
+
+  if (keeper) {
+    // Both on the loop of the operators, which is that of the signals too.
+    shutdown.also([&] { keeper->stop(); }, [&] { return keeper->over(); });
+    asio::post(operators.context, [&] { keeper->start(); });
   }
 
   (*server)->start();

@@ -112,6 +112,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"upstream_ca", [](const Node& v, Config& c) { return put(c.upstream_ca, as_text(v)); }},
     {"tls_cert", [](const Node& v, Config& c) { return put(c.tls_cert, as_text(v)); }},
     {"tls_key", [](const Node& v, Config& c) { return put(c.tls_key, as_text(v)); }},
+    {"client_ca", [](const Node& v, Config& c) { return put(c.client_ca, as_text(v)); }},
     {"store", [](const Node& v, Config& c) { return put(c.store, as_store(v)); }},
     {"require_durability", read_durability},
     {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},

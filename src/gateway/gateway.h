@@ -101,8 +101,8 @@ class Gateway final : public Handler {
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
 
   // limiting.cc
-  Task<void> limit(Exchange& exchange, const Route& route, Limited& out);
-  Task<void> ask_the_limits(Exchange& exchange, const Route& route, Limited& out);
+  Task<void> limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
+  Task<void> ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
   // Nothing if the request may begin something new; it has what that takes then. Else why not.
   std::optional<Refusal> refuse_new_work(KeyedRequest& request);
   void tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason);
@@ -114,6 +114,12 @@ class Gateway final : public Handler {
   Task<void> run_detached(std::unique_ptr<Detached> detached, Claimed claimed, MonotonicTime before_claim,
                           Verdict verdict);
   Task<void> answer_status(Exchange& exchange);
+
+  // reauthorize.cc
+  // Whether the caller may still see a stored answer. If not, the client has been told so.
+  Task<bool> may_see_answer(Exchange& exchange, const Route& route, const RouteMetrics& metrics, std::string_view key);
+  Task<bool> ask_upstream_for_consent(Exchange& exchange, const Route& route, const RouteMetrics& metrics,
+                                      std::string_view key);
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
@@ -155,6 +161,7 @@ class Gateway final : public Handler {
   UpstreamPool& upstream_;
   Timers& timers_;
   Wakeups wakeups_;
+  VerifiedTokens verified_tokens_;
 };
 
 // A call as settle() sees it. `status` and `headers` are those of a whole answer.

@@ -33,6 +33,7 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       published(publish(configuration.routes)),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
       breaker(configuration.breaker),
+      trust(configuration),
       has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
                                   [](const Route& route) { return route.policy.respond_async; })) {
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {

@@ -7,7 +7,9 @@
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
 #include "gateway/places.h"
+#include "gateway/reauthorized.h"
 #include "gateway/storms.h"
+#include "gateway/trust.h"
 #include "gateway/upstream_breaker.h"
 #include "gateway/waiters.h"
 #include "http/forwarding.h"
@@ -43,6 +45,8 @@ struct GatewayShared {
   Places work; // keyed operations under way
   UpstreamBreaker breaker;
   Storms storms;
+  Trust trust;
+  Reauthorized reauthorized;
   bool has_status_urls; // some route allows respond_async
 };
 
