@@ -194,7 +194,6 @@ int run_serve(const Config& config) {
   if (!store) return refuse_to_start(log, store.fault());
 
   GatewayShared shared(config, **store, log);
-  if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
@@ -256,6 +255,8 @@ int run_serve(const Config& config) {
     if (!made) return refuse_to_start(log, made.fault());
     keeper = std::move(made).value();
   }
+  // After the keeper has noted what the files look like: a change from here on is read again.
+  if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
 
   Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {

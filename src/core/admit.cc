@@ -32,8 +32,6 @@ std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& 
   };
   for (const ScopeSource& source : policy.scope) {
     if (source.kind == ScopeSource::Kind::header) refuse_if_named(source.name);
-    if (source.kind == ScopeSource::Kind::jwt) refuse_if_named("Authorization");
-    if (source.kind == ScopeSource::Kind::cookie) refuse_if_named("Cookie");
   }
   for (const std::string& name : policy.fingerprint_headers) refuse_if_named(name);
   return refused;

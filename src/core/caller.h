@@ -11,12 +11,15 @@
 
 namespace oncekey {
 
-// Judges bearer tokens by the keys and rules of one route.
+// Refused with token_invalid, or with jwks_unavailable when there are no keys to judge the token by.
+using TokenVerdict = std::variant<VerifiedToken, Refusal>;
+
+// Judges the bearer token of one request by the keys and rules of its route.
 class TokenJudge {
  public:
   virtual ~TokenJudge() = default;
-  // Refused with token_invalid, or with jwks_unavailable when there are no keys to judge it by.
-  virtual std::variant<VerifiedToken, Refusal> judge(std::string_view token) const = 0;
+  // Lives as long as the judge does.
+  virtual const TokenVerdict& judge(std::string_view token) const = 0;
 };
 
 // All of it may be null.

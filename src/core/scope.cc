@@ -40,7 +40,7 @@ std::variant<std::optional<std::string_view>, Refusal> single_header(const Heade
 FoundValue from_header(const Headers& headers, const std::string& name) {
   auto value = single_header(headers, name);
   if (auto* refused = std::get_if<Refusal>(&value)) return std::move(*refused);
-  return Value{"header", std::get<0>(value), std::nullopt};
+  return Value{"header", std::get<0>(value)};
 }
 
 FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Headers& headers, const Caller& caller,
@@ -49,37 +49,38 @@ FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Heade
   if (auto* refused = std::get_if<Refusal>(&value)) return std::move(*refused);
   const auto authorization = std::get<0>(value);
   const auto token = authorization ? bearer_token(*authorization) : std::nullopt;
-  if (!token || token->empty()) return Value{"jwt", std::nullopt, std::nullopt};
+  if (!token || token->empty()) return Value{"jwt", std::nullopt};
 
-  VerifiedToken read;
+  std::optional<VerifiedToken> unverified;
+  const VerifiedToken* read = nullptr;
   if (policy.tokens.unverified) {
-    auto unverified = read_unverified(*token, {source.name});
-    if (!unverified) return Value{"jwt", std::nullopt, std::nullopt};
-    read = *std::move(unverified);
+    unverified = read_unverified(*token, {source.name});
+    if (!unverified) return Value{"jwt", std::nullopt};
+    read = &*unverified;
   } else if (caller.tokens != nullptr) {
-    auto judged = caller.tokens->judge(*token);
-    if (auto* refused = std::get_if<Refusal>(&judged)) return std::move(*refused);
-    read = std::get<VerifiedToken>(std::move(judged));
+    const TokenVerdict& verdict = caller.tokens->judge(*token);
+    if (const auto* refused = std::get_if<Refusal>(&verdict)) return *refused;
+    read = &std::get<VerifiedToken>(verdict);
   } else {
     return Refusal{RefusalCode::jwks_unavailable, {}, std::nullopt, {}};
   }
-  const TokenClaim* const claim = read.find(source.name);
+  const TokenClaim* const claim = read->find(source.name);
   if (claim == nullptr || claim->value.empty()) {
-    if (source.optional || policy.tokens.unverified) return Value{"jwt", std::nullopt, std::nullopt};
+    if (source.optional || policy.tokens.unverified) return Value{"jwt", std::nullopt};
     return Refusal{RefusalCode::token_invalid, fmt::format("The token has no claim {}.", source.name), {}, {}};
   }
   std::optional<std::string_view> issuer;
-  if (read.issuer) issuer = decoded.emplace_back(*std::move(read.issuer));
+  if (read->issuer) issuer = decoded.emplace_back(*read->issuer);
   return Value{claim->number ? "jwt-number" : "jwt", decoded.emplace_back(claim->value), issuer};
 }
 
 FoundValue from_certificate(const CertificateName* certificate) {
-  if (certificate == nullptr) return Value{"client-cert", std::nullopt, std::nullopt};
+  if (certificate == nullptr) return Value{"client-cert", std::nullopt};
   switch (certificate->kind) {
     case CertificateName::Kind::uri:
-      return Value{"client-cert-uri", certificate->value, std::nullopt};
+      return Value{"client-cert-uri", certificate->value};
     case CertificateName::Kind::dns:
-      return Value{"client-cert-dns", certificate->value, std::nullopt};
+      return Value{"client-cert-dns", certificate->value};
     case CertificateName::Kind::subject:
       break;
   }
@@ -92,7 +93,7 @@ void map_to_account(const ScopeSource& source, const Accounts& accounts, Value& 
   if (!value.text || value.text->empty()) return;
   const bool header = source.kind == ScopeSource::Kind::header;
   const std::string* const account = accounts.of(header ? credential_in(source.name, *value.text) : *value.text);
-  if (account != nullptr) value = Value{"account", decoded.emplace_back(*account), std::nullopt};
+  if (account != nullptr) value = Value{"account", decoded.emplace_back(*account)};
 }
 
 FoundValue from_cookie(const Headers& headers, const std::string& name) {
@@ -111,7 +112,7 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
       value = pair.substr(name.size() + 1);
     }
   }
-  return Value{"cookie", value, std::nullopt};
+  return Value{"cookie", value};
 }
 
 std::string_view what_is_missing(ScopeSource::Kind kind) {
@@ -136,7 +137,7 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
   Principal principal;
   principal.parts.reserve(policy.scope.size());
   for (const ScopeSource& source : policy.scope) {
-    FoundValue found = Value{"global", std::string_view{}, std::nullopt};
+    FoundValue found = Value{"global", std::string_view{}};
     switch (source.kind) {
       case ScopeSource::Kind::header:
         found = from_header(headers, source.name);

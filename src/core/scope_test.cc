@@ -45,10 +45,17 @@ class Scope : public testing::Test {
 class Judge final : public TokenJudge {
  public:
   VerifiedToken token;
-  std::variant<VerifiedToken, Refusal> judge(std::string_view text) const override {
-    if (text == "good") return token;
-    return Refusal{RefusalCode::token_invalid, "It does not hold.", std::nullopt, {}};
+  const TokenVerdict& judge(std::string_view text) const override {
+    if (text == "good") {
+      verdict_ = token;
+    } else {
+      verdict_ = Refusal{RefusalCode::token_invalid, "It does not hold.", std::nullopt, {}};
+    }
+    return verdict_;
   }
+
+ private:
+  mutable TokenVerdict verdict_;
 };
 
 RefusalCode refusal_of(const Policy& policy, const Headers& headers, const Caller& caller) {

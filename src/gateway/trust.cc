@@ -103,12 +103,12 @@ RequestCaller::RequestCaller(GatewayShared& shared, VerifiedTokens& verified, co
 
 Caller RequestCaller::view() const { return {trust_.keys != nullptr ? this : nullptr, certificate_, accounts_.get()}; }
 
-RequestCaller::Verdict RequestCaller::judge(std::string_view token) const {
+const TokenVerdict& RequestCaller::judge(std::string_view token) const {
   if (!verdict_) verdict_ = look_at(token);
   return *verdict_;
 }
 
-RequestCaller::Verdict RequestCaller::look_at(std::string_view token) const {
+TokenVerdict RequestCaller::look_at(std::string_view token) const {
   TrustedKeys& keys = *trust_.keys;
   const std::uint64_t generation = keys.sets.generation();
   const std::int64_t now = unix_now();

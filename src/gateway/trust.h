@@ -134,9 +134,8 @@ class RequestCaller final : private TokenJudge {
   Caller view() const;
 
  private:
-  using Verdict = std::variant<VerifiedToken, Refusal>;
-  Verdict judge(std::string_view token) const override;
-  Verdict look_at(std::string_view token) const;
+  const TokenVerdict& judge(std::string_view token) const override;
+  TokenVerdict look_at(std::string_view token) const;
 
   GatewayShared& shared_;
   VerifiedTokens& verified_;
@@ -144,7 +143,7 @@ class RequestCaller final : private TokenJudge {
   const RouteTrust& trust_;
   const CertificateName* certificate_;
   std::shared_ptr<const Accounts> accounts_;
-  mutable std::optional<Verdict> verdict_; // a request has one token
+  mutable std::optional<TokenVerdict> verdict_; // a request has one token
 };
 
 } // namespace oncekey

@@ -42,7 +42,7 @@ struct ServerOptions {
   std::uint32_t max_connections;
   std::string tls_cert; // both or none
   std::string tls_key;
-  std::string client_ca; // clients may show a certificate of these authorities; others are not accepted
+  std::string client_ca{}; // clients may show a certificate of these authorities; others are not accepted
 };
 
 class Server {

@@ -61,23 +61,23 @@ class Ed25519(Secret):
 
     def __init__(self, kid=None):
         super().__init__(b"", kid)
-        self._folder = tempfile.TemporaryDirectory(prefix="oncekey-issuer-")
-        self._key = pathlib.Path(self._folder.name) / "key.pem"
-        self._openssl("genpkey", "-algorithm", "ed25519", "-out", self._key)
-        self._public = self._openssl("pkey", "-in", self._key, "-pubout", "-outform", "DER")[-32:]
+        self._key = self._openssl("genpkey", "-algorithm", "ed25519")
+        self._public = self._openssl("pkey", "-pubout", "-outform", "DER", input=self._key)[-32:]
 
     @staticmethod
-    def _openssl(*arguments):
-        return subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True).stdout
+    def _openssl(*arguments, **options):
+        return subprocess.run(["openssl", *arguments], check=True, capture_output=True, **options).stdout
 
     def jwk(self):
         return {"kty": "OKP", "crv": "Ed25519", "x": base64url(self._public),
                 **({"kid": self.kid} if self.kid else {})}
 
     def _signature(self, message):
-        text = pathlib.Path(self._folder.name) / "message"
-        text.write_bytes(message)
-        return self._openssl("pkeyutl", "-sign", "-inkey", self._key, "-rawin", "-in", text)
+        with tempfile.TemporaryDirectory(prefix="oncekey-issuer-") as folder:
+            key, text = pathlib.Path(folder) / "key.pem", pathlib.Path(folder) / "message"
+            key.write_bytes(self._key)
+            text.write_bytes(message)
+            return self._openssl("pkeyutl", "-sign", "-inkey", str(key), "-rawin", "-in", str(text))
 
 
 def jwks(*issuers):
