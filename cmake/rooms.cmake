@@ -21,6 +21,8 @@ target_compile_definitions(oncekey_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST
 
 include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
 
+# It decides for itself what OpenSSL's headers declare, which a file in front of it would decide in its place.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/crypto.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
 oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})
 oncekey_room(store_common FOLDER store/common USES oncekey_core)

@@ -61,7 +61,7 @@ enum class ErrorFormat {
 
 // Where a part of the principal comes from.
 struct ScopeSource {
-  enum class Kind { header, jwt, cookie, global };
+  enum class Kind { header, jwt, cookie, client_cert, global };
   Kind kind = Kind::header;
   std::string name; // of the header, the claim or the cookie
   bool optional = false;
@@ -80,6 +80,22 @@ struct Probe {
   std::string method;          // GET or HEAD
   std::string target_template; // {key} is replaced by the percent-encoded key
   friend bool operator==(const Probe&, const Probe&) = default;
+};
+
+// How the bearer token behind a `jwt:` scope is verified.
+struct TokenRules {
+  std::string keys;                   // the JWKS: "file:PATH", "https://..." or "http://..."
+  std::vector<std::string> audiences; // `aud` must name one of them; not looked at when empty
+  std::vector<std::string> issuers;   // `iss` must be one of them; not looked at when empty
+  bool unverified = false;            // the claim is believed as it stands; excludes `keys`
+  friend bool operator==(const TokenRules&, const TokenRules&) = default;
+};
+
+// The question to the upstream whether a caller's credentials still hold, asked before a replay.
+struct Reauthorization {
+  std::string method; // GET or HEAD
+  std::string target;
+  friend bool operator==(const Reauthorization&, const Reauthorization&) = default;
 };
 
 struct Policy {
@@ -102,6 +118,10 @@ struct Policy {
   ErrorFormat errors = ErrorFormat::problem;
 
   std::vector<ScopeSource> scope;
+  TokenRules tokens;
+  std::string accounts; // path of the file that maps credentials to accounts; empty for none
+  std::optional<Reauthorization> reauthorize;
+  Millis reauthorize_for{0}; // how long a yes of the upstream is remembered
   std::vector<KeySource> key_from;
   Millis window{0}; // for KeySource::Kind::fingerprint: how long requests alike are one
 

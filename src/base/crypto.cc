@@ -262,6 +262,12 @@ bool base64url_decode(std::string_view text, std::string& out) {
   return decode_base64(text, '-', '_', SpareBits::ignored, out);
 }
 
+std::optional<std::string> base64url_decode_strictly(std::string_view text) {
+  std::string out;
+  if (!decode_base64(text, '-', '_', SpareBits::must_be_zero, out)) return std::nullopt;
+  return out;
+}
+
 bool equal_in_constant_time(std::string_view a, std::string_view b) {
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
 }

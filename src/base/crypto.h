@@ -78,6 +78,9 @@ std::optional<std::string> base64_decode(std::string_view text);
 
 // Unpadded base64url, as in JWTs. Nothing on any character outside the alphabet.
 bool base64url_decode(std::string_view text, std::string& out);
+// The same, strictly: no padding, and the unused bits of the last character are zero, so that no two texts mean the
+// same bytes.
+std::optional<std::string> base64url_decode_strictly(std::string_view text);
 
 // Compares in time that depends on the lengths alone.
 bool equal_in_constant_time(std::string_view a, std::string_view b);

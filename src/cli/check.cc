@@ -3,6 +3,7 @@
 #include "base/durations.h"
 #include "cli/table.h"
 #include "config/config.h"
+#include "config/identity_files.h"
 #include "core/policy_text.h"
 
 #include <fmt/format.h>
@@ -57,6 +58,10 @@ int run_check(const std::string& path, std::ostream& out, std::ostream& err) {
   const auto config = load_config(path);
   if (!config) {
     err << config.fault().message << "\n";
+    return 1;
+  }
+  if (const Status read = check_identity_files(*config); !read) {
+    err << path << ": " << read.fault().message << "\n";
     return 1;
   }
   for (const std::string& warning : warnings_of(*config)) err << path << ": warning: " << warning << "\n";

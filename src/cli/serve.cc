@@ -8,6 +8,7 @@
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/gateway.h"
+#include "gateway/trust_keeper.h"
 #include "store/open_store.h"
 
 #include <boost/asio/executor_work_guard.hpp>
@@ -19,6 +20,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <thread>
@@ -180,8 +182,7 @@ class Shutdown {
 
   // Something else that must come to its end: told to begin with it, and asked whether it is over.
   void also(std::function<void()> begin, std::function<bool()> over) {
-    begin_others_ = std::move(begin);
-    others_over_ = std::move(over);
+    others_.push_back({std::move(begin), std::move(over)});
   }
 
   bool clean() const { return clean_; }
@@ -198,7 +199,7 @@ class Shutdown {
       }
       log_.info("draining", {{"connections", server_.connections()}});
       server_.drain();
-      if (begin_others_) begin_others_();
+      for (const Other& other : others_) other.begin();
       shared_.waiters.notify_all();
       deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
       poll();
@@ -208,8 +209,9 @@ class Shutdown {
 
   void poll() {
     const MonotonicTime now = std::chrono::steady_clock::now();
-    const bool drained =
-        server_.connections() == 0 && shared_.detached.load() == 0 && (!others_over_ || others_over_());
+    const bool others_over =
+        std::all_of(others_.begin(), others_.end(), [](const Other& other) { return other.over(); });
+    const bool drained = server_.connections() == 0 && shared_.detached.load() == 0 && others_over;
     if ((drained || now >= deadline_) && !admin_draining_) {
       // Operators see the end of it: their listener goes last.
       clean_ = drained;
@@ -236,8 +238,11 @@ class Shutdown {
   asio::steady_timer poll_;
   MonotonicTime deadline_;
   std::function<void()> then_;
-  std::function<void()> begin_others_;
-  std::function<bool()> others_over_;
+  struct Other {
+    std::function<void()> begin;
+    std::function<bool()> over;
+  };
+  std::vector<Other> others_;
   bool admin_draining_ = false;
   bool clean_ = false;
 };
@@ -302,6 +307,7 @@ int run_serve(Config config) {
   public_options.trusted_proxies = config.trusted_proxies;
   public_options.tls_cert = config.tls_cert;
   public_options.tls_key = config.tls_key;
+  public_options.client_ca = config.client_ca;
   auto server =
       Server::listen(config.listen.host, config.listen.port, std::move(public_options), std::move(lanes), log);
   if (!server) return refuse_to_start(log, server.fault());
@@ -328,6 +334,15 @@ int run_serve(Config config) {
     outbox_server = std::move(listening).value();
   }
 
+  std::unique_ptr<TrustKeeper> keeper;
+  if (!shared.trust.empty()) {
+    auto made = TrustKeeper::make(shared, operators.timers);
+    if (!made) return refuse_to_start(log, made.fault());
+    keeper = std::move(made).value();
+  }
+  // After the keeper has noted what the files look like: a change from here on is read again.
+  if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
+
   Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {
     operators.timers.stop();
@@ -342,6 +357,12 @@ int run_serve(Config config) {
           asio::post(courier.context, [&] { deliverer->stop(); });
         },
         [&] { return deliverer->over() && (!outbox_server || outbox_server->connections() == 0); });
+  }
+
+  if (keeper) {
+    // Both on the loop of the operators, which is that of the signals too.
+    shutdown.also([&] { keeper->stop(); }, [&] { return keeper->over(); });
+    asio::post(operators.context, [&] { keeper->start(); });
   }
 
   (*server)->start();

@@ -118,6 +118,7 @@ struct Config {
   std::string upstream_ca; // PEM file; the system's certificates when empty
   std::string tls_cert;
   std::string tls_key;
+  std::string client_ca; // PEM file: clients may show certificates of these issuers
   std::string store = "rocksdb:./oncekey-data";
   std::optional<std::string> require_durability;
   bool trust_clock = false; // the wall clock is right whatever the kernel says

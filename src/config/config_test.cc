@@ -55,6 +55,7 @@ path   = "/orders"
 policy = "classic"
 key    = "required"
 scope  = "jwt:sub"
+jwt_keys = "file:jwks.json"
 wait   = "2s"
 )");
   ASSERT_EQ(config.routes.size(), 2u);
@@ -65,6 +66,7 @@ wait   = "2s"
   EXPECT_EQ(config.routes[1].path, "/orders");
   EXPECT_EQ(config.routes[1].policy.key, MissingKey::required);
   EXPECT_EQ(config.routes[1].policy.scope, (std::vector<ScopeSource>{{ScopeSource::Kind::jwt, "sub", false}}));
+  EXPECT_EQ(config.routes[1].policy.tokens.keys, "file:jwks.json");
   EXPECT_EQ(config.routes[1].policy.wait, seconds(2));
 }
 

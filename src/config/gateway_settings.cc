@@ -129,6 +129,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"upstream_ca", [](const Node& v, Config& c) { return put(c.upstream_ca, as_text(v)); }},
     {"tls_cert", [](const Node& v, Config& c) { return put(c.tls_cert, as_text(v)); }},
     {"tls_key", [](const Node& v, Config& c) { return put(c.tls_key, as_text(v)); }},
+    {"client_ca", [](const Node& v, Config& c) { return put(c.client_ca, as_text(v)); }},
     {"store", [](const Node& v, Config& c) { return put(c.store, as_store(v)); }},
     {"require_durability", read_durability},
     {"trust_clock", [](const Node& v, Config& c) { return put(c.trust_clock, as_switch(v)); }},

@@ -1,4 +1,6 @@
 // The settings of a route: every field of Policy under its own name. How values are spelled is core's (policy_text.h).
+#include "base/masked_url.h"
+#include "config/config.h"
 #include "config/settings.h"
 #include "core/policy_text.h"
 
@@ -74,6 +76,38 @@ Status read_probe(const Node& node, Policy& policy) {
   return read;
 }
 
+Status read_reauthorize(const Node& node, Policy& policy) {
+  Reauthorization question;
+  Status read = put_parsed(question, node, parse_reauthorization);
+  if (read) policy.reauthorize = std::move(question);
+  return read;
+}
+
+constexpr std::string_view kFile = "file:";
+
+Status read_jwt_keys(const Node& node, Policy& policy) {
+  auto text = as_text(node);
+  if (!text) return std::move(text).fault();
+  if (!text->starts_with(kFile) || text->size() == kFile.size()) {
+    if (const auto url = parse_target_url(*text); !url)
+      return invalid(
+          fmt::format("\"{}\" names no keys: write \"file:PATH\" of a JSON Web Key Set, or its URL, as in "
+                      "\"https://id.example.com/.well-known/jwks.json\"",
+                      masked_url(*text)));
+  }
+  policy.tokens.keys = std::move(text).value();
+  return ok_status();
+}
+
+Status read_accounts(const Node& node, Policy& policy) {
+  auto text = as_text(node);
+  if (!text) return std::move(text).fault();
+  if (!text->starts_with(kFile) || text->size() == kFile.size())
+    return invalid(fmt::format("\"{}\" names no file: write \"file:PATH\"", *text));
+  policy.accounts = text->substr(kFile.size());
+  return ok_status();
+}
+
 // The gateway's own refusals: a client error, or clients would take them for an answer of the API.
 Status put_refusal_status(int& target, const Node& node) { return put_count(target, node, 400, 499); }
 
@@ -96,6 +130,13 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"on_abandoned", [](const Node& v, Policy& p) { return put_parsed(p.on_abandoned, v, parse_on_abandoned); }},
     {"errors", [](const Node& v, Policy& p) { return put_parsed(p.errors, v, parse_error_format); }},
     {"scope", [](const Node& v, Policy& p) { return put_list(p.scope, v, parse_scope_source); }},
+    {"jwt_keys", read_jwt_keys},
+    {"jwt_audience", [](const Node& v, Policy& p) { return put(p.tokens.audiences, as_texts(v)); }},
+    {"jwt_issuer", [](const Node& v, Policy& p) { return put(p.tokens.issuers, as_texts(v)); }},
+    {"jwt_unverified", [](const Node& v, Policy& p) { return put(p.tokens.unverified, as_switch(v)); }},
+    {"accounts", read_accounts},
+    {"reauthorize", read_reauthorize},
+    {"reauthorize_for", [](const Node& v, Policy& p) { return put(p.reauthorize_for, as_duration(v, Millis(0))); }},
     {"key_from", [](const Node& v, Policy& p) { return put_list(p.key_from, v, parse_key_source); }},
     {"window", [](const Node& v, Policy& p) { return put(p.window, as_duration(v, Millis(0))); }},
     {"lease", [](const Node& v, Policy& p) { return put(p.lease, as_duration(v, Millis(0))); }},
@@ -118,8 +159,9 @@ constexpr Setting<Policy> kPolicySettings[] = {
 };
 
 // What one company tends to decide once for all its routes.
-constexpr std::array<std::string_view, 6> kDefaultsOfAllRoutes{"lease", "retention",        "scope",
-                                                               "wait",  "upstream_timeout", "rate_exempts_replays"};
+constexpr std::array<std::string_view, 13> kDefaultsOfAllRoutes{
+    "lease",        "retention",  "scope",          "wait",     "upstream_timeout", "rate_exempts_replays", "jwt_keys",
+    "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts", "reauthorize",      "reauthorize_for"};
 
 } // namespace
 

@@ -73,6 +73,8 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
   if (config.admin_tls_cert.empty() != config.admin_tls_key.empty())
     add({"admin_tls_cert", "admin_tls_key"},
         "admin_tls_cert and admin_tls_key belong together: set both to serve TLS to operators, neither for plain HTTP");
+  if (!config.client_ca.empty() && config.tls_cert.empty())
+    add({"client_ca"}, "client_ca is set but the gateway serves plain HTTP: set tls_cert and tls_key as well");
   if (!config.upstream_ca.empty() && config.upstream.scheme == UpstreamUrl::Scheme::http)
     add({"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified");
   if (config.require_durability && config.store.starts_with("memory:"))
@@ -96,6 +98,34 @@ void check_rates(const RateLimits& rates, const Limits& limits, std::optional<st
                    fmt::format("max_in_flight ({}), which is for one account, is more than limits.max_in_flight ({}), "
                                "which is for all together: it would never be reached",
                                rates.max_in_flight, limits.max_in_flight)});
+}
+
+// As defaults of all routes these may stand where a route has no use for them; one route must have.
+void check_identity(const Config& config, std::vector<Problem>& out) {
+  const auto none_has = [&](ScopeSource::Kind kind) {
+    return std::none_of(config.routes.begin(), config.routes.end(),
+                        [kind](const Route& route) { return has_scope(route.policy, kind); });
+  };
+  for (const Route& route : config.routes) {
+    const TokenRules& tokens = route.policy.tokens;
+    const char* const set = !tokens.keys.empty()        ? "jwt_keys"
+                            : !tokens.audiences.empty() ? "jwt_audience"
+                            : !tokens.issuers.empty()   ? "jwt_issuer"
+                            : tokens.unverified         ? "jwt_unverified"
+                                                        : nullptr;
+    if (set == nullptr || !none_has(ScopeSource::Kind::jwt)) continue;
+    out.push_back({std::nullopt,
+                   {set},
+                   fmt::format("{} is set but no route has a jwt: scope: no token would be verified; write scope = "
+                               "\"jwt:sub\", or leave it out",
+                               set)});
+    break;
+  }
+  if (!config.client_ca.empty() && none_has(ScopeSource::Kind::client_cert))
+    out.push_back(
+        {std::nullopt,
+         {"client_ca"},
+         "client_ca is set but no route has scope = \"client-cert\": certificates would be asked for in vain"});
 }
 
 void check_limits(const Config& config, std::vector<Problem>& out) {
@@ -134,6 +164,8 @@ class RouteChecks {
     times();
     key();
     scope();
+    tokens();
+    reauthorization();
     fingerprint();
     recovery();
     sizes();
@@ -224,6 +256,36 @@ class RouteChecks {
           "not");
   }
 
+  void tokens() {
+    const TokenRules& tokens = policy_.tokens;
+    if (has_scope(policy_, ScopeSource::Kind::client_cert) && config_.client_ca.empty())
+      add({"scope"},
+          "scope = \"client-cert\" needs client_ca, the PEM file of the authority that issues the clients' "
+          "certificates");
+    if (!has_scope(policy_, ScopeSource::Kind::jwt)) return;
+    if (tokens.keys.empty() && !tokens.unverified)
+      add({"scope"},
+          "scope = \"jwt:...\" needs jwt_keys, as in jwt_keys = \"file:jwks.json\" or the URL of a JWKS: a forged "
+          "token "
+          "would read, block and use up another account's keys; write jwt_unverified = true if something in front of "
+          "the gateway verifies every token");
+    if (!tokens.keys.empty() && tokens.unverified)
+      add({"jwt_unverified", "jwt_keys"},
+          "jwt_unverified = true and jwt_keys contradict each other: leave out jwt_unverified to verify tokens");
+    if (tokens.unverified && (!tokens.audiences.empty() || !tokens.issuers.empty()))
+      add({"jwt_audience", "jwt_issuer", "jwt_unverified"},
+          "jwt_audience and jwt_issuer say nothing about tokens that are not verified: leave them out, or set "
+          "jwt_keys");
+  }
+
+  void reauthorization() {
+    if (policy_.reauthorize_for > Millis(0) && !policy_.reauthorize)
+      add({"reauthorize_for"}, "reauthorize_for is set without reauthorize: which question is remembered?");
+    if (policy_.reauthorize && policy_.mode == Mode::observe)
+      add({"reauthorize", "mode"},
+          "mode = \"observe\" replays nothing, so reauthorize would never be asked: leave it out");
+  }
+
   void fingerprint() {
     if (!policy_.fingerprint_ignore.empty() && policy_.fingerprint != FingerprintMode::canonical)
       add({"fingerprint_ignore"},
@@ -301,6 +363,7 @@ std::vector<Problem> problems_of(const Config& config) {
   std::vector<Problem> problems;
   check_listeners(config, problems);
   check_limits(config, problems);
+  check_identity(config, problems);
   for (std::size_t index = 0; index < config.routes.size(); ++index) RouteChecks(config, index, problems).run();
   return problems;
 }
@@ -345,9 +408,16 @@ std::vector<std::string> warnings_of(const Config& config) {
     if (has_scope(policy, ScopeSource::Kind::global))
       add("scope = \"global\" lets every caller replay every other caller's answers; right only when all callers are "
           "one");
-    if (has_scope(policy, ScopeSource::Kind::jwt))
-      add("scope = \"jwt:...\" reads the token without verifying it; something in front of the gateway must, or anyone "
-          "can name any account");
+    if (policy.tokens.unverified && has_scope(policy, ScopeSource::Kind::jwt))
+      add("scope = \"jwt:...\" with jwt_unverified reads the token without verifying it; something in front of the "
+          "gateway must, or anyone can name any account: read its stored answers, block its keys and poison them with "
+          "answers of their own");
+    if (policy.tokens.keys.starts_with("http://")) {
+      const auto url = parse_target_url(policy.tokens.keys);
+      if (url && !is_loopback({url->server.host, url->server.port}))
+        add("jwt_keys is fetched over plain HTTP: anyone on the way can put keys of their own in its place; use "
+            "https://");
+    }
   }
   return warnings;
 }

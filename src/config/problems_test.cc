@@ -66,7 +66,7 @@ TEST(BadSettings, AreRefusedWithTheirLine) {
       {"[[route]]\npath = \"/a\"\nin_progress = 500", "4: in_progress: 500 is out of range"},
       {"[[route]]\npath = \"/a\"\nkept = \"2xx\"", "4: kept: \"2xx\" is not a set of statuses"},
       {"[[route]]\npath = \"/a\"\nkey = \"maybe\"", "4: key: \"maybe\""},
-      {"[[route]]\npath = \"/a\"\nscope = \"client-cert\"", "4: scope: scope \"client-cert\" is not supported"},
+      {"[[route]]\npath = \"/a\"\nscope = \"client-cert\"", "4: scope = \"client-cert\" needs client_ca"},
       {"[[route]]\npath = \"/a\"\nscope = \"ip\"", "4: scope: \"ip\" is not a scope"},
       {"[[route]]\npath = \"/a\"\nscope = [1]", "4: scope: expected text in quotes, found a whole number"},
       {"[[route]]\npath = \"/a\"\nkey_from = \"Idempotency-Key\"", "4: key_from: \"Idempotency-Key\" is not a source"},
@@ -176,6 +176,30 @@ TEST(SafeCombinations, AreAllowed) {
   }
 }
 
+TEST(BadIdentity, IsRefusedWithItsLine) {
+  const BadConfig cases[] = {
+      {"scope = \"jwt:sub\"", "2: scope = \"jwt:...\" needs jwt_keys"},
+      {"scope = \"jwt:sub\"\njwt_unverified = false", "2: scope = \"jwt:...\" needs jwt_keys"},
+      {"scope = \"jwt:sub\"\njwt_keys = \"file:a\"\njwt_unverified = true", "4: jwt_unverified = true and jwt_keys"},
+      {"scope = \"jwt:sub\"\njwt_unverified = true\njwt_audience = \"a\"",
+       "4: jwt_audience and jwt_issuer say nothing"},
+      {"jwt_keys = \"file:a\"", "2: jwt_keys is set but no route has a jwt: scope"},
+      {"jwt_issuer = \"a\"", "2: jwt_issuer is set but no route has a jwt: scope"},
+      {"scope = \"jwt:sub\"\njwt_keys = \"jwks.json\"", "3: jwt_keys: \"jwks.json\" names no keys"},
+      {"scope = \"jwt:sub\"\njwt_keys = \"file:\"", "3: jwt_keys: \"file:\" names no keys"},
+      {"scope = \"jwt:sub\"\njwt_keys = \"ftp://a/b\"", "3: jwt_keys: \"ftp://a/b\" names no keys"},
+      {"scope = \"client-cert\"", "2: scope = \"client-cert\" needs client_ca"},
+      {"tls_cert = \"a\"\ntls_key = \"b\"\nclient_ca = \"c\"", "4: client_ca is set but no route has"},
+      {"scope = \"client-cert\"\nclient_ca = \"c\"", "3: client_ca is set but the gateway serves plain HTTP"},
+      {"accounts = \"accounts.toml\"", "2: accounts: \"accounts.toml\" names no file"},
+      {"reauthorize = \"POST /me\"", "2: reauthorize: \"POST /me\" is no question to the API"},
+      {"reauthorize_for = \"1m\"", "2: reauthorize_for is set without reauthorize"},
+      {"[[route]]\npath = \"/*\"\nmode = \"observe\"\nreauthorize = \"GET /me\"",
+       "5: mode = \"observe\" replays nothing"},
+  };
+  for (const BadConfig& bad : cases) expect_refused(bad);
+}
+
 std::vector<std::string> warnings(const std::string& text) {
   const auto config = parse_config("upstream = \"http://127.0.0.1:9090\"\n" + text, "test.toml");
   EXPECT_TRUE(config.ok()) << text;
@@ -186,7 +210,12 @@ TEST(Warnings, AreGivenForWhatDeservesASecondLook) {
   EXPECT_THAT(warnings(""), IsEmpty());
   EXPECT_THAT(warnings("store = \"memory:\""), ElementsAre(HasSubstr("memory: keeps nothing")));
   EXPECT_THAT(warnings("scope = \"global\""), ElementsAre(HasSubstr("every other caller's answers")));
-  EXPECT_THAT(warnings("scope = \"jwt:sub\""), ElementsAre(HasSubstr("without verifying it")));
+  EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_unverified = true"), ElementsAre(HasSubstr("without verifying it")));
+  EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_keys = \"file:jwks.json\""), IsEmpty());
+  EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_keys = \"https://id.test/jwks\""), IsEmpty());
+  EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_keys = \"http://127.0.0.1:1/jwks\""), IsEmpty());
+  EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_keys = \"http://id.test/jwks\""),
+              ElementsAre(HasSubstr("plain HTTP")));
   EXPECT_THAT(warnings("[[route]]\npath = \"/a\"\non_store_error = \"bypass\""),
               ElementsAre(testing::AllOf(HasSubstr("route /a: "), HasSubstr("unprotected"))));
 }

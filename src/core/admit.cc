@@ -66,8 +66,10 @@ Screened screen(const Policy& policy, const RequestView& request, std::uint64_t 
       break;
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  auto principal = find_principal(policy, request.headers);
+  auto principal = find_principal(policy, request.headers, request.caller);
   if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
+  // An account that anyone can claim has no share: it would be used up for its owner by others.
+  if (!believes_callers(policy)) return ReadBody{};
   return ReadBody{account_of(std::get<Principal>(principal), account_seed)};
 }
 
@@ -80,7 +82,7 @@ Admission admit(const Policy& policy, const RequestView& request, std::string_vi
     return PassThrough{};
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  auto answer = find_principal(policy, request.headers);
+  auto answer = find_principal(policy, request.headers, request.caller);
   if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
   const Principal& principal = std::get<Principal>(answer);
 

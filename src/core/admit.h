@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "core/caller.h"
 #include "core/refusal.h"
 
 #include <oncekey/headers.h>
@@ -25,6 +26,7 @@ struct RequestView {
   std::string_view method;
   std::string_view target; // origin-form, as received
   const Headers& headers;
+  Caller caller{};
 };
 
 struct PassThrough {};

@@ -63,6 +63,21 @@ std::optional<std::string_view> behind(std::string_view text, std::string_view p
   return text.substr(prefix.size());
 }
 
+// "GET /path": GET or HEAD, one space, a target.
+struct Question {
+  std::string_view method;
+  std::string_view target;
+  bool good;
+};
+Question split_question(std::string_view text) {
+  const std::size_t space = text.find(' ');
+  const std::string_view method = text.substr(0, space);
+  const std::string_view target = space == std::string_view::npos ? std::string_view{} : text.substr(space + 1);
+  bool good = (method == "GET" || method == "HEAD") && target.starts_with('/');
+  for (const char c : target) good = good && c > ' ' && c < 0x7f;
+  return {method, target, good};
+}
+
 Result<ScopeSource> scope_source(ScopeSource::Kind kind, std::string_view name, std::string_view what, bool optional) {
   // A claim is a JSON member and may be named anything; the other two are tokens of HTTP.
   const bool good = kind == ScopeSource::Kind::jwt ? !name.empty() : is_token(name);
@@ -101,6 +116,8 @@ std::string to_string(const ScopeSource& source) {
       return fmt::format("jwt:{}{}", source.name, mark);
     case ScopeSource::Kind::cookie:
       return fmt::format("cookie:{}{}", source.name, mark);
+    case ScopeSource::Kind::client_cert:
+      return fmt::format("client-cert{}", mark);
     case ScopeSource::Kind::global:
       return "global";
   }
@@ -122,17 +139,16 @@ std::string to_string(const KeySource& source) {
 }
 
 std::string to_string(const Probe& probe) { return fmt::format("{} {}", probe.method, probe.target_template); }
+std::string to_string(const Reauthorization& question) {
+  return fmt::format("{} {}", question.method, question.target);
+}
 
 Result<ScopeSource> parse_scope_source(std::string_view text) {
   if (text == "global") return ScopeSource{ScopeSource::Kind::global, "", false};
-  if (text == "client-cert" || text == "client-cert?") {
-    return invalid(
-        "scope \"client-cert\" is not supported by this version: use header:NAME with a proxy in front "
-        "that verifies the certificate and sets that header");
-  }
   std::string_view source = text;
   const bool optional = source.ends_with('?');
   if (optional) source.remove_suffix(1);
+  if (source == "client-cert") return ScopeSource{ScopeSource::Kind::client_cert, "", optional};
   if (const auto name = behind(source, "header:")) {
     return scope_source(ScopeSource::Kind::header, *name, "header", optional);
   }
@@ -141,8 +157,8 @@ Result<ScopeSource> parse_scope_source(std::string_view text) {
     return scope_source(ScopeSource::Kind::cookie, *name, "cookie", optional);
   }
   return invalid(
-      fmt::format("\"{}\" is not a scope: allowed are header:NAME, jwt:CLAIM and cookie:NAME, each with a ? "
-                  "behind it when optional, and global",
+      fmt::format("\"{}\" is not a scope: allowed are header:NAME, jwt:CLAIM, cookie:NAME and client-cert, each with "
+                  "a ? behind it when optional, and global",
                   text));
 }
 
@@ -167,11 +183,7 @@ Result<KeySource> parse_key_source(std::string_view text) {
 }
 
 Result<Probe> parse_probe(std::string_view text) {
-  const std::size_t space = text.find(' ');
-  const std::string_view method = text.substr(0, space);
-  const std::string_view target = space == std::string_view::npos ? std::string_view{} : text.substr(space + 1);
-  bool good = (method == "GET" || method == "HEAD") && target.starts_with('/');
-  for (const char c : target) good = good && c > ' ' && c < 0x7f;
+  const auto [method, target, good] = split_question(text);
   if (!good) {
     return invalid(fmt::format(
         "\"{}\" is not a probe: write GET or HEAD, a space and a path, as in \"GET /v1/charges?key={{key}}\"", text));
@@ -183,6 +195,17 @@ Result<Probe> parse_probe(std::string_view text) {
                     text));
   }
   return Probe{std::string(method), std::string(target)};
+}
+
+Result<Reauthorization> parse_reauthorization(std::string_view text) {
+  const auto [method, target, good] = split_question(text);
+  if (!good) {
+    return invalid(
+        fmt::format("\"{}\" is no question to the API: write GET or HEAD, a space and a path, as in "
+                    "\"GET /v1/me\"",
+                    text));
+  }
+  return Reauthorization{std::string(method), std::string(target)};
 }
 
 Status check_json_pointer(std::string_view text) {

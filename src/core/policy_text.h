@@ -24,6 +24,7 @@ std::string_view to_string(ErrorFormat format);   // problem, problem-link, stri
 std::string to_string(const ScopeSource& source);
 std::string to_string(const KeySource& source);
 std::string to_string(const Probe& probe);
+std::string to_string(const Reauthorization& question);
 
 Result<KeySyntax> parse_key_syntax(std::string_view text);
 Result<Identity> parse_identity(std::string_view text);
@@ -35,12 +36,14 @@ Result<OnStoreError> parse_on_store_error(std::string_view text);
 Result<Mode> parse_mode(std::string_view text);
 Result<ErrorFormat> parse_error_format(std::string_view text);
 
-// "header:NAME", "jwt:CLAIM", "cookie:NAME", each with a `?` behind it when optional, or "global".
+// "header:NAME", "jwt:CLAIM", "cookie:NAME", "client-cert", each with a `?` behind it when optional, or "global".
 Result<ScopeSource> parse_scope_source(std::string_view text);
 // "header:NAME", "body:/json/pointer", "form:FIELD" or "fingerprint".
 Result<KeySource> parse_key_source(std::string_view text);
 // "GET /v1/charges?key={key}": GET or HEAD, one space, a target that holds {key}.
 Result<Probe> parse_probe(std::string_view text);
+// "GET /v1/me": GET or HEAD, one space, a target.
+Result<Reauthorization> parse_reauthorization(std::string_view text);
 // An entry of fingerprint_ignore: an RFC 6901 pointer to something inside the document.
 Status check_json_pointer(std::string_view text);
 

@@ -16,6 +16,9 @@ enum class RefusalCode {
   key_repeated,         // 400: more than one key header
   key_in_connection,    // 400: Connection names a header of key, scope or fingerprint and would strip it
   principal_missing,    // 400: no account to keep the key under
+  token_invalid,        // 401: the bearer token of the account does not hold
+  jwks_unavailable,     // 503: the keys that tokens are verified with are not there
+  not_reauthorized,     // 503: the upstream did not say whether the caller may still see the answer
   mismatch,             // policy: the key was used for another request
   in_progress,          // policy: the first request is still at work
   indeterminate,        // 409: the outcome is unknown and retrying will not settle it
@@ -44,6 +47,9 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::key_repeated,
     RefusalCode::key_in_connection,
     RefusalCode::principal_missing,
+    RefusalCode::token_invalid,
+    RefusalCode::jwks_unavailable,
+    RefusalCode::not_reauthorized,
     RefusalCode::mismatch,
     RefusalCode::in_progress,
     RefusalCode::indeterminate,

@@ -64,6 +64,30 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               kInvalidRequest,
               "idempotency_principal_missing",
               ShouldRetry::no};
+    case RefusalCode::token_invalid:
+      return {401,
+              "The token of this account is not valid",
+              "A key belongs to an account, and the bearer token does not prove which. Nothing was executed; send the "
+              "same request with the same key and a valid token.",
+              kInvalidRequest,
+              "token_invalid",
+              ShouldRetry::no};
+    case RefusalCode::jwks_unavailable:
+      return {503,
+              "Tokens cannot be verified",
+              "The keys that bearer tokens are verified with could not be fetched. Nothing was executed; send the same "
+              "request with the same key again.",
+              kApi,
+              "jwks_unavailable",
+              ShouldRetry::yes};
+    case RefusalCode::not_reauthorized:
+      return {503,
+              "The credentials could not be checked",
+              "The answer is there, and the API did not say whether these credentials may still see it. Nothing was "
+              "executed by this request; send the same request with the same key again.",
+              kApi,
+              "not_reauthorized",
+              ShouldRetry::yes};
     case RefusalCode::mismatch:
       return {policy.mismatch_status,
               "Idempotency-Key is already used",
@@ -223,6 +247,8 @@ std::string_view reason_of(int status) {
   switch (status) {
     case 400:
       return "Bad Request";
+    case 401:
+      return "Unauthorized";
     case 404:
       return "Not Found";
     case 409:
@@ -378,6 +404,12 @@ std::string_view to_string(RefusalCode code) {
       return "key_in_connection";
     case RefusalCode::principal_missing:
       return "principal_missing";
+    case RefusalCode::token_invalid:
+      return "token_invalid";
+    case RefusalCode::jwks_unavailable:
+      return "jwks_unavailable";
+    case RefusalCode::not_reauthorized:
+      return "not_reauthorized";
     case RefusalCode::mismatch:
       return "mismatch";
     case RefusalCode::in_progress:
@@ -451,6 +483,9 @@ Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& c
       reply.body = stripe_body(standing, refusal, refusal.key.empty() ? context.key : refusal.key);
       break;
   }
+  // RFC 6750, 3.
+  if (refusal.code == RefusalCode::token_invalid)
+    reply.headers.add("WWW-Authenticate", "Bearer error=\"invalid_token\"");
   reply.headers.add("Cache-Control", "no-store");
   if (retry_after) reply.headers.add("Retry-After", fmt::format("{}", retry_after->count()));
   if (!context.key.empty() && key_was_good(refusal.code)) reply.headers.add("Idempotency-Key", context.key);

@@ -1,10 +1,9 @@
 #include "core/scope.h"
 
-#include "core/json_pointer.h"
-
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -24,6 +23,7 @@ std::string lower_case(std::string_view text) {
 struct Value {
   std::string_view kind;
   std::optional<std::string_view> text;
+  std::optional<std::string_view> issuer{}; // of a token or certificate
 };
 using FoundValue = std::variant<Value, Refusal>;
 
@@ -45,35 +45,57 @@ FoundValue from_header(const Headers& headers, const std::string& name) {
   return Value{"header", std::get<0>(value)};
 }
 
-// The middle part of a JWT in `Authorization: Bearer`. The signature is not checked here. The API behind us checks it
-// for what is executed, but a replay never gets there: where clients reach the gateway directly, whoever can guess both
-// an account's claim and its key can read the stored answer. docs/POLICIES.md says when to use this source.
-bool jwt_payload(std::string_view authorization, std::string& payload) {
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!starts_with_ignoring_case(authorization, kScheme)) return false;
-  std::string_view token = authorization.substr(kScheme.size());
-  while (token.starts_with(' ')) token.remove_prefix(1);
-  const std::size_t first = token.find('.');
-  if (first == std::string_view::npos) return false;
-  const std::size_t second = token.find('.', first + 1);
-  if (second == std::string_view::npos || token.find('.', second + 1) != std::string_view::npos) return false;
-  return base64url_decode(token.substr(first + 1, second - first - 1), payload);
-}
-
-bool is_integer(std::string_view number) { return number.find_first_of(".eE") == std::string_view::npos; }
-
-FoundValue from_jwt(const Headers& headers, const std::string& claim, std::list<std::string>& decoded) {
+FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Headers& headers, const Caller& caller,
+                    std::list<std::string>& decoded) {
   auto value = single_header(headers, "Authorization");
   if (auto* refused = std::get_if<Refusal>(&value)) return std::move(*refused);
   const auto authorization = std::get<0>(value);
-  std::string payload;
-  if (!authorization || !jwt_payload(*authorization, payload)) return Value{"jwt", std::nullopt};
-  std::string pointer;
-  append_pointer_token(pointer, claim);
-  JsonPlace place = find_in_json(payload, pointer);
-  const bool number = place.kind == JsonPlace::Kind::number && is_integer(place.text);
-  if (!number && place.kind != JsonPlace::Kind::string) return Value{"jwt", std::nullopt};
-  return Value{number ? "jwt-number" : "jwt", decoded.emplace_back(std::move(place.text))};
+  const auto token = authorization ? bearer_token(*authorization) : std::nullopt;
+  if (!token || token->empty()) return Value{"jwt", std::nullopt};
+
+  std::optional<VerifiedToken> unverified;
+  const VerifiedToken* read = nullptr;
+  if (policy.tokens.unverified) {
+    unverified = read_unverified(*token, {source.name});
+    if (!unverified) return Value{"jwt", std::nullopt};
+    read = &*unverified;
+  } else if (caller.tokens != nullptr) {
+    const TokenVerdict& verdict = caller.tokens->judge(*token);
+    if (const auto* refused = std::get_if<Refusal>(&verdict)) return *refused;
+    read = &std::get<VerifiedToken>(verdict);
+  } else {
+    return Refusal{RefusalCode::jwks_unavailable, {}, std::nullopt, {}};
+  }
+  const TokenClaim* const claim = read->find(source.name);
+  if (claim == nullptr || claim->value.empty()) {
+    if (source.optional || policy.tokens.unverified) return Value{"jwt", std::nullopt};
+    return Refusal{RefusalCode::token_invalid, fmt::format("The token has no claim {}.", source.name), {}, {}};
+  }
+  std::optional<std::string_view> issuer;
+  if (read->issuer) issuer = decoded.emplace_back(*read->issuer);
+  return Value{claim->number ? "jwt-number" : "jwt", decoded.emplace_back(claim->value), issuer};
+}
+
+FoundValue from_certificate(const CertificateName* certificate) {
+  if (certificate == nullptr) return Value{"client-cert", std::nullopt};
+  switch (certificate->kind) {
+    case CertificateName::Kind::uri:
+      return Value{"client-cert-uri", certificate->value};
+    case CertificateName::Kind::dns:
+      return Value{"client-cert-dns", certificate->value};
+    case CertificateName::Kind::subject:
+      break;
+  }
+  return Value{"client-cert-subject", certificate->value, certificate->issuer};
+}
+
+// A credential of the accounts file stands for its account.
+void map_to_account(const ScopeSource& source, const Accounts& accounts, Value& value,
+                    std::list<std::string>& decoded) {
+  if (!value.text || value.text->empty()) return;
+  const bool header = source.kind == ScopeSource::Kind::header;
+  const std::string* const account = accounts.of(header ? credential_in(source.name, *value.text) : *value.text);
+  if (account != nullptr) value = Value{"account", decoded.emplace_back(*account)};
 }
 
 FoundValue from_cookie(const Headers& headers, const std::string& name) {
@@ -103,6 +125,8 @@ std::string_view what_is_missing(ScopeSource::Kind kind) {
       return "bearer token with the claim";
     case ScopeSource::Kind::cookie:
       return "cookie";
+    case ScopeSource::Kind::client_cert:
+      return "client certificate";
     case ScopeSource::Kind::global:
       break;
   }
@@ -111,7 +135,7 @@ std::string_view what_is_missing(ScopeSource::Kind kind) {
 
 } // namespace
 
-std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers) {
+std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers, const Caller& caller) {
   Principal principal;
   principal.parts.reserve(policy.scope.size());
   for (const ScopeSource& source : policy.scope) {
@@ -121,20 +145,27 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
         found = from_header(headers, source.name);
         break;
       case ScopeSource::Kind::jwt:
-        found = from_jwt(headers, source.name, principal.decoded);
+        found = from_jwt(policy, source, headers, caller, principal.decoded);
         break;
       case ScopeSource::Kind::cookie:
         found = from_cookie(headers, source.name);
+        break;
+      case ScopeSource::Kind::client_cert:
+        found = from_certificate(caller.certificate);
         break;
       case ScopeSource::Kind::global:
         break;
     }
     if (auto* refused = std::get_if<Refusal>(&found)) return std::move(*refused);
-    const Value& value = std::get<Value>(found);
+    Value& value = std::get<Value>(found);
+    const bool credential = source.kind == ScopeSource::Kind::header || source.kind == ScopeSource::Kind::cookie;
+    if (credential && caller.accounts != nullptr) map_to_account(source, *caller.accounts, value, principal.decoded);
     const bool needed = !source.optional && source.kind != ScopeSource::Kind::global;
     if (needed && (!value.text || value.text->empty())) {
-      return missing(fmt::format("The request has no {} {}.", what_is_missing(source.kind), source.name));
+      const std::string_view blank = source.name.empty() ? "" : " ";
+      return missing(fmt::format("The request has no {}{}{}.", what_is_missing(source.kind), blank, source.name));
     }
+    if (value.issuer) principal.parts.push_back({"issuer", &source, true, *value.issuer});
     principal.parts.push_back({value.kind, &source, value.text.has_value(), value.text.value_or(std::string_view{})});
   }
   // No source at all is a configuration that check_config refuses; refusing here too keeps the promise local.
@@ -153,6 +184,12 @@ std::optional<AccountId> account_of(const Principal& principal, std::uint64_t se
   static_assert(sizeof hash == sizeof account.bytes);
   std::memcpy(account.bytes.data(), &hash, sizeof hash);
   return account;
+}
+
+bool believes_callers(const Policy& policy) {
+  return !policy.tokens.unverified || std::none_of(policy.scope.begin(), policy.scope.end(), [](const ScopeSource& s) {
+    return s.kind == ScopeSource::Kind::jwt;
+  });
 }
 
 RecordId record_id(const Policy& policy, const Principal& principal, const RequestView& request, KeyKind kind,

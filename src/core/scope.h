@@ -7,6 +7,7 @@
 
 #include "base/crypto.h"
 #include "core/admit.h"
+#include "core/caller.h"
 #include "core/refusal.h"
 
 #include <oncekey/policy.h>
@@ -22,7 +23,9 @@
 namespace oncekey {
 
 struct PrincipalPart {
-  std::string_view kind; // of its source; a claim that is a number has its own, so that 7 and "7" are two accounts
+  // Of its source. A claim that is a number has its own, so that 7 and "7" are two accounts; so have the issuer of a
+  // token or certificate, which is a part beside the name it gave, and an account of the `accounts` file.
+  std::string_view kind;
   const ScopeSource* source;
   bool present;
   std::string_view value;
@@ -31,12 +34,17 @@ struct PrincipalPart {
 // Views into the policy and the request it was found in.
 struct Principal {
   std::vector<PrincipalPart> parts;
-  std::list<std::string> decoded; // claims, which stand in no header as they are; a list keeps them in place
+  std::list<std::string> decoded; // what stands in no header as it is; a list keeps it in place
 };
 
-// Refused with principal_missing when a required part is absent or empty, a token cannot be read, or a source occurs
-// twice, where the upstream might believe the other one.
-std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers);
+// Refused with principal_missing when a required part is absent or empty, or a source occurs twice, where the upstream
+// might believe the other one; with what the caller's judge says of a token that does not hold, and with token_invalid
+// when it lacks a required claim. Where the policy does not call tokens unverified, they need a judge.
+std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers,
+                                                const Caller& caller = {});
+
+// Whether the account was proven, or could be anyone's word: limits must not be charged to an account on that.
+bool believes_callers(const Policy& policy);
 
 // Nothing for `global`, where all callers are one account.
 std::optional<AccountId> account_of(const Principal& principal, std::uint64_t seed);

@@ -20,6 +20,7 @@ class Scope : public testing::Test {
   Policy policy(std::initializer_list<std::string_view> sources) {
     Policy policy = *policy_by_name("classic");
     policy.scope.clear();
+    policy.tokens.unverified = true;
     for (const std::string_view source : sources) policy.scope.push_back(*parse_scope_source(source));
     return policy;
   }
@@ -27,7 +28,7 @@ class Scope : public testing::Test {
   // The record id in hex, or the refusal's detail.
   std::string id(const Policy& policy, const Headers& headers, std::string_view key = "k",
                  std::string_view method = "POST", std::string_view target = "/a", KeyKind kind = KeyKind::client) {
-    const auto found = find_principal(policy, headers);
+    const auto found = find_principal(policy, headers, caller_);
     if (const auto* refusal = std::get_if<Refusal>(&found)) {
       EXPECT_EQ(refusal->code, RefusalCode::principal_missing);
       return "refused: " + refusal->detail;
@@ -37,7 +38,30 @@ class Scope : public testing::Test {
   bool refused(const Policy& policy, const Headers& headers) { return id(policy, headers).starts_with("refused"); }
 
   KeyedHash hash_{Secret{7}};
+  Caller caller_;
 };
+
+// Believes what a test says of the one token "good", and no other.
+class Judge final : public TokenJudge {
+ public:
+  VerifiedToken token;
+  const TokenVerdict& judge(std::string_view text) const override {
+    if (text == "good") {
+      verdict_ = token;
+    } else {
+      verdict_ = Refusal{RefusalCode::token_invalid, "It does not hold.", std::nullopt, {}};
+    }
+    return verdict_;
+  }
+
+ private:
+  mutable TokenVerdict verdict_;
+};
+
+RefusalCode refusal_of(const Policy& policy, const Headers& headers, const Caller& caller) {
+  const auto found = find_principal(policy, headers, caller);
+  return std::holds_alternative<Refusal>(found) ? std::get<Refusal>(found).code : RefusalCode::mismatch;
+}
 
 // {"alg":"none"} . payload . signature
 std::string bearer(std::string_view payload_base64url) {
@@ -145,6 +169,71 @@ TEST_F(Scope, ATokenThatCannotBeReadHasNoPrincipal) {
   }
   EXPECT_FALSE(refused(rules, headers_of({{"Authorization", "bearer a.eyJzdWIiOjd9.c"}})));
   EXPECT_FALSE(refused(policy({"jwt:sub?"}), headers_of({})));
+}
+
+TEST_F(Scope, TheIssuerOfATokenIsPartOfTheAccount) {
+  Policy rules = policy({"jwt:sub"});
+  rules.tokens.unverified = false;
+  const Headers headers = headers_of({{"Authorization", "Bearer good"}});
+  Judge judge;
+  caller_.tokens = &judge;
+  judge.token.claims = {{"sub", false, "7"}};
+  const std::string without = id(rules, headers);
+  judge.token.issuer = "https://a.example";
+  const std::string of_a = id(rules, headers);
+  judge.token.issuer = "https://b.example";
+  const std::string of_b = id(rules, headers);
+  judge.token.claims = {{"sub", true, "7"}};
+  const std::string number = id(rules, headers);
+  EXPECT_EQ((std::set{without, of_a, of_b, number}).size(), 4u);
+}
+
+TEST_F(Scope, ATokenThatDoesNotHoldIsRefusedAsSuch) {
+  Policy rules = policy({"jwt:sub"});
+  rules.tokens.unverified = false;
+  Judge judge;
+  const Caller caller{&judge, nullptr, nullptr};
+  const Headers good = headers_of({{"Authorization", "Bearer good"}});
+  const Headers bad = headers_of({{"Authorization", "Bearer bad"}});
+  EXPECT_EQ(refusal_of(rules, bad, caller), RefusalCode::token_invalid);
+  EXPECT_EQ(refusal_of(rules, good, caller), RefusalCode::token_invalid) << "it has no sub";
+  EXPECT_EQ(refusal_of(rules, headers_of({}), caller), RefusalCode::principal_missing);
+  EXPECT_EQ(refusal_of(rules, headers_of({{"Authorization", "Basic good"}}), caller), RefusalCode::principal_missing);
+  EXPECT_EQ(refusal_of(rules, good, Caller{}), RefusalCode::jwks_unavailable) << "nothing to judge it by";
+  // An optional claim may be missing; a token that is there must hold all the same.
+  Policy optional = policy({"jwt:sub?"});
+  optional.tokens.unverified = false;
+  EXPECT_EQ(refusal_of(optional, good, caller), RefusalCode::mismatch);
+  EXPECT_EQ(refusal_of(optional, bad, caller), RefusalCode::token_invalid);
+}
+
+TEST_F(Scope, ACertificateIsKnownByItsName) {
+  const Policy rules = policy({"client-cert"});
+  const Headers none;
+  EXPECT_EQ(id(rules, none), "refused: The request has no client certificate.");
+  std::set<std::string> seen;
+  using Kind = CertificateName::Kind;
+  for (const CertificateName& name : {CertificateName{Kind::uri, "a", ""}, CertificateName{Kind::dns, "a", ""},
+                                      CertificateName{Kind::subject, "a", "x"},
+                                      CertificateName{Kind::subject, "a", "y"}, CertificateName{Kind::uri, "b", ""}}) {
+    caller_.certificate = &name;
+    EXPECT_TRUE(seen.insert(id(rules, none)).second);
+  }
+}
+
+TEST_F(Scope, ARotatedCredentialKeepsItsAccount) {
+  Accounts accounts;
+  ASSERT_TRUE(accounts.add("old", "acme").ok());
+  ASSERT_TRUE(accounts.add("new", "acme").ok());
+  caller_.accounts = &accounts;
+  const Policy rules = policy({"header:Authorization"});
+  const std::string old = id(rules, headers_of({{"Authorization", "Bearer old"}}));
+  EXPECT_EQ(id(rules, headers_of({{"Authorization", "Bearer new"}})), old);
+  EXPECT_NE(id(rules, headers_of({{"Authorization", "Bearer other"}})), old);
+  EXPECT_NE(id(rules, headers_of({{"Authorization", "Bearer acme"}})), old) << "a name is no credential";
+  EXPECT_NE(id(rules, headers_of({{"Authorization", "acme"}})), old);
+  const Policy by_cookie = policy({"cookie:sid"});
+  EXPECT_EQ(id(by_cookie, headers_of({{"Cookie", "sid=old"}})), id(by_cookie, headers_of({{"Cookie", "sid=new"}})));
 }
 
 } // namespace

@@ -96,12 +96,13 @@ Task<void> Gateway::handle(Exchange& exchange) {
 Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics) {
   const Policy& policy = route.policy;
   const RequestHead& head = exchange.request();
-  const RequestView view{head.method, head.target, head.headers};
+  const RequestCaller caller(shared_, verified_tokens_, route, exchange);
+  const RequestView view{head.method, head.target, head.headers, caller.view()};
   const bool observing = policy.mode == Mode::observe;
   Sharer sharer = sharer_of(exchange);
 
   Limited limited;
-  if (!observing) co_await limit(exchange, route, limited);
+  if (!observing) co_await limit(exchange, route, view.caller, limited);
   if (limited.refusal && !policy.rate_exempts_replays) {
     co_await send_refusal(exchange, policy, metrics, *limited.refusal);
     co_return;
@@ -419,6 +420,7 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
 // it has been taken, and whoever comes when there is no room for it is sent away to come again.
 Task<void> Gateway::send_replay(KeyedRequest& request, const StoredResponse& response) {
   if (request.client == nullptr) co_return;
+  if (!co_await may_see_answer(*request.client, request.route, request.metrics, request.admitted.key)) co_return;
   if (!request.buffered.try_hold_answer(shared_, response.body.size())) {
     const Refusal refusal = refusal_of(request.buffered.why(), Resource::buffered_bytes, request.admitted.key);
     co_await send_refusal(request, refusal);

@@ -109,8 +109,8 @@ class Gateway final : public Handler {
   Sharer sharer_of(const Exchange& exchange);
   // False when the address sends faster than it may: the request has its answer then.
   Task<bool> within_address_rate(Exchange& exchange);
-  Task<void> limit(Exchange& exchange, const Route& route, Limited& out);
-  Task<void> ask_the_limits(Exchange& exchange, const Route& route, Limited& out);
+  Task<void> limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
+  Task<void> ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
   // Nothing if the request may begin something new; it has what that takes then. Else why not.
   std::optional<Refusal> refuse_new_work(KeyedRequest& request);
   std::optional<Refusal> refuse_growth(const KeyedRequest& request, MonotonicTime now);
@@ -125,6 +125,12 @@ class Gateway final : public Handler {
   Task<void> run_detached(std::unique_ptr<Detached> detached, Claimed claimed, MonotonicTime before_claim,
                           Verdict verdict);
   Task<void> answer_status(Exchange& exchange);
+
+  // reauthorize.cc
+  // Whether the caller may still see a stored answer. If not, the client has been told so.
+  Task<bool> may_see_answer(Exchange& exchange, const Route& route, const RouteMetrics& metrics, std::string_view key);
+  Task<bool> ask_upstream_for_consent(Exchange& exchange, const Route& route, const RouteMetrics& metrics,
+                                      std::string_view key);
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
@@ -169,6 +175,7 @@ class Gateway final : public Handler {
   Timers& timers_;
   Wakeups wakeups_;
   Timer pulse_; // notices a pause of the process
+  VerifiedTokens verified_tokens_;
 };
 
 // A call as settle() sees it. `status` and `headers` are those of a whole answer.

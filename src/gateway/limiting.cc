@@ -75,13 +75,13 @@ Task<bool> Gateway::within_address_rate(Exchange& exchange) {
   co_return false;
 }
 
-Task<void> Gateway::limit(Exchange& exchange, const Route& route, Limited& out) {
+Task<void> Gateway::limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
   // Most gateways limit nothing, and then it should cost nothing.
   if (!shared_.config.rates.any() && !route.policy.rates.any()) return std::monostate{};
-  return ask_the_limits(exchange, route, out);
+  return ask_the_limits(exchange, route, caller, out);
 }
 
-Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, Limited& out) {
+Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
   const RateLimits& general = shared_.config.rates;
   const Policy& policy = route.policy;
   const Headers& headers = exchange.request().headers;
@@ -89,10 +89,12 @@ Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, Limit
   const Limit limit = limit_of(general, policy.rates, credentials);
   if (!limit.any()) co_return;
 
-  const auto principal = find_principal(policy, headers);
+  const auto principal = find_principal(policy, headers, caller);
+  // An account that was not proven is another's for whoever names it: such requests are counted by their address.
+  const bool proven = believes_callers(policy);
   const auto bucket = [&](LimitOf of) {
     const std::string_view of_route = of == LimitOf::route ? std::string_view(route.name) : std::string_view{};
-    if (const auto* known = std::get_if<Principal>(&principal)) {
+    if (const auto* known = std::get_if<Principal>(&principal); known != nullptr && proven) {
       return bucket_of(*known, of_route, credentials, shared_.hash);
     }
     return bucket_of_address(address_of(exchange, shared_.config.trusted_proxies), of_route, shared_.hash);

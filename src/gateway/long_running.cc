@@ -121,15 +121,22 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   const Policy& policy = route->policy;
   const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(route - routes.data()));
   Limited limited;
-  co_await limit(exchange, *route, limited);
+  const RequestCaller caller(shared_, verified_tokens_, *route, exchange);
+  const Caller asker = caller.view();
+  co_await limit(exchange, *route, asker, limited);
   if (limited.refusal) {
     co_await send_refusal(exchange, policy, metrics, *limited.refusal);
     co_return;
   }
 
   // The asker's own account: under the URL of another there is nothing to find.
-  const auto principal = find_principal(policy, head.headers);
+  const auto principal = find_principal(policy, head.headers, asker);
   const auto* account = std::get_if<Principal>(&principal);
+  if (const auto* refusal = std::get_if<Refusal>(&principal);
+      refusal != nullptr && refusal->code != RefusalCode::principal_missing) {
+    co_await send_refusal(exchange, policy, metrics, *refusal);
+    co_return;
+  }
   std::optional<Found> found;
   RecordId id;
   if (account != nullptr) {
@@ -158,6 +165,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   const Decision decision = decide(policy, record.fingerprint, as_found);
   switch (decision.verdict) {
     case Verdict::replay: {
+      if (!co_await may_see_answer(exchange, *route, metrics, named->key)) co_return;
       const Sharer sharer = sharer_of(exchange);
       BufferedBytes buffered(shared_, sharer);
       if (!buffered.try_hold_answer(shared_, record.response->body.size())) {

@@ -71,6 +71,7 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       room(configuration.limits),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
       breaker(configuration.breaker),
+      trust(configuration),
       has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
                                   [](const Route& route) { return route.policy.respond_async; })) {
   store.owners_here([live = live_calls_owner](const RecordId& id) { return live->fence_of(id); });

@@ -10,8 +10,10 @@
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
 #include "gateway/places.h"
+#include "gateway/reauthorized.h"
 #include "gateway/store_room.h"
 #include "gateway/storms.h"
+#include "gateway/trust.h"
 #include "gateway/upstream_breaker.h"
 #include "gateway/waiters.h"
 #include "http/forwarding.h"
@@ -54,6 +56,8 @@ struct GatewayShared {
   Places work; // keyed operations under way, for limits.max_in_flight
   UpstreamBreaker breaker;
   Storms storms;
+  Trust trust;
+  Reauthorized reauthorized;
   bool has_status_urls; // some route allows respond_async
 };
 

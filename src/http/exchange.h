@@ -64,6 +64,7 @@ class Exchange {
   std::string_view peer() const { return peer_; } // the client's address without its port
   Party* address() const { return address_; }     // whose share the request counts in; null for a trusted proxy
   bool secure() const { return transport_.secure(); }
+  const CertificateName* certificate() const { return transport_.certificate(); } // null without one
   Timers& timers() { return timers_; }
 
   // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.

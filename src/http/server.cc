@@ -5,6 +5,9 @@
 
 #include <fmt/format.h>
 
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -48,6 +51,24 @@ std::string text_of(const asio::ip::tcp::endpoint& endpoint) {
                          : fmt::format("{}:{}", address.to_string(), endpoint.port());
 }
 
+Status ask_for_certificates(asio::ssl::context& context, const std::string& client_ca) {
+  error_code ec;
+  context.load_verify_file(client_ca, ec);
+  STACK_OF(X509_NAME)* const names = ec ? nullptr : SSL_load_client_CA_file(client_ca.c_str());
+  if (names == nullptr) {
+    ERR_clear_error();
+    return invalid(fmt::format("client_ca {}: {}; give a PEM file of the authorities that issue client certificates",
+                               client_ca, ec ? ec.message() : "it holds no certificate"));
+  }
+  SSL_CTX_set_client_CA_list(context.native_handle(), names);
+  // Asked for, and verified if there is one: whether a request needs one is for its route to say.
+  context.set_verify_mode(asio::ssl::verify_peer, ec);
+  // A resumed session counts as verified, so that it must be one of this listener.
+  static constexpr unsigned char kSessions[] = "oncekey";
+  SSL_CTX_set_session_id_context(context.native_handle(), kSessions, sizeof kSessions - 1);
+  return ok_status();
+}
+
 Result<std::unique_ptr<asio::ssl::context>> make_tls(const ServerOptions& options) {
   if (options.tls_cert.empty()) return std::unique_ptr<asio::ssl::context>{};
   auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
@@ -61,6 +82,9 @@ Result<std::unique_ptr<asio::ssl::context>> make_tls(const ServerOptions& option
   if (ec)
     return invalid(
         fmt::format("tls_key {}: {}; give the PEM private key of the certificate", options.tls_key, ec.message()));
+  if (!options.client_ca.empty()) {
+    if (const Status asked = ask_for_certificates(*context, options.client_ca); !asked) return asked.fault();
+  }
   return context;
 }
 

@@ -45,6 +45,7 @@ struct ServerOptions {
   std::vector<std::string> trusted_proxies; // exempt: their clients are counted by X-Forwarded-For
   std::string tls_cert;                     // both or none
   std::string tls_key;
+  std::string client_ca{}; // clients may show a certificate of these authorities; others are not accepted
 };
 
 // Connections that were closed at once because a limit was reached.

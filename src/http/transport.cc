@@ -54,6 +54,9 @@ Transport::~Transport() { close(); }
 Task<error_code> Transport::serve_tls(asio::ssl::context& context) {
   tls_ = std::make_unique<Tls>(socket_, context);
   const auto [error] = co_await tls_->stream.async_handshake(asio::ssl::stream_base::server, use_task);
+  SSL* const session = tls_->stream.native_handle();
+  const X509* const shown = error ? nullptr : SSL_get0_peer_certificate(session);
+  if (shown != nullptr && SSL_get_verify_result(session) == X509_V_OK) certificate_ = name_of(*shown);
   co_return error;
 }
 

@@ -1,6 +1,7 @@
 // transport: a byte stream over TCP, with or without TLS, that can time out.
 #pragma once
 
+#include "base/certificate.h"
 #include "http/pace.h"
 #include "http/task.h"
 #include "http/timers.h"
@@ -58,6 +59,8 @@ class Transport {
   // No data and no end of stream is waiting to be read: safe to send another request on.
   bool quiet();
   bool secure() const { return tls_ != nullptr; }
+  // As a server: of the client's certificate, which the handshake has verified. Null if it has shown none.
+  const CertificateName* certificate() const { return certificate_ ? &*certificate_ : nullptr; }
   Socket& socket() { return socket_; }
   Timers& timers() { return timers_; }
   // Ends our direction in good order (with a TLS goodbye where there is TLS).
@@ -75,6 +78,7 @@ class Transport {
   Timers& timers_;
   Socket socket_;
   std::unique_ptr<Tls> tls_;
+  std::optional<CertificateName> certificate_;
   bool expired_ = false;
   Timer timer_;
 };

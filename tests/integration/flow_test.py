@@ -444,7 +444,7 @@ class ModesAndSourcesTest(GatewayTest):
         {"path": "/alike/*", "policy": "classic", "key_from": ["fingerprint"], "window": "2s", "lease": "1s",
          "upstream_timeout": "1s"},
         {"path": "/canonical/*", "policy": "classic", "fingerprint": "canonical", "fingerprint_ignore": ["/sent_at"]},
-        {"path": "/jwt/*", "policy": "classic", "scope": "jwt:sub"},
+        {"path": "/jwt/*", "policy": "classic", "scope": "jwt:sub", "jwt_unverified": True},
         {"path": "/cookie/*", "policy": "classic", "scope": "cookie:session"},
         {"path": "/global/*", "policy": "classic", "scope": "global"},
         {"path": "/parts/*", "policy": "classic", "scope": ["header:Authorization", "header:X-Sub-Account?"]},

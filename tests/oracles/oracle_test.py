@@ -28,16 +28,16 @@ PUBLIC_URL = "https://hooks.example.com/hooks/twilio"
 
 
 class Oracle:
-    def __init__(self):
+    def __init__(self, script="oracle.mjs"):
         folder = pathlib.Path(os.environ.get("ONCEKEY_ORACLES", HERE))
         if folder != HERE:
             folder.mkdir(parents=True, exist_ok=True)
-            for name in ("package.json", "package-lock.json", "oracle.mjs"):
+            for name in ("package.json", "package-lock.json", script):
                 shutil.copy(HERE / name, folder / name)
-        if not (folder / "node_modules" / "stripe").exists():
+        if not all((folder / "node_modules" / package).exists() for package in ("stripe", "jose")):
             subprocess.run(["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"], cwd=folder,
                            check=True, timeout=300, stdout=subprocess.DEVNULL)
-        self.process = subprocess.Popen(["node", "oracle.mjs"], cwd=folder, stdin=subprocess.PIPE,
+        self.process = subprocess.Popen(["node", script], cwd=folder, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
 
     def ask(self, **question):

@@ -1,0 +1,85 @@
+#include "config/identity_files.h"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+
+namespace oncekey {
+namespace {
+
+// A hundred thousand credentials fit.
+constexpr std::size_t kLargestAccountsFile = 16u << 20;
+constexpr std::size_t kLargestJwksFile = 1u << 20;
+constexpr std::string_view kFilePrefix = "file:";
+
+Result<std::string> read_whole(const std::string& path, std::size_t largest) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(largest + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    return invalid(fmt::format("{}: cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.size() > largest) return invalid(fmt::format("{}: larger than {} MiB", path, largest >> 20));
+  return text;
+}
+
+} // namespace
+
+Result<Accounts> parse_accounts(std::string_view text, const std::string& file_name) {
+  toml::table table;
+  try {
+    table = toml::parse(text, file_name);
+  } catch (const toml::parse_error& error) {
+    return invalid(fmt::format("{}:{}: not valid TOML: {}", file_name, error.source().begin.line, error.description()));
+  }
+  Accounts accounts;
+  for (const auto& [key, value] : table) {
+    const auto* const account = value.as_string();
+    const Status added = account == nullptr
+                             ? Status(invalid("expected the credential in quotes and the name of its account, as in "
+                                              "\"sha256:HEX\" = \"acme\""))
+                             : accounts.add(key.str(), account->get());
+    // The credential itself stays out of the message: it may be plain.
+    if (!added) return invalid(fmt::format("{}:{}: {}", file_name, key.source().begin.line, added.fault().message));
+  }
+  return accounts;
+}
+
+Result<Accounts> load_accounts(const std::string& path) {
+  const auto text = read_whole(path, kLargestAccountsFile);
+  if (!text) return text.fault();
+  return parse_accounts(*text, path);
+}
+
+Result<JwkSet> load_jwks(const std::string& path) {
+  const auto text = read_whole(path, kLargestJwksFile);
+  if (!text) return text.fault();
+  auto set = parse_jwks(*text, SecretKeys::allowed);
+  if (!set) return invalid(fmt::format("{}: {}", path, set.fault().message));
+  if (!set->rejected.empty()) return invalid(fmt::format("{}: {}", path, set->rejected.front()));
+  return set;
+}
+
+std::string jwks_path(const std::string& jwt_keys) {
+  return jwt_keys.starts_with(kFilePrefix) ? jwt_keys.substr(kFilePrefix.size()) : std::string();
+}
+
+Status check_identity_files(const Config& config) {
+  for (const Route& route : config.routes) {
+    const Policy& policy = route.policy;
+    if (const std::string path = jwks_path(policy.tokens.keys); !path.empty()) {
+      if (const auto set = load_jwks(path); !set) return invalid(fmt::format("jwt_keys: {}", set.fault().message));
+    }
+    if (!policy.accounts.empty()) {
+      if (const auto accounts = load_accounts(policy.accounts); !accounts)
+        return invalid(fmt::format("accounts: {}", accounts.fault().message));
+    }
+  }
+  return ok_status();
+}
+
+} // namespace oncekey

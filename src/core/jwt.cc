@@ -1,0 +1,162 @@
+#include "core/jwt.h"
+
+#include "base/crypto.h"
+#include "core/json_members.h"
+
+#include <oncekey/headers.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace oncekey {
+namespace {
+
+struct TokenParts {
+  std::string_view header;
+  std::string_view payload;
+  std::string_view signature;
+  std::string_view signed_part; // the first two, with their dot
+};
+
+std::optional<TokenParts> split(std::string_view token) {
+  const std::size_t first = token.find('.');
+  if (first == std::string_view::npos) return std::nullopt;
+  const std::size_t second = token.find('.', first + 1);
+  if (second == std::string_view::npos || token.find('.', second + 1) != std::string_view::npos) return std::nullopt;
+  return TokenParts{token.substr(0, first), token.substr(first + 1, second - first - 1), token.substr(second + 1),
+                    token.substr(0, second)};
+}
+
+std::optional<JsonMembers> members_of(std::string_view base64url) {
+  const auto json = base64url_decode_strictly(base64url);
+  return json ? read_members(*json) : std::nullopt;
+}
+
+const JsonMember* find(const JsonMembers& members, std::string_view name) {
+  const auto found = members.find(name);
+  return found == members.end() ? nullptr : &found->second;
+}
+
+bool is_whole(std::string_view number) { return number.find_first_of(".eE") == std::string_view::npos; }
+
+// A NumericDate may have a fraction; one that is no finite number is none.
+std::optional<double> seconds_of(const JsonMember& member) {
+  if (member.kind != JsonMember::Kind::number) return std::nullopt;
+  double seconds = 0;
+  const char* const end = member.text.data() + member.text.size();
+  const auto [read_to, error] = std::from_chars(member.text.data(), end, seconds);
+  if (error != std::errc{} || read_to != end || !std::isfinite(seconds)) return std::nullopt;
+  return seconds;
+}
+
+bool is_one_of(std::string_view text, const std::vector<std::string>& list) {
+  return std::find(list.begin(), list.end(), text) != list.end();
+}
+
+bool names_one_of(const JsonMember* audience, const std::vector<std::string>& wanted) {
+  if (audience == nullptr) return false;
+  if (audience->kind == JsonMember::Kind::string) return is_one_of(audience->text, wanted);
+  if (audience->kind != JsonMember::Kind::list) return false;
+  return std::any_of(audience->texts.begin(), audience->texts.end(),
+                     [&](const std::string& text) { return is_one_of(text, wanted); });
+}
+
+VerifiedToken claims_of(const JsonMembers& payload, const std::vector<std::string_view>& wanted) {
+  VerifiedToken token;
+  if (const JsonMember* issuer = find(payload, "iss"); issuer != nullptr && issuer->kind == JsonMember::Kind::string)
+    token.issuer = issuer->text;
+  for (const std::string_view name : wanted) {
+    const JsonMember* const claim = find(payload, name);
+    if (claim == nullptr) continue;
+    const bool number = claim->kind == JsonMember::Kind::number && is_whole(claim->text);
+    if (number || claim->kind == JsonMember::Kind::string)
+      token.claims.push_back({std::string(name), number, claim->text});
+  }
+  return token;
+}
+
+constexpr std::int64_t kFarAway = std::int64_t{1} << 52;
+
+TokenJudgement judge_payload(std::string_view encoded, const TokenRules& rules,
+                             const std::vector<std::string_view>& claims, std::int64_t now) {
+  const auto payload = members_of(encoded);
+  if (!payload) return RefusedToken{"The token's payload cannot be read."};
+  const JsonMember* const expires = find(*payload, "exp");
+  if (expires == nullptr) return RefusedToken{"The token has no exp: tokens that never expire are not accepted."};
+  const auto expires_at = seconds_of(*expires);
+  if (!expires_at) return RefusedToken{"The token's exp is not a number."};
+  const auto right_now = static_cast<double>(now);
+  if (right_now >= *expires_at + kTokenLeewaySeconds) return RefusedToken{"The token has expired."};
+  if (const JsonMember* const not_before = find(*payload, "nbf")) {
+    const auto from = seconds_of(*not_before);
+    if (!from) return RefusedToken{"The token's nbf is not a number."};
+    if (right_now < *from - kTokenLeewaySeconds) return RefusedToken{"The token is not valid yet."};
+  }
+  if (const JsonMember* const issuer = find(*payload, "iss");
+      issuer != nullptr && issuer->kind != JsonMember::Kind::string)
+    return RefusedToken{"The token's iss is not text."};
+  VerifiedToken token = claims_of(*payload, claims);
+  if (!rules.issuers.empty() && !(token.issuer && is_one_of(*token.issuer, rules.issuers)))
+    return RefusedToken{"The token is from another issuer."};
+  if (!rules.audiences.empty() && !names_one_of(find(*payload, "aud"), rules.audiences))
+    return RefusedToken{"The token is for another audience."};
+  token.expires = static_cast<std::int64_t>(std::min(*expires_at, static_cast<double>(kFarAway)));
+  return token;
+}
+
+} // namespace
+
+const TokenClaim* VerifiedToken::find(std::string_view name) const {
+  for (const TokenClaim& claim : claims) {
+    if (claim.name == name) return &claim;
+  }
+  return nullptr;
+}
+
+TokenJudgement judge_token(std::string_view token, const JwkSet& keys, const TokenRules& rules,
+                           const std::vector<std::string_view>& claims, std::int64_t now) {
+  if (token.size() > kTokenBytesMax) return RefusedToken{"The token is too long."};
+  const auto parts = split(token);
+  if (!parts) return RefusedToken{"The token is not a signed JWT."};
+  const auto header = members_of(parts->header);
+  const auto signature = base64url_decode_strictly(parts->signature);
+  if (!header || !signature) return RefusedToken{"The token cannot be read."};
+  // RFC 7515, 4.1.11: what must be understood and is not, is refused. We understand no extension.
+  if (header->contains("crit")) return RefusedToken{"The token has critical extensions, of which none is supported."};
+  const JsonMember* const alg = find(*header, "alg");
+  const auto scheme = alg != nullptr && alg->kind == JsonMember::Kind::string ? scheme_of(alg->text) : std::nullopt;
+  if (!scheme) return RefusedToken{"The token's algorithm is not accepted: EdDSA, ES256, RS256, PS256 and HS256 are."};
+  const JsonMember* const kid = find(*header, "kid");
+  if (kid != nullptr && kid->kind != JsonMember::Kind::string) return RefusedToken{"The token's kid is not text."};
+
+  std::size_t tried = 0;
+  bool known = kid == nullptr;
+  for (const Jwk& key : keys.keys) {
+    if (kid != nullptr && (key.kid != kid->text || key.kid.empty())) continue;
+    known = true;
+    if (!key.fits(*scheme) || tried == kKeysTriedMax) continue;
+    ++tried;
+    if (key.key.verify(*scheme, parts->signed_part, *signature))
+      return judge_payload(parts->payload, rules, claims, now);
+  }
+  if (!known) return UnknownTokenKey{};
+  return RefusedToken{"The token's signature does not hold."};
+}
+
+std::optional<std::string_view> bearer_token(std::string_view authorization) {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (!starts_with_ignoring_case(authorization, kScheme)) return std::nullopt;
+  authorization.remove_prefix(kScheme.size());
+  while (authorization.starts_with(' ')) authorization.remove_prefix(1);
+  return authorization;
+}
+
+std::optional<VerifiedToken> read_unverified(std::string_view token, const std::vector<std::string_view>& claims) {
+  const auto parts = split(token);
+  const auto payload = parts ? members_of(parts->payload) : std::nullopt;
+  if (!payload) return std::nullopt;
+  return claims_of(*payload, claims);
+}
+
+} // namespace oncekey

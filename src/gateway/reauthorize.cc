@@ -1,0 +1,125 @@
+// Before a replay, the upstream is asked whether the caller's credentials still hold: a replay never reaches the API
+// that would refuse a revoked token.
+#include "gateway/gateway.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+namespace oncekey {
+namespace {
+
+// Of an answer that says yes; nobody reads it, and the connection can be used again.
+constexpr std::size_t kConsentBytesMax = 64u << 10;
+
+bool is_key_header(const Policy& policy, std::string_view name) {
+  if (equal_ignoring_case(name, "Idempotency-Key")) return true;
+  return std::any_of(policy.key_from.begin(), policy.key_from.end(), [&](const KeySource& source) {
+    return source.kind == KeySource::Kind::header && equal_ignoring_case(name, source.name);
+  });
+}
+
+// The question has no body, is no retry, and must be answered in full.
+bool belongs_to_the_request(const Policy& policy, std::string_view name) {
+  return starts_with_ignoring_case(name, "Content-") || starts_with_ignoring_case(name, "If-") ||
+         equal_ignoring_case(name, "Range") || equal_ignoring_case(name, "Prefer") || is_key_header(policy, name);
+}
+
+// Fields that differ between two requests of one caller and grant nothing. All others may be credentials, whatever they
+// are called, and count.
+bool says_nothing_of_the_caller(std::string_view name) {
+  constexpr std::array<std::string_view, 12> kNothing = {
+      "Accept",      "Accept-Encoding", "Accept-Language", "Connection",   "Date",    "Expect",
+      "traceparent", "tracestate",      "User-Agent",      "X-Request-Id", "baggage", "X-Correlation-Id"};
+  return std::any_of(kNothing.begin(), kNothing.end(),
+                     [&](std::string_view known) { return equal_ignoring_case(known, name); });
+}
+
+// Whom a yes is remembered for: everything the upstream could have judged by.
+HashBytes caller_of(const Exchange& exchange, const Route& route, const KeyedHash& hash) {
+  const Headers& headers = exchange.request().headers;
+  std::vector<std::string_view> parts{"oncekey reauthorized 1", route.name, exchange.peer()};
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (belongs_to_the_request(route.policy, field.name) || says_nothing_of_the_caller(field.name)) continue;
+    parts.insert(parts.end(), {field.name, field.value});
+  }
+  if (const CertificateName* const certificate = exchange.certificate())
+    parts.insert(parts.end(), {"certificate", certificate->issuer, certificate->value});
+  return hash.of(parts);
+}
+
+} // namespace
+
+Task<bool> Gateway::may_see_answer(Exchange& exchange, const Route& route, const RouteMetrics& metrics,
+                                   std::string_view key) {
+  if (!route.policy.reauthorize) return true;
+  return ask_upstream_for_consent(exchange, route, metrics, key);
+}
+
+Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& route, const RouteMetrics& metrics,
+                                             std::string_view key) {
+  const Policy& policy = route.policy;
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  HashBytes caller{};
+  if (policy.reauthorize_for.count() > 0) {
+    caller = caller_of(exchange, route, shared_.hash);
+    if (shared_.reauthorized.holds(caller, start)) co_return true;
+  }
+
+  const RequestHead& head = exchange.request();
+  const ForwardedFrom from{exchange.peer(), exchange.secure()};
+  const UpstreamRequest forwarded = forward(head, from, shared_.self, {});
+  UpstreamRequest question;
+  question.method = policy.reauthorize->method;
+  question.target = policy.reauthorize->target;
+  for (std::size_t i = 0; i < forwarded.headers.size(); ++i) {
+    const Field field = forwarded.headers[i];
+    if (!belongs_to_the_request(policy, field.name)) question.headers.add(field.name, field.value);
+  }
+
+  UpstreamCall call(upstream_);
+  CallError error = co_await call.send(question, Framing::none, 0, {}, start + policy.upstream_timeout);
+  ResponseHead answer;
+  while (error == CallError::none && answer.status < 200) error = co_await call.read_head(answer);
+
+  if (error == CallError::none && answer.status / 100 == 2) {
+    for (std::size_t read = 0; error == CallError::none && read <= kConsentBytesMax;) {
+      std::string_view piece;
+      error = co_await call.read_piece(piece);
+      if (piece.empty()) break;
+      read += piece.size();
+    }
+    // The status has said it all: a body that breaks off takes nothing back.
+    if (policy.reauthorize_for.count() > 0) shared_.reauthorized.remember(caller, start + policy.reauthorize_for);
+    co_return true;
+  }
+  if (error == CallError::none && (answer.status == 401 || answer.status == 403)) {
+    metrics.count("not_authorized");
+    std::optional<std::uint64_t> length;
+    if (answer.framing == Framing::length) length = answer.content_length;
+    if (question.method == "HEAD" || answer.framing == Framing::none) length = 0;
+    bool going = co_await exchange.send_head(answer.status, answer.reason, end_to_end(answer), length);
+    while (going) {
+      std::string_view piece;
+      error = co_await call.read_piece(piece);
+      if (error != CallError::none || piece.empty()) break;
+      going = co_await exchange.send_piece(piece);
+    }
+    if (error != CallError::none) {
+      exchange.abort();
+    } else if (going) {
+      (void)co_await exchange.send_end();
+    }
+    co_return false;
+  }
+  const std::string reason =
+      error == CallError::none ? fmt::format("it answered {}", answer.status) : std::string(call.reason());
+  shared_.log.warning("not_reauthorized", {{"route", route.name}, {"reason", reason}});
+  const Refusal refusal{RefusalCode::not_reauthorized, {}, std::chrono::seconds(1), std::string(key)};
+  co_await send_refusal(exchange, policy, metrics, refusal);
+  co_return false;
+}
+
+} // namespace oncekey

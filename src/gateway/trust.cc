@@ -1,0 +1,140 @@
+#include "gateway/trust.h"
+
+#include "config/identity_files.h"
+#include "gateway/shared.h"
+#include "http/exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+namespace oncekey {
+namespace {
+
+// Longer names than this are not kept in memory between requests; they are verified each time.
+constexpr std::size_t kRememberedBytesMax = 512;
+
+std::int64_t unix_now() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::size_t size_of(const VerifiedToken& token) {
+  std::size_t size = token.issuer ? token.issuer->size() : 0;
+  for (const TokenClaim& claim : token.claims) size += claim.name.size() + claim.value.size();
+  return size;
+}
+
+template <class Owned, class Matches>
+Owned* find_or_add(std::vector<std::unique_ptr<Owned>>& list, const std::string& name, Matches matches) {
+  for (const auto& item : list) {
+    if (matches(*item)) return item.get();
+  }
+  return list.emplace_back(std::make_unique<Owned>(name)).get();
+}
+
+} // namespace
+
+bool TrustedKeys::ask_for_newer(MonotonicTime now) {
+  if (!fetch_) return false;
+  if (asked_.load() || failing_.load()) return true;
+  const auto ticks = [](MonotonicTime time) { return static_cast<std::int64_t>(time.time_since_epoch().count()); };
+  std::int64_t again_at = ask_again_at_.load();
+  if (ticks(now) < again_at) return false;
+  // Of several that ask at the same moment, one fetches and all are told to come again.
+  if (ask_again_at_.compare_exchange_strong(again_at, ticks(now + kAskEvery))) {
+    asked_ = true;
+    fetch_();
+  }
+  return true;
+}
+
+Trust::Trust(const Config& config) {
+  for (const Route& route : config.routes) {
+    const Policy& policy = route.policy;
+    RouteTrust& trust = routes_.emplace_back();
+    for (const ScopeSource& source : policy.scope) {
+      if (source.kind == ScopeSource::Kind::jwt) trust.claims.push_back(source.name);
+    }
+    if (!trust.claims.empty() && !policy.tokens.keys.empty()) {
+      trust.keys = find_or_add(keys, policy.tokens.keys,
+                               [&](const TrustedKeys& known) { return known.source == policy.tokens.keys; });
+    }
+    if (!policy.accounts.empty()) {
+      trust.accounts = find_or_add(accounts, policy.accounts,
+                                   [&](const AccountsFile& known) { return known.path == policy.accounts; });
+    }
+  }
+}
+
+Status Trust::load_files() {
+  for (const auto& trusted : keys) {
+    const std::string path = jwks_path(trusted->source);
+    if (path.empty()) continue;
+    auto set = load_jwks(path);
+    if (!set) return invalid(fmt::format("jwt_keys: {}", set.fault().message));
+    trusted->sets.put(*std::move(set));
+  }
+  for (const auto& file : accounts) {
+    auto read = load_accounts(file->path);
+    if (!read) return invalid(fmt::format("accounts: {}", read.fault().message));
+    file->accounts.put(*std::move(read));
+  }
+  return ok_status();
+}
+
+VerifiedTokens::Entry& VerifiedTokens::place_of(const HashBytes& token) {
+  if (places_.empty()) places_.resize(kPlaces);
+  std::uint64_t number = 0;
+  std::memcpy(&number, token.data(), sizeof number);
+  return places_[number % kPlaces];
+}
+
+RequestCaller::RequestCaller(GatewayShared& shared, VerifiedTokens& verified, const Route& route,
+                             const Exchange& exchange)
+    : shared_(shared),
+      verified_(verified),
+      route_(route),
+      trust_(shared.trust.of(static_cast<std::size_t>(&route - shared.config.routes.data()))),
+      certificate_(exchange.certificate()) {
+  if (trust_.accounts != nullptr) accounts_ = trust_.accounts->accounts.get();
+}
+
+Caller RequestCaller::view() const { return {trust_.keys != nullptr ? this : nullptr, certificate_, accounts_.get()}; }
+
+const TokenVerdict& RequestCaller::judge(std::string_view token) const {
+  if (!verdict_) verdict_ = look_at(token);
+  return *verdict_;
+}
+
+TokenVerdict RequestCaller::look_at(std::string_view token) const {
+  TrustedKeys& keys = *trust_.keys;
+  const std::uint64_t generation = keys.sets.generation();
+  const std::int64_t now = unix_now();
+  const std::string_view parts[] = {"oncekey token 1", route_.name, token};
+  const HashBytes hash = shared_.hash.of(parts);
+  VerifiedTokens::Entry& entry = verified_.place_of(hash);
+  if (entry.generation == generation && entry.token == hash && now < entry.verified.expires + kTokenLeewaySeconds)
+    return entry.verified;
+
+  const auto set = keys.sets.get();
+  if (!set) return Refusal{RefusalCode::jwks_unavailable, {}, std::chrono::seconds(1), {}};
+  TokenJudgement judgement = judge_token(token, *set, route_.policy.tokens, trust_.claims, now);
+  if (const auto* refused = std::get_if<RefusedToken>(&judgement))
+    return Refusal{RefusalCode::token_invalid, std::string(refused->reason), std::nullopt, {}};
+  if (std::holds_alternative<UnknownTokenKey>(judgement)) {
+    if (keys.ask_for_newer(std::chrono::steady_clock::now()))
+      return Refusal{RefusalCode::jwks_unavailable,
+                     "The token's key may be a new one; the keys are being fetched.",
+                     std::chrono::seconds(1),
+                     {}};
+    return Refusal{
+        RefusalCode::token_invalid, "The token names a key that its issuer does not have.", std::nullopt, {}};
+  }
+  VerifiedToken& verified = std::get<VerifiedToken>(judgement);
+  if (size_of(verified) <= kRememberedBytesMax) entry = {hash, generation, verified};
+  return std::move(verified);
+}
+
+} // namespace oncekey

@@ -1,0 +1,149 @@
+// trust: what callers are told apart by, beyond their headers: keys of token issuers, and accounts of credentials.
+//
+// Requests read it on every thread; one keeper (trust_keeper.h) replaces it when a file changes or a key set was
+// fetched. A reader keeps what it took for as long as it needs it.
+#pragma once
+
+#include "base/crypto.h"
+#include "config/config.h"
+#include "core/caller.h"
+#include "http/timers.h"
+
+#include <oncekey/result.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+struct GatewayShared;
+class Exchange;
+
+// The newest of something, for readers on other threads.
+template <class T>
+class Newest {
+ public:
+  // Null until there is one.
+  std::shared_ptr<const T> get() const {
+    const std::lock_guard lock(mutex_);
+    return newest_;
+  }
+  void put(T made) {
+    auto next = std::make_shared<const T>(std::move(made));
+    const std::lock_guard lock(mutex_);
+    newest_.swap(next);
+    generation_.fetch_add(1, std::memory_order_release);
+  }
+  // Changes with every put().
+  std::uint64_t generation() const { return generation_.load(std::memory_order_acquire); }
+
+ private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<const T> newest_;
+  std::atomic<std::uint64_t> generation_{0};
+};
+
+// The keys behind one `jwt_keys`.
+class TrustedKeys {
+ public:
+  explicit TrustedKeys(std::string keys_source) : source(std::move(keys_source)) {}
+
+  const std::string source; // as configured
+  Newest<JwkSet> sets;
+
+  // A token names a key that is not in the set. True if a newer set is on its way, or cannot be had at the moment: the
+  // token may prove to be good. Asks for one at most once in kAskEvery, since anyone can invent names. From any thread.
+  bool ask_for_newer(MonotonicTime now);
+  static constexpr std::chrono::seconds kAskEvery{30};
+
+  // For the keeper. `fetch` is called on the asker's thread; set before requests come.
+  void on_asked(std::function<void()> fetch) { fetch_ = std::move(fetch); }
+  void fetched(bool failed) {
+    failing_ = failed;
+    asked_ = false;
+  }
+
+ private:
+  std::function<void()> fetch_; // none for a file
+  std::atomic<bool> asked_{false};
+  std::atomic<bool> failing_{false};
+  std::atomic<std::int64_t> ask_again_at_{0}; // on the steady clock
+};
+
+struct AccountsFile {
+  explicit AccountsFile(std::string file_path) : path(std::move(file_path)) {}
+  const std::string path;
+  Newest<Accounts> accounts;
+};
+
+// What one route uses of it.
+struct RouteTrust {
+  TrustedKeys* keys = nullptr;
+  AccountsFile* accounts = nullptr;
+  std::vector<std::string_view> claims; // those of the scope
+};
+
+class Trust {
+ public:
+  explicit Trust(const Config& config);
+
+  // Reads the files. A fault says which cannot be used and why; the gateway must not start then.
+  Status load_files();
+  const RouteTrust& of(std::size_t route) const { return routes_[route]; }
+  bool empty() const { return keys.empty() && accounts.empty(); }
+
+  std::vector<std::unique_ptr<TrustedKeys>> keys;
+  std::vector<std::unique_ptr<AccountsFile>> accounts;
+
+ private:
+  std::vector<RouteTrust> routes_;
+};
+
+// Tokens that were verified lately, so that a replay does not pay for a signature. Belongs to one thread. Only tokens
+// that hold get in: a forger cannot push others out.
+class VerifiedTokens {
+ public:
+  struct Entry {
+    HashBytes token{}; // keyed hash of route and token
+    std::uint64_t generation = 0;
+    VerifiedToken verified;
+  };
+  Entry& place_of(const HashBytes& token);
+
+ private:
+  // One place for each, by its hash; a newer one takes it.
+  static constexpr std::size_t kPlaces = 1024;
+  std::vector<Entry> places_; // empty until the first token
+};
+
+// Who sends one request. Tokens are judged when they are first asked for, and once.
+class RequestCaller final : private TokenJudge {
+ public:
+  RequestCaller(GatewayShared& shared, VerifiedTokens& verified, const Route& route, const Exchange& exchange);
+  RequestCaller(const RequestCaller&) = delete;
+  RequestCaller& operator=(const RequestCaller&) = delete;
+
+  // Valid as long as this is.
+  Caller view() const;
+
+ private:
+  const TokenVerdict& judge(std::string_view token) const override;
+  TokenVerdict look_at(std::string_view token) const;
+
+  GatewayShared& shared_;
+  VerifiedTokens& verified_;
+  const Route& route_;
+  const RouteTrust& trust_;
+  const CertificateName* certificate_;
+  std::shared_ptr<const Accounts> accounts_;
+  mutable std::optional<TokenVerdict> verdict_; // a request has one token
+};
+
+} // namespace oncekey

@@ -1,0 +1,52 @@
+// trust_keeper: fetches key sets and rereads files, beside the requests.
+//
+// Runs on one event loop. A set is fetched at start, when its lifetime is over, and when a token names a key that is
+// not in it. While fetching fails, the set at hand stays in use: an issuer that is down for an hour must not stop
+// payments.
+#pragma once
+
+#include "gateway/shared.h"
+#include "http/timers.h"
+#include "http/upstream.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace oncekey {
+
+class TrustKeeper {
+ public:
+  // A fault says which URL cannot be fetched from, and why. Before requests come.
+  static Result<std::unique_ptr<TrustKeeper>> make(GatewayShared& shared, Timers& timers);
+  ~TrustKeeper();
+
+  // On its thread.
+  void start();
+  // Ends what is under way. On its thread.
+  void stop();
+  // Has stopped, and nothing is under way any more. From any thread.
+  bool over() const { return stopped_.load() && fetches_.load() == 0; }
+
+ private:
+  struct Url;
+  struct File;
+
+  TrustKeeper(GatewayShared& shared, Timers& timers);
+  void tick();
+  void look_at_files();
+  void show_ages();
+  Task<void> fetch(Url& url);
+  Task<void> get(Url& url, ResponseHead& head, std::string& body, std::string& reason);
+
+  GatewayShared& shared_;
+  Timers& timers_;
+  Timer tick_;
+  std::vector<std::unique_ptr<Url>> urls_;
+  std::vector<File> files_;
+  std::atomic<std::uint32_t> fetches_{0};
+  std::atomic<bool> stopped_{false};
+};
+
+} // namespace oncekey
