@@ -440,6 +440,14 @@ TEST_F(PostgresStoreTest, AStoreMadeAnewBeforeTheLossWasNoticedIsRefusedAsSoonAs
   EXPECT_FALSE(claim(*unaware, 1));
 }
 
+TEST_F(PostgresStoreTest, ASecretThatDoesNotFitItsCheckValueIsRefused) {
+  ASSERT_TRUE(open());
+  sql("UPDATE oncekey.meta SET secret = overlay(secret placing '\\x0102030405' from 3)");
+  const auto opened = PostgresStore::open(options());
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.fault().message, testing::HasSubstr("does not fit its check value"));
+}
+
 TEST_F(PostgresStoreTest, ADroppedSchemaWithAnotherSecretNeedsARestart) {
   const auto store = open();
   ASSERT_TRUE(store);
