@@ -2,6 +2,7 @@
 // may drop.
 #include "store/postgres/postgres_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 
