@@ -240,6 +240,10 @@ TEST(Config, EverySettingOfTheGatewayIsRead) {
 listen = "0.0.0.0:80"
 admin = "[::1]:81"
 admin_token = "0123456789abcdef"
+admin_tls_cert = "admin.pem"
+admin_tls_key = "admin.key"
+trust_clock = true
+core_dumps = true
 upstream = "https://api.internal"
 upstream_ca = "ca.pem"
 tls_cert = "cert.pem"
@@ -266,6 +270,10 @@ write = "6s"
   EXPECT_EQ(c.listen.host, "0.0.0.0");
   EXPECT_EQ(c.admin.host, "::1");
   EXPECT_EQ(c.admin_token, "0123456789abcdef");
+  EXPECT_EQ(c.admin_tls_cert, "admin.pem");
+  EXPECT_EQ(c.admin_tls_key, "admin.key");
+  EXPECT_TRUE(c.trust_clock);
+  EXPECT_TRUE(c.core_dumps);
   EXPECT_EQ(c.upstream.scheme, UpstreamUrl::Scheme::https);
   EXPECT_EQ(c.upstream_ca, "ca.pem");
   EXPECT_EQ(c.tls_cert, "cert.pem");

@@ -114,6 +114,8 @@ TEST(UnsafeCombinations, AreRefusedWithTheReason) {
        "max_stored_body = \"1MiB\"",
        "6: max_request_body is larger than limits.max_buffered_bytes"},
       {"admin = \"0.0.0.0:8081\"", "2: admin is on 0.0.0.0, which others can reach, and admin_token is not set"},
+      {"admin_tls_cert = \"a.pem\"", "2: admin_tls_cert and admin_tls_key belong together"},
+      {"admin_tls_key = \"a.pem\"", "2: admin_tls_cert and admin_tls_key belong together"},
       {"admin_token = \"short\"", "2: admin_token has 5 characters and needs at least 16"},
       {"tls_cert = \"c.pem\"", "2: tls_cert and tls_key belong together"},
       {"tls_key = \"k.pem\"", "2: tls_cert and tls_key belong together"},
@@ -209,6 +211,10 @@ std::vector<std::string> warnings(const std::string& text) {
 TEST(Warnings, AreGivenForWhatDeservesASecondLook) {
   EXPECT_THAT(warnings(""), IsEmpty());
   EXPECT_THAT(warnings("store = \"memory:\""), ElementsAre(HasSubstr("memory: keeps nothing")));
+  EXPECT_THAT(warnings("core_dumps = true"), ElementsAre(HasSubstr("a core dump holds the bodies")));
+  const std::string beyond = "admin = \"0.0.0.0:8081\"\nadmin_token = \"0123456789abcdef\"\n";
+  EXPECT_THAT(warnings(beyond), ElementsAre(HasSubstr("travels in clear")));
+  EXPECT_THAT(warnings(beyond + "admin_tls_cert = \"a.pem\"\nadmin_tls_key = \"a.pem\"\n"), IsEmpty());
   EXPECT_THAT(warnings("scope = \"global\""), ElementsAre(HasSubstr("every other caller's answers")));
   EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_unverified = true"), ElementsAre(HasSubstr("without verifying it")));
   EXPECT_THAT(warnings("scope = \"jwt:sub\"\njwt_keys = \"file:jwks.json\""), IsEmpty());

@@ -2,6 +2,7 @@
 // may drop.
 #include "store/postgres/postgres_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
 
@@ -466,6 +467,14 @@ TEST_F(PostgresStoreTest, AStoreMadeAnewBeforeTheLossWasNoticedIsRefusedAsSoonAs
   EXPECT_TRUE(store->maintain());
   EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
   EXPECT_FALSE(claim(*unaware, 1));
+}
+
+TEST_F(PostgresStoreTest, ASecretThatDoesNotFitItsCheckValueIsRefused) {
+  ASSERT_TRUE(open());
+  sql("UPDATE oncekey.meta SET secret = overlay(secret placing '\\x0102030405' from 3)");
+  const auto opened = PostgresStore::open(options());
+  ASSERT_FALSE(opened);
+  EXPECT_THAT(opened.fault().message, testing::HasSubstr("does not fit its check value"));
 }
 
 TEST_F(PostgresStoreTest, ADroppedSchemaWithAnotherSecretNeedsARestart) {

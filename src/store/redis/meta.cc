@@ -106,8 +106,8 @@ Task<Status> MetaKeeper::set(std::string command) {
 Task<Result<Meta>> MetaKeeper::create() {
   Secret secret;
   fill_random(secret);
-  std::string create = command(
-      {"EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat), secret_with_check(secret), new_generation()});
+  std::string create = command({"EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat),
+                                secret_with_check(secret), new_generation()});
   const Result<OwnedReply> reply = co_await ask(std::move(create));
   if (!reply) co_return reply.fault();
   Result<std::optional<Meta>> parsed = parse_meta(reply->look());
@@ -148,8 +148,9 @@ Task<Result<std::optional<Meta>>> MetaKeeper::read() {
 }
 
 Task<void> MetaKeeper::note_loss(Meta ours, std::optional<Meta> seen) {
-  std::string note = command({"EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat),
-                              secret_with_check(ours.secret), ours.generation, seen ? seen->generation : std::string()});
+  std::string note =
+      command({"EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat),
+               secret_with_check(ours.secret), ours.generation, seen ? seen->generation : std::string()});
   co_await ask(std::move(note)); // if it fails, the next look tries again
 }
 
@@ -169,8 +170,8 @@ Task<Status> MetaKeeper::accept_loss() {
   if (!marked) co_return marked;
   // Last: gateways follow when they see it here, and by then every marker is in place.
   std::string accept =
-      command({"HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", secret_with_check(secret), "generation",
-               generation, "replaces", kReplacesAny, "ready", "1", "lost", "0"});
+      command({"HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", secret_with_check(secret),
+               "generation", generation, "replaces", kReplacesAny, "ready", "1", "lost", "0"});
   const Status status = co_await set(std::move(accept));
   co_return status;
 }

@@ -545,6 +545,14 @@ TEST_F(RedisServer, AFlushedServerIsNoticedAndRefusedUntilTheLossIsAccepted) {
   EXPECT_GT(std::get<Claimed>(*claim(*store, forgotten)).fence, before) << "the counter was lost and began again";
 }
 
+TEST_F(RedisServer, ASecretThatDoesNotFitItsCheckValueIsRefused) {
+  ASSERT_TRUE(open());
+  std::string secret = console_->text({"HGET", KeyNames(prefix_, 1).meta(), "secret"});
+  secret[5] ^= 1;
+  console_->ask({"HSET", KeyNames(prefix_, 1).meta(), "secret", secret});
+  EXPECT_THAT(refusal(url()), HasSubstr("does not fit its check value"));
+}
+
 TEST_F(RedisServer, AMarkerFromThePastIsALoss) {
   const auto store = open();
   EXPECT_TRUE(eventually([&] { return console_->text({"HGET", marker(), "tick"}) > "2"; }));
