@@ -1,5 +1,6 @@
 #include "cli/admin_talk.h"
 
+#include "base/utf8.h"
 #include "cli/exit_codes.h"
 #include "cli/keys_view.h"
 #include "config/config.h"
@@ -90,7 +91,8 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
     exit_code = kUnreachable;
     return std::nullopt;
   }
-  if (answer->status == 200) return std::move(answer->body);
+  // Whatever answered: what is printed is UTF-8.
+  if (answer->status == 200) return as_utf8(answer->body);
   console.err << "oncekey " << command << ": " << view_of_error(answer->body) << "\n";
   if (answer->status == 401 || answer->status == 403)
     console.err << "The admin listener wants a token: set ONCEKEY_ADMIN_TOKEN or give --token-file FILE.\n";

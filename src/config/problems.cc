@@ -209,6 +209,14 @@ class RouteChecks {
       add({"scope"},
           "\"global\" cannot be combined: it says that all callers are one, the other parts that they are "
           "not");
+    if (policy_.ignore_host && has_scope(policy_, ScopeSource::Kind::host))
+      add({"ignore_host", "scope"},
+          "ignore_host = true and \"host\" in scope contradict each other: are the names one API or several tenants? "
+          "Keep the one that is true");
+    if (policy_.scope.size() == 1 && has_scope(policy_, ScopeSource::Kind::host))
+      add({"scope"},
+          "scope = \"host\" lets every caller of a host name replay the answers of all others; add where the account "
+          "comes from, as in [\"header:Authorization\", \"host\"]");
   }
 
   void fingerprint() {

@@ -15,6 +15,7 @@ enum class RefusalCode {
   key_invalid,          // 400: empty, too long, or not of the policy's syntax
   key_repeated,         // 400: more than one key header
   key_in_connection,    // 400: Connection names a header of key, scope or fingerprint and would strip it
+  path_ambiguous,       // 400: servers read the path in different ways, and one of them is protected
   principal_missing,    // 400: no account to keep the key under
   mismatch,             // policy: the key was used for another request
   in_progress,          // policy: the first request is still at work
@@ -43,6 +44,7 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::upstream_unreachable, RefusalCode::upstream_unknown,  RefusalCode::upstream_timeout,
     RefusalCode::overloaded,           RefusalCode::draining,          RefusalCode::rate_limited,
     RefusalCode::too_many_in_flight,   RefusalCode::abandoned,         RefusalCode::operation_unknown,
+    RefusalCode::path_ambiguous,
 };
 
 // What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing

@@ -32,7 +32,7 @@ struct GatewayShared {
   const std::shared_ptr<Waiters> waiters_owner = std::make_shared<Waiters>();
   Waiters& waiters = *waiters_owner;
   ProxyIdentity self;
-  std::string published; // the document at /.well-known/idempotency
+  std::string published; // the document at /.well-known/idempotency; empty for none
   std::atomic<bool> draining{false};
   std::atomic<std::uint64_t> buffered_bytes{0};
   std::atomic<std::uint32_t> upstream_open{0};

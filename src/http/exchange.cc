@@ -15,6 +15,15 @@ void append_number(std::string& out, std::uint64_t number) {
   out.append(digits.data(), digits.size());
 }
 
+Headers without_length(const Headers& headers) {
+  Headers kept;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, "Content-Length")) kept.add(field.name, field.value);
+  }
+  return kept;
+}
+
 } // namespace
 
 asio::mutable_buffer ReadBuffer::room(std::size_t least) {
@@ -131,15 +140,17 @@ Task<Piece> Exchange::receive_piece(std::string_view& out) {
 }
 
 Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit) {
+  std::uint64_t most = limit;
   if (head_.framing == Framing::length) {
     if (head_.content_length > limit) co_return BodyRead::too_large;
+    most = head_.content_length;
   }
   for (;;) {
     std::string_view bytes;
     const Piece piece = co_await read_piece(bytes);
     if (piece == Piece::end) co_return BodyRead::whole;
     if (piece == Piece::broken) co_return BodyRead::broken;
-    const bool admitted = admit(bytes.size());
+    const bool admitted = grow_body(out, bytes.size(), most, admit);
     out.append(bytes);
     if (!admitted) co_return BodyRead::refused;
     if (out.size() > limit) co_return BodyRead::too_large;
@@ -180,8 +191,16 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   answered_ = true;
   if (status == kResetContent) body = {};
   std::string out;
-  begin_head(out, status, reason, headers);
-  if (!status_forbids_body(status)) {
+  // The length of a body that is not sent is the upstream's to tell; that of one that is sent is ours.
+  const bool told = headers.has("Content-Length");
+  const bool describes = head_.method == "HEAD" || status == 304;
+  if (told && !describes) {
+    begin_head(out, status, reason, without_length(headers));
+  } else {
+    begin_head(out, status, reason, headers);
+  }
+  const bool unknown = head_.method == "HEAD" && body.empty();
+  if (!status_forbids_body(status) && !(describes && (told || unknown))) {
     out.append("Content-Length: ");
     append_number(out, body.size());
     out.append("\r\n");
@@ -256,6 +275,7 @@ Task<void> Exchange::send_interim(int status, std::string_view reason, const Hea
   std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason.empty() ? usual_reason(status) : reason);
   out.append(headers.lines());
   out.append("\r\n");
+  if (!transport_.has_room_for(out.size())) co_return;
   transport_.deadline_after(timeouts_.write);
   const IoResult result = co_await transport_.write(out);
   note_write(result);

@@ -42,6 +42,9 @@ class Transport {
   // from every moment at which some of it went out.
   Task<IoResult> write_patiently(std::string_view first, std::string_view second, std::chrono::milliseconds patience);
 
+  // The kernel takes this much at once: writing it does not wait for the peer.
+  bool has_room_for(std::size_t bytes);
+
   // From now on, every wait for the peer ends with an error at that moment; expired() tells this error from others.
   // A new deadline forgets that an earlier one has passed: a connection that timed out may still be told so.
   void deadline(MonotonicTime due) {
