@@ -62,19 +62,25 @@ RouteMatch match_route(const std::vector<Route>& routes, std::string_view method
   const Route* const route = find_route(routes, method, path.text());
   const bool in_doubt = !path.doubt().empty();
   if (!in_doubt && path.other_readings().empty()) return {route, false};
+  // Of several routes that may be meant, one that enforces counts before one that observes.
+  const Route* meant = nullptr;
+  const auto may_mean = [&](const Route* other) {
+    if (other == nullptr) return;
+    if (meant == nullptr || (meant->policy.mode == Mode::observe && other->policy.mode == Mode::enforce)) meant = other;
+  };
   if (path.beyond_telling()) {
-    const auto any = std::find_if(routes.begin(), routes.end(), [&](const Route& r) { return has_method(r, method); });
-    return any == routes.end() ? RouteMatch{} : RouteMatch{&*any, true};
+    for (const Route& any : routes) may_mean(has_method(any, method) ? &any : nullptr);
+    return {meant, meant != nullptr};
   }
   // An API that knows encoded slashes reads the path as it is; the record goes by the other reading, so that an API
   // that does not know them executes nothing twice.
   const bool allowed = route != nullptr && route->policy.allow_encoded_slash && path.only_encoded_slashes();
-  if (in_doubt && !allowed && route != nullptr) return {route, true};
+  if (in_doubt && !allowed) may_mean(route);
   for (const std::string& reading : path.other_readings()) {
     const Route* const other = find_route(routes, method, reading);
-    if (other != nullptr && other != route) return {other, true};
+    if (other != route) may_mean(other);
   }
-  return {route, false};
+  return meant == nullptr ? RouteMatch{route, false} : RouteMatch{meant, true};
 }
 
 // A byte that no glob contains stands for "anything at all": only a star of the wide glob can take it, and what a star

@@ -119,6 +119,14 @@ TEST(MatchRoute, FollowsEverySpellingAndRefusesWhatIsAmbiguousOnlyWhereItMatters
   for (const auto& c : cases) EXPECT_EQ(matched(routes, c.path), c.route) << c.path;
 }
 
+TEST(MatchRoute, OfSeveralThatMayBeMeantOneThatEnforcesIsNamed) {
+  std::vector<Route> routes{route("/seen/*"), route("/orders")};
+  routes[0].policy.mode = Mode::observe;
+  EXPECT_EQ(match_route(routes, "POST", NormalPath("/seen/a%2Fb")).route, &routes[0]);
+  EXPECT_EQ(match_route(routes, "POST", NormalPath("/seen%2F..%2Forders")).route, &routes[1]);
+  EXPECT_EQ(match_route(routes, "POST", NormalPath("/a%2F\\%3B%00")).route, &routes[1]);
+}
+
 TEST(MatchRoute, EncodedSlashesMayBeAllowedWhereAllReadingsAreOneRoute) {
   std::vector<Route> routes{route("/projects/*"), route("/orders")};
   routes[0].policy.allow_encoded_slash = true;

@@ -310,7 +310,8 @@ TEST(PublishedPolicies, TellAnonymousClientsNeitherPathsNorScopes) {
   const Policy stripe = policy("stripe-v2");
   const std::string published =
       published_expiry({{"/orders", &classic}, {"/v2/*", &stripe}, {"/internal/payouts", &classic}});
-  const auto& policies = boost::json::parse(published).get_object().at("policies").get_array();
+  const auto document = boost::json::parse(published);
+  const auto& policies = document.get_object().at("policies").get_array();
   ASSERT_EQ(policies.size(), 2u) << "one for each set of rules";
   const auto& first = policies[0].get_object();
   EXPECT_EQ(first.at("key_headers").get_array()[0].get_string(), "Idempotency-Key");

@@ -67,7 +67,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
     co_await exchange.send(200, {}, headers, shared_.published);
     co_return;
   }
-  if (shared_.has_status_urls && path.text().starts_with(kStatusPrefix)) {
+  if (shared_.has_status_urls && is_status_path(path.text())) {
     co_await answer_status(exchange);
     co_return;
   }
@@ -80,6 +80,11 @@ Task<void> Gateway::handle(Exchange& exchange) {
     co_return;
   }
   const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
+  if (match.ambiguous && match.route->policy.mode == Mode::observe) {
+    metrics.count("observed_refusal");
+    co_await pass_through(exchange, match.route->policy.upstream_timeout, kNoMarks, nullptr);
+    co_return;
+  }
   if (match.ambiguous) {
     const Refusal refusal{RefusalCode::path_ambiguous, path.why_ambiguous(), std::nullopt, {}};
     co_await send_refusal(exchange, match.route->policy, metrics, refusal);

@@ -82,7 +82,13 @@ class PathsTest(GatewayTest):
 
 class PathSettingsTest(GatewayTest):
     routes = [{"path": "/Any/*", "path_case": "ignore", "key": "required"},
-              {"path": "/projects/*", "allow_encoded_slash": True}, {"path": "/orders"}]
+              {"path": "/projects/*", "allow_encoded_slash": True}, {"path": "/orders"},
+              {"path": "/seen/*", "mode": "observe"}]
+
+    def test_a_route_that_observes_refuses_nothing(self):
+        self.assertEqual(self.post("/seen/a%2Fb").status, 201)
+        self.assertEqual(self.gateway.metric("oncekey_requests_total", route="/seen/*", decision="observed_refusal"), 1)
+        self.assert_problem(self.post("/seen%2F..%2Forders"), 400, "path_ambiguous")
 
     def test_the_case_of_a_path_is_ignored_where_the_api_does(self):
         for path in ("/any", "/ANY/x"):
