@@ -52,6 +52,7 @@ enum class OnUnknown { hold, abandon };
 enum class OnAbandoned { hold, reexecute, probe };
 enum class OnStoreError { refuse, bypass };
 enum class Mode { enforce, observe };
+enum class PathCase { exact, ignore }; // ignore: /Orders and /orders are one path to the API
 
 enum class ErrorFormat {
   problem,      // application/problem+json
@@ -61,7 +62,7 @@ enum class ErrorFormat {
 
 // Where a part of the principal comes from.
 struct ScopeSource {
-  enum class Kind { header, jwt, cookie, client_cert, global };
+  enum class Kind { header, jwt, cookie, client_cert, host, global };
   Kind kind = Kind::header;
   std::string name; // of the header, the claim or the cookie
   bool optional = false;
@@ -107,6 +108,9 @@ struct Policy {
   FingerprintMode fingerprint = FingerprintMode::bytes;
   std::vector<std::string> fingerprint_ignore;  // JSON pointers; needs `canonical`
   std::vector<std::string> fingerprint_headers; // names of request headers that count
+  bool ignore_host = false;                     // one API under several names: the host is not part of the fingerprint
+  PathCase path_case = PathCase::exact;
+  bool allow_encoded_slash = false; // %2F is no slash to the API; else a path with it is refused
   MissingKey key = MissingKey::pass;
   int mismatch_status = 422;
   int in_progress_status = 409;
@@ -139,6 +143,8 @@ struct Policy {
   Mode mode = Mode::enforce;
   OnStoreError on_store_error = OnStoreError::refuse;
   bool replay_set_cookie = false;
+  // An answer whose end is the end of its connection may have been cut short: take it for an unknown outcome.
+  bool require_framed_answers = false;
 
   // What one account may have of this route; where nothing is said, the gateway's limits count.
   RateLimits rates;

@@ -1,5 +1,7 @@
 #include "admin/answers.h"
 
+#include "base/utf8.h"
+
 #include <boost/json.hpp>
 
 #include <fmt/format.h>
@@ -10,7 +12,7 @@ namespace oncekey {
 
 std::string problem(std::string_view message) {
   boost::json::object body;
-  body["error"] = boost::json::string_view(message.data(), message.size());
+  body["error"] = as_utf8(message);
   return boost::json::serialize(body);
 }
 

@@ -1,6 +1,7 @@
 #include "admin/record_json.h"
 
 #include "base/crypto.h"
+#include "base/utf8.h"
 
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
@@ -15,30 +16,12 @@ namespace {
 
 namespace json = boost::json;
 
-bool is_utf8(std::string_view text) {
-  std::size_t i = 0;
-  while (i < text.size()) {
-    const auto lead = static_cast<unsigned char>(text[i]);
-    const std::size_t length = lead < 0x80                   ? 1
-                               : lead >= 0xc2 && lead < 0xe0 ? 2
-                               : lead >= 0xe0 && lead < 0xf0 ? 3
-                               : lead >= 0xf0 && lead < 0xf5 ? 4
-                                                             : 0;
-    if (length == 0 || i + length > text.size()) return false;
-    for (std::size_t k = 1; k < length; ++k) {
-      if ((static_cast<unsigned char>(text[i + k]) & 0xc0) != 0x80) return false;
-    }
-    const auto second = length > 1 ? static_cast<unsigned char>(text[i + 1]) : 0;
-    // Overlong forms, surrogates, and beyond the last code point.
-    if ((lead == 0xe0 && second < 0xa0) || (lead == 0xed && second >= 0xa0) || (lead == 0xf0 && second < 0x90) ||
-        (lead == 0xf4 && second >= 0x90))
-      return false;
-    i += length;
-  }
-  return true;
+// Records hold what clients and upstreams sent, and JSON is UTF-8.
+json::string text(std::string_view view) {
+  if (is_utf8(view)) return json::string(view.data(), view.size());
+  const std::string shown = as_utf8(view);
+  return json::string(shown.data(), shown.size());
 }
-
-json::string text(std::string_view view) { return json::string(view.data(), view.size()); }
 
 } // namespace
 

@@ -3,8 +3,17 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <utility>
+
 namespace oncekey {
 namespace {
+
+// After a line of Log::seldom().
+constexpr std::chrono::seconds kQuiet{1};
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
@@ -63,7 +72,14 @@ std::string line_of(std::string_view event, std::initializer_list<LogField> fiel
 } // namespace
 
 struct Log::Impl {
+  using Instant = std::chrono::steady_clock::time_point;
+  struct Repeated {
+    Instant quiet_until{};
+    std::uint64_t left_out = 0;
+  };
   std::shared_ptr<spdlog::logger> logger;
+  std::mutex mutex;
+  std::map<std::string, Repeated, std::less<>> repeated; // by event and what it is about
 };
 
 Log::Log(LogLevel least) : impl_(std::make_unique<Impl>()) {
@@ -90,6 +106,28 @@ void Log::always(std::string_view event, std::initializer_list<LogField> fields)
     sink->log(message);
     sink->flush();
   }
+}
+
+void Log::seldom(LogLevel level, std::string_view event, std::string_view about,
+                 std::initializer_list<LogField> fields) {
+  if (!enabled(level)) return;
+  std::uint64_t left_out = 0;
+  {
+    std::string name(event);
+    name.append(" ").append(about);
+    const std::lock_guard lock(impl_->mutex);
+    Impl::Repeated& repeated = impl_->repeated[std::move(name)];
+    const Impl::Instant now = std::chrono::steady_clock::now();
+    if (now < repeated.quiet_until) {
+      ++repeated.left_out;
+      return;
+    }
+    repeated.quiet_until = now + kQuiet;
+    left_out = std::exchange(repeated.left_out, 0);
+  }
+  std::string line = line_of(event, fields);
+  if (left_out > 0) line += fmt::format(" left_out={}", left_out);
+  impl_->logger->log(spdlog_level(level), "{}", line);
 }
 
 void Log::flush() { impl_->logger->flush(); }

@@ -1,6 +1,7 @@
 // log: one line an event, `name=value` pairs behind a short event name.
 //
-// Secrets never get here: callers pass short hashes of keys (short_hash) and never header values.
+// Secrets never get here: callers pass short hashes of keys (short_hash), the name of a route instead of a path, and
+// never header values.
 #pragma once
 
 #include <fmt/format.h>
@@ -45,6 +46,9 @@ class Log {
   void error(std::string_view event, std::initializer_list<LogField> fields = {}) {
     write(LogLevel::error, event, fields);
   }
+  // For what a client can cause as often as it likes: one line a second for each event and `about` (a route, say). The
+  // next line says how many were left out. `about` is one of few values, or memory would grow.
+  void seldom(LogLevel level, std::string_view event, std::string_view about, std::initializer_list<LogField> fields);
   void flush();
 
  private:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace oncekey {
 namespace {
 
@@ -39,6 +41,20 @@ TEST(Log, ValuesCannotBreakTheLine) {
                     }),
             "level=warning event=odd path=\"/a b\" quote=\"x\\\"y\\\\z\" forged=\"1\\x0alevel=error event=fake\" "
             "empty=\"\" escape=\"\\x1b[31m\" pair=\"a=b\"\n");
+}
+
+TEST(Log, WhatAClientCanRepeatIsWrittenOnceASecondForEachPlace) {
+  const std::string lines = written(LogLevel::info, [](Log& log) {
+    for (int i = 0; i < 1000; ++i) {
+      log.seldom(LogLevel::warning, "failed", "/a", {{"route", "/a"}});
+      log.seldom(LogLevel::warning, "failed", "/b", {{"route", "/b"}});
+      log.seldom(LogLevel::debug, "failed", "/c", {{"route", "/c"}});
+    }
+  });
+  EXPECT_NE(lines.find("event=failed route=/a\n"), std::string::npos);
+  EXPECT_NE(lines.find("event=failed route=/b\n"), std::string::npos);
+  EXPECT_EQ(lines.find("/c"), std::string::npos);
+  EXPECT_LT(std::count(lines.begin(), lines.end(), '\n'), 1000);
 }
 
 TEST(Log, LinesBelowTheLeastLevelAreDropped) {

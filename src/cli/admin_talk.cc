@@ -1,5 +1,6 @@
 #include "cli/admin_talk.h"
 
+#include "base/utf8.h"
 #include "cli/admin_token.h"
 #include "cli/exit_codes.h"
 #include "cli/keys_view.h"
@@ -159,7 +160,8 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
     exit_code = kUnreachable;
     return std::nullopt;
   }
-  if (answer->status == 200) return std::move(answer->body);
+  // Whatever answered: what is printed is UTF-8.
+  if (answer->status == 200) return as_utf8(answer->body);
   console.err << "oncekey " << command << ": " << view_of_error(answer->body) << "\n";
   if (answer->status == 401 || answer->status == 403) {
     console.err

@@ -319,6 +319,7 @@ int run_serve(Config config) {
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
   admin_options.tls_key = config.admin_tls_key;
+  admin_options.setting_prefix = "admin_";
   auto admin_server = Server::listen(config.admin.host, config.admin.port, std::move(admin_options),
                                      {{operators.context, operators.timers, admin}}, log);
   if (!admin_server) return refuse_to_start(log, admin_server.fault());

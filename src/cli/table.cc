@@ -27,8 +27,10 @@ std::string format_table(const std::vector<std::vector<std::string>>& rows) {
 
 std::string printable(std::string_view text, std::size_t length_max) {
   std::string safe(text.size() > length_max ? text.substr(0, length_max) : text);
-  for (char& c : safe)
-    if (c < ' ' || c == '\x7f') c = '?';
+  for (char& c : safe) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte >= 0x7f) c = '?';
+  }
   if (text.size() > length_max && length_max > 3) safe.replace(length_max - 3, 3, "...");
   return safe;
 }

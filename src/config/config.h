@@ -1,6 +1,7 @@
 // config: what `oncekey serve` is told, from a TOML file or from flags, checked before anything starts.
 #pragma once
 
+#include "core/path.h"
 #include "inbox/provider.h"
 
 #include <oncekey/policy.h>
@@ -40,7 +41,7 @@ struct TargetUrl {
 Result<TargetUrl> parse_target_url(std::string_view text);
 
 struct Route {
-  std::string path; // glob: * matches any characters, also slashes; everything else matches itself
+  std::string path; // glob in normal form: * matches any characters, also slashes; everything else matches itself
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
 };
@@ -62,7 +63,7 @@ struct Endpoint {
 };
 
 struct Webhook {
-  std::string path; // exactly
+  std::string path; // in normal form
   std::string provider;
   HmacScheme hmac; // for provider = "hmac"
   std::vector<std::string> secrets;
@@ -70,6 +71,7 @@ struct Webhook {
   std::uint64_t max_body = 4u << 20;
   std::string url;      // the whole URL as the sender knows it, for providers that sign it
   std::string order_by; // JSON pointer; events with the same value there go one after another
+  Repetition repetition = Repetition::by_what_is_signed;
   Endpoint endpoint;
 };
 
@@ -101,6 +103,13 @@ struct Timeouts {
   Millis write = std::chrono::seconds(30);           // the same for an answer that waits to be taken
 };
 
+// How much of the policies anonymous clients may read at /.well-known/idempotency.
+enum class PublishedPolicies {
+  expiry, // what every client needs: key headers, syntax, retention, statuses; neither paths nor scopes
+  routes, // everything, route by route
+  none,   // nothing: the request is forwarded like any other
+};
+
 // When to stop asking an upstream that cannot be reached.
 struct BreakerOptions {
   std::uint32_t failures = 5; // in a row; 0 for no breaker
@@ -128,6 +137,8 @@ struct Config {
   // For requests that match no route: how long either side may stay silent. Routes have their own.
   Millis upstream_timeout = std::chrono::seconds(60);
   Millis drain_timeout = std::chrono::seconds(30);
+  PathCase path_case = PathCase::exact; // of webhooks; routes have their own
+  PublishedPolicies publish_policies = PublishedPolicies::expiry;
   std::vector<std::string> trusted_proxies; // addresses whose X-Forwarded-* are kept and appended to
   Limits limits;
   Timeouts timeouts;
@@ -154,8 +165,17 @@ Status check_config(const Config& config);
 // What is allowed but deserves a second look, one sentence each. Printed by `oncekey check` and logged at start.
 std::vector<std::string> warnings_of(const Config& config);
 
-// The first route whose glob and methods match; null for pass-through.
+// The first route whose glob and methods match a path in normal form; null for pass-through. A glob that ends in "/*"
+// matches its folder too: a trailing slash counts for nothing.
 const Route* find_route(const std::vector<Route>& routes, std::string_view method, std::string_view path);
-bool glob_matches(std::string_view glob, std::string_view path);
+bool glob_matches(std::string_view glob, std::string_view path, PathCase path_case = PathCase::exact);
+
+// The route of a path as sent.
+struct RouteMatch {
+  const Route* route = nullptr;
+  // Servers may take the path for one that falls under `route`, and for another one too: refuse the request.
+  bool ambiguous = false;
+};
+RouteMatch match_route(const std::vector<Route>& routes, std::string_view method, const NormalPath& path);
 
 } // namespace oncekey

@@ -55,6 +55,21 @@ Status read_hook_path(const WebNode& node, Webhook& webhook) {
   if (!read) return read;
   if (!webhook.path.starts_with('/') || webhook.path.find_first_of("?#* ") != std::string::npos)
     return invalid("a webhook's path begins with / and is meant exactly: leave out *, ? and #");
+  std::string normal = normal_glob(webhook.path);
+  if (normal.empty())
+    return invalid(
+        "a webhook's path is compared in normal form: leave out dot segments, backslashes, `;parameters`, encoded "
+        "slashes "
+        "and semicolons, and % without two digits");
+  webhook.path = std::move(normal);
+  return ok_status();
+}
+
+Status read_repetition(const WebNode& node, Webhook& webhook) {
+  const auto text = as_text(node);
+  if (!text) return text.fault();
+  if (*text != "signed" && *text != "id") return invalid(fmt::format("\"{}\" is neither \"signed\" nor \"id\"", *text));
+  webhook.repetition = *text == "signed" ? Repetition::by_what_is_signed : Repetition::by_id;
   return ok_status();
 }
 
@@ -75,6 +90,7 @@ constexpr Setting<Webhook> kWebhookSettings[] = {
     {"max_body", [](const WebNode& v, Webhook& w) { return put(w.max_body, as_bytes(v)); }},
     {"url", [](const WebNode& v, Webhook& w) { return put(w.url, as_text(v)); }},
     {"order_by", [](const WebNode& v, Webhook& w) { return put(w.order_by, as_text(v)); }},
+    {"repetition", read_repetition},
     {"signature_header", [](const WebNode& v, Webhook& w) { return put(w.hmac.signature_header, as_text(v)); }},
     {"algorithm", read_algorithm},
     {"encoding", read_encoding},

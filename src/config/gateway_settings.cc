@@ -89,6 +89,16 @@ Status read_durability(const toml::node& node, Config& config) {
   return ok_status();
 }
 
+Status read_published(const toml::node& node, Config& config) {
+  static constexpr std::array<std::string_view, 3> kPublished{"expiry", "routes", "none"};
+  const auto word = as_one_of(node, kPublished);
+  if (!word) return word.fault();
+  config.publish_policies = *word == "expiry"   ? PublishedPolicies::expiry
+                            : *word == "routes" ? PublishedPolicies::routes
+                                                : PublishedPolicies::none;
+  return ok_status();
+}
+
 Status put_timeout(Millis& target, const toml::node& node) { return put(target, as_duration(node, kShortestTimeout)); }
 
 // A limit of nothing would refuse everything; whoever wants that stops the process.
@@ -137,6 +147,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},
     {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
     {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
+    {"publish_policies", read_published},
     {"outbox", read_outbox},
     {"outbox_token", [](const Node& v, Config& c) { return read_secret(v, c.outbox_token); }},
     {"rate", [](const Node& v, Config& c) { return put(c.rates.rate, as_rate(v)); }},

@@ -120,6 +120,9 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"fingerprint_ignore", [](const Node& v, Policy& p) { return put_list(p.fingerprint_ignore, v, parse_pointer); }},
     {"fingerprint_headers",
      [](const Node& v, Policy& p) { return put_list(p.fingerprint_headers, v, parse_header_name); }},
+    {"ignore_host", [](const Node& v, Policy& p) { return put(p.ignore_host, as_switch(v)); }},
+    {"path_case", [](const Node& v, Policy& p) { return put_parsed(p.path_case, v, parse_path_case); }},
+    {"allow_encoded_slash", [](const Node& v, Policy& p) { return put(p.allow_encoded_slash, as_switch(v)); }},
     {"key", [](const Node& v, Policy& p) { return put_parsed(p.key, v, parse_missing_key); }},
     {"mismatch", [](const Node& v, Policy& p) { return put_refusal_status(p.mismatch_status, v); }},
     {"in_progress", [](const Node& v, Policy& p) { return put_refusal_status(p.in_progress_status, v); }},
@@ -149,6 +152,7 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"mode", [](const Node& v, Policy& p) { return put_parsed(p.mode, v, parse_mode); }},
     {"on_store_error", [](const Node& v, Policy& p) { return put_parsed(p.on_store_error, v, parse_on_store_error); }},
     {"replay_set_cookie", [](const Node& v, Policy& p) { return put(p.replay_set_cookie, as_switch(v)); }},
+    {"require_framed_answers", [](const Node& v, Policy& p) { return put(p.require_framed_answers, as_switch(v)); }},
     {"rate", [](const Node& v, Policy& p) { return put(p.rates.rate, as_rate(v)); }},
     {"burst", [](const Node& v, Policy& p) { return put(p.rates.burst, as_burst(v)); }},
     {"test_rate", [](const Node& v, Policy& p) { return put(p.rates.test_rate, as_rate(v)); }},
@@ -159,9 +163,10 @@ constexpr Setting<Policy> kPolicySettings[] = {
 };
 
 // What one company tends to decide once for all its routes.
-constexpr std::array<std::string_view, 13> kDefaultsOfAllRoutes{
+constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
     "lease",        "retention",  "scope",          "wait",     "upstream_timeout", "rate_exempts_replays", "jwt_keys",
-    "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts", "reauthorize",      "reauthorize_for"};
+    "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts", "reauthorize",      "reauthorize_for",      "ignore_host",
+    "path_case"};
 
 } // namespace
 

@@ -246,14 +246,28 @@ class RouteChecks {
       return;
     }
     if (std::all_of(policy_.scope.begin(), policy_.scope.end(),
-                    [](const ScopeSource& source) { return source.optional; }))
+                    [](const ScopeSource& source) { return source.optional; })) {
       add({"scope"},
           "every part of scope is optional: requests without any of them would share one scope; take the ? "
           "off one part");
+      return;
+    }
     if (policy_.scope.size() > 1 && has_scope(policy_, ScopeSource::Kind::global))
       add({"scope"},
           "\"global\" cannot be combined: it says that all callers are one, the other parts that they are "
           "not");
+    if (policy_.ignore_host && has_scope(policy_, ScopeSource::Kind::host))
+      add({"ignore_host", "scope"},
+          "ignore_host = true and \"host\" in scope contradict each other: are the names one API or several tenants? "
+          "Keep the one that is true");
+    const bool named = std::any_of(policy_.scope.begin(), policy_.scope.end(), [](const ScopeSource& source) {
+      return source.kind != ScopeSource::Kind::host && !source.optional;
+    });
+    if (has_scope(policy_, ScopeSource::Kind::host) && !named)
+      add({"scope"},
+          "\"host\" alone lets every caller of a host name replay the answers of all others; add where the account "
+          "comes "
+          "from, as in [\"header:Authorization\", \"host\"]");
   }
 
   void tokens() {

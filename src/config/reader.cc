@@ -41,9 +41,16 @@ Result<std::string> as_route_path(const toml::node& node) {
     return invalid(fmt::format("\"{}\" matches nothing: a path begins with / (or with *)", *path));
   for (const char c : *path) {
     if (c == '?' || c == '#') return invalid("a path is compared without the query: leave out ? and #");
-    if (c <= ' ' || c == '\x7f') return invalid("a path holds no spaces or control characters; write them as %20");
+    if (c == ' ' || c == '\x7f' || (c > 0 && c < ' '))
+      return invalid("a path holds no spaces or control characters; write them as %20");
   }
-  return path;
+  std::string normal = normal_glob(*path);
+  if (normal.empty())
+    return invalid(
+        fmt::format("\"{}\" is not in normal form: leave out dot segments, backslashes, `;parameters`, encoded slashes "
+                    "and semicolons, and % without two digits; requests are compared without them",
+                    *path));
+  return normal;
 }
 
 Result<Policy> as_policy(const toml::node& node) {
@@ -83,6 +90,8 @@ void Reader::read_top(const toml::table& file) {
       read_setting(*find_setting(policy_settings(), name), std::string(name), value, line, std::nullopt, scratch);
       // Requests that match no route are forwarded too.
       if (name == "upstream_timeout") config_.upstream_timeout = scratch.upstream_timeout;
+      // Webhooks have paths too.
+      if (name == "path_case") config_.path_case = scratch.path_case;
     } else if (name != "limits" && name != "timeouts" && name != "route" && name != "webhook" &&
                name != "destination") {
       unknown_at_the_top(name, line);
@@ -244,7 +253,7 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
         target.substr(0, target.find('?')) == webhook.path)
       add_finding(line, "deliver_to", "is this webhook itself: every event would be taken for its own repetition", {});
     for (const Webhook& other : config_.webhooks) {
-      if (other.path == webhook.path)
+      if (glob_matches(other.path, webhook.path, config_.path_case))
         add_finding(line, "path", fmt::format("{} has a webhook already", webhook.path), {});
     }
   }

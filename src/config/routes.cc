@@ -11,11 +11,24 @@ bool has_method(const Route& route, std::string_view method) {
   return std::find(methods.begin(), methods.end(), method) != methods.end();
 }
 
+char lower_letter(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
+char upper_letter(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - ('a' - 'A')) : c; }
+
+bool same_letter(char a, char b, PathCase path_case) {
+  return a == b || (path_case == PathCase::ignore && lower_letter(a) == lower_letter(b));
+}
+
+// The same without the star of "/v1/*": /v1 and /v1/ are one path.
+bool glob_matches_folder(std::string_view glob, std::string_view path, PathCase path_case) {
+  if (glob_matches(glob, path, path_case)) return true;
+  return glob.ends_with("/*") && glob_matches(glob.substr(0, glob.size() - 2), path, path_case);
+}
+
 } // namespace
 
 // Greedy with one step back: only the last star seen ever needs to give way, so the time is bounded by the product of
 // the lengths whatever the glob looks like.
-bool glob_matches(std::string_view glob, std::string_view path) {
+bool glob_matches(std::string_view glob, std::string_view path, PathCase path_case) {
   std::size_t at_glob = 0;
   std::size_t at_path = 0;
   std::size_t star = std::string_view::npos;
@@ -24,7 +37,7 @@ bool glob_matches(std::string_view glob, std::string_view path) {
     if (at_glob < glob.size() && glob[at_glob] == '*') {
       star = at_glob++;
       star_path = at_path;
-    } else if (at_glob < glob.size() && glob[at_glob] == path[at_path]) {
+    } else if (at_glob < glob.size() && same_letter(glob[at_glob], path[at_path], path_case)) {
       ++at_glob;
       ++at_path;
     } else if (star != std::string_view::npos) {
@@ -40,9 +53,34 @@ bool glob_matches(std::string_view glob, std::string_view path) {
 
 const Route* find_route(const std::vector<Route>& routes, std::string_view method, std::string_view path) {
   for (const Route& route : routes) {
-    if (has_method(route, method) && glob_matches(route.path, path)) return &route;
+    if (has_method(route, method) && glob_matches_folder(route.path, path, route.policy.path_case)) return &route;
   }
   return nullptr;
+}
+
+RouteMatch match_route(const std::vector<Route>& routes, std::string_view method, const NormalPath& path) {
+  const Route* const route = find_route(routes, method, path.text());
+  const bool in_doubt = !path.doubt().empty();
+  if (!in_doubt && path.other_readings().empty()) return {route, false};
+  // Of several routes that may be meant, one that enforces counts before one that observes.
+  const Route* meant = nullptr;
+  const auto may_mean = [&](const Route* other) {
+    if (other == nullptr) return;
+    if (meant == nullptr || (meant->policy.mode == Mode::observe && other->policy.mode == Mode::enforce)) meant = other;
+  };
+  if (path.beyond_telling()) {
+    for (const Route& any : routes) may_mean(has_method(any, method) ? &any : nullptr);
+    return {meant, meant != nullptr};
+  }
+  // An API that knows encoded slashes reads the path as it is; the record goes by the other reading, so that an API
+  // that does not know them executes nothing twice.
+  const bool allowed = route != nullptr && route->policy.allow_encoded_slash && path.only_encoded_slashes();
+  if (in_doubt && !allowed) may_mean(route);
+  for (const std::string& reading : path.other_readings()) {
+    const Route* const other = find_route(routes, method, reading);
+    if (other != route) may_mean(other);
+  }
+  return meant == nullptr ? RouteMatch{route, false} : RouteMatch{meant, true};
 }
 
 // A byte that no glob contains stands for "anything at all": only a star of the wide glob can take it, and what a star
@@ -50,11 +88,20 @@ const Route* find_route(const std::vector<Route>& routes, std::string_view metho
 bool glob_covers(std::string_view wide, std::string_view narrow) {
   std::string sample(narrow);
   std::replace(sample.begin(), sample.end(), '*', '\x01');
-  return glob_matches(wide, sample);
+  return glob_matches_folder(wide, sample, PathCase::exact);
 }
 
 bool shadows(const Route& earlier, const Route& later) {
-  return glob_covers(earlier.path, later.path) &&
+  const auto covers = [&](char (*letter)(char)) {
+    std::string wide = earlier.path;
+    std::string narrow = later.path;
+    if (earlier.policy.path_case == PathCase::ignore) std::transform(wide.begin(), wide.end(), wide.begin(), letter);
+    if (earlier.policy.path_case == PathCase::ignore || later.policy.path_case == PathCase::ignore)
+      std::transform(narrow.begin(), narrow.end(), narrow.begin(), letter);
+    return glob_covers(wide, narrow);
+  };
+  // A route that ignores case has paths in either.
+  return covers(lower_letter) && covers(upper_letter) &&
          std::all_of(later.policy.methods.begin(), later.policy.methods.end(),
                      [&](const std::string& method) { return has_method(earlier, method); });
 }

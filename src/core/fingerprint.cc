@@ -2,6 +2,7 @@
 
 #include "core/canonical_json.h"
 #include "core/form.h"
+#include "core/host.h"
 
 #include <list>
 #include <string>
@@ -39,8 +40,10 @@ Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std
   std::string canonical;
   const HashedBody hashed = hashed_body(policy, request.headers, body, canonical);
   std::vector<std::string_view> parts;
-  parts.reserve(5 + 3 * policy.fingerprint_headers.size());
-  parts.insert(parts.end(), {"oncekey fingerprint 1", request.method, request.target, hashed.kind, hashed.bytes});
+  parts.reserve(6 + 3 * policy.fingerprint_headers.size());
+  std::string spelled;
+  const std::string_view host = policy.ignore_host ? std::string_view{} : host_name(request.headers, spelled);
+  parts.insert(parts.end(), {"oncekey fingerprint 2", request.method, host, request.target, hashed.kind, hashed.bytes});
   std::list<std::string> counts;
   for (const std::string& name : policy.fingerprint_headers) {
     // How many lines there are tells an absent header from an empty one, and ends the list of values.

@@ -1,7 +1,9 @@
 // fingerprint: what a request asks for, as a keyed hash.
 //
 // Method and target always count, so that under policies whose identity is the key alone the same key on another
-// endpoint is a mismatch. Headers never count unless the policy lists them: clients change them between tries.
+// endpoint is a mismatch. So does the host name, unless the policy says that one API has several: virtual hosts share
+// credentials, and the answer of one must not be replayed to another. Other headers never count unless the policy lists
+// them: clients change them between tries. X-HTTP-Method-Override and its like are such headers.
 #pragma once
 
 #include "base/crypto.h"

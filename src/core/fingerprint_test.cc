@@ -61,6 +61,21 @@ TEST_F(FingerprintOf, HeadersCountOnlyWhenListed) {
   EXPECT_NE(with({{"X-Version", "1"}, {"X-Version", "2"}}), with({{"X-Version", "1, 2"}}));
 }
 
+TEST_F(FingerprintOf, TheHostNameCountsUnlessIgnored) {
+  const auto at = [&](std::string_view host) {
+    return print("{}", "application/json", "POST", "/a", {{"Host", host}});
+  };
+  EXPECT_NE(at("a.example"), at("b.example"));
+  EXPECT_EQ(at("a.example"), at("A.Example.:8443"));
+  EXPECT_NE(at("a.example"), print("{}"));
+  policy_.ignore_host = true;
+  EXPECT_EQ(at("a.example"), at("b.example"));
+}
+
+TEST_F(FingerprintOf, TheSpellingOfThePathCounts) {
+  EXPECT_NE(print("{}", "application/json", "POST", "/a"), print("{}", "application/json", "POST", "//a"));
+}
+
 TEST_F(FingerprintOf, IgnoredPointersDoNotCount) {
   policy_.fingerprint_ignore = {"/trace"};
   EXPECT_EQ(print(R"({"a":1,"trace":"x"})"), print(R"({"trace":"y","a":1})"));

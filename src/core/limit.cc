@@ -15,8 +15,9 @@ bool is_test_key(std::string_view key) { return key.starts_with("sk_test_") || k
 std::optional<std::string_view> after_scheme(std::string_view authorization, std::string_view scheme) {
   if (!starts_with_ignoring_case(authorization, scheme)) return std::nullopt;
   authorization.remove_prefix(scheme.size());
-  while (authorization.starts_with(' ')) authorization.remove_prefix(1);
-  return authorization;
+  const std::size_t begin = authorization.find_first_not_of(" \t");
+  if (begin == 0 || begin == std::string_view::npos) return std::nullopt;
+  return authorization.substr(begin);
 }
 
 Rate bucket_for(double per_second, double burst) {
@@ -33,10 +34,10 @@ RateBucketId hash_of(std::vector<std::string_view> parts, const KeyedHash& hash)
 Credentials credentials_of(const Headers& headers) {
   const auto authorization = headers.get("Authorization");
   if (!authorization) return Credentials::live;
-  if (const auto token = after_scheme(*authorization, "Bearer ")) {
+  if (const auto token = after_scheme(*authorization, "Bearer")) {
     return is_test_key(*token) ? Credentials::test : Credentials::live;
   }
-  if (const auto encoded = after_scheme(*authorization, "Basic ")) {
+  if (const auto encoded = after_scheme(*authorization, "Basic")) {
     const auto user_and_password = base64_decode(*encoded);
     if (user_and_password && is_test_key(*user_and_password)) return Credentials::test;
   }

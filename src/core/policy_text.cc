@@ -1,5 +1,7 @@
 #include "core/policy_text.h"
 
+#include <oncekey/headers.h>
+
 #include <fmt/format.h>
 
 #include <optional>
@@ -26,6 +28,7 @@ constexpr Spelling<OnAbandoned> kOnAbandoneds[] = {
 constexpr Spelling<OnStoreError> kOnStoreErrors[] = {{OnStoreError::refuse, "refuse"},
                                                      {OnStoreError::bypass, "bypass"}};
 constexpr Spelling<Mode> kModes[] = {{Mode::enforce, "enforce"}, {Mode::observe, "observe"}};
+constexpr Spelling<PathCase> kPathCases[] = {{PathCase::exact, "exact"}, {PathCase::ignore, "ignore"}};
 constexpr Spelling<ErrorFormat> kErrorFormats[] = {
     {ErrorFormat::problem, "problem"}, {ErrorFormat::problem_link, "problem-link"}, {ErrorFormat::stripe, "stripe"}};
 
@@ -95,6 +98,7 @@ std::string_view to_string(OnUnknown rule) { return spelling_of(kOnUnknowns, rul
 std::string_view to_string(OnAbandoned rule) { return spelling_of(kOnAbandoneds, rule); }
 std::string_view to_string(OnStoreError rule) { return spelling_of(kOnStoreErrors, rule); }
 std::string_view to_string(Mode mode) { return spelling_of(kModes, mode); }
+std::string_view to_string(PathCase path_case) { return spelling_of(kPathCases, path_case); }
 std::string_view to_string(ErrorFormat format) { return spelling_of(kErrorFormats, format); }
 
 Result<KeySyntax> parse_key_syntax(std::string_view text) { return value_of(kKeySyntaxes, text); }
@@ -105,6 +109,7 @@ Result<OnUnknown> parse_on_unknown(std::string_view text) { return value_of(kOnU
 Result<OnAbandoned> parse_on_abandoned(std::string_view text) { return value_of(kOnAbandoneds, text); }
 Result<OnStoreError> parse_on_store_error(std::string_view text) { return value_of(kOnStoreErrors, text); }
 Result<Mode> parse_mode(std::string_view text) { return value_of(kModes, text); }
+Result<PathCase> parse_path_case(std::string_view text) { return value_of(kPathCases, text); }
 Result<ErrorFormat> parse_error_format(std::string_view text) { return value_of(kErrorFormats, text); }
 
 std::string to_string(const ScopeSource& source) {
@@ -118,6 +123,8 @@ std::string to_string(const ScopeSource& source) {
       return fmt::format("cookie:{}{}", source.name, mark);
     case ScopeSource::Kind::client_cert:
       return fmt::format("client-cert{}", mark);
+    case ScopeSource::Kind::host:
+      return fmt::format("host{}", mark);
     case ScopeSource::Kind::global:
       return "global";
   }
@@ -149,7 +156,11 @@ Result<ScopeSource> parse_scope_source(std::string_view text) {
   const bool optional = source.ends_with('?');
   if (optional) source.remove_suffix(1);
   if (source == "client-cert") return ScopeSource{ScopeSource::Kind::client_cert, "", optional};
+  if (source == "host") return ScopeSource{ScopeSource::Kind::host, "", optional};
   if (const auto name = behind(source, "header:")) {
+    if (equal_ignoring_case(*name, "Host")) {
+      return invalid("\"header:Host\" would take A.example:443 and a.example for two: write \"host\"");
+    }
     return scope_source(ScopeSource::Kind::header, *name, "header", optional);
   }
   if (const auto name = behind(source, "jwt:")) return scope_source(ScopeSource::Kind::jwt, *name, "claim", optional);
@@ -157,8 +168,8 @@ Result<ScopeSource> parse_scope_source(std::string_view text) {
     return scope_source(ScopeSource::Kind::cookie, *name, "cookie", optional);
   }
   return invalid(
-      fmt::format("\"{}\" is not a scope: allowed are header:NAME, jwt:CLAIM, cookie:NAME and client-cert, each with "
-                  "a ? behind it when optional, and global",
+      fmt::format("\"{}\" is not a scope: allowed are header:NAME, jwt:CLAIM, cookie:NAME, client-cert and host, each "
+                  "with a ? behind it when optional, and global",
                   text));
 }
 

@@ -20,6 +20,7 @@ std::string_view to_string(OnUnknown rule);       // hold, abandon
 std::string_view to_string(OnAbandoned rule);     // hold, reexecute, probe
 std::string_view to_string(OnStoreError rule);    // refuse, bypass
 std::string_view to_string(Mode mode);            // enforce, observe
+std::string_view to_string(PathCase path_case);   // exact, ignore
 std::string_view to_string(ErrorFormat format);   // problem, problem-link, stripe
 std::string to_string(const ScopeSource& source);
 std::string to_string(const KeySource& source);
@@ -34,9 +35,10 @@ Result<OnUnknown> parse_on_unknown(std::string_view text);
 Result<OnAbandoned> parse_on_abandoned(std::string_view text);
 Result<OnStoreError> parse_on_store_error(std::string_view text);
 Result<Mode> parse_mode(std::string_view text);
+Result<PathCase> parse_path_case(std::string_view text);
 Result<ErrorFormat> parse_error_format(std::string_view text);
 
-// "header:NAME", "jwt:CLAIM", "cookie:NAME", "client-cert", each with a `?` behind it when optional, or "global".
+// "header:NAME", "jwt:CLAIM", "cookie:NAME", "client-cert", "host", each with a `?` behind it when optional, or "global".
 Result<ScopeSource> parse_scope_source(std::string_view text);
 // "header:NAME", "body:/json/pointer", "form:FIELD" or "fingerprint".
 Result<KeySource> parse_key_source(std::string_view text);

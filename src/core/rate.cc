@@ -60,6 +60,10 @@ void TokenBucket::give_back(const Rate& rate, Instant now) {
   at_ = std::max(at_, now);
 }
 
+double TokenBucket::seconds_to_full(const Rate& rate, Instant now) const {
+  return (rate.burst - tokens_at(rate, now)) / rate.per_second;
+}
+
 bool TokenBucket::full(const Rate& rate, Instant now) const { return tokens_at(rate, now) >= rate.burst; }
 
 } // namespace oncekey

@@ -30,6 +30,9 @@ class TokenBucket {
   // Full again: it need not be remembered.
   bool full(const Rate& rate, Instant now) const;
 
+  // How long it takes to be full again, in seconds: the longer, the more is lost when the bucket is forgotten.
+  double seconds_to_full(const Rate& rate, Instant now) const;
+
  private:
   double tokens_at(const Rate& rate, Instant now) const;
 

@@ -56,6 +56,13 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
           kInvalidRequest,
           "idempotency_key_in_connection",
           ShouldRetry::no};
+    case RefusalCode::path_ambiguous:
+      return {400,
+              "The path can be read in several ways",
+              "The API might take this path for another one, whose keys would be passed by. Nothing was executed.",
+              kInvalidRequest,
+              "path_ambiguous",
+              ShouldRetry::no};
     case RefusalCode::principal_missing:
       return {400,
               "The account behind the Idempotency-Key is missing",
@@ -384,6 +391,7 @@ bool key_was_good(RefusalCode code) {
     case RefusalCode::key_invalid:
     case RefusalCode::key_repeated:
     case RefusalCode::key_in_connection:
+    case RefusalCode::path_ambiguous:
       return false;
     default:
       return true;
@@ -402,6 +410,8 @@ std::string_view to_string(RefusalCode code) {
       return "key_repeated";
     case RefusalCode::key_in_connection:
       return "key_in_connection";
+    case RefusalCode::path_ambiguous:
+      return "path_ambiguous";
     case RefusalCode::principal_missing:
       return "principal_missing";
     case RefusalCode::token_invalid:

@@ -45,11 +45,15 @@ Reply replay_head(const Policy& policy, const StoredResponse& response, const Re
 // The same with the body.
 Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
 
-// The document at /.well-known/idempotency. `routes` are pairs of a path glob and its policy.
+// The document at /.well-known/idempotency.
 struct PublishedRoute {
   std::string path;
   const Policy* policy;
 };
-std::string published_policies(const std::vector<PublishedRoute>& routes);
+// What a client must know to use keys and to know how long they count, as the IETF draft asks: one entry for each set
+// of rules. Neither paths nor scopes: anonymous clients read this.
+std::string published_expiry(const std::vector<PublishedRoute>& routes);
+// Everything, route by route.
+std::string published_routes(const std::vector<PublishedRoute>& routes);
 
 } // namespace oncekey

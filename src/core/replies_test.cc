@@ -302,7 +302,7 @@ TEST(PublishedPolicies, SayWhatAClientMayRelyOn) {
   const Policy classic = policy("classic");
   const Policy stripe = policy("stripe-v2");
   const auto document =
-      boost::json::parse(published_policies({{"/orders", &classic}, {"/v2/\"*", &stripe}})).get_object();
+      boost::json::parse(published_routes({{"/orders", &classic}, {"/v2/\"*", &stripe}})).get_object();
   const auto& routes = document.at("routes").get_array();
   ASSERT_EQ(routes.size(), 2u);
   const auto& first = routes[0].get_object();
@@ -318,7 +318,24 @@ TEST(PublishedPolicies, SayWhatAClientMayRelyOn) {
   EXPECT_EQ(text(second, "path"), "/v2/\"*");
   EXPECT_EQ(second.at("retention_seconds").as_int64(), 30 * 86400);
   EXPECT_EQ(second.at("scope").get_array()[1].get_string(), "header:Stripe-Account?");
-  EXPECT_TRUE(boost::json::parse(published_policies({})).get_object().at("routes").get_array().empty());
+  EXPECT_TRUE(boost::json::parse(published_routes({})).get_object().at("routes").get_array().empty());
+}
+
+TEST(PublishedPolicies, TellAnonymousClientsNeitherPathsNorScopes) {
+  const Policy classic = policy("classic");
+  const Policy stripe = policy("stripe-v2");
+  const std::string published =
+      published_expiry({{"/orders", &classic}, {"/v2/*", &stripe}, {"/internal/payouts", &classic}});
+  const auto document = boost::json::parse(published);
+  const auto& policies = document.get_object().at("policies").get_array();
+  ASSERT_EQ(policies.size(), 2u) << "one for each set of rules";
+  const auto& first = policies[0].get_object();
+  EXPECT_EQ(first.at("key_headers").get_array()[0].get_string(), "Idempotency-Key");
+  EXPECT_EQ(first.at("retention_seconds").as_int64(), 86400);
+  EXPECT_EQ(policies[1].get_object().at("retention_seconds").as_int64(), 30 * 86400);
+  for (const char* hidden : {"/orders", "/internal", "Authorization", "scope", "methods"}) {
+    EXPECT_EQ(published.find(hidden), std::string::npos) << hidden;
+  }
 }
 
 TEST(Replay, GrantsCrossOriginAccessToTheOriginItWasGrantedToAlone) {

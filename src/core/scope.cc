@@ -1,5 +1,8 @@
 #include "core/scope.h"
 
+#include "core/host.h"
+#include "core/path.h"
+
 #include <fmt/format.h>
 #include <xxhash.h>
 
@@ -39,10 +42,55 @@ std::variant<std::optional<std::string_view>, Refusal> single_header(const Heade
   return value;
 }
 
-FoundValue from_header(const Headers& headers, const std::string& name) {
+bool is_cookie_blank(char c) { return c == ' ' || c == '\t'; }
+
+std::string_view without_blanks(std::string_view text) {
+  while (!text.empty() && is_cookie_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_cookie_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+// Whether credentials are spelled as nearly all clients do: the scheme with one capital in front, one space.
+bool usual_spelling(std::string_view scheme, std::string_view behind) {
+  if (!behind.starts_with(' ') || behind.size() < 2 || is_cookie_blank(behind[1])) return false;
+  for (std::size_t i = 0; i < scheme.size(); ++i) {
+    const bool capital = scheme[i] >= 'A' && scheme[i] <= 'Z';
+    const bool small = scheme[i] >= 'a' && scheme[i] <= 'z';
+    if (i == 0 ? small : capital) return false;
+  }
+  return true;
+}
+
+// RFC 9110, 11.4: the scheme compares without case, and blanks separate it from what follows. `Bearer t`, `bearer t`
+// and `Bearer  t` are one account. Credentials of one word have no scheme and stay as they are.
+std::string_view one_spelling_of_credentials(std::string_view value, std::list<std::string>& decoded) {
+  const std::size_t blank = value.find_first_of(" \t");
+  if (blank == std::string_view::npos) return value;
+  const std::string_view scheme = value.substr(0, blank);
+  const std::string_view behind = value.substr(blank);
+  if (usual_spelling(scheme, behind)) return value;
+  std::string& spelled = decoded.emplace_back(lower_case(scheme));
+  if (!spelled.empty() && spelled[0] >= 'a' && spelled[0] <= 'z')
+    spelled[0] = static_cast<char>(spelled[0] - 'a' + 'A');
+  spelled.append(" ").append(without_blanks(behind));
+  return spelled;
+}
+
+FoundValue from_header(const Headers& headers, const std::string& name, std::list<std::string>& decoded) {
   auto value = single_header(headers, name);
   if (auto* refused = std::get_if<Refusal>(&value)) return std::move(*refused);
-  return Value{"header", std::get<0>(value)};
+  std::optional<std::string_view> text = std::get<0>(value);
+  const bool credentials =
+      equal_ignoring_case(name, "Authorization") || equal_ignoring_case(name, "Proxy-Authorization");
+  if (text && credentials) text = one_spelling_of_credentials(*text, decoded);
+  return Value{"header", text};
+}
+
+FoundValue from_host(const Headers& headers, std::list<std::string>& decoded) {
+  std::string spelled;
+  const std::string_view name = host_name(headers, spelled);
+  if (name.empty()) return Value{"host", std::nullopt};
+  return Value{"host", decoded.emplace_back(name)};
 }
 
 FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Headers& headers, const Caller& caller,
@@ -106,12 +154,16 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
     std::string_view rest = field.value;
     while (!rest.empty()) {
       const std::size_t semicolon = rest.find(';');
-      std::string_view pair = rest.substr(0, semicolon);
+      const std::string_view pair = rest.substr(0, semicolon);
       rest = semicolon == std::string_view::npos ? std::string_view{} : rest.substr(semicolon + 1);
-      while (pair.starts_with(' ')) pair.remove_prefix(1);
-      if (!pair.starts_with(name) || pair.size() <= name.size() || pair[name.size()] != '=') continue;
+      // As lenient as the frameworks behind us are: a cookie that they find must not be hidden from us.
+      const std::size_t equals = pair.find('=');
+      if (equals == std::string_view::npos || without_blanks(pair.substr(0, equals)) != name) continue;
       if (value) return missing(fmt::format("The cookie {} was sent more than once.", name));
-      value = pair.substr(name.size() + 1);
+      value = without_blanks(pair.substr(equals + 1));
+      if (value->size() >= 2 && value->front() == '"' && value->back() == '"') {
+        value = value->substr(1, value->size() - 2);
+      }
     }
   }
   return Value{"cookie", value};
@@ -127,10 +179,19 @@ std::string_view what_is_missing(ScopeSource::Kind kind) {
       return "cookie";
     case ScopeSource::Kind::client_cert:
       return "client certificate";
+    case ScopeSource::Kind::host:
+      return "header Host";
     case ScopeSource::Kind::global:
       break;
   }
   return "source";
+}
+
+// The path a record goes by; in `lowered` where the API compares paths without case.
+std::string_view identity_path(const Policy& policy, const NormalPath& path, std::string& lowered) {
+  if (policy.path_case == PathCase::exact) return path.text_with_slashes();
+  lowered = lower_case(path.text_with_slashes());
+  return lowered;
 }
 
 } // namespace
@@ -142,7 +203,7 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
     FoundValue found = Value{"global", std::string_view{}};
     switch (source.kind) {
       case ScopeSource::Kind::header:
-        found = from_header(headers, source.name);
+        found = from_header(headers, source.name, principal.decoded);
         break;
       case ScopeSource::Kind::jwt:
         found = from_jwt(policy, source, headers, caller, principal.decoded);
@@ -152,6 +213,9 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
         break;
       case ScopeSource::Kind::client_cert:
         found = from_certificate(caller.certificate);
+        break;
+      case ScopeSource::Kind::host:
+        found = from_host(headers, principal.decoded);
         break;
       case ScopeSource::Kind::global:
         break;
@@ -196,6 +260,8 @@ RecordId record_id(const Policy& policy, const Principal& principal, const Reque
                    std::string_view key, const KeyedHash& hash) {
   // The number of parts stands in front, so that no list of them can pass for another.
   const std::string count = std::to_string(principal.parts.size());
+  const NormalPath path(request.target.substr(0, request.target.find('?')));
+  std::string lowered;
   std::list<std::string> names;
   std::vector<std::string_view> parts;
   parts.reserve(8 + 4 * principal.parts.size());
@@ -211,7 +277,7 @@ RecordId record_id(const Policy& policy, const Principal& principal, const Reque
       parts.insert(parts.end(), {"", ""});
       break;
     case Identity::operation_key:
-      parts.insert(parts.end(), {request.method, request.target.substr(0, request.target.find('?'))});
+      parts.insert(parts.end(), {request.method, identity_path(policy, path, lowered)});
       break;
   }
   parts.insert(parts.end(), {kind == KeyKind::client ? "key" : "fingerprint", key});

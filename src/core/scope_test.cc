@@ -144,6 +144,60 @@ TEST_F(Scope, CookiesAreFoundAmongOthersByTheirWholeName) {
   EXPECT_TRUE(refused(rules, headers_of({{"Cookie", "SID=abc; sidx=1"}})));
 }
 
+TEST_F(Scope, TheSchemeOfCredentialsComparesWithoutCaseAndBlanks) {
+  const Policy rules = policy({"header:Authorization"});
+  const auto of = [&](std::string_view value) { return id(rules, headers_of({{"Authorization", value}})); };
+  const std::string usual = of("Bearer Tok");
+  for (const char* same : {"bearer Tok", "BEARER Tok", "Bearer  Tok", "Bearer\tTok", "bEARER \t Tok"}) {
+    EXPECT_EQ(of(same), usual) << same;
+  }
+  for (const char* other : {"Bearer tok", "Basic Tok", "BearerTok", "Tok", "Bearer Tok x", "Bearer  Tok  x"}) {
+    EXPECT_NE(of(other), usual) << other;
+  }
+  EXPECT_NE(of("Secret"), of("secret")) << "one word is no scheme";
+  EXPECT_EQ(of("AWS4-HMAC-SHA256 a"), of("aws4-hmac-sha256 a"));
+  const Policy other_header = policy({"header:X-Auth"});
+  EXPECT_NE(id(other_header, headers_of({{"X-Auth", "Bearer t"}})),
+            id(other_header, headers_of({{"X-Auth", "bearer t"}})));
+}
+
+TEST_F(Scope, ACookieIsFoundHoweverItIsSpelled) {
+  const Policy rules = policy({"cookie:sid"});
+  const std::string alone = id(rules, headers_of({{"Cookie", "sid=abc"}}));
+  for (const char* same : {"sid=\"abc\"", "a=1;\tsid=abc", "a=1; sid =abc", "sid= abc ; b=2", " \t sid\t=\t\"abc\""}) {
+    EXPECT_EQ(id(rules, headers_of({{"Cookie", same}})), alone) << same;
+  }
+  EXPECT_TRUE(refused(rules, headers_of({{"Cookie", "sid=A;\tsid=B"}})));
+  EXPECT_TRUE(refused(rules, headers_of({{"Cookie", "sid=A; sid =B"}})));
+  EXPECT_TRUE(refused(rules, headers_of({{"Cookie", "sid=\"\""}})));
+  EXPECT_NE(id(rules, headers_of({{"Cookie", "sid=\"abc"}})), alone);
+}
+
+TEST_F(Scope, HostNamesSeparateTenants) {
+  const Policy rules = policy({"header:Authorization", "host"});
+  const auto of = [&](std::string_view host) {
+    return id(rules, headers_of({{"Authorization", "a"}, {"Host", host}}));
+  };
+  EXPECT_EQ(of("a.example"), of("A.example.:443"));
+  EXPECT_NE(of("a.example"), of("b.example"));
+  EXPECT_EQ(of(""), "refused: The request has no header Host.");
+  EXPECT_FALSE(parse_scope_source("header:host"));
+  EXPECT_TRUE(parse_scope_source("host?")->optional);
+}
+
+TEST_F(Scope, SpellingsOfOnePathAreOneOperation) {
+  Policy rules = policy({"global"});
+  const Headers none;
+  const std::string first = id(rules, none, "k", "POST", "/orders");
+  for (const char* same : {"//orders", "/./orders", "/x/../orders", "/%6frders", "/orders;a=1", "/orders/?q"}) {
+    EXPECT_EQ(id(rules, none, "k", "POST", same), first) << same;
+  }
+  EXPECT_NE(id(rules, none, "k", "POST", "/Orders"), first);
+  EXPECT_EQ(id(rules, none, "k", "POST", "/v1%2Forders"), id(rules, none, "k", "POST", "/v1/orders"));
+  rules.path_case = PathCase::ignore;
+  EXPECT_EQ(id(rules, none, "k", "POST", "/Orders"), id(rules, none, "k", "POST", "/orders"));
+}
+
 TEST_F(Scope, AClaimStaysWhenTheTokenIsRotated) {
   const Policy rules = policy({"jwt:sub"});
   // {"sub":"user-1","iat":1} and {"iat":2,"sub":"user-1"} and {"sub":"user-2"}

@@ -26,6 +26,10 @@ void for_each_preference(const Headers& headers, Visit visit) {
 
 } // namespace
 
+bool is_status_path(std::string_view path) {
+  return path.starts_with(kStatusPrefix) || path == kStatusPrefix.substr(0, kStatusPrefix.size() - 1);
+}
+
 std::string status_url(std::string_view method, std::string_view path, std::string_view key) {
   std::string name;
   name.append(method).append(" ").append(path).append(" ").append(key);

@@ -17,10 +17,12 @@ inline constexpr std::string_view kStatusPrefix = "/.well-known/oncekey/operatio
 
 struct OperationName {
   std::string method;
-  std::string path; // without the query
+  std::string path; // in normal form, without the query
   std::string key;
 };
 
+// Whether a path in normal form is the gateway's to answer here, whatever follows the prefix.
+bool is_status_path(std::string_view path);
 std::string status_url(std::string_view method, std::string_view path, std::string_view key);
 // Nothing if the path is no such URL, or not spelled as status_url() does.
 std::optional<OperationName> parse_status_url(std::string_view path);

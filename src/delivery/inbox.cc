@@ -2,11 +2,13 @@
 
 #include "config/delivery.h"
 #include "core/json_pointer.h"
+#include "core/refusal.h"
 #include "delivery/staging.h"
 #include "http/forwarding.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace oncekey {
@@ -70,9 +72,26 @@ Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetric
 
 const Inbox::Hook* Inbox::find(std::string_view path) const {
   for (const auto& hook : hooks_) {
-    if (hook->webhook.path == path) return hook.get();
+    const bool same = shared_.config.path_case == PathCase::ignore ? equal_ignoring_case(hook->webhook.path, path)
+                                                                   : hook->webhook.path == path;
+    if (same) return hook.get();
   }
   return nullptr;
+}
+
+bool Inbox::ambiguous(const NormalPath& path, const Hook* hook) const {
+  if (path.beyond_telling()) return !hooks_.empty();
+  if (hook != nullptr && !path.doubt().empty()) return true;
+  const auto& readings = path.other_readings();
+  return std::any_of(readings.begin(), readings.end(), [&](const std::string& reading) {
+    const Hook* const other = find(reading);
+    return other != nullptr && other != hook;
+  });
+}
+
+Task<void> Inbox::refuse_path(Exchange& exchange, std::string why) {
+  shared_.metrics.no_route().count(to_string(RefusalCode::path_ambiguous));
+  co_await exchange.send_problem(400, why);
 }
 
 Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
@@ -114,10 +133,11 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const Verification verification = hook.provider->verify(request, webhook.secrets, tolerance, now);
   if (const auto* refused = std::get_if<Refused>(&verification)) {
     metrics_.receipts(name, to_string(refused->fault)).Increment();
-    shared_.log.info("webhook_refused", {{"webhook", webhook.path},
-                                         {"fault", to_string(refused->fault)},
-                                         {"detail", refused->detail},
-                                         {"peer", exchange.peer()}});
+    shared_.log.seldom(LogLevel::info, "webhook_refused", webhook.path,
+                       {{"webhook", webhook.path},
+                        {"fault", to_string(refused->fault)},
+                        {"detail", refused->detail},
+                        {"peer", exchange.peer()}});
     co_await exchange.send_problem(400, refused->detail);
     co_return;
   }
@@ -129,15 +149,17 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
     co_await exchange.send(200, {}, headers, *verified.challenge);
     co_return;
   }
-  co_await stage(exchange, hook, verified.event_id, std::move(body));
+  co_await stage(exchange, hook, verified, std::move(body));
 }
 
-Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string& event_id, std::string body) {
+Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body) {
   const Webhook& webhook = hook.webhook;
   const std::string& name = webhook.endpoint.name;
   Claimable message;
-  message.id = name_of(shared_.hash, "webhook", webhook.path, event_id);
-  message.key = event_id;
+  const bool by_body = verified.told_by_body && webhook.repetition == Repetition::by_what_is_signed;
+  message.id = by_body ? name_of(shared_.hash, "webhook body", webhook.path, body)
+                       : name_of(shared_.hash, "webhook", webhook.path, verified.event_id);
+  message.key = verified.event_id;
   if (!webhook.order_by.empty()) {
     const JsonPlace place = find_in_json(body, webhook.order_by);
     if (place.kind == JsonPlace::Kind::string || place.kind == JsonPlace::Kind::number) {
@@ -159,7 +181,8 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string&
       wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
   if (!answer) {
     metrics_.receipts(name, "store_fault").Increment();
-    shared_.log.warning("webhook_not_staged", {{"webhook", webhook.path}, {"reason", answer.fault().message}});
+    shared_.log.seldom(LogLevel::warning, "webhook_not_staged", webhook.path,
+                       {{"webhook", webhook.path}, {"reason", answer.fault().message}});
     co_await exchange.send_problem(503, "the event could not be written down; send it again");
     co_return;
   }
@@ -172,7 +195,10 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const std::string&
 }
 
 Task<void> FrontDoor::handle(Exchange& exchange) {
-  const Inbox::Hook* const hook = inbox_.find(exchange.request().path());
+  if (inbox_.empty()) return gateway_.handle(exchange);
+  const NormalPath path(exchange.request().path());
+  const Inbox::Hook* const hook = inbox_.find(path.text());
+  if (inbox_.ambiguous(path, hook)) return inbox_.refuse_path(exchange, path.why_ambiguous());
   if (hook == nullptr) return gateway_.handle(exchange);
   return inbox_.receive(exchange, *hook);
 }

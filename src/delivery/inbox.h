@@ -22,15 +22,19 @@ class Inbox {
   static Result<std::unique_ptr<Inbox>> make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
                                              asio::io_context& context);
 
-  // Null if no webhook has this path.
+  // Null if no webhook has this path, which is in normal form.
   struct Hook;
   const Hook* find(std::string_view path) const;
+  bool empty() const { return hooks_.empty(); }
+  // Servers may take the path for that of a webhook, and for another one too.
+  bool ambiguous(const NormalPath& path, const Hook* hook) const;
+  Task<void> refuse_path(Exchange& exchange, std::string why);
   Task<void> receive(Exchange& exchange, const Hook& hook);
   ~Inbox();
 
  private:
   Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context);
-  Task<void> stage(Exchange& exchange, const Hook& hook, const std::string& event_id, std::string body);
+  Task<void> stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body);
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;

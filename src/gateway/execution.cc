@@ -115,7 +115,8 @@ Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& cl
     const int status = probed.response.status;
     if (probed.error != CallError::none && probed.error != CallError::unusable) {
       // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
-      shared_.log.warning("probe_failed", {{"key", short_hash(owner.id)}, {"reason", probed.reason}});
+      shared_.log.seldom(LogLevel::warning, "probe_failed", request.route.name,
+                         {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", probed.reason}});
       co_await release(request, owner);
       const bool asked = probed.error == CallError::broken || probed.error == CallError::timed_out;
       const Fate fate = asked ? Fate::not_told : Fate::maybe_executed;
@@ -249,11 +250,18 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay rel
   called.response.status = head.status;
   called.response.reason = std::move(head.reason);
   called.response.headers = end_to_end(head);
-  const std::uint64_t most = request.policy().max_stored_body;
-  if (head.framing == Framing::length) {
-    called.length = head.content_length;
-    called.response.body.reserve(std::min(head.content_length, most));
+  if (head.framing == Framing::none && (request.head.method == "HEAD" || head.status == 304)) {
+    // It describes a body that is not sent, and belongs to the answer.
+    if (const auto said = head.headers.get("Content-Length")) called.response.headers.add("Content-Length", *said);
   }
+  if (head.framing == Framing::until_close && relay == Relay::yes && request.policy().require_framed_answers) {
+    called.error = CallError::broken;
+    called.reason = "the answer ends with its connection, and require_framed_answers is set";
+    co_return;
+  }
+  const std::uint64_t most = request.policy().max_stored_body;
+  if (head.framing == Framing::length) called.length = head.content_length;
+  const std::uint64_t expected = std::min(called.length.value_or(most), most);
   for (;;) {
     std::string_view piece;
     called.error = co_await call.read_piece(piece);
@@ -262,17 +270,19 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay rel
       co_return;
     }
     if (piece.empty()) co_return;
-    called.response.body.append(piece);
     // Where memory or the store has no room for a long answer, it goes through like one that is too long to keep, also
     // when there is no client to go to: an answer for later is not worth more than what runs now.
-    const bool fits = request.buffered.try_hold(piece.size());
+    const std::size_t had = called.response.body.capacity();
+    const bool fits = grow_body(called.response.body, piece.size(), expected,
+                                [&](std::size_t growth) { return request.buffered.try_hold(growth); });
+    called.response.body.append(piece);
     const bool streams = relay == Relay::yes && !fits && called.response.body.size() > kAlwaysKeptBytes;
     const bool no_room = relay == Relay::yes && !shared_.room.for_body(called.response.body.size());
     if (called.response.body.size() > most || streams || no_room) {
       called.longer = true;
       co_return;
     }
-    if (!fits) request.buffered.hold(piece.size());
+    if (!fits) request.buffered.hold(called.response.body.capacity() - had);
   }
 }
 
@@ -283,10 +293,11 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   const Settlement settlement =
       settle(policy, outcome_of(called.error, called.response.status, called.response.headers));
   if (called.error != CallError::none) {
-    shared_.log.warning("upstream_failed", {{"key", short_hash(owner.id)},
-                                            {"route", request.route.name},
-                                            {"settlement", to_string(settlement)},
-                                            {"reason", called.reason}});
+    shared_.log.seldom(LogLevel::warning, "upstream_failed", request.route.name,
+                       {{"key", short_hash(owner.id)},
+                        {"route", request.route.name},
+                        {"settlement", to_string(settlement)},
+                        {"reason", called.reason}});
   }
 
   switch (settlement) {
@@ -438,8 +449,8 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
     error = co_await called.rest->read_piece(piece);
   }
   if (error != CallError::none) {
-    shared_.log.warning(
-        "upstream_failed",
+    shared_.log.seldom(
+        LogLevel::warning, "upstream_failed", request.route.name,
         {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", called.rest->reason()}});
     if (client != nullptr) client->abort();
   } else if (client != nullptr) {

@@ -65,12 +65,14 @@ Task<void> Gateway::handle(Exchange& exchange) {
   if (shared_.config.address_rate.limits() && !co_await within_address_rate(exchange)) co_return;
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop");
-    shared_.log.error("loop", {{"target", head.path()}});
+    shared_.log.seldom(LogLevel::error, "loop", {}, {{"next", "check the upstream setting"}});
     co_await exchange.send_problem(508,
                                    "this request has passed through this gateway before: check the upstream setting");
     co_return;
   }
-  if (head.path() == kPolicyDocument && (head.method == "GET" || head.method == "HEAD")) {
+  const NormalPath path(head.path());
+  const bool reading = head.method == "GET" || head.method == "HEAD";
+  if (reading && path.text() == kPolicyDocument && !shared_.published.empty()) {
     shared_.metrics.no_route().count("well_known");
     Headers headers;
     headers.add("Content-Type", "application/json");
@@ -78,19 +80,47 @@ Task<void> Gateway::handle(Exchange& exchange) {
     co_await exchange.send(200, {}, headers, shared_.published);
     co_return;
   }
-  if (shared_.has_status_urls && head.path().starts_with(kStatusPrefix)) {
+  if (shared_.has_status_urls && is_status_path(path.text())) {
     co_await answer_status(exchange);
     co_return;
   }
   const std::vector<Route>& routes = shared_.config.routes;
-  const Route* route = find_route(routes, head.method, head.path());
-  if (route == nullptr) {
+  const RouteMatch match = match_route(routes, head.method, path);
+  if (match.route == nullptr) {
+    if (co_await refuse_stripping(exchange, shared_.metrics.no_route())) co_return;
     shared_.metrics.no_route().count("pass");
     const Sharer sharer = sharer_of(exchange);
     co_await pass_through(exchange, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
-  co_await handle_routed(exchange, *route, shared_.metrics.route(static_cast<std::size_t>(route - routes.data())));
+  const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
+  if (match.ambiguous && match.route->policy.mode == Mode::observe) {
+    metrics.count("observed_refusal");
+    const Sharer sharer = sharer_of(exchange);
+    co_await pass_through(exchange, sharer, match.route->policy.upstream_timeout, kNoMarks, nullptr);
+    co_return;
+  }
+  if (match.ambiguous) {
+    const Refusal refusal{RefusalCode::path_ambiguous, path.why_ambiguous(), std::nullopt, {}};
+    co_await send_refusal(exchange, match.route->policy, metrics, refusal);
+    co_return;
+  }
+  co_await handle_routed(exchange, *match.route, metrics);
+}
+
+// A proxy in front may have added fields that say who the caller is. A client must not have them removed by naming them
+// in Connection.
+Task<bool> Gateway::refuse_stripping(Exchange& exchange, const RouteMetrics& metrics) {
+  const std::optional<std::string_view> field = stripped_by_connection(exchange.request().headers);
+  if (!field) return false;
+  return tell_stripping(exchange, metrics, *field);
+}
+
+Task<bool> Gateway::tell_stripping(Exchange& exchange, const RouteMetrics& metrics, std::string_view field) {
+  metrics.count("malformed");
+  const std::string why = fmt::format("Connection names {}, which is not a field of one connection", field);
+  co_await exchange.send_problem(400, why);
+  co_return true;
 }
 
 Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics) {
@@ -109,6 +139,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   }
 
   Screened screened = screen(policy, view, shared_.account_seed);
+  if (!std::holds_alternative<Refusal>(screened) && co_await refuse_stripping(exchange, metrics)) co_return;
   if (std::holds_alternative<PassThrough>(screened)) {
     if (limited.refusal) {
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);
@@ -211,9 +242,10 @@ Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
   wanted.retention = request.admitted.retention;
   wanted.abandoned = abandoned_rule(policy);
   wanted.route = request.route.name;
+  // What the store keeps for people is printable, so that no client can break a listing.
   wanted.key = request.admitted.key;
   wanted.method = head.method;
-  wanted.target = head.path().substr(0, kShownTargetMax);
+  wanted.target = printable_target(head.path().substr(0, kShownTargetMax));
   shared_.live_calls.renew_after_a_pause(shared_.store);
   Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
@@ -370,8 +402,8 @@ Task<bool> Gateway::still_in_progress(const KeyedRequest& request) {
 
 Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass) {
   shared_.metrics.store_faults.Increment();
-  shared_.log.error(
-      "store_fault",
+  shared_.log.seldom(
+      LogLevel::error, "store_fault", request.route.name,
       {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
   request.work.give_up();
   if (bypass == Bypass::if_the_route_says_so && request.policy().on_store_error == OnStoreError::bypass) {

@@ -85,6 +85,9 @@ class Gateway final : public Handler {
 
   // gateway.cc
   Task<void> handle_routed(Exchange& exchange, const Route& route, const RouteMetrics& metrics);
+  // True when the request was refused because Connection names an end-to-end field of it.
+  Task<bool> refuse_stripping(Exchange& exchange, const RouteMetrics& metrics);
+  Task<bool> tell_stripping(Exchange& exchange, const RouteMetrics& metrics, std::string_view field);
   Task<void> handle_keyed(KeyedRequest& request);
   Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
   Task<Result<ClaimAnswer>> look(const KeyedRequest& request);
@@ -156,6 +159,7 @@ class Gateway final : public Handler {
   struct Passed;
   Task<void> pass_through(Exchange& exchange, const Sharer& sharer, Millis patience, const Headers& marks,
                           const std::string* body, Passed* passed = nullptr);
+  void tell_failed_pass(const RequestHead& head, std::string_view reason);
 
   // observe.cc
   Task<void> observe(KeyedRequest& request);

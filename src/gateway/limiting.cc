@@ -115,7 +115,8 @@ Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const
   if (!taken) {
     // It fails open: it is there against too much, and idempotency is there against twice.
     shared_.metrics.limiter_faults.Increment();
-    shared_.log.warning("limiter_fault", {{"route", route.name}, {"reason", taken.fault().message}});
+    shared_.log.seldom(LogLevel::warning, "limiter_fault", route.name,
+                       {{"route", route.name}, {"reason", taken.fault().message}});
     co_return;
   }
   add_rate_headers(exchange, limit.rate, *taken);

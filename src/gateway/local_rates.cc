@@ -1,6 +1,9 @@
 #include "gateway/local_rates.h"
 
+#include <algorithm>
 #include <chrono>
+#include <utility>
+#include <vector>
 
 namespace oncekey {
 
@@ -37,11 +40,19 @@ std::size_t LocalRates::size() const {
   return sum;
 }
 
-// A quarter at the least goes, so that whoever sends under ever new names does not make every request walk over all.
+// A quarter at the least goes, so that a sender under ever new names does not make every request walk over all. The
+// fullest go first: a bucket that a new name has just begun is nearly full, that of an account over its rate is empty,
+// and must not be forgotten for their sake.
 void LocalRates::make_room(Shard& shard, TokenBucket::Instant now) const {
   std::erase_if(shard.buckets, [&](const auto& entry) { return entry.second.bucket.full(entry.second.rate, now); });
   const std::size_t keep = shard_max_ - shard_max_ / 4;
-  while (shard.buckets.size() > keep) shard.buckets.erase(shard.buckets.begin());
+  if (shard.buckets.size() <= keep) return;
+  std::vector<std::pair<double, RateBucketId>> by_need;
+  by_need.reserve(shard.buckets.size());
+  for (const auto& [id, kept] : shard.buckets) by_need.emplace_back(kept.bucket.seconds_to_full(kept.rate, now), id);
+  const auto last = by_need.begin() + static_cast<std::ptrdiff_t>(by_need.size() - keep);
+  std::nth_element(by_need.begin(), last, by_need.end());
+  for (auto it = by_need.begin(); it != last; ++it) shard.buckets.erase(it->second);
 }
 
 } // namespace oncekey

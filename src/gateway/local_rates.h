@@ -1,7 +1,7 @@
 // LocalRates: the buckets of this process, where no store shares them.
 //
-// Memory is bounded. A bucket that is full again need not be remembered; when there are too many that are not, some are
-// forgotten, and their accounts begin anew: a limiter that loses count lets requests pass.
+// Memory is bounded. A bucket that is full again need not be remembered; when there are too many that are not, the
+// fullest are forgotten, and their accounts begin anew: a limiter that loses count lets requests pass.
 #pragma once
 
 #include "core/rate.h"

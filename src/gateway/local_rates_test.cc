@@ -46,6 +46,13 @@ TEST(LocalRateKeeper, ForgetsSomeRatherThanGrow) {
   EXPECT_LE(rates.size(), 160u);
 }
 
+TEST(LocalRateKeeper, DoesNotForgetADrainedAccountForTheSakeOfNewNames) {
+  LocalRates rates(160);
+  while (take(rates, bucket_number(1))) continue;
+  for (std::uint32_t i = 2; i < 100'000; ++i) take(rates, bucket_number(i));
+  EXPECT_FALSE(take(rates, bucket_number(1)));
+}
+
 TEST(PlacesOfAccounts, AreTakenUpToTheLimitAndGivenBack) {
   AccountPlaces places;
   auto first = places.enter(bucket_number(1), 2);

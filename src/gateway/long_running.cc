@@ -63,7 +63,7 @@ struct Gateway::Detached {
                 std::move(from.limited),
                 std::move(from.work),
                 true} {
-    buffered.hold(request.body.size());
+    buffered.hold(request.body.capacity());
   }
 
   const Counted counted; // first, so that it ends last: a drain waits for it
@@ -77,7 +77,9 @@ struct Gateway::Detached {
 // The claim is durable, so the promise can be kept: by this operation, or after a crash by whoever retries.
 Task<void> Gateway::send_accepted(KeyedRequest& request) {
   request.metrics.count("accepted");
-  const std::string url = status_url(request.head.method, request.head.path(), request.admitted.key);
+  // The record goes by the normal path, and so does its URL.
+  const NormalPath path(request.head.path());
+  const std::string url = status_url(request.head.method, path.text_with_slashes(), request.admitted.key);
   Reply reply = pending_reply(url, request.echoed_key);
   reply.headers.add("Location", url);
   reply.headers.add("Preference-Applied", "respond-async");
@@ -111,7 +113,8 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
     co_return;
   }
   const std::vector<Route>& routes = shared_.config.routes;
-  const std::optional<OperationName> named = parse_status_url(head.path());
+  const NormalPath path(head.path());
+  const std::optional<OperationName> named = parse_status_url(path.text());
   const Route* route = named ? find_route(routes, named->method, named->path) : nullptr;
   if (route == nullptr || !route->policy.respond_async) {
     shared_.metrics.no_route().count("operation_unknown");
@@ -183,7 +186,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
     case Verdict::in_progress: {
       if (record.lease_over(found->now)) break;
       metrics.count("status_pending");
-      const Reply reply = pending_reply(head.path(), named->key);
+      const Reply reply = pending_reply(path.text(), named->key);
       co_await send_reply(exchange, reply);
       co_return;
     }

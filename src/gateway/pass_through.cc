@@ -71,6 +71,13 @@ Headers with_marks(Headers headers, const Headers& marks) {
 // So much of a body, or all of it, is here before a place at the upstream is taken.
 constexpr std::size_t kReadBeforeCall = 64u << 10;
 
+std::string_view shown_method(std::string_view method) {
+  for (const std::string_view known : {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}) {
+    if (method == known) return known;
+  }
+  return "other";
+}
+
 Task<void> answer_failure(Exchange& exchange, CallError error) {
   switch (error) {
     case CallError::timed_out:
@@ -103,6 +110,15 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
 }
 
 } // namespace
+
+// The path stays out of the log: it may hold a secret. So may a method that nobody knows.
+void Gateway::tell_failed_pass(const RequestHead& head, std::string_view reason) {
+  const NormalPath path(head.path());
+  const Route* const route = match_route(shared_.config.routes, head.method, path).route;
+  const std::string_view name = route == nullptr ? std::string_view("-") : std::string_view(route->name);
+  shared_.log.seldom(LogLevel::warning, "upstream_failed", name,
+                     {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});
+}
 
 Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Millis patience, const Headers& marks,
                                  const std::string* body, Passed* passed) {
@@ -156,7 +172,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Milli
     tell_breaker(pass, error, call.reason());
   }
   if (error != CallError::none) {
-    shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+    tell_failed_pass(head, call.reason());
     fails(error);
     co_await answer_failure(exchange, error);
     co_return;
@@ -195,7 +211,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Milli
       client_there = co_await exchange.send_piece(piece);
     }
     if (error != CallError::none) {
-      shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+      tell_failed_pass(head, call.reason());
       exchange.abort();
     } else if (client_there) {
       (void)co_await exchange.send_end();
@@ -205,7 +221,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Milli
   } else if (pump.client_broke_off && exchange.fault()) {
     co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
   } else {
-    shared_.log.warning("upstream_failed", {{"target", head.path()}, {"reason", call.reason()}});
+    tell_failed_pass(head, call.reason());
     co_await answer_failure(exchange, error);
   }
 

@@ -16,10 +16,18 @@ std::vector<std::string> names_of(const std::vector<Route>& routes) {
   return names;
 }
 
-std::string publish(const std::vector<Route>& routes) {
+std::string publish(const Config& config) {
   std::vector<PublishedRoute> published;
-  for (const Route& route : routes) published.push_back({route.path, &route.policy});
-  return published_policies(published);
+  for (const Route& route : config.routes) published.push_back({route.path, &route.policy});
+  switch (config.publish_policies) {
+    case PublishedPolicies::expiry:
+      return published_expiry(published);
+    case PublishedPolicies::routes:
+      return published_routes(published);
+    case PublishedPolicies::none:
+      break;
+  }
+  return {};
 }
 
 // A share never rounds down to nothing.
@@ -66,7 +74,7 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       hash(record_store.secret()),
       metrics(names_of(configuration.routes)),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
-      published(publish(configuration.routes)),
+      published(publish(configuration)),
       shares_owner(make_shares(configuration)),
       room(configuration.limits),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),

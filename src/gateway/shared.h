@@ -41,7 +41,7 @@ struct GatewayShared {
   const std::shared_ptr<LiveCalls> live_calls_owner = std::make_shared<LiveCalls>();
   LiveCalls& live_calls = *live_calls_owner;
   ProxyIdentity self;
-  std::string published; // the document at /.well-known/idempotency
+  std::string published; // the document at /.well-known/idempotency; empty for none
   std::atomic<bool> draining{false};
   // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.
   const std::shared_ptr<Shares> shares_owner;

@@ -16,6 +16,15 @@ void append_number(std::string& out, std::uint64_t number) {
   out.append(digits.data(), digits.size());
 }
 
+Headers without_length(const Headers& headers) {
+  Headers kept;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, "Content-Length")) kept.add(field.name, field.value);
+  }
+  return kept;
+}
+
 } // namespace
 
 asio::mutable_buffer ReadBuffer::room(std::size_t least) {
@@ -136,31 +145,20 @@ Task<Piece> Exchange::receive_piece(std::string_view& out) {
   }
 }
 
-std::size_t Exchange::append(std::string& out, std::string_view piece, std::uint64_t limit) const {
-  const std::size_t before = out.capacity();
-  const std::size_t needed = out.size() + piece.size();
-  if (needed > before) {
-    // A string grows by doubling at the least, and could take twice what is needed. The length is known, or at least
-    // its limit: once half of it is near, all of it is taken.
-    const std::uint64_t most = head_.framing == Framing::length ? std::min(head_.content_length, limit) : limit;
-    const std::uint64_t wanted = 4 * needed > most ? most : 2 * needed;
-    out.reserve(std::max<std::uint64_t>(needed, wanted));
-  }
-  out.append(piece);
-  return out.capacity() - before;
-}
-
 Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit) {
+  std::uint64_t most = limit;
   if (head_.framing == Framing::length) {
     if (head_.content_length > limit) co_return BodyRead::too_large;
+    most = head_.content_length;
   }
   for (;;) {
     std::string_view bytes;
     const Piece piece = co_await read_piece(bytes);
     if (piece == Piece::end) co_return BodyRead::whole;
     if (piece == Piece::broken) co_return BodyRead::broken;
-    const std::size_t taken = append(out, bytes, limit);
-    if (taken > 0 && !admit(taken)) co_return BodyRead::refused;
+    const bool admitted = grow_body(out, bytes.size(), most, admit);
+    out.append(bytes);
+    if (!admitted) co_return BodyRead::refused;
     if (out.size() > limit) co_return BodyRead::too_large;
   }
 }
@@ -171,8 +169,9 @@ Task<BodyRead> Exchange::read_beginning(std::string& out, std::size_t enough, st
     const Piece piece = co_await read_piece(bytes);
     if (piece == Piece::end) co_return BodyRead::whole;
     if (piece == Piece::broken) co_return BodyRead::broken;
-    const std::size_t taken = append(out, bytes, enough);
-    if (taken > 0 && !admit(taken)) co_return BodyRead::refused;
+    const bool admitted = grow_body(out, bytes.size(), enough, admit);
+    out.append(bytes);
+    if (!admitted) co_return BodyRead::refused;
   }
   co_return parser_.done() ? BodyRead::whole : BodyRead::too_large;
 }
@@ -211,8 +210,16 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   answered_ = true;
   if (status == kResetContent) body = {};
   std::string out;
-  begin_head(out, status, reason, headers);
-  if (!status_forbids_body(status)) {
+  // The length of a body that is not sent is the upstream's to tell; that of one that is sent is ours.
+  const bool told = headers.has("Content-Length");
+  const bool describes = head_.method == "HEAD" || status == 304;
+  if (told && !describes) {
+    begin_head(out, status, reason, without_length(headers));
+  } else {
+    begin_head(out, status, reason, headers);
+  }
+  const bool unknown = head_.method == "HEAD" && body.empty();
+  if (!status_forbids_body(status) && !(describes && (told || unknown))) {
     out.append("Content-Length: ");
     append_number(out, body.size());
     out.append("\r\n");
@@ -287,6 +294,7 @@ Task<void> Exchange::send_interim(int status, std::string_view reason, const Hea
   std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason.empty() ? usual_reason(status) : reason);
   out.append(headers.lines());
   out.append("\r\n");
+  if (!transport_.has_room_for(out.size())) co_return;
   transport_.deadline_after(timeouts_.write);
   const IoResult result = co_await transport_.write(out);
   note_write(result);

@@ -11,6 +11,7 @@
 #include "http/parser.h"
 #include "http/transport.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -68,7 +69,7 @@ class Exchange {
   Timers& timers() { return timers_; }
 
   // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.
-  // `admit` is asked each time `out` has taken more memory, with how much.
+  // `admit` is asked before the memory for it grows, with the bytes of the growth.
   Task<BodyRead> read_body(
       std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit = [](std::size_t) { return true; });
   // Appends the body's beginning to `out`: `enough` bytes at least, or all of it, which is `whole`; `too_large` says
@@ -82,7 +83,8 @@ class Exchange {
   // After `broken`: the answer the client deserves; status 0 when nobody is there to hear it.
   const ParseFault& fault() const { return fault_; }
 
-  // A whole response. `headers` must not hold Content-Length, Transfer-Encoding or Connection.
+  // A whole response. `headers` must not hold Transfer-Encoding or Connection. A Content-Length among them counts in an
+  // answer to HEAD and in a 304, where it describes a body that is not sent, and is left out elsewhere.
   Task<void> send(int status, std::string_view reason, const Headers& headers, std::string_view body);
   // The same for an answer of the HTTP side itself: a small problem+json document; 503 says when to come back.
   Task<void> send_problem(int status, std::string_view detail);
@@ -92,7 +94,8 @@ class Exchange {
                        std::optional<std::uint64_t> length);
   Task<bool> send_piece(std::string_view piece);
   Task<bool> send_end();
-  // An interim response (1xx). Left out for HTTP/1.0 clients, which do not know them.
+  // An interim response (1xx). Left out for HTTP/1.0 clients, which do not know them, and for a client that does not
+  // read: the final answer must not wait for it.
   Task<void> send_interim(int status, std::string_view reason, const Headers& headers);
 
   // Ends a read_piece() under way with `broken`. For a handler whose answer is out before the body is in.
@@ -113,8 +116,6 @@ class Exchange {
  private:
   std::optional<Piece> next_received(std::string_view& out);
   Task<Piece> receive_piece(std::string_view& out);
-  // How much more memory `out` takes with the piece in it.
-  std::size_t append(std::string& out, std::string_view piece, std::uint64_t limit) const;
   void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);
   void note_write(const IoResult& result);
 
@@ -137,6 +138,25 @@ class Exchange {
   bool chunked_ = false;
   bool body_allowed_ = true;
 };
+
+// Makes room in `body` for `more` bytes: twice what it has, at most `most` if that is enough. `admit` is asked for the
+// growth first, so that what is counted is the memory that is taken. False if it refuses; nothing has changed then.
+template <class Admit>
+bool grow_body(std::string& body, std::size_t more, std::uint64_t most, Admit admit) {
+  const std::size_t needed = body.size() + more;
+  const std::size_t has = body.empty() ? 0 : body.capacity();
+  if (needed <= has) return true;
+  std::size_t wanted = std::max<std::size_t>(needed, std::min<std::uint64_t>(2 * has, most));
+  if (!admit(wanted - has)) {
+    if (wanted == needed || !admit(needed - has)) return false;
+    wanted = needed;
+  }
+  std::string larger; // reserve() of a string that holds something would at least double it
+  larger.reserve(wanted);
+  larger.append(body);
+  body.swap(larger);
+  return true;
+}
 
 // The body of such a document.
 std::string problem_body(int status, std::string_view detail);

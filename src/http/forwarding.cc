@@ -27,16 +27,35 @@ bool is_ours_to_write(std::string_view name) {
   return contains(kForwardedFields, name) || starts_with_ignoring_case(name, "Oncekey-");
 }
 
-std::vector<std::string_view> named_in_connection(const Headers& headers) {
-  std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (equal_ignoring_case(field.name, "Connection")) {
-      for_each_list_item(field.value, [&](std::string_view item) { names.push_back(item); });
-    }
-  }
-  return names;
+bool before_ignoring_case(std::string_view a, std::string_view b) {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) {
+    const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; };
+    return lower(x) < lower(y);
+  });
 }
+
+// What the Connection fields of a message name. Asked for every field of the message: a long list is sorted first.
+class NamedInConnection {
+ public:
+  explicit NamedInConnection(const Headers& headers) {
+    for (std::size_t i = 0; i < headers.size(); ++i) {
+      const Field field = headers[i];
+      if (!equal_ignoring_case(field.name, "Connection")) continue;
+      for_each_list_item(field.value, [&](std::string_view item) { names_.push_back(item); });
+    }
+    if (names_.size() > kFew) std::sort(names_.begin(), names_.end(), before_ignoring_case);
+  }
+
+  bool has(std::string_view name) const {
+    if (names_.size() > kFew) return std::binary_search(names_.begin(), names_.end(), name, before_ignoring_case);
+    return contains(names_, name);
+  }
+  bool empty() const { return names_.empty(); }
+
+ private:
+  static constexpr std::size_t kFew = 8;
+  std::vector<std::string_view> names_;
+};
 
 std::string joined_values(const Headers& headers, std::string_view name) {
   std::string all;
@@ -81,6 +100,16 @@ bool is_hop_by_hop(std::string_view name) {
   }
 }
 
+std::optional<std::string_view> stripped_by_connection(const Headers& headers) {
+  if (!headers.has("Connection")) return std::nullopt;
+  const NamedInConnection named(headers);
+  for (std::size_t i = 0; i < headers.size() && !named.empty(); ++i) {
+    const std::string_view name = headers[i].name;
+    if (!is_hop_by_hop(name) && named.has(name)) return name;
+  }
+  return std::nullopt;
+}
+
 bool loops(const ProxyIdentity& self, const Headers& headers) {
   bool seen = false;
   for (std::size_t i = 0; i < headers.size(); ++i) {
@@ -97,12 +126,12 @@ bool loops(const ProxyIdentity& self, const Headers& headers) {
 }
 
 Headers end_to_end(const ResponseHead& head) {
-  const std::vector<std::string_view> named = named_in_connection(head.headers);
+  const NamedInConnection named(head.headers);
   Headers kept;
   kept.reserve(head.headers.lines().size(), head.headers.size());
   for (std::size_t i = 0; i < head.headers.size(); ++i) {
     const Field field = head.headers[i];
-    if (is_hop_by_hop(field.name) || contains(named, field.name)) continue;
+    if (is_hop_by_hop(field.name) || named.has(field.name)) continue;
     if (equal_ignoring_case(field.name, "Content-Length")) continue;
     kept.add(field.name, field.value);
   }
@@ -111,7 +140,7 @@ Headers end_to_end(const ResponseHead& head) {
 
 UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
                         const std::vector<std::string_view>& replaced) {
-  const std::vector<std::string_view> named = named_in_connection(head.headers);
+  const NamedInConnection named(head.headers);
   const bool trusted = contains(self.trusted_proxies, from.peer);
   UpstreamRequest out;
   out.method = head.method;
@@ -119,7 +148,7 @@ UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, cons
   out.headers.reserve(head.headers.lines().size() + 256, head.headers.size() + 8);
   for (std::size_t i = 0; i < head.headers.size(); ++i) {
     const Field field = head.headers[i];
-    if (is_hop_by_hop(field.name) || contains(named, field.name)) continue;
+    if (is_hop_by_hop(field.name) || named.has(field.name)) continue;
     if (equal_ignoring_case(field.name, "Content-Length") || equal_ignoring_case(field.name, "Via")) continue;
     if (is_ours_to_write(field.name) && !(trusted && equal_ignoring_case(field.name, "Forwarded"))) continue;
     if (contains(replaced, field.name)) continue;

@@ -26,9 +26,13 @@ struct ForwardedFrom {
 // True when a request has passed through this process before.
 bool loops(const ProxyIdentity& self, const Headers& headers);
 
-// Fields that concern one connection only, or that a proxy must not pass on. `connection_fields` holds what the
-// message's own Connection fields name.
+// Fields that concern one connection only, or that a proxy must not pass on.
 bool is_hop_by_hop(std::string_view name);
+
+// A field of this request that Connection names and that is no hop-by-hop field. RFC 9110 7.6.1 has a proxy remove it;
+// a client could remove so what a proxy in front has added (`Connection: X-Authenticated-User`), so that such a request
+// is to be refused. Names of fields that are not there change nothing.
+std::optional<std::string_view> stripped_by_connection(const Headers& headers);
 
 // The end-to-end fields of a response, in order; Content-Length left out, because whoever sends the body knows it.
 Headers end_to_end(const ResponseHead& head);

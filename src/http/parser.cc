@@ -17,6 +17,8 @@ std::string_view view(BeastView text) { return {text.data(), text.size()}; }
 
 // Bounds the fields of a message: more than any real client sends, little enough to walk through for every lookup.
 constexpr std::size_t kFieldsMax = 256;
+// The options of a connection are a handful; a list of thousands would be walked for every field (RFC 9110, 7.6.1).
+constexpr std::size_t kConnectionOptionsMax = 64;
 // A chunk extension means nothing to us; its size must still be bounded (RFC 9112, 7.1.1).
 constexpr std::size_t kChunkExtensionBytesMax = 4096;
 
@@ -259,7 +261,20 @@ ParseFault settle_target(RequestHead& head) {
   return {};
 }
 
+std::size_t items_in_lists(const Headers& headers, std::string_view name) {
+  std::size_t items = 0;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (equal_ignoring_case(field.name, name)) for_each_list_item(field.value, [&](std::string_view) { ++items; });
+  }
+  return items;
+}
+
 ParseFault check_request(RequestHead& head) {
+  // Methods compare with case, but many servers take `post` for POST, past the routes that name it.
+  if (std::any_of(head.method.begin(), head.method.end(), [](char c) { return c >= 'a' && c <= 'z'; })) {
+    return {400, "methods are written in capitals, as in POST"};
+  }
   const std::size_t hosts = head.headers.count("Host");
   if (hosts > 1) return {400, "Host is sent more than once"};
   if (hosts == 0 && head.version >= 11) return {400, "Host is missing"};
@@ -268,6 +283,9 @@ ParseFault check_request(RequestHead& head) {
   }
   // Fields named in Connection are removed on the way. Nobody may make us remove what the message is understood by.
   if (head.headers.has("Connection")) {
+    if (items_in_lists(head.headers, "Connection") > kConnectionOptionsMax) {
+      return {400, "Connection has more than 64 options"};
+    }
     for (const std::string_view vital : {"Host", "Authorization", "Cookie", "Content-Type", "Content-Length"}) {
       if (token_in_list(head.headers, "Connection", vital)) {
         return {400, "Connection names a field that is not its own"};

@@ -43,6 +43,16 @@ TEST(RequestParser, TakesAnAbsoluteTargetApart) {
   EXPECT_EQ(parsed.head.headers.count("Host"), 1u);
 }
 
+TEST(RequestParser, TakesAHandfulOfConnectionOptionsAndNoMore) {
+  const auto with_options = [](int count) {
+    std::string text = "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nConnection: ";
+    for (int i = 1; i < count; ++i) text += "z,";
+    return text + "\r\n\r\n";
+  };
+  EXPECT_EQ(status_of(with_options(64)), 0);
+  EXPECT_EQ(status_of(with_options(65)), 400);
+}
+
 struct Refused {
   const char* why;
   const char* text;
@@ -58,6 +68,8 @@ TEST_P(RequestParserRefuses, WhatHasTwoMeanings) {
 INSTANTIATE_TEST_SUITE_P(
     Requests, RequestParserRefuses,
     testing::Values(
+        Refused{"a method in small letters", "post / HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+        Refused{"a method in mixed letters", "Post / HTTP/1.1\r\nHost: x\r\n\r\n", 400},
         Refused{"length and chunked",
                 "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400},
         Refused{"chunked and length",

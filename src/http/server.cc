@@ -1,5 +1,7 @@
 #include "http/server.h"
 
+#include "http/tls.h"
+
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 
@@ -69,25 +71,6 @@ Status ask_for_certificates(asio::ssl::context& context, const std::string& clie
   return ok_status();
 }
 
-Result<std::unique_ptr<asio::ssl::context>> make_tls(const ServerOptions& options) {
-  if (options.tls_cert.empty()) return std::unique_ptr<asio::ssl::context>{};
-  auto context = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_server);
-  error_code ec;
-  context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
-  context->use_certificate_chain_file(options.tls_cert, ec);
-  if (ec)
-    return invalid(
-        fmt::format("tls_cert {}: {}; give a PEM file with the certificate chain", options.tls_cert, ec.message()));
-  context->use_private_key_file(options.tls_key, asio::ssl::context::pem, ec);
-  if (ec)
-    return invalid(
-        fmt::format("tls_key {}: {}; give the PEM private key of the certificate", options.tls_key, ec.message()));
-  if (!options.client_ca.empty()) {
-    if (const Status asked = ask_for_certificates(*context, options.client_ca); !asked) return asked.fault();
-  }
-  return context;
-}
-
 } // namespace
 
 // A connection that was accepted and counted.
@@ -120,9 +103,15 @@ Server::~Server() = default;
 Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uint16_t port, ServerOptions options,
                                                std::vector<Lane> lanes, Log& log) {
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(lanes), log));
-  auto tls = make_tls(server->options_);
-  if (!tls) return std::move(tls).fault();
-  server->tls_ = std::move(tls).value();
+  if (!server->options_.tls_cert.empty()) {
+    const ServerOptions& given = server->options_;
+    auto tls = server_tls(given.tls_cert, given.tls_key, given.setting_prefix);
+    if (!tls) return std::move(tls).fault();
+    server->tls_ = std::move(tls).value();
+    if (!given.client_ca.empty()) {
+      if (const Status asked = ask_for_certificates(*server->tls_, given.client_ca); !asked) return asked.fault();
+    }
+  }
 
   error_code ec;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, ec);

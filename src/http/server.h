@@ -45,6 +45,7 @@ struct ServerOptions {
   std::vector<std::string> trusted_proxies; // exempt: their clients are counted by X-Forwarded-For
   std::string tls_cert;                     // both or none
   std::string tls_key;
+  std::string setting_prefix{}; // in front of the names of these settings in messages, as in admin_tls_cert
   std::string client_ca{}; // clients may show a certificate of these authorities; others are not accepted
 };
 

@@ -5,6 +5,8 @@
 
 #include <openssl/ssl.h>
 
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -14,6 +16,7 @@ namespace oncekey {
 namespace {
 
 constexpr std::chrono::milliseconds kTlsGoodbye{500};
+constexpr std::size_t kTlsOverhead = 256;
 
 void skip(std::array<asio::const_buffer, 2>& buffers, std::size_t count) {
   const std::size_t of_first = std::min(count, buffers[0].size());
@@ -134,6 +137,17 @@ Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written, Pace*
     if (pace != nullptr) pace->moved(went, std::chrono::steady_clock::now() - before);
   }
   co_return IoResult{{}, written};
+}
+
+bool Transport::has_room_for(std::size_t bytes) {
+  int waiting = 0;
+  int room = 0;
+  socklen_t length = sizeof room;
+  const int fd = socket_.native_handle();
+  if (::ioctl(fd, SIOCOUTQ, &waiting) != 0 || ::getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &length) != 0)
+    return false;
+  // The kernel counts its own overhead: half of what it names is there for bytes, and TLS adds a little to each record.
+  return 2 * (static_cast<std::size_t>(waiting) + bytes + kTlsOverhead) <= static_cast<std::size_t>(room);
 }
 
 bool Transport::quiet() {

@@ -43,6 +43,9 @@ class Transport {
   // The same for a peer that may take its time as long as it keeps the pace. The pace outlives the write.
   Task<IoResult> write_at_pace(std::string_view first, std::string_view second, Pace& pace);
 
+  // The kernel takes this much at once: writing it does not wait for the peer.
+  bool has_room_for(std::size_t bytes);
+
   // From now on, every wait for the peer ends with an error at that moment; expired() tells this error from others.
   // A new deadline forgets that an earlier one has passed: a connection that timed out may still be told so.
   void deadline(MonotonicTime due) {

@@ -1,6 +1,6 @@
 // GitHub: `X-Hub-Signature-256: sha256=HEX`, HMAC-SHA-256 over the body. Neither a time nor the delivery's id is
-// signed: whoever saw a delivery can send it again under another id. GitHub's scheme has no remedy for that; TLS keeps
-// others from seeing one.
+// signed: a reader of one delivery can send it again under another id. So a repetition is told by the body, which holds
+// what happened and when. GitHub's own redelivery has the same body and the same id.
 #include "inbox/providers.h"
 #include "inbox/signing.h"
 
@@ -28,7 +28,9 @@ class GithubProvider final : public WebhookProvider {
       return wrong_signature();
     const auto delivery = only_header(request.headers, kGithubDelivery);
     if (const auto* refused = std::get_if<Refused>(&delivery)) return *refused;
-    return verified_as(std::get<std::string_view>(delivery), kGithubDelivery);
+    Verification verified = verified_as(std::get<std::string_view>(delivery), kGithubDelivery);
+    if (auto* believed = std::get_if<Verified>(&verified)) believed->told_by_body = true;
+    return verified;
   }
 };
 

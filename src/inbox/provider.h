@@ -56,11 +56,19 @@ struct Refused {
   std::string detail; // a sentence for the log; holds nothing of the request but names of headers
 };
 
+// How a repetition is told.
+enum class Repetition {
+  by_what_is_signed, // as the provider says: by the event id, or by the body
+  by_id,             // by the event id, though a reader of one delivery can send it again under another id
+};
+
 struct Verified {
   // What tells a repetition of this event from another one: 1 to 255 visible ASCII characters. Empty for a challenge.
   std::string event_id;
   // The provider asks whether anybody is there: to be answered 200 with this text as text/plain, and nothing recorded.
   std::optional<std::string> challenge;
+  // The signature covers the body and not the event id: another delivery of the same body is a repetition.
+  bool told_by_body = false;
 };
 
 using Verification = std::variant<Verified, Refused>;

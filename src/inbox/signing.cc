@@ -68,7 +68,7 @@ Verification verified_as(std::string_view event_id, std::string_view source) {
   ParsedKey key = parse_plain_key(event_id);
   if (const auto* bad = std::get_if<BadKey>(&key))
     return Refused{WebhookFault::event_id_missing, fmt::format("{} is no event id: {}", source, bad->why)};
-  return Verified{std::get<std::string>(std::move(key)), std::nullopt};
+  return Verified{std::get<std::string>(std::move(key)), std::nullopt, false};
 }
 
 Verification verified_by_body(std::string_view body, std::string_view pointer) {

@@ -303,12 +303,18 @@ class ForwardingTest(HttpRulesTest):
         self.assert_executed(1)
 
     def test_h8_connection_and_what_it_names_stay_on_their_hop_towards_the_upstream(self):
-        self.client.get("/x", headers=[("Connection", "close, X-Hop"), ("X-Hop", "1"), ("Keep-Alive", "5"),
+        self.client.get("/x", headers=[("Connection", "close, Keep-Alive, TE, X-Hop"), ("Keep-Alive", "5"),
                                        ("TE", "trailers"), ("Proxy-Connection", "keep-alive"), ("X-End", "kept")])
         for name in ("X-Hop", "Keep-Alive", "TE", "Proxy-Connection", "Upgrade"):
             self.assertFalse(self.upstream.last.has(name), name)
         self.assertNotIn("X-Hop", self.upstream.last.header("Connection") or "")
         self.assertEqual(self.upstream.last.header("X-End"), "kept")
+
+    def test_h8_connection_naming_an_end_to_end_field_that_is_there_is_refused(self):
+        response = self.client.get("/x", headers=[("Connection", "close, X-Hop"), ("X-Hop", "1")])
+        self.assertEqual(response.status, 400)
+        self.assertIn("X-Hop", response.json()["detail"])
+        self.assert_executed(0)
 
     def test_h8_connection_and_what_it_names_stay_on_their_hop_towards_the_client_and_out_of_the_record(self):
         self.upstream.will(answers(200, b"x", [("Connection", "X-Hop"), ("X-Hop", "1"), ("Keep-Alive", "timeout=5"),

@@ -103,8 +103,10 @@ class ProblemPoliciesTest(PoliciesTest):
         self.assertEqual(response.status, 200)
         self.assertIn("json", response.header("Content-Type"))
         text = response.body.decode()
-        for word in ("/ietf/*", "stripe-v1", "24h", "30d"):
+        for word in ("Idempotency-Key", "structured-string", "24h", "30d"):
             self.assertIn(word, text)
+        for hidden in ("/ietf/*", "Authorization"):
+            self.assertNotIn(hidden, text)
         self.assertEqual(self.upstream.received, [])
         response.json()
 

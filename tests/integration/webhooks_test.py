@@ -357,7 +357,7 @@ class DeliveriesTest(DeliveryTest):
         with Gateway(self.receiver.url, webhook=tables, limits={"max_buffered_bytes": "16MiB"}) as gateway:
             self.gateway = gateway
             for number in range(5):
-                self.send("github", hooks.github(f"{self.event}_{number}", b"x" * (3 << 20)))
+                self.send("github", hooks.github(f"{self.event}_{number}", b"%d" % number + b"x" * (3 << 20)))
             gate.wait_for_arrival()
             time.sleep(0.5)  # for the others, which must not arrive
             self.send("shopify", hooks.shopify(f"{self.event}_s"))
@@ -389,7 +389,7 @@ class DeliveriesTest(DeliveryTest):
             gate = self.receiver.gate()
             self.receiver.will(held(gate, answers(200)))
             for number in range(4):
-                self.send("github", hooks.github(f"{self.event}-A{number}", b'{"order":"a"}'))
+                self.send("github", hooks.github(f"{self.event}-A{number}", b'{"order":"a","number":%d}' % number))
                 if number == 0:
                     gate.wait_for_arrival()
             self.send("github", hooks.github(f"{self.event}_b", b'{"order":"b"}'))

@@ -30,7 +30,9 @@ def stripe(event_id, body=None, *, secret=SECRETS["stripe"], at=None):
     return body, [("Stripe-Signature", f"t={stamp},v1={signature}"), ("Content-Type", "application/json")]
 
 
-def github(event_id, body=b'{"zen":"Keep it logically awesome."}', *, secret=SECRETS["github"]):
+def github(event_id, body=None, *, secret=SECRETS["github"]):
+    """What happened, and when, stands in the body: no two events have the same."""
+    body = body if body is not None else json.dumps({"zen": "Keep it logically awesome.", "after": event_id}).encode()
     return body, [("X-GitHub-Delivery", event_id), ("X-GitHub-Event", "push"),
                   ("X-Hub-Signature-256", "sha256=" + mac(secret, body).hexdigest()),
                   ("Content-Type", "application/json")]
