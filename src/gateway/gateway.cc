@@ -378,7 +378,14 @@ Task<Result<ClaimAnswer>> Gateway::look(const KeyedRequest& request) {
     co_return std::move(found).fault();
   }
   if (!found->has_value()) co_return unavailable("nothing is known of this key");
+  trust_owner_here(request.admitted.id, **found, request.policy().lease);
   co_return ClaimAnswer(**std::move(found));
+}
+
+void Gateway::trust_owner_here(const RecordId& id, Found& found, Millis lease) const {
+  Record& record = found.record;
+  if (!record.abandoned(found.now) || shared_.live_calls.fence_of(id) != record.fence) return;
+  record.lease_until = found.now + lease;
 }
 
 void Gateway::count_retry(KeyedRequest& request, const ClaimAnswer& answer) {

@@ -91,6 +91,8 @@ class Gateway final : public Handler {
   Task<void> handle_keyed(KeyedRequest& request);
   Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
   Task<Result<ClaimAnswer>> look(const KeyedRequest& request);
+  // For a record that was only read: if its owner is a live call of this process, its lease counts as renewed.
+  void trust_owner_here(const RecordId& id, Found& found, Millis lease) const;
   void count_retry(KeyedRequest& request, const ClaimAnswer& answer);
   // Once a record is known to exist, executing past the store would be executing twice.
   enum class Bypass { no, if_the_route_says_so };

@@ -155,6 +155,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
       co_return;
     }
     found = *std::move(answer);
+    if (found) trust_owner_here(id, *found, policy.lease);
   }
   if (!found) {
     const Refusal refusal{RefusalCode::operation_unknown, {}, {}, {}};

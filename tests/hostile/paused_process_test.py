@@ -17,7 +17,6 @@ LEASE = "1s"
 PAUSE_SECONDS = 1.6  # what the test is about: longer than the lease
 KEYS = 10
 RETRIES = 3
-# Many loops, so that retries and owners are on different threads.
 ROUTES = [{"path": "/hold/*", "policy": "stripe-v1", "lease": LEASE},
           {"path": "/wait/*", "policy": "classic", "lease": LEASE, "wait": "20s"},
           {"path": "/*", "policy": "classic", "lease": LEASE}]
@@ -29,7 +28,8 @@ class PausedProcess:
     def setUp(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self.gateway = Gateway(self.upstream.url, ROUTES, store=self.store_url(), threads=3)
+        self.gateway = Gateway(self.upstream.url, ROUTES, store=self.store_url(),
+                               threads=3)  # retries and owners are on different ones
         self.addCleanup(self.gateway.remove)
         self.gateway.start()
         self.client = self.gateway.client()

@@ -13,7 +13,7 @@ import tempfile
 import threading
 
 from support.client import Client
-from support.waiting import PATIENCE_SECONDS, Changing, GaveUpWaiting
+from support.waiting import PATIENCE_SECONDS, Changing, GaveUpWaiting, poll_until
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -216,7 +216,15 @@ class Gateway:
             self.wait()
 
     def pause(self):
+        """Returns when every thread has stopped."""
         self.signal(signal.SIGSTOP)
+        threads = pathlib.Path(f"/proc/{self._process.pid}/task")
+        poll_until(lambda: all(self._has_stopped(thread) for thread in threads.iterdir()), "the gateway to stop")
+
+    @staticmethod
+    def _has_stopped(thread):
+        # The state stands behind the name, which is in brackets and may hold anything.
+        return (thread / "stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def resume(self):
         self.signal(signal.SIGCONT)

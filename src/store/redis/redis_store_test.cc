@@ -310,8 +310,9 @@ TEST_F(RedisServer, AFinderCannotHoldWhatAnOperatorLetsRunAgain) {
   const auto store = open();
   const RecordId id = random_id();
   ASSERT_TRUE(claim(*store, id));
+  const std::uint64_t fence = fence_of(*store, id);
   const auto hold = [&](Holder by) {
-    return *wait_for_answer<FenceAnswer>([&](auto done) { store->hold({id, 1}, by, std::move(done)); });
+    return *wait_for_answer<FenceAnswer>([&](auto done) { store->hold({id, fence}, by, std::move(done)); });
   };
   ASSERT_EQ(hold(Holder::owner), FenceAnswer::done);
   ASSERT_EQ(operate(*store, id, OperatorAction::rerun), OperatorAnswer::done);
@@ -322,7 +323,8 @@ TEST_F(RedisServer, ForAnOperatorAReleasedRecordIsAbsent) {
   const auto store = open();
   const RecordId id = random_id();
   ASSERT_TRUE(claim(*store, id));
-  ASSERT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { store->release({id, 1}, std::move(done)); }));
+  const std::uint64_t fence = fence_of(*store, id);
+  ASSERT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { store->release({id, fence}, std::move(done)); }));
   EXPECT_EQ(operate(*store, id, OperatorAction::rerun), OperatorAnswer::absent);
 }
 
@@ -331,11 +333,12 @@ TEST_F(RedisServer, AStreamedAnswerWasSettledWhenItBegan) {
   const auto store = *RedisStore::open({.url = url(), .log = log_, .clock = [&now] { return now; }});
   const RecordId id = random_id();
   ASSERT_TRUE(claim(*store, id));
+  const std::uint64_t fence = fence_of(*store, id);
   StoredResponse response;
   response.status = 200;
   response.omitted.emplace();
   const auto complete_with = [&] {
-    return *wait_for_answer<FenceAnswer>([&](auto done) { store->complete({id, 1}, response, std::move(done)); });
+    return *wait_for_answer<FenceAnswer>([&](auto done) { store->complete({id, fence}, response, std::move(done)); });
   };
   const Time began = now;
   ASSERT_EQ(complete_with(), FenceAnswer::done);

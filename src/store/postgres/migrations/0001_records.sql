@@ -144,7 +144,7 @@ BEGIN
   PERFORM pg_advisory_xact_lock(7813586407151235);
   UPDATE oncekey.meta m SET timeline = oncekey.timeline() WHERE m.timeline <> oncekey.timeline();
   IF found THEN
-    PERFORM setval('oncekey.fence', greatest(f.last_value + 1048576, oncekey.clock() * 1000)) FROM oncekey.fence f;
+    PERFORM setval('oncekey.fence', greatest(f.last_value + 10000, oncekey.clock() * 1000)) FROM oncekey.fence f;
   END IF;
 END $$;
 
@@ -220,8 +220,10 @@ BEGIN
   locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
   moment := oncekey.clock() + skew;
   known := ARRAY(SELECT a.n FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id);
-  -- Drawn behind the locks, so that the fences of an id grow.
-  fences := ARRAY(SELECT nextval('oncekey.fence') FROM generate_subscripts(ids, 1));
+  -- Drawn behind the locks, so that the fences of an id grow, and only where they are used: a transaction that draws
+  -- one has to be made durable.
+  fences := ARRAY(SELECT CASE WHEN a.locked AND a.n <> ALL (known) THEN nextval('oncekey.fence') END
+                  FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 
   INSERT INTO oncekey.record (bucket, fence, first_received, expires_at, lease_until, state, id, fingerprint, claimed_by,
                               route, key, method, target, job, response)
@@ -264,24 +266,25 @@ BEGIN
       method = CASE WHEN r.expires_at <= moment THEN a.method ELSE r.method END,
       target = CASE WHEN r.expires_at <= moment THEN a.target ELSE r.target END,
       took_over = r.expires_at > moment,
-      fence = a.fence, lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
+      fence = nextval('oncekey.fence'), lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
       claimed_by = a.token
     FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets,
-                jobs, messages, fences)
+                jobs, messages)
          WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, take_over, token, route, key, method,
-                              target, job, message, fence, n)
+                              target, job, message, n)
     WHERE r.id = a.id AND a.locked AND a.n = ANY (known)
       AND (r.expires_at <= moment
            OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
               AND r.job = 0)
-    RETURNING a.n, r.took_over)
-  SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.took_over) INTO changed, taken FROM claimed c;
+    RETURNING a.n, r.fence, r.took_over)
+  SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.fence), array_agg(c.took_over) INTO changed, fences, taken
+  FROM claimed c;
   IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
   IF cardinality(changed) > 0 THEN
-    RETURN QUERY SELECT c.n::int4, 1::int2, moment, fences[c.n], c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
+    RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
                         NULL::text, NULL::bytea, NULL::int2, NULL::bytea
-                 FROM unnest(changed, taken) AS c(n, took_over);
+                 FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
     IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
   END IF;
 
