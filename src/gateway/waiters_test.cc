@@ -5,7 +5,7 @@
 namespace oncekey {
 namespace {
 
-RecordId id_of(std::uint8_t number) {
+RecordId waiting_id(std::uint8_t number) {
   RecordId id;
   id.bytes[0] = number;
   return id;
@@ -14,25 +14,25 @@ RecordId id_of(std::uint8_t number) {
 TEST(Waiters, TakesNoMoreThanTheLimitForOneRecord) {
   Waiters waiters;
   asio::io_context context;
-  const auto first = waiters.join(id_of(1), context, 1);
+  const auto first = waiters.join(waiting_id(1), context, 1);
   EXPECT_NE(first, nullptr);
-  EXPECT_EQ(waiters.join(id_of(1), context, 1), nullptr);
-  EXPECT_NE(waiters.join(id_of(2), context, 1), nullptr);
+  EXPECT_EQ(waiters.join(waiting_id(1), context, 1), nullptr);
+  EXPECT_NE(waiters.join(waiting_id(2), context, 1), nullptr);
 }
 
 TEST(Waiters, GivesThePlaceBackWhenTheTicketGoes) {
   Waiters waiters;
   asio::io_context context;
-  waiters.join(id_of(1), context, 1).reset();
+  waiters.join(waiting_id(1), context, 1).reset();
   EXPECT_EQ(waiters.waiting(), 0u);
-  EXPECT_NE(waiters.join(id_of(1), context, 1), nullptr);
+  EXPECT_NE(waiters.join(waiting_id(1), context, 1), nullptr);
 }
 
 TEST(Waiters, WakesOnlyThoseOfThatRecord) {
   Waiters waiters;
   asio::io_context context;
-  const auto mine = waiters.join(id_of(1), context, 9);
-  const auto other = waiters.join(id_of(2), context, 9);
+  const auto mine = waiters.join(waiting_id(1), context, 9);
+  const auto other = waiters.join(waiting_id(2), context, 9);
   bool woken = false;
   const auto wait = [&](Waiters::Ticket& ticket) -> Task<void> {
     co_await ticket.wait_until(MonotonicTime::max());
@@ -40,11 +40,11 @@ TEST(Waiters, WakesOnlyThoseOfThatRecord) {
   };
   spawn(wait(*mine));
   context.poll();
-  waiters.notify(id_of(2));
+  waiters.notify(waiting_id(2));
   context.restart();
   context.poll();
   EXPECT_FALSE(woken);
-  waiters.notify(id_of(1));
+  waiters.notify(waiting_id(1));
   context.restart();
   context.poll();
   EXPECT_TRUE(woken);
@@ -53,8 +53,8 @@ TEST(Waiters, WakesOnlyThoseOfThatRecord) {
 TEST(Waiters, DoesNotMissANotificationFromBeforeTheWait) {
   Waiters waiters;
   asio::io_context context;
-  const auto ticket = waiters.join(id_of(1), context, 9);
-  waiters.notify(id_of(1));
+  const auto ticket = waiters.join(waiting_id(1), context, 9);
+  waiters.notify(waiting_id(1));
   bool woken = false;
   const auto wait = [&]() -> Task<void> {
     co_await ticket->wait_until(MonotonicTime::max());
