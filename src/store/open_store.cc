@@ -55,13 +55,11 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
       return std::unique_ptr<Store>(std::make_unique<MemoryStore>());
     case Kind::rocksdb: {
       using Trust = ClockSources::TrustWall;
-      auto store = RocksdbStore::open(
+      return open_rocksdb(
           {.path = *folder_of_store(url),
            .log = options.log,
            .on_fatal = options.on_fatal,
            .clock = ClockSources::of_system(options.trust_clock ? Trust::always : Trust::when_synchronised)});
-      if (!store) return std::move(store).fault();
-      return std::unique_ptr<Store>(*std::move(store));
     }
     case Kind::postgres:
       return guarded(PostgresStore::open({.url = std::string(url), .log = options.log}), options);

@@ -163,6 +163,16 @@ Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::st
   return meta;
 }
 
+Result<std::optional<Secret>> read_secret(const std::string& folder) {
+  const std::string path = secret_path(folder);
+  const Result<std::optional<std::string>> text = read_file_if_there(path, kSecretFileBytesMax);
+  if (!text) return text.fault();
+  if (!*text) return std::optional<Secret>();
+  Result<Secret> secret = parse_secret(**text, path);
+  if (!secret) return std::move(secret).fault();
+  return std::optional<Secret>(*secret);
+}
+
 std::string job_key(std::uint64_t place, const RecordId& id) {
   std::string key(kJobPrefix);
   // Big-endian, so that the order of the keys is that of the places.

@@ -54,6 +54,9 @@ std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes
 enum class StoreAge { is_new, has_buckets };
 Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder);
 
+// The secret alone, of a store that is not opened: nothing if there is none.
+Result<std::optional<Secret>> read_secret(const std::string& folder);
+
 std::string job_key(std::uint64_t place, const RecordId& id);
 struct JobPlace {
   std::uint64_t place = 0;

@@ -3,6 +3,7 @@
 #include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/rocksdb_store.h"
 #include "store/rocksdb/tuning.h"
+#include "store/rocksdb/waiting_store.h"
 
 #include <fmt/format.h>
 
@@ -150,6 +151,23 @@ Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::C
 }
 
 } // namespace
+
+Result<std::unique_ptr<Store>> open_rocksdb(const RocksdbOptions& options) {
+  const auto open = [options]() -> Result<std::unique_ptr<Store>> {
+    auto store = RocksdbStore::open(options);
+    if (!store) return std::move(store).fault();
+    return std::unique_ptr<Store>(*std::move(store));
+  };
+  Result<std::unique_ptr<Store>> store = open();
+  rocksdb::Env* const env = options.env != nullptr ? options.env : rocksdb::Env::Default();
+  if (store || check_room(*env, options.path)) return store;
+  const Result<std::optional<Secret>> secret = read_secret(options.path);
+  if (!secret || !*secret) return store;
+  options.log.error("store_not_opened",
+                    {{"reason", store.fault().message},
+                     {"next", "keyed requests get 503, others pass; the store is opened when there is room"}});
+  return std::unique_ptr<Store>(std::make_unique<WaitingStore>(**secret, std::move(store).fault(), open, options.log));
+}
 
 Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options) {
   if (options.path.empty()) return invalid("a rocksdb store needs a path, as in rocksdb:./oncekey-data");

@@ -57,6 +57,9 @@ struct RocksdbOptions {
 enum class LossAcceptance { taken, noted };
 Result<LossAcceptance> accept_lost_memory_rocksdb(const std::string& folder);
 
+// Opens it, or starts with a WaitingStore where the disk is too full for that and the store existed before.
+Result<std::unique_ptr<Store>> open_rocksdb(const RocksdbOptions& options);
+
 class RocksdbStore final : public Store {
  public:
   static Result<std::unique_ptr<RocksdbStore>> open(RocksdbOptions options);
