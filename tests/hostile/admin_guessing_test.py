@@ -26,12 +26,7 @@ class ConnectionFrom(Connection):
     """A connection from an address of this machine."""
 
     def __init__(self, source, address):
-        real = socket.create_connection
-        socket.create_connection = lambda to, timeout: real(to, timeout, source_address=(source, 0))
-        try:
-            super().__init__(address)
-        finally:
-            socket.create_connection = real
+        super().__init__(address, source=source)
 
 
 class MatrixTest(unittest.TestCase):

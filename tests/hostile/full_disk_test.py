@@ -70,7 +70,7 @@ class FullDiskTest(unittest.TestCase):
         self.addCleanup(self.upstream.stop)
 
     def gateway_on_disk(self, **settings):
-        settings.setdefault("limits", {"disk_reserve": "32MiB"})
+        settings.setdefault("limits", {"disk_reserve": "40MiB"})
         self.gateway = Gateway(self.upstream.url, ROUTES, store=f"rocksdb:{self.disk.path / 'data'}", **settings)
         self.addCleanup(self.gateway.remove)
         self.gateway.start()

@@ -148,7 +148,7 @@ class Gateway:
                                          stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, user=self._user,
                                          group=self._user, extra_groups=None if self._user is None else [],
                                          env={**os.environ, "XDG_STATE_HOME": str(self.folder / "state"),
-                                              **self._environment})
+                                              **self._environment}, preexec_fn=self.preexec)
         self._reader = threading.Thread(target=self._read_log, args=(self._process.stderr,), daemon=True)
         self._reader.start()
 

@@ -186,6 +186,10 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
     if (ballast.drop()) options.log.warning("ballast_dropped", {{"reason", "the disk is full"}});
   }
   if (const Status room = check_room(*database.env, options.path); !room) return room.fault();
+  // Where room is short, opening makes no files of what the log holds: it is read back into memory, and the log stays.
+  std::uint64_t free = 0;
+  const bool told = database.env->GetFreeSpace(options.path, &free).ok();
+  database.avoid_flush_during_recovery = told && free < 2 * kLogBytesMax;
   const rocksdb::ColumnFamilyOptions buckets = bucket_options();
   Result<Opened> opened = open_database(database, buckets, options.path);
   if (!opened) return std::move(opened).fault();
