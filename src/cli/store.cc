@@ -50,8 +50,9 @@ StoreCommand::StoreCommand(CLI::App& app)
           "accept-loss", "Say that what a store has forgotten is accounted for: gateways take requests again")) {
   store_->require_subcommand(1);
   for (CLI::App* const command : {migrate_, accept_loss_}) {
-    command->add_option("--store", url_,
-                        "rocksdb:PATH, postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
+    command
+        ->add_option("--store", url_,
+                     "rocksdb:PATH, postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
         ->type_name("URL")
         ->required();
   }

@@ -164,9 +164,9 @@ constexpr Setting<Policy> kPolicySettings[] = {
 
 // What one company tends to decide once for all its routes.
 constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
-    "lease",        "retention",  "scope",          "wait",     "upstream_timeout", "rate_exempts_replays", "jwt_keys",
-    "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts", "reauthorize",      "reauthorize_for",      "ignore_host",
-    "path_case"};
+    "lease",           "retention",    "scope",      "wait",           "upstream_timeout", "rate_exempts_replays",
+    "jwt_keys",        "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts",         "reauthorize",
+    "reauthorize_for", "ignore_host",  "path_case"};
 
 } // namespace
 

@@ -37,6 +37,12 @@ std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& 
   return refused;
 }
 
+// An account that anyone can claim has no share: others would use it up.
+ReadBody counted_for(const Policy& policy, const Principal& principal, std::uint64_t account_seed) {
+  if (!believes_callers(policy)) return {};
+  return {account_of(principal, account_seed)};
+}
+
 } // namespace
 
 Refusal key_missing(const Policy& policy) {
@@ -58,19 +64,20 @@ Screened screen(const Policy& policy, const RequestView& request, std::uint64_t 
     case KeyInHead::absent:
       if (policy.key == MissingKey::required) return key_missing(policy);
       return PassThrough{};
-    case KeyInHead::unknown:
-      // Without a key there is no need of a principal either.
-      if (policy.key == MissingKey::pass) return ReadBody{};
-      break;
+    case KeyInHead::unknown: {
+      if (policy.key == MissingKey::required) break;
+      // Without a key there is no need of a principal either; where there is one, the body counts in its share.
+      const auto named = find_principal(policy, request.headers, request.caller);
+      const auto* account = std::get_if<Principal>(&named);
+      return account == nullptr ? ReadBody{} : counted_for(policy, *account, account_seed);
+    }
     case KeyInHead::present:
       break;
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
   auto principal = find_principal(policy, request.headers, request.caller);
   if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
-  // An account that anyone can claim has no share: it would be used up for its owner by others.
-  if (!believes_callers(policy)) return ReadBody{};
-  return ReadBody{account_of(std::get<Principal>(principal), account_seed)};
+  return counted_for(policy, std::get<Principal>(principal), account_seed);
 }
 
 Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash) {

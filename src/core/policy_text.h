@@ -38,7 +38,8 @@ Result<Mode> parse_mode(std::string_view text);
 Result<PathCase> parse_path_case(std::string_view text);
 Result<ErrorFormat> parse_error_format(std::string_view text);
 
-// "header:NAME", "jwt:CLAIM", "cookie:NAME", "client-cert", "host", each with a `?` behind it when optional, or "global".
+// "header:NAME", "jwt:CLAIM", "cookie:NAME", "client-cert", "host", each with a `?` behind it when optional, or
+// "global".
 Result<ScopeSource> parse_scope_source(std::string_view text);
 // "header:NAME", "body:/json/pointer", "form:FIELD" or "fingerprint".
 Result<KeySource> parse_key_source(std::string_view text);

@@ -98,6 +98,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const Webhook& webhook = hook.webhook;
   const RequestHead& head = exchange.request();
   const std::string& name = webhook.endpoint.name;
+  if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
   if (head.method != "POST") {
     metrics_.receipts(name, "method").Increment();
     Headers headers;
@@ -105,7 +106,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
     co_await exchange.send(405, {}, headers, {});
     co_return;
   }
-  const Sharer sharer(exchange.address());
+  const Sharer sharer = sharer_of(shared_, exchange);
   BufferedBytes buffered(shared_, sharer);
   std::string body;
   const BodyRead read =

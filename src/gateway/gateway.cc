@@ -62,7 +62,7 @@ Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
-  if (shared_.config.address_rate.limits() && !co_await within_address_rate(exchange)) co_return;
+  if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop");
     shared_.log.seldom(LogLevel::error, "loop", {}, {{"next", "check the upstream setting"}});
@@ -89,14 +89,14 @@ Task<void> Gateway::handle(Exchange& exchange) {
   if (match.route == nullptr) {
     if (co_await refuse_stripping(exchange, shared_.metrics.no_route())) co_return;
     shared_.metrics.no_route().count("pass");
-    const Sharer sharer = sharer_of(exchange);
+    const Sharer sharer = sharer_of(shared_, exchange);
     co_await pass_through(exchange, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
   if (match.ambiguous && match.route->policy.mode == Mode::observe) {
     metrics.count("observed_refusal");
-    const Sharer sharer = sharer_of(exchange);
+    const Sharer sharer = sharer_of(shared_, exchange);
     co_await pass_through(exchange, sharer, match.route->policy.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
@@ -129,7 +129,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const RequestCaller caller(shared_, verified_tokens_, route, exchange);
   const RequestView view{head.method, head.target, head.headers, caller.view()};
   const bool observing = policy.mode == Mode::observe;
-  Sharer sharer = sharer_of(exchange);
+  Sharer sharer = sharer_of(shared_, exchange);
 
   Limited limited;
   if (!observing) co_await limit(exchange, route, view.caller, limited);

@@ -111,9 +111,6 @@ class Gateway final : public Handler {
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
 
   // limiting.cc
-  Sharer sharer_of(const Exchange& exchange);
-  // False when the address sends faster than it may: the request has its answer then.
-  Task<bool> within_address_rate(Exchange& exchange);
   Task<void> limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
   Task<void> ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
   // Nothing if the request may begin something new; it has what that takes then. Else why not.

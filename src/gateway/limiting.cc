@@ -44,35 +44,41 @@ void add_rate_headers(Exchange& exchange, const Rate& rate, const Taken& taken) 
   exchange.add_to_answer("RateLimit-Reset", fmt::format("{}", reset.count()));
 }
 
+Task<bool> take_from_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange) {
+  Rate rate = shared.config.address_rate;
+  // Without a word about it, what a second brings may come at once.
+  if (rate.burst <= 0) rate.burst = std::max(1.0, rate.per_second);
+  const std::string address = party_of_address(address_of(exchange, shared.config.trusted_proxies));
+  const RateBucketId bucket = bucket_of_address(address, "every request", shared.hash);
+  const Result<Taken> taken =
+      co_await await_store<Taken>(wakeups, [&](auto done) { shared.rates.take(bucket, rate, std::move(done)); });
+  if (!taken) {
+    shared.metrics.limiter_faults.Increment();
+    co_return true;
+  }
+  if (taken->allowed) co_return true;
+  shared.metrics.no_route().count(to_string(RefusalCode::rate_limited));
+  exchange.add_to_answer("Retry-After", fmt::format("{}", whole_wait(taken->retry_after).count()));
+  co_await exchange.send_problem(429, "this address sends requests faster than it may; nothing was executed");
+  co_return false;
+}
+
 } // namespace
 
-Sharer Gateway::sharer_of(const Exchange& exchange) {
+Sharer sharer_of(GatewayShared& shared, const Exchange& exchange) {
   Sharer sharer(exchange.address());
   // The party of a connection is missing for trusted proxies alone: their clients are counted one by one.
   if (exchange.address() == nullptr) {
-    const std::string_view client = address_of(exchange, shared_.config.trusted_proxies);
-    if (client != exchange.peer()) sharer.is_behind_proxy(shared_.shares, client);
+    const std::string_view client = address_of(exchange, shared.config.trusted_proxies);
+    if (client != exchange.peer()) sharer.is_behind_proxy(shared.shares, client);
   }
   return sharer;
 }
 
-Task<bool> Gateway::within_address_rate(Exchange& exchange) {
-  Rate rate = shared_.config.address_rate;
-  // Without a word about it, what a second brings may come at once.
-  if (rate.burst <= 0) rate.burst = std::max(1.0, rate.per_second);
-  const std::string address = party_of_address(address_of(exchange, shared_.config.trusted_proxies));
-  const RateBucketId bucket = bucket_of_address(address, "every request", shared_.hash);
-  const Result<Taken> taken =
-      co_await await_store<Taken>(wakeups_, [&](auto done) { shared_.rates.take(bucket, rate, std::move(done)); });
-  if (!taken) {
-    shared_.metrics.limiter_faults.Increment();
-    co_return true;
-  }
-  if (taken->allowed) co_return true;
-  shared_.metrics.no_route().count(to_string(RefusalCode::rate_limited));
-  exchange.add_to_answer("Retry-After", fmt::format("{}", whole_wait(taken->retry_after).count()));
-  co_await exchange.send_problem(429, "this address sends requests faster than it may; nothing was executed");
-  co_return false;
+Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange) {
+  // Most gateways limit nothing, and then it should cost nothing.
+  if (!shared.config.address_rate.limits()) return true;
+  return take_from_address_rate(shared, wakeups, exchange);
 }
 
 Task<void> Gateway::limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
@@ -97,7 +103,8 @@ Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const
     if (const auto* known = std::get_if<Principal>(&principal); known != nullptr && proven) {
       return bucket_of(*known, of_route, credentials, shared_.hash);
     }
-    return bucket_of_address(address_of(exchange, shared_.config.trusted_proxies), of_route, shared_.hash);
+    const std::string address = party_of_address(address_of(exchange, shared_.config.trusted_proxies));
+    return bucket_of_address(address, of_route, shared_.hash);
   };
   if (limit.max_in_flight > 0) {
     auto place = shared_.accounts.enter(bucket(limit.in_flight_of), limit.max_in_flight);

@@ -170,7 +170,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   switch (decision.verdict) {
     case Verdict::replay: {
       if (!co_await may_see_answer(exchange, *route, metrics, named->key)) co_return;
-      const Sharer sharer = sharer_of(exchange);
+      const Sharer sharer = sharer_of(shared_, exchange);
       BufferedBytes buffered(shared_, sharer);
       if (!buffered.try_hold_answer(shared_, record.response->body.size())) {
         const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes, named->key);

@@ -6,6 +6,7 @@
 #include "base/shares.h"
 #include "config/config.h"
 #include "core/limit.h"
+#include "gateway/await_store.h"
 #include "gateway/live_calls.h"
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
@@ -16,6 +17,7 @@
 #include "gateway/trust.h"
 #include "gateway/upstream_breaker.h"
 #include "gateway/waiters.h"
+#include "http/exchange.h"
 #include "http/forwarding.h"
 
 #include <oncekey/store.h>
@@ -80,6 +82,12 @@ class Sharer {
   Parties::Ref address_ref_;
   Parties::Ref account_;
 };
+
+// By the address of the connection, or the one that a trusted proxy reports.
+Sharer sharer_of(GatewayShared& shared, const Exchange& exchange);
+
+// False when the address sends faster than address_rate allows: the request has its answer then.
+Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange);
 
 // Bytes of bodies held in memory, for as long as this lives.
 class BufferedBytes {

@@ -46,7 +46,7 @@ struct ServerOptions {
   std::string tls_cert;                     // both or none
   std::string tls_key;
   std::string setting_prefix{}; // in front of the names of these settings in messages, as in admin_tls_cert
-  std::string client_ca{}; // clients may show a certificate of these authorities; others are not accepted
+  std::string client_ca{};      // clients may show a certificate of these authorities; others are not accepted
 };
 
 // Connections that were closed at once because a limit was reached.

@@ -21,7 +21,7 @@ void Ballast::restore() const {
   struct statvfs disk {};
   if (::statvfs(folder_.c_str(), &disk) != 0) return;
   if (std::uint64_t{disk.f_bavail} * disk.f_frsize < 4 * kBytes) return;
-  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return;
   const bool made = ::posix_fallocate(fd, 0, static_cast<off_t>(kBytes)) == 0;
   ::close(fd);

@@ -35,9 +35,6 @@ rocksdb::DBOptions database_options() {
   // manifest remembers which closed logs there are and how long, so that a lost one is noticed as well.
   options.wal_recovery_mode = rocksdb::WALRecoveryMode::kTolerateCorruptedTailRecords;
   options.track_and_verify_wals_in_manifest = true;
-  // A start on a full disk must not need room for files: what the log holds is read back into memory, and the log
-  // stays.
-  options.avoid_flush_during_recovery = true;
   // After a failed sync the next one may lie (the kernel has dropped the dirty pages): never try again.
   options.max_bgerror_resume_count = 0;
 
