@@ -39,18 +39,12 @@ Parties::Ref Parties::join(std::string_view name) {
     if (shard.parties.size() >= shard_max_) make_room(shard);
     found = shard.parties.emplace(std::string(name), std::make_unique<Party>(std::string(name))).first;
   }
-  ++found->second->refs_;
+  found->second->refs_.fetch_add(1, std::memory_order_relaxed);
   return Ref(*this, *found->second);
 }
 
-void Parties::leave(Party& party) {
-  Shard& shard = shard_of(party.name());
-  const std::lock_guard lock(shard.mutex);
-  if (--party.refs_ > 0) return;
-  // Without a reference to it no other thread changes its level.
-  if (party.level_bytes_ > 0) return; // remembered until its place is needed
-  shard.parties.erase(shard.parties.find(party.name()));
-}
+// The party stays until its place is needed: the next request of the same caller is likely to come soon.
+void Parties::leave(Party& party) { party.refs_.fetch_sub(1, std::memory_order_release); }
 
 std::size_t Parties::size() const {
   std::size_t sum = 0;
@@ -66,14 +60,14 @@ std::size_t Parties::size() const {
 void Parties::make_room(Shard& shard) const {
   std::vector<double> levels;
   for (const auto& [name, party] : shard.parties) {
-    if (party->refs_ == 0) levels.push_back(party->level_bytes_);
+    if (party->unused()) levels.push_back(party->level_bytes_);
   }
   if (levels.empty()) return;
   const auto quarter = levels.begin() + static_cast<std::ptrdiff_t>(levels.size() / 4);
   std::nth_element(levels.begin(), quarter, levels.end());
   const double highest = *quarter;
   std::erase_if(shard.parties,
-                [&](const auto& entry) { return entry.second->refs_ == 0 && entry.second->level_bytes_ <= highest; });
+                [&](const auto& entry) { return entry.second->unused() && entry.second->level_bytes_ <= highest; });
 }
 
 void Shares::add_to_level(Party& party, std::uint64_t bytes, std::uint64_t per_hour, Party::Instant now) {

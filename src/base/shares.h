@@ -13,7 +13,7 @@
 //
 // What a party adds to the store is counted too, as a level that drains at the rate of its hourly share.
 //
-// Threads. Everything here may be called from any thread. A Party stays in place while a PartyRef or a level keeps it.
+// Threads. Everything here may be called from any thread. A Party stays in place while a Parties::Ref keeps it.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ struct ShareLimit {
   std::uint64_t scarce_from = 0; // the shares apply once more than this is in use
 };
 
-// A client address or an account, for as long as it holds something or its level has not drained.
+// A client address or an account.
 class Party {
  public:
   explicit Party(std::string name) : name_(std::move(name)) {}
@@ -57,12 +57,15 @@ class Party {
   friend class Shares;
   using Instant = std::chrono::steady_clock::time_point;
 
+  bool unused() const { return refs_.load(std::memory_order_acquire) == 0; }
   std::atomic<std::uint64_t>& of(Resource resource) { return held_[static_cast<std::size_t>(resource)]; }
   const std::atomic<std::uint64_t>& of(Resource resource) const { return held_[static_cast<std::size_t>(resource)]; }
 
   const std::string name_;
   std::array<std::atomic<std::uint64_t>, kResources> held_{};
-  std::uint64_t refs_ = 0; // guarded by the table's lock
+  // Grows under the table's lock alone, so that one without references stays so while the lock is held. Without a
+  // reference no thread changes the level.
+  std::atomic<std::uint64_t> refs_ = 0;
   std::mutex level_mutex_;
   double level_bytes_ = 0;
   Instant level_at_{};
@@ -84,7 +87,7 @@ class Parties {
       return *this;
     }
     ~Ref() {
-      if (owner_ != nullptr) owner_->leave(*party_);
+      if (owner_ != nullptr) leave(*party_);
     }
     Party* get() const { return owner_ == nullptr ? nullptr : party_; }
 
@@ -110,7 +113,7 @@ class Parties {
     std::unordered_map<std::string, std::unique_ptr<Party>, Hash, std::equal_to<>> parties;
   };
   Shard& shard_of(std::string_view name) { return shards_[Hash{}(name) % kShards]; }
-  void leave(Party& party);
+  static void leave(Party& party);
   void make_room(Shard& shard) const;
 
   const std::size_t shard_max_;

@@ -92,17 +92,18 @@ TEST_F(SharesTest, TheLevelDrainsWithinTheHour) {
   EXPECT_FALSE(Shares::level_is_over(alice, 1000, now + seconds(1900)));
 }
 
-TEST(PartiesTest, APartyIsForgottenWithItsLastReferenceUnlessItHasALevel) {
-  Parties parties;
-  { const Parties::Ref one = parties.join("one"); }
-  EXPECT_EQ(parties.size(), 0u);
-  {
-    const Parties::Ref two = parties.join("two");
-    const Parties::Ref again = parties.join("two");
-    EXPECT_EQ(two.get(), again.get());
-    Shares::add_to_level(*two.get(), 1, 1000, steady_clock::now());
-  }
-  EXPECT_EQ(parties.size(), 1u);
+TEST(PartiesTest, OneNameIsOnePartyAndStaysWhileItIsReferredTo) {
+  Parties parties(16);
+  const Parties::Ref one = parties.join("one");
+  Holding holding = [&] {
+    static Shares shares(limits_of({100, 25, 10, 50}));
+    return Holding(shares, Resource::places, one.get());
+  }();
+  ASSERT_EQ(holding.try_add(3), Grant::given);
+  for (int number = 0; number < 10'000; ++number) (void)parties.join("new-" + std::to_string(number));
+  EXPECT_EQ(parties.join("one").get(), one.get());
+  EXPECT_EQ(one.get()->held(Resource::places), 3u);
+  EXPECT_LE(parties.size(), 64u);
 }
 
 TEST(PartiesTest, EverNewNamesForgetThemselvesAndNotTheHeaviest) {
