@@ -112,11 +112,10 @@ class RoomWatch {
  private:
   void look() {
     timer_.after(kRoomEvery);
-    constexpr std::string_view kEmbedded = "rocksdb:";
     const std::string& store = shared_.config.store;
     std::optional<StoreRoom::Seen> seen;
-    if (store.starts_with(kEmbedded)) {
-      seen = look_at_folder(store.substr(kEmbedded.size()));
+    if (const std::optional<std::string> folder = folder_of_store(store)) {
+      seen = look_at_folder(*folder);
     } else {
       const StoreStats stats = shared_.store.stats();
       // A store in memory takes memory; one elsewhere tells its size, or 0 where it would have to count.

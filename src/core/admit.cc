@@ -38,9 +38,10 @@ std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& 
 }
 
 // An account that anyone can claim has no share: others would use it up.
-ReadBody counted_for(const Policy& policy, const Principal& principal, std::uint64_t account_seed) {
-  if (!believes_callers(policy)) return {};
-  return {account_of(principal, account_seed)};
+ReadBody counted_for(const Policy& policy, Principal principal, std::uint64_t account_seed) {
+  std::optional<AccountId> account;
+  if (believes_callers(policy)) account = account_of(principal, account_seed);
+  return {account, std::move(principal)};
 }
 
 } // namespace
@@ -67,9 +68,9 @@ Screened screen(const Policy& policy, const RequestView& request, std::uint64_t 
     case KeyInHead::unknown: {
       if (policy.key == MissingKey::required) break;
       // Without a key there is no need of a principal either; where there is one, the body counts in its share.
-      const auto named = find_principal(policy, request.headers, request.caller);
-      const auto* account = std::get_if<Principal>(&named);
-      return account == nullptr ? ReadBody{} : counted_for(policy, *account, account_seed);
+      auto named = find_principal(policy, request.headers, request.caller);
+      auto* const account = std::get_if<Principal>(&named);
+      return account == nullptr ? ReadBody{} : counted_for(policy, std::move(*account), account_seed);
     }
     case KeyInHead::present:
       break;
@@ -77,10 +78,11 @@ Screened screen(const Policy& policy, const RequestView& request, std::uint64_t 
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
   auto principal = find_principal(policy, request.headers, request.caller);
   if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
-  return counted_for(policy, std::get<Principal>(principal), account_seed);
+  return counted_for(policy, std::move(std::get<Principal>(principal)), account_seed);
 }
 
-Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash) {
+Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash,
+                std::optional<Principal> named) {
   if (!method_matters(policy, request.method)) return PassThrough{};
   FoundKey found = find_key(policy, request.headers, body);
   if (auto* refused = std::get_if<Refusal>(&found)) return std::move(*refused);
@@ -89,9 +91,12 @@ Admission admit(const Policy& policy, const RequestView& request, std::string_vi
     return PassThrough{};
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  auto answer = find_principal(policy, request.headers, request.caller);
-  if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
-  const Principal& principal = std::get<Principal>(answer);
+  if (!named) {
+    auto answer = find_principal(policy, request.headers, request.caller);
+    if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
+    named = std::move(std::get<Principal>(answer));
+  }
+  const Principal& principal = *named;
 
   Admitted admitted;
   admitted.fingerprint = fingerprint_of(policy, request, body, hash);

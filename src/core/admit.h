@@ -6,6 +6,7 @@
 
 #include "base/crypto.h"
 #include "core/caller.h"
+#include "core/principal.h"
 #include "core/refusal.h"
 
 #include <oncekey/headers.h>
@@ -37,7 +38,8 @@ struct AccountId {
 };
 
 struct ReadBody {
-  std::optional<AccountId> account; // nothing where it is not known yet, or all callers are one account
+  std::optional<AccountId> account;     // nothing where it is not known yet, or all callers are one account
+  std::optional<Principal> principal{}; // for admit(), where it was found
 };
 
 struct Admitted {
@@ -55,7 +57,9 @@ using Admission = std::variant<PassThrough, Admitted, Refusal>;
 Screened screen(const Policy& policy, const RequestView& request, std::uint64_t account_seed = 0);
 
 // By head and body. `hash` is keyed with the store's secret.
-Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash);
+// `named` is the principal that screen() found, so that it need not be looked for again.
+Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash,
+                std::optional<Principal> named = std::nullopt);
 
 // For a request without a key where one is required: says where the policy looks for it.
 Refusal key_missing(const Policy& policy);

@@ -8,34 +8,17 @@
 #include "base/crypto.h"
 #include "core/admit.h"
 #include "core/caller.h"
+#include "core/principal.h"
 #include "core/refusal.h"
 
 #include <oncekey/policy.h>
 #include <oncekey/record.h>
 
-#include <list>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <variant>
-#include <vector>
 
 namespace oncekey {
-
-struct PrincipalPart {
-  // Of its source. A claim that is a number has its own, so that 7 and "7" are two accounts; so have the issuer of a
-  // token or certificate, which is a part beside the name it gave, and an account of the `accounts` file.
-  std::string_view kind;
-  const ScopeSource* source;
-  bool present;
-  std::string_view value;
-};
-
-// Views into the policy and the request it was found in.
-struct Principal {
-  std::vector<PrincipalPart> parts;
-  std::list<std::string> decoded; // what stands in no header as it is; a list keeps it in place
-};
 
 // Refused with principal_missing when a required part is absent or empty, or a source occurs twice, where the upstream
 // might believe the other one; with what the caller's judge says of a token that does not hold, and with token_invalid

@@ -159,7 +159,8 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
 
-  if (const auto& account = std::get<ReadBody>(screened).account) sharer.is_account(shared_.shares, *account);
+  ReadBody& screening = std::get<ReadBody>(screened);
+  if (screening.account) sharer.is_account(shared_.shares, *screening.account);
   BufferedBytes buffered(shared_, sharer);
   std::string body;
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body,
@@ -188,7 +189,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
 
-  Admission admission = admit(policy, view, body, shared_.hash);
+  Admission admission = admit(policy, view, body, shared_.hash, std::move(screening.principal));
   if (std::holds_alternative<PassThrough>(admission)) {
     if (limited.refusal) {
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);

@@ -460,10 +460,19 @@ class ModesAndSourcesTest(GatewayTest):
     def test_observing_changes_nothing_and_counts_what_would_have_happened(self):
         for body in (b"one", b"one", b"two"):
             self.assert_first(self.post("/observe/x", body=body))
+            self.wait_until_settled("/observe/*")
         self.assert_executed(3)
         for decision in ("observed_execute", "observed_replay", "observed_mismatch"):
             poll_until(lambda decision=decision: self.gateway.metric(
                 "oncekey_requests_total", route="/observe/*", decision=decision) == 1, f"one {decision}")
+
+    def wait_until_settled(self, route):
+        """Observation settles its record after the answer has gone out."""
+        def running():
+            keys = self.gateway.admin.get("/api/keys?state=in_progress").json()["keys"]
+            return [key for key in keys if key["route"] == route]
+
+        poll_until(lambda: not running(), f"the record under {route} to be settled")
 
     def observed(self, route, decision):
         return self.gateway.metric("oncekey_requests_total", route=route, decision=decision)
@@ -472,12 +481,14 @@ class ModesAndSourcesTest(GatewayTest):
         for told in (("Stripe-Should-Retry", "true"), ("Oncekey-Outcome", "not-executed")):
             self.upstream.will(answers(500, b"no", [told]))
             self.assertEqual(self.post("/observe-stripe/x").status, 500)
+            self.wait_until_settled("/observe-stripe/*")
         self.post("/observe-stripe/x")
         poll_until(lambda: self.observed("/observe-stripe/*", "observed_execute") == 3, "three observed executions")
 
     def test_observing_holds_an_unknown_outcome_where_the_policy_does(self):
         self.upstream.will(resets())
         self.assertEqual(self.post("/observe-held/x").status, 502)
+        self.wait_until_settled("/observe-held/*")
         self.assert_first(self.post("/observe-held/x"))
         poll_until(lambda: self.observed("/observe-held/*", "observed_refusal") == 1, "one observed refusal")
 
