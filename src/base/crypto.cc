@@ -13,7 +13,9 @@
 #include <openssl/sha.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cstring>
 #include <vector>
 
 namespace oncekey {
@@ -120,7 +122,11 @@ struct KeyedHash::Impl {
 };
 
 KeyedHash::KeyedHash(const Secret& secret)
-    : impl_(std::make_unique<Impl>(Impl{start_with(secret, 0x36), start_with(secret, 0x5c)})) {}
+    : impl_(std::make_unique<Impl>(Impl{start_with(secret, 0x36), start_with(secret, 0x5c)})) {
+  const std::array<std::string_view, 1> what{"oncekey seed 1"};
+  const HashBytes bytes = of(what);
+  std::memcpy(&seed_, bytes.data(), sizeof seed_);
+}
 KeyedHash::~KeyedHash() = default;
 
 HashBytes KeyedHash::of(std::span<const std::string_view> parts) const {

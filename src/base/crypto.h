@@ -24,10 +24,14 @@ class KeyedHash {
   KeyedHash& operator=(const KeyedHash&) = delete;
 
   HashBytes of(std::span<const std::string_view> parts) const;
+  // For hashes that need not withstand an attacker who sees them; made of the secret, so that it is the same for all
+  // gateways on one store.
+  std::uint64_t seed() const { return seed_; }
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
+  std::uint64_t seed_ = 0;
 };
 
 // SHA-256 of a stream of pieces.

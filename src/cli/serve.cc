@@ -34,7 +34,7 @@ namespace {
 constexpr int kExitStoreFailed = 74;
 constexpr std::chrono::milliseconds kDrainPoll{20};
 constexpr std::chrono::milliseconds kAdminDrain{2000};
-constexpr std::chrono::milliseconds kRoomEvery{1000};
+constexpr std::chrono::milliseconds kRoomEvery{250};
 
 LogLevel level_of(std::string_view text) {
   if (text == "debug") return LogLevel::debug;
@@ -93,18 +93,19 @@ ServerOptions server_options(const Config& config, std::shared_ptr<Shares> share
   return options;
 }
 
-// For a listener that is not for clients: few connections, and no caller has less of them than another.
+// For a listener that is not for clients.
 std::shared_ptr<Shares> shares_of_few() {
   constexpr std::uint64_t kHeadBytesMax = 16u << 20;
   std::array<ShareLimit, kResources> limits{};
-  limits[static_cast<std::size_t>(Resource::connections)] = {kAdminConnectionsMax, kAdminConnectionsMax,
-                                                             kAdminConnectionsMax, kAdminConnectionsMax};
+  // One address leaves half of them to the others.
+  limits[static_cast<std::size_t>(Resource::connections)] = {kAdminConnectionsMax, kAdminConnectionsMax / 2,
+                                                             kAdminConnectionsMax / 2, 0};
   limits[static_cast<std::size_t>(Resource::buffered_bytes)] = {kHeadBytesMax, kHeadBytesMax, kHeadBytesMax,
                                                                 kHeadBytesMax};
   return std::make_shared<Shares>(limits);
 }
 
-// Looks about once a second how much room the store has left.
+// Looks four times a second how much room the store has left.
 class RoomWatch {
  public:
   RoomWatch(GatewayShared& shared, Timers& timers) : shared_(shared), timer_(timers, [this] { look(); }) { look(); }

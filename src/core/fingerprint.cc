@@ -4,6 +4,10 @@
 #include "core/form.h"
 #include "core/host.h"
 
+#include <xxhash.h>
+
+#include <cstdint>
+#include <cstring>
 #include <list>
 #include <string>
 #include <vector>
@@ -33,6 +37,11 @@ HashedBody hashed_body(const Policy& policy, const Headers& headers, std::string
   return {"bytes", body};
 }
 
+void put_host_tag(std::string_view host, const KeyedHash& hash, Fingerprint& fingerprint) {
+  const std::uint64_t tag = XXH3_64bits_withSeed(host.data(), host.size(), hash.seed());
+  std::memcpy(fingerprint.bytes.data(), &tag, sizeof tag);
+}
+
 } // namespace
 
 Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std::string_view body,
@@ -53,7 +62,18 @@ Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std
       if (equal_ignoring_case(field.name, name)) parts.push_back(field.value);
     }
   }
-  return Fingerprint{hash.of(parts)};
+  Fingerprint fingerprint{hash.of(parts)};
+  // The host stands in front by itself: a status URL has no body to compare, but knows the host it was asked under.
+  if (!policy.ignore_host) put_host_tag(host, hash, fingerprint);
+  return fingerprint;
+}
+
+bool same_host(const Policy& policy, const Headers& headers, const Fingerprint& fingerprint, const KeyedHash& hash) {
+  if (policy.ignore_host) return true;
+  std::string spelled;
+  Fingerprint other = fingerprint;
+  put_host_tag(host_name(headers, spelled), hash, other);
+  return other == fingerprint;
 }
 
 } // namespace oncekey

@@ -21,4 +21,8 @@ namespace oncekey {
 Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std::string_view body,
                            const KeyedHash& hash);
 
+// Whether a request names the host that the fingerprint was made under, or the policy does not care. The first eight
+// bytes of a fingerprint tell.
+bool same_host(const Policy& policy, const Headers& headers, const Fingerprint& fingerprint, const KeyedHash& hash);
+
 } // namespace oncekey

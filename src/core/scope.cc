@@ -241,8 +241,10 @@ std::optional<AccountId> account_of(const Principal& principal, std::uint64_t se
   std::uint64_t hash = seed;
   for (const PrincipalPart& part : principal.parts) {
     if (part.source->kind == ScopeSource::Kind::global) return std::nullopt;
-    hash =
-        XXH3_64bits_withSeed(part.value.data(), part.value.size(), hash + part.value.size() + (part.present ? 1 : 0));
+    // The kind too: a credential that is spelled like the name of an account is not that account.
+    for (const std::string_view text : {part.kind, part.value}) {
+      hash = XXH3_64bits_withSeed(text.data(), text.size(), hash + text.size() + (part.present ? 1 : 0));
+    }
   }
   AccountId account;
   static_assert(sizeof hash == sizeof account.bytes);

@@ -27,6 +27,9 @@ namespace {
 // answer has nothing but the kept one. max_upstream_connections bounds what that comes to.
 constexpr std::size_t kAlwaysKeptBytes = 64u << 10;
 
+// Kept whatever room the store has: StoreRoom::kEndingBytes covers it.
+constexpr std::size_t kWithinEndingBytes = 1024;
+
 // Percent-encodes everything but RFC 3986's unreserved characters.
 std::string percent_encode(std::string_view text) {
   std::string out;
@@ -72,6 +75,17 @@ bool takes_key_from_its_header(const Policy& policy) {
 
 std::chrono::seconds whole_seconds(Millis duration) {
   return std::max(std::chrono::seconds(1), std::chrono::ceil<std::chrono::seconds>(duration));
+}
+
+// The same answer, known to have been given and not kept.
+StoredResponse without_body(const Reply& reply) {
+  StoredResponse marker;
+  marker.status = reply.status;
+  marker.reason = reply.reason;
+  Sha256 hash;
+  hash.update(reply.body);
+  marker.omitted = OmittedBody{reply.body.size(), BodyHash{hash.finish()}, true};
+  return marker;
 }
 
 } // namespace
@@ -277,12 +291,15 @@ Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay rel
                                 [&](std::size_t growth) { return request.buffered.try_hold(growth); });
     called.response.body.append(piece);
     const bool streams = relay == Relay::yes && !fits && called.response.body.size() > kAlwaysKeptBytes;
-    const bool no_room = relay == Relay::yes && !shared_.room.for_body(called.response.body.size());
+    // The first few bytes are within what the claim has set aside.
+    const bool no_room =
+        relay == Relay::yes && called.response.body.size() > kWithinEndingBytes && !shared_.room.for_body(piece.size());
     if (called.response.body.size() > most || streams || no_room) {
       called.longer = true;
       co_return;
     }
     if (!fits) request.buffered.hold(called.response.body.capacity() - had);
+    if (request.work.ending) request.work.ending->grow(piece.size());
   }
 }
 
@@ -381,8 +398,13 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
                                                 StoredResponse response) {
   const Reply reply = first_answer(request.policy(), response, request.context(), Kept::yes);
   const std::size_t bytes = response.body.size() + response.headers.lines().size();
-  const Result<FenceAnswer> written =
+  Result<FenceAnswer> written =
       co_await complete(owner, to_store(request.policy(), std::move(response), request.context()));
+  if (!written && bytes > kWithinEndingBytes) {
+    // The body may be what there is no room for. That it was executed is worth writing down without it.
+    StoredResponse marker = without_body(reply);
+    written = co_await complete(owner, std::move(marker));
+  }
   if (!written) {
     co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
     co_return Attempt::answered;

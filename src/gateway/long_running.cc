@@ -1,4 +1,5 @@
 // Long-running work: the client is told where to fetch the answer and goes away; the operation goes on without it.
+#include "core/fingerprint.h"
 #include "core/scope.h"
 #include "core/status_url.h"
 #include "gateway/gateway.h"
@@ -156,6 +157,10 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
     }
     found = *std::move(answer);
     if (found) trust_owner_here(id, *found, policy.lease);
+    // A record of another host or route is not what the URL names, and may be under other rules.
+    const bool named_by_url = found && found->record.route == route->name &&
+                              same_host(policy, head.headers, found->record.fingerprint, shared_.hash);
+    if (!named_by_url) found.reset();
   }
   if (!found) {
     const Refusal refusal{RefusalCode::operation_unknown, {}, {}, {}};

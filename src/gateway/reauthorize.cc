@@ -79,6 +79,13 @@ Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& ro
     if (!belongs_to_the_request(policy, field.name)) question.headers.add(field.name, field.value);
   }
 
+  const Sharer sharer = sharer_of(shared_, exchange);
+  Holding place(shared_.shares, Resource::places, sharer.address());
+  if (const Grant grant = place.try_add(1); grant != Grant::given) {
+    const Refusal refusal = refusal_of(grant, Resource::places, std::string(key));
+    co_await send_refusal(exchange, policy, metrics, refusal);
+    co_return false;
+  }
   UpstreamCall call(upstream_);
   CallError error = co_await call.send(question, Framing::none, 0, {}, start + policy.upstream_timeout);
   ResponseHead answer;

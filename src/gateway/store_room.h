@@ -55,15 +55,19 @@ class StoreRoom {
   // Set aside for the ending of one claim, until this is destroyed.
   class Ending {
    public:
-    explicit Ending(StoreRoom& room) : room_(&room) { room_->set_aside_.fetch_add(kEndingBytes); }
-    Ending(Ending&& other) noexcept : room_(std::exchange(other.room_, nullptr)) {}
+    explicit Ending(StoreRoom& room) : room_(&room) { grow(kEndingBytes); }
+    Ending(Ending&& other) noexcept : room_(other.room_), bytes_(std::exchange(other.bytes_, 0)) {}
     Ending& operator=(Ending&&) = delete;
-    ~Ending() {
-      if (room_ != nullptr) room_->set_aside_.fetch_sub(kEndingBytes);
+    ~Ending() { room_->set_aside_.fetch_sub(bytes_); }
+    // A piece of a body that will be kept: answers under way at the same time must not all count on the same room.
+    void grow(std::uint64_t more) {
+      room_->set_aside_.fetch_add(static_cast<std::int64_t>(more));
+      bytes_ += static_cast<std::int64_t>(more);
     }
 
    private:
     StoreRoom* room_;
+    std::int64_t bytes_ = 0;
   };
 
  private:

@@ -197,8 +197,8 @@ void Server::turn_away(Accepted accepted, Grant why) {
   const bool all_used = why == Grant::all_used;
   const std::uint64_t so_far = (all_used ? refused_.all_used : refused_.address_over).fetch_add(1) + 1;
   if (due_again(told_of_refusals_, kTellEvery)) {
-    log_.warning("connections_refused", {{"reason", all_used ? "limits.max_connections is reached"
-                                                             : "limits.max_connections_per_address is reached"},
+    log_.warning("connections_refused", {{"reason", all_used ? "all connections of this listener are in use"
+                                                             : "this address has as many as one may have"},
                                          {"peer", accepted.peer},
                                          {"refused_so_far", so_far}});
   }

@@ -124,6 +124,41 @@ class FullDiskTest(unittest.TestCase):
         self.assertIn(again.status, (200, 409))
         self.assertEqual(self.upstream.executions("long"), 1)
 
+    def test_many_large_answers_at_the_edge_of_the_disk_are_executed_once(self):
+        gateway = self.gateway_on_disk(limits={"disk_reserve": "64MiB"})
+        self.disk.fill(leave=90 * MIB)
+        gate = self.upstream.gate()
+        self.upstream.always(held(gate, answers(200, os.urandom(7 * MIB))))
+        attacker = gateway.client("attacker", source=ATTACKER)
+        victim = self.victim.post_in_background(key="victim")
+        gate.wait_for_arrival(1)
+        others = [attacker.post_in_background(key=f"other-{number}") for number in range(24)]
+        gate.wait_for_arrival(25)
+        gate.open()
+        self.assertEqual(victim.result().status, 200)
+        self.assertEqual({other.result().status for other in others}, {200})
+        self.assertTrue(gateway.running)
+        # Kept, or known to have been executed: never executed again.
+        self.disk.make_room()
+        for client, key in [(self.victim, "victim"), *((attacker, f"other-{number}") for number in range(24))]:
+            self.assertIn(client.post(key=key).status, (200, 409))
+            self.assertEqual(self.upstream.executions(key), 1)
+
+    def test_answers_under_way_on_a_disk_that_others_have_filled_are_known_to_have_been_executed(self):
+        gateway = self.gateway_on_disk()
+        gate = self.upstream.gate()
+        self.upstream.always(held(gate, answers(200, os.urandom(7 * MIB))))
+        running = [self.victim.post_in_background(key=f"pay-{number}") for number in range(12)]
+        gate.wait_for_arrival(12)
+        self.disk.fill()
+        gate.open()
+        self.assertEqual({call.result().status for call in running}, {200})
+        self.assertTrue(gateway.running)
+        self.disk.make_room()
+        for number in range(12):
+            self.assertIn(self.victim.post(key=f"pay-{number}").status, (200, 409))
+            self.assertEqual(self.upstream.executions(f"pay-{number}"), 1)
+
     def test_a_disk_without_a_byte_left_ends_nothing(self):
         gateway = self.gateway_on_disk()
         done = self.victim.post(key="done")

@@ -6,6 +6,8 @@
 
 #include <rocksdb/iterator.h>
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -19,6 +21,18 @@ constexpr std::chrono::seconds kMaintenanceEvery{1};
 // A bucket is made this long before its first record, or an eighth of its width if that is less: the writer should
 // not have to wait for RocksDB to make one.
 constexpr Millis kMadeAheadMax{60'000};
+
+// A flush of a memtable may be on its way, and a large batch brings the next one nearer.
+constexpr std::uint64_t kRoomBesideSmallBatch = 8u << 20;
+constexpr std::uint64_t kRoomBesideLargeBatch = 40u << 20;
+constexpr std::uint64_t kLargeBatchBytes = 256u << 10;
+
+bool has_room(const std::string& folder, std::uint64_t bytes) {
+  struct statvfs disk {};
+  if (::statvfs(folder.c_str(), &disk) != 0) return true; // writing will tell
+  const std::uint64_t beside = bytes < kLargeBatchBytes ? kRoomBesideSmallBatch : kRoomBesideLargeBatch;
+  return std::uint64_t{disk.f_bavail} * disk.f_frsize >= bytes + bytes / 4 + beside;
+}
 
 // The whole bytes that a prefix of hex digits begins with: where in the order of ids a listing can start and end.
 std::string bytes_of_prefix(std::string_view hex) {
@@ -47,12 +61,14 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles>
       writer_(
           std::make_unique<Writer>(*db_, buckets_, clock_,
                                    WriterOptions{std::move(options.on_fatal), [this] { return files_->sync_failed(); },
+                                                 [this](std::uint64_t bytes) { return make_room(bytes); },
                                                  [this] {
                                                    rocksdb::WriteBatch unused;
                                                    return read_jobs(unused);
                                                  }})) {}
 
 RocksdbStore::~RocksdbStore() {
+  files_->stop_waiting();
   {
     const std::lock_guard lock(stop_mutex_);
     stopping_ = true;
@@ -210,6 +226,12 @@ Result<StagedIndex> RocksdbStore::read_jobs(rocksdb::WriteBatch& leftovers) cons
   }
   if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be read");
   return jobs;
+}
+
+// What other programs have taken, the ballast has in store: endings of what was begun are small and must be written.
+bool RocksdbStore::make_room(std::uint64_t bytes) const {
+  if (has_room(folder_, bytes)) return true;
+  return bytes < kLargeBatchBytes && ballast_.drop() && has_room(folder_, bytes);
 }
 
 Status RocksdbStore::load_jobs_and_fences() {

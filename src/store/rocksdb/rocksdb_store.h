@@ -95,6 +95,7 @@ class RocksdbStore final : public Store {
   // The jobs as the database has them; keys of jobs that are over go into `leftovers`, to be removed.
   Result<StagedIndex> read_jobs(rocksdb::WriteBatch& leftovers) const;
   void resume_writes();
+  bool make_room(std::uint64_t bytes) const;
   // Compares the store with its witness.
   Status look_for_loss();
   void note_loss();

@@ -20,6 +20,10 @@ class WatchedFiles final : public rocksdb::FileSystemWrapper {
   explicit WatchedFiles(std::shared_ptr<rocksdb::FileSystem> files) : FileSystemWrapper(std::move(files)) {}
   const char* Name() const override { return "WatchedFiles"; }
 
+  // A log that cannot be extended waits until the disk has room: RocksDB does not get over an error there. Not after
+  // this.
+  void stop_waiting() { stopped_.store(true, std::memory_order_release); }
+
   // Some sync has failed since the store was opened. Never false again.
   bool sync_failed() const { return sync_failed_.load(std::memory_order_acquire); }
 
@@ -39,10 +43,13 @@ class WatchedFiles final : public rocksdb::FileSystemWrapper {
 
  private:
   class File;
+  class LogFile;
   class Directory;
-  rocksdb::IOStatus watch(rocksdb::IOStatus status, std::unique_ptr<rocksdb::FSWritableFile>* result);
+  rocksdb::IOStatus watch(rocksdb::IOStatus status, const std::string& name,
+                          std::unique_ptr<rocksdb::FSWritableFile>* result);
 
   std::atomic<bool> sync_failed_ = false;
+  std::atomic<bool> stopped_ = false;
 };
 
 } // namespace oncekey

@@ -404,7 +404,9 @@ void Writer::save_clock(Time now) {
 Writer::Written Writer::write_batch() {
   rocksdb::WriteOptions durable;
   durable.sync = true;
-  const rocksdb::Status written = db_.Write(durable, &batch_);
+  // Asked first: RocksDB does not get over a log that it could not extend.
+  const rocksdb::Status written =
+      options_.has_room(batch_.GetDataSize()) ? db_.Write(durable, &batch_) : rocksdb::Status::NoSpace("disk full");
   const bool full = written.IsNoSpace() && !options_.sync_failed();
   if (!written.ok() && !full) {
     fail("the store could not make a write durable and stops, since trying again might lose it silently: " +

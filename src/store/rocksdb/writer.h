@@ -65,6 +65,8 @@ struct WriterOptions {
   std::function<void(std::string reason)> on_fatal;
   // Whether what is on disk has become unknown; see WatchedFiles.
   std::function<bool()> sync_failed;
+  // Whether the disk has room for a batch of so many bytes, and for what goes on beside it.
+  std::function<bool(std::uint64_t bytes)> has_room;
   // Reads the jobs from the database again, after a batch that changed them was given up.
   std::function<Result<StagedIndex>()> load_jobs;
 };
