@@ -4,6 +4,7 @@ The limits are scaled down; the shares are the defaults. "Slow" is far below lim
 that nothing here depends on how quick the machine is.
 """
 
+import os
 import pathlib
 import socket
 import sys
@@ -20,6 +21,8 @@ from support.waiting import Changing, poll_until
 
 ATTACKER, VICTIM = "127.0.0.2", "127.0.0.3"
 MIB = 1 << 20
+# So many times as many attackers in `make test-slow`.
+MORE = 4 if os.environ.get("ONCEKEY_SLOW_TESTS") else 1
 
 
 class Dripper:
@@ -94,7 +97,7 @@ class DrippingKeyedBodies(SlowTest):
     settings = {"limits": {"max_buffered_bytes": 32 * MIB}, "timeouts": {"request_body": "2s"}}
 
     def test_they_hold_their_share_of_memory_alone_and_are_cut_off(self):
-        for number in range(6):
+        for number in range(6 * MORE):
             self.drip(head_of("/charges", 8 * MIB, key=fresh_key(), account=f"invented-{number}"), 8 * MIB,
                       8 * MIB - 100)
         # The other caller's work goes through while they drip, and a large body of its own too.
@@ -106,11 +109,11 @@ class DrippingKeyedBodies(SlowTest):
 
 
 class DrippingUploadsWithoutKey(SlowTest):
-    settings = {"limits": {"max_upstream_connections": 20, "max_connections": 200, "max_connections_per_address": 100},
+    settings = {"limits": {"max_upstream_connections": 20, "max_connections": 800, "max_connections_per_address": 400},
                 "timeouts": {"request_body": "2s"}}
 
     def test_they_have_no_place_at_the_upstream(self):
-        for _ in range(30):
+        for _ in range(30 * MORE):
             self.drip(head_of("/files", MIB), MIB, 10)
         for _ in range(5):
             self.assertEqual(self.victim.post(key=fresh_key()).status, 201)
@@ -119,7 +122,7 @@ class DrippingUploadsWithoutKey(SlowTest):
         self.assert_all_cut_off()
 
     def test_those_that_began_fast_hold_their_share_alone(self):
-        for _ in range(30):
+        for _ in range(30 * MORE):
             self.drip(head_of("/files", MIB), MIB, 100_000)
         for _ in range(5):
             self.assertEqual(self.victim.post(key=fresh_key()).status, 201)
@@ -156,7 +159,7 @@ class UnreadReplays(SlowTest):
         self.assertEqual(attacker.post(key=key).status, 200)
         unread = []
         self.addCleanup(lambda: [connection.socket.close() for connection in unread])
-        for _ in range(8):
+        for _ in range(8 * MORE):
             connection = attacker.connect()
             connection.send(attacker.request_bytes("POST", "/charges", key=key, body=b'{"amount":100}'))
             unread.append(connection)
