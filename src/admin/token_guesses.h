@@ -1,8 +1,8 @@
 // TokenGuesses: makes guessing the admin token slow, for the guesser alone.
 //
-// Each wrong token of an address lets its next refusal wait twice as long. Addresses are told apart, so that nobody is
-// slowed for what another sends, and a right token is never asked here. A guesser with many connections gets as many
-// tries in each stretch of the longest delay; the token's length is what makes that hopeless.
+// Each wrong token of an address lets its next refusal wait twice as long. Addresses are told apart, so that no
+// operator is slowed by what another address sends, and a right token is never asked here. A guesser with many
+// connections gets as many tries in each stretch of the longest delay; the token's length is what makes that hopeless.
 #pragma once
 
 #include <chrono>

@@ -20,7 +20,7 @@ constexpr std::uint64_t kStoreDescriptors = 320;
 constexpr std::uint64_t kFixedDescriptors = 64;
 // Accepted connections that are told to go away are open for a moment.
 constexpr std::uint64_t kReserve = 64;
-// A gateway with fewer is not one.
+// With fewer a gateway is of no use.
 constexpr std::uint32_t kConnectionsMin = 16;
 
 } // namespace

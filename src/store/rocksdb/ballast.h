@@ -2,7 +2,7 @@
 //
 // Opening a store writes a few files. A disk that others have filled would keep the gateway down until a person makes
 // room. So the store sets a little aside while there is plenty, in PATH.ballast beside its folder, and a start that
-// finds the disk full deletes it first.
+// finds the disk full deletes it first. So does a running store without room for the endings of what was begun.
 #pragma once
 
 #include <cstdint>
