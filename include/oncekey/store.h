@@ -31,9 +31,11 @@
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -80,8 +82,11 @@ struct Claimed {
 
 // Somebody was here before. The fingerprint may differ from the caller's: compare it before looking at the state.
 struct Found {
-  Record record;
-  Time now{}; // the store's clock when the record was read
+  Found(Record found, Time read) : record(std::make_shared<const Record>(std::move(found))), now(read) {}
+  Found(std::shared_ptr<const Record> found, Time read) : record(std::move(found)), now(read) {}
+
+  std::shared_ptr<const Record> record; // never null; a store that has it in memory shares it
+  Time now;                             // the store's clock when the record was read
 };
 
 using ClaimAnswer = std::variant<Claimed, Found>;

@@ -299,8 +299,8 @@ Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
-  json::object body = record_json(id, found->record, found->now);
-  if (found->record.response) body["response"] = response_json(*found->record.response);
+  json::object body = record_json(id, *found->record, found->now);
+  if (found->record->response) body["response"] = response_json(*found->record->response);
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 
@@ -321,7 +321,7 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return refused(status_of(found.fault()), found.fault().message);
-  if (found->record.staged) co_return refused(404, "this is a message and not a key: oncekey jobs acts on it");
+  if (found->record->staged) co_return refused(404, "this is a message and not a key: oncekey jobs acts on it");
   const std::string reason(text_member(given, "reason"));
   co_return co_await operate(exchange, id, *action, std::move(response), to_string(*action), reason);
 }

@@ -65,10 +65,10 @@ Task<Admin::Answer> Admin::show_job(std::string_view id_text) {
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
-  if (!found->record.staged)
+  if (!found->record->staged)
     co_return Answer{404, "application/json", problem("this is a key and not a message: oncekey keys shows it")};
-  json::object body = job_json(id, found->record, found->now);
-  if (found->record.response) body["message"] = response_json(*found->record.response);
+  json::object body = job_json(id, *found->record, found->now);
+  if (found->record->response) body["message"] = response_json(*found->record->response);
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 
@@ -81,7 +81,7 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
-  const Record& record = found->record;
+  const Record& record = *found->record;
   if (!record.staged)
     co_return Answer{404, "application/json", problem("this is a key and not a message: oncekey keys acts on it")};
   const bool kept = record.response && (!record.response->body.empty() || record.response->headers.size() != 0);

@@ -43,6 +43,12 @@ Parties::Ref Parties::join(std::string_view name) {
   return Ref(*this, *found->second);
 }
 
+Parties::Ref Parties::Ref::again() const {
+  if (owner_ == nullptr) return {};
+  party_->refs_.fetch_add(1, std::memory_order_relaxed);
+  return Ref(*owner_, *party_);
+}
+
 // The party stays until its place is needed: the next request of the same caller is likely to come soon.
 void Parties::leave(Party& party) { party.refs_.fetch_sub(1, std::memory_order_release); }
 

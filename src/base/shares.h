@@ -63,8 +63,8 @@ class Party {
 
   const std::string name_;
   std::array<std::atomic<std::uint64_t>, kResources> held_{};
-  // Grows under the table's lock alone, so that one without references stays so while the lock is held. Without a
-  // reference no thread changes the level.
+  // The first reference is made under the table's lock alone, so that a party without any stays so while the lock is
+  // held. Without a reference no thread changes the level.
   std::atomic<std::uint64_t> refs_ = 0;
   std::mutex level_mutex_;
   double level_bytes_ = 0;
@@ -90,6 +90,8 @@ class Parties {
       if (owner_ != nullptr) leave(*party_);
     }
     Party* get() const { return owner_ == nullptr ? nullptr : party_; }
+    // A second reference, without the table's lock: this one keeps the party in place meanwhile.
+    Ref again() const;
 
    private:
     friend class Parties;

@@ -35,6 +35,7 @@ struct PassThrough {};
 // Tells accounts apart while they are counted; not kept anywhere and not used to find records.
 struct AccountId {
   std::array<char, 8> bytes{};
+  bool operator==(const AccountId&) const = default;
 };
 
 struct ReadBody {

@@ -61,8 +61,8 @@ Decision decide(const Policy& policy, const Fingerprint& fingerprint, const Clai
     return {ask_first ? Verdict::probe : Verdict::execute};
   }
   const auto& found = std::get<Found>(answer);
-  if (found.record.fingerprint != fingerprint) return {Verdict::mismatch};
-  return decide_found(policy, found.record, found.now);
+  if (found.record->fingerprint != fingerprint) return {Verdict::mismatch};
+  return decide_found(policy, *found.record, found.now);
 }
 
 Abandoned abandoned_rule(const Policy& policy) {

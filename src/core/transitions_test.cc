@@ -124,7 +124,7 @@ TEST(ClaimStep, AnOwnerAtWorkInThisProcessIsRenewedAndNeverReplaced) {
     EXPECT_EQ(step.write->lease_until, kNow + kLease);
     EXPECT_FALSE(step.write->took_over);
     ASSERT_TRUE(std::holds_alternative<Found>(step.answer));
-    EXPECT_FALSE(std::get<Found>(step.answer).record.abandoned(kNow));
+    EXPECT_FALSE(std::get<Found>(step.answer).record->abandoned(kNow));
   }
   EXPECT_FALSE(claim_changes(abandoned_record(), request(Abandoned::take_over, 2), kNow, OwnerWorksHere::yes))
       << "another request";

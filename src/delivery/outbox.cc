@@ -120,7 +120,7 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
     co_return;
   }
   const Found* const found = std::get_if<Found>(&*answer);
-  if (found != nullptr && found->record.fingerprint != fingerprint) {
+  if (found != nullptr && found->record->fingerprint != fingerprint) {
     metrics_.receipts(endpoint.name, "mismatch").Increment();
     co_await exchange.send_problem(422, "this Idempotency-Key was used for another message to this destination");
     co_return;

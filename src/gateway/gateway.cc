@@ -32,7 +32,7 @@ std::string key_to_echo(const Policy& policy, const RequestHead& head, const Adm
 bool needs_new_work(const Decision& decision, const ClaimAnswer& found, const Limited& limited) {
   if (decision.verdict != Verdict::in_progress) return false;
   const Found& record = std::get<Found>(found);
-  return limited.refusal || record.record.lease_over(record.now);
+  return limited.refusal || record.record->lease_over(record.now);
 }
 
 // What a record takes before it has an answer: its fixed fields and the texts for people.
@@ -53,7 +53,12 @@ std::string make_request_id() {
 }
 
 Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
-    : shared_(shared), upstream_(upstream), timers_(timers), wakeups_(timers.context()), pulse_(timers, [this] {
+    : shared_(shared),
+      upstream_(upstream),
+      timers_(timers),
+      wakeups_(timers.context()),
+      recent_accounts_(shared.shares),
+      pulse_(timers, [this] {
         shared_.live_calls.renew_after_a_pause(shared_.store);
         pulse_.after(kPulse);
       }) {
@@ -160,7 +165,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   }
 
   ReadBody& screening = std::get<ReadBody>(screened);
-  if (screening.account) sharer.is_account(shared_.shares, *screening.account);
+  if (screening.account) sharer.is_account(recent_accounts_, *screening.account);
   BufferedBytes buffered(shared_, sharer);
   std::string body;
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body,
@@ -232,8 +237,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   }
 }
 
-Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
-  const MonotonicTime start = std::chrono::steady_clock::now();
+Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request, MonotonicTime start) {
   const Policy& policy = request.policy();
   const RequestHead& head = request.head;
   ClaimRequest wanted;
@@ -257,20 +261,20 @@ Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request) {
 // Claim, decide, act. Waiting and lost races lead back to the claim; everything else ends in an answer.
 Task<void> Gateway::handle_keyed(KeyedRequest& request) {
   const Policy& policy = request.policy();
-  const MonotonicTime wait_until = std::chrono::steady_clock::now() + policy.wait;
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  const MonotonicTime wait_until = start + policy.wait;
   std::unique_ptr<Waiters::Ticket> ticket;
   Holding waiting(shared_.shares, Resource::waiters, request.sharer.address(), request.sharer.account());
   int turns = 0;
   bool known = false; // the store has said something about this key
-  for (;;) {
+  for (MonotonicTime before_claim = start;; before_claim = std::chrono::steady_clock::now()) {
     if (shared_.draining.load() && ticket) {
       co_await send_refusal(request, RefusalCode::draining, std::chrono::seconds(1), Fate::still_running);
       co_return;
     }
-    const MonotonicTime before_claim = std::chrono::steady_clock::now();
     // Under too much of everything, what is finished is still answered and what runs may finish.
-    const std::optional<Refusal> nothing_new = refuse_new_work(request);
-    Task<Result<ClaimAnswer>> asked = nothing_new ? look(request) : claim(request);
+    const std::optional<Refusal> nothing_new = refuse_new_work(request, before_claim);
+    Task<Result<ClaimAnswer>> asked = nothing_new ? look(request) : claim(request, before_claim);
     const Result<ClaimAnswer> answer = co_await std::move(asked);
     if (!answer && nothing_new) {
       co_await send_refusal(request, *nothing_new);
@@ -281,14 +285,14 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       co_return;
     }
     known = true;
-    count_retry(request, *answer);
+    count_retry(request, *answer, before_claim);
     const Decision decision = decide(policy, request.admitted.fingerprint, *answer);
     const bool begins = decision.verdict == Verdict::execute || decision.verdict == Verdict::probe;
     if (!begins) request.work.give_up();
     if (nothing_new && needs_new_work(decision, *answer, request.limited)) {
       Refusal refusal = *nothing_new;
       const Found& found = std::get<Found>(*answer);
-      refusal.fate = found.record.lease_over(found.now) ? Fate::maybe_executed : Fate::still_running;
+      refusal.fate = found.record->lease_over(found.now) ? Fate::maybe_executed : Fate::still_running;
       co_await send_refusal(request, refusal);
       co_return;
     }
@@ -316,7 +320,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         if (policy.rate_exempts_replays && request.limited.bucket) {
           shared_.rates.give_back(*request.limited.bucket, request.limited.rate);
         }
-        co_await send_replay(request, *std::get<Found>(*answer).record.response);
+        co_await send_replay(request, *std::get<Found>(*answer).record->response);
         co_return;
       case Verdict::mismatch:
         co_await send_refusal(request, RefusalCode::mismatch);
@@ -330,7 +334,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       case Verdict::hold: {
         // Abandoned, and this policy does not execute twice. Whoever comes first says so in the record; if somebody
         // else settled it in between, their word counts.
-        const Ownership found{request.admitted.id, std::get<Found>(*answer).record.fence};
+        const Ownership found{request.admitted.id, std::get<Found>(*answer).record->fence};
         const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
             wakeups_, [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
         if (!held) {
@@ -384,18 +388,19 @@ Task<Result<ClaimAnswer>> Gateway::look(const KeyedRequest& request) {
 }
 
 void Gateway::trust_owner_here(const RecordId& id, Found& found, Millis lease) const {
-  Record& record = found.record;
-  if (!record.abandoned(found.now) || shared_.live_calls.fence_of(id) != record.fence) return;
-  record.lease_until = found.now + lease;
+  if (!found.record->abandoned(found.now) || shared_.live_calls.fence_of(id) != found.record->fence) return;
+  Record renewed = *found.record;
+  renewed.lease_until = found.now + lease;
+  found = Found{std::move(renewed), found.now};
 }
 
-void Gateway::count_retry(KeyedRequest& request, const ClaimAnswer& answer) {
+void Gateway::count_retry(KeyedRequest& request, const ClaimAnswer& answer, MonotonicTime now) {
   const auto* found = std::get_if<Found>(&answer);
-  if (found == nullptr || found->record.fingerprint != request.admitted.fingerprint) return;
+  if (found == nullptr || found->record->fingerprint != request.admitted.fingerprint) return;
   if (std::exchange(request.retry_counted, true)) return;
   request.metrics.retries.Increment();
   const auto route = static_cast<std::size_t>(&request.route - shared_.config.routes.data());
-  shared_.storms.retried(request.admitted.id, route, std::chrono::steady_clock::now());
+  shared_.storms.retried(request.admitted.id, route, now);
 }
 
 // Looks again, now that the completion would wake us, also one by another gateway.
@@ -405,7 +410,7 @@ Task<bool> Gateway::still_in_progress(const KeyedRequest& request) {
       wakeups_, [&](auto done) { shared_.store.find(request.admitted.id, Interest::settling, std::move(done)); });
   if (!found || !found->has_value()) co_return false; // the next claim says what it is
   const Found& now = **found;
-  co_return now.record.state == RecordState::in_progress && !now.record.lease_over(now.now);
+  co_return now.record->state == RecordState::in_progress && !now.record->lease_over(now.now);
 }
 
 Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass) {
@@ -438,7 +443,7 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, ClaimAnswer(**found));
   switch (decision.verdict) {
     case Verdict::replay:
-      co_await send_replay(request, *(*found)->record.response);
+      co_await send_replay(request, *(*found)->record->response);
       co_return;
     case Verdict::answer_not_kept:
       co_await send_refusal(request, RefusalCode::answer_not_kept);

@@ -89,11 +89,11 @@ class Gateway final : public Handler {
   Task<bool> refuse_stripping(Exchange& exchange, const RouteMetrics& metrics);
   Task<bool> tell_stripping(Exchange& exchange, const RouteMetrics& metrics, std::string_view field);
   Task<void> handle_keyed(KeyedRequest& request);
-  Task<Result<ClaimAnswer>> claim(const KeyedRequest& request);
+  Task<Result<ClaimAnswer>> claim(const KeyedRequest& request, MonotonicTime start);
   Task<Result<ClaimAnswer>> look(const KeyedRequest& request);
   // For a record that was only read: if its owner is a live call of this process, its lease counts as renewed.
   void trust_owner_here(const RecordId& id, Found& found, Millis lease) const;
-  void count_retry(KeyedRequest& request, const ClaimAnswer& answer);
+  void count_retry(KeyedRequest& request, const ClaimAnswer& answer, MonotonicTime now);
   // Once a record is known to exist, executing past the store would be executing twice.
   enum class Bypass { no, if_the_route_says_so };
   Task<bool> still_in_progress(const KeyedRequest& request);
@@ -114,7 +114,7 @@ class Gateway final : public Handler {
   Task<void> limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
   Task<void> ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
   // Nothing if the request may begin something new; it has what that takes then. Else why not.
-  std::optional<Refusal> refuse_new_work(KeyedRequest& request);
+  std::optional<Refusal> refuse_new_work(KeyedRequest& request, MonotonicTime now);
   std::optional<Refusal> refuse_growth(const KeyedRequest& request, MonotonicTime now);
   // The store has grown by so many bytes on this caller's account.
   void count_growth(const Sharer& sharer, std::uint64_t bytes);
@@ -177,6 +177,7 @@ class Gateway final : public Handler {
   UpstreamPool& upstream_;
   Timers& timers_;
   Wakeups wakeups_;
+  RecentAccounts recent_accounts_;
   Timer pulse_; // notices a pause of the process
   VerifiedTokens verified_tokens_;
 };

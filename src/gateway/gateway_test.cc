@@ -233,7 +233,7 @@ TEST_F(GatewayWithATroubledStore, GivesTheNewOwnersAnswerWhenItsOwnLeaseWasTaken
     sound_->find(owner.id, Interest::none, [&](Result<std::optional<Found>> found) {
       ClaimRequest request;
       request.id = owner.id;
-      request.fingerprint = (*found)->record.fingerprint;
+      request.fingerprint = (*found)->record->fingerprint;
       request.lease = Millis(60'000);
       request.retention = Millis(600'000);
       sound_->release(owner, [](const Result<FenceAnswer>&) {});

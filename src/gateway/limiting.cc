@@ -136,7 +136,7 @@ Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const
   }
 }
 
-std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request) {
+std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request, MonotonicTime now) {
   request.work.give_up();
   if (request.limited.refusal) {
     Refusal refusal = *request.limited.refusal;
@@ -158,7 +158,6 @@ std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request) {
   std::optional<Places::Place> of_all =
       limits.max_in_flight > 0 ? shared_.work.enter(limits.max_in_flight) : std::nullopt;
   if (limits.max_in_flight > 0 && !of_all) return overloaded();
-  const MonotonicTime now = std::chrono::steady_clock::now();
   if (auto refusal = refuse_growth(request, now)) return refusal;
   auto pass = shared_.breaker.ask(now);
   if (!pass) {

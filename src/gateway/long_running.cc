@@ -158,8 +158,8 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
     found = *std::move(answer);
     if (found) trust_owner_here(id, *found, policy.lease);
     // A record of another host or route is not what the URL names, and may be under other rules.
-    const bool named_by_url = found && found->record.route == route->name &&
-                              same_host(policy, head.headers, found->record.fingerprint, shared_.hash);
+    const bool named_by_url = found && found->record->route == route->name &&
+                              same_host(policy, head.headers, found->record->fingerprint, shared_.hash);
     if (!named_by_url) found.reset();
   }
   if (!found) {
@@ -169,7 +169,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   }
 
   // The record's own fingerprint: whoever knows account and key has no body to compare.
-  const Record& record = found->record;
+  const Record& record = *found->record;
   const ClaimAnswer as_found(*found);
   const Decision decision = decide(policy, record.fingerprint, as_found);
   switch (decision.verdict) {

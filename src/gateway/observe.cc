@@ -32,7 +32,7 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   // Records of observation live beside those of enforcement and never answer for them: when the route is switched over,
   // nothing observed is replayed.
   for (std::uint8_t& byte : request.admitted.id.bytes) byte = static_cast<std::uint8_t>(byte ^ 0xff);
-  const Result<ClaimAnswer> answer = co_await claim(request);
+  const Result<ClaimAnswer> answer = co_await claim(request, std::chrono::steady_clock::now());
   if (!answer) {
     // Observation must not cost anybody an answer.
     shared_.metrics.store_faults.Increment();

@@ -105,11 +105,22 @@ void Sharer::is_behind_proxy(Shares& shares, std::string_view address) {
   address_ = address_ref_.get();
 }
 
-void Sharer::is_account(Shares& shares, const AccountId& account) {
-  account_ = shares.accounts().join({account.bytes.data(), account.bytes.size()});
+void Sharer::is_account(RecentAccounts& recent, const AccountId& account) { account_ = recent.join(account); }
+
+Parties::Ref RecentAccounts::join(const AccountId& account) {
+  Recent& recent = recent_[static_cast<unsigned char>(account.bytes[0]) % recent_.size()];
+  if (recent.party.get() == nullptr || recent.account != account) {
+    recent.party = shares_.accounts().join({account.bytes.data(), account.bytes.size()});
+    recent.account = account;
+  }
+  return recent.party.again();
 }
 
 bool BufferedBytes::try_hold(std::uint64_t bytes) {
+  if (uncounted_ + bytes <= kUncounted) {
+    uncounted_ += bytes;
+    return true;
+  }
   why_ = holding_.try_add(bytes);
   return why_ == Grant::given;
 }

@@ -63,6 +63,22 @@ struct GatewayShared {
   bool has_status_urls; // some route allows respond_async
 };
 
+// The accounts that an event loop saw last, so that the requests of one account do not all look it up under a lock. One
+// per loop.
+class RecentAccounts {
+ public:
+  explicit RecentAccounts(Shares& shares) : shares_(shares) {}
+  Parties::Ref join(const AccountId& account);
+
+ private:
+  struct Recent {
+    AccountId account{};
+    Parties::Ref party;
+  };
+  Shares& shares_;
+  std::array<Recent, 64> recent_;
+};
+
 // Whose shares a request counts in. Outlives every Holding that names its parties.
 class Sharer {
  public:
@@ -73,7 +89,7 @@ class Sharer {
 
   // The client that a trusted proxy reports.
   void is_behind_proxy(Shares& shares, std::string_view address);
-  void is_account(Shares& shares, const AccountId& account);
+  void is_account(RecentAccounts& recent, const AccountId& account);
   Party* address() const { return address_; }
   Party* account() const { return account_.get(); }
 
@@ -89,9 +105,12 @@ Sharer sharer_of(GatewayShared& shared, const Exchange& exchange);
 // False when the address sends faster than address_rate allows: the request has its answer then.
 Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange);
 
-// Bytes of bodies held in memory, for as long as this lives.
+// Bytes of bodies held in memory, for as long as this lives. The first few are not counted: they are no more than a
+// head takes, which the limit of connections bounds, and most bodies are that small.
 class BufferedBytes {
  public:
+  static constexpr std::uint64_t kUncounted = 4096;
+
   BufferedBytes(GatewayShared& shared, const Sharer& sharer)
       : holding_(shared.shares, Resource::buffered_bytes, sharer.address(), sharer.account()) {}
 
@@ -106,6 +125,7 @@ class BufferedBytes {
 
  private:
   Holding holding_;
+  std::uint64_t uncounted_ = 0;
   Grant why_ = Grant::given;
 };
 

@@ -30,7 +30,7 @@ TEST_P(JobsConformance, ARepetitionFindsTheJobAndStagesNothing) {
   stage(1);
   const ClaimAnswer again = stage(1);
   ASSERT_TRUE(std::holds_alternative<Found>(again));
-  EXPECT_TRUE(std::get<Found>(again).record.staged);
+  EXPECT_TRUE(std::get<Found>(again).record->staged);
   EXPECT_EQ(take().size(), 1U);
   EXPECT_TRUE(take().empty());
 }
@@ -40,7 +40,7 @@ TEST_P(JobsConformance, ARepetitionOfACompletedJobStagesNothing) {
   EXPECT_EQ(end(take().at(0), Kind::completed), FenceAnswer::done);
   EXPECT_TRUE(std::holds_alternative<Found>(stage(1)));
   EXPECT_TRUE(take().empty());
-  EXPECT_EQ(look(job(1))->record.state, RecordState::completed);
+  EXPECT_EQ(look(job(1))->record->state, RecordState::completed);
 }
 
 TEST_P(JobsConformance, NobodyGetsAJobThatSomebodyHas) {
@@ -72,7 +72,7 @@ TEST_P(JobsConformance, AJobToBeTriedAgainIsDueAfterThePauseWithItsNewMessage) {
   stage(1);
   const TakenJob taken = take().at(0);
   EXPECT_EQ(end(taken.id, taken.record.fence, Kind::again, Millis{30'000}, "second"), FenceAnswer::done);
-  EXPECT_TRUE(look(job(1))->record.resting);
+  EXPECT_TRUE(look(job(1))->record->resting);
   EXPECT_TRUE(take().empty());
   advance(Millis{30'000} + blink());
   const std::vector<TakenJob> again = take();
@@ -100,7 +100,7 @@ TEST_P(JobsConformance, ADeadLetterWaitsForAnOperator) {
   EXPECT_EQ(end(take().at(0), Kind::dead), FenceAnswer::done);
   advance(kLease * 2);
   EXPECT_TRUE(take().empty());
-  EXPECT_EQ(look(job(1))->record.state, RecordState::indeterminate);
+  EXPECT_EQ(look(job(1))->record->state, RecordState::indeterminate);
   EXPECT_TRUE(std::holds_alternative<Found>(stage(1)));
 
   EXPECT_EQ(operate(job(1), OperatorAction::rerun), OperatorAnswer::done);

@@ -156,7 +156,7 @@ Record StoreConformance::found(std::uint64_t key, Abandoned abandoned, std::uint
   const ClaimAnswer answer = claim(key, abandoned, fingerprint);
   const Found* const found = std::get_if<Found>(&answer);
   EXPECT_NE(found, nullptr) << "key " << key << " was not found";
-  if (found != nullptr) return found->record;
+  if (found != nullptr) return *found->record;
   Record nothing;
   nothing.response.emplace(); // a test that looks into it fails, and does not crash
   return nothing;
@@ -213,7 +213,7 @@ void StoreConformance::works_here(std::uint64_t key, std::optional<std::uint64_t
 bool StoreConformance::look_and_wait(std::uint64_t key) {
   const auto found =
       value_of<std::optional<Found>>([&](auto done) { store().find(id(key), Interest::settling, std::move(done)); });
-  return found && found->record.state == RecordState::in_progress;
+  return found && found->record->state == RecordState::in_progress;
 }
 
 bool StoreConformance::told(std::uint64_t key) {
@@ -269,14 +269,14 @@ TEST_P(StoreConformance, AMismatchFindsTheRecordAndChangesNothing) {
   EXPECT_EQ(found(1, Abandoned::take_over, 2).fingerprint, print(1));
   advance(kLease);
   EXPECT_EQ(found(1, Abandoned::take_over, 2).fence, fence(1));
-  EXPECT_EQ(find(1)->record.fingerprint, print(1));
+  EXPECT_EQ(find(1)->record->fingerprint, print(1));
 }
 
 TEST_P(StoreConformance, FindSeesWhatAClaimWouldAndNothingElse) {
   EXPECT_FALSE(find(1));
   own(1);
   ASSERT_TRUE(find(1));
-  EXPECT_EQ(find(1)->record.key, "key-1");
+  EXPECT_EQ(find(1)->record->key, "key-1");
   EXPECT_TRUE(same_instant(find(1)->now, store().now()));
 }
 
@@ -294,16 +294,16 @@ TEST_P(StoreConformance, ATakeoverNeedsTheLeaseToBeOver) {
   EXPECT_EQ(found(1, Abandoned::take_over).fence, fence(1));
   advance(blink());
   own(1, Abandoned::take_over);
-  EXPECT_EQ(find(1)->record.fence, fence(1));
-  EXPECT_TRUE(find(1)->record.took_over);
+  EXPECT_EQ(find(1)->record->fence, fence(1));
+  EXPECT_TRUE(find(1)->record->took_over);
 }
 
 TEST_P(StoreConformance, ATakeoverKeepsTheExpiryOfTheFirst) {
   own(1);
-  const Time expires_at = find(1)->record.expires_at;
+  const Time expires_at = find(1)->record->expires_at;
   advance(kLease);
   own(1, Abandoned::take_over);
-  EXPECT_EQ(find(1)->record.expires_at, expires_at);
+  EXPECT_EQ(find(1)->record->expires_at, expires_at);
 }
 
 TEST_P(StoreConformance, RenewingKeepsOthersOut) {
@@ -416,7 +416,7 @@ TEST_P(StoreConformance, AClaimOfTheOwnersProcessRenewsTheLeaseInsteadOfTakingOv
   const Record record = found(1, Abandoned::take_over);
   EXPECT_EQ(record.fence, here);
   EXPECT_FALSE(record.abandoned(store().now()));
-  EXPECT_FALSE(find(1)->record.abandoned(store().now())) << "not renewed";
+  EXPECT_FALSE(find(1)->record->abandoned(store().now())) << "not renewed";
   EXPECT_EQ(complete(1, here, answer("mine")), FenceAnswer::done);
 }
 
@@ -607,11 +607,11 @@ TEST_P(StoreConformance, AClaimLeavesTheTokenOfItsAttempt) {
   wanted.abandoned = Abandoned::take_over;
   wanted.token.fill(8);
   value_of<ClaimAnswer>([&](auto done) { store().claim(wanted, std::move(done)); });
-  EXPECT_EQ(find(1)->record.claimed_by, wanted.token);
-  release(1, find(1)->record.fence);
+  EXPECT_EQ(find(1)->record->claimed_by, wanted.token);
+  release(1, find(1)->record->fence);
   operate(1, OperatorAction::release);
   own(1);
-  EXPECT_EQ(find(1)->record.claimed_by, ClaimToken{});
+  EXPECT_EQ(find(1)->record->claimed_by, ClaimToken{});
 }
 
 TEST_P(StoreConformance, WhoeverWaitsIsToldThatTheRecordWasSettled) {

@@ -117,7 +117,7 @@ Status GuardedStore::may_claim() {
 void GuardedStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   if (const std::shared_ptr<const Record> cached = replays_.find(request.id)) {
     const Time now = server_->now();
-    if (!cached->expired(now)) return done(ClaimAnswer(Found{*cached, now}));
+    if (!cached->expired(now)) return done(ClaimAnswer(Found{cached, now}));
   }
   if (const Status may = may_claim(); !may) return done(may.fault());
   if (owners_here_ && owners_here_(request.id)) request.abandoned = Abandoned::leave;
@@ -144,7 +144,7 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
   if (Found* const found = std::get_if<Found>(&*answer)) {
-    Record& record = found->record;
+    const Record& record = *found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
       // Whoever sees a lease that is over may have told an operator already that the outcome is unknown. (A job has no
       // owner yet, and nobody to tell.)
@@ -156,7 +156,9 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
     if (works_here(owners_here_, call->request.id, record, found->now) == OwnerWorksHere::yes) {
       renew({call->request.id, record.fence}, call->request.lease, [](const Result<FenceAnswer>&) {});
-      record.lease_until = found->now + call->request.lease;
+      Record renewed = record;
+      renewed.lease_until = found->now + call->request.lease;
+      *found = Found{std::move(renewed), found->now};
     }
   } else if (!call->request.staged) {
     own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
@@ -181,7 +183,7 @@ void GuardedStore::release_if_ours(const std::shared_ptr<ClaimCall>& call) {
   later_.after(call->pauses.next(), [this, call] {
     server_->find(call->request.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
       if (!found || !*found) return release_if_ours(call);
-      const Record& record = (*found)->record;
+      const Record& record = *(*found)->record;
       if (record.state != RecordState::in_progress || record.claimed_by != call->request.token) return;
       server_->release({call->request.id, record.fence}, [this, call](const Result<FenceAnswer>& released) {
         if (!released) release_if_ours(call);
@@ -193,7 +195,7 @@ void GuardedStore::release_if_ours(const std::shared_ptr<ClaimCall>& call) {
 void GuardedStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
   if (const std::shared_ptr<const Record> cached = replays_.find(id)) {
     const Time now = server_->now();
-    if (!cached->expired(now)) return done(std::optional<Found>(Found{*cached, now}));
+    if (!cached->expired(now)) return done(std::optional<Found>(Found{cached, now}));
   }
   if (breaker_.is_open()) return done(left_alone());
   server_->find(id, interest, counted(std::move(done)));
@@ -215,7 +217,7 @@ void GuardedStore::complete(const Ownership& owner, StoredResponse response, Don
     server_->complete(owner, *kept, std::move(answered));
   };
   call->made_this = [kept](const std::optional<Found>& found) {
-    return found && found->record.state == RecordState::completed && same_response(*found->record.response, *kept);
+    return found && found->record->state == RecordState::completed && same_response(*found->record->response, *kept);
   };
   call->done = std::move(done);
   call->until = Clock::now() + options_.complete_patience;
@@ -226,7 +228,7 @@ void GuardedStore::release(const Ownership& owner, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner](Done<FenceAnswer> answered) { server_->release(owner, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) { return !found || found->record.abandoned(found->now); };
+  call->made_this = [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); };
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -238,7 +240,7 @@ void GuardedStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> don
   call->owner = owner;
   call->send = [this, owner, by](Done<FenceAnswer> answered) { server_->hold(owner, by, std::move(answered)); };
   call->made_this = [](const std::optional<Found>& found) {
-    return found && found->record.state == RecordState::indeterminate;
+    return found && found->record->state == RecordState::indeterminate;
   };
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
@@ -279,7 +281,7 @@ void GuardedStore::finish(const FenceCall& call, Result<FenceAnswer> answer) {
 void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
   server_->find(call->owner.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
     if (!found) return fence_answered(call, std::move(found).fault());
-    const bool with_our_fence = !*found || (*found)->record.fence == call->owner.fence;
+    const bool with_our_fence = !*found || (*found)->record->fence == call->owner.fence;
     finish(*call, with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
   });
 }
@@ -298,7 +300,7 @@ void GuardedStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<Fenc
     server_->end_attempt(owner, *kept, std::move(answered));
   };
   call->made_this = [](const std::optional<Found>& found) {
-    return found && (found->record.resting || found->record.state != RecordState::in_progress);
+    return found && (found->record->resting || found->record->state != RecordState::in_progress);
   };
   call->done = std::move(done);
   call->until = Clock::now() + options_.complete_patience;

@@ -337,7 +337,7 @@ TEST_F(GuardedStoreTest, AnOwnerOfThisProcessIsNeitherReplacedNorHeldAfterAPause
   const Result<ClaimAnswer> found = claim_again();
   ASSERT_TRUE(found);
   ASSERT_TRUE(std::holds_alternative<Found>(*found));
-  EXPECT_FALSE(std::get<Found>(*found).record.abandoned(server_->now()));
+  EXPECT_FALSE(std::get<Found>(*found).record->abandoned(server_->now()));
   EXPECT_FALSE(server_->record(id(1))->abandoned(server_->now())) << "not renewed";
   // Once its call has ended, the record is like any other.
   here.reset();
@@ -417,7 +417,7 @@ TEST_F(GuardedStoreTest, WhatWasCompletedHereIsReplayedWithoutTheStore) {
   server_->next = std::deque<Wire>(100, Wire::refuses);
   const Result<ClaimAnswer> replay = claim(1);
   ASSERT_TRUE(replay);
-  const Record& replayed = std::get<Found>(*replay).record;
+  const Record& replayed = *std::get<Found>(*replay).record;
   const Record stored = *server_->record(id(1));
   EXPECT_EQ(replayed.state, RecordState::completed);
   EXPECT_EQ(replayed.response->body, "charged");
@@ -454,7 +454,7 @@ TEST_F(GuardedStoreTest, WhatTheStoreDidNotTakeIsNotReplayed) {
   takeover.abandoned = Abandoned::take_over;
   ASSERT_TRUE(wait_for<ClaimAnswer>([&](auto done) { server_->claim(takeover, std::move(done)); }));
   EXPECT_EQ(*complete(1, old_fence, "too late"), FenceAnswer::lost);
-  EXPECT_EQ(std::get<Found>(*claim(1)).record.state, RecordState::in_progress);
+  EXPECT_EQ(std::get<Found>(*claim(1)).record->state, RecordState::in_progress);
 }
 
 TEST_F(GuardedStoreTest, ReplaysComeFromMemoryWhileTheStoreIsDead) {
@@ -466,7 +466,7 @@ TEST_F(GuardedStoreTest, ReplaysComeFromMemoryWhileTheStoreIsDead) {
   server_->next = std::deque<Wire>(100, Wire::refuses);
   const Result<ClaimAnswer> replay = claim(1);
   ASSERT_TRUE(replay);
-  EXPECT_EQ(std::get<Found>(*replay).record.response->body, "charged");
+  EXPECT_EQ(std::get<Found>(*replay).record->response->body, "charged");
   server_->time = kNow + Millis{400'000};
   EXPECT_FALSE(claim(1)) << "expired: only the store may say what it is now";
 }

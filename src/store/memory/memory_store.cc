@@ -128,9 +128,8 @@ void MemoryStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     if (found != nullptr || room) {
       const std::optional<Record> known = copy_for_step(found);
       const OwnerWorksHere owner = works_here(owners_here_, request.id, known, now);
-      const std::uint64_t fence = claim_changes(known, request, now, owner) ? next_fence_.fetch_add(1) : 0;
-      ClaimStep step = claim_step(known, request, fence, now, owner);
-      if (step.write) {
+      if (claim_changes(known, request, now, owner)) {
+        ClaimStep step = claim_step(known, request, next_fence_.fetch_add(1), now, owner);
         write(shard, request.id, *std::move(step.write));
         answer = std::move(step.answer);
       } else {

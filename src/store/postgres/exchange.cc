@@ -77,9 +77,13 @@ Millis rest_after_a_lock() {
 } // namespace
 
 Result<Found> found_of(const Row& row, const RecordId& id) {
-  Found found;
-  Record& record = found.record;
-  found.now = time_at(row, column_moment);
+  Result<Record> record = record_of(row, id);
+  if (!record) return std::move(record).fault();
+  return Found{*std::move(record), time_at(row, column_moment)};
+}
+
+Result<Record> record_of(const Row& row, const RecordId& id) {
+  Record record;
   const std::int16_t state = row.int2(column_state);
   const bool well_formed = state >= static_cast<int>(RecordState::in_progress) &&
                            state <= static_cast<int>(RecordState::indeterminate) &&
@@ -102,11 +106,11 @@ Result<Found> found_of(const Row& row, const RecordId& id) {
   record.staged = (job & kStaged) != 0;
   record.ordered = (job & kOrdered) != 0;
   record.resting = (job & kResting) != 0;
-  if (row.is_null(column_response)) return found;
+  if (row.is_null(column_response)) return record;
   Result<StoredResponse> response = decode_response(row.bytes(column_response));
   if (!response) return Fault{response.fault().kind, "record " + short_hash(id) + ": " + response.fault().message};
   record.response = *std::move(response);
-  return found;
+  return record;
 }
 
 Exchange::Exchange(Batch& batch, ExchangeTerms terms)
@@ -304,7 +308,7 @@ void Exchange::share_found(Group& group, const Result<Found>& found, Outbox& out
     return;
   }
   std::vector<Call> staying;
-  const std::optional<Record> record(found->record);
+  const std::optional<Record> record(*found->record);
   for (Call& call : group.calls) {
     auto& claim = std::get<ClaimCall>(call.what);
     claim.only_read = false;
@@ -363,13 +367,13 @@ void Exchange::read_taken(std::size_t group, const PGresult* result, Outbox& out
       answer = corrupt("a job's id does not have 32 bytes");
       break;
     }
-    Result<Found> found = found_of(row, taken.id);
-    if (!found) {
-      answer = std::move(found).fault();
+    Result<Record> record = record_of(row, taken.id);
+    if (!record) {
+      answer = std::move(record).fault();
       break;
     }
-    taken.record = std::move(found->record);
-    taken.now = found->now;
+    taken.record = *std::move(record);
+    taken.now = time_at(row, column_moment);
     server_time_ = taken.now;
     answer->push_back(std::move(taken));
     ++written_;
@@ -400,7 +404,7 @@ void Exchange::read_reads(const Section& section, Outbox& outbox) {
       continue;
     }
     if (found && *found && first<FindCall>(reads_[at]).interest == Interest::settling &&
-        (*found)->record.state == RecordState::in_progress) {
+        (*found)->record->state == RecordState::in_progress) {
       awaited_.push_back(group.id);
     }
     for (Call& call : group.calls) {

@@ -87,6 +87,7 @@ class Exchange {
 };
 
 // A record out of a row of type oncekey.answer; a fault if its response is damaged.
+Result<Record> record_of(const Row& row, const RecordId& id);
 Result<Found> found_of(const Row& row, const RecordId& id);
 
 } // namespace oncekey::postgres

@@ -98,7 +98,7 @@ class PostgresStoreTest : public ::testing::Test {
   }
   static std::uint64_t fence_of(Store& store, std::uint64_t key) {
     const std::optional<Found> found = find(store, key);
-    return found ? found->record.fence : 0;
+    return found ? found->record->fence : 0;
   }
   static Result<FenceAnswer> complete(Store& store, std::uint64_t key, std::string body) {
     const std::uint64_t fence = fence_of(store, key);
@@ -535,7 +535,7 @@ TEST_F(PostgresStoreTest, ALongAnswerIsReplayedWhole) {
   EXPECT_EQ(*complete(*store, 1, body), FenceAnswer::done);
   const Result<ClaimAnswer> found = claim(*store, 1);
   ASSERT_TRUE(found && std::holds_alternative<Found>(*found));
-  EXPECT_EQ(std::get<Found>(*found).record.response->body, body);
+  EXPECT_EQ(std::get<Found>(*found).record->response->body, body);
 }
 
 TEST_F(PostgresStoreTest, ManyRetriesOfOneKeyShareTheirAnswers) {
@@ -549,7 +549,7 @@ TEST_F(PostgresStoreTest, ManyRetriesOfOneKeyShareTheirAnswers) {
   std::promise<void> all;
   for (int number = 0; number < kRetries; ++number) {
     store->claim(request(1), [&](Result<ClaimAnswer> answer) {
-      EXPECT_TRUE(answer && std::get<Found>(*answer).record.response->body == "once");
+      EXPECT_TRUE(answer && std::get<Found>(*answer).record->response->body == "once");
       if (++answered == kRetries) all.set_value();
     });
   }
@@ -592,7 +592,7 @@ TEST_F(PostgresStoreTest, TextsThatAreNoTextDoNotFailAClaim) {
   const Result<ClaimAnswer> answer =
       wait_for<ClaimAnswer>([&](auto done) { store->claim(std::move(odd), std::move(done)); });
   ASSERT_TRUE(owns(answer));
-  EXPECT_EQ(find(*store, 1)->record.key, "a?b????");
+  EXPECT_EQ(find(*store, 1)->record->key, "a?b????");
 }
 
 TEST_F(PostgresStoreTest, AWaiterAtOneStoreIsToldWhatAnotherSettled) {

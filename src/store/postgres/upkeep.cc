@@ -267,9 +267,9 @@ Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
     const std::string_view id = row.bytes(kListIdColumn);
     if (id.size() != line.id.bytes.size()) return corrupt("a stored id does not have 32 bytes");
     std::memcpy(line.id.bytes.data(), id.data(), id.size());
-    Result<Found> found = found_of(row, line.id);
-    if (!found) return std::move(found).fault();
-    line.record = std::move(found->record);
+    Result<Record> record = record_of(row, line.id);
+    if (!record) return std::move(record).fault();
+    line.record = *std::move(record);
     if (!row.is_null(kListFrontColumn)) {
       line.record.response = response_at_front(row.bytes(kListFrontColumn));
     }

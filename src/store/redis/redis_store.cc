@@ -234,7 +234,7 @@ void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
 void RedisStore::note_owner(const RecordId& id, const ClaimToken& token, const ClaimAnswer& answer) {
   if (const auto* const claimed = std::get_if<Claimed>(&answer)) {
     impl_->tokens.add({id, claimed->fence}, token);
-  } else if (const Record& record = std::get<Found>(answer).record; record.claimed_by == token) {
+  } else if (const Record& record = *std::get<Found>(answer).record; record.claimed_by == token) {
     // An attempt before this one has made it, and was not heard of.
     impl_->tokens.add({id, record.fence}, token);
   }
@@ -338,7 +338,7 @@ void RedisStore::operate(const RecordId& id, OperatorAction action, StoredRespon
         done = std::move(done)](const Result<std::optional<Found>>& found) mutable {
          if (!found) return done(found.fault());
          CallPtr call = call_for(id, "O");
-         if (*found && (*found)->record.staged) call->job_route = (*found)->record.route;
+         if (*found && (*found)->record->staged) call->job_route = (*found)->record->route;
          call->add(to_string(action));
          add_response(*call, response);
          impl_->submit<OperatorAnswer>(std::move(call), operator_answer, std::move(done));

@@ -100,7 +100,7 @@ Result<ClaimAnswer> claim(Store& store, const RecordId& id) {
 Result<std::optional<Found>> find(Store& store, const RecordId& id, Interest interest = Interest::none) {
   return wait_for_answer<std::optional<Found>>([&](auto done) { store.find(id, interest, std::move(done)); });
 }
-std::uint64_t fence_of(Store& store, const RecordId& id) { return (*find(store, id))->record.fence; }
+std::uint64_t fence_of(Store& store, const RecordId& id) { return (*find(store, id))->record->fence; }
 Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fence, const std::string& body = "x") {
   StoredResponse response;
   response.status = 200;
@@ -139,7 +139,7 @@ class Crowd {
       const Result<std::optional<Found>> found = find(store_, id);
       ASSERT_TRUE(found) << found.fault().message;
       ASSERT_TRUE(*found) << "an answered completion is gone";
-      EXPECT_EQ((*found)->record.state, RecordState::completed);
+      EXPECT_EQ((*found)->record->state, RecordState::completed);
     }
     for (const RecordId& id : refused_) {
       const Result<std::optional<Found>> found = find(store_, id);
@@ -293,7 +293,7 @@ TEST_F(RedisServer, AnOwnerOwnsNothingOfARecordThatHasItsFenceByAccident) {
   EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->release(paused, std::move(done)); }),
             FenceAnswer::lost);
   EXPECT_EQ(*complete(*there, id, next.fence, "theirs"), FenceAnswer::done);
-  EXPECT_EQ((*find(*here, id))->record.response->body, "theirs");
+  EXPECT_EQ((*find(*here, id))->record->response->body, "theirs");
 }
 
 TEST_F(RedisServer, ADatabaseIsAStoreOfItsOwn) {
@@ -345,7 +345,7 @@ TEST_F(RedisServer, AStreamedAnswerWasSettledWhenItBegan) {
   now += std::chrono::seconds(5);
   response.omitted->whole = true;
   ASSERT_EQ(complete_with(), FenceAnswer::done);
-  EXPECT_EQ((*find(*store, id))->record.settled_at, began);
+  EXPECT_EQ((*find(*store, id))->record->settled_at, began);
 }
 
 // Connections and scripts.

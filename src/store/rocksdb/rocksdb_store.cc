@@ -87,7 +87,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   // A completed record stays as it is until it expires. Once it has, the lookup finds its successor, if there is one.
   if (const std::shared_ptr<const Record> cached = replays_.find(request.id)) {
     const Time now = clock_.now();
-    if (!cached->expired(now)) return done(ClaimAnswer(Found{*cached, now}));
+    if (!cached->expired(now)) return done(ClaimAnswer(Found{cached, now}));
   }
 
   // Taken before the lookup: everything up to this batch is visible to it, and the writer looks again at the rest.

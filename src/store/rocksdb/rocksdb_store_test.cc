@@ -236,7 +236,7 @@ class RocksdbStoreTest : public ::testing::Test {
   std::uint64_t fence_of(std::uint64_t number) {
     std::uint64_t fence = 0;
     store_->find(id_of(number), Interest::none, [&](const Result<std::optional<Found>>& found) {
-      if (found && *found) fence = (*found)->record.fence;
+      if (found && *found) fence = (*found)->record->fence;
     });
     return fence;
   }
@@ -350,8 +350,8 @@ TEST_F(RocksdbStoreTest, AFullDiskWhileRunningRefusesWritesAndNothingElse) {
   EXPECT_FALSE(complete(2, "an answer"));
   EXPECT_FALSE(store_->healthy());
   // Reading goes on, and what could not be written did not happen.
-  EXPECT_EQ(find(1)->record.response->body, "kept");
-  EXPECT_EQ(find(2)->record.state, RecordState::in_progress);
+  EXPECT_EQ(find(1)->record->response->body, "kept");
+  EXPECT_EQ(find(2)->record->state, RecordState::in_progress);
   EXPECT_EQ(find(3), std::nullopt);
   EXPECT_EQ(fatal_calls_, 0);
 
@@ -364,7 +364,7 @@ TEST_F(RocksdbStoreTest, AFullDiskWhileRunningRefusesWritesAndNothingElse) {
   ASSERT_TRUE(claim(3));
   store_.reset();
   open(env_.get());
-  EXPECT_EQ(find(2)->record.response->body, "an answer");
+  EXPECT_EQ(find(2)->record->response->body, "an answer");
   EXPECT_TRUE(find(3));
 }
 
@@ -755,7 +755,7 @@ TEST_F(RocksdbStoreTest, KillNineLosesNothingThatWasAcknowledged) {
   for (std::uint64_t i = 0; i <= *last; ++i) {
     const std::optional<Found> found = find(i);
     ASSERT_TRUE(found) << i;
-    ASSERT_EQ(found->record.response->body, "answer " + std::to_string(i));
+    ASSERT_EQ(found->record->response->body, "answer " + std::to_string(i));
   }
 }
 
@@ -822,7 +822,7 @@ TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
   EXPECT_EQ(*completed.get_future().get(), FenceAnswer::done);
   const Result<ClaimAnswer> found = second.get_future().get();
   ASSERT_TRUE(std::holds_alternative<Found>(*found));
-  EXPECT_EQ(std::get<Found>(*found).record.response->body, "within the batch");
+  EXPECT_EQ(std::get<Found>(*found).record->response->body, "within the batch");
   store_.reset();
 }
 

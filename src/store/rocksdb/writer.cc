@@ -453,13 +453,13 @@ void Writer::answer(std::vector<Call>& calls, std::size_t begin, std::size_t end
 void Writer::complete_answer(ClaimCall& call) {
   Result<ClaimAnswer>& answer = *call.answer;
   Found* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
-  if (found != nullptr && found->record.response && !found->record.staged) {
+  if (found != nullptr && found->record->response && !found->record->staged) {
     // Completed since its caller looked: the steps work without bodies, and this answer needs one.
     Result<std::optional<Stored>> whole = buckets_.lookup(call.request.id, DecodeBody::yes);
     if (!whole) {
       answer = std::move(whole).fault();
     } else if (*whole) {
-      found->record = std::move((*whole)->record);
+      *found = Found{std::move((*whole)->record), found->now};
     } else {
       // Its bucket has been dropped meanwhile: it has expired. The next claim will find it gone.
       answer = unavailable("the record expired while it was read; try again");
