@@ -69,9 +69,13 @@ bool before_execution(int status) { return status == 408 || status == 425 || sta
 
 } // namespace
 
+bool is_success(int status) { return (status >= 200 && status < 300) || status == 303; }
+
+bool is_about_the_caller(int status) { return status == 401 || status == 403 || status == 407; }
+
 Judged judge(const ClientResponse& response) {
   const int status = response.status;
-  if ((status >= 200 && status < 300) || status == 303) return {Judgement::success, "", true};
+  if (is_success(status)) return {Judgement::success, "", true};
   const std::string text = status_text(response);
   if (status < 400) {
     return {Judgement::refusal, text + ": redirections are not followed, a key belongs to the server it was made for",

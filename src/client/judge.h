@@ -22,6 +22,12 @@ struct Judged {
 
 Judged judge(const ClientResponse& response);
 
+// 2xx, or 303.
+bool is_success(int status);
+
+// Refusals of the caller, not of the operation: 401, 403, 407. Servers give them before they look at the key.
+bool is_about_the_caller(int status);
+
 // The server says that this is the answer of an earlier try.
 bool is_replay(const Headers& headers);
 

@@ -2,7 +2,10 @@
 
 import os
 import pathlib
+import random
+import signal
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -70,7 +73,7 @@ class JournalTest(SendTest):
         gate.open()
         self.assert_ended(self.send_journaled("-d", "amount=1"), SUCCEEDED)
         self.assert_one_key(2)
-        # The operation is over: the same request is a new one.
+        # The operation has no name and is over: the same request is a new one.
         self.assert_ended(self.send_journaled("-d", "amount=1"), SUCCEEDED)
         self.assertEqual(len(set(self.keys())), 2)
 
@@ -84,6 +87,26 @@ class JournalTest(SendTest):
             self.server.always(numbers_its_answers())
             self.assert_ended(self.send_journaled("-d", "amount=1", "--operation", name), SUCCEEDED)
             self.assertEqual(len(set(self.keys())), 1, (milliseconds, self.keys()))
+
+    def test_a_name_that_has_ended_sends_the_same_key_until_asked_for_another(self):
+        order = ["-d", "amount=1", "--operation", "order 17"]
+        self.assert_ended(self.send_journaled(*order), SUCCEEDED)
+        run = self.send_journaled(*order)
+        self.assert_ended(run, SUCCEEDED)
+        self.assertIn("had its answer at", run.err)
+        self.assertIn("--again", run.err)
+        self.assertEqual(self.send_journaled(*order, "--quiet").err, "")
+        self.assert_one_key(3)
+        self.assert_ended(self.send_journaled(*order, "--again"), SUCCEEDED)
+        self.assertEqual(len(set(self.keys())), 2)
+
+    def test_another_request_under_a_name_that_has_ended_is_refused(self):
+        self.assert_ended(self.send_journaled("-d", "amount=1", "--operation", "a"), SUCCEEDED)
+        run = self.send_journaled("-d", "amount=2", "--operation", "a")
+        self.assert_ended(run, LOCAL_FAULT)
+        self.assertIn("ended with 201", run.err)
+        self.assertIn("--again", run.err)
+        self.assertEqual(len(self.server.received), 1)
 
     def test_a_torn_journal_is_mended(self):
         self.server.will(resets())
@@ -160,6 +183,43 @@ class JournalTest(SendTest):
         self.assertIn("budget", runs[-1].err)
         # Four tries, the two retries of the reserve, and perhaps one that time has brought back.
         self.assertLessEqual(len(self.server.received), 7)
+
+
+class KillTest(SendTest):
+    """A supervisor that runs a command again until it has its exit code, and kills at any moment."""
+
+    def killed_at_exit(self, *arguments):
+        return self.send_journaled(*arguments, environment={"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"],
+                                                            "ONCEKEY_KILL_AT_EXIT": "1",
+                                                            "ASAN_OPTIONS": "verify_asan_link_order=0"})
+
+    @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
+    def test_a_kill_between_the_answer_and_the_exit_code(self):
+        for status in (201, 402):
+            self.server.reset()
+            self.server.always(answers(status, b"final"))
+            order = ["-d", "amount=1", "--operation", f"ends with {status}"]
+            run = self.killed_at_exit(*order)
+            self.assertEqual((run.code, run.out), (-signal.SIGKILL, b"final"), run)
+            self.send_journaled(*order)
+            self.assert_one_key(2)
+
+    def test_kills_at_random_moments(self):
+        orders = 60 if "ONCEKEY_SLOW_TESTS" in os.environ else 4
+        self.server.always(numbers_its_answers())
+        seed = random.randrange(1 << 32)
+        moments = random.Random(seed)
+        # How long a run takes that is not killed: the moments are spread over all of it, and a little more.
+        begun = time.monotonic()
+        self.assert_ended(self.send_journaled("-d", "order=none", "--operation", "none"), SUCCEEDED)
+        whole = (time.monotonic() - begun) * 1.2
+        for order in range(orders):
+            arguments = ["-d", f"order={order}", "--operation", f"order {order}"]
+            for _ in range(3):
+                self.start_journaled(*arguments).kill_after(moments.uniform(0, whole))
+            self.assert_ended(self.send_journaled(*arguments), SUCCEEDED)
+            keys = {request.key for request in self.server.received if request.body == f"order={order}".encode()}
+            self.assertEqual(len(keys), 1, f"seed {seed}, order {order}: {keys}")
 
 
 @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
