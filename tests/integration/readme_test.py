@@ -113,7 +113,8 @@ class ReadmeTest(unittest.TestCase):
         for name, text in configurations.items():
             with self.subTest(configuration=name), tempfile.TemporaryDirectory(prefix="oncekey-example-") as folder:
                 (pathlib.Path(folder) / "oncekey.toml").write_text(text)
-                secrets = {f"{word}": "0123456789abcdef" for word in re.findall(r'"env:(\w+)"', text)}
+                secrets = {word: "postgres://oncekey@db/oncekey" if "STORE" in word else "0123456789abcdef"
+                           for word in re.findall(r'"env:(\w+)"', text)}
                 done = subprocess.run([binary(), "check", "oncekey.toml"], cwd=folder, capture_output=True, text=True,
                                       timeout=PATIENCE_SECONDS, check=False, env={**os.environ, **secrets})
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
