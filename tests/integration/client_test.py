@@ -3,17 +3,22 @@
 import os
 import pathlib
 import random
+import re
+import shutil
 import signal
+import subprocess
 import sys
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from support.gateway import Gateway
+from support.gateway import PROJECT, Gateway
 from support.sending import GAVE_UP, LOCAL_FAULT, REFUSED, SUCCEEDED, SendTest
 from support.upstream import answers, held, never_answers, numbers_its_answers, resets
+from support.waiting import PATIENCE_SECONDS
 
+DOCUMENT = PROJECT / "docs" / "CLIENT.md"
 STRIPE_IN_USE = b'{"error":{"type":"invalid_request_error","code":"idempotency_key_in_use","message":"..."}}'
 STRIPE_MISMATCH = b'{"error":{"type":"idempotency_error","message":"Keys for idempotent requests can only..."}}'
 IETF_OUTSTANDING = b'{"title":"A request is outstanding for this Idempotency-Key"}'
@@ -238,6 +243,42 @@ class FailedSyncTest(SendTest):
         self.assert_ended(run, LOCAL_FAULT)
         self.assertIn("syncing the journal", run.err)
         self.assertEqual(self.server.received, [])
+
+
+class SnippetsTest(SendTest):
+    """The snippets for other languages in docs/CLIENT.md do what they say."""
+
+    def snippet(self, language):
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)
+        return next(block for block in blocks if "once(" in block)
+
+    def check(self, once):
+        """`once(key)` sends a POST and returns the status of the answer."""
+        self.server.will(answers(503), answers(201))
+        self.assertEqual(once("order-17"), 201)
+        self.assert_one_key(2)
+        self.assertEqual(self.keys()[0], "order-17")
+        self.server.will(answers(402))
+        self.assertEqual(once("order-18"), 402)
+
+    def test_python(self):
+        names = {}
+        exec(self.snippet("python"), names)
+        self.check(lambda key: names["once"](self.server.url + "/charges", key, b"{}", "token")[0])
+
+    @unittest.skipIf(shutil.which("node") is None, "there is no node here")
+    def test_node(self):
+        program = self.snippet("js") + (
+            "const TOKEN = 'token';\n"
+            "once(process.argv[2], process.argv[3], {}).then(response => console.log(response.status));\n")
+        (self.folder / "once.mjs").write_text(program)
+
+        def once(key):
+            done = subprocess.run(["node", self.folder / "once.mjs", self.server.url + "/charges", key],
+                                  capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return int(done.stdout)
+        self.check(once)
 
 
 class GatewayTest(SendTest):
