@@ -24,7 +24,8 @@
 // than `initial`: already the first retry (n = 2) is spread over a range, so that a thousand clients that failed at one
 // moment do not come back at one. `Retry-After` in either form lengthens it, up to `retry_after_max`, with the same
 // spread on top. A retry budget, shared by all calls of a Client, keeps retries a small share of the requests when a
-// server fails them all.
+// server fails them all. While the first request with the key is still running (409), `Retry-After` alone decides, and
+// up to a quarter more.
 //
 // Threads. All members may be called from any thread; send() blocks its caller. Nothing runs in the background.
 #pragma once
@@ -43,7 +44,9 @@
 namespace oncekey {
 
 struct RetryRules {
-  std::uint32_t max_attempts = 8; // tries in all, the first included
+  // Tries in all, the first included. One that is answered 409 with `Retry-After`, because the first request with the
+  // key is still running, does not count.
+  std::uint32_t max_attempts = 8;
   Millis initial{500};
   Millis longest{8'000};
   Millis timeout{30'000};         // of one try, connecting included

@@ -226,12 +226,15 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
   // Whether a try before the one at hand may have had an effect that its answer did not tell. One that was refused for
   // good had none.
   bool unsettled = key.resumed && !(key.ended && !is_success(key.ended->status));
+  // Tries that were answered "still running, come back then" are not failures: the deadline alone ends them.
+  std::uint32_t failures = 0;
   budget.earn(world->wall_clock());
   const Moment deadline = world->now() + rules.deadline;
   for (;;) {
     const Tried tried = world->exchange(wire, std::min(deadline, world->now() + rules.timeout));
     ++answer.attempts;
     std::optional<Millis> asked;
+    bool running = false;
     if (const auto* response = std::get_if<ClientResponse>(&tried)) {
       answer.response = *response;
       const Judged judged = judge(*response);
@@ -249,17 +252,19 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
       }
       unsettled = unsettled || judged.may_have_done;
       asked = retry_after(response->headers, world->wall_clock());
+      running = judged.in_progress && asked.has_value();
     } else {
       const auto& failure = std::get<TryFailure>(tried);
       answer.reason = failure.reason;
       unsettled = unsettled || failure.kind != TryFailure::Kind::not_sent;
       if (failure.lasting) break;
     }
-    if (answer.attempts >= rules.max_attempts) {
+    if (!running && ++failures >= rules.max_attempts) {
       answer.reason = fmt::format("{}, after {} tries", answer.reason, answer.attempts);
       break;
     }
-    const Millis wait = wait_before(answer.attempts + 1, rules, world->chance(), asked);
+    const Millis wait = running ? wait_for_answer(rules, world->chance(), *asked)
+                                : wait_before(failures + 1, rules, world->chance(), asked);
     if (world->now() + wait >= deadline) {
       answer.reason = fmt::format("{}, and the deadline comes before the next try", answer.reason);
       break;

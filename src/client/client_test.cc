@@ -246,6 +246,35 @@ TEST(Client, WaitsAsLongAsTheServerAsks) {
   EXPECT_LE(server.arrivals[2], Millis(22'000));
 }
 
+Tried still_running(const char* retry_after) {
+  return status(409, {{"Retry-After", retry_after}}, R"({"type":"urn:oncekey:problem:in_progress"})");
+}
+
+TEST(Client, FollowsARequestThatIsStillRunningCloselyAndNotByItsBackoff) {
+  Server server;
+  for (int i = 0; i < 11; ++i) server.script.push_back(still_running("1"));
+  server.script.push_back(status(409, {{"Retry-After", "1"}, {"Stripe-Should-Retry", "true"}},
+                                 R"({"error":{"code":"idempotency_key_in_use"}})"));
+  ClientOptions options;
+  options.retry.max_attempts = 2; // of which none is used up
+  const ClientAnswer answer = sent(*client_of(server, options));
+  EXPECT_EQ(answer.ending, Ending::succeeded);
+  ASSERT_EQ(server.arrivals.size(), 13u);
+  for (std::size_t i = 1; i < server.arrivals.size(); ++i) {
+    EXPECT_GE(server.arrivals[i] - server.arrivals[i - 1], Millis(1'000));
+    EXPECT_LE(server.arrivals[i] - server.arrivals[i - 1], Millis(1'250));
+  }
+}
+
+TEST(Client, GivesUpARequestThatRunsForEverAtItsDeadline) {
+  Server server;
+  server.otherwise = still_running("10");
+  const ClientAnswer answer = sent(*client_of(server));
+  EXPECT_EQ(answer.ending, Ending::gave_up);
+  EXPECT_THAT(answer.reason, HasSubstr("deadline"));
+  EXPECT_GT(server.arrivals.back(), seconds(100));
+}
+
 TEST(Client, TellsOfEveryRetryBeforeItWaits) {
   Server server;
   server.script = {lost(), status(503)};

@@ -82,10 +82,12 @@ Judged judge(const ClientResponse& response) {
             true};
   }
   const bool may_have_done = retried_by_status(status) && !before_execution(status);
+  const Meaning meaning = meaning_of_body(response.body);
+  const bool in_progress = meaning == Meaning::in_progress;
   // Adyen's word for the same thing is transient-error.
   if (says_true(response.headers, "Stripe-Should-Retry") || says_true(response.headers, "transient-error"))
-    return {Judgement::retry, text, may_have_done};
-  switch (meaning_of_body(response.body)) {
+    return {Judgement::retry, text, may_have_done, in_progress};
+  switch (meaning) {
     case Meaning::another_request:
       // A server that failed may speak of any mismatch; it has not judged the request, and may have done it.
       if (status >= 500) break;
@@ -101,7 +103,7 @@ Judged judge(const ClientResponse& response) {
   }
   if (response.headers.has("Stripe-Should-Retry"))
     return {Judgement::refusal, text + ": the server says that trying again changes nothing", may_have_done};
-  if (retried_by_status(status)) return {Judgement::retry, text, may_have_done};
+  if (retried_by_status(status)) return {Judgement::retry, text, may_have_done, in_progress};
   return {Judgement::refusal, text, may_have_done};
 }
 

@@ -18,6 +18,7 @@ struct Judged {
   Judgement judgement;
   std::string why;            // for a refusal or a retry: a few words
   bool may_have_done = false; // a try that got this answer may have had an effect all the same
+  bool in_progress = false;   // the server says so: the first request with the key is still running
 };
 
 Judged judge(const ClientResponse& response);
