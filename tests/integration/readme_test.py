@@ -74,6 +74,12 @@ class SetupTest(unittest.TestCase):
         self.assertLessEqual({"clang-format", "clang-tidy"}, self.packages("lint"))
         self.assertLessEqual({"nginx-light", "wrk", "libbenchmark-dev"}, self.packages("bench"))
 
+    def test_make_run_builds_the_gateway_and_the_sample_api_and_nothing_else(self):
+        commands = subprocess.run(["make", "--dry-run", "run"], cwd=PROJECT, capture_output=True, text=True,
+                                  check=True).stdout
+        self.assertIn("scripts/setup build\n", commands)
+        self.assertIn("scripts/build release -- oncekey_main payments_api\n", commands)
+
     def test_a_wrong_word_is_refused(self):
         done = subprocess.run([PROJECT / "scripts/setup", "everything"], capture_output=True, text=True, check=False)
         self.assertEqual(done.returncode, 2)

@@ -56,14 +56,14 @@ def check_compile_line(build, prefix, flags):
             sys.exit(f"the user's compile line has {foreign}: {command['command']}")
 
 
-def by_find_package(prefix, folder, flags, components, *settings):
-    build = folder / "build" / "-".join(components)
+def by_find_package(prefix, folder, flags, components, programs, *settings):
+    build = folder / "build" / "-".join(programs)
     run("cmake", "-S", HERE, "-B", build, f"-DCMAKE_PREFIX_PATH={prefix}", f"-DCMAKE_CXX_FLAGS={' '.join(flags)}",
-        f"-DONCEKEY_COMPONENTS={';'.join(components)}", *settings,
+        f"-DONCEKEY_COMPONENTS={';'.join(components)}", f"-DPROGRAMS={';'.join(programs)}", *settings,
         "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if ccache() else "-DUNUSED=", "--log-level=ERROR")
     run("cmake", "--build", build, "--parallel", "2")
     check_compile_line(build, prefix, flags)
-    for name in (*components, *(["both"] if {"client", "phases"} <= set(components) else [])):
+    for name in programs:
         check_program(build / name, name, folder)
 
 
@@ -71,15 +71,19 @@ def ccache():
     return any((pathlib.Path(place) / "ccache").exists() for place in os.environ.get("PATH", "").split(":"))
 
 
-def by_pkg_config(prefix, folder, flags, name):
+def asked_of_pkg_config(prefix, name):
+    """(flags for compiling, flags for linking)"""
     places = {**os.environ, "PKG_CONFIG_PATH": f"{prefix}/lib/pkgconfig"}
-    # pkg-config leaves out what the compiler knows by itself.
-    compile_flags = run("pkg-config", "--cflags", f"oncekey-{name}", env=places).split()
-    if [flag for flag in compile_flags if not flag.startswith("-I")] or len(compile_flags) > 1:
-        sys.exit(f"pkg-config --cflags oncekey-{name} says {compile_flags}")
-    libraries = run("pkg-config", "--libs", f"oncekey-{name}", env=places).split()
+    compiling = run("pkg-config", "--cflags", f"oncekey-{name}", env=places).split()
+    if len(compiling) != 1 or not compiling[0].startswith("-I"):
+        sys.exit(f"pkg-config --cflags oncekey-{name} says {compiling}")
+    return compiling, run("pkg-config", "--libs", f"oncekey-{name}", env=places).split()
+
+
+def by_pkg_config(prefix, folder, flags, name):
+    compiling, linking = asked_of_pkg_config(prefix, name)
     program = folder / f"{name}_by_pkg_config"
-    run("c++", "-std=c++20", *flags, *compile_flags, HERE / f"{name}.cc", "-o", program, *libraries)
+    run("c++", "-std=c++20", *flags, *compiling, HERE / f"{name}.cc", "-o", program, *linking)
     check_program(program, name, folder)
 
 
@@ -118,11 +122,13 @@ def main(build, sanitizers=""):
         run("cmake", "--install", build, "--prefix", prefix, "--component", "library")
         check_installed_library(prefix)
         # The client alone, on a machine without the databases' packages.
-        by_find_package(prefix, folder, flags, ["client"], "-DCMAKE_DISABLE_FIND_PACKAGE_PostgreSQL=TRUE",
+        by_find_package(prefix, folder, flags, ["client"], ["client"], "-DCMAKE_DISABLE_FIND_PACKAGE_PostgreSQL=TRUE",
                         "-DCMAKE_DISABLE_FIND_PACKAGE_SQLite3=TRUE")
-        by_find_package(prefix, folder, flags, ["client", "phases", "workers"])
-        by_pkg_config(prefix, folder, flags, "client")
+        by_find_package(prefix, folder, flags, ["client", "phases", "workers"], ["phases", "both"])
         by_pkg_config(prefix, folder, flags, "workers")
+        _, clients = asked_of_pkg_config(prefix, "client")
+        if {"-lpq", "-lsqlite3", "-lhiredis"} & set(clients):
+            sys.exit(f"pkg-config --libs oncekey-client says {clients}")
     print("outside projects build by find_package and by pkg-config")
 
 
