@@ -1,4 +1,4 @@
-# A thin face over CMake's presets (CMakePresets.json): one word for each thing one does with this project.
+# A thin face over CMake's presets (CMakePresets.json): one word for each task.
 .DEFAULT_GOAL := build
 SHELL := /bin/bash
 
@@ -8,41 +8,52 @@ UPSTREAM ?=
 LISTEN ?= 127.0.0.1:8080
 ADMIN ?= 127.0.0.1:8081
 STORE ?= rocksdb:./oncekey-data
+PREFIX ?= /usr/local
 
 OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')
 # clang-tidy 14 cannot read gcc's coroutines, so it looks at the rooms without any.
 TIDY_SOURCES = $(filter-out %_test.cc,$(filter src/base/%.cc src/core/%.cc src/config/%.cc src/store/%.cc,$(OUR_SOURCES)))
 
-.PHONY: help setup build run rides test test-slow bench format lint clean
+.PHONY: help setup build install run rides test test-slow bench format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf 'make %-10s %s\n' "$$name" "$$text"; done
 
-setup: ## install the Debian packages that are missing
-	@scripts/setup
+setup: ## install the Debian packages that building needs and that are missing
+	@scripts/setup build
 
-build: setup ## build build/release/oncekey
-	@scripts/build release
+build: setup ## build everything that is installed, into build/release
+	@JOBS='$(JOBS)' scripts/build release
 
-run: build ## start the gateway before the sample API, or before UPSTREAM=http://...; LISTEN, ADMIN and STORE too
+install: build ## install the binary, the libraries and the documents under PREFIX (/usr/local)
+	@cmake --install build/release --prefix '$(PREFIX)' >/dev/null && echo "installed under $(PREFIX)"
+
+run: setup ## start the gateway in front of the sample API, or of UPSTREAM=http://...; LISTEN, ADMIN and STORE too
+	@JOBS='$(JOBS)' scripts/build release -- oncekey_main payments_api
 	@UPSTREAM='$(UPSTREAM)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' STORE='$(STORE)' scripts/run.sh
 
-rides: build ## book rides, kill the API in the middle, and count charges and receipts
+rides: setup ## book rides, kill the API in the middle, and count charges and receipts
+	@JOBS='$(JOBS)' scripts/build release -- rides
 	@build/release/rides demo
 
-test: setup ## build with sanitizers and run all tests
+test: ## build with sanitizers and run all tests
+	@scripts/setup test
 	@JOBS='$(JOBS)' scripts/test
 
-test-slow: setup ## the same, with some hundred kills in the crash test
+test-slow: ## the same, with some hundred kills in the crash test
+	@scripts/setup test
 	@JOBS='$(JOBS)' scripts/test --slow
 
-bench: build ## measure beside nginx and Redis on this machine
+bench: ## measure beside nginx and Redis on this machine
+	@scripts/setup bench
+	@JOBS='$(JOBS)' CMAKE_FLAGS=-DONCEKEY_BENCH=ON scripts/build release
 	@bench/run
 
 format: ## format all C++ files
 	@clang-format -i $(OUR_SOURCES)
 
-lint: setup ## check format, include directions, and clang-tidy's findings
+lint: ## check format, include directions, and clang-tidy's findings
+	@scripts/setup lint
 	@clang-format --dry-run -Werror $(OUR_SOURCES)
 	@python3 tests/include_directions.py
 	@cmake --preset release >/dev/null

@@ -29,7 +29,7 @@ trap 'exit 143' TERM
 # the two for an order to end at once.
 start() { setsid "$@" & }
 
-# Whether somebody listens on HOST:PORT already. An address of every interface is asked on loopback.
+# Whether a process listens on HOST:PORT already. An address of every interface is asked on loopback.
 taken() {
   local host=${1%:*} port=${1##*:}
   host=${host#[}
@@ -64,7 +64,8 @@ refuse_if_taken "$admin" "admin listener" "Choose another: make run ADMIN=127.0.
 sample_pid=
 if [[ -z $upstream ]]; then
   refuse_if_taken "127.0.0.1:$sample_port" "sample payments API" \
-    "Stop it, or put the gateway before it: make run UPSTREAM=http://127.0.0.1:$sample_port"
+    "Stop it, or put the gateway in front of it: make run UPSTREAM=http://127.0.0.1:$sample_port"
+  echo "make run: starting the sample payments API on 127.0.0.1:$sample_port"
   start "$bin/payments_api" --port "$sample_port"
   sample_pid=$!
   pids=("$sample_pid")
@@ -72,6 +73,7 @@ if [[ -z $upstream ]]; then
   upstream=http://127.0.0.1:$sample_port
 fi
 
+echo "make run: starting the gateway on $listen; its log follows"
 start "$bin/oncekey" serve --listen "$listen" --admin "$admin" --upstream "$upstream" --store "$store"
 gateway_pid=$!
 pids=("$gateway_pid" ${sample_pid:+"$sample_pid"})
@@ -94,7 +96,7 @@ The retry: the same line again. The same answer, marked [true], and no second ch
   curl -s $gateway/executions
 A different body under the same key is refused:
   $try -H 'Idempotency-Key: order-$key' --json '{"amount":9999,"currency":"eur"}' $gateway/charges
-Two at once: one executes, the other is told to come back:
+Two at once: one executes, the other gets 409 with a Retry-After:
   for i in 1 2; do $try -H 'Idempotency-Key: twice-$key' --json '{"amount":500,"currency":"eur","delay_ms":2000}' $gateway/charges & done; wait
 
 LINES

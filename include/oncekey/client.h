@@ -1,9 +1,10 @@
 // Client: calls to APIs with idempotency keys, tried again until the answer is final, and once in effect.
 //
 // A logical operation ("charge order 17") gets one key before its first try and keeps it for all of them. With a
-// journal the key is on disk before the first byte is sent, and stays there until the answer is final: after a crash
-// the next run of the same operation finds its key and goes on where the first one stopped, and the server gives the
-// first answer again instead of doing the work twice.
+// journal the key is on disk before the first byte is sent: after a crash the next run of the same operation finds its
+// key and goes on where the first one stopped, and the server gives the first answer again instead of doing the work
+// twice. A named operation that has its final answer stays ended: the same request under the same name sends the same
+// key again, for `key_lifetime`. So a kill at any moment, also after the answer, makes no second effect.
 //
 //   ClientOptions options;
 //   options.journal = "/var/lib/shop/keys";
@@ -23,7 +24,8 @@
 // than `initial`: already the first retry (n = 2) is spread over a range, so that a thousand clients that failed at one
 // moment do not come back at one. `Retry-After` in either form lengthens it, up to `retry_after_max`, with the same
 // spread on top. A retry budget, shared by all calls of a Client, keeps retries a small share of the requests when a
-// server fails them all.
+// server fails them all. While the first request with the key is still running (409), `Retry-After` alone decides, and
+// up to a quarter more.
 //
 // Threads. All members may be called from any thread; send() blocks its caller. Nothing runs in the background.
 #pragma once
@@ -36,12 +38,15 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 
 namespace oncekey {
 
 struct RetryRules {
-  std::uint32_t max_attempts = 8; // tries in all, the first included
+  // Tries in all, the first included. One that is answered 409 with `Retry-After`, because the first request with the
+  // key is still running, does not count.
+  std::uint32_t max_attempts = 8;
   Millis initial{500};
   Millis longest{8'000};
   Millis timeout{30'000};         // of one try, connecting included
@@ -59,7 +64,7 @@ struct BudgetRules {
 };
 
 enum class KeySpelling {
-  bare,   // Idempotency-Key: 8e03978e-...     Stripe's way and nearly everybody's
+  bare,   // Idempotency-Key: 8e03978e-...     as Stripe and nearly all others have it
   quoted, // Idempotency-Key: "8e03978e-..."   the IETF draft's, for servers that insist on it
 };
 
@@ -73,11 +78,11 @@ struct RetryNotice {
 struct ClientOptions {
   RetryRules retry;
   BudgetRules budget;
-  // The file of keys whose answer is not final, made if it is not there; several processes may share it. Empty: keys
-  // live as long as the call, and a crash forgets them.
+  // The file of keys, made if it is not there; several processes may share it. Empty: keys live as long as the call,
+  // and a crash forgets them.
   std::string journal;
   // How long servers remember a key, at the least: one that is older in the journal may mean a new request to them, and
-  // is not sent again unasked. Stripe and most others promise 24 hours.
+  // is not sent again unasked. Also how long a named operation stays ended. Stripe and most others promise 24 hours.
   Millis key_lifetime = std::chrono::hours(24);
   std::string key_header = "Idempotency-Key";
   KeySpelling key_spelling = KeySpelling::bare;
@@ -92,9 +97,12 @@ struct ClientRequest {
   // Content-Type and whatever else the API asks for. Host, the key, Content-Length and Connection are ours to send.
   Headers headers;
   std::string body;
-  // The caller's name for the logical operation, under which the journal finds its key again. Empty: method, URL and
-  // body stand for it, so that of two alike requests at the same time one is taken for a retry of the other.
+  // The caller's name for the logical operation, under which the journal finds its key again, also after it has ended:
+  // what may happen every day has the day in its name. Empty: method, URL and body stand for it until the answer is
+  // final. Then two identical requests at the same time count as one, and a crash after the answer makes a second one.
   std::string operation;
+  // Begins a named operation that has ended once more, under a new key. One that has not ended goes on under its own.
+  bool again = false;
   // The caller's own key, where one exists already (an order number). Empty: a random UUID is made. Requests that
   // change nothing (GET, HEAD, OPTIONS) get no key unless it is given.
   std::string key;
@@ -122,39 +130,56 @@ struct ClientAnswer {
   std::string key;    // that was sent; empty if none
   std::uint32_t attempts = 0;
   bool resumed = false; // the key is that of an earlier run
+  // When an earlier run had its final answer, if one had: this run asked for that answer again.
+  std::optional<Time> ended_before;
   // The outcome is not certain, and the key must be used for any further try. True after giving up, and after a refusal
   // that says nothing about what an earlier try may have done: a 401 for a token that has expired since, for instance.
-  // With a journal the key is kept there.
+  // With the caller's own key and no journal there may always have been an earlier try, so that 401, 403 and 407 keep
+  // it. With a journal the key is kept there.
   bool key_kept = false;
 };
 
-class ClientWorld;
+// Thrown by decided(). The outcome is not certain: the same operation must be sent again, under the same key.
+class Undecided : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// The answer if it is the operation's final one, be it success or a refusal. Throws Undecided otherwise: after giving
+// up, after a refusal that says nothing about an earlier try (`key_kept`: a 401, an outcome the server does not know),
+// and after a fault. For code that must not go on in doubt, such as the foreign calls of an operation (operation.h):
+//
+//   const ClientAnswer answer = decided(client.send(request));
+//   if (answer.ending == Ending::refused) ...   // declined for good
+//
+// `response` of the result is always there.
+ClientAnswer decided(ClientAnswer answer);
+ClientAnswer decided(Result<ClientAnswer> answer);
 
 class Client {
  public:
   // A fault if the journal cannot be opened or the certificates cannot be read.
   static Result<std::unique_ptr<Client>> open(ClientOptions options);
-  // With another clock, network and chance: for tests.
-  static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  // Called with the final answer before the key is let go, so that the caller can make it durable first: a crash before
-  // the end of this call leaves the key, and the next run gets the same answer again. After a fault the key is kept
-  // too.
+  // Called with the final answer before the operation ends, so that the caller can make it durable first: a crash
+  // before the end of this call leaves the key, and the next run gets the same answer again. After a fault the key is
+  // kept too.
   using Receive = std::function<Status(const ClientAnswer&)>;
 
   // Sends until the answer is final or patience runs out. A fault means that nothing was sent: the request is not one,
-  // the journal cannot be written, or (kind `conflict`) it holds the operation with another request, another key, or a
-  // key older than `key_lifetime`; or it is the fault of `receive`.
+  // the journal cannot be written, or (kind `conflict`) it holds the operation, open or ended, with another request,
+  // another key, or a key older than `key_lifetime`; or it is the fault of `receive`.
   Result<ClientAnswer> send(const ClientRequest& request, const Receive& receive = {});
 
-  // Drops the operation's key from the journal: for a person who has found out what became of it. True if there was
+  // Drops the operation's key from the journal, for an operator who has found out what became of it. True if there was
   // one.
   Result<bool> forget(const ClientRequest& request);
 
  private:
+  friend struct ClientInTests; // src/client/world.h
   struct Impl;
   explicit Client(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

@@ -1,9 +1,14 @@
 #include "cli/send.h"
 
+#include "base/crypto.h"
 #include "base/durations.h"
+#include "base/utf8.h"
 
 #include <oncekey/client.h>
 
+#include <boost/json.hpp>
+
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
@@ -19,6 +24,8 @@ constexpr int kRefusedForGood = 1;
 constexpr int kWrongUsage = 2;
 constexpr int kGaveUp = 3;
 constexpr int kLocalFault = 4;
+// Of an answer that was not the final one: enough to see what is wrong.
+constexpr std::size_t kShownBytesMax = 4096;
 
 // What "@FILE" and "@-" stand for, or the text itself.
 Result<std::string> data_of(const std::string& text) {
@@ -35,7 +42,8 @@ Result<std::string> data_of(const std::string& text) {
 Status add_header_line(Headers& headers, std::string_view line) {
   while (line.ends_with('\r') || line.ends_with(' ')) line.remove_suffix(1);
   const std::size_t colon = line.find(':');
-  if (colon == std::string_view::npos || colon == 0) return invalid("a header is not of the form \"Name: value\"");
+  if (colon == std::string_view::npos || colon == 0)
+    return invalid(fmt::format("header: expected \"Name: value\", got \"{}\"", line));
   std::string_view value = line.substr(colon + 1);
   while (value.starts_with(' ') || value.starts_with('\t')) value.remove_prefix(1);
   headers.add(line.substr(0, colon), value);
@@ -59,6 +67,38 @@ Status add_headers(Headers& headers, const std::string& text) {
   return ok_status();
 }
 
+// As curl users write it, "post" means POST.
+std::string in_capitals(std::string method) {
+  for (char& c : method) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+  return method;
+}
+
+std::string as_json(const ClientAnswer& answer) {
+  boost::json::object object;
+  object["ending"] = to_string(answer.ending);
+  object["reason"] = answer.reason;
+  object["key"] = answer.key;
+  object["attempts"] = answer.attempts;
+  object["resumed"] = answer.resumed;
+  object["ended_before"] = answer.ended_before.has_value();
+  object["key_kept"] = answer.key_kept;
+  if (answer.response) {
+    const ClientResponse& response = *answer.response;
+    object["status"] = response.status;
+    boost::json::array headers;
+    for (std::size_t i = 0; i < response.headers.size(); ++i) {
+      headers.push_back({as_utf8(response.headers[i].name), as_utf8(response.headers[i].value)});
+    }
+    object["headers"] = std::move(headers);
+    if (is_utf8(response.body)) {
+      object["body"] = response.body;
+    } else {
+      object["body_base64"] = base64_encode(response.body);
+    }
+  }
+  return boost::json::serialize(object) + "\n";
+}
+
 void print_answer(std::ostream& out, const ClientResponse& response, bool with_head) {
   if (with_head) {
     out << "HTTP/1.1 " << response.status << (response.reason.empty() ? "" : " ") << response.reason << "\r\n"
@@ -79,7 +119,9 @@ struct SendCommand::Impl {
   std::string key;
   std::string operation;
   std::string journal;
+  bool again = false;
   bool forget = false;
+  bool report_json = false;
   bool include_head = false;
   bool quiet = false;
   bool quote_key = false;
@@ -96,6 +138,7 @@ struct SendCommand::Impl {
   Result<ClientRequest> request() const;
   Result<ClientOptions> options(const Console& console) const;
   int run(const Console& console) const;
+  void print(std::ostream& out, const ClientAnswer& answer) const;
   Status deliver(const ClientAnswer& answer, const Console& console) const;
   std::string how_to_go_on(const ClientAnswer& answer) const;
   int report(const ClientAnswer& answer, const Console& console) const;
@@ -105,7 +148,7 @@ struct SendCommand::Impl {
 void SendCommand::Impl::add_options() {
   send->add_option("METHOD", method, "POST, PATCH, DELETE, ...")->required();
   send->add_option("URL", url, "http or https")->required();
-  send->add_option("-H,--header", headers, "\"Name: value\", or @FILE with one a line; may be repeated")
+  send->add_option("-H,--header", headers, "\"Name: value\", or @FILE with one per line; may be repeated")
       ->type_name("HEADER")
       ->expected(1)
       ->take_all();
@@ -114,33 +157,45 @@ void SendCommand::Impl::add_options() {
   send->add_option("--json", json, "the same, with Content-Type: application/json")->type_name("DATA")->excludes(body);
   send->add_option("--key", key, "your own idempotency key (default: a random UUID)");
   send->add_option("--operation", operation,
-                   "a name for what is to be done once, under which\n"
-                   "the journal finds its key again (default: the request)")
+                   "a name for what must happen once: the same name sends\n"
+                   "the same key, also after the answer, for --key-lifetime\n"
+                   "(default: the request is the name, until its answer)")
       ->type_name("NAME");
-  send->add_option("--journal", journal, "keep the key in this file until the answer is final")->type_name("FILE");
-  send->add_flag("--forget", forget, "drop the key an earlier run left in the journal, and begin anew");
-  send->add_option("--key-lifetime", key_lifetime, "how long the server remembers keys")->capture_default_str();
+  send->add_option("--journal", journal, "keep the keys of operations in this file")->type_name("FILE");
+  send->add_flag("--again", again, "a new key for an --operation that has ended: do it once more");
+  send->add_flag("--forget", forget,
+                 "drop the key that an earlier run left in the journal, and\n"
+                 "start over: for when you know what became of it");
+  send->add_option("--key-lifetime", key_lifetime,
+                   "how long the server remembers keys; an --operation\nstays ended for as long")
+      ->capture_default_str();
   send->add_option("--key-header", key_header, "the header that carries the key")->capture_default_str();
-  send->add_flag("--quote-key", quote_key, "send the key in quotes, as the IETF draft has it");
-  send->add_option("--max-attempts", max_attempts, "tries in all")->capture_default_str()->check(CLI::Range(1, 1000));
-  send->add_option("--deadline", deadline, "for all tries together")->capture_default_str();
-  send->add_option("--timeout", timeout, "for one try")->capture_default_str();
+  send->add_flag("--quote-key", quote_key, "send the key in double quotes, as in the IETF draft");
+  send->add_option("--max-attempts", max_attempts, "number of tries")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1000));
+  send->add_option("--deadline", deadline, "time limit for all tries together")->capture_default_str();
+  send->add_option("--timeout", timeout, "time limit for one try")->capture_default_str();
   send->add_option("--retry-budget", retry_budget,
-                   "retries a minute, of all runs that share the journal,\n"
-                   "besides one for every ten calls")
+                   "retries per minute, shared by all runs with this\n"
+                   "journal; every ten calls add one")
       ->capture_default_str();
   send->add_option("--cacert", ca_file, "PEM certificates to trust (default: the system's)")->type_name("FILE");
   send->add_flag("-i,--include", include_head, "print the answer's status and headers, too");
+  send->add_flag("--report-json", report_json,
+                 "print one JSON object instead of the body: ending, status,\n"
+                 "headers, body, key, attempts; also after giving up");
   send->add_option("-o,--output", output, "write the answer's body to this file")->type_name("FILE");
-  send->add_flag("-q,--quiet", quiet, "say nothing about retries");
+  send->add_flag("-q,--quiet", quiet, "no messages about retries");
 }
 
 Result<ClientRequest> SendCommand::Impl::request() const {
   ClientRequest request;
-  request.method = method;
+  request.method = in_capitals(method);
   request.url = url;
   request.key = key;
   request.operation = operation;
+  request.again = again;
   for (const std::string& header : headers) {
     if (const Status added = add_headers(request.headers, header); !added) return added.fault();
   }
@@ -179,17 +234,25 @@ Result<ClientOptions> SendCommand::Impl::options(const Console& console) const {
   return options;
 }
 
+void SendCommand::Impl::print(std::ostream& out, const ClientAnswer& answer) const {
+  if (report_json) {
+    out << as_json(answer) << std::flush;
+  } else {
+    print_answer(out, *answer.response, include_head);
+  }
+}
+
 Status SendCommand::Impl::deliver(const ClientAnswer& answer, const Console& console) const {
   const auto failed = [&](std::string_view where) {
-    return Status(unavailable(fmt::format("the answer was {}, and cannot be written to {}; mend that, and {}",
+    return Status(unavailable(fmt::format("the answer was {}, but it cannot be written to {}; repair that and {}",
                                           answer.response->status, where, how_to_go_on(answer))));
   };
   if (output.empty()) {
-    print_answer(console.out, *answer.response, include_head);
+    print(console.out, answer);
     return console.out ? ok_status() : failed("standard output");
   }
   std::ofstream file(output, std::ios::binary | std::ios::trunc);
-  if (file) print_answer(file, *answer.response, include_head);
+  if (file) print(file, answer);
   file.close();
   return file ? ok_status() : failed(output);
 }
@@ -201,6 +264,12 @@ std::string SendCommand::Impl::how_to_go_on(const ClientAnswer& answer) const {
 }
 
 int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console) const {
+  if (answer.ended_before && !quiet) {
+    console.err << fmt::format(
+        "oncekey send: this operation had its answer at {:%Y-%m-%d %H:%M:%S} UTC already; its key was sent again "
+        "(--again makes a new one)\n",
+        std::chrono::floor<std::chrono::seconds>(*answer.ended_before));
+  }
   switch (answer.ending) {
     case Ending::succeeded:
       return kSucceeded;
@@ -210,7 +279,14 @@ int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console
         console.err << "oncekey send: an earlier try may have been done all the same; " << how_to_go_on(answer) << "\n";
       return kRefusedForGood;
     case Ending::gave_up:
+      if (report_json) print(console.out, answer);
       console.err << "oncekey send: gave up: " << answer.reason << "\noncekey send: " << how_to_go_on(answer) << "\n";
+      if (!report_json && answer.response && !answer.response->body.empty()) {
+        const std::string& body = answer.response->body;
+        console.err << "oncekey send: the last answer said:\n" << body.substr(0, kShownBytesMax) << "\n";
+        if (body.size() > kShownBytesMax)
+          console.err << fmt::format("(the first {} of {} bytes)\n", kShownBytesMax, body.size());
+      }
       return kGaveUp;
   }
   return kGaveUp;
@@ -218,16 +294,17 @@ int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console
 
 int SendCommand::Impl::complain(const Fault& fault, const Console& console) const {
   console.err << "oncekey send: " << fault.message << "\n";
-  if (fault.kind == FaultKind::conflict) console.err << "oncekey send: --forget does so, and begins anew\n";
   return fault.kind == FaultKind::invalid ? kWrongUsage : kLocalFault;
 }
 
 int SendCommand::Impl::run(const Console& console) const {
-  if (journal.empty() && (forget || !operation.empty()))
-    return complain(invalid("--operation and --forget are about a journal: name it with --journal FILE"), console);
+  if (journal.empty() && (forget || again || !operation.empty()))
+    return complain(invalid("--operation, --again and --forget need a journal: add --journal FILE"), console);
+  if (again && operation.empty())
+    return complain(invalid("--again is for a named operation: add --operation NAME"), console);
   const auto wanted = request();
   if (!wanted) return complain(wanted.fault(), console);
-  // Now, and not with an answer in hand that nobody gets to see. What is in the file stays until there is one.
+  // Before anything is sent: an answer that cannot be written would be lost. The file keeps its content until then.
   if (!output.empty() && !std::ofstream(output, std::ios::binary | std::ios::app))
     return complain(unavailable(fmt::format("cannot write to {}; nothing was sent", output)), console);
   auto chosen = options(console);
@@ -244,7 +321,7 @@ int SendCommand::Impl::run(const Console& console) const {
 }
 
 SendCommand::SendCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
-  impl_->send = app.add_subcommand("send", "Make a call that is retried safely, under one key");
+  impl_->send = app.add_subcommand("send", "Send a request and retry it safely, under one key");
   impl_->add_options();
   impl_->send->footer(
       "Exit codes: 0 succeeded, 1 refused for good, 2 wrong usage, 3 gave up without a final answer,\n"

@@ -22,4 +22,9 @@ Millis wait_before(std::uint32_t attempt, const RetryRules& rules, double chance
   return std::max(own, asked + (own - rules.initial));
 }
 
+Millis wait_for_answer(const RetryRules& rules, double chance, Millis retry_after) {
+  const Millis asked = std::clamp(retry_after, rules.initial, std::max(rules.initial, rules.retry_after_max));
+  return asked + Millis(static_cast<std::int64_t>(static_cast<double>(asked.count()) * 0.25 * chance));
+}
+
 } // namespace oncekey

@@ -14,4 +14,8 @@ Millis wait_before(std::uint32_t attempt, const RetryRules& rules, double chance
 // long a stretch as their backoff would have spread them.
 Millis wait_before(std::uint32_t attempt, const RetryRules& rules, double chance, std::optional<Millis> retry_after);
 
+// Before the server is asked again for the answer of a request that is still running: what it said, and up to a quarter
+// more.
+Millis wait_for_answer(const RetryRules& rules, double chance, Millis retry_after);
+
 } // namespace oncekey

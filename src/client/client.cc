@@ -62,7 +62,7 @@ Status check_fields(const ClientRequest& request, const ClientOptions& options) 
   for (std::size_t i = 0; i < request.headers.size(); ++i) {
     const Field field = request.headers[i];
     if (!is_token(field.name) || !is_field_value(field.value))
-      return invalid(fmt::format("header {} is not one", i + 1));
+      return invalid(fmt::format("header {}: its name or value has characters that headers cannot have", i + 1));
     for (const std::string_view ours : {"Host", "Content-Length", "Transfer-Encoding", "Connection"}) {
       if (equal_ignoring_case(field.name, ours))
         return invalid(fmt::format("the header {} is set by the client", ours));
@@ -73,8 +73,22 @@ Status check_fields(const ClientRequest& request, const ClientOptions& options) 
   return ok_status();
 }
 
+// The methods that servers know. Methods are case-sensitive: "post" is another one than "POST", and no server has it.
+bool is_misspelled(std::string_view method) {
+  for (const std::string_view known : {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}) {
+    if (method != known && equal_ignoring_case(method, known)) return true;
+  }
+  return false;
+}
+
+Status check_method(std::string_view method) {
+  if (!is_token(method)) return invalid(fmt::format("method: expected a word such as POST, got \"{}\"", method));
+  if (is_misspelled(method)) return invalid(fmt::format("method: write it in capital letters, got \"{}\"", method));
+  return ok_status();
+}
+
 Result<WireRequest> wire_request(const ClientRequest& request, const ClientOptions& options) {
-  if (!is_token(request.method)) return invalid("the method is not one");
+  if (const Status good = check_method(request.method); !good) return good.fault();
   auto url = parse_url(request.url);
   if (!url) return url.fault();
   if (const Status good = check_fields(request, options); !good) return good.fault();
@@ -102,12 +116,21 @@ std::string spelled(std::string_view key, KeySpelling spelling) {
   return quoted + '"';
 }
 
+std::string shown(Time time) {
+  return fmt::format("{:%Y-%m-%d %H:%M:%S} UTC", std::chrono::floor<std::chrono::seconds>(time));
+}
+
 Fault conflict(const JournalEntry& entry, std::string_view what) {
-  return {
-      FaultKind::conflict,
-      fmt::format("the journal holds this operation since {:%Y-%m-%d %H:%M:%S} UTC ({}), and its answer is not known: "
-                  "{}. Nothing was sent. Find out what became of it, then let its key go (forget)",
-                  std::chrono::floor<std::chrono::seconds>(entry.begun), entry.summary, what)};
+  if (entry.ended) {
+    return {FaultKind::conflict,
+            fmt::format("the journal holds this operation ({}), which ended with {} at {}: {}. Nothing was sent. Give "
+                        "what is new a name of its own, or ask for this one again under a new key (--again)",
+                        entry.summary, entry.ended->status, shown(entry.ended->at), what)};
+  }
+  return {FaultKind::conflict,
+          fmt::format("the journal holds this operation since {} ({}), and its answer is not known: {}. Nothing was "
+                      "sent. Find out what became of it, then drop its key (--forget)",
+                      shown(entry.begun), entry.summary, what)};
 }
 
 } // namespace
@@ -122,6 +145,18 @@ std::string_view to_string(Ending ending) {
       return "gave_up";
   }
   return "unknown";
+}
+
+ClientAnswer decided(ClientAnswer answer) {
+  if (answer.ending == Ending::gave_up || answer.key_kept)
+    throw Undecided(
+        fmt::format("{}: {}; send it again under the key {}", to_string(answer.ending), answer.reason, answer.key));
+  return answer;
+}
+
+ClientAnswer decided(Result<ClientAnswer> answer) {
+  if (!answer) throw Undecided(answer.fault().message);
+  return decided(*std::move(answer));
 }
 
 struct Client::Impl {
@@ -141,7 +176,11 @@ struct Client::Impl {
     std::string text;
     std::string operation; // its word in the journal; empty if it is not there
     bool resumed = false;
+    bool named = false;
+    bool used_elsewhere = false;     // perhaps: it is the caller's own, and no journal tells
+    std::optional<JournalEnd> ended; // by an earlier run
   };
+  static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
   Result<Key> key_for(const ClientRequest& request, const Url& url);
   Status check_found(const JournalEntry& found, const JournalEntry& wanted, const ClientRequest& request) const;
   ClientAnswer run(const WireRequest& wire, const Key& key);
@@ -163,14 +202,19 @@ Result<Client::Impl::Key> Client::Impl::key_for(const ClientRequest& request, co
   if (request.key.empty() && changes_nothing(request.method)) return Key{};
   JournalEntry wanted{fingerprint_of(request), request.key.empty() ? random_uuid() : request.key, world->wall_clock(),
                       fmt::format("{} {}", request.method, url.shown())};
-  if (!journal) return Key{wanted.key, "", false};
+  if (!journal) {
+    Key key;
+    key.text = wanted.key;
+    key.used_elsewhere = !request.key.empty();
+    return key;
+  }
   const std::string operation = operation_of(request);
-  auto begun = journal->begin(operation, wanted);
+  auto begun = journal->begin(operation, wanted, request.again ? IfEnded::begin_anew : IfEnded::find);
   if (!begun) return begun.fault();
   if (begun->found) {
     if (const Status same = check_found(begun->entry, wanted, request); !same) return same.fault();
   }
-  return Key{begun->entry.key, operation, begun->found};
+  return Key{begun->entry.key, operation, begun->found, !request.operation.empty(), false, begun->entry.ended};
 }
 
 ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
@@ -178,14 +222,19 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
   ClientAnswer answer;
   answer.key = key.text;
   answer.resumed = key.resumed;
-  // Whether a try before the one at hand may have had an effect that its answer did not tell.
-  bool unsettled = key.resumed;
+  if (key.ended) answer.ended_before = key.ended->at;
+  // Whether a try before the one at hand may have had an effect that its answer did not tell. One that was refused for
+  // good had none.
+  bool unsettled = key.resumed && !(key.ended && !is_success(key.ended->status));
+  // Tries that were answered "still running, come back then" are not failures: the deadline alone ends them.
+  std::uint32_t failures = 0;
   budget.earn(world->wall_clock());
   const Moment deadline = world->now() + rules.deadline;
   for (;;) {
     const Tried tried = world->exchange(wire, std::min(deadline, world->now() + rules.timeout));
     ++answer.attempts;
     std::optional<Millis> asked;
+    bool running = false;
     if (const auto* response = std::get_if<ClientResponse>(&tried)) {
       answer.response = *response;
       const Judged judged = judge(*response);
@@ -196,22 +245,26 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
       }
       if (judged.judgement == Judgement::refusal) {
         answer.ending = Ending::refused;
-        answer.key_kept = judged.may_have_done || (unsettled && !is_replay(response->headers));
+        // Who may not ask learns nothing about the operation, which an earlier run of the caller may have begun.
+        const bool unsaid = unsettled || (key.used_elsewhere && is_about_the_caller(response->status));
+        answer.key_kept = judged.may_have_done || (unsaid && !is_replay(response->headers));
         return answer;
       }
       unsettled = unsettled || judged.may_have_done;
       asked = retry_after(response->headers, world->wall_clock());
+      running = judged.in_progress && asked.has_value();
     } else {
       const auto& failure = std::get<TryFailure>(tried);
       answer.reason = failure.reason;
       unsettled = unsettled || failure.kind != TryFailure::Kind::not_sent;
-      if (failure.kind == TryFailure::Kind::hopeless) break;
+      if (failure.lasting) break;
     }
-    if (answer.attempts >= rules.max_attempts) {
+    if (!running && ++failures >= rules.max_attempts) {
       answer.reason = fmt::format("{}, after {} tries", answer.reason, answer.attempts);
       break;
     }
-    const Millis wait = wait_before(answer.attempts + 1, rules, world->chance(), asked);
+    const Millis wait = running ? wait_for_answer(rules, world->chance(), *asked)
+                                : wait_before(failures + 1, rules, world->chance(), asked);
     if (world->now() + wait >= deadline) {
       answer.reason = fmt::format("{}, and the deadline comes before the next try", answer.reason);
       break;
@@ -229,14 +282,18 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
 }
 
 // The caller first: a crash in between costs a try that gets the same answer again, the other order could cost the
-// answer.
+// answer. An operation that had ended before ends anew, so that a crash after this answer is no less safe than one
+// after the first.
 Status Client::Impl::close(const ClientAnswer& answer, const Key& key, const Receive& receive) {
   if (receive) {
     if (Status received = receive(answer); !received) return received;
   }
   if (!journal || key.operation.empty() || answer.key_kept) return ok_status();
-  const Result<bool> ended = journal->end(key.operation, key.text);
-  return ended ? ok_status() : Status(ended.fault());
+  const Time now = world->wall_clock();
+  const Result<bool> closed =
+      key.named ? journal->end(key.operation, key.text, {now, now + options.key_lifetime, answer.response->status})
+                : journal->forget(key.operation, key.text, now);
+  return closed ? ok_status() : Status(closed.fault());
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -245,13 +302,18 @@ Client::~Client() = default;
 Result<std::unique_ptr<Client>> Client::open(ClientOptions options) {
   auto world = real_world(options.ca_file, options.response_bytes_max);
   if (!world) return world.fault();
-  return open(std::move(options), *std::move(world));
+  return Impl::open(std::move(options), *std::move(world));
 }
 
-Result<std::unique_ptr<Client>> Client::open(ClientOptions options, std::unique_ptr<ClientWorld> world) {
-  if (!is_token(options.key_header)) return invalid("the name of the key header is not one");
+Result<std::unique_ptr<Client>> ClientInTests::open(ClientOptions options, std::unique_ptr<ClientWorld> world) {
+  return Client::Impl::open(std::move(options), std::move(world));
+}
+
+Result<std::unique_ptr<Client>> Client::Impl::open(ClientOptions options, std::unique_ptr<ClientWorld> world) {
+  if (!is_token(options.key_header))
+    return invalid(fmt::format("key header: expected a name such as Idempotency-Key, got \"{}\"", options.key_header));
   if (options.retry.max_attempts == 0 || options.retry.initial <= Millis(0) || options.retry.timeout <= Millis(0))
-    return invalid("there must be at least one try, and neither waits nor time-outs of nothing");
+    return invalid("max_attempts, initial and timeout must be greater than 0");
   std::unique_ptr<Journal> journal;
   if (!options.journal.empty()) {
     auto opened = Journal::open(options.journal);
@@ -280,7 +342,7 @@ Result<bool> Client::forget(const ClientRequest& request) {
   const auto entry = impl_->journal->find(operation);
   if (!entry) return entry.fault();
   if (!entry->has_value()) return false;
-  return impl_->journal->end(operation, (*entry)->key);
+  return impl_->journal->forget(operation, (*entry)->key, impl_->world->wall_clock());
 }
 
 } // namespace oncekey

@@ -28,8 +28,8 @@ ClientResponse status(int code, std::vector<std::pair<std::string, std::string>>
   for (const auto& [name, value] : fields) response.headers.add(name, value);
   return response;
 }
-TryFailure refused_connection() { return {TryFailure::Kind::not_sent, "connection refused"}; }
-TryFailure lost() { return {TryFailure::Kind::unknown, "connection reset"}; }
+TryFailure refused_connection() { return {TryFailure::Kind::not_sent, "connection refused", false}; }
+TryFailure lost() { return {TryFailure::Kind::unknown, "connection reset", false}; }
 
 // What a server does, and what it saw. Survives the client, as a server does.
 struct Server {
@@ -69,7 +69,7 @@ class ScriptedWorld final : public ClientWorld {
 };
 
 std::unique_ptr<Client> client_of(Server& server, ClientOptions options = {}, std::uint32_t seed = 1) {
-  auto client = Client::open(std::move(options), std::make_unique<ScriptedWorld>(server, seed));
+  auto client = ClientInTests::open(std::move(options), std::make_unique<ScriptedWorld>(server, seed));
   EXPECT_TRUE(client.ok()) << (client.ok() ? "" : client.fault().message);
   return *std::move(client);
 }
@@ -168,6 +168,60 @@ TEST(Client, GivesUpAfterItsTries) {
   EXPECT_TRUE(answer.key_kept);
 }
 
+TEST(Client, DoesNotTryAgainWhatFailsForGood) {
+  Server server;
+  server.otherwise = TryFailure{TryFailure::Kind::not_sent, "certificate verify failed", true};
+  const ClientAnswer answer = sent(*client_of(server));
+  EXPECT_EQ(answer.ending, Ending::gave_up);
+  EXPECT_EQ(answer.attempts, 1u);
+  EXPECT_EQ(answer.reason, "certificate verify failed");
+}
+
+TEST(Decided, IsAFinalAnswer) {
+  Server server;
+  EXPECT_EQ(decided(client_of(server)->send(charge())).response->status, 201);
+  server.script = {status(402)};
+  EXPECT_EQ(decided(client_of(server)->send(charge())).ending, Ending::refused);
+}
+
+TEST(Decided, ThrowsUnlessTheAnswerIsFinal) {
+  Server server;
+  // Refused, but the try before it may have had an effect.
+  for (const int late : {400, 401, 403}) {
+    server.script = {lost(), status(late)};
+    EXPECT_THROW(decided(client_of(server)->send(charge())), Undecided) << late;
+  }
+  // The caller's own key: an earlier run may have sent it, and a refusal of the caller says nothing about that.
+  ClientRequest own_key = charge();
+  own_key.key = "order-17";
+  for (const int about_the_caller : {401, 403, 407}) {
+    server.script = {status(about_the_caller)};
+    EXPECT_THROW(decided(client_of(server)->send(own_key)), Undecided) << about_the_caller;
+  }
+  server.script = {status(403, {{"Idempotent-Replayed", "true"}})};
+  EXPECT_EQ(decided(client_of(server)->send(own_key)).ending, Ending::refused);
+  server.script = {status(402)};
+  EXPECT_EQ(decided(client_of(server)->send(own_key)).ending, Ending::refused);
+  // The server does not know the outcome itself.
+  server.script = {status(409, {}, R"({"type":"urn:oncekey:problem:indeterminate"})")};
+  EXPECT_THROW(decided(client_of(server)->send(charge())), Undecided);
+  // Nothing was sent.
+  ClientRequest bad = charge();
+  bad.url = "nowhere";
+  EXPECT_THROW(decided(client_of(server)->send(bad)), Undecided);
+  // Gave up.
+  server.otherwise = status(503);
+  const auto client = client_of(server);
+  const auto answer = client->send(charge());
+  try {
+    decided(*answer);
+    ADD_FAILURE() << "it was not decided";
+  } catch (const Undecided& undecided) {
+    EXPECT_THAT(undecided.what(), HasSubstr("503, after 8 tries"));
+    EXPECT_THAT(undecided.what(), HasSubstr(answer->key));
+  }
+}
+
 TEST(Client, DoesNotWaitForATryThatTheDeadlineForbids) {
   Server server;
   server.otherwise = status(503, {{"Retry-After", "7"}});
@@ -190,6 +244,35 @@ TEST(Client, WaitsAsLongAsTheServerAsks) {
   // 20 s after the wall clock's beginning, which is 13 s after the second try, more or less.
   EXPECT_GE(server.arrivals[2], Millis(20'000));
   EXPECT_LE(server.arrivals[2], Millis(22'000));
+}
+
+Tried still_running(const char* retry_after) {
+  return status(409, {{"Retry-After", retry_after}}, R"({"type":"urn:oncekey:problem:in_progress"})");
+}
+
+TEST(Client, FollowsARequestThatIsStillRunningCloselyAndNotByItsBackoff) {
+  Server server;
+  for (int i = 0; i < 11; ++i) server.script.push_back(still_running("1"));
+  server.script.push_back(status(409, {{"Retry-After", "1"}, {"Stripe-Should-Retry", "true"}},
+                                 R"({"error":{"code":"idempotency_key_in_use"}})"));
+  ClientOptions options;
+  options.retry.max_attempts = 2; // of which none is used up
+  const ClientAnswer answer = sent(*client_of(server, options));
+  EXPECT_EQ(answer.ending, Ending::succeeded);
+  ASSERT_EQ(server.arrivals.size(), 13u);
+  for (std::size_t i = 1; i < server.arrivals.size(); ++i) {
+    EXPECT_GE(server.arrivals[i] - server.arrivals[i - 1], Millis(1'000));
+    EXPECT_LE(server.arrivals[i] - server.arrivals[i - 1], Millis(1'250));
+  }
+}
+
+TEST(Client, GivesUpARequestThatRunsForEverAtItsDeadline) {
+  Server server;
+  server.otherwise = still_running("10");
+  const ClientAnswer answer = sent(*client_of(server));
+  EXPECT_EQ(answer.ending, Ending::gave_up);
+  EXPECT_THAT(answer.reason, HasSubstr("deadline"));
+  EXPECT_GT(server.arrivals.back(), seconds(100));
 }
 
 TEST(Client, TellsOfEveryRetryBeforeItWaits) {
@@ -215,7 +298,8 @@ TEST(Client, RefusesRequestsThatAreNone) {
     return answer.ok() ? std::string("sent") : answer.fault().message;
   };
   EXPECT_THAT(fault_of([](ClientRequest& r) { r.url = "api.test"; }), HasSubstr("http://"));
-  EXPECT_THAT(fault_of([](ClientRequest& r) { r.method = "PO ST"; }), HasSubstr("method"));
+  EXPECT_THAT(fault_of([](ClientRequest& r) { r.method = "PO ST"; }), HasSubstr("got \"PO ST\""));
+  EXPECT_THAT(fault_of([](ClientRequest& r) { r.method = "post"; }), HasSubstr("capital letters"));
   EXPECT_THAT(fault_of([](ClientRequest& r) { r.key = "a b"; }), HasSubstr("key"));
   EXPECT_THAT(fault_of([](ClientRequest& r) { r.key = std::string(256, 'k'); }), HasSubstr("key"));
   EXPECT_THAT(fault_of([](ClientRequest& r) { r.headers.add("X Y", "z"); }), HasSubstr("header 1"));
@@ -316,6 +400,84 @@ TEST_F(ClientJournal, AFinalAnswerEndsTheOperation) {
   EXPECT_NE(run().key, third);
 }
 
+ClientRequest order_1(std::string body = "amount=1") {
+  ClientRequest request = charge(std::move(body));
+  request.operation = "order 1";
+  return request;
+}
+
+TEST_F(ClientJournal, ANamedOperationThatHasEndedStaysEnded) {
+  const ClientAnswer first = run(order_1());
+  EXPECT_FALSE(first.ended_before.has_value());
+  server.wall += std::chrono::hours(23);
+  const ClientAnswer second = run(order_1());
+  EXPECT_EQ(second.key, first.key);
+  EXPECT_TRUE(second.resumed);
+  EXPECT_EQ(second.ended_before, Time(Millis(1'700'000'000'000)));
+  EXPECT_EQ(second.ending, Ending::succeeded);
+  EXPECT_FALSE(second.key_kept);
+}
+
+TEST_F(ClientJournal, AnEndedOperationCanBeginAgain) {
+  const std::string first = run(order_1()).key;
+  ClientRequest again = order_1("amount=2"); // another request, too
+  again.again = true;
+  server.script = {lost(), lost()};
+  const std::string second = run(again).key;
+  EXPECT_NE(second, first);
+  // It has not ended: `again` goes on with it.
+  EXPECT_EQ(run(again).key, second);
+  again.again = false;
+  EXPECT_EQ(run(again).key, second);
+}
+
+TEST_F(ClientJournal, AnEndedOperationIsNotDoneUnderANewKeyWithAnotherRequest) {
+  run(order_1());
+  const std::string message = fault_of(order_1("amount=2"));
+  EXPECT_THAT(message, HasSubstr("another method, URL or body"));
+  EXPECT_THAT(message, HasSubstr("ended with 201 at 2023-11-14 22:13:20 UTC"));
+  EXPECT_THAT(message, HasSubstr("--again"));
+  ClientRequest other_key = order_1();
+  other_key.key = "mine";
+  EXPECT_THAT(fault_of(other_key), HasSubstr("another key"));
+  EXPECT_EQ(server.keys.size(), 1u);
+}
+
+// It was resumed late, and killed after the answer: the server may have forgotten the key that the answer was for.
+TEST_F(ClientJournal, AnEndedOperationWhoseKeyIsTooOldIsNotSent) {
+  server.script = {lost(), lost()};
+  run(order_1());
+  server.wall += std::chrono::hours(23);
+  run(order_1());
+  server.wall += std::chrono::hours(2);
+  EXPECT_THAT(fault_of(order_1()), HasSubstr("longer ago than servers remember keys"));
+  server.wall += std::chrono::hours(22);
+  EXPECT_FALSE(run(order_1()).resumed);
+}
+
+TEST_F(ClientJournal, ARefusalEndsANamedOperationToo) {
+  server.otherwise = status(402);
+  const std::string first = run(order_1()).key;
+  const ClientAnswer second = run(order_1());
+  EXPECT_EQ(second.key, first);
+  EXPECT_FALSE(second.key_kept); // nothing was done before
+}
+
+TEST_F(ClientJournal, ARefusalAfterASuccessSaysNothingAboutIt) {
+  const std::string first = run(order_1()).key;
+  server.script = {status(401)};
+  const ClientAnswer second = run(order_1());
+  EXPECT_EQ(second.ending, Ending::refused);
+  EXPECT_TRUE(second.key_kept);
+  EXPECT_EQ(run(order_1()).key, first);
+}
+
+TEST_F(ClientJournal, AnEndedOperationCanBeForgotten) {
+  const std::string first = run(order_1()).key;
+  EXPECT_TRUE(*client_of(server, options)->forget(order_1()));
+  EXPECT_NE(run(order_1()).key, first);
+}
+
 TEST_F(ClientJournal, ARefusalThatSettlesNothingKeepsTheKey) {
   server.script = {lost(), lost()};
   const std::string key = run().key;
@@ -411,7 +573,7 @@ TEST_F(ClientJournal, AForgottenOperationBeginsAnew) {
 
 TEST_F(ClientJournal, ThatCannotBeOpenedMeansThatNothingIsSent) {
   options.journal += "/no/such/folder";
-  const auto client = Client::open(options, std::make_unique<ScriptedWorld>(server, 1));
+  const auto client = ClientInTests::open(options, std::make_unique<ScriptedWorld>(server, 1));
   EXPECT_FALSE(client.ok());
 }
 

@@ -20,7 +20,7 @@ constexpr std::string_view kFormatFamily = "oncekey journal ";
 constexpr std::size_t kChecksumDigits = 16;
 // Below this a file is not worth replacing.
 constexpr std::uint64_t kCompactFromLines = 1'000;
-// No journal is larger: it holds the operations under way, and is compacted.
+// No journal is larger: no operation begins in one of half of it, and each adds less than a kilobyte.
 constexpr std::uint64_t kJournalBytesMax = 256u << 20;
 
 std::string checksum(std::string_view text) {
@@ -51,6 +51,26 @@ std::string begin_line(const std::string& operation, const JournalEntry& entry) 
   return sealed(fmt::format("begin {} {} {} {} {}", operation, entry.fingerprint, entry.key,
                             entry.begun.time_since_epoch().count(), entry.summary));
 }
+
+std::string end_line(const std::string& operation, std::string_view key, const JournalEnd& how) {
+  return sealed(fmt::format("end {} {} {} {} {}", operation, key, how.at.time_since_epoch().count(),
+                            how.until.time_since_epoch().count(), how.status));
+}
+
+template <typename Number>
+bool read_number(std::string_view word, Number& out) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), out);
+  return error == std::errc{} && end == word.data() + word.size();
+}
+
+bool read_time(std::string_view word, Time& out) {
+  std::int64_t millis = 0;
+  if (!read_number(word, millis)) return false;
+  out = Time(Millis(millis));
+  return true;
+}
+
+bool is_over(const JournalEntry& entry, Time now) { return entry.ended && entry.ended->until <= now; }
 
 // Writes everything; 0 or the errno.
 int write_all(int fd, std::string_view bytes) {
@@ -116,8 +136,8 @@ Fault Journal::failed(std::string_view doing) const {
   return unavailable(fmt::format("{} the journal {} failed: {}", doing, path_, std::strerror(errno)));
 }
 
-Result<std::unique_ptr<Journal>> Journal::open(const std::string& path) {
-  std::unique_ptr<Journal> journal(new Journal(path));
+Result<std::unique_ptr<Journal>> Journal::open(const std::string& path, std::uint64_t bytes_max) {
+  std::unique_ptr<Journal> journal(new Journal(path, bytes_max));
   const Locked locked(*journal);
   if (!locked.status()) return locked.status().fault();
   return journal;
@@ -131,7 +151,7 @@ Status Journal::reopen() {
   read_to_ = 0;
   lines_ = 0;
   torn_ = false;
-  open_.clear();
+  entries_.clear();
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd_ < 0) return failed("opening");
   // One that was copied or made under another name may be open to other users: it tells which requests were sent.
@@ -153,7 +173,7 @@ Status Journal::catch_up() {
   const auto size = static_cast<std::uint64_t>(now.st_size);
   if (size > kJournalBytesMax) return corrupt(fmt::format("the journal {} is larger than any journal is", path_));
   if (size < read_to_)
-    return corrupt(fmt::format("the journal {} has become shorter: somebody else changed it", path_));
+    return corrupt(fmt::format("the journal {} has become shorter: another program changed it", path_));
   std::string added(size - read_to_, '\0');
   std::size_t got = 0;
   while (got < added.size()) {
@@ -209,18 +229,22 @@ Status Journal::take_line(std::string_view line) {
     JournalEntry entry;
     entry.fingerprint = next_word(line);
     entry.key = next_word(line);
-    const std::string_view millis = next_word(line);
-    std::int64_t count = 0;
-    const auto [end, error] = std::from_chars(millis.data(), millis.data() + millis.size(), count);
-    if (error == std::errc{} && end == millis.data() + millis.size() && !entry.key.empty()) {
-      entry.begun = Time(Millis(count));
+    if (read_time(next_word(line), entry.begun) && !entry.key.empty()) {
       entry.summary = line;
-      open_[operation] = std::move(entry);
+      entries_[operation] = std::move(entry);
       return ok_status();
     }
   } else if (kind == "end") {
-    const auto it = open_.find(operation);
-    if (it != open_.end() && it->second.key == line) open_.erase(it);
+    const std::string_view key = next_word(line);
+    JournalEnd how;
+    if (read_time(next_word(line), how.at) && read_time(next_word(line), how.until) && read_number(line, how.status)) {
+      const auto it = entries_.find(operation);
+      if (it != entries_.end() && it->second.key == key) it->second.ended = how;
+      return ok_status();
+    }
+  } else if (kind == "forget") {
+    const auto it = entries_.find(operation);
+    if (it != entries_.end() && it->second.key == line) entries_.erase(it);
     return ok_status();
   }
   // The checksum is right: some other version wrote this.
@@ -247,14 +271,24 @@ Status Journal::append(std::string_view content) {
   return catch_up();
 }
 
-Status Journal::compact_if_worthwhile() {
-  if (lines_ < kCompactFromLines || open_.size() * 2 > lines_) return ok_status();
+Status Journal::compact_if_worthwhile(Time now) {
+  if (lines_ < kCompactFromLines) return ok_status();
+  std::uint64_t of_use = 0;
+  for (const auto& [operation, entry] : entries_) of_use += is_over(entry, now) ? 0 : entry.ended ? 2 : 1;
+  return of_use * 2 > lines_ ? ok_status() : compact(now);
+}
+
+Status Journal::compact(Time now) {
   const std::string next = path_ + ".new";
   // A leftover of a crash is overwritten: the lock on the journal itself keeps others away from it.
   const int fd = ::open(next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd < 0) return failed("compacting");
   std::string content(kFormat);
-  for (const auto& [operation, entry] : open_) content += begin_line(operation, entry);
+  for (const auto& [operation, entry] : entries_) {
+    if (is_over(entry, now)) continue;
+    content += begin_line(operation, entry);
+    if (entry.ended) content += end_line(operation, entry.key, *entry.ended);
+  }
   const int error = write_all(fd, content);
   const bool good = error == 0 && ::fsync(fd) == 0 && ::rename(next.c_str(), path_.c_str()) == 0;
   ::close(fd);
@@ -266,29 +300,56 @@ Status Journal::compact_if_worthwhile() {
   return ok_status();
 }
 
-Result<Journal::Begun> Journal::begin(const std::string& operation, const JournalEntry& entry) {
+// In a step of its own: the file is another one afterwards.
+Status Journal::make_room(Time now) {
+  const Locked locked(*this);
+  if (!locked.status()) return locked.status();
+  return read_to_ < bytes_max_ ? ok_status() : compact(now);
+}
+
+Result<Journal::Begun> Journal::begin(const std::string& operation, const JournalEntry& entry, IfEnded if_ended) {
+  if (const Status room = make_room(entry.begun); !room) return room.fault();
   const Locked locked(*this);
   if (!locked.status()) return locked.status().fault();
-  if (const auto it = open_.find(operation); it != open_.end()) return Begun{it->second, true};
+  if (const auto it = entries_.find(operation); it != entries_.end()) {
+    const JournalEntry& found = it->second;
+    const bool anew = is_over(found, entry.begun) || (found.ended && if_ended == IfEnded::begin_anew);
+    if (!anew) return Begun{found, true};
+  }
+  // An operation that was dropped here could be done twice.
+  if (read_to_ >= bytes_max_) {
+    return unavailable(
+        fmt::format("the journal {} is full: it remembers {} operations. Nothing was sent. Use several journals, or a "
+                    "shorter key lifetime if the server forgets keys earlier",
+                    path_, entries_.size()));
+  }
   if (const Status added = append(begin_line(operation, entry)); !added) return added.fault();
   return Begun{entry, false};
 }
 
-Result<bool> Journal::end(const std::string& operation, std::string_view key) {
+Result<bool> Journal::close(const std::string& operation, std::string_view key, const std::string& line, Time now) {
   const Locked locked(*this);
   if (!locked.status()) return locked.status().fault();
-  const auto it = open_.find(operation);
-  if (it == open_.end() || it->second.key != key) return false;
-  if (const Status added = append(sealed(fmt::format("end {} {}", operation, key))); !added) return added.fault();
-  if (const Status compacted = compact_if_worthwhile(); !compacted) return compacted.fault();
+  const auto it = entries_.find(operation);
+  if (it == entries_.end() || it->second.key != key) return false;
+  if (const Status added = append(line); !added) return added.fault();
+  if (const Status compacted = compact_if_worthwhile(now); !compacted) return compacted.fault();
   return true;
+}
+
+Result<bool> Journal::end(const std::string& operation, std::string_view key, const JournalEnd& how) {
+  return close(operation, key, end_line(operation, key, how), how.at);
+}
+
+Result<bool> Journal::forget(const std::string& operation, std::string_view key, Time now) {
+  return close(operation, key, sealed(fmt::format("forget {} {}", operation, key)), now);
 }
 
 Result<std::optional<JournalEntry>> Journal::find(const std::string& operation) {
   const Locked locked(*this);
   if (!locked.status()) return locked.status().fault();
-  const auto it = open_.find(operation);
-  if (it == open_.end()) return std::optional<JournalEntry>();
+  const auto it = entries_.find(operation);
+  if (it == entries_.end()) return std::optional<JournalEntry>();
   return std::optional<JournalEntry>(it->second);
 }
 

@@ -1,19 +1,21 @@
-// Journal: the keys of operations whose answer is not final, on disk.
+// Journal: the keys of operations, on disk: of those whose answer is not final, and of named ones that have ended.
 //
 // A text file that is only appended to. The first line names the format, every other one is
 //
 //   CHECKSUM begin OPERATION FINGERPRINT KEY MILLISECONDS what it is, for people
-//   CHECKSUM end OPERATION KEY
+//   CHECKSUM end OPERATION KEY MILLISECONDS UNTIL STATUS
+//   CHECKSUM forget OPERATION KEY
 //
 // with sixteen hex digits of SHA-256 over the rest of the line in front. A key is written and synced before the first
-// byte of its request is sent, and ended when the answer is final.
+// byte of its request is sent. When the answer is final, a named operation is ended: it is found under its name, with
+// its key, until UNTIL. Others are forgotten.
 //
 // Crashes. A line that a crash cut short is at the end of the file and fails its checksum: it is cut off by the next
 // writer. Its operation never got to send anything. A bad line with good ones behind it is damage, and a fault: a key
 // that was lost that way could be an operation done twice.
 //
 // Processes. Every step locks the file (flock) and first reads what others have added. When most of the file is
-// history, it is replaced by a new one with the open keys alone; a process that waited for the lock of the old file
+// history, it is replaced by a new one without it; a process that waited for the lock of the old file
 // notices that the name stands for another one now.
 //
 // Threads. All members from any thread.
@@ -32,17 +34,28 @@
 
 namespace oncekey {
 
+// How an operation ended, and for how long its name stands for that.
+struct JournalEnd {
+  Time at{};
+  Time until{};
+  int status = 0; // of the final answer
+};
+
 struct JournalEntry {
   std::string fingerprint; // of the request; hex
   std::string key;
   Time begun{};
   std::string summary; // for people; no line breaks
+  std::optional<JournalEnd> ended = std::nullopt;
 };
+
+enum class IfEnded { find, begin_anew };
 
 class Journal {
  public:
-  // Makes the file, readable by its owner alone, if it is not there.
-  static Result<std::unique_ptr<Journal>> open(const std::string& path);
+  // Makes the file, readable by its owner alone, if it is not there. No operation begins in a file of `bytes_max` or
+  // more that cannot be made shorter.
+  static Result<std::unique_ptr<Journal>> open(const std::string& path, std::uint64_t bytes_max = 128u << 20);
   ~Journal();
   Journal(const Journal&) = delete;
   Journal& operator=(const Journal&) = delete;
@@ -51,31 +64,37 @@ class Journal {
     JournalEntry entry;
     bool found = false; // it was there already
   };
-  // The operation's entry: the open one, or else this one, durable when the call returns. `operation` is a word without
-  // blanks.
-  Result<Begun> begin(const std::string& operation, const JournalEntry& entry);
-  // Closes the operation if it is open under that key, durably. False if it was not.
-  Result<bool> end(const std::string& operation, std::string_view key);
+  // The operation's entry: the one that is open, or that has ended and is not over yet at `entry.begun`; or else this
+  // one, durable when the call returns. `operation` is a word without blanks.
+  Result<Begun> begin(const std::string& operation, const JournalEntry& entry, IfEnded if_ended = IfEnded::find);
+  // Ends the operation if it is there under that key, durably. False if it is not.
+  Result<bool> end(const std::string& operation, std::string_view key, const JournalEnd& how);
+  // Drops the operation if it is there under that key, durably. False if it is not. `now` as for begin().
+  Result<bool> forget(const std::string& operation, std::string_view key, Time now);
   Result<std::optional<JournalEntry>> find(const std::string& operation);
 
  private:
-  explicit Journal(std::string path) : path_(std::move(path)) {}
+  Journal(std::string path, std::uint64_t bytes_max) : path_(std::move(path)), bytes_max_(bytes_max) {}
 
   class Locked;
   Status reopen();
   Status catch_up();
   Status take_line(std::string_view line);
   Status append(std::string_view content);
-  Status compact_if_worthwhile();
+  Status compact_if_worthwhile(Time now);
+  Status compact(Time now);
+  Status make_room(Time now);
+  Result<bool> close(const std::string& operation, std::string_view key, const std::string& line, Time now);
   Fault failed(std::string_view doing) const;
 
   const std::string path_;
+  const std::uint64_t bytes_max_;
   std::mutex mutex_;
   int fd_ = -1;
   std::uint64_t read_to_ = 0; // the end of the last good line
-  std::uint64_t lines_ = 0;   // good ones, open or not
+  std::uint64_t lines_ = 0;   // good ones, of use or not
   bool torn_ = false;         // there is a torn line behind read_to_
-  std::map<std::string, JournalEntry> open_;
+  std::map<std::string, JournalEntry> entries_;
 };
 
 } // namespace oncekey

@@ -48,7 +48,12 @@ class JournalTest : public testing::Test {
   std::string folder_;
 };
 
-JournalEntry entry_with(const std::string& key) { return {"f1", key, Time(Millis(1234)), "POST http://h/x"}; }
+JournalEntry entry_with(const std::string& key, Millis begun = Millis(1234)) {
+  return {"f1", key, Time(begun), "POST http://h/x"};
+}
+// An end with 201 at 2000, that stands until 5000.
+JournalEnd ended() { return {Time(Millis(2000)), Time(Millis(5000)), 201}; }
+constexpr Time kNow{Millis(2000)};
 
 TEST_F(JournalTest, AnOpenKeyIsFoundAgain) {
   EXPECT_FALSE(open()->begin("op", entry_with("k1"))->found);
@@ -62,21 +67,49 @@ TEST_F(JournalTest, AnOpenKeyIsFoundAgain) {
   EXPECT_EQ(again->entry.summary, "POST http://h/x");
 }
 
-TEST_F(JournalTest, AnEndedKeyIsGone) {
+TEST_F(JournalTest, AForgottenKeyIsGone) {
   const auto journal = open();
   ASSERT_TRUE(journal->begin("op", entry_with("k1")).ok());
-  EXPECT_TRUE(*journal->end("op", "k1"));
+  EXPECT_TRUE(*journal->forget("op", "k1", kNow));
   EXPECT_EQ(key_of(*journal, "op"), "none");
   EXPECT_EQ(key_of(*open(), "op"), "none");
   EXPECT_FALSE(journal->begin("op", entry_with("k2"))->found);
 }
 
+TEST_F(JournalTest, AnEndedOperationIsFoundUntilItIsOver) {
+  ASSERT_TRUE(open()->begin("op", entry_with("k1")).ok());
+  EXPECT_TRUE(*open()->end("op", "k1", ended()));
+  const auto again = open()->begin("op", entry_with("k2", Millis(4999)));
+  EXPECT_TRUE(again->found);
+  EXPECT_EQ(again->entry.key, "k1");
+  ASSERT_TRUE(again->entry.ended.has_value());
+  EXPECT_EQ(again->entry.ended->at, Time(Millis(2000)));
+  EXPECT_EQ(again->entry.ended->until, Time(Millis(5000)));
+  EXPECT_EQ(again->entry.ended->status, 201);
+  const auto later = open()->begin("op", entry_with("k3", Millis(5000)));
+  EXPECT_FALSE(later->found);
+  EXPECT_EQ(key_of(*open(), "op"), "k3");
+}
+
+TEST_F(JournalTest, AnEndedOperationBeginsAnewWhenAsked) {
+  const auto journal = open();
+  ASSERT_TRUE(journal->begin("op", entry_with("k1")).ok());
+  EXPECT_TRUE(journal->begin("op", entry_with("k2"), IfEnded::begin_anew)->found); // open: its answer is not known
+  EXPECT_TRUE(*journal->end("op", "k1", ended()));
+  EXPECT_FALSE(journal->begin("op", entry_with("k2"), IfEnded::begin_anew)->found);
+  const auto found = open()->find("op");
+  EXPECT_EQ((*found)->key, "k2");
+  EXPECT_FALSE((*found)->ended.has_value());
+}
+
 TEST_F(JournalTest, AnotherKeysEndChangesNothing) {
   const auto journal = open();
   ASSERT_TRUE(journal->begin("op", entry_with("k1")).ok());
-  EXPECT_FALSE(*journal->end("op", "k0"));
-  EXPECT_FALSE(*journal->end("other", "k1"));
+  EXPECT_FALSE(*journal->forget("op", "k0", kNow));
+  EXPECT_FALSE(*journal->forget("other", "k1", kNow));
+  EXPECT_FALSE(*journal->end("op", "k0", ended()));
   EXPECT_EQ(key_of(*journal, "op"), "k1");
+  EXPECT_FALSE((*journal->find("op"))->ended.has_value());
 }
 
 TEST_F(JournalTest, IsReadableByItsOwnerAlone) {
@@ -174,7 +207,7 @@ TEST_F(JournalTest, TwoProcessesSeeEachOthersKeys) {
   const auto two = open();
   ASSERT_TRUE(one->begin("op", entry_with("k1")).ok());
   EXPECT_EQ(two->begin("op", entry_with("k2"))->entry.key, "k1");
-  EXPECT_TRUE(*two->end("op", "k1"));
+  EXPECT_TRUE(*two->forget("op", "k1", kNow));
   EXPECT_EQ(key_of(*one, "op"), "none");
 }
 
@@ -184,7 +217,7 @@ TEST_F(JournalTest, IsCompactedWhenMostOfItIsHistory) {
   ASSERT_TRUE(one->begin("stays", entry_with("k0")).ok());
   for (int i = 0; i < 600; ++i) {
     ASSERT_TRUE(one->begin("op", entry_with("k")).ok());
-    ASSERT_TRUE(*one->end("op", "k"));
+    ASSERT_TRUE(*one->forget("op", "k", kNow));
   }
   EXPECT_LT(content().size(), 40'000u);
   EXPECT_FALSE(std::filesystem::exists(path + ".new"));
@@ -193,6 +226,49 @@ TEST_F(JournalTest, IsCompactedWhenMostOfItIsHistory) {
   ASSERT_TRUE(two->begin("late", entry_with("k1")).ok());
   EXPECT_EQ(key_of(*one, "late"), "k1");
   EXPECT_EQ(key_of(*open(), "stays"), "k0");
+}
+
+// Half of the names end at 2000 and are over at 5000, the others stand for ever.
+TEST_F(JournalTest, IsCompactedWithoutTheNamesThatAreOver) {
+  const auto journal = open();
+  JournalEnd lasting = ended();
+  lasting.until = Time(Millis(1'000'000));
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = std::to_string(i);
+    ASSERT_TRUE(journal->begin("brief" + name, entry_with("k")).ok());
+    ASSERT_TRUE(*journal->end("brief" + name, "k", ended()));
+    if (i % 100 != 0) continue;
+    ASSERT_TRUE(journal->begin("lasting" + name, entry_with("k" + name)).ok());
+    ASSERT_TRUE(*journal->end("lasting" + name, "k" + name, lasting));
+  }
+  const std::size_t before = content().size();
+  for (int i = 0; i < 300; ++i) {
+    ASSERT_TRUE(journal->begin("op", entry_with("k", Millis(6000))).ok());
+    ASSERT_TRUE(*journal->forget("op", "k", Time(Millis(6000))));
+  }
+  EXPECT_LT(content().size(), before / 2);
+  EXPECT_EQ(key_of(*journal, "brief7"), "none");
+  const auto found = open()->find("lasting200");
+  EXPECT_EQ((*found)->key, "k200");
+  EXPECT_EQ((*found)->ended->status, 201);
+}
+
+TEST_F(JournalTest, AFullOneBeginsNothingAndForgetsNothing) {
+  const auto journal = *Journal::open(path, 2000);
+  int begun = 0;
+  Result<Journal::Begun> last = journal->begin("0", entry_with("k0"));
+  while (last.ok() && begun < 100) {
+    ASSERT_TRUE(*journal->end(std::to_string(begun), "k" + std::to_string(begun), ended()));
+    ++begun;
+    last = journal->begin(std::to_string(begun), entry_with("k" + std::to_string(begun)));
+  }
+  ASSERT_FALSE(last.ok());
+  EXPECT_THAT(last.fault().message, testing::HasSubstr("is full"));
+  EXPECT_EQ(key_of(*journal, "0"), "k0");
+  // When the names are over, there is room again.
+  EXPECT_TRUE(journal->begin("new", entry_with("k", Millis(5000))).ok());
+  EXPECT_EQ(key_of(*journal, "0"), "none");
+  EXPECT_LT(content().size(), 1000u);
 }
 
 TEST_F(JournalTest, ManyProcessesAgreeOnOneKeyForEachOperation) {

@@ -69,19 +69,25 @@ bool before_execution(int status) { return status == 408 || status == 425 || sta
 
 } // namespace
 
+bool is_success(int status) { return (status >= 200 && status < 300) || status == 303; }
+
+bool is_about_the_caller(int status) { return status == 401 || status == 403 || status == 407; }
+
 Judged judge(const ClientResponse& response) {
   const int status = response.status;
-  if ((status >= 200 && status < 300) || status == 303) return {Judgement::success, "", true};
+  if (is_success(status)) return {Judgement::success, "", true};
   const std::string text = status_text(response);
   if (status < 400) {
     return {Judgement::refusal, text + ": redirections are not followed, a key belongs to the server it was made for",
             true};
   }
   const bool may_have_done = retried_by_status(status) && !before_execution(status);
+  const Meaning meaning = meaning_of_body(response.body);
+  const bool in_progress = meaning == Meaning::in_progress;
   // Adyen's word for the same thing is transient-error.
   if (says_true(response.headers, "Stripe-Should-Retry") || says_true(response.headers, "transient-error"))
-    return {Judgement::retry, text, may_have_done};
-  switch (meaning_of_body(response.body)) {
+    return {Judgement::retry, text, may_have_done, in_progress};
+  switch (meaning) {
     case Meaning::another_request:
       // A server that failed may speak of any mismatch; it has not judged the request, and may have done it.
       if (status >= 500) break;
@@ -97,7 +103,7 @@ Judged judge(const ClientResponse& response) {
   }
   if (response.headers.has("Stripe-Should-Retry"))
     return {Judgement::refusal, text + ": the server says that trying again changes nothing", may_have_done};
-  if (retried_by_status(status)) return {Judgement::retry, text, may_have_done};
+  if (retried_by_status(status)) return {Judgement::retry, text, may_have_done, in_progress};
   return {Judgement::refusal, text, may_have_done};
 }
 

@@ -18,9 +18,16 @@ struct Judged {
   Judgement judgement;
   std::string why;            // for a refusal or a retry: a few words
   bool may_have_done = false; // a try that got this answer may have had an effect all the same
+  bool in_progress = false;   // the server says so: the first request with the key is still running
 };
 
 Judged judge(const ClientResponse& response);
+
+// 2xx, or 303.
+bool is_success(int status);
+
+// Refusals of the caller, not of the operation: 401, 403, 407. Servers give them before they look at the key.
+bool is_about_the_caller(int status);
 
 // The server says that this is the answer of an earlier try.
 bool is_replay(const Headers& headers);

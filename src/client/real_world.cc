@@ -89,9 +89,10 @@ Result<UpstreamPool*> RealWorld::pool_for(Lane& lane, const Url& url) {
   return lane.pools.emplace(origin, *std::move(pool)).first->second.get();
 }
 
-Tried failure_of(CallError error, std::string_view reason) {
+Tried failure_of(CallError error, const UpstreamCall& call) {
   const bool sent = error != CallError::not_sent && error != CallError::full;
-  return TryFailure{sent ? TryFailure::Kind::unknown : TryFailure::Kind::not_sent, std::string(reason)};
+  return TryFailure{sent ? TryFailure::Kind::unknown : TryFailure::Kind::not_sent, std::string(call.reason()),
+                    call.failed_for_good()};
 }
 
 Task<Tried> RealWorld::call(UpstreamPool& pool, const WireRequest& request, Moment due) {
@@ -102,18 +103,18 @@ Task<Tried> RealWorld::call(UpstreamPool& pool, const WireRequest& request, Mome
   ResponseHead response;
   do {
     if (error == CallError::none) error = co_await upstream.read_head(response);
-    if (error != CallError::none) co_return failure_of(error, upstream.reason());
+    if (error != CallError::none) co_return failure_of(error, upstream);
   } while (response.status < 200); // interim answers mean nothing here
 
   ClientResponse answer{response.status, std::move(response.reason), std::move(response.headers), {}};
   for (;;) {
     std::string_view piece;
     error = co_await upstream.read_piece(piece);
-    if (error != CallError::none) co_return failure_of(error, upstream.reason());
+    if (error != CallError::none) co_return failure_of(error, upstream);
     if (piece.empty()) break;
     if (answer.body.size() + piece.size() > response_bytes_max_) {
-      TryFailure failure{TryFailure::Kind::hopeless,
-                         fmt::format("the answer is longer than {} bytes", response_bytes_max_)};
+      TryFailure failure{TryFailure::Kind::unknown,
+                         fmt::format("the answer is longer than {} bytes", response_bytes_max_), true};
       co_return failure;
     }
     answer.body.append(piece);
@@ -125,14 +126,14 @@ Task<void> outcome_of(Task<Tried> call, std::optional<Tried>& outcome) {
   try {
     outcome = co_await std::move(call);
   } catch (const std::exception& thrown) {
-    outcome = TryFailure{TryFailure::Kind::unknown, thrown.what()};
+    outcome = TryFailure{TryFailure::Kind::unknown, thrown.what(), false};
   }
 }
 
 Tried RealWorld::exchange(const WireRequest& request, Moment due) {
   std::unique_ptr<Lane> lane = take_lane();
   auto pool = pool_for(*lane, request.url);
-  if (!pool) return TryFailure{TryFailure::Kind::not_sent, pool.fault().message};
+  if (!pool) return TryFailure{TryFailure::Kind::not_sent, pool.fault().message, false};
   std::optional<Tried> tried;
   spawn(outcome_of(call(**pool, request, due), tried));
   // The timers keep the loop in work for ever: it runs until this call is over.

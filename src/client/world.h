@@ -23,10 +23,10 @@ struct TryFailure {
   enum class Kind {
     not_sent, // certainly not executed
     unknown,  // a byte may have left
-    hopeless, // answered, but in a way that no other try will better
   };
   Kind kind = Kind::unknown;
   std::string reason;
+  bool lasting = false; // another try would fail in the same way: a certificate that is not trusted, too long an answer
 };
 
 using Tried = std::variant<ClientResponse, TryFailure>;
@@ -42,6 +42,11 @@ class ClientWorld {
   virtual double chance() = 0; // from 0 to less than 1
   // Over by `due`, whatever the server does.
   virtual Tried exchange(const WireRequest& request, Moment due) = 0;
+};
+
+// A Client in another world than the real one.
+struct ClientInTests {
+  static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
 };
 
 // The real one. `ca_file` and `response_bytes_max` as in ClientOptions.

@@ -66,8 +66,8 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
     case RefusalCode::principal_missing:
       return {400,
               "The account behind the Idempotency-Key is missing",
-              "A key belongs to an account and the request does not say to which. Nothing was executed; send the "
-              "credentials this API asks for, once.",
+              "The request names no account, and keys belong to accounts. Nothing was executed; send the credentials "
+              "this API asks for, once.",
               kInvalidRequest,
               "idempotency_principal_missing",
               ShouldRetry::no};
@@ -231,13 +231,14 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               "idempotency_store_full",
               ShouldRetry::yes};
     case RefusalCode::abandoned:
-      return {409,
-              "The operation was broken off",
-              "The operation was begun and whoever worked on it is gone. Send the request that began it, with the same "
-              "key, again; asking here changes nothing.",
-              kIdempotency,
-              "idempotency_operation_abandoned",
-              ShouldRetry::no};
+      return {
+          409,
+          "The operation was broken off",
+          "The operation was begun and its owner is gone. Send the request that began it, with the same key, again; "
+          "asking here changes nothing.",
+          kIdempotency,
+          "idempotency_operation_abandoned",
+          ShouldRetry::no};
     case RefusalCode::operation_unknown:
       return {404,
               "No such operation",

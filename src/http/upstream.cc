@@ -1,8 +1,11 @@
 #include "http/upstream.h"
 
 #include <boost/asio/connect.hpp>
+#include <boost/asio/ssl/error.hpp>
 
 #include <fmt/format.h>
+#include <openssl/err.h>
+#include <openssl/sslerr.h>
 
 #include <algorithm>
 #include <utility>
@@ -27,9 +30,10 @@ struct Lookup {
   Endpoints endpoints;
 };
 
-// All on the thread of the context. The reason is told when there are no endpoints.
+// All on the thread of the context. The reason is told when there are no endpoints, and whether the name servers say
+// that there is no such name.
 Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& options, MonotonicTime due,
-                        std::string& reason) {
+                        std::string& reason, bool& no_such_name) {
   const auto lookup = std::make_shared<Lookup>(context);
   lookup->due.expires_at(due);
   lookup->resolver.async_resolve(options.host, std::to_string(options.port),
@@ -44,6 +48,7 @@ Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& option
     reason = fmt::format("{}: its name was not resolved in time", options.host);
   } else if (lookup->endpoints.empty()) {
     reason = fmt::format("{}: {}", options.host, lookup->error ? lookup->error.message() : "has no address");
+    no_such_name = lookup->error == asio::error::host_not_found;
   }
   co_return std::move(lookup->endpoints);
 }
@@ -52,6 +57,11 @@ Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& option
 bool is_our_shortage(const error_code& error) {
   return error == asio::error::no_descriptors || error == asio::error::no_memory ||
          error == asio::error::no_buffer_space || error == boost::system::errc::too_many_files_open_in_system;
+}
+
+bool is_distrust(const error_code& error) {
+  return error.category() == asio::error::get_ssl_category() &&
+         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_CERTIFICATE_VERIFY_FAILED;
 }
 
 std::string authority_of(const UpstreamOptions& options) {
@@ -163,7 +173,7 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   if (const auto address = asio::ip::make_address(options.host, ec); !ec) {
     endpoints.emplace_back(address, options.port);
   } else {
-    endpoints = co_await look_up(context, options, connect_due, reason_);
+    endpoints = co_await look_up(context, options, connect_due, reason_, failed_for_good_);
     if (endpoints.empty()) {
       connection_.reset();
       co_return CallError::not_sent;
@@ -190,6 +200,7 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
     const error_code error = co_await connection_->transport.connect_tls(*pool_.tls_, options.host);
     if (error) {
       reason_ = fmt::format("TLS with {}:{} failed: {}", options.host, options.port, error.message());
+      failed_for_good_ = is_distrust(error);
       connection_.reset();
       co_return CallError::not_sent;
     }

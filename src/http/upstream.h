@@ -76,6 +76,8 @@ class UpstreamCall {
   void deadline(MonotonicTime due);
   // Why the last call failed, for the log.
   std::string_view reason() const { return reason_; }
+  // Another try would fail in the same way: the name does not exist, or the certificate is not trusted.
+  bool failed_for_good() const { return failed_for_good_; }
 
  private:
   struct Connection;
@@ -98,6 +100,7 @@ class UpstreamCall {
   bool request_sent_ = false;
   bool keep_alive_ = false;
   bool reusable_ = false;
+  bool failed_for_good_ = false;
   std::string reason_;
 };
 

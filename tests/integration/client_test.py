@@ -2,15 +2,23 @@
 
 import os
 import pathlib
+import random
+import re
+import shutil
+import signal
+import subprocess
 import sys
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from support.gateway import Gateway
+from support.gateway import PROJECT, Gateway
 from support.sending import GAVE_UP, LOCAL_FAULT, REFUSED, SUCCEEDED, SendTest
 from support.upstream import answers, held, never_answers, numbers_its_answers, resets
+from support.waiting import PATIENCE_SECONDS
 
+DOCUMENT = PROJECT / "docs" / "CLIENT.md"
 STRIPE_IN_USE = b'{"error":{"type":"invalid_request_error","code":"idempotency_key_in_use","message":"..."}}'
 STRIPE_MISMATCH = b'{"error":{"type":"idempotency_error","message":"Keys for idempotent requests can only..."}}'
 IETF_OUTSTANDING = b'{"title":"A request is outstanding for this Idempotency-Key"}'
@@ -70,7 +78,7 @@ class JournalTest(SendTest):
         gate.open()
         self.assert_ended(self.send_journaled("-d", "amount=1"), SUCCEEDED)
         self.assert_one_key(2)
-        # The operation is over: the same request is a new one.
+        # The operation has no name and is over: the same request is a new one.
         self.assert_ended(self.send_journaled("-d", "amount=1"), SUCCEEDED)
         self.assertEqual(len(set(self.keys())), 2)
 
@@ -84,6 +92,26 @@ class JournalTest(SendTest):
             self.server.always(numbers_its_answers())
             self.assert_ended(self.send_journaled("-d", "amount=1", "--operation", name), SUCCEEDED)
             self.assertEqual(len(set(self.keys())), 1, (milliseconds, self.keys()))
+
+    def test_a_name_that_has_ended_sends_the_same_key_until_asked_for_another(self):
+        order = ["-d", "amount=1", "--operation", "order 17"]
+        self.assert_ended(self.send_journaled(*order), SUCCEEDED)
+        run = self.send_journaled(*order)
+        self.assert_ended(run, SUCCEEDED)
+        self.assertIn("had its answer at", run.err)
+        self.assertIn("--again", run.err)
+        self.assertEqual(self.send_journaled(*order, "--quiet").err, "")
+        self.assert_one_key(3)
+        self.assert_ended(self.send_journaled(*order, "--again"), SUCCEEDED)
+        self.assertEqual(len(set(self.keys())), 2)
+
+    def test_another_request_under_a_name_that_has_ended_is_refused(self):
+        self.assert_ended(self.send_journaled("-d", "amount=1", "--operation", "a"), SUCCEEDED)
+        run = self.send_journaled("-d", "amount=2", "--operation", "a")
+        self.assert_ended(run, LOCAL_FAULT)
+        self.assertIn("ended with 201", run.err)
+        self.assertIn("--again", run.err)
+        self.assertEqual(len(self.server.received), 1)
 
     def test_a_torn_journal_is_mended(self):
         self.server.will(resets())
@@ -162,6 +190,43 @@ class JournalTest(SendTest):
         self.assertLessEqual(len(self.server.received), 7)
 
 
+class KillTest(SendTest):
+    """A supervisor that runs a command again until it has its exit code, and kills at any moment."""
+
+    def killed_at_exit(self, *arguments):
+        return self.send_journaled(*arguments, environment={"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"],
+                                                            "ONCEKEY_KILL_AT_EXIT": "1",
+                                                            "ASAN_OPTIONS": "verify_asan_link_order=0"})
+
+    @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
+    def test_a_kill_between_the_answer_and_the_exit_code(self):
+        for status in (201, 402):
+            self.server.reset()
+            self.server.always(answers(status, b"final"))
+            order = ["-d", "amount=1", "--operation", f"ends with {status}"]
+            run = self.killed_at_exit(*order)
+            self.assertEqual((run.code, run.out), (-signal.SIGKILL, b"final"), run)
+            self.send_journaled(*order)
+            self.assert_one_key(2)
+
+    def test_kills_at_random_moments(self):
+        orders = 60 if "ONCEKEY_SLOW_TESTS" in os.environ else 4
+        self.server.always(numbers_its_answers())
+        seed = random.randrange(1 << 32)
+        moments = random.Random(seed)
+        # How long a run takes that is not killed: the moments are spread over all of it, and a little more.
+        begun = time.monotonic()
+        self.assert_ended(self.send_journaled("-d", "order=none", "--operation", "none"), SUCCEEDED)
+        whole = (time.monotonic() - begun) * 1.2
+        for order in range(orders):
+            arguments = ["-d", f"order={order}", "--operation", f"order {order}"]
+            for _ in range(3):
+                self.start_journaled(*arguments).kill_after(moments.uniform(0, whole))
+            self.assert_ended(self.send_journaled(*arguments), SUCCEEDED)
+            keys = {request.key for request in self.server.received if request.body == f"order={order}".encode()}
+            self.assertEqual(len(keys), 1, f"seed {seed}, order {order}: {keys}")
+
+
 @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
 class FailedSyncTest(SendTest):
     """The library fails every sync of a file whose name ends in .log, once the file it is told exists."""
@@ -178,6 +243,42 @@ class FailedSyncTest(SendTest):
         self.assert_ended(run, LOCAL_FAULT)
         self.assertIn("syncing the journal", run.err)
         self.assertEqual(self.server.received, [])
+
+
+class SnippetsTest(SendTest):
+    """The snippets for other languages in docs/CLIENT.md do what they say."""
+
+    def snippet(self, language):
+        blocks = re.findall(rf"^```{language}\n(.*?)^```$", DOCUMENT.read_text(), re.M | re.S)
+        return next(block for block in blocks if "once(" in block)
+
+    def check(self, once):
+        """`once(key)` sends a POST and returns the status of the answer."""
+        self.server.will(answers(503), answers(201))
+        self.assertEqual(once("order-17"), 201)
+        self.assert_one_key(2)
+        self.assertEqual(self.keys()[0], "order-17")
+        self.server.will(answers(402))
+        self.assertEqual(once("order-18"), 402)
+
+    def test_python(self):
+        names = {}
+        exec(self.snippet("python"), names)
+        self.check(lambda key: names["once"](self.server.url + "/charges", key, b"{}", "token")[0])
+
+    @unittest.skipIf(shutil.which("node") is None, "there is no node here")
+    def test_node(self):
+        program = self.snippet("js") + (
+            "const TOKEN = 'token';\n"
+            "once(process.argv[2], process.argv[3], {}).then(response => console.log(response.status));\n")
+        (self.folder / "once.mjs").write_text(program)
+
+        def once(key):
+            done = subprocess.run(["node", self.folder / "once.mjs", self.server.url + "/charges", key],
+                                  capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            return int(done.stdout)
+        self.check(once)
 
 
 class GatewayTest(SendTest):

@@ -5,11 +5,12 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from support.gateway import PROJECT, Gateway, free_port
+from support.gateway import PROJECT, Gateway, binary, free_port
 from support.waiting import PATIENCE_SECONDS, poll_until
 
 README = PROJECT / "README.md"
@@ -48,6 +49,43 @@ def comparable(lines):
     return result
 
 
+def anchors(text):
+    """The names under which a page's headings are linked."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.M | re.S), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+class SetupTest(unittest.TestCase):
+    """What each word of scripts/setup installs."""
+
+    def packages(self, *words):
+        return set(subprocess.run([PROJECT / "scripts/setup", "--list", *words], capture_output=True, text=True,
+                                  check=True).stdout.split())
+
+    def test_building_and_running_needs_neither_servers_nor_linters(self):
+        others = {"postgresql-15", "redis-server", "pgbouncer", "nginx-light", "wrk", "clang-format", "clang-tidy",
+                  "libgtest-dev", "libgmock-dev", "libbenchmark-dev", "nodejs", "npm"}
+        self.assertEqual(self.packages("build") & others, set())
+        self.assertIn("g++", self.packages("build"))
+
+    def test_each_word_brings_its_own(self):
+        self.assertLessEqual({"postgresql-15", "redis-server", "pgbouncer", "libgtest-dev", "g++"},
+                             self.packages("test"))
+        self.assertLessEqual({"clang-format", "clang-tidy"}, self.packages("lint"))
+        self.assertLessEqual({"nginx-light", "wrk", "libbenchmark-dev"}, self.packages("bench"))
+
+    def test_make_run_builds_the_gateway_and_the_sample_api_and_nothing_else(self):
+        commands = subprocess.run(["make", "--dry-run", "run"], cwd=PROJECT, capture_output=True, text=True,
+                                  check=True).stdout
+        self.assertIn("scripts/setup build\n", commands)
+        self.assertIn("scripts/build release -- oncekey_main payments_api\n", commands)
+
+    def test_a_wrong_word_is_refused(self):
+        done = subprocess.run([PROJECT / "scripts/setup", "everything"], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn('unknown word "everything"', done.stderr)
+
+
 class ReadmeTest(unittest.TestCase):
     def test_the_parser_reads_commands_and_their_output(self):
         text = "x\n```console\n$ one \\\n    two\nout\n\n$ three\n```\n```sh\n$ four\n```\n"
@@ -68,6 +106,34 @@ class ReadmeTest(unittest.TestCase):
             for command, expected in steps:
                 with self.subTest(command=command):
                     self.assertEqual(comparable(self.run_command(command, gateway, port)), comparable(expected))
+
+    def test_the_example_configurations_are_accepted(self):
+        documents = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+        configurations = {PROJECT / "examples/oncekey.toml": (PROJECT / "examples/oncekey.toml").read_text()}
+        for document in documents:
+            for number, block in enumerate(re.findall(r"^```toml\n(.*?)^```", document.read_text(), re.M | re.S), 1):
+                # Excerpts have no upstream; examples that name certificates and keys need files of the reader's.
+                if re.search(r"^upstream\b", block, re.M) and not re.search(r'"(file:|/etc/)', block):
+                    configurations[f"{document.name}, example {number}"] = block
+        self.assertGreater(len(configurations), 2)
+        for name, text in configurations.items():
+            with self.subTest(configuration=name), tempfile.TemporaryDirectory(prefix="oncekey-example-") as folder:
+                (pathlib.Path(folder) / "oncekey.toml").write_text(text)
+                secrets = {word: "postgres://oncekey@db/oncekey" if "STORE" in word else "0123456789abcdef"
+                           for word in re.findall(r'"env:(\w+)"', text)}
+                done = subprocess.run([binary(), "check", "oncekey.toml"], cwd=folder, capture_output=True, text=True,
+                                      timeout=PATIENCE_SECONDS, check=False, env={**os.environ, **secrets})
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_links_between_documents_lead_somewhere(self):
+        documents = [PROJECT / "README.md", *sorted((PROJECT / "docs").glob("*.md"))]
+        for document in documents:
+            for target, anchor in re.findall(r"\]\(([^)#:\s]*)(#[^)]*)?\)", document.read_text()):
+                file = document if not target else (document.parent / target).resolve()
+                with self.subTest(document=document.name, link=target + anchor):
+                    self.assertTrue(file.exists())
+                    if anchor and file.suffix == ".md":
+                        self.assertIn(anchor[1:], anchors(file.read_text()))
 
     def run_command(self, command, gateway, api_port):
         command = command.replace("127.0.0.1:8080", f"127.0.0.1:{gateway.address[1]}")

@@ -1,5 +1,7 @@
 """`oncekey send` as a command: what goes out, what comes back, and what its exit code says."""
 
+import json
+import os
 import pathlib
 import ssl
 import subprocess
@@ -68,6 +70,13 @@ class RequestTest(SendTest):
         self.assertFalse(self.server.last.has("Idempotency-Key"))
         self.assertFalse(self.server.last.has("Content-Length"))
 
+    def test_a_method_in_small_letters_is_meant_in_capitals(self):
+        self.assert_ended(self.send(method="post"), SUCCEEDED)
+        self.assertEqual(self.server.last.method, "POST")
+        self.assertRegex(self.server.last.key, UUID4)
+        self.assert_ended(self.send(method="get"), SUCCEEDED)
+        self.assertFalse(self.server.last.has("Idempotency-Key"))
+
     def test_a_post_without_a_body_says_so(self):
         self.send()
         self.assertEqual(self.server.last.header("Content-Length"), "0")
@@ -123,6 +132,39 @@ class AnswerTest(SendTest):
         self.assertIn(f"--key {self.keys()[0]}", run.err)
         self.assert_one_key(2)
 
+    def test_giving_up_shows_what_the_last_answer_said(self):
+        self.server.always(answers(500, b'{"error":"out of cheese"}'))
+        run = self.send("--max-attempts", "1")
+        self.assert_ended(run, GAVE_UP)
+        self.assertEqual(run.out, b"")
+        self.assertIn('{"error":"out of cheese"}', run.err)
+        self.server.always(answers(500, b"x" * 5000))
+        run = self.send("--max-attempts", "1")
+        self.assertIn("(the first 4096 of 5000 bytes)", run.err)
+
+    def test_a_report_in_json_has_everything(self):
+        self.server.will(answers(201, b'{"id":1}', [("X-Thing", "1")]))
+        report = json.loads(self.send("--report-json", "--key", "k").out)
+        self.assertEqual((report["ending"], report["status"], report["body"]), ("succeeded", 201, '{"id":1}'))
+        self.assertEqual((report["key"], report["attempts"], report["key_kept"]), ("k", 1, False))
+        self.assertIn(["X-Thing", "1"], report["headers"])
+        self.server.will(answers(201, b"\xff\x00"))
+        self.assertEqual(json.loads(self.send("--report-json").out)["body_base64"], "/wA=")
+        self.server.always(answers(503, b"later"))
+        run = self.send("--report-json", "--max-attempts", "1")
+        self.assert_ended(run, GAVE_UP)
+        report = json.loads(run.out)
+        self.assertEqual((report["ending"], report["body"], report["key_kept"]), ("gave_up", "later", True))
+
+    @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
+    def test_a_name_that_does_not_exist_is_not_tried_again(self):
+        run = self.send(url="http://api.test/x", environment={"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"],
+                                                              "ONCEKEY_NO_SUCH_NAME": "1",
+                                                              "ASAN_OPTIONS": "verify_asan_link_order=0"})
+        self.assert_ended(run, GAVE_UP)
+        self.assertIn("gave up: api.test: Host not found", run.err)
+        self.assertNotIn("try 1", run.err)
+
     def test_nobody_listening_is_tried_again_until_the_deadline(self):
         run = self.send("--deadline", "1200ms", url=f"http://127.0.0.1:{free_port()}/x")
         self.assert_ended(run, GAVE_UP)
@@ -142,6 +184,7 @@ class UsageTest(SendTest):
         for arguments in (["--max-attempts", "0"], ["--deadline", "soon"], ["--timeout", "0s"], ["--key", "a b"],
                           ["-H", "no colon"], ["-H", "Host: other"], ["-H", "Idempotency-Key: k"], ["-d", "@missing"],
                           ["-d", "x", "--json", "y"], ["--operation", "name"], ["--forget"], ["--unknown"],
+                          ["--again"], ["--again", "--journal", "keys"],
                           ["--cacert", "missing"]):
             with self.subTest(arguments=arguments):
                 run = self.send(*arguments)
@@ -190,15 +233,17 @@ class TlsTest(SendTest):
 
     def test_an_untrusted_server_gets_nothing(self):
         server = self.tls_server("localhost")
-        run = self.send("-d", "amount=1", "--max-attempts", "1", url=server.url + "/x")
+        run = self.send("-d", "amount=1", url=server.url + "/x")
         self.assert_ended(run, GAVE_UP)
         self.assertIn("certificate", run.err)
+        self.assertNotIn("try 1", run.err)
         self.assertEqual(server.received, [])
 
     def test_a_server_of_another_name_gets_nothing(self):
         server = self.tls_server("elsewhere")
-        run = self.send("-d", "amount=1", "--max-attempts", "1", "--cacert", "elsewhere.crt", url=server.url + "/x")
+        run = self.send("-d", "amount=1", "--cacert", "elsewhere.crt", url=server.url + "/x")
         self.assert_ended(run, GAVE_UP)
+        self.assertNotIn("try 1", run.err)
         self.assertEqual(server.received, [])
 
 

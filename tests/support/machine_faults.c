@@ -3,13 +3,16 @@
  *
  * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, fsync and fdatasync of files
  * whose name ends in ".log" (RocksDB's write-ahead logs) answer EIO, once and for ever, as a disk that went bad does.
- * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return.
+ * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return. With
+ * ONCEKEY_NO_SUCH_NAME it says that no name exists.
  * ONCEKEY_BOOT_ID names a file to be read in place of the kernel's boot id, ONCEKEY_WALL_AHEAD_SECONDS puts the wall
- * clock forward, and ONCEKEY_SYNCHRONISED (0 or 1) is what the kernel says about it. */
+ * clock forward, and ONCEKEY_SYNCHRONISED (0 or 1) is what the kernel says about it. With ONCEKEY_KILL_AT_EXIT the
+ * process is killed when main has returned, before its exit code is known. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <netdb.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,6 +49,7 @@ int fdatasync(int fd) { return sync_or_fail("fdatasync", fd); }
 int getaddrinfo(const char* node, const char* service, const struct addrinfo* hints, struct addrinfo** found) {
   const char* end = getenv("ONCEKEY_END_LOOKUPS");
   for (int i = 0; end != NULL && access(end, F_OK) != 0 && i < 600; ++i) usleep(50000);
+  if (getenv("ONCEKEY_NO_SUCH_NAME") != NULL) return EAI_NONAME;
   int (*real)(const char*, const char*, const struct addrinfo*, struct addrinfo**);
   *(void**)&real = dlsym(RTLD_NEXT, "getaddrinfo");
   return real(node, service, hints, found);
@@ -81,4 +85,8 @@ FILE* fopen64(const char* path, const char* mode) {
   FILE* (*real)(const char*, const char*);
   *(void**)&real = dlsym(RTLD_NEXT, "fopen64");
   return real(file_to_open(path), mode);
+}
+
+__attribute__((destructor)) static void kill_at_exit(void) {
+  if (getenv("ONCEKEY_KILL_AT_EXIT") != NULL) raise(SIGKILL);
 }

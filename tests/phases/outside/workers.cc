@@ -1,6 +1,4 @@
-// Books something once, in a program that knows nothing of oncekey but its installed headers.
-#include <oncekey/client.h>
-#include <oncekey/derive.h>
+// Greets once and sends a job, in a program that knows nothing of oncekey but its installed headers.
 #include <oncekey/workers.h>
 
 #include <cstdio>
@@ -26,7 +24,5 @@ int main(int, char** arguments) {
                                                     std::printf("job %s %s\n", job.name.c_str(), job.args.c_str());
                                                   })}});
   if (!enqueuer.run_once().ok()) return 1;
-  const auto client = oncekey::Client::open({});
-  std::printf("client %s %zu\n", client.ok() ? "open" : "not open", oncekey::derive("k", "charge").size());
   return 0;
 }
