@@ -166,8 +166,10 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
 
   // Where keys are made of the fingerprint, admit() finds one below.
   const bool websocket = asks_for_websocket(head);
-  if (websocket && !observing && has_key_header(policy, head.headers)) {
-    const Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+  const bool required = policy.key == MissingKey::required;
+  if (websocket && !observing && (required || has_key_header(policy, head.headers))) {
+    Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+    if (required) refusal.detail = "This path takes no request without a key, and so no WebSocket.";
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }

@@ -67,7 +67,8 @@ class DescriptorTest(unittest.TestCase):
 
     def test_idle_connections_of_each_upstream_are_counted(self):
         def calls_allowed(upstreams):
-            routes = [{"path": f"/{number}", "upstream": f"http://127.0.0.1:{9 + number}"} for number in range(upstreams)]
+            routes = [{"path": f"/{number}", "upstream": f"http://127.0.0.1:{9 + number}"}
+                      for number in range(upstreams)]
             with limited(Gateway("http://127.0.0.1:9", routes), DESCRIPTORS) as gateway:
                 lowered = gateway.wait_for_log("event=limits_lowered")
             return int(re.search(r'max_upstream_connections="1024 -> (\d+)"', lowered).group(1))

@@ -24,6 +24,7 @@ class WebSocketTest(GatewayTest):
               {"path": "/alike/*", "policy": "classic", "methods": ["GET"], "key_from": "fingerprint",
                "window": "10m"},
               {"path": "/seen/*", "policy": "classic", "methods": ["GET"], "mode": "observe"},
+              {"path": "/strict/*", "policy": "classic", "methods": ["GET"], "key": "required"},
               {"path": "/stripe/*", "policy": "stripe-v1", "methods": ["GET", "POST"]},
               {"path": "/orders/*", "policy": "classic"}]
 
@@ -176,6 +177,11 @@ class WebSocketTest(GatewayTest):
                 self.assertIn("without a key", problem["detail"])
         refused = self.client.get("/stripe/ws", headers=ASKS + [("Idempotency-Key", "k-1")])
         self.assertEqual((refused.status, refused.json()["error"]["code"]), (400, "upgrade_with_key"))
+        self.assertEqual(self.upstream.received, [])
+
+    def test_where_a_key_is_required_there_is_no_websocket(self):
+        problem = self.assert_problem(self.client.get("/strict/ws", headers=ASKS), 400, "upgrade_with_key")
+        self.assertIn("no request without a key", problem["detail"])
         self.assertEqual(self.upstream.received, [])
 
     def test_without_a_key_a_protected_route_lets_it_through(self):
