@@ -161,7 +161,7 @@ Admin::Answer Admin::ready(Detail detail) const {
   json::object body;
   std::string reason;
   if (gateway_ == nullptr) reason = "starting";
-  if (shared_.draining.load()) reason = "draining";
+  if (shared_.leaving.load()) reason = "draining";
   // The fault names paths and hosts: for operators alone.
   if (!healthy) reason = detail == Detail::all ? healthy.fault().message : "store";
   if (detail == Detail::all) body["durability"] = std::string(to_string(shared_.store.durability()));
@@ -181,11 +181,16 @@ Admin::Answer Admin::metrics() {
     };
     catch_up(metrics.refused_connections_all, gateway_->refused_connections().all_used.load());
     catch_up(metrics.refused_connections_address, gateway_->refused_connections().address_over.load());
+    catch_up(metrics.tls_on_a_plain_port, gateway_->refused_connections().spoke_tls.load());
+    catch_up(metrics.plain_http_on_a_tls_port, gateway_->refused_connections().spoke_plain_http.load());
   }
-  metrics.upstream_connections.Set(shared_.upstream_open.load());
+  for (const auto& upstream : shared_.upstreams.all()) {
+    upstream->metrics.connections.Set(upstream->open.load());
+    upstream->metrics.breaker_open.Set(upstream->breaker.is_open() ? 1 : 0);
+  }
   metrics.buffered_bytes.Set(static_cast<double>(shared_.shares.in_use(Resource::buffered_bytes)));
-  metrics.breaker_open.Set(shared_.breaker.is_open() ? 1 : 0);
   metrics.detached.Set(shared_.detached.load());
+  metrics.tunnels.Set(shared_.tunnels.load());
   show_storms();
   metrics.store_records.Set(static_cast<double>(stats.records_estimate));
   metrics.store_bytes.Set(static_cast<double>(stats.bytes_on_disk));

@@ -22,8 +22,10 @@ std::string joined(const std::vector<Source>& sources) {
 }
 
 std::string table_of_routes(const Config& config) {
+  const bool several = upstreams_of(config).size() > 1;
   std::vector<std::vector<std::string>> rows{
       {"ROUTE", "POLICY", "METHODS", "KEY", "SCOPE", "LEASE", "RETENTION", "UNKNOWN", "ABANDONED", "MODE"}};
+  if (several) rows.back().emplace_back("UPSTREAM");
   for (const Route& route : config.routes) {
     const Policy& policy = route.policy;
     rows.push_back({route.name, policy.name, fmt::format("{}", fmt::join(policy.methods, ",")),
@@ -31,16 +33,16 @@ std::string table_of_routes(const Config& config) {
                     format_duration(policy.lease), format_duration(policy.retention),
                     std::string(to_string(policy.on_unknown)), std::string(to_string(policy.on_abandoned)),
                     std::string(to_string(policy.mode))});
+    if (several) rows.back().push_back(to_string(upstream_of(config, route)));
   }
   return format_table(rows);
 }
 
 void add_endpoint(std::vector<std::vector<std::string>>& rows, const std::string& what, const std::string& provider,
                   const Endpoint& endpoint) {
-  const std::string_view scheme = endpoint.url.scheme == UpstreamUrl::Scheme::https ? "https" : "http";
   rows.push_back({what, provider, std::to_string(endpoint.concurrency), format_duration(endpoint.timeout),
                   format_duration(endpoint.budget), format_duration(endpoint.remember),
-                  fmt::format("{}://{}{}", scheme, endpoint.url.authority, endpoint.target)});
+                  to_string(endpoint.url) + endpoint.target});
 }
 
 std::string table_of_endpoints(const Config& config) {

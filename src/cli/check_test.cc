@@ -48,6 +48,20 @@ lease = "5s"
   EXPECT_EQ(checked.err, "");
 }
 
+TEST(Check, ShowsWhereEachRouteGoesIfThereAreSeveralUpstreams) {
+  const Checked checked = check(R"(upstream = "http://127.0.0.1:9090"
+[[route]]
+path = "/orders"
+upstream = "https://orders.internal"
+[[route]]
+path = "/*"
+)");
+  EXPECT_EQ(checked.exit_code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("  UPSTREAM\n/orders "));
+  EXPECT_THAT(checked.out, HasSubstr("  https://orders.internal\n/* "));
+  EXPECT_THAT(checked.out, HasSubstr("  http://127.0.0.1:9090\n"));
+}
+
 TEST(Check, GivesWarningsAndStillSaysOk) {
   const Checked checked = check("upstream = \"http://127.0.0.1:9090\"\nstore = \"memory:\"\n");
   EXPECT_EQ(checked.exit_code, 0);

@@ -47,9 +47,12 @@ Status fit_descriptors(Config& config, std::size_t threads, Log& log) {
   const std::uint64_t allowed = limit.rlim_cur;
   const std::uint64_t others = other_descriptors(config, threads);
   Limits& limits = config.limits;
-  // Idle connections to the upstream are kept beside those in use, up to a limit of each thread.
+  // Idle connections to the upstreams are kept beside those in use, up to a limit of each thread. Each upstream may
+  // have had all calls for itself before they went to the next.
+  const std::uint64_t upstreams = std::max<std::uint64_t>(1, upstreams_of(config).size());
+  const std::uint64_t idle_max = threads * kIdleUpstreamMax;
   const auto needed = [&] {
-    const std::uint64_t idle = std::min<std::uint64_t>(limits.max_upstream_connections, threads * kIdleUpstreamMax);
+    const std::uint64_t idle = std::min<std::uint64_t>(limits.max_upstream_connections * upstreams, idle_max);
     return others + limits.max_connections + limits.max_upstream_connections + idle;
   };
   if (needed() <= allowed) return ok_status();
@@ -58,8 +61,10 @@ Status fit_descriptors(Config& config, std::size_t threads, Log& log) {
   const std::uint64_t left = allowed > others ? allowed - others : 0;
   // Two thirds for clients; calls to the upstream and its idle connections have the rest.
   const auto connections = static_cast<std::uint32_t>(std::min<std::uint64_t>(limits.max_connections, left * 2 / 3));
+  const std::uint64_t rest = left - connections;
+  const std::uint64_t beside_idle = std::max(rest / (1 + upstreams), rest > idle_max ? rest - idle_max : 0);
   const auto upstream =
-      static_cast<std::uint32_t>(std::min<std::uint64_t>(limits.max_upstream_connections, (left - connections) / 2));
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(limits.max_upstream_connections, beside_idle));
   if (connections < kConnectionsMin || upstream < kConnectionsMin) {
     return invalid(fmt::format(
         "the limit of file descriptors is {}, and {} are needed beside clients and upstream calls, which leaves too "

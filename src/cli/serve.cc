@@ -2,6 +2,7 @@
 
 #include "admin/admin.h"
 #include "base/core_dumps.h"
+#include "base/durations.h"
 #include "base/masked_url.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
@@ -34,6 +35,8 @@ namespace {
 constexpr int kExitStoreFailed = 74;
 constexpr std::chrono::milliseconds kDrainPoll{20};
 constexpr std::chrono::milliseconds kAdminDrain{2000};
+// For connections of tunnels that were closed at the end of a drain to be gone.
+constexpr std::chrono::milliseconds kTunnelEnd{2000};
 constexpr std::chrono::milliseconds kRoomEvery{250};
 
 LogLevel level_of(std::string_view text) {
@@ -48,7 +51,7 @@ struct Worker {
   asio::io_context context{1};
   asio::executor_work_guard<Executor> work{context.get_executor()};
   Timers timers{context};
-  std::unique_ptr<UpstreamPool> upstream;
+  UpstreamPools upstreams;
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<Inbox> inbox;
   std::unique_ptr<FrontDoor> front_door;
@@ -62,7 +65,7 @@ struct Worker {
   }
   void stop() {
     asio::post(context, [this] {
-      if (upstream) upstream->close_idle();
+      for (const auto& upstream : upstreams) upstream->close_idle();
       timers.stop();
       work.reset();
       context.stop();
@@ -70,19 +73,6 @@ struct Worker {
     if (thread.joinable()) thread.join();
   }
 };
-
-UpstreamOptions upstream_options(const Config& config) {
-  UpstreamOptions options;
-  options.host = config.upstream.host;
-  options.port = config.upstream.port;
-  options.tls = config.upstream.scheme == UpstreamUrl::Scheme::https;
-  options.ca_file = config.upstream_ca;
-  options.connect_timeout = config.timeouts.connect;
-  options.idle_timeout = config.timeouts.upstream_idle;
-  options.max_header_bytes = config.limits.max_header_bytes;
-  options.max_connections = config.limits.max_upstream_connections;
-  return options;
-}
 
 ServerOptions server_options(const Config& config, std::shared_ptr<Shares> shares) {
   ServerOptions options;
@@ -172,11 +162,19 @@ Status find_admin_token(Config& config, Log& log) {
   return ok_status();
 }
 
-// Not ready at once, no new connections, running requests end; then the loops stop. A second signal cuts it short.
+// Not ready at once; for timeouts.lame_duck everything is served as before. Then a drain: no new connections, running
+// requests end, and when their time is over WebSockets are closed; then the loops stop. Each further signal cuts short
+// what is under way, the lame duck or the drain.
 class Shutdown {
  public:
   Shutdown(asio::io_context& context, GatewayShared& shared, Server& server, Server& admin, Log& log)
-      : shared_(shared), server_(server), admin_(admin), log_(log), signals_(context, SIGTERM, SIGINT), poll_(context) {
+      : shared_(shared),
+        server_(server),
+        admin_(admin),
+        log_(log),
+        signals_(context, SIGTERM, SIGINT),
+        poll_(context),
+        lame_duck_(context) {
     wait();
   }
 
@@ -187,24 +185,45 @@ class Shutdown {
 
   bool clean() const { return clean_; }
   void on_finished(std::function<void()> then) { then_ = std::move(then); }
+  void on_tunnels_end(std::function<void()> end) { end_tunnels_ = std::move(end); }
 
  private:
   void wait() {
     signals_.async_wait([this](const error_code& ec, int) {
       if (ec) return;
-      if (shared_.draining.exchange(true)) {
+      if (!shared_.leaving.exchange(true)) {
+        leave();
+      } else if (!shared_.draining.load()) {
+        lame_duck_.cancel();
+        drain();
+      } else {
         log_.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
         log_.flush();
         std::_Exit(1);
       }
-      log_.info("draining", {{"connections", server_.connections()}});
-      server_.drain();
-      for (const Other& other : others_) other.begin();
-      shared_.waiters.notify_all();
-      deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
-      poll();
       wait();
     });
+  }
+
+  void leave() {
+    const Millis lame_duck = shared_.config.timeouts.lame_duck;
+    if (lame_duck == Millis(0)) return drain();
+    log_.info("leaving", {{"connections", server_.connections()}, {"lame_duck", format_duration(lame_duck)}});
+    server_.leave();
+    lame_duck_.expires_after(lame_duck);
+    lame_duck_.async_wait([this](const error_code& ec) {
+      if (!ec && !shared_.draining.load()) drain();
+    });
+  }
+
+  void drain() {
+    shared_.draining.store(true);
+    log_.info("draining", {{"connections", server_.connections()}});
+    server_.drain();
+    for (const Other& other : others_) other.begin();
+    shared_.waiters.notify_all();
+    deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
+    poll();
   }
 
   void poll() {
@@ -212,6 +231,12 @@ class Shutdown {
     const bool others_over =
         std::all_of(others_.begin(), others_.end(), [](const Other& other) { return other.over(); });
     const bool drained = server_.connections() == 0 && shared_.detached.load() == 0 && others_over;
+    if (now >= deadline_ && !admin_draining_ && shared_.tunnels.load() > 0 && !tunnels_ended_) {
+      tunnels_ended_ = true;
+      log_.info("tunnels_closed", {{"tunnels", shared_.tunnels.load()}, {"reason", "drain_timeout passed"}});
+      deadline_ = now + kTunnelEnd;
+      end_tunnels_();
+    }
     if ((drained || now >= deadline_) && !admin_draining_) {
       // Operators see the end of it: their listener goes last.
       clean_ = drained;
@@ -236,13 +261,16 @@ class Shutdown {
   Log& log_;
   asio::signal_set signals_;
   asio::steady_timer poll_;
+  asio::steady_timer lame_duck_;
   MonotonicTime deadline_;
   std::function<void()> then_;
+  std::function<void()> end_tunnels_;
   struct Other {
     std::function<void()> begin;
     std::function<bool()> over;
   };
   std::vector<Other> others_;
+  bool tunnels_ended_ = false;
   bool admin_draining_ = false;
   bool clean_ = false;
 };
@@ -288,10 +316,10 @@ int run_serve(Config config) {
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < threads; ++i) {
     auto worker = std::make_unique<Worker>();
-    auto pool = UpstreamPool::make(upstream_options(config), worker->timers, shared.upstream_open);
-    if (!pool) return refuse_to_start(log, pool.fault());
-    worker->upstream = std::move(pool).value();
-    worker->gateway = std::make_unique<Gateway>(shared, *worker->upstream, worker->timers);
+    auto pools = make_pools(config, shared.upstreams, worker->timers, shared.upstream_open);
+    if (!pools) return refuse_to_start(log, pools.fault());
+    worker->upstreams = std::move(pools).value();
+    worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->timers);
     Handler* handler = worker->gateway.get();
     if (delivers) {
       auto inbox = Inbox::make(shared, delivery_metrics, *deliverer, worker->context);
@@ -349,6 +377,10 @@ int run_serve(Config config) {
     operators.timers.stop();
     operators.work.reset();
     operators.context.stop();
+  });
+
+  shutdown.on_tunnels_end([&] {
+    for (const auto& worker : workers) asio::post(worker->context, [&worker] { worker->gateway->end_tunnels(); });
   });
 
   if (deliverer) {

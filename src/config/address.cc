@@ -143,9 +143,14 @@ Result<UpstreamUrl> parse_upstream(std::string_view text) {
     url.port = *port;
   }
   url.host = parts->host;
+  for (char& c : url.host) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c;
   url.authority = parts->bracketed ? fmt::format("[{}]", url.host) : url.host;
   if (url.port != default_port) url.authority += fmt::format(":{}", url.port);
   return url;
+}
+
+std::string to_string(const UpstreamUrl& url) {
+  return fmt::format("{}://{}", url.scheme == UpstreamUrl::Scheme::https ? "https" : "http", url.authority);
 }
 
 Result<TargetUrl> parse_target_url(std::string_view text) {

@@ -33,6 +33,8 @@ struct UpstreamUrl {
   std::string authority; // what goes into Host when the client's is not kept
 };
 Result<UpstreamUrl> parse_upstream(std::string_view text);
+// "http://HOST:PORT", without the scheme's usual port.
+std::string to_string(const UpstreamUrl& url);
 // A URL with a path: the server, and the target to ask it for.
 struct TargetUrl {
   UpstreamUrl server;
@@ -44,6 +46,7 @@ struct Route {
   std::string path; // glob in normal form: * matches any characters, also slashes; everything else matches itself
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
+  std::optional<UpstreamUrl> upstream{}; // nothing: the one at the top
 };
 
 // A place that staged messages are delivered to: [[destination]], and the delivery half of a [[webhook]].
@@ -101,6 +104,8 @@ struct Timeouts {
   Millis idle = std::chrono::seconds(75);            // keep-alive connections of clients
   Millis upstream_idle = std::chrono::seconds(4);    // below the 5 s after which Node closes its side
   Millis write = std::chrono::seconds(30);           // the same for an answer that waits to be taken
+  Millis tunnel_idle = std::chrono::minutes(5);      // a WebSocket in which nothing moves either way
+  Millis lame_duck{0};                               // after SIGTERM, how long new connections are still taken
 };
 
 // How much of the policies anonymous clients may read at /.well-known/idempotency.
@@ -123,8 +128,8 @@ struct Config {
   std::string admin_token; // required when admin is not on loopback; else made at the first start
   std::string admin_tls_cert;
   std::string admin_tls_key;
-  UpstreamUrl upstream;
-  std::string upstream_ca; // PEM file; the system's certificates when empty
+  UpstreamUrl upstream;    // without a host where every route has its own
+  std::string upstream_ca; // PEM file for all of them; the system's certificates when empty
   std::string tls_cert;
   std::string tls_key;
   std::string client_ca; // PEM file: clients may show certificates of these issuers
@@ -162,12 +167,19 @@ Result<Config> load_admin_settings(const std::string& path);
 // The checks that concern combinations of settings; parse_config calls it, and so does serve for flags.
 Status check_config(const Config& config);
 
+// Where the requests of a route go.
+const UpstreamUrl& upstream_of(const Config& config, const Route& route);
+// Every upstream once: the one at the top first, if there is one, then those of the routes in their order.
+std::vector<UpstreamUrl> upstreams_of(const Config& config);
+
 // What is allowed but deserves a second look, one sentence each. Printed by `oncekey check` and logged at start.
 std::vector<std::string> warnings_of(const Config& config);
 
 // The first route whose glob and methods match a path in normal form; null for pass-through. A glob that ends in "/*"
 // matches its folder too: a trailing slash counts for nothing.
 const Route* find_route(const std::vector<Route>& routes, std::string_view method, std::string_view path);
+// The first route whose glob matches the path, whatever its methods.
+const Route* route_of_path(const std::vector<Route>& routes, std::string_view path);
 bool glob_matches(std::string_view glob, std::string_view path, PathCase path_case = PathCase::exact);
 
 // The route of a path as sent.

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <unistd.h>
 
 #include <cstdlib>
@@ -266,6 +268,8 @@ request_body = "3s"
 idle = "4s"
 upstream_idle = "5s"
 write = "6s"
+tunnel_idle = "7s"
+lame_duck = "8s"
 )");
   EXPECT_EQ(c.listen.host, "0.0.0.0");
   EXPECT_EQ(c.admin.host, "::1");
@@ -294,6 +298,53 @@ write = "6s"
   EXPECT_EQ(c.timeouts.idle, seconds(4));
   EXPECT_EQ(c.timeouts.upstream_idle, seconds(5));
   EXPECT_EQ(c.timeouts.write, seconds(6));
+  EXPECT_EQ(c.timeouts.tunnel_idle, seconds(7));
+  EXPECT_EQ(c.timeouts.lame_duck, seconds(8));
+}
+
+TEST(Config, ARouteMayHaveAnUpstreamOfItsOwn) {
+  const auto config = parse_config(R"(upstream = "http://main:80"
+[[route]]
+path = "/orders/*"
+upstream = "https://Orders:443"
+[[route]]
+path = "/returns/*"
+upstream = "https://orders"
+[[route]]
+path = "/same/*"
+upstream = "http://main"
+[[route]]
+path = "/*"
+)",
+                                   "test.toml");
+  ASSERT_TRUE(config.ok()) << config.fault().message;
+  const auto goes_to = [&](std::size_t route) { return to_string(upstream_of(*config, config->routes[route])); };
+  EXPECT_EQ(goes_to(0), "https://orders");
+  EXPECT_EQ(goes_to(1), "https://orders");
+  EXPECT_EQ(goes_to(2), "http://main");
+  EXPECT_EQ(goes_to(3), "http://main");
+  std::vector<std::string> all;
+  for (const UpstreamUrl& url : upstreams_of(*config)) all.push_back(to_string(url));
+  EXPECT_EQ(all, (std::vector<std::string>{"http://main", "https://orders"}));
+}
+
+TEST(Config, WithoutAnUpstreamAtTheTopEveryRouteNeedsOne) {
+  const auto good = parse_config("[[route]]\npath = \"/a\"\nupstream = \"http://a\"\n", "test.toml");
+  ASSERT_TRUE(good.ok()) << good.fault().message;
+  EXPECT_EQ(upstreams_of(*good).size(), 1u);
+  const auto bad =
+      parse_config("[[route]]\npath = \"/a\"\nupstream = \"http://a\"\n[[route]]\npath = \"/b\"\n", "test.toml");
+  ASSERT_FALSE(bad.ok());
+  EXPECT_EQ(bad.fault().message,
+            "test.toml:5: route /b has no upstream, and there is none at the top: set upstream in one of them");
+}
+
+TEST(Config, RefusesMoreUpstreamsThanItCanServe) {
+  std::string text;
+  for (int i = 0; i < 65; ++i) text += fmt::format("[[route]]\npath = \"/{}\"\nupstream = \"http://h{}\"\n", i, i);
+  const auto config = parse_config(text, "test.toml");
+  ASSERT_FALSE(config.ok());
+  EXPECT_THAT(config.fault().message, HasSubstr("there are 65 different upstreams: at most 64"));
 }
 
 TEST(Config, TokenComesFromTheEnvironmentOrAFileWhenItSaysSo) {

@@ -190,6 +190,8 @@ constexpr Setting<Timeouts> kTimeoutSettings[] = {
     {"idle", [](const Node& v, Timeouts& t) { return put_timeout(t.idle, v); }},
     {"upstream_idle", [](const Node& v, Timeouts& t) { return put_timeout(t.upstream_idle, v); }},
     {"write", [](const Node& v, Timeouts& t) { return put_timeout(t.write, v); }},
+    {"tunnel_idle", [](const Node& v, Timeouts& t) { return put_timeout(t.tunnel_idle, v); }},
+    {"lame_duck", [](const Node& v, Timeouts& t) { return put(t.lame_duck, as_duration(v, Millis(0))); }},
 };
 
 } // namespace

@@ -29,20 +29,58 @@ bool has_scope(const Policy& policy, ScopeSource::Kind kind) {
                      [kind](const ScopeSource& source) { return source.kind == kind; });
 }
 
+// Each upstream costs metrics and, on every thread, connections.
+constexpr std::size_t kMostUpstreams = 64;
+
+void check_upstreams(const Config& config, std::vector<Problem>& out) {
+  const auto check = [&](const UpstreamUrl& url, std::optional<std::size_t> route) {
+    if (url.port == config.listen.port && reaches(url.host, config.listen))
+      out.push_back({route,
+                     {"upstream", "listen"},
+                     "upstream is the gateway's own listen address: every request would come back to it in a loop"});
+    if (url.port == config.admin.port && reaches(url.host, config.admin))
+      out.push_back({route,
+                     {"upstream", "admin"},
+                     "upstream is the gateway's own admin address: clients would reach the operator's interface"});
+  };
+  const bool at_the_top = !config.upstream.host.empty();
+  const bool in_a_route = std::any_of(config.routes.begin(), config.routes.end(),
+                                      [](const Route& route) { return route.upstream.has_value(); });
+  if (at_the_top) check(config.upstream, std::nullopt);
+  if (!at_the_top && !in_a_route)
+    out.push_back({std::nullopt,
+                   {"upstream"},
+                   "upstream is missing: say which API to protect, as in upstream = \"http://127.0.0.1:9090\""});
+  for (std::size_t index = 0; index < config.routes.size(); ++index) {
+    const Route& route = config.routes[index];
+    if (route.upstream) {
+      check(*route.upstream, index);
+    } else if (!at_the_top && in_a_route) {
+      out.push_back({index,
+                     {"path"},
+                     fmt::format("route {} has no upstream, and there is none at the top: set upstream in one of them",
+                                 route.path)});
+    }
+  }
+  const std::vector<UpstreamUrl> all = upstreams_of(config);
+  if (all.size() > kMostUpstreams)
+    out.push_back(
+        {std::nullopt,
+         {"upstream"},
+         fmt::format("there are {} different upstreams: at most {} are possible, because each has connections "
+                     "and metrics of its own; run several gateways",
+                     all.size(), kMostUpstreams)});
+  if (!config.upstream_ca.empty() && std::none_of(all.begin(), all.end(), [](const UpstreamUrl& url) {
+        return url.scheme == UpstreamUrl::Scheme::https;
+      }))
+    out.push_back(
+        {std::nullopt, {"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified"});
+}
+
 void check_listeners(const Config& config, std::vector<Problem>& out) {
   const auto add = [&](std::vector<std::string> settings, std::string text) {
     out.push_back({std::nullopt, std::move(settings), std::move(text)});
   };
-  if (config.upstream.host.empty()) {
-    add({"upstream"}, "upstream is missing: say which API to protect, as in upstream = \"http://127.0.0.1:9090\"");
-  } else {
-    if (config.upstream.port == config.listen.port && reaches(config.upstream.host, config.listen))
-      add({"upstream", "listen"},
-          "upstream is the gateway's own listen address: every request would come back to it in a loop");
-    if (config.upstream.port == config.admin.port && reaches(config.upstream.host, config.admin))
-      add({"upstream", "admin"},
-          "upstream is the gateway's own admin address: clients would reach the operator's interface");
-  }
   if (config.listen.port != 0 && config.listen.port == config.admin.port && reaches(config.listen.host, config.admin))
     add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
   if (config.outbox && config.outbox_token.empty() && !is_loopback(*config.outbox))
@@ -75,8 +113,6 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
         "admin_tls_cert and admin_tls_key belong together: set both to serve TLS to operators, neither for plain HTTP");
   if (!config.client_ca.empty() && config.tls_cert.empty())
     add({"client_ca"}, "client_ca is set but the gateway serves plain HTTP: set tls_cert and tls_key as well");
-  if (!config.upstream_ca.empty() && config.upstream.scheme == UpstreamUrl::Scheme::http)
-    add({"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified");
   if (config.require_durability && config.store.starts_with("memory:"))
     add({"require_durability"},
         fmt::format("require_durability = \"{}\" cannot be met by memory:, which keeps nothing; "
@@ -375,6 +411,7 @@ class RouteChecks {
 
 std::vector<Problem> problems_of(const Config& config) {
   std::vector<Problem> problems;
+  check_upstreams(config, problems);
   check_listeners(config, problems);
   check_limits(config, problems);
   check_identity(config, problems);
@@ -404,9 +441,13 @@ std::vector<std::string> warnings_of(const Config& config) {
                     config.admin.host));
   if (config.core_dumps)
     warnings.push_back("core_dumps = true: a core dump holds the bodies, keys and tokens that were in memory");
+  const std::vector<UpstreamUrl> upstreams = upstreams_of(config);
   for (const Webhook& webhook : config.webhooks) {
     const Endpoint& endpoint = webhook.endpoint;
-    if (endpoint.url.authority == config.upstream.authority && endpoint.authorization.empty())
+    const bool on_an_upstream = std::any_of(upstreams.begin(), upstreams.end(), [&](const UpstreamUrl& url) {
+      return url.authority == endpoint.url.authority;
+    });
+    if (on_an_upstream && endpoint.authorization.empty())
       warnings.push_back(
           fmt::format("webhook {}: deliver_to is on the upstream, where clients of the gateway can post "
                       "too: let the receiver refuse what has no Oncekey-Attempt, which the gateway "

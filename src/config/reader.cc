@@ -154,6 +154,12 @@ void Reader::read_route(const toml::table* table, unsigned line) {
         lines_[{index, "path"}] = key_line;
         if (const Status read = put(route.path, as_route_path(value)); !read)
           add_finding(key_line, name, read.fault().message, index);
+      } else if (name == "upstream") {
+        lines_[{index, "upstream"}] = key_line;
+        const auto text = as_text(value);
+        auto url = text ? parse_upstream(*text) : Result<UpstreamUrl>(text.fault());
+        if (!url) add_finding(key_line, name, url.fault().message, index);
+        if (url) route.upstream = std::move(url).value();
       } else if (name == "policy") {
         if (const auto policy = as_policy(value); !policy) add_finding(key_line, name, policy.fault().message, index);
       } else if (const auto* setting = find_setting(policy_settings(), name)) {
@@ -333,7 +339,7 @@ void Reader::unknown_in_a_route(std::string_view name, unsigned line, std::size_
                 route);
     return;
   }
-  std::vector<std::string_view> known{"path", "policy"};
+  std::vector<std::string_view> known{"path", "policy", "upstream"};
   append_names(known, policy_settings());
   add_finding(line, name, fmt::format("no such setting of a route{}", did_you_mean(name, known)), route);
 }

@@ -58,6 +58,28 @@ const Route* find_route(const std::vector<Route>& routes, std::string_view metho
   return nullptr;
 }
 
+const UpstreamUrl& upstream_of(const Config& config, const Route& route) {
+  return route.upstream ? *route.upstream : config.upstream;
+}
+
+std::vector<UpstreamUrl> upstreams_of(const Config& config) {
+  std::vector<UpstreamUrl> all;
+  const auto add = [&](const UpstreamUrl& url) {
+    const auto same = [&](const UpstreamUrl& other) { return to_string(other) == to_string(url); };
+    if (!url.host.empty() && std::none_of(all.begin(), all.end(), same)) all.push_back(url);
+  };
+  add(config.upstream);
+  for (const Route& route : config.routes) add(upstream_of(config, route));
+  return all;
+}
+
+const Route* route_of_path(const std::vector<Route>& routes, std::string_view path) {
+  for (const Route& route : routes) {
+    if (glob_matches_folder(route.path, path, route.policy.path_case)) return &route;
+  }
+  return nullptr;
+}
+
 RouteMatch match_route(const std::vector<Route>& routes, std::string_view method, const NormalPath& path) {
   const Route* const route = find_route(routes, method, path.text());
   const bool in_doubt = !path.doubt().empty();

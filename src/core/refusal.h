@@ -15,6 +15,7 @@ enum class RefusalCode {
   key_invalid,          // 400: empty, too long, or not of the policy's syntax
   key_repeated,         // 400: more than one key header
   key_in_connection,    // 400: Connection names a header of key, scope or fingerprint and would strip it
+  upgrade_with_key,     // 400: a WebSocket has no answer that could be kept
   path_ambiguous,       // 400: servers read the path in different ways, and one of them is protected
   principal_missing,    // 400: no account to keep the key under
   token_invalid,        // 401: the bearer token of the account does not hold
@@ -57,6 +58,7 @@ inline constexpr std::array kRefusalCodes = {
     RefusalCode::over_share,         RefusalCode::store_full,
     RefusalCode::abandoned,          RefusalCode::operation_unknown,
     RefusalCode::answer_unusable,    RefusalCode::path_ambiguous,
+    RefusalCode::upgrade_with_key,
 };
 
 // What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing

@@ -56,6 +56,14 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
           kInvalidRequest,
           "idempotency_key_in_connection",
           ShouldRetry::no};
+    case RefusalCode::upgrade_with_key:
+      return {400,
+              "A WebSocket cannot have an Idempotency-Key",
+              "A key stands for one request with one answer, and a WebSocket is neither. Nothing was executed; open it "
+              "without a key.",
+              kInvalidRequest,
+              "upgrade_with_key",
+              ShouldRetry::no};
     case RefusalCode::path_ambiguous:
       return {400,
               "The path can be read in several ways",
@@ -392,6 +400,7 @@ bool key_was_good(RefusalCode code) {
     case RefusalCode::key_invalid:
     case RefusalCode::key_repeated:
     case RefusalCode::key_in_connection:
+    case RefusalCode::upgrade_with_key:
     case RefusalCode::path_ambiguous:
       return false;
     default:
@@ -411,6 +420,8 @@ std::string_view to_string(RefusalCode code) {
       return "key_repeated";
     case RefusalCode::key_in_connection:
       return "key_in_connection";
+    case RefusalCode::upgrade_with_key:
+      return "upgrade_with_key";
     case RefusalCode::path_ambiguous:
       return "path_ambiguous";
     case RefusalCode::principal_missing:

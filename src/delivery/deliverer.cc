@@ -25,18 +25,6 @@ constexpr Millis kLeaseMargin{500};
 // Of the receiver's answer; nobody reads it.
 constexpr std::size_t kAnswerBytesMax = 64u << 10;
 
-// Counts something under way for as long as it lives, however that ends.
-class Counted {
- public:
-  explicit Counted(std::atomic<std::size_t>& count) : count_(count) { ++count_; }
-  ~Counted() { --count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  std::atomic<std::size_t>& count_;
-};
-
 UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   UpstreamOptions options;
   options.host = endpoint.url.host;

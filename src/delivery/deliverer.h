@@ -107,7 +107,7 @@ class Deliverer {
   Timer poll_;
   std::vector<std::unique_ptr<Line>> lines_;
   std::minstd_rand random_;
-  std::atomic<std::size_t> open_{0}; // messages and takes under way
+  std::atomic<std::uint32_t> open_{0}; // messages and takes under way
   std::atomic<bool> stopped_{false};
   std::atomic<bool> poked_{false};
   std::atomic<bool> has_room_{true}; // while it has none, whoever stages something need not wake this thread

@@ -207,16 +207,17 @@ Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner,
   const MonotonicTime start = std::chrono::steady_clock::now();
   const UpstreamRequest upstream_request = to_upstream(request, owner);
   const bool has_body = request.head.framing != Framing::none || !request.body.empty();
-  auto call = std::make_unique<UpstreamCall>(upstream_);
+  const Upstream& upstream = shared_.upstreams.of(request.route);
+  auto call = std::make_unique<UpstreamCall>(pool_of(upstream));
   called.error = co_await call->send(upstream_request, has_body ? Framing::length : Framing::none, request.body.size(),
                                      request.body, start + request.policy().upstream_timeout);
-  tell_breaker(request.work.pass, called.error, call->reason());
+  tell_breaker(upstream, request.work.pass, called.error, call->reason());
   if (called.error != CallError::none) {
     called.reason = call->reason();
     co_return;
   }
   co_await collect(request, *call, Relay::yes, called);
-  shared_.metrics.upstream_seconds.Observe(seconds_since(start));
+  request.metrics.upstream_seconds.Observe(seconds_since(start));
   if (called.longer) called.rest = std::move(call);
 }
 
@@ -234,10 +235,11 @@ Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner
     headers.add(field.name, field.value);
   }
   question.headers = std::move(headers);
-  UpstreamCall call(upstream_);
+  const Upstream& upstream = shared_.upstreams.of(request.route);
+  UpstreamCall call(pool_of(upstream));
   called.error = co_await call.send(question, Framing::none, 0, {},
                                     std::chrono::steady_clock::now() + request.policy().upstream_timeout);
-  tell_breaker(request.work.pass, called.error, call.reason());
+  tell_breaker(upstream, request.work.pass, called.error, call.reason());
   if (called.error != CallError::none) {
     called.reason = call.reason();
     co_return;

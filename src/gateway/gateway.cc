@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 #include <utility>
 
@@ -26,6 +27,16 @@ std::string key_to_echo(const Policy& policy, const RequestHead& head, const Adm
   }
   return admitted.key;
 }
+
+// Whether the request has a key header of the policy, whatever is in it.
+bool has_key_header(const Policy& policy, const Headers& headers) {
+  return std::any_of(policy.key_from.begin(), policy.key_from.end(), [&](const KeySource& source) {
+    return source.kind == KeySource::Kind::header && headers.has(source.name);
+  });
+}
+
+// What a request that goes through is counted as.
+std::string_view passed_as(const RequestHead& head) { return asks_for_websocket(head) ? "websocket" : "pass"; }
 
 // Whether a request that may begin nothing new gets no answer from what was found. Beyond a rate only replays are
 // answered; an abandoned claim would have to be taken over.
@@ -52,9 +63,9 @@ std::string make_request_id() {
   return id;
 }
 
-Gateway::Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers)
+Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
     : shared_(shared),
-      upstream_(upstream),
+      pools_(pools),
       timers_(timers),
       wakeups_(timers.context()),
       recent_accounts_(shared.shares),
@@ -93,16 +104,31 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const RouteMatch match = match_route(routes, head.method, path);
   if (match.route == nullptr) {
     if (co_await refuse_stripping(exchange, shared_.metrics.no_route())) co_return;
-    shared_.metrics.no_route().count("pass");
+    // A path that a route protects for other methods has that route's keys.
+    const Route* const of_path = route_of_path(routes, path.text());
+    const Policy& policy = of_path != nullptr ? of_path->policy : shared_.no_policy;
+    if (asks_for_websocket(head) && has_key_header(policy, head.headers)) {
+      const Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+      co_await send_refusal(exchange, policy, shared_.metrics.no_route(), refusal);
+      co_return;
+    }
+    // The path says where a request goes; the methods say whether it is protected there.
+    Upstream* const upstream = of_path != nullptr ? &shared_.upstreams.of(*of_path) : shared_.upstreams.of_no_route();
+    if (upstream == nullptr) {
+      shared_.metrics.no_route().count("no_upstream");
+      co_await exchange.send_problem(404, "this gateway has no upstream for this path");
+      co_return;
+    }
+    shared_.metrics.no_route().count(passed_as(head));
     const Sharer sharer = sharer_of(shared_, exchange);
-    co_await pass_through(exchange, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
+    co_await pass_through(exchange, *upstream, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
   if (match.ambiguous && match.route->policy.mode == Mode::observe) {
     metrics.count("observed_refusal");
     const Sharer sharer = sharer_of(shared_, exchange);
-    co_await pass_through(exchange, sharer, match.route->policy.upstream_timeout, kNoMarks, nullptr);
+    co_await pass_through(exchange, *match.route, sharer, kNoMarks, nullptr);
     co_return;
   }
   if (match.ambiguous) {
@@ -143,6 +169,15 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
 
+  // Where keys are made of the fingerprint, admit() finds one below.
+  const bool websocket = asks_for_websocket(head);
+  const bool required = policy.key == MissingKey::required;
+  if (websocket && !observing && (required || has_key_header(policy, head.headers))) {
+    Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+    if (required) refusal.detail = "This path takes no request without a key, and so no WebSocket.";
+    co_await send_refusal(exchange, policy, metrics, refusal);
+    co_return;
+  }
   Screened screened = screen(policy, view, shared_.account_seed);
   if (!std::holds_alternative<Refusal>(screened) && co_await refuse_stripping(exchange, metrics)) co_return;
   if (std::holds_alternative<PassThrough>(screened)) {
@@ -150,14 +185,14 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);
       co_return;
     }
-    metrics.count("pass");
-    co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, nullptr);
+    metrics.count(passed_as(head));
+    co_await pass_through(exchange, route, sharer, kNoMarks, nullptr);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&screened)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, nullptr);
+      co_await pass_through(exchange, route, sharer, kNoMarks, nullptr);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
@@ -172,7 +207,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
                                                     [&](std::size_t more) { return buffered.try_hold(more); });
   if ((read == BodyRead::too_large || read == BodyRead::refused) && observing) {
     metrics.count("observed_refusal");
-    co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, &body);
+    co_await pass_through(exchange, route, sharer, kNoMarks, &body);
     co_return;
   }
   if (read == BodyRead::refused) {
@@ -200,17 +235,28 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);
       co_return;
     }
-    metrics.count("pass");
-    co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, &body);
+    metrics.count(passed_as(head));
+    co_await pass_through(exchange, route, sharer, kNoMarks, &body);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&admission)) {
     if (observing) {
       metrics.count("observed_refusal");
-      co_await pass_through(exchange, sharer, policy.upstream_timeout, kNoMarks, &body);
+      co_await pass_through(exchange, route, sharer, kNoMarks, &body);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
     }
+    co_return;
+  }
+
+  if (websocket && observing) {
+    metrics.count("observed_refusal");
+    co_await pass_through(exchange, route, sharer, kNoMarks, &body);
+    co_return;
+  }
+  if (websocket) {
+    const Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+    co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
 
@@ -423,7 +469,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
     request.metrics.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
-    co_await pass_through(*request.client, request.sharer, request.policy().upstream_timeout, marks, &request.body);
+    co_await pass_through(*request.client, request.route, request.sharer, marks, &request.body);
     co_return;
   }
   // Whoever was known before may have executed by now.

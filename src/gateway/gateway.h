@@ -12,6 +12,7 @@
 #include "gateway/lease_keeper.h"
 #include "gateway/shared.h"
 #include "http/server.h"
+#include "http/tunnel.h"
 #include "http/upstream.h"
 
 #include <memory>
@@ -72,9 +73,12 @@ struct KeyedRequest {
 
 class Gateway final : public Handler {
  public:
-  Gateway(GatewayShared& shared, UpstreamPool& upstream, Timers& timers);
+  // `pools` are those of this thread.
+  Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers);
 
   Task<void> handle(Exchange& exchange) override;
+  // Closes the tunnels of this thread, on this thread, and lets no new one begin.
+  void end_tunnels();
 
  private:
   // What an owner's attempt came to.
@@ -118,7 +122,9 @@ class Gateway final : public Handler {
   std::optional<Refusal> refuse_growth(const KeyedRequest& request, MonotonicTime now);
   // The store has grown by so many bytes on this caller's account.
   void count_growth(const Sharer& sharer, std::uint64_t bytes);
-  void tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason);
+  void tell_breaker(const Upstream& upstream, std::optional<UpstreamBreaker::Pass>& pass, CallError error,
+                    std::string_view reason);
+  UpstreamPool& pool_of(const Upstream& upstream) { return *pools_[upstream.index]; }
 
   // long_running.cc
   struct Detached;
@@ -156,8 +162,13 @@ class Gateway final : public Handler {
   // Streams both ways. `body` is what was read of the request already, if anything; `marks` are added to the answer.
   // `patience` is how long either side may stay silent. `passed`, where given, learns what came of it.
   struct Passed;
-  Task<void> pass_through(Exchange& exchange, const Sharer& sharer, Millis patience, const Headers& marks,
+  Task<void> pass_through(Exchange& exchange, Upstream& upstream, const Sharer& sharer, Millis patience,
+                          const Headers& marks, const std::string* body, Passed* passed = nullptr);
+  // By the route.
+  Task<void> pass_through(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
                           const std::string* body, Passed* passed = nullptr);
+  // Answers 101 and carries bytes both ways until the tunnel ends.
+  Task<void> tunnel(Exchange& exchange, UpstreamCall& call, const Headers& headers, std::string_view reason);
   void tell_failed_pass(const RequestHead& head, std::string_view reason);
 
   // observe.cc
@@ -174,12 +185,14 @@ class Gateway final : public Handler {
   static inline const Headers kNoMarks;
 
   GatewayShared& shared_;
-  UpstreamPool& upstream_;
+  UpstreamPools& pools_;
   Timers& timers_;
   Wakeups wakeups_;
   RecentAccounts recent_accounts_;
   Timer pulse_; // notices a pause of the process
   VerifiedTokens verified_tokens_;
+  boost::intrusive::list<Tunnel, boost::intrusive::constant_time_size<false>> tunnels_;
+  bool tunnels_end_ = false;
 };
 
 // A call as settle() sees it. `status` and `headers` are those of a whole answer.

@@ -113,15 +113,11 @@ class GatewayWithATroubledStore : public testing::Test {
     auto api = Server::listen("127.0.0.1", 0, options, {{context_, timers_, api_}}, log_);
     ASSERT_TRUE(api.ok());
     api_server_ = std::move(api).value();
-    UpstreamOptions upstream;
-    upstream.host = "127.0.0.1";
-    upstream.port = port_of(*api_server_);
-    upstream.connect_timeout = upstream.idle_timeout = kLong;
-    upstream.max_header_bytes = 32u << 10;
-    upstream.max_connections = 10;
+    config_.upstream.host = config_.upstream.authority = "127.0.0.1";
+    config_.upstream.port = port_of(*api_server_);
     shared_ = std::make_unique<GatewayShared>(config_, *store_, log_);
-    pool_ = std::move(UpstreamPool::make(upstream, timers_, shared_->upstream_open)).value();
-    gateway_ = std::make_unique<Gateway>(*shared_, *pool_, timers_);
+    pools_ = std::move(make_pools(config_, shared_->upstreams, timers_, shared_->upstream_open)).value();
+    gateway_ = std::make_unique<Gateway>(*shared_, pools_, timers_);
     auto server = Server::listen("127.0.0.1", 0, options, {{context_, timers_, *gateway_}}, log_);
     ASSERT_TRUE(server.ok());
     server_ = std::move(server).value();
@@ -136,7 +132,7 @@ class GatewayWithATroubledStore : public testing::Test {
     while (server_->connections() > 0) std::this_thread::yield();
     std::promise<void> closed;
     asio::post(context_, [&] {
-      pool_->close_idle();
+      for (const auto& pool : pools_) pool->close_idle();
       closed.set_value();
     });
     closed.get_future().wait();
@@ -185,7 +181,7 @@ class GatewayWithATroubledStore : public testing::Test {
   std::unique_ptr<TroubledStore> store_;
   std::unique_ptr<Server> api_server_;
   std::unique_ptr<GatewayShared> shared_;
-  std::unique_ptr<UpstreamPool> pool_;
+  UpstreamPools pools_;
   std::unique_ptr<Gateway> gateway_;
   std::unique_ptr<Server> server_;
   std::thread thread_;

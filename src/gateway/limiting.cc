@@ -159,11 +159,12 @@ std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request, Monotonic
       limits.max_in_flight > 0 ? shared_.work.enter(limits.max_in_flight) : std::nullopt;
   if (limits.max_in_flight > 0 && !of_all) return overloaded();
   if (auto refusal = refuse_growth(request, now)) return refusal;
-  auto pass = shared_.breaker.ask(now);
+  Upstream& upstream = shared_.upstreams.of(request.route);
+  auto pass = upstream.breaker.ask(now);
   if (!pass) {
-    shared_.metrics.breaker_refusals.Increment();
+    upstream.metrics.breaker_refusals.Increment();
     return Refusal{RefusalCode::upstream_unreachable, "It was not tried again for this request.",
-                   shared_.breaker.retry_after(now), request.admitted.key};
+                   upstream.breaker.retry_after(now), request.admitted.key};
   }
   request.work.place.emplace(std::move(place));
   if (of_all) request.work.of_all.emplace(*std::move(of_all));
@@ -198,18 +199,19 @@ void Gateway::count_growth(const Sharer& sharer, std::uint64_t bytes) {
   if (sharer.account() != nullptr) Shares::add_to_level(*sharer.account(), bytes, per_hour, now);
 }
 
-void Gateway::tell_breaker(std::optional<UpstreamBreaker::Pass>& pass, CallError error, std::string_view reason) {
+void Gateway::tell_breaker(const Upstream& upstream, std::optional<UpstreamBreaker::Pass>& pass, CallError error,
+                           std::string_view reason) {
   if (!pass) return;
   switch (error) {
     case CallError::none:
     case CallError::broken:
     case CallError::timed_out:
     case CallError::unusable:
-      if (pass->reached()) shared_.log.info("upstream_reached_again", {});
+      if (pass->reached()) shared_.log.info("upstream_reached_again", {{"upstream", upstream.name}});
       break;
     case CallError::not_sent:
       if (pass->not_reached(std::chrono::steady_clock::now())) {
-        shared_.log.warning("upstream_left_alone", {{"reason", reason}});
+        shared_.log.warning("upstream_left_alone", {{"upstream", upstream.name}, {"reason", reason}});
       }
       break;
     case CallError::full: // says nothing of the upstream

@@ -28,17 +28,6 @@ Reply pending_reply(std::string_view url, std::string_view echoed_key) {
   return reply;
 }
 
-class Counted {
- public:
-  explicit Counted(std::atomic<std::uint32_t>& count) : count_(count) { count_.fetch_add(1); }
-  ~Counted() { count_.fetch_sub(1); }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  std::atomic<std::uint32_t>& count_;
-};
-
 } // namespace
 
 // A request with all it refers to, which outlives the connection it came on.

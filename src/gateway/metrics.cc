@@ -19,6 +19,8 @@ const prometheus::Histogram::BucketBoundaries kSeconds = {
 // Every value the label `decision` can have. The verdicts and refusal codes spell themselves; the rest is what else can
 // become of a request.
 constexpr std::array kOtherDecisions = {"pass",
+                                        "websocket",
+                                        "no_upstream",
                                         "bypass",
                                         "malformed",
                                         "loop",
@@ -48,12 +50,16 @@ prometheus::Counter& counter(prometheus::Registry& registry, const char* name, c
 RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests,
                            prometheus::Family<prometheus::Counter>& retries_family,
                            prometheus::Family<prometheus::Gauge>& stormy_keys_family,
-                           prometheus::Family<prometheus::Gauge>& hottest_family, const std::string& route)
-    : retries(retries_family.Add({{"route", route}})),
-      stormy_keys(stormy_keys_family.Add({{"route", route}})),
-      hottest_key_retries(hottest_family.Add({{"route", route}})) {
+                           prometheus::Family<prometheus::Gauge>& hottest_family,
+                           prometheus::Family<prometheus::Histogram>& upstream_seconds_family,
+                           const RouteLabels& labels)
+    : retries(retries_family.Add({{"route", labels.route}})),
+      stormy_keys(stormy_keys_family.Add({{"route", labels.route}})),
+      hottest_key_retries(hottest_family.Add({{"route", labels.route}})),
+      upstream_seconds(
+          upstream_seconds_family.Add({{"route", labels.route}, {"upstream", labels.upstream}}, kSeconds)) {
   const auto add = [&](std::string_view decision) {
-    prometheus::Counter& made = requests.Add({{"route", route}, {"decision", std::string(decision)}});
+    prometheus::Counter& made = requests.Add({{"route", labels.route}, {"decision", std::string(decision)}});
     by_decision_.emplace(decision, &made);
   };
   for (const Verdict verdict : kVerdicts) add(to_string(verdict));
@@ -69,7 +75,7 @@ void RouteMetrics::count(std::string_view decision) const {
   found->second->Increment();
 }
 
-Metrics::Metrics(const std::vector<std::string>& routes)
+Metrics::Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::string>& upstreams)
     : requests_(prometheus::BuildCounter()
                     .Name("oncekey_requests_total")
                     .Help("Requests by route and by what was decided about them")
@@ -94,11 +100,26 @@ Metrics::Metrics(const std::vector<std::string>& routes)
                                .Name("oncekey_connections_refused_total")
                                .Help("Connections closed at once because a limit was reached")
                                .Register(registry_)),
-      upstream_seconds(prometheus::BuildHistogram()
-                           .Name("oncekey_upstream_seconds")
-                           .Help("Time of keyed calls to the upstream, from the first byte sent to the last received")
-                           .Register(registry_)
-                           .Add({}, kSeconds)),
+      wrong_protocol_(prometheus::BuildCounter()
+                          .Name("oncekey_wrong_protocol_total")
+                          .Help("Connections that began with TLS on a plain port, or with plain HTTP on a TLS port")
+                          .Register(registry_)),
+      upstream_seconds_(prometheus::BuildHistogram()
+                            .Name("oncekey_upstream_seconds")
+                            .Help("Time of keyed calls to the upstream, from the first byte sent to the last received")
+                            .Register(registry_)),
+      breaker_refusals_(prometheus::BuildCounter()
+                            .Name("oncekey_upstream_breaker_refusals_total")
+                            .Help("Requests refused because the upstream could not be reached several times in a row")
+                            .Register(registry_)),
+      breaker_open_(prometheus::BuildGauge()
+                        .Name("oncekey_upstream_breaker_open")
+                        .Help("1 while the upstream is left alone, else 0")
+                        .Register(registry_)),
+      upstream_connections_(prometheus::BuildGauge()
+                                .Name("oncekey_upstream_connections")
+                                .Help("Connections to the upstream in use")
+                                .Register(registry_)),
       claim_seconds(store_seconds_.Add({{"call", "claim"}}, kSeconds)),
       complete_seconds(store_seconds_.Add({{"call", "complete"}}, kSeconds)),
       stored_bytes(counter(registry_, "oncekey_stored_bytes_total", "Response bytes put into records")),
@@ -108,16 +129,15 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       takeovers(counter(registry_, "oncekey_takeovers_total", "Abandoned claims taken over")),
       limiter_faults(counter(registry_, "oncekey_limiter_faults_total",
                              "Requests let through because the rate limiter did not answer in time")),
-      breaker_refusals(counter(registry_, "oncekey_upstream_breaker_refusals_total",
-                               "Requests refused because the upstream could not be reached several times in a row")),
-      breaker_open(gauge(registry_, "oncekey_upstream_breaker_open", "1 while the upstream is left alone, else 0")),
       detached(gauge(registry_, "oncekey_detached", "Operations whose client was told to fetch the answer later")),
+      tunnels(gauge(registry_, "oncekey_tunnels", "WebSockets that are open")),
       in_flight(gauge(registry_, "oncekey_in_flight", "Keyed requests being executed now")),
       waiters(gauge(registry_, "oncekey_waiters", "Requests waiting for another one's answer")),
       connections(gauge(registry_, "oncekey_connections", "Open client connections")),
       refused_connections_all(refused_connections_.Add({{"limit", "all"}})),
       refused_connections_address(refused_connections_.Add({{"limit", "address"}})),
-      upstream_connections(gauge(registry_, "oncekey_upstream_connections", "Connections to the upstream in use")),
+      tls_on_a_plain_port(wrong_protocol_.Add({{"sent", "tls"}})),
+      plain_http_on_a_tls_port(wrong_protocol_.Add({{"sent", "http"}})),
       buffered_bytes(gauge(registry_, "oncekey_buffered_bytes", "Bytes of bodies held in memory")),
       store_records(gauge(registry_, "oncekey_store_records", "Records in the store, estimated")),
       store_bytes(gauge(registry_, "oncekey_store_bytes", "Size of the store on disk")),
@@ -131,8 +151,15 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
                              "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {
-  for (const std::string& route : routes) routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, route);
-  routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, "(none)");
+  const auto add = [&](const RouteLabels& labels) {
+    routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, upstream_seconds_, labels);
+  };
+  for (const RouteLabels& labels : routes) add(labels);
+  add({"(none)", {}});
+  for (const std::string& name : upstreams) {
+    const prometheus::Labels label{{"upstream", name}};
+    upstreams_.push_back({breaker_refusals_.Add(label), breaker_open_.Add(label), upstream_connections_.Add(label)});
+  }
 }
 
 std::string Metrics::expose() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }

@@ -17,18 +17,32 @@
 
 namespace oncekey {
 
+// What all of one upstream's calls are counted in.
+struct UpstreamMetrics {
+  prometheus::Counter& breaker_refusals;
+  prometheus::Gauge& breaker_open;
+  prometheus::Gauge& connections;
+};
+
+// A route, and the upstream it goes to; empty if there is none.
+struct RouteLabels {
+  std::string route;
+  std::string upstream;
+};
+
 // The counters of one route, looked up once at start.
 class RouteMetrics {
  public:
   RouteMetrics(prometheus::Family<prometheus::Counter>& requests, prometheus::Family<prometheus::Counter>& retries,
                prometheus::Family<prometheus::Gauge>& stormy_keys, prometheus::Family<prometheus::Gauge>& hottest,
-               const std::string& route);
+               prometheus::Family<prometheus::Histogram>& upstream_seconds, const RouteLabels& labels);
   // One more request that ended in this decision: a verdict, a refusal code, or one of the names in metrics.cc.
   void count(std::string_view decision) const;
 
   prometheus::Counter& retries;
   prometheus::Gauge& stormy_keys;
   prometheus::Gauge& hottest_key_retries;
+  prometheus::Histogram& upstream_seconds;
 
  private:
   std::unordered_map<std::string_view, prometheus::Counter*> by_decision_;
@@ -36,11 +50,12 @@ class RouteMetrics {
 
 class Metrics {
  public:
-  explicit Metrics(const std::vector<std::string>& routes);
+  Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::string>& upstreams);
 
   const RouteMetrics& route(std::size_t index) const { return routes_[index]; }
   // For requests that match no route.
   const RouteMetrics& no_route() const { return routes_.back(); }
+  const UpstreamMetrics& upstream(std::size_t index) const { return upstreams_[index]; }
 
   prometheus::Registry& registry() { return registry_; }
   // The exposition format, ready to be served.
@@ -54,10 +69,15 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& hottest_;
   prometheus::Family<prometheus::Histogram>& store_seconds_;
   prometheus::Family<prometheus::Counter>& refused_connections_;
+  prometheus::Family<prometheus::Counter>& wrong_protocol_;
+  prometheus::Family<prometheus::Histogram>& upstream_seconds_;
+  prometheus::Family<prometheus::Counter>& breaker_refusals_;
+  prometheus::Family<prometheus::Gauge>& breaker_open_;
+  prometheus::Family<prometheus::Gauge>& upstream_connections_;
   std::vector<RouteMetrics> routes_;
+  std::vector<UpstreamMetrics> upstreams_;
 
  public:
-  prometheus::Histogram& upstream_seconds;
   prometheus::Histogram& claim_seconds;
   prometheus::Histogram& complete_seconds;
   prometheus::Counter& stored_bytes;
@@ -65,15 +85,15 @@ class Metrics {
   prometheus::Counter& lost_leases;
   prometheus::Counter& takeovers;
   prometheus::Counter& limiter_faults;
-  prometheus::Counter& breaker_refusals;
-  prometheus::Gauge& breaker_open;
   prometheus::Gauge& detached;
+  prometheus::Gauge& tunnels;
   prometheus::Gauge& in_flight;
   prometheus::Gauge& waiters;
   prometheus::Gauge& connections;
   prometheus::Counter& refused_connections_all;     // limits.max_connections was reached
   prometheus::Counter& refused_connections_address; // limits.max_connections_per_address was reached
-  prometheus::Gauge& upstream_connections;
+  prometheus::Counter& tls_on_a_plain_port;
+  prometheus::Counter& plain_http_on_a_tls_port;
   prometheus::Gauge& buffered_bytes;
   prometheus::Gauge& store_records;
   prometheus::Gauge& store_bytes;

@@ -37,14 +37,13 @@ Task<void> Gateway::observe(KeyedRequest& request) {
     // Observation must not cost anybody an answer.
     shared_.metrics.store_faults.Increment();
     request.metrics.count("bypass");
-    co_await pass_through(*request.client, request.sharer, request.policy().upstream_timeout, kNoMarks, &request.body);
+    co_await pass_through(*request.client, request.route, request.sharer, kNoMarks, &request.body);
     co_return;
   }
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, *answer);
   request.metrics.count(observed(decision.verdict));
   Passed passed;
-  co_await pass_through(*request.client, request.sharer, request.policy().upstream_timeout, kNoMarks, &request.body,
-                        &passed);
+  co_await pass_through(*request.client, request.route, request.sharer, kNoMarks, &request.body, &passed);
   const auto* claimed = std::get_if<Claimed>(&*answer);
   if (claimed == nullptr) co_return;
   // The record ends as enforcement would have left it, so that the next request is counted as it would be decided.

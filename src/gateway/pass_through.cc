@@ -120,8 +120,34 @@ void Gateway::tell_failed_pass(const RequestHead& head, std::string_view reason)
                      {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});
 }
 
-Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Millis patience, const Headers& marks,
+void Gateway::end_tunnels() {
+  tunnels_end_ = true;
+  for (Tunnel& tunnel : tunnels_) tunnel.stop();
+}
+
+// The caller holds the place at the upstream and the connection until this returns.
+Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers& headers, std::string_view reason) {
+  Headers with_upgrade = headers;
+  add_websocket_fields(with_upgrade);
+  if (!co_await exchange.switch_protocols(reason, with_upgrade)) co_return;
+  const Counted counted(shared_.tunnels);
+  Tunnel tunnel(exchange.stream(), call.stream(), timers_, shared_.config.timeouts.tunnel_idle);
+  tunnels_.push_back(tunnel);
+  if (tunnels_end_) tunnel.stop();
+  const Tunnel::End end = co_await tunnel.run();
+  if (shared_.log.enabled(LogLevel::debug)) {
+    shared_.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
+  }
+}
+
+Task<void> Gateway::pass_through(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
                                  const std::string* body, Passed* passed) {
+  return pass_through(exchange, shared_.upstreams.of(route), sharer, route.policy.upstream_timeout, marks, body,
+                      passed);
+}
+
+Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const Sharer& sharer, Millis patience,
+                                 const Headers& marks, const std::string* body, Passed* passed) {
   const RequestHead& head = exchange.request();
   const auto fails = [&](CallError error) {
     if (passed != nullptr) passed->error = error;
@@ -149,27 +175,29 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Milli
     co_return;
   }
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
+  out.websocket = asks_for_websocket(head);
+  if (out.websocket) add_websocket_fields(out.headers);
   const MonotonicTime start = std::chrono::steady_clock::now();
-  std::optional<UpstreamBreaker::Pass> pass = shared_.breaker.ask(start);
+  std::optional<UpstreamBreaker::Pass> pass = upstream.breaker.ask(start);
   if (!pass) {
-    shared_.metrics.breaker_refusals.Increment();
+    upstream.metrics.breaker_refusals.Increment();
     fails(CallError::not_sent);
     co_await answer_failure(exchange, CallError::not_sent);
     co_return;
   }
-  UpstreamCall call(upstream_);
+  UpstreamCall call(pool_of(upstream));
   const MonotonicTime due = start + patience;
   const std::string_view begun = body != nullptr ? std::string_view(*body) : std::string_view{};
   const bool streaming = exchange.body_unread();
   CallError error = CallError::none;
   if (streaming) {
     error = co_await call.send(out, head.framing, head.content_length, {}, due);
-    tell_breaker(pass, error, call.reason());
+    tell_breaker(upstream, pass, error, call.reason());
     if (error == CallError::none) error = co_await call.send_piece(begun);
   } else {
     const Framing framing = head.framing == Framing::none ? Framing::none : Framing::length;
     error = co_await call.send(out, framing, begun.size(), begun, due);
-    tell_breaker(pass, error, call.reason());
+    tell_breaker(upstream, pass, error, call.reason());
   }
   if (error != CallError::none) {
     tell_failed_pass(head, call.reason());
@@ -185,14 +213,18 @@ Task<void> Gateway::pass_through(Exchange& exchange, const Sharer& sharer, Milli
   }
 
   ResponseHead response;
-  do {
+  for (;;) {
     error = co_await call.read_head(response);
-    if (error == CallError::none && response.status < 200 && response.status != 100) {
+    if (error != CallError::none || response.status >= 200 || response.status == 101) break;
+    if (response.status != 100) {
       co_await exchange.send_interim(response.status, response.reason, end_to_end(response));
     }
-  } while (error == CallError::none && response.status < 200);
+  }
 
-  if (error == CallError::none) {
+  if (error == CallError::none && response.status == 101) {
+    const Headers headers = with_marks(for_the_client(end_to_end(response)), marks);
+    co_await tunnel(exchange, call, headers, response.reason);
+  } else if (error == CallError::none) {
     // What a HEAD or 304 says of a length describes a body that is not sent.
     std::optional<std::uint64_t> announced;
     if (response.framing == Framing::length) announced = response.content_length;

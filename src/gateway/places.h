@@ -75,4 +75,16 @@ class Places {
   std::atomic<std::uint32_t> taken_{0};
 };
 
+// Something under way for as long as this lives.
+class Counted {
+ public:
+  explicit Counted(std::atomic<std::uint32_t>& count) : count_(count) { count_.fetch_add(1); }
+  ~Counted() { count_.fetch_sub(1); }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  std::atomic<std::uint32_t>& count_;
+};
+
 } // namespace oncekey

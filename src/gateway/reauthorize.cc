@@ -86,7 +86,7 @@ Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& ro
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return false;
   }
-  UpstreamCall call(upstream_);
+  UpstreamCall call(pool_of(shared_.upstreams.of(route)));
   CallError error = co_await call.send(question, Framing::none, 0, {}, start + policy.upstream_timeout);
   ResponseHead answer;
   while (error == CallError::none && answer.status < 200) error = co_await call.read_head(answer);

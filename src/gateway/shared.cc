@@ -2,6 +2,8 @@
 
 #include "core/replies.h"
 
+#include <oncekey/check.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,10 +12,22 @@
 namespace oncekey {
 namespace {
 
-std::vector<std::string> names_of(const std::vector<Route>& routes) {
+std::vector<RouteLabels> labels_of(const Config& config) {
+  std::vector<RouteLabels> labels;
+  for (const Route& route : config.routes) labels.push_back({route.name, to_string(upstream_of(config, route))});
+  return labels;
+}
+
+std::vector<std::string> names_of(const std::vector<UpstreamUrl>& upstreams) {
   std::vector<std::string> names;
-  for (const Route& route : routes) names.push_back(route.name);
+  for (const UpstreamUrl& url : upstreams) names.push_back(to_string(url));
   return names;
+}
+
+Policy default_policy() {
+  std::optional<Policy> policy = policy_by_name("classic");
+  ONCEKEY_CHECK(policy.has_value(), "the default policy exists");
+  return *std::move(policy);
 }
 
 std::string publish(const Config& config) {
@@ -72,13 +86,14 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       store(record_store),
       log(logger),
       hash(record_store.secret()),
-      metrics(names_of(configuration.routes)),
+      metrics(labels_of(configuration), names_of(upstreams_of(configuration))),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
+      no_policy(default_policy()),
       published(publish(configuration)),
       shares_owner(make_shares(configuration)),
       room(configuration.limits),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
-      breaker(configuration.breaker),
+      upstreams(configuration, metrics),
       trust(configuration),
       has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
                                   [](const Route& route) { return route.policy.respond_async; })) {

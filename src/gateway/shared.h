@@ -15,7 +15,7 @@
 #include "gateway/store_room.h"
 #include "gateway/storms.h"
 #include "gateway/trust.h"
-#include "gateway/upstream_breaker.h"
+#include "gateway/upstreams.h"
 #include "gateway/waiters.h"
 #include "http/exchange.h"
 #include "http/forwarding.h"
@@ -43,20 +43,23 @@ struct GatewayShared {
   const std::shared_ptr<LiveCalls> live_calls_owner = std::make_shared<LiveCalls>();
   LiveCalls& live_calls = *live_calls_owner;
   ProxyIdentity self;
+  Policy no_policy;      // for requests that match no route: how they are refused, and which headers would be keys
   std::string published; // the document at /.well-known/idempotency; empty for none
-  std::atomic<bool> draining{false};
+  std::atomic<bool> leaving{false};  // told to stop: not ready any more
+  std::atomic<bool> draining{false}; // no new connections: what runs comes to its end
   // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.
   const std::shared_ptr<Shares> shares_owner;
   Shares& shares = *shares_owner;
   StoreRoom room;
   const std::uint64_t account_seed = random_u64();
-  std::atomic<std::uint32_t> upstream_open{0};
-  std::atomic<std::uint32_t> detached{0}; // operations that go on without their client
+  std::atomic<std::uint32_t> upstream_open{0}; // calls under way, to all upstreams
+  std::atomic<std::uint32_t> detached{0};      // operations that go on without their client
+  std::atomic<std::uint32_t> tunnels{0};       // WebSockets that are open
   LocalRates local_rates;
   RateKeeper& rates; // the store's, if it has any
   AccountPlaces accounts;
   Places work; // keyed operations under way, for limits.max_in_flight
-  UpstreamBreaker breaker;
+  Upstreams upstreams;
   Storms storms;
   Trust trust;
   Reauthorized reauthorized;

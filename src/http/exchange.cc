@@ -300,6 +300,24 @@ Task<void> Exchange::send_interim(int status, std::string_view reason, const Hea
   note_write(result);
 }
 
+Task<bool> Exchange::switch_protocols(std::string_view reason, const Headers& headers) {
+  ONCEKEY_CHECK(!answered_, "one request gets one answer");
+  answered_ = true;
+  switched_ = true;
+  keep_alive_ = false;
+  std::string out = fmt::format("HTTP/1.1 101 {}\r\n", reason.empty() ? usual_reason(101) : reason);
+  out.append(headers.lines());
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    const Field field = added_[i];
+    if (!headers.has(field.name)) out.append(field.name).append(": ").append(field.value).append("\r\n");
+  }
+  out.append("\r\n");
+  transport_.deadline_after(timeouts_.write);
+  const IoResult result = co_await transport_.write(out);
+  note_write(result);
+  co_return !client_gone_;
+}
+
 void Exchange::stop_reading() {
   keep_alive_ = false;
   transport_.deadline(std::chrono::steady_clock::now());

@@ -45,6 +45,12 @@ class ReadBuffer {
   std::size_t end_ = 0;
 };
 
+// A connection whose HTTP is over; `buffer` holds what has been received of it already.
+struct ByteStream {
+  Transport& transport;
+  ReadBuffer& buffer;
+};
+
 enum class BodyRead {
   whole,
   too_large, // more than the limit; the rest is unread
@@ -98,6 +104,12 @@ class Exchange {
   // read: the final answer must not wait for it.
   Task<void> send_interim(int status, std::string_view reason, const Headers& headers);
 
+  // 101 as the final answer: no HTTP follows on this connection, which is the handler's as a stream of bytes. `headers`
+  // include Connection and Upgrade. False when the client is gone.
+  Task<bool> switch_protocols(std::string_view reason, const Headers& headers);
+  ByteStream stream() { return {transport_, buffer_}; }
+  bool switched() const { return switched_; }
+
   // Ends a read_piece() under way with `broken`. For a handler whose answer is out before the body is in.
   void stop_reading();
   // The response cannot be finished: cut the connection so that the client cannot take it for whole.
@@ -135,6 +147,7 @@ class Exchange {
   bool keep_alive_;
   bool answered_ = false;
   bool client_gone_ = false;
+  bool switched_ = false;
   bool chunked_ = false;
   bool body_allowed_ = true;
 };

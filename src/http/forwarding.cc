@@ -68,6 +68,19 @@ std::string joined_values(const Headers& headers, std::string_view name) {
   return all;
 }
 
+constexpr std::string_view kWebSocket = "websocket";
+
+// Whether a field that is a list names the item.
+bool lists(const Headers& headers, std::string_view name, std::string_view wanted) {
+  bool found = false;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (!equal_ignoring_case(field.name, name)) continue;
+    for_each_list_item(field.value, [&](std::string_view item) { found = found || equal_ignoring_case(item, wanted); });
+  }
+  return found;
+}
+
 void append_to_list(std::string& list, std::string_view item) {
   if (!list.empty()) list.append(", ");
   list.append(item);
@@ -108,6 +121,22 @@ std::optional<std::string_view> stripped_by_connection(const Headers& headers) {
     if (!is_hop_by_hop(name) && named.has(name)) return name;
   }
   return std::nullopt;
+}
+
+bool asks_for_websocket(const RequestHead& head) {
+  if (head.method != "GET" || head.version < 11 || !head.headers.has("Upgrade")) return false;
+  const bool bodiless = head.framing == Framing::none || (head.framing == Framing::length && head.content_length == 0);
+  return bodiless && lists(head.headers, "Connection", "upgrade") && lists(head.headers, "Upgrade", kWebSocket);
+}
+
+bool grants_websocket(const ResponseHead& head) {
+  return head.status == 101 && lists(head.headers, "Connection", "upgrade") &&
+         equal_ignoring_case(joined_values(head.headers, "Upgrade"), kWebSocket);
+}
+
+void add_websocket_fields(Headers& headers) {
+  headers.add("Connection", "Upgrade");
+  headers.add("Upgrade", kWebSocket);
 }
 
 bool loops(const ProxyIdentity& self, const Headers& headers) {

@@ -37,11 +37,20 @@ std::optional<std::string_view> stripped_by_connection(const Headers& headers);
 // The end-to-end fields of a response, in order; Content-Length left out, because whoever sends the body knows it.
 Headers end_to_end(const ResponseHead& head);
 
+// The client asks to go on as WebSocket (RFC 6455, 4.1): a GET of HTTP/1.1 without a body. Other protocols are not
+// carried: h2c would bring requests past the routes.
+bool asks_for_websocket(const RequestHead& head);
+// A 101 that switches to WebSocket and to nothing else.
+bool grants_websocket(const ResponseHead& head);
+// The two fields that go with either. They concern one connection, so that neither is forwarded.
+void add_websocket_fields(Headers& headers);
+
 // A request in the form in which it goes upstream.
 struct UpstreamRequest {
   std::string method;
   std::string target;
-  Headers headers; // without framing
+  Headers headers;        // without framing
+  bool websocket = false; // asks for it: a 101 may come
 };
 
 // Rebuilds the request from its parsed form: end-to-end fields, Via and X-Forwarded-*. Fields named in `replaced` are

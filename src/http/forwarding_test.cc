@@ -25,6 +25,45 @@ TEST(Forwarding, DropsConnectionAndWhatItNames) {
   EXPECT_EQ(out.headers.get("X-Other"), "2");
 }
 
+TEST(Forwarding, KnowsARequestForWebSocket) {
+  const auto asks = [](std::initializer_list<Field> fields, auto change) {
+    RequestHead head = request(fields);
+    head.method = "GET";
+    change(head);
+    return asks_for_websocket(head);
+  };
+  const auto as_it_is = [](RequestHead&) {};
+  EXPECT_TRUE(asks({{"Connection", "Upgrade"}, {"Upgrade", "websocket"}}, as_it_is));
+  EXPECT_TRUE(asks({{"connection", "keep-alive"}, {"connection", "UPGRADE"}, {"upgrade", "h2c, WebSocket"}}, as_it_is));
+  EXPECT_FALSE(asks({{"Upgrade", "websocket"}}, as_it_is));
+  EXPECT_FALSE(asks({{"Connection", "Upgrade"}}, as_it_is));
+  EXPECT_FALSE(asks({{"Connection", "Upgrade"}, {"Upgrade", "h2c"}}, as_it_is));
+  EXPECT_FALSE(asks({{"Connection", "Upgrade"}, {"Upgrade", "websocket/13"}}, as_it_is));
+  const std::initializer_list<Field> good = {{"Connection", "Upgrade"}, {"Upgrade", "websocket"}};
+  EXPECT_FALSE(asks(good, [](RequestHead& head) { head.method = "POST"; }));
+  EXPECT_FALSE(asks(good, [](RequestHead& head) { head.version = 10; }));
+  EXPECT_FALSE(asks(good, [](RequestHead& head) { head.framing = Framing::chunked; }));
+  EXPECT_FALSE(asks(good, [](RequestHead& head) {
+    head.framing = Framing::length;
+    head.content_length = 1;
+  }));
+}
+
+TEST(Forwarding, KnowsAnAnswerThatGrantsWebSocketAlone) {
+  const auto grants = [](int status, std::string_view connection, std::string_view upgrade) {
+    ResponseHead head;
+    head.status = status;
+    head.headers.add("Connection", connection);
+    head.headers.add("Upgrade", upgrade);
+    return grants_websocket(head);
+  };
+  EXPECT_TRUE(grants(101, "upgrade", "WebSocket"));
+  EXPECT_FALSE(grants(200, "upgrade", "websocket"));
+  EXPECT_FALSE(grants(101, "close", "websocket"));
+  EXPECT_FALSE(grants(101, "upgrade", "h2c"));
+  EXPECT_FALSE(grants(101, "upgrade", "websocket, h2c"));
+}
+
 TEST(Forwarding, FindsWhatALongConnectionListNames) {
   std::string list = "X-Mine";
   for (int i = 0; i < 1000; ++i) list += ",z" + std::to_string(i);

@@ -9,6 +9,7 @@
 
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/sslerr.h>
 
 #include <sys/socket.h>
 
@@ -45,6 +46,16 @@ std::string refusal_text(const ParseFault& fault) {
       "{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
       fault.status, usual_reason(fault.status), http_date(),
       fault.status == 503 || fault.status == 429 ? "Retry-After: 1\r\n" : "", body.size(), body);
+}
+
+// The first byte of a TLS record that holds a handshake; no request begins with it.
+constexpr char kTlsHandshake = '\x16';
+
+// OpenSSL looks for requests where a handshake should be. It sends no alert then, so that the socket is clean.
+bool is_plain_http(const error_code& error) {
+  if (error.category() != asio::error::get_ssl_category()) return false;
+  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
+  return reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST;
 }
 
 std::string text_of(const asio::ip::tcp::endpoint& endpoint) {
@@ -128,12 +139,8 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uin
         text_of(endpoint)));
   }
   if (ec) return invalid(fmt::format("cannot listen on {}: {}", text_of(endpoint), ec.message()));
+  server->address_ = text_of(acceptor.local_endpoint(ec));
   return server;
-}
-
-std::string Server::address() const {
-  error_code ec;
-  return text_of(acceptor_.local_endpoint(ec));
 }
 
 void Server::start() {
@@ -234,6 +241,7 @@ Task<void> Server::serve(std::size_t lane, Accepted accepted) {
       connection.transport.deadline_after(options_.timeouts.request_headers);
       const error_code error = co_await connection.transport.serve_tls(*tls_);
       usable = !error;
+      if (is_plain_http(error)) co_await refuse_plain_http(connection);
     }
     if (usable) co_await serve_requests(lanes_[lane].handler, connection);
   } catch (const std::exception& problem) {
@@ -273,6 +281,10 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
         co_return;
       }
       buffer.received(got.bytes);
+      if (first && !begun && !tls_ && buffer.unread().front() == kTlsHandshake) {
+        co_await refuse_tls(connection);
+        co_return;
+      }
       while (!begun && buffer.unread().starts_with("\r\n")) buffer.consume(2);
       // From the first byte on, the whole head has to arrive within its own time, however slowly it drips.
       if (!begun && !buffer.empty()) {
@@ -297,14 +309,36 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     transport.no_deadline();
     Exchange exchange(transport, buffer, std::move(head), std::move(parser), connection.counted.peer, options_.timeouts,
                       connection.counted.address.get());
-    if (draining_.load()) exchange.close_after();
+    if (draining_.load() || leaving_.load()) exchange.close_after();
     co_await handler.handle(exchange);
-    if (exchange.client_gone()) co_return;
+    if (exchange.client_gone() || exchange.switched()) co_return;
     if (!exchange.reusable() || draining_.load()) {
       co_await linger(connection);
       co_return;
     }
   }
+}
+
+Task<void> Server::refuse_tls(Connection& connection) {
+  refused_.spoke_tls.fetch_add(1);
+  log_.seldom(
+      LogLevel::warning, "tls_on_a_plain_port", {},
+      {{"peer", connection.counted.peer},
+       {"next", fmt::format("the client uses https:// on {}, which serves plain HTTP: use http:// there, or set "
+                            "{}tls_cert and {}tls_key",
+                            address(), options_.setting_prefix, options_.setting_prefix)}});
+  // To the client's TLS this is no TLS, which it says at once.
+  co_await refuse(connection, {400, "this port serves plain HTTP and a TLS handshake came: use http://"});
+}
+
+Task<void> Server::refuse_plain_http(Connection& connection) {
+  refused_.spoke_plain_http.fetch_add(1);
+  log_.seldom(
+      LogLevel::warning, "plain_http_on_a_tls_port", {},
+      {{"peer", connection.counted.peer},
+       {"next", fmt::format("the client uses http:// on {}, which serves TLS: use https:// there", address())}});
+  connection.transport.without_tls();
+  co_await refuse(connection, {400, "this port serves TLS and a plain HTTP request came: use https://"});
 }
 
 Task<void> Server::refuse(Connection& connection, const ParseFault& fault) {

@@ -49,10 +49,12 @@ struct ServerOptions {
   std::string client_ca{};      // clients may show a certificate of these authorities; others are not accepted
 };
 
-// Connections that were closed at once because a limit was reached.
+// Connections that were closed at once because a limit was reached, or because they speak another protocol.
 struct RefusedConnections {
   std::atomic<std::uint64_t> all_used{0};
   std::atomic<std::uint64_t> address_over{0};
+  std::atomic<std::uint64_t> spoke_tls{0};        // on a plain port
+  std::atomic<std::uint64_t> spoke_plain_http{0}; // on a TLS port
 };
 
 class Server {
@@ -64,12 +66,15 @@ class Server {
 
   // Starts accepting; returns at once.
   void start();
+  // From now on every answer says `Connection: close`, so that clients move on; connections are still taken. From any
+  // thread.
+  void leave() { leaving_.store(true); }
   // Stops accepting, closes idle connections, lets running exchanges end with `Connection: close`. From any thread.
   void drain();
   // Open connections, of all threads.
   std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
   const RefusedConnections& refused_connections() const { return refused_; }
-  std::string address() const;
+  const std::string& address() const { return address_; }
 
  private:
   struct Connection;
@@ -89,6 +94,9 @@ class Server {
   Task<void> serve(std::size_t lane, Accepted accepted);
   Task<void> serve_requests(Handler& handler, Connection& connection);
   Task<void> refuse(Connection& connection, const ParseFault& fault);
+  // A client that took the port for the other kind hears so at once instead of waiting for a time-out.
+  Task<void> refuse_tls(Connection& connection);
+  Task<void> refuse_plain_http(Connection& connection);
   // Closes in good order: our side first, then what the client still sends is dropped for a moment.
   Task<void> linger(Connection& connection);
 
@@ -97,8 +105,10 @@ class Server {
   Log& log_;
   std::unique_ptr<asio::ssl::context> tls_;
   Acceptor acceptor_;
+  std::string address_; // with the port that was given
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
   std::atomic<std::uint32_t> connections_{0};
+  std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
   RefusedConnections refused_;
   // Of the accepting thread alone: when the last line of each kind was logged, so that a flood does not fill the log.

@@ -76,6 +76,8 @@ Task<error_code> Transport::connect_tls(asio::ssl::context& context, const std::
   co_return error;
 }
 
+void Transport::without_tls() { tls_.reset(); }
+
 Task<IoResult> Transport::read_some(asio::mutable_buffer buffer) {
   if (expired_) co_return IoResult{asio::error::timed_out, 0};
   if (tls_) {

@@ -37,6 +37,9 @@ class Transport {
   Task<error_code> serve_tls(asio::ssl::context& context);
   Task<error_code> connect_tls(asio::ssl::context& context, const std::string& host);
 
+  // After a failed handshake: what follows is sent in clear.
+  void without_tls();
+
   Task<IoResult> read_some(asio::mutable_buffer buffer);
   // Writes both pieces whole; `bytes` says how much went out before an error.
   Task<IoResult> write(std::string_view first, std::string_view second = {});

@@ -82,16 +82,20 @@ struct UpstreamCall::Connection {
   bool body_unsent = false; // a long body is on its way, or did not get there
 };
 
-UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use)
-    : options_(std::move(options)), timers_(timers), in_use_(in_use), sweeper_(timers, [this] { sweep(); }) {
+UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use,
+                           std::atomic<std::uint32_t>* to_this)
+    : options_(std::move(options)), timers_(timers), in_use_(in_use), to_this_(to_this), sweeper_(timers, [this] {
+        sweep();
+      }) {
   sweeper_.after(kSweep);
 }
 
 UpstreamPool::~UpstreamPool() = default;
 
 Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options, Timers& timers,
-                                                         std::atomic<std::uint32_t>& in_use) {
-  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, in_use));
+                                                         std::atomic<std::uint32_t>& in_use,
+                                                         std::atomic<std::uint32_t>* to_this) {
+  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, in_use, to_this));
   if (pool->options_.tls) {
     pool->tls_ = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
     error_code ec;
@@ -129,7 +133,7 @@ std::shared_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
 }
 
 void UpstreamPool::give_back(std::shared_ptr<UpstreamCall::Connection> connection) {
-  if (idle_.size() >= kIdleUpstreamMax) return;
+  if (idle_.size() >= options_.max_idle) return;
   connection->transport.no_deadline();
   connection->fresh = false;
   connection->idle_since = std::chrono::steady_clock::now();
@@ -140,10 +144,13 @@ UpstreamCall::UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
 
 UpstreamCall::~UpstreamCall() {
   if (counted_) pool_.in_use_.fetch_sub(1);
+  if (counted_ && pool_.to_this_ != nullptr) pool_.to_this_->fetch_sub(1);
   // Ends write_body() if it is still at work: nobody waits for it, and the body it reads from may go now.
   if (connection_ && connection_->body_unsent) connection_->transport.close();
   if (connection_ && reusable_) pool_.give_back(std::move(connection_));
 }
+
+ByteStream UpstreamCall::stream() { return {connection_->transport, connection_->buffer}; }
 
 void UpstreamCall::deadline(MonotonicTime due) {
   if (connection_) connection_->transport.deadline(due);
@@ -211,6 +218,7 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
 Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
                                    std::string_view body, MonotonicTime due) {
   head_request_ = request.method == "HEAD";
+  websocket_ = request.websocket;
   chunked_ = framing == Framing::chunked;
   std::string head;
   head.reserve(request.method.size() + request.target.size() + request.headers.lines().size() + 96);
@@ -229,6 +237,7 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
 
   // Connections that idle in some thread's pool do not count: they are few, and in nobody's way.
   counted_ = true;
+  if (pool_.to_this_ != nullptr) pool_.to_this_->fetch_add(1);
   if (pool_.in_use_.fetch_add(1) >= pool_.options_.max_connections) {
     reason_ = "as many calls to the upstream as max_upstream_connections allows";
     co_return CallError::full;
@@ -308,10 +317,11 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
   parser_.emplace(head_request_ ? HeadOnly::yes : HeadOnly::no);
   const ParseFault fault = parser_->parse_head(buffer.unread().substr(0, *length), out);
   if (fault) co_return unusable_head(fmt::format("malformed response: {}", fault.detail), out);
-  // 101 answers a question we never ask: Upgrade is not forwarded.
-  if (out.status == 101) co_return unusable_head("101 without an Upgrade having been asked for", out);
+  if (out.status == 101 && !websocket_) co_return unusable_head("101 without an Upgrade having been asked for", out);
+  if (out.status == 101 && !grants_websocket(out)) co_return unusable_head("101 to something else than WebSocket", out);
   buffer.consume(*length);
-  keep_alive_ = out.keep_alive;
+  // An upstream that refuses an upgrade may still be in doubt about what comes next on the connection.
+  keep_alive_ = out.keep_alive && !websocket_;
   if (out.status >= 200 && parser_->done()) reusable_ = may_be_used_again();
   co_return CallError::none;
 }

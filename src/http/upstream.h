@@ -38,6 +38,7 @@ struct UpstreamOptions {
   std::chrono::milliseconds idle_timeout;
   std::uint64_t max_header_bytes;
   std::uint32_t max_connections; // in use at one time, of all threads together
+  std::size_t max_idle = kIdleUpstreamMax;
 };
 
 enum class CallError {
@@ -73,6 +74,9 @@ class UpstreamCall {
   // The next piece of the final response's body; an empty one at its end.
   Task<CallError> read_piece(std::string_view& out);
 
+  // After a 101, which comes only where the request asked for WebSocket: the connection as a stream of bytes.
+  ByteStream stream();
+
   void deadline(MonotonicTime due);
   // Why the last call failed, for the log.
   std::string_view reason() const { return reason_; }
@@ -96,6 +100,7 @@ class UpstreamCall {
   std::optional<ResponseParser> parser_;
   bool counted_ = false; // in the pool's in_use
   bool head_request_ = false;
+  bool websocket_ = false; // asked for
   bool chunked_ = false;
   bool request_sent_ = false;
   bool keep_alive_ = false;
@@ -107,9 +112,10 @@ class UpstreamCall {
 // The connections of one thread.
 class UpstreamPool {
  public:
-  // `in_use` counts the calls under way in all threads.
+  // `in_use` counts the calls under way in all threads, also to other upstreams; `to_this` those to this one.
   static Result<std::unique_ptr<UpstreamPool>> make(UpstreamOptions options, Timers& timers,
-                                                    std::atomic<std::uint32_t>& in_use);
+                                                    std::atomic<std::uint32_t>& in_use,
+                                                    std::atomic<std::uint32_t>* to_this = nullptr);
   ~UpstreamPool();
 
   const UpstreamOptions& options() const { return options_; }
@@ -119,7 +125,8 @@ class UpstreamPool {
 
  private:
   friend class UpstreamCall;
-  UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use);
+  UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use,
+               std::atomic<std::uint32_t>* to_this);
   std::shared_ptr<UpstreamCall::Connection> take_idle();
   void give_back(std::shared_ptr<UpstreamCall::Connection> connection);
   void sweep();
@@ -127,6 +134,7 @@ class UpstreamPool {
   UpstreamOptions options_;
   Timers& timers_;
   std::atomic<std::uint32_t>& in_use_;
+  std::atomic<std::uint32_t>* to_this_;
   std::unique_ptr<asio::ssl::context> tls_;
   std::vector<std::shared_ptr<UpstreamCall::Connection>> idle_; // newest last
   Timer sweeper_;

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import resource
 import socket
 import ssl
@@ -63,6 +64,17 @@ class DescriptorTest(unittest.TestCase):
         line = gateway.wait_for_log("event=limits_lowered")
         self.assertIn("max_connections=\"4096 -> ", line)
         self.assertIn("ulimit -n", line)
+
+    def test_idle_connections_of_each_upstream_are_counted(self):
+        def calls_allowed(upstreams):
+            routes = [{"path": f"/{number}", "upstream": f"http://127.0.0.1:{9 + number}"}
+                      for number in range(upstreams)]
+            with limited(Gateway("http://127.0.0.1:9", routes), DESCRIPTORS) as gateway:
+                lowered = gateway.wait_for_log("event=limits_lowered")
+            return int(re.search(r'max_upstream_connections="1024 -> (\d+)"', lowered).group(1))
+
+        # A call and an idle connection to the one; a call and an idle connection to each of the three.
+        self.assertEqual(calls_allowed(1) // 2, calls_allowed(3))
 
     def test_too_few_descriptors_refuse_the_start(self):
         gateway = limited(Gateway("http://127.0.0.1:9", CLASSIC, store="rocksdb"), 300)

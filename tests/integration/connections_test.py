@@ -19,7 +19,8 @@ from support.client import Client
 from support.gateway import Gateway
 from support.messages import LAST_CHUNK, Malformed, chunk, render_head
 from support.upstream import Upstream, answers, at_head, held, never_answers, streams
-from support.waiting import PATIENCE_SECONDS, poll_until
+from support.waiting import PATIENCE_SECONDS, Background, poll_until
+from support.websockets import echo, open_websocket, switches
 
 CLASSIC = [{"path": "/*", "policy": "classic"}]
 
@@ -379,6 +380,17 @@ class SilentNameServerTest(unittest.TestCase):
         self.assertEqual(client.post(key="k").status, 201)
 
 
+class WrongProtocolTest(GatewayTest):
+    settings = {"timeouts": {"request_headers": "1h"}}
+
+    def test_tls_on_a_plain_port_is_refused_at_once(self):
+        with self.client.connect() as connection:
+            with self.assertRaises(ssl.SSLError):
+                ssl.create_default_context().wrap_socket(connection.socket, server_hostname="localhost")
+        self.assertEqual(self.gateway.metric("oncekey_wrong_protocol_total", sent="tls"), 1)
+        self.assertIn("use http://", self.gateway.wait_for_log("event=tls_on_a_plain_port"))
+
+
 class TlsTest(unittest.TestCase):
     """Certificates are made by the openssl command for this run alone."""
 
@@ -424,6 +436,40 @@ class TlsTest(unittest.TestCase):
                 raise Malformed("answered in plain, but refused")
             self.assertEqual(upstream.executions(), 1)
             self.assertEqual(client.post(key="k-3").status, 201)
+
+    def test_plain_http_on_a_tls_port_is_told_so(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, CLASSIC, tls_cert=self.file("good", "crt"),
+                     tls_key=self.file("good", "key")) as gateway:
+            refused = gateway.client().get("/x")
+            self.assertEqual((refused.status, refused.header("Connection")), (400, "close"))
+            self.assertIn("https://", refused.json()["detail"])
+            self.assertEqual(gateway.metric("oncekey_wrong_protocol_total", sent="http"), 1)
+            gateway.wait_for_log("event=plain_http_on_a_tls_port")
+        self.assertEqual(upstream.received, [])
+
+    def test_a_websocket_through_tls_on_both_sides(self):
+        upstream = self.tls_upstream()
+        with Gateway(upstream.url, CLASSIC, upstream_ca=self.file("good", "crt"), tls_cert=self.file("good", "crt"),
+                     tls_key=self.file("good", "key")) as gateway:
+            trusting = ssl.create_default_context(cafile=self.file("good", "crt"))
+            client = Client(gateway.address, tls_context=trusting)
+            upstream.will(switches(echo, early=b"welcome"))
+            connection, head = open_websocket(client, more=b"early")
+            with connection:
+                self.assertEqual(head.status, 101)
+                self.assertEqual(connection.read_exactly(12), b"welcomeearly")
+                long = b"0123456789abcdef" * (64 << 10)
+                sending = Background(lambda: connection.send(long))
+                self.assertEqual(connection.read_exactly(len(long)), long)
+                sending.result()
+            poll_until(lambda: gateway.metric("oncekey_tunnels") == 0, "the tunnel to end")
+            upstream.will(switches(lambda exchange: exchange.send(b"bye")))
+            connection, head = open_websocket(client)
+            with connection:
+                self.assertEqual(connection.read_to_end(), b"bye")
+            poll_until(lambda: gateway.metric("oncekey_tunnels") == 0, "the tunnel to end")
 
     def test_an_https_upstream_whose_certificate_is_trusted_is_used(self):
         upstream = self.tls_upstream()

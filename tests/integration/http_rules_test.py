@@ -460,7 +460,7 @@ class MessageFormsTest(HttpRulesTest):
         self.assertEqual(self.upstream.received, [])
 
     def test_h15_an_upgrade_is_dropped_and_the_request_forwarded_as_an_ordinary_one(self):
-        response = self.client.get("/x", headers=[("Connection", "Upgrade"), ("Upgrade", "websocket")])
+        response = self.client.get("/x", headers=[("Connection", "Upgrade"), ("Upgrade", "h2c")])
         self.assertEqual(response.status, 201)
         self.assertFalse(self.upstream.last.has("Upgrade"))
 

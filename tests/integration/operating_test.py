@@ -211,6 +211,42 @@ class DrainTest(unittest.TestCase):
         gate.open()
 
 
+class LameDuckTest(unittest.TestCase):
+    def setUp(self):
+        self.upstream = Upstream().start()
+        self.addCleanup(self.upstream.stop)
+
+    def lame_duck(self, time):
+        gateway = Gateway(self.upstream.url, CLASSIC, timeouts={"lame_duck": time})
+        self.addCleanup(gateway.remove)
+        return gateway.start()
+
+    def test_a_lame_duck_serves_and_says_that_it_leaves(self):
+        gateway = self.lame_duck("1h")
+        client = gateway.client()
+        with client.connect() as kept:
+            self.assertFalse(client.get("/x", connection=kept).has("Connection"))
+            gateway.signal(signal.SIGTERM)
+            poll_until(lambda: gateway.admin.get("/readyz").status == 503, "readyz to say no")
+            self.assertEqual(gateway.admin.get("/readyz").json()["reason"], "draining")
+            for connection in (kept, None):
+                response = client.get("/x", connection=connection)
+                self.assertEqual((response.status, response.header("Connection")), (201, "close"))
+        first = client.post(key="k-1")
+        self.assertEqual((first.status, client.post(key="k-1").replayed), (201, True))
+        self.assertNotIn("event=draining", gateway.log)
+        gateway.signal(signal.SIGTERM)
+        gateway.wait_for_log("event=draining")
+        self.assertEqual(gateway.wait(), 0)
+
+    def test_a_lame_duck_drains_when_its_time_is_over(self):
+        gateway = self.lame_duck("50ms")
+        gateway.signal(signal.SIGTERM)
+        gateway.wait_for_log("event=leaving")
+        gateway.wait_for_log("event=draining")
+        self.assertEqual(gateway.wait(), 0)
+
+
 class TokenTest(unittest.TestCase):
     def test_a_token_of_the_configuration_guards_everything_but_health(self):
         upstream = Upstream().start()

@@ -92,6 +92,13 @@ class Connection:
             raise Malformed(f"expected an interim response, got {response}")
         return response
 
+    def read_exactly(self, count):
+        """The next bytes, whatever they are: for a connection that carries no HTTP any more."""
+        return b"".join(self._wire.pieces_of_length(count))
+
+    def read_to_end(self):
+        return b"".join(self._wire.pieces_until_close())
+
     def is_closed(self):
         """Waits for the peer's end; False if it sends anything else first."""
         if self._wire.ahead:

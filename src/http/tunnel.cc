@@ -1,0 +1,110 @@
+#include "http/tunnel.h"
+
+#include <algorithm>
+#include <exception>
+
+namespace oncekey {
+namespace {
+
+// A TLS stream cannot be told that one direction has ended while the other is being read. Once its peer's direction is
+// over, what still comes of the TLS side is carried as long as it comes without longer pauses than this.
+constexpr std::chrono::milliseconds kRestOfTls{2000};
+
+} // namespace
+
+std::string_view to_string(Tunnel::End end) {
+  switch (end) {
+    case Tunnel::End::open:
+      return "open";
+    case Tunnel::End::closed:
+      return "closed";
+    case Tunnel::End::idle:
+      return "idle";
+    case Tunnel::End::broken:
+      return "broken";
+    case Tunnel::End::stopped:
+      return "stopped";
+  }
+  return "open";
+}
+
+Tunnel::Tunnel(ByteStream client, ByteStream upstream, Timers& timers, std::chrono::milliseconds idle)
+    : client_(client),
+      upstream_(upstream),
+      patience_(idle),
+      idle_(timers, [this] { close(End::idle); }),
+      ended_(timers.context()) {
+  ended_.expires_at(MonotonicTime::max());
+}
+
+Task<Tunnel::End> Tunnel::run() {
+  client_.transport.no_deadline();
+  upstream_.transport.no_deadline();
+  moved();
+  running_ = 2;
+  spawn(run_direction(upstream_, client_));
+  spawn(run_direction(client_, upstream_));
+  while (running_ > 0) co_await ended_.async_wait(use_task);
+  idle_.clear();
+  if (end_ != End::open) co_return end_;
+  end_ = End::closed;
+  if (upstream_.transport.secure()) co_await upstream_.transport.shutdown_send();
+  if (client_.transport.secure()) co_await client_.transport.shutdown_send();
+  co_return end_;
+}
+
+Task<void> Tunnel::run_direction(ByteStream& from, ByteStream& to) {
+  try {
+    co_await carry(from, to);
+  } catch (const std::exception&) {
+    close(End::broken);
+  }
+  --running_;
+  ended_.cancel();
+}
+
+Task<void> Tunnel::carry(ByteStream& from, ByteStream& to) {
+  while (end_ == End::open) {
+    if (from.buffer.empty()) {
+      const IoResult got = co_await from.transport.read_some(from.buffer.room(kReadBytes));
+      if (end_ != End::open) co_return;
+      if (got.error == asio::error::eof) {
+        pass_on_the_end(to.transport);
+        co_return;
+      }
+      if (got.error) {
+        close(End::broken);
+        co_return;
+      }
+      from.buffer.received(got.bytes);
+      moved();
+    }
+    const std::string_view bytes = from.buffer.unread();
+    const IoResult written = co_await to.transport.write(bytes);
+    if (written.error) {
+      close(End::broken);
+      co_return;
+    }
+    from.buffer.consume(bytes.size());
+    moved();
+  }
+}
+
+void Tunnel::pass_on_the_end(Transport& to) {
+  if (to.secure()) {
+    patience_ = std::min(patience_, kRestOfTls);
+  } else {
+    error_code ignored;
+    to.socket().shutdown(Socket::shutdown_send, ignored);
+  }
+  moved();
+}
+
+void Tunnel::close(End why) {
+  if (end_ != End::open) return;
+  end_ = why;
+  client_.transport.close();
+  upstream_.transport.close();
+}
+
+} // namespace oncekey

@@ -1,0 +1,61 @@
+// Tunnel: two connections joined, bytes carried both ways as they come, until both sides have ended.
+//
+// What a WebSocket needs after its handshake. Nothing of what passes is looked at. Each direction holds one read's
+// worth of bytes and reads no more before the other side has taken them: a slow reader slows its sender down, and
+// memory stays bounded. One side may end its direction while the other goes on (half close).
+//
+// Ends. A tunnel in which nothing moves in either direction for the idle time is closed; stop() closes it at once. Both
+// look to the peers like a lost connection: a tunnel does not speak the protocol it carries.
+//
+// Belongs to the thread of its connections. Neither of them may have another reader or writer.
+#pragma once
+
+#include "http/exchange.h"
+#include "http/task.h"
+#include "http/timers.h"
+
+#include <boost/asio/basic_waitable_timer.hpp>
+#include <boost/intrusive/list_hook.hpp>
+
+#include <chrono>
+#include <string_view>
+
+namespace oncekey {
+
+class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
+ public:
+  enum class End {
+    open,    // not yet
+    closed,  // both sides have ended, everything was delivered
+    idle,    // nothing moved for the idle time
+    broken,  // one side failed
+    stopped, // by stop()
+  };
+
+  Tunnel(ByteStream client, ByteStream upstream, Timers& timers, std::chrono::milliseconds idle);
+  Tunnel(const Tunnel&) = delete;
+  Tunnel& operator=(const Tunnel&) = delete;
+
+  // Carries, first what the buffers hold already. The tunnel must live until this is over.
+  Task<End> run();
+  void stop() { close(End::stopped); }
+
+ private:
+  Task<void> run_direction(ByteStream& from, ByteStream& to);
+  Task<void> carry(ByteStream& from, ByteStream& to);
+  void moved() { idle_.after(patience_); }
+  void pass_on_the_end(Transport& to);
+  void close(End why);
+
+  ByteStream client_;
+  ByteStream upstream_;
+  std::chrono::milliseconds patience_;
+  Timer idle_;
+  End end_ = End::open;
+  int running_ = 0;
+  // Never expires; cancelled when a direction ends.
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> ended_;
+};
+std::string_view to_string(Tunnel::End end);
+
+} // namespace oncekey
