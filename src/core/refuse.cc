@@ -1,5 +1,5 @@
 // The gateway's own answers: one table with a row for every code, and the two formats they are written in.
-#include "core/json_text.h"
+#include "base/json_text.h"
 #include "core/replies.h"
 
 #include <fmt/format.h>

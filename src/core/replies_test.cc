@@ -1,6 +1,6 @@
 #include "core/replies.h"
 
-#include "core/json_text.h"
+#include "base/json_text.h"
 
 #include <gtest/gtest.h>
 #include <boost/json.hpp>
