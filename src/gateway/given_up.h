@@ -9,6 +9,7 @@
 
 #include <oncekey/store.h>
 
+#include <atomic>
 #include <cstddef>
 #include <mutex>
 #include <unordered_map>
@@ -31,6 +32,7 @@ class GivenUp {
   };
   void drop_ended(MonotonicTime now);
 
+  std::atomic<bool> ever_{false}; // nothing has been added yet: no lock is taken
   mutable std::mutex mutex_;
   std::unordered_map<RecordId, Entry> entries_;
   MonotonicTime swept_{};
