@@ -1,6 +1,7 @@
 #include "base/line_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -38,6 +39,18 @@ Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Log& l
   const int fd = path == "-" ? STDOUT_FILENO : open_to_append(path);
   if (fd < 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
   return std::unique_ptr<LineFile>(new LineFile(path, fd, log));
+}
+
+Status LineFile::check(const std::string& path) {
+  if (path == "-") return ok_status();
+  struct stat entry {};
+  const bool there = ::stat(path.c_str(), &entry) == 0;
+  if (there && S_ISDIR(entry.st_mode)) return invalid(fmt::format("{}: {}", path, std::strerror(EISDIR)));
+  const std::size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const int missing = there ? ::access(path.c_str(), W_OK) : ::access(folder.c_str(), W_OK | X_OK);
+  if (missing != 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
+  return ok_status();
 }
 
 LineFile::LineFile(std::string path, int fd, Log& log)

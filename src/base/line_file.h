@@ -23,6 +23,8 @@ class LineFile {
  public:
   // "-" is standard output. A new file is for its owner alone. `log` hears of lines that could not be written.
   static Result<std::unique_ptr<LineFile>> open(const std::string& path, Log& log);
+  // Whether open() would succeed for this user, without making the file.
+  static Status check(const std::string& path);
   // Writes what is left.
   ~LineFile();
   LineFile(const LineFile&) = delete;

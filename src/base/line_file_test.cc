@@ -57,6 +57,13 @@ TEST_F(LineFileTest, AFolderThatIsNotThereIsAFault) {
   const auto file = LineFile::open("/nonexistent/lines", log_);
   ASSERT_FALSE(file.ok());
   EXPECT_EQ(file.fault().message, "/nonexistent/lines: No such file or directory");
+  const Status checked = LineFile::check("/nonexistent/lines");
+  ASSERT_FALSE(checked.ok());
+  EXPECT_EQ(checked.fault().message, file.fault().message);
+  EXPECT_FALSE(LineFile::check(testing::TempDir()).ok()) << "a folder is not a file";
+  EXPECT_TRUE(LineFile::check(path_).ok());
+  EXPECT_NE(::access(path_.c_str(), F_OK), 0) << "looking does not make it";
+  EXPECT_TRUE(LineFile::check("-").ok());
 }
 
 } // namespace
