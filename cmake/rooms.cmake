@@ -44,7 +44,7 @@ oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY}
 oncekey_room(config FOLDER config USES oncekey_core oncekey_inbox LINKS tomlplusplus::tomlplusplus)
 oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_base oncekey_asio)
 oncekey_room(client FOLDER client HEADERS precompiled_asio USES oncekey_core oncekey_http)
-oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core)
+oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery HEADERS precompiled_asio USES oncekey_gateway oncekey_client)
 oncekey_room(admin FOLDER admin HEADERS precompiled_asio USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli HEADERS precompiled_asio USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

@@ -150,6 +150,7 @@ struct Policy {
   RateLimits rates;
   bool rate_exempts_replays = false; // answer replays also beyond the limits, and do not count them
   bool respond_async = false;        // honour `Prefer: respond-async`
+  bool compress = false;             // gzip kept answers of text types for clients that accept it
 };
 
 // The named policies: classic, ietf, stripe-v1, stripe-v2. Nothing for any other name.

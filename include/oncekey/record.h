@@ -84,7 +84,7 @@ struct Record {
   Time first_received{}; // retention counts from here
   Time expires_at{};     // from this instant on the record counts as absent
   Time lease_until{};    // meaningful while in_progress
-  Time settled_at{};     // when it was completed or held
+  Time settled_at{};     // when it was completed or held; while in_progress, when it was taken over, if it was
   // The owner took an abandoned claim over: an earlier owner may have executed. Such a claim is never simply released.
   bool took_over = false;
   // An operator said it may be executed again: the next retry takes over whatever the policy says.
@@ -109,6 +109,8 @@ struct Record {
   bool expired(Time now) const { return now >= expires_at; }
   bool lease_over(Time now) const { return now >= lease_until; }
   bool abandoned(Time now) const { return state == RecordState::in_progress && lease_over(now); }
+  // While in_progress: since when the present owner has it.
+  Time claimed_at() const { return took_over && settled_at > first_received ? settled_at : first_received; }
 };
 
 // Jobs that must go one after another have ids with the same first two bytes, by which Redis Cluster finds the place of

@@ -232,6 +232,10 @@ class Store {
   using OwnersHere = std::function<std::optional<std::uint64_t>(const RecordId& id)>;
   virtual void owners_here(OwnersHere /*owners*/) {}
 
+  // Owners with a smaller fence are gone: they were calls of an earlier process. 0 where that is not known, because
+  // other processes may own claims.
+  virtual std::uint64_t least_fence_here() const { return 0; }
+
   virtual Time now() const = 0;
 
   // Thirty-two random bytes made when the store was created. Ids and fingerprints are keyed with them, so that all

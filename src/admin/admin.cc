@@ -2,6 +2,7 @@
 
 #include "admin/answers.h"
 #include "admin/record_json.h"
+#include "core/decide.h"
 
 #include <boost/json.hpp>
 
@@ -350,6 +351,22 @@ Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::
   co_return std::nullopt;
 }
 
+Task<std::string> Admin::why_live(const RecordId& id) {
+  using FoundMaybe = std::optional<Found>;
+  const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
+      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+  if (found && found->has_value()) {
+    const Found& now = **found;
+    const std::int64_t left = retry_after_lease(now.record.lease_until - now.now).count();
+    if (shared_.owner_is_gone(id, now.record)) {
+      co_return fmt::format(
+          "the call ended without an answer and its outcome is unknown; the lease is over in {} s: try again then",
+          left);
+    }
+  }
+  co_return "the owner is still at work: its lease is live; try again when it is over";
+}
+
 Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, OperatorAction action,
                                    StoredResponse response, std::string_view shown_as, std::string_view reason) {
   const auto refused = [](int status, std::string_view message) {
@@ -373,7 +390,7 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
     case OperatorAnswer::absent:
       co_return refused(404, "no such record; it may have expired or been released");
     case OperatorAnswer::live:
-      co_return refused(409, "the owner is still at work: its lease is live; try again when it is over");
+      co_return refused(409, co_await why_live(id));
     case OperatorAnswer::completed:
       co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
   }

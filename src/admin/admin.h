@@ -67,6 +67,8 @@ class Admin final : public Handler {
   Task<Answer> act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text);
   // The JSON object an action comes with, or the refusal.
   Task<std::optional<Answer>> read_action(Exchange& exchange, boost::json::object& out);
+  // What to tell an operator who acts on a key whose lease is live.
+  Task<std::string> why_live(const RecordId& id);
   Task<Answer> operate(Exchange& exchange, const RecordId& id, OperatorAction action, StoredResponse response,
                        std::string_view shown_as, std::string_view reason);
   // What an id or the beginning of one names. `invalid`: nothing; `conflict`: several.

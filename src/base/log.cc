@@ -1,5 +1,7 @@
 #include "base/log.h"
 
+#include "base/json_text.h"
+
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -11,9 +13,6 @@
 
 namespace oncekey {
 namespace {
-
-// After a line of Log::seldom().
-constexpr std::chrono::seconds kQuiet{1};
 
 spdlog::level::level_enum spdlog_level(LogLevel level) {
   switch (level) {
@@ -57,8 +56,26 @@ void append_value(std::string& line, std::string_view value) {
   line.push_back('"');
 }
 
-std::string line_of(std::string_view event, std::initializer_list<LogField> fields) {
-  std::string line = "event=";
+} // namespace
+
+std::string log_line(LogFormat format, std::string_view event, std::span<const LogField> fields) {
+  std::string line;
+  if (format == LogFormat::json) {
+    line += "\"event\":";
+    append_json_string(line, event);
+    for (const LogField& field : fields) {
+      line.push_back(',');
+      append_json_string(line, field.name);
+      line.push_back(':');
+      if (field.is_number) {
+        line += field.value;
+      } else {
+        append_json_string(line, field.value);
+      }
+    }
+    return line;
+  }
+  line += "event=";
   append_value(line, event);
   for (const LogField& field : fields) {
     line.push_back(' ');
@@ -69,22 +86,27 @@ std::string line_of(std::string_view event, std::initializer_list<LogField> fiel
   return line;
 }
 
-} // namespace
-
 struct Log::Impl {
   using Instant = std::chrono::steady_clock::time_point;
   struct Repeated {
     Instant quiet_until{};
     std::uint64_t left_out = 0;
   };
+  std::string line_of(std::string_view event, std::initializer_list<LogField> fields) const {
+    return log_line(format, event, {fields.begin(), fields.size()});
+  }
+  LogFormat format;
   std::shared_ptr<spdlog::logger> logger;
   std::mutex mutex;
   std::map<std::string, Repeated, std::less<>> repeated; // by event and what it is about
 };
 
-Log::Log(LogLevel least) : impl_(std::make_unique<Impl>()) {
+Log::Log(LogLevel least, LogFormat format) : impl_(std::make_unique<Impl>()) {
+  impl_->format = format;
   impl_->logger = std::make_shared<spdlog::logger>("oncekey", std::make_shared<spdlog::sinks::stderr_sink_mt>());
-  impl_->logger->set_pattern("time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v", spdlog::pattern_time_type::utc);
+  const char* const pattern = format == LogFormat::json ? R"({"time":"%Y-%m-%dT%H:%M:%S.%eZ","level":"%l",%v})"
+                                                        : "time=%Y-%m-%dT%H:%M:%S.%eZ level=%l %v";
+  impl_->logger->set_pattern(pattern, spdlog::pattern_time_type::utc);
   impl_->logger->set_level(spdlog_level(least));
   impl_->logger->flush_on(spdlog::level::info);
 }
@@ -95,12 +117,12 @@ bool Log::enabled(LogLevel level) const { return impl_->logger->should_log(spdlo
 
 void Log::write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {
   if (!enabled(level)) return;
-  impl_->logger->log(spdlog_level(level), "{}", line_of(event, fields));
+  impl_->logger->log(spdlog_level(level), "{}", impl_->line_of(event, fields));
 }
 
 void Log::always(std::string_view event, std::initializer_list<LogField> fields) {
   // Past the logger, which knows one least level for all lines; its sinks take any.
-  const std::string line = line_of(event, fields);
+  const std::string line = impl_->line_of(event, fields);
   const spdlog::details::log_msg message(impl_->logger->name(), spdlog::level::info, line);
   for (const spdlog::sink_ptr& sink : impl_->logger->sinks()) {
     sink->log(message);
@@ -108,8 +130,8 @@ void Log::always(std::string_view event, std::initializer_list<LogField> fields)
   }
 }
 
-void Log::seldom(LogLevel level, std::string_view event, std::string_view about,
-                 std::initializer_list<LogField> fields) {
+void Log::seldom(LogLevel level, std::string_view event, std::string_view about, std::initializer_list<LogField> fields,
+                 std::chrono::seconds quiet) {
   if (!enabled(level)) return;
   std::uint64_t left_out = 0;
   {
@@ -122,11 +144,14 @@ void Log::seldom(LogLevel level, std::string_view event, std::string_view about,
       ++repeated.left_out;
       return;
     }
-    repeated.quiet_until = now + kQuiet;
+    repeated.quiet_until = now + quiet;
     left_out = std::exchange(repeated.left_out, 0);
   }
-  std::string line = line_of(event, fields);
-  if (left_out > 0) line += fmt::format(" left_out={}", left_out);
+  std::string line = impl_->line_of(event, fields);
+  if (left_out > 0) {
+    line += impl_->format == LogFormat::json ? ",\"left_out\":" : " left_out=";
+    line += fmt::format_int(left_out).str();
+  }
   impl_->logger->log(spdlog_level(level), "{}", line);
 }
 

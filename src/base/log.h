@@ -1,4 +1,4 @@
-// log: one line an event, `name=value` pairs behind a short event name.
+// log: one line an event, `name=value` pairs behind a short event name, or the same as a JSON object.
 //
 // Secrets never get here: callers pass short hashes of keys (short_hash), the name of a route instead of a path, and
 // never header values.
@@ -6,29 +6,40 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <initializer_list>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace oncekey {
 
 enum class LogLevel { debug, info, warning, error };
+enum class LogFormat { text, json };
 
 // One pair of a log line. Numbers and text alike; text with spaces or quotes is quoted when written.
 struct LogField {
   template <class T>
   LogField(std::string_view field_name, const T& field_value)
-      : name(field_name), value(fmt::format("{}", field_value)) {}
+      : name(field_name),
+        value(fmt::format("{}", field_value)),
+        is_number(std::is_arithmetic_v<T> && !std::is_same_v<T, char>) {}
   std::string_view name;
   std::string value;
+  bool is_number; // or true or false: JSON writes it without quotes
 };
+
+// The event and its fields as they stand in a line, without the time in front: `event=x a=1`, or `"event":"x","a":1`
+// without the braces. What comes from a client (a path, say) cannot break the line, and JSON stays valid.
+std::string log_line(LogFormat format, std::string_view event, std::span<const LogField> fields);
 
 // Safe to use from several threads. Given to whoever needs it by main; there is no global logger.
 class Log {
  public:
   // To standard error; lines below `least` are dropped.
-  explicit Log(LogLevel least);
+  explicit Log(LogLevel least, LogFormat format = LogFormat::text);
   ~Log();
   Log(const Log&) = delete;
   Log& operator=(const Log&) = delete;
@@ -48,7 +59,8 @@ class Log {
   }
   // For what a client can cause as often as it likes: one line a second for each event and `about` (a route, say). The
   // next line says how many were left out. `about` is one of few values, or memory would grow.
-  void seldom(LogLevel level, std::string_view event, std::string_view about, std::initializer_list<LogField> fields);
+  void seldom(LogLevel level, std::string_view event, std::string_view about, std::initializer_list<LogField> fields,
+              std::chrono::seconds quiet = std::chrono::seconds(1));
   void flush();
 
  private:

@@ -57,6 +57,23 @@ TEST(Log, WhatAClientCanRepeatIsWrittenOnceASecondForEachPlace) {
   EXPECT_LT(std::count(lines.begin(), lines.end(), '\n'), 1000);
 }
 
+TEST(Log, AJsonLineIsAnObject) {
+  testing::internal::CaptureStderr();
+  Log log(LogLevel::info, LogFormat::json);
+  log.warning("odd", {{"port", 8080}, {"part", 0.5}, {"yes", true}, {"text", "1"}, {"bytes", "a\"\\\n\xff\x1b"}});
+  log.seldom(LogLevel::info, "often", {}, {}, std::chrono::seconds(0));
+  log.seldom(LogLevel::info, "often", {}, {}, std::chrono::seconds(60));
+  log.flush();
+  std::string lines = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(lines.substr(0, 9), "{\"time\":\"");
+  EXPECT_NE(
+      lines.find("Z\",\"level\":\"warning\",\"event\":\"odd\",\"port\":8080,\"part\":0.5,\"yes\":true,\"text\":\"1\","
+                 "\"bytes\":\"a\\\"\\\\\\u000a\\ufffd\\u001b\"}\n"),
+      std::string::npos)
+      << lines;
+  EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 3);
+}
+
 TEST(Log, LinesBelowTheLeastLevelAreDropped) {
   EXPECT_EQ(written(LogLevel::error, [](Log& log) { log.warning("quiet"); }), "");
   EXPECT_EQ(written(LogLevel::warning,

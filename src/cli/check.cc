@@ -1,6 +1,7 @@
 #include "cli/check.h"
 
 #include "base/durations.h"
+#include "base/line_file.h"
 #include "cli/table.h"
 #include "config/config.h"
 #include "config/identity_files.h"
@@ -64,6 +65,11 @@ int run_check(const std::string& path, std::ostream& out, std::ostream& err) {
   }
   if (const Status read = check_identity_files(*config); !read) {
     err << path << ": " << read.fault().message << "\n";
+    return 1;
+  }
+  const Status access_log = config->access_log == "off" ? ok_status() : LineFile::check(config->access_log);
+  if (!access_log) {
+    err << path << ": access_log: " << access_log.fault().message << "\n";
     return 1;
   }
   for (const std::string& warning : warnings_of(*config)) err << path << ": warning: " << warning << "\n";

@@ -30,6 +30,12 @@ Checked check(const std::string& text) {
   return {exit_code, path, out.str(), err.str()};
 }
 
+TEST(Check, AnAccessLogThatCannotBeMadeIsFound) {
+  const Checked checked = check("upstream = \"http://127.0.0.1:9090\"\naccess_log = \"/nonexistent/access.log\"\n");
+  EXPECT_EQ(checked.exit_code, 1);
+  EXPECT_EQ(checked.err, checked.path + ": access_log: /nonexistent/access.log: No such file or directory\n");
+}
+
 TEST(Check, SaysOkAndShowsWhatEachRouteFollows) {
   const Checked checked = check(R"(upstream = "http://127.0.0.1:9090"
 [[route]]

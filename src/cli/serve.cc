@@ -8,6 +8,7 @@
 #include "cli/descriptors.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
+#include "gateway/access_log.h"
 #include "gateway/gateway.h"
 #include "gateway/trust_keeper.h"
 #include "store/open_store.h"
@@ -55,6 +56,7 @@ struct Worker {
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<Inbox> inbox;
   std::unique_ptr<FrontDoor> front_door;
+  std::unique_ptr<AccessLog> access_log;
   std::thread thread;
 
   void start(const char* name) {
@@ -161,6 +163,25 @@ Status find_admin_token(Config& config, Log& log) {
                                        {"next", "set admin_token, or let this user write there"}});
   return ok_status();
 }
+
+// SIGUSR1 opens the access log again, after it was moved away by a log rotation.
+class ReopenLog {
+ public:
+  // `file` may be null: the signal then does nothing, instead of ending the process.
+  ReopenLog(asio::io_context& context, LineFile* file) : file_(file), signals_(context, SIGUSR1) { wait(); }
+
+ private:
+  void wait() {
+    signals_.async_wait([this](const error_code& ec, int) {
+      if (ec) return;
+      if (file_ != nullptr) file_->reopen();
+      wait();
+    });
+  }
+
+  LineFile* file_;
+  asio::signal_set signals_;
+};
 
 // Not ready at once; for timeouts.lame_duck everything is served as before. Then a drain: no new connections, running
 // requests end, and when their time is over WebSockets are closed; then the loops stop. Each further signal cuts short
@@ -282,7 +303,8 @@ int run_serve(Config config) {
   // Whatever is made from here on is the owner's alone, RocksDB's files too.
   ::umask(S_IRWXG | S_IRWXO);
   if (config.core_dumps) allow_core_dumps();
-  Log log(level_of(config.log_level));
+  const LogFormat log_format = config.log_format == "json" ? LogFormat::json : LogFormat::text;
+  Log log(level_of(config.log_level), log_format);
   const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
   if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse_to_start(log, fits.fault());
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
@@ -301,6 +323,13 @@ int run_serve(Config config) {
   auto store = open_store(config.store, store_options);
   if (!store) return refuse_to_start(log, store.fault());
   if (const Status known = find_admin_token(config, log); !known) return refuse_to_start(log, known.fault());
+
+  std::unique_ptr<LineFile> access_log;
+  if (config.access_log != "off") {
+    auto opened = LineFile::open(config.access_log, log);
+    if (!opened) return refuse_to_start(log, invalid("access_log: " + opened.fault().message));
+    access_log = std::move(opened).value();
+  }
 
   GatewayShared shared(config, **store, log);
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
@@ -327,6 +356,10 @@ int run_serve(Config config) {
       worker->inbox = std::move(inbox).value();
       worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
       handler = worker->front_door.get();
+    }
+    if (access_log) {
+      worker->access_log = std::make_unique<AccessLog>(*handler, *access_log, log_format);
+      handler = worker->access_log.get();
     }
     lanes.push_back({worker->context, worker->timers, *handler});
     workers.push_back(std::move(worker));
@@ -372,6 +405,7 @@ int run_serve(Config config) {
   // After the keeper has noted what the files look like: a change from here on is read again.
   if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
 
+  ReopenLog reopen_log(operators.context, access_log.get());
   Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {
     operators.timers.stop();
@@ -418,6 +452,7 @@ int run_serve(Config config) {
     // Requests are still under way: their records say so, and a restart goes on from there.
     log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", (*server)->connections()}});
     log.flush();
+    if (access_log) access_log->flush();
     std::_Exit(1);
   }
   for (const auto& worker : workers) worker->stop();

@@ -139,6 +139,9 @@ struct Config {
   bool core_dumps = false;
   std::uint32_t threads = 0; // 0: one per core
   std::string log_level = "info";
+  std::string log_format = "text";
+  std::string access_log = "off";        // "-" for standard output, or a path
+  std::vector<std::string> cors_origins; // pages of these may read the gateway's own answers; "*" alone for all
   // For requests that match no route: how long either side may stay silent. Routes have their own.
   Millis upstream_timeout = std::chrono::seconds(60);
   Millis drain_timeout = std::chrono::seconds(30);

@@ -195,6 +195,7 @@ path = "/a"
 rate = "36/h"
 max_in_flight = 3
 respond_async = true
+compress = true
 [[route]]
 path = "/*"
 rate_exempts_replays = false
@@ -208,6 +209,7 @@ rate_exempts_replays = false
   const Policy& own = c.routes[0].policy;
   EXPECT_EQ(own.rates, (RateLimits{0.01, 0, 0, 0, 3}));
   EXPECT_TRUE(own.respond_async);
+  EXPECT_TRUE(own.compress);
   EXPECT_TRUE(own.rate_exempts_replays) << "the top's default";
   EXPECT_EQ(c.routes[1].policy.rates, RateLimits{}) << "the gateway's are not copied: they are one bucket for all";
   EXPECT_FALSE(c.routes[1].policy.rate_exempts_replays);
@@ -233,6 +235,7 @@ TEST(Config, LimitsThatContradictEachOtherAreRefusedWhereTheyStand) {
   EXPECT_THAT(at_the_top("rate_exempts_replays = true\n"), StartsWith("test.toml:2: rate_exempts_replays is set but"));
   EXPECT_THAT(on_a_route("rate = \"5/s\"\nmode = \"observe\"\n"), HasSubstr("would not be kept"));
   EXPECT_THAT(on_a_route("respond_async = true\nmode = \"observe\"\n"), HasSubstr("nothing to fetch later"));
+  EXPECT_THAT(on_a_route("compress = true\nmode = \"observe\"\n"), HasSubstr("compress would do nothing"));
   EXPECT_THAT(on_a_route("respond_async = true\nkey_from = \"fingerprint\"\nwindow = \"5m\"\n"),
               HasSubstr("needs keys that clients choose"));
 }
@@ -254,6 +257,9 @@ store = "rocksdb:/data"
 require_durability = "power"
 threads = 3
 log_level = "debug"
+log_format = "json"
+access_log = "-"
+cors_origins = ["https://app.example", "http://[::1]:3000"]
 drain_timeout = "5s"
 trusted_proxies = ["10.0.0.1", "FE80::1"]
 [limits]
@@ -286,6 +292,9 @@ lame_duck = "8s"
   EXPECT_EQ(c.require_durability, "power");
   EXPECT_EQ(c.threads, 3u);
   EXPECT_EQ(c.log_level, "debug");
+  EXPECT_EQ(c.log_format, "json");
+  EXPECT_EQ(c.access_log, "-");
+  EXPECT_EQ(c.cors_origins, (std::vector<std::string>{"https://app.example", "http://[::1]:3000"}));
   EXPECT_EQ(c.drain_timeout, seconds(5));
   EXPECT_EQ(c.trusted_proxies, (std::vector<std::string>{"10.0.0.1", "fe80::1"}));
   EXPECT_EQ(c.limits.max_connections, 10u);

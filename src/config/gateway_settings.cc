@@ -62,6 +62,7 @@ Result<T> parsed(const toml::node& node, Result<T> (*parse)(std::string_view)) {
 }
 
 constexpr std::array<std::string_view, 2> kDurabilities{"power", "process"};
+constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
 constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning", "error"};
 // More threads than cores only take turns; nobody has more cores than this in front of one store.
 constexpr std::int64_t kMostThreads = 256;
@@ -96,6 +97,47 @@ Status read_published(const toml::node& node, Config& config) {
   config.publish_policies = *word == "expiry"   ? PublishedPolicies::expiry
                             : *word == "routes" ? PublishedPolicies::routes
                                                 : PublishedPolicies::none;
+  return ok_status();
+}
+
+// As browsers write it into Origin: scheme, host and port, where it is not the scheme's own. Compared byte for byte.
+Status check_origin(std::string_view origin) {
+  const std::size_t scheme_end = origin.find("://");
+  const std::string_view scheme = origin.substr(0, scheme_end);
+  if (scheme_end == std::string_view::npos || scheme.empty())
+    return invalid(
+        fmt::format("\"{}\" is not an origin: write scheme and host, as in \"https://app.example\"", origin));
+  const std::string_view rest = origin.substr(scheme_end + 3);
+  if (rest.ends_with('/') && rest.find('/') == rest.size() - 1)
+    return invalid(fmt::format("\"{}\" ends in a slash, and no browser sends it so: write \"{}\"", origin,
+                               origin.substr(0, origin.size() - 1)));
+  if (rest.find_first_of("/?#") != std::string_view::npos)
+    return invalid(fmt::format("\"{}\" has a path, and an origin has none: write \"{}\"", origin,
+                               origin.substr(0, scheme_end + 3 + rest.find_first_of("/?#"))));
+  const bool plain = std::all_of(origin.begin(), origin.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
+           std::string_view("+-._:/[]").find(c) != std::string_view::npos;
+  });
+  if (rest.empty() || !plain)
+    return invalid(
+        fmt::format("\"{}\" is not an origin: write it in lower case and without a user name or a pattern, as in "
+                    "\"https://app.example\"",
+                    origin));
+  if ((scheme == "https" && rest.ends_with(":443")) || (scheme == "http" && rest.ends_with(":80")))
+    return invalid(fmt::format("\"{}\" names the usual port, which browsers leave out: write \"{}\"", origin,
+                               origin.substr(0, origin.rfind(':'))));
+  return ok_status();
+}
+
+Status read_cors_origins(const toml::node& node, Config& config) {
+  auto texts = as_texts(node);
+  if (!texts) return std::move(texts).fault();
+  for (const std::string& text : *texts) {
+    if (text == "*" && texts->size() > 1) return invalid("\"*\" allows all origins: write it alone");
+    if (text == "*") continue;
+    if (const Status good = check_origin(text); !good) return good;
+  }
+  config.cors_origins = *std::move(texts);
   return ok_status();
 }
 
@@ -146,6 +188,9 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"core_dumps", [](const Node& v, Config& c) { return put(c.core_dumps, as_switch(v)); }},
     {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},
     {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
+    {"log_format", [](const Node& v, Config& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
+    {"access_log", [](const Node& v, Config& c) { return put(c.access_log, as_text(v)); }},
+    {"cors_origins", read_cors_origins},
     {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
     {"publish_policies", read_published},
     {"outbox", read_outbox},

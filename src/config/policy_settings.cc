@@ -160,6 +160,7 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"max_in_flight", [](const Node& v, Policy& p) { return put_count(p.rates.max_in_flight, v, 1); }},
     {"rate_exempts_replays", [](const Node& v, Policy& p) { return put(p.rate_exempts_replays, as_switch(v)); }},
     {"respond_async", [](const Node& v, Policy& p) { return put(p.respond_async, as_switch(v)); }},
+    {"compress", [](const Node& v, Policy& p) { return put(p.compress, as_switch(v)); }},
 };
 
 // What one company tends to decide once for all its routes.

@@ -383,6 +383,11 @@ class RouteChecks {
       add({"respond_async", "mode"},
           "mode = \"observe\" keeps no answers, so respond_async has nothing to fetch later: leave it out until the "
           "route enforces");
+    if (observing && policy_.compress)
+      add({"compress", "mode"},
+          "mode = \"observe\" passes answers on as they come, so compress would do nothing: leave it out until the "
+          "route "
+          "enforces");
     if (policy_.respond_async && uses_fingerprint_as_key(policy_))
       add({"respond_async", "key_from"},
           "respond_async needs keys that clients choose: the status URL is made of the key, and one made of the "

@@ -5,14 +5,14 @@
 namespace oncekey {
 namespace {
 
-Decision in_progress(Millis lease_left) {
-  const auto seconds = std::chrono::ceil<std::chrono::seconds>(lease_left);
-  return {Verdict::in_progress, std::max(seconds, std::chrono::seconds(1)), lease_left};
-}
+// A client that asks more often than once a second wins nothing; one told to come after a long time does not come
+// earlier, although the answer may be there.
+constexpr std::chrono::seconds kSoonest{1};
+constexpr std::chrono::seconds kLatest{10};
 
 // The lease is over, and still the claim did not make us the owner: the record changed in between. Nothing may be
 // executed without owning it, so the caller asks again, at once if it waits.
-Decision ask_again() { return in_progress(Millis(0)); }
+Decision ask_again() { return {Verdict::in_progress, Millis(0), Millis(0)}; }
 
 Decision decide_found(const Policy& policy, const Record& record, Time now) {
   switch (record.state) {
@@ -25,7 +25,11 @@ Decision decide_found(const Policy& policy, const Record& record, Time now) {
     case RecordState::in_progress:
       break;
   }
-  if (!record.lease_over(now)) return in_progress(record.lease_until - now);
+  if (!record.lease_over(now)) {
+    // The clock of a store may be read a little before the claim that it is compared with.
+    const Millis age = std::max(Millis(0), now - record.claimed_at());
+    return {Verdict::in_progress, age, record.lease_until - now};
+  }
   // An operator's word counts more than the policy's: holding the record again would undo it.
   if (policy.on_abandoned == OnAbandoned::hold && !record.rerun) return {Verdict::hold};
   return ask_again();
@@ -63,6 +67,15 @@ Decision decide(const Policy& policy, const Fingerprint& fingerprint, const Clai
   const auto& found = std::get<Found>(answer);
   if (found.record->fingerprint != fingerprint) return {Verdict::mismatch};
   return decide_found(policy, *found.record, found.now);
+}
+
+std::chrono::seconds retry_after(Millis age, std::optional<Millis> usual) {
+  const Millis left = usual && *usual > age ? *usual - age : age / 2;
+  return std::clamp(std::chrono::ceil<std::chrono::seconds>(left), kSoonest, kLatest);
+}
+
+std::chrono::seconds retry_after_lease(Millis lease_left) {
+  return std::max(std::chrono::ceil<std::chrono::seconds>(lease_left), kSoonest);
 }
 
 Abandoned abandoned_rule(const Policy& policy) {

@@ -8,6 +8,7 @@
 #include <oncekey/store.h>
 
 #include <chrono>
+#include <optional>
 #include <string_view>
 
 namespace oncekey {
@@ -26,13 +27,19 @@ std::string_view to_string(Verdict verdict);
 
 struct Decision {
   Verdict verdict;
-  // For in_progress: when trying again makes sense. At least one second, from the remaining lease.
-  std::chrono::seconds retry_after{1};
+  // For in_progress: how long its owner has had it.
+  Millis age{0};
   // For in_progress: how much of the lease is left, exactly. A waiter looks again at the latest then.
   Millis lease_left{0};
 };
 
 Decision decide(const Policy& policy, const Fingerprint& fingerprint, const ClaimAnswer& answer);
+
+// When a retry of a request in progress is likely to be answered. `usual` is how long such requests take, if that is
+// known. One that has taken longer than that may take half as long again.
+std::chrono::seconds retry_after(Millis age, std::optional<Millis> usual);
+// When the owner is gone, its lease has to end first.
+std::chrono::seconds retry_after_lease(Millis lease_left);
 
 // How claims under this policy treat an abandoned record.
 Abandoned abandoned_rule(const Policy& policy);

@@ -90,20 +90,54 @@ TEST(Decide, AMismatchIsSeenBeforeTheStateWhateverTheStateIs) {
   }
 }
 
-TEST(Decide, RetryAfterIsTheRestOfTheLeaseRoundedUp) {
+TEST(Decide, InProgressTellsTheAgeOfTheClaimAndTheRestOfItsLease) {
+  Record record = record_in(RecordState::in_progress);
+  record.first_received = kNow - seconds(7);
+  record.lease_until = kNow + milliseconds(1500);
+  const Decision decision = decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow});
+  EXPECT_EQ(decision.verdict, Verdict::in_progress);
+  EXPECT_EQ(decision.age, seconds(7));
+  EXPECT_EQ(decision.lease_left, milliseconds(1500));
+}
+
+TEST(Decide, TheAgeOfAClaimThatTookOverCountsFromTheTakeover) {
   const Policy policy = *policy_by_name("classic");
-  const auto retry_after = [&](Millis left) {
-    Record record = record_in(RecordState::in_progress);
-    record.lease_until = kNow + left;
-    const Decision decision = decide(policy, fingerprint(1), Found{record, kNow});
-    EXPECT_EQ(decision.verdict, Verdict::in_progress);
-    EXPECT_EQ(decision.lease_left, left);
-    return decision.retry_after;
-  };
-  EXPECT_EQ(retry_after(milliseconds(1)), seconds(1));
-  EXPECT_EQ(retry_after(milliseconds(1000)), seconds(1));
-  EXPECT_EQ(retry_after(milliseconds(1001)), seconds(2));
-  EXPECT_EQ(retry_after(milliseconds(59'999)), seconds(60));
+  Record record = record_in(RecordState::in_progress);
+  record.first_received = kNow - seconds(500);
+  record.lease_until = kNow - seconds(1);
+  ClaimRequest request;
+  request.fingerprint = fingerprint(1);
+  request.lease = policy.lease;
+  request.abandoned = Abandoned::take_over;
+  const ClaimStep taken = claim_step(record, request, 99, kNow, OwnerWorksHere::no);
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{*taken.write, kNow + seconds(3)}).age, seconds(3));
+}
+
+TEST(Decide, AClaimFromAheadOfTheClockHasNoAge) {
+  Record record = record_in(RecordState::in_progress);
+  record.first_received = kNow + milliseconds(5);
+  record.lease_until = kNow + seconds(60);
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).age, Millis(0));
+}
+
+TEST(RetryAfter, IsWhatIsLeftOfTheUsualDuration) {
+  EXPECT_EQ(retry_after(milliseconds(300), milliseconds(2000)), seconds(2));
+  EXPECT_EQ(retry_after(milliseconds(1500), milliseconds(2000)), seconds(1));
+  EXPECT_EQ(retry_after(milliseconds(0), milliseconds(40'000)), seconds(10)) << "a longer call may end earlier";
+}
+
+TEST(RetryAfter, IsHalfTheAgeWhereTheDurationIsUnknownOrPast) {
+  EXPECT_EQ(retry_after(milliseconds(300), std::nullopt), seconds(1));
+  EXPECT_EQ(retry_after(milliseconds(3900), std::nullopt), seconds(2));
+  EXPECT_EQ(retry_after(milliseconds(3900), milliseconds(3900)), seconds(2));
+  EXPECT_EQ(retry_after(milliseconds(3900), milliseconds(50)), seconds(2));
+  EXPECT_EQ(retry_after(std::chrono::hours(1), std::nullopt), seconds(10));
+}
+
+TEST(RetryAfter, OfALeaseWhoseOwnerIsGoneIsItsEnd) {
+  EXPECT_EQ(retry_after_lease(milliseconds(1)), seconds(1));
+  EXPECT_EQ(retry_after_lease(milliseconds(1001)), seconds(2));
+  EXPECT_EQ(retry_after_lease(milliseconds(59'999)), seconds(60));
 }
 
 TEST(Decide, NothingIsExecutedOnARecordThatIsNotOurs) {

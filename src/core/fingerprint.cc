@@ -3,6 +3,7 @@
 #include "core/canonical_json.h"
 #include "core/form.h"
 #include "core/host.h"
+#include "core/multipart.h"
 
 #include <xxhash.h>
 
@@ -29,6 +30,9 @@ HashedBody hashed_body(const Policy& policy, const Headers& headers, std::string
         break;
       case BodyKind::form:
         if (canonical_form(body, canonical)) return {"form", canonical};
+        break;
+      case BodyKind::multipart:
+        if (canonical_multipart(headers, body, canonical)) return {"multipart", canonical};
         break;
       case BodyKind::other:
         break;

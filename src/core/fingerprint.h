@@ -16,8 +16,8 @@
 
 namespace oncekey {
 
-// Under `canonical`, bodies that say they are JSON or a form are hashed in their canonical form; whatever cannot be
-// read as what it says is hashed as bytes. The three kinds never meet.
+// Under `canonical`, bodies that say they are JSON, a form or multipart/form-data are hashed in their canonical form;
+// whatever cannot be read as what it says is hashed as bytes. The four kinds never meet.
 Fingerprint fingerprint_of(const Policy& policy, const RequestView& request, std::string_view body,
                            const KeyedHash& hash);
 

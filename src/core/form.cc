@@ -40,6 +40,7 @@ BodyKind body_kind(const Headers& headers) {
   while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
   if (equal_ignoring_case(type, "application/json") || ends_with_ignoring_case(type, "+json")) return BodyKind::json;
   if (equal_ignoring_case(type, "application/x-www-form-urlencoded")) return BodyKind::form;
+  if (equal_ignoring_case(type, "multipart/form-data")) return BodyKind::multipart;
   return BodyKind::other;
 }
 

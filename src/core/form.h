@@ -10,10 +10,10 @@
 
 namespace oncekey {
 
-enum class BodyKind { json, form, other };
+enum class BodyKind { json, form, multipart, other };
 
-// By Content-Type alone: application/json and anything ending in +json, application/x-www-form-urlencoded. Parameters
-// such as charset do not matter.
+// By Content-Type alone: application/json and anything ending in +json, application/x-www-form-urlencoded,
+// multipart/form-data. Parameters such as charset do not matter.
 BodyKind body_kind(const Headers& headers);
 
 struct FormField {

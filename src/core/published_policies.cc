@@ -1,7 +1,7 @@
 // The document at /.well-known/idempotency: what a client may rely on. It may name where the account comes from, and
 // never names any account.
 #include "base/durations.h"
-#include "core/json_text.h"
+#include "base/json_text.h"
 #include "core/key.h"
 #include "core/policy_text.h"
 #include "core/replies.h"

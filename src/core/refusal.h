@@ -66,6 +66,7 @@ inline constexpr std::array kRefusalCodes = {
 enum class Fate {
   as_the_code_says,
   still_running,  // the first request is at work
+  owner_gone,     // in progress by its lease, but its owner has stopped: a retry after the lease finds out
   maybe_executed, // an earlier try may have been executed, and a retry finds out
   not_told,       // the same, and the upstream did not answer the probe for it
   held,           // it may have been executed, and only an operator can tell

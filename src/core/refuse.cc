@@ -1,5 +1,5 @@
 // The gateway's own answers: one table with a row for every code, and the two formats they are written in.
-#include "core/json_text.h"
+#include "base/json_text.h"
 #include "core/replies.h"
 
 #include <fmt/format.h>
@@ -322,6 +322,11 @@ std::string standing_detail(const Standing& standing, const Refusal& refusal) {
       return fmt::format(
           "{} The first request with this key is still being worked on; send the same request with the same key again.",
           cause_of(refusal.code));
+    case Fate::owner_gone:
+      return fmt::format(
+          "The first request with this key ended without an answer and may have been executed: its outcome is unknown. "
+          "Send the same request with the same key again in {} s; do not use a new key.",
+          refusal.retry_after.value_or(std::chrono::seconds(1)).count());
     case Fate::maybe_executed:
       return fmt::format(
           "{} An earlier try with this key may have been executed; send the same request with the same key again, and "
@@ -371,7 +376,7 @@ std::string stripe_message(const Standing& standing, const Refusal& refusal, std
         "with. Try using a key other than '{}' if you meant to execute a different request.",
         key);
   }
-  if (refusal.code == RefusalCode::in_progress) {
+  if (refusal.code == RefusalCode::in_progress && refusal.fate != Fate::owner_gone) {
     return fmt::format(
         "There is currently another in-progress request using this Idempotent Key (that probably means "
         "you submitted twice, and the other request is still going through): {}. Please try again "
@@ -477,6 +482,7 @@ std::string_view to_string(RefusalCode code) {
 Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context) {
   Standing standing = standing_of(policy, refusal.code);
   if (refusal.fate == Fate::not_told) standing.title = "The API did not answer";
+  if (refusal.fate == Fate::owner_gone) standing.title = "The outcome of the first request is unknown for now";
   if (refusal.fate == Fate::released) standing.should_retry = ShouldRetry::yes;
   Reply reply;
   reply.status = standing.status;

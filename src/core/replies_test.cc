@@ -1,6 +1,6 @@
 #include "core/replies.h"
 
-#include "core/json_text.h"
+#include "base/json_text.h"
 
 #include <gtest/gtest.h>
 #include <boost/json.hpp>
@@ -167,7 +167,7 @@ TEST(Refuse, ShouldRetryIsTrueWhereARetryHelpsAndFalseWhereItCannot) {
 }
 
 TEST(Refuse, NoTextSaysThatNothingWasExecutedWhereSomethingMayHaveBeen) {
-  for (const Fate fate : {Fate::still_running, Fate::maybe_executed, Fate::not_told, Fate::held}) {
+  for (const Fate fate : {Fate::still_running, Fate::owner_gone, Fate::maybe_executed, Fate::not_told, Fate::held}) {
     for (const RefusalCode code : kCodes) {
       Refusal refused = refusal(code);
       refused.fate = fate;
@@ -185,6 +185,20 @@ TEST(Refuse, RetryAfterIsWhatTheRefusalSays) {
   busy.retry_after = std::chrono::seconds(17);
   EXPECT_EQ(header(refuse(policy("classic"), busy, kContext), "Retry-After"), "17");
   EXPECT_EQ(header(refuse(policy("classic"), refusal(RefusalCode::draining), kContext), "Retry-After"), "1");
+}
+
+TEST(Refuse, WhoseOwnerIsGoneIsNotSaidToBeAtWork) {
+  Refusal lost = refusal(RefusalCode::in_progress);
+  lost.retry_after = std::chrono::seconds(29);
+  lost.fate = Fate::owner_gone;
+  for (const std::string_view name : {"classic", "stripe-v1"}) {
+    const Reply reply = refuse(policy(name), lost, kContext);
+    EXPECT_EQ(reply.status, 409);
+    EXPECT_EQ(header(reply, "Retry-After"), "29");
+    EXPECT_NE(reply.body.find("again in 29 s"), std::string::npos) << reply.body;
+    EXPECT_EQ(reply.body.find("worked on"), std::string::npos) << reply.body;
+    EXPECT_EQ(reply.body.find("still going through"), std::string::npos) << reply.body;
+  }
 }
 
 TEST(Refuse, AGoodKeyIsEchoedAndARefusedOneIsNot) {

@@ -69,6 +69,7 @@ ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& req
   if (owner == OwnerWorksHere::yes) return {record, Found{record, now}};
   record.fence = fence;
   record.took_over = true;
+  record.settled_at = now;
   record.rerun = false;
   record.claimed_by = request.token;
   const Claimed answer{record.fence, /*took_over=*/true, now};

@@ -61,9 +61,9 @@ Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetric
                                            asio::io_context& context) {
   std::unique_ptr<Inbox> inbox(new Inbox(shared, metrics, deliverer, context));
   for (const Webhook& webhook : shared.config.webhooks) {
+    const std::string& name = webhook.endpoint.name;
     auto provider = provider_of(webhook);
     if (!provider) return std::move(provider).fault();
-    const std::string& name = webhook.endpoint.name;
     inbox->hooks_.push_back(std::make_unique<Hook>(Hook{
         webhook, std::move(provider).value(), metrics.receipts(name, "staged"), metrics.receipts(name, "duplicate")}));
   }
@@ -90,17 +90,28 @@ bool Inbox::ambiguous(const NormalPath& path, const Hook* hook) const {
 }
 
 Task<void> Inbox::refuse_path(Exchange& exchange, std::string why) {
-  shared_.metrics.no_route().count(to_string(RefusalCode::path_ambiguous));
+  shared_.metrics.no_route().count(to_string(RefusalCode::path_ambiguous), exchange);
   co_await exchange.send_problem(400, why);
+}
+
+void Inbox::note(const Exchange& exchange, const Hook& hook, std::string_view result) const {
+  AccessNote* const note = exchange.note();
+  if (note == nullptr) return;
+  note->route = hook.webhook.endpoint.name;
+  note->decision = result;
+}
+
+void Inbox::count(const Exchange& exchange, const Hook& hook, std::string_view result) {
+  metrics_.receipts(hook.webhook.endpoint.name, result).Increment();
+  note(exchange, hook, result);
 }
 
 Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const Webhook& webhook = hook.webhook;
   const RequestHead& head = exchange.request();
-  const std::string& name = webhook.endpoint.name;
   if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
   if (head.method != "POST") {
-    metrics_.receipts(name, "method").Increment();
+    count(exchange, hook, "method");
     Headers headers;
     headers.add("Allow", "POST");
     co_await exchange.send(405, {}, headers, {});
@@ -112,17 +123,17 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const BodyRead read =
       co_await exchange.read_body(body, webhook.max_body, [&](std::size_t more) { return buffered.try_hold(more); });
   if (read == BodyRead::refused) {
-    metrics_.receipts(name, "overloaded").Increment();
+    count(exchange, hook, "overloaded");
     co_await exchange.send_problem(503, "too many bodies are held in memory; try again in a moment");
     co_return;
   }
   if (read == BodyRead::too_large) {
-    metrics_.receipts(name, "too_large").Increment();
+    count(exchange, hook, "too_large");
     co_await exchange.send_problem(413, fmt::format("the body is longer than {} bytes (max_body)", webhook.max_body));
     co_return;
   }
   if (read == BodyRead::broken) {
-    metrics_.receipts(name, "broken").Increment();
+    count(exchange, hook, "broken");
     if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
     co_return;
   }
@@ -133,7 +144,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const auto now = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
   const Verification verification = hook.provider->verify(request, webhook.secrets, tolerance, now);
   if (const auto* refused = std::get_if<Refused>(&verification)) {
-    metrics_.receipts(name, to_string(refused->fault)).Increment();
+    count(exchange, hook, to_string(refused->fault));
     shared_.log.seldom(LogLevel::info, "webhook_refused", webhook.path,
                        {{"webhook", webhook.path},
                         {"fault", to_string(refused->fault)},
@@ -144,7 +155,7 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   }
   const Verified& verified = std::get<Verified>(verification);
   if (verified.challenge) {
-    metrics_.receipts(name, "challenge").Increment();
+    count(exchange, hook, "challenge");
     Headers headers;
     headers.add("Content-Type", "text/plain");
     co_await exchange.send(200, {}, headers, *verified.challenge);
@@ -155,7 +166,6 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
 
 Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body) {
   const Webhook& webhook = hook.webhook;
-  const std::string& name = webhook.endpoint.name;
   Claimable message;
   const bool by_body = verified.told_by_body && webhook.repetition == Repetition::by_what_is_signed;
   message.id = by_body ? name_of(shared_.hash, "webhook body", webhook.path, body)
@@ -172,7 +182,7 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& ve
   message.message.body = std::move(body);
   const std::uint64_t bytes = StoreRoom::kEndingBytes + message.message.body.size();
   if (!shared_.room.for_claim(bytes)) {
-    metrics_.receipts(name, "store_full").Increment();
+    count(exchange, hook, "store_full");
     co_await exchange.send_problem(503, "the store has no room for the event; send it again later");
     co_return;
   }
@@ -181,7 +191,7 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& ve
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
   if (!answer) {
-    metrics_.receipts(name, "store_fault").Increment();
+    count(exchange, hook, "store_fault");
     shared_.log.seldom(LogLevel::warning, "webhook_not_staged", webhook.path,
                        {{"webhook", webhook.path}, {"reason", answer.fault().message}});
     co_await exchange.send_problem(503, "the event could not be written down; send it again");
@@ -190,6 +200,7 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& ve
   const bool duplicate = std::holds_alternative<Found>(*answer);
   if (!duplicate) deliverer_.poke();
   (duplicate ? hook.duplicates : hook.staged).Increment();
+  note(exchange, hook, duplicate ? "duplicate" : "staged");
   Headers headers;
   headers.add("Content-Type", "application/json");
   co_await exchange.send(200, {}, headers, duplicate ? kDuplicate : kAccepted);

@@ -34,6 +34,8 @@ class Inbox {
 
  private:
   Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context);
+  void note(const Exchange& exchange, const Hook& hook, std::string_view result) const;
+  void count(const Exchange& exchange, const Hook& hook, std::string_view result);
   Task<void> stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body);
 
   GatewayShared& shared_;

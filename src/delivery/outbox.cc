@@ -122,7 +122,8 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
   const Found* const found = std::get_if<Found>(&*answer);
   if (found != nullptr && found->record->fingerprint != fingerprint) {
     metrics_.receipts(endpoint.name, "mismatch").Increment();
-    co_await exchange.send_problem(422, "this Idempotency-Key was used for another message to this destination");
+    co_await exchange.send_problem(422, "this Idempotency-Key was used for another message to this destination",
+                                   to_string(RefusalCode::mismatch));
     co_return;
   }
   if (found == nullptr) deliverer_.poke();

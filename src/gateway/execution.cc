@@ -1,6 +1,7 @@
 // The owner's side of a request: call the upstream once, settle the key, answer when the record is durable.
 #include "core/settle.h"
 #include "core/status_url.h"
+#include "gateway/compression.h"
 #include "gateway/gateway.h"
 
 #include <fmt/format.h>
@@ -169,18 +170,26 @@ Task<bool> Gateway::renew(KeyedRequest& request, const Ownership& owner) {
   co_return ours;
 }
 
+void Gateway::give_up(KeyedRequest& request, const Ownership& owner) {
+  request.keeper.reset();
+  shared_.given_up.add(owner, request.policy().lease, std::chrono::steady_clock::now());
+}
+
 // Whoever settles a key stops renewing it first: a renewal behind the release would claim it again. A release or hold
 // that fails leaves the key claimed until its lease is over, and then to on_abandoned.
 Task<void> Gateway::release(KeyedRequest& request, const Ownership& owner) {
   request.keeper.reset();
-  (void)co_await await_store<FenceAnswer>(wakeups_, [&](auto done) { shared_.store.release(owner, std::move(done)); });
+  const Result<FenceAnswer> released =
+      co_await await_store<FenceAnswer>(wakeups_, [&](auto done) { shared_.store.release(owner, std::move(done)); });
+  if (!released) give_up(request, owner);
   shared_.waiters.notify(owner.id);
 }
 
 Task<void> Gateway::hold(KeyedRequest& request, const Ownership& owner) {
   request.keeper.reset();
-  (void)co_await await_store<FenceAnswer>(
+  const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
       wakeups_, [&](auto done) { shared_.store.hold(owner, Holder::owner, std::move(done)); });
+  if (!held) give_up(request, owner);
   shared_.waiters.notify(owner.id);
 }
 
@@ -217,7 +226,10 @@ Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner,
     co_return;
   }
   co_await collect(request, *call, Relay::yes, called);
-  request.metrics.upstream_seconds.Observe(seconds_since(start));
+  const MonotonicTime end = std::chrono::steady_clock::now();
+  request.metrics.upstream_seconds.Observe(std::chrono::duration<double>(end - start).count());
+  if (called.error == CallError::none) request.metrics.usual_duration().note(end - start);
+  if (request.client != nullptr && request.client->note() != nullptr) request.client->note()->upstream = end - start;
   if (called.longer) called.rest = std::move(call);
 }
 
@@ -332,7 +344,7 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
       co_await hold(request, owner);
       break;
     case Settlement::abandon:
-      request.keeper.reset();
+      give_up(request, owner);
       break;
   }
 
@@ -340,7 +352,7 @@ Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const O
   switch (called.error) {
     case CallError::none: {
       const Reply reply = first_answer(policy, called.response, request.context(), Kept::no);
-      co_await send_reply(request, reply);
+      if (request.client != nullptr) co_await send_answer(*request.client, policy, request.buffered, reply, reply.body);
       break;
     }
     case CallError::not_sent:
@@ -376,6 +388,7 @@ Task<Gateway::Attempt> Gateway::note_executed(KeyedRequest& request, const Owner
   noted.omitted = OmittedBody{};
   const Result<FenceAnswer> written = co_await complete(owner, std::move(noted));
   if (!written) {
+    give_up(request, owner);
     co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
     co_return Attempt::answered;
   }
@@ -408,6 +421,7 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
     written = co_await complete(owner, std::move(marker));
   }
   if (!written) {
+    give_up(request, owner);
     co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
     co_return Attempt::answered;
   }
@@ -420,7 +434,8 @@ Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Own
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
   count_growth(request.sharer, bytes);
   shared_.waiters.notify(owner.id);
-  co_await send_reply(request, reply);
+  if (request.client != nullptr)
+    co_await send_answer(*request.client, request.policy(), request.buffered, reply, reply.body);
   co_return Attempt::answered;
 }
 
@@ -445,12 +460,14 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
   called.response.body.clear();
   const Settlement settlement = settle(policy, Answered{called.response.status, called.response.headers});
   const bool kept = settlement == Settlement::keep;
-  const Reply reply = first_answer(policy, called.response, request.context(), kept ? Kept::yes : Kept::no);
+  Reply reply = first_answer(policy, called.response, request.context(), kept ? Kept::yes : Kept::no);
+  if (policy.compress) add_vary(reply.headers); // as the answers that are kept have it; this one goes as it comes
   StoredResponse marker = to_store(policy, called.response, request.context());
   marker.omitted = OmittedBody{};
   if (kept) {
     const Result<FenceAnswer> written = co_await complete(owner, marker);
     if (!written) {
+      give_up(request, owner);
       co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(policy.lease));
       co_return Attempt::answered;
     }
@@ -489,6 +506,7 @@ Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const 
     const Settlement end = settle(policy, outcome_of(error, called.response.status, called.response.headers));
     if (end == Settlement::release) co_await release(request, owner);
     if (end == Settlement::hold) co_await hold(request, owner);
+    if (end == Settlement::abandon) give_up(request, owner);
   }
   co_return Attempt::answered;
 }

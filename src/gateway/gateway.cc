@@ -1,6 +1,8 @@
 #include "gateway/gateway.h"
 
 #include "core/status_url.h"
+#include "gateway/access_log.h"
+#include "gateway/compression.h"
 
 #include <fmt/format.h>
 
@@ -13,6 +15,12 @@ namespace {
 
 // As much of a path as a person wants to read in a listing.
 constexpr std::size_t kShownTargetMax = 1024;
+// Hints for operators: said once a minute, however often a client causes them.
+constexpr std::chrono::seconds kHintEvery{60};
+// What a page may want to read of the gateway's own answers beside what browsers always show.
+constexpr std::string_view kExposedHeaders =
+    "Retry-After, Idempotency-Key, Idempotent-Replayed, Location, Link, Request-Id, Stripe-Should-Retry, "
+    "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset";
 constexpr std::string_view kPolicyDocument = "/.well-known/idempotency";
 
 // How often a request may find its record changed under its hands before it gives up. Each turn means that somebody
@@ -78,9 +86,10 @@ Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
+  if (!shared_.config.cors_origins.empty()) allow_origin(exchange);
   if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
   if (loops(shared_.self, head.headers)) {
-    shared_.metrics.no_route().count("loop");
+    shared_.metrics.no_route().count("loop", exchange);
     shared_.log.seldom(LogLevel::error, "loop", {}, {{"next", "check the upstream setting"}});
     co_await exchange.send_problem(508,
                                    "this request has passed through this gateway before: check the upstream setting");
@@ -89,10 +98,11 @@ Task<void> Gateway::handle(Exchange& exchange) {
   const NormalPath path(head.path());
   const bool reading = head.method == "GET" || head.method == "HEAD";
   if (reading && path.text() == kPolicyDocument && !shared_.published.empty()) {
-    shared_.metrics.no_route().count("well_known");
+    shared_.metrics.no_route().count("well_known", exchange);
     Headers headers;
     headers.add("Content-Type", "application/json");
     headers.add("Cache-Control", "max-age=300");
+    exchange.answer_is_own();
     co_await exchange.send(200, {}, headers, shared_.published);
     co_return;
   }
@@ -115,18 +125,19 @@ Task<void> Gateway::handle(Exchange& exchange) {
     // The path says where a request goes; the methods say whether it is protected there.
     Upstream* const upstream = of_path != nullptr ? &shared_.upstreams.of(*of_path) : shared_.upstreams.of_no_route();
     if (upstream == nullptr) {
-      shared_.metrics.no_route().count("no_upstream");
+      shared_.metrics.no_route().count("no_upstream", exchange);
       co_await exchange.send_problem(404, "this gateway has no upstream for this path");
       co_return;
     }
-    shared_.metrics.no_route().count(passed_as(head));
+    shared_.metrics.no_route().count(passed_as(head), exchange);
+    tell_ignored_key(head, path);
     const Sharer sharer = sharer_of(shared_, exchange);
     co_await pass_through(exchange, *upstream, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
   const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
   if (match.ambiguous && match.route->policy.mode == Mode::observe) {
-    metrics.count("observed_refusal");
+    metrics.count("observed_refusal", exchange);
     const Sharer sharer = sharer_of(shared_, exchange);
     co_await pass_through(exchange, *match.route, sharer, kNoMarks, nullptr);
     co_return;
@@ -139,6 +150,37 @@ Task<void> Gateway::handle(Exchange& exchange) {
   co_await handle_routed(exchange, *match.route, metrics);
 }
 
+// Vary also without an Origin: a cache in between must not answer one origin with what another got.
+void Gateway::allow_origin(Exchange& exchange) const {
+  const std::vector<std::string>& allowed = shared_.config.cors_origins;
+  const std::optional<std::string_view> origin = exchange.request().headers.get("Origin");
+  const bool all = allowed.front() == "*";
+  if (!all) exchange.add_to_own_answer("Vary", "Origin");
+  if (!origin || (!all && std::find(allowed.begin(), allowed.end(), *origin) == allowed.end())) return;
+  exchange.add_to_own_answer("Access-Control-Allow-Origin", all ? std::string_view("*") : *origin);
+  // Pages send cookies and read the answer only where both sides agree to; browsers refuse that for all origins alike.
+  if (!all) exchange.add_to_own_answer("Access-Control-Allow-Credentials", "true");
+  exchange.add_to_own_answer("Access-Control-Expose-Headers", kExposedHeaders);
+}
+
+void Gateway::tell_ignored_key(const RequestHead& head, const NormalPath& path) {
+  if (!head.headers.has("Idempotency-Key")) return;
+  if (head.method == "GET" || head.method == "HEAD" || head.method == "OPTIONS") return; // nothing to protect
+  shared_.metrics.ignored_keys.Increment();
+  const std::vector<Route>& routes = shared_.config.routes;
+  const auto route = std::find_if(routes.begin(), routes.end(), [&](const Route& candidate) {
+    return glob_matches(candidate.path, path.text(), candidate.policy.path_case);
+  });
+  const std::string_view name = route == routes.end() ? std::string_view("-") : std::string_view(route->name);
+  shared_.log.seldom(LogLevel::info, "key_ignored", name,
+                     {{"method", shown_method(head.method)},
+                      {"route", name},
+                      {"reason", route == routes.end() ? "no route has this path"
+                                                       : "the route of this path does not protect this method"},
+                      {"next", "the request passed unprotected; to protect it, change path or methods of a route"}},
+                     kHintEvery);
+}
+
 // A proxy in front may have added fields that say who the caller is. A client must not have them removed by naming them
 // in Connection.
 Task<bool> Gateway::refuse_stripping(Exchange& exchange, const RouteMetrics& metrics) {
@@ -148,7 +190,7 @@ Task<bool> Gateway::refuse_stripping(Exchange& exchange, const RouteMetrics& met
 }
 
 Task<bool> Gateway::tell_stripping(Exchange& exchange, const RouteMetrics& metrics, std::string_view field) {
-  metrics.count("malformed");
+  metrics.count("malformed", exchange);
   const std::string why = fmt::format("Connection names {}, which is not a field of one connection", field);
   co_await exchange.send_problem(400, why);
   co_return true;
@@ -185,13 +227,13 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);
       co_return;
     }
-    metrics.count(passed_as(head));
+    metrics.count(passed_as(head), exchange);
     co_await pass_through(exchange, route, sharer, kNoMarks, nullptr);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&screened)) {
     if (observing) {
-      metrics.count("observed_refusal");
+      metrics.count("observed_refusal", exchange);
       co_await pass_through(exchange, route, sharer, kNoMarks, nullptr);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
@@ -206,7 +248,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const BodyRead read = co_await exchange.read_body(body, policy.max_request_body,
                                                     [&](std::size_t more) { return buffered.try_hold(more); });
   if ((read == BodyRead::too_large || read == BodyRead::refused) && observing) {
-    metrics.count("observed_refusal");
+    metrics.count("observed_refusal", exchange);
     co_await pass_through(exchange, route, sharer, kNoMarks, &body);
     co_return;
   }
@@ -216,15 +258,18 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
   if (read == BodyRead::too_large) {
-    const Refusal refusal{RefusalCode::request_too_large,
-                          fmt::format("the body is longer than {} bytes", policy.max_request_body),
-                          {},
-                          {}};
+    shared_.log.seldom(LogLevel::info, "request_too_large", route.name,
+                       {{"route", route.name},
+                        {"limit", policy.max_request_body},
+                        {"next", "raise max_request_body of the route if such bodies are meant to come"}},
+                       kHintEvery);
+    const Refusal refusal{
+        RefusalCode::request_too_large, fmt::format("At most {} bytes are allowed.", policy.max_request_body), {}, {}};
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
   if (read == BodyRead::broken) {
-    metrics.count(exchange.client_gone() ? "client_gone" : "malformed");
+    metrics.count(exchange.client_gone() ? "client_gone" : "malformed", exchange);
     if (exchange.fault()) co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
     co_return;
   }
@@ -235,13 +280,13 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
       co_await send_refusal(exchange, policy, metrics, *limited.refusal);
       co_return;
     }
-    metrics.count(passed_as(head));
+    metrics.count(passed_as(head), exchange);
     co_await pass_through(exchange, route, sharer, kNoMarks, &body);
     co_return;
   }
   if (auto* refusal = std::get_if<Refusal>(&admission)) {
     if (observing) {
-      metrics.count("observed_refusal");
+      metrics.count("observed_refusal", exchange);
       co_await pass_through(exchange, route, sharer, kNoMarks, &body);
     } else {
       co_await send_refusal(exchange, policy, metrics, *refusal);
@@ -306,6 +351,7 @@ Task<Result<ClaimAnswer>> Gateway::claim(const KeyedRequest& request, MonotonicT
 
 // Claim, decide, act. Waiting and lost races lead back to the claim; everything else ends in an answer.
 Task<void> Gateway::handle_keyed(KeyedRequest& request) {
+  if (AccessNote* const note = request.client->note()) note->key = short_hash(request.admitted.id);
   const Policy& policy = request.policy();
   const MonotonicTime start = std::chrono::steady_clock::now();
   const MonotonicTime wait_until = start + policy.wait;
@@ -338,12 +384,13 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
     if (nothing_new && needs_new_work(decision, *answer, request.limited)) {
       Refusal refusal = *nothing_new;
       const Found& found = std::get<Found>(*answer);
-      refusal.fate = found.record->lease_over(found.now) ? Fate::maybe_executed : Fate::still_running;
+      const bool over = found.record->lease_over(found.now) || shared_.owner_is_gone(request.admitted.id, *found.record);
+      refusal.fate = over ? Fate::maybe_executed : Fate::still_running;
       co_await send_refusal(request, refusal);
       co_return;
     }
     if (request.answer_later && (decision.verdict == Verdict::replay || decision.verdict == Verdict::in_progress)) {
-      co_await send_accepted(request);
+      co_await send_accepted(request, decision.age);
       co_return;
     }
     switch (decision.verdict) {
@@ -352,10 +399,10 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         ticket.reset();
         waiting.let_go();
         count_growth(request.sharer, claim_bytes(request));
-        request.metrics.count(to_string(decision.verdict));
+        request.count(to_string(decision.verdict));
         if (request.answer_later) {
           detach(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
-          co_await send_accepted(request);
+          co_await send_accepted(request, Millis(0));
           co_return;
         }
         const Attempt attempt = co_await execute(request, std::get<Claimed>(*answer), before_claim, decision.verdict);
@@ -387,7 +434,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
           co_await answer_store_fault(request, held.fault(), Bypass::no);
           co_return;
         }
-        request.metrics.count("hold");
+        request.count("hold");
         if (*held == FenceAnswer::done) {
           shared_.log.warning(
               "held",
@@ -403,7 +450,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
           ticket = shared_.waiters.join(request.admitted.id, timers_.context(), policy.max_waiters);
         }
         if (!may_wait || !ticket) {
-          co_await send_refusal(request, RefusalCode::in_progress, decision.retry_after);
+          co_await refuse_in_progress(request, decision, std::get<Found>(*answer).record);
           co_return;
         }
         if (!co_await still_in_progress(request)) continue;
@@ -466,7 +513,7 @@ Task<void> Gateway::answer_store_fault(KeyedRequest& request, const Fault& fault
       {{"key", short_hash(request.admitted.id)}, {"route", request.route.name}, {"reason", fault.message}});
   request.work.give_up();
   if (bypass == Bypass::if_the_route_says_so && request.policy().on_store_error == OnStoreError::bypass) {
-    request.metrics.count("bypass");
+    request.count("bypass");
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
     co_await pass_through(*request.client, request.route, request.sharer, marks, &request.body);
@@ -502,9 +549,16 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
     case Verdict::in_progress:
     case Verdict::execute:
     case Verdict::probe:
-      co_await send_refusal(request, RefusalCode::in_progress, decision.retry_after);
+      co_await refuse_in_progress(request, decision, (*found)->record);
       co_return;
   }
+}
+
+Task<void> Gateway::refuse_in_progress(KeyedRequest& request, const Decision& decision, const Record& record) {
+  const bool gone = decision.lease_left.count() > 0 && shared_.owner_is_gone(request.admitted.id, record);
+  const std::chrono::seconds after = gone ? retry_after_lease(decision.lease_left)
+                                          : retry_after(decision.age, request.metrics.usual_duration().estimate());
+  return send_refusal(request, RefusalCode::in_progress, after, gone ? Fate::owner_gone : Fate::as_the_code_says);
 }
 
 // A client that does not read keeps its answer in memory for as long as timeouts.write lets it: the body counts until
@@ -517,9 +571,9 @@ Task<void> Gateway::send_replay(KeyedRequest& request, const StoredResponse& res
     co_await send_refusal(request, refusal);
     co_return;
   }
-  request.metrics.count("replay");
+  request.count("replay");
   const Reply reply = replay_head(request.policy(), response, request.context());
-  co_await request.client->send(reply.status, reply.reason, reply.headers, response.body);
+  co_await send_answer(*request.client, request.policy(), request.buffered, reply, response.body);
 }
 
 Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code,
@@ -529,26 +583,57 @@ Task<void> Gateway::send_refusal(KeyedRequest& request, RefusalCode code,
 }
 
 Task<void> Gateway::send_refusal(KeyedRequest& request, const Refusal& refusal) {
-  request.metrics.count(to_string(refusal.code));
+  request.count(to_string(refusal.code));
   if (shared_.log.enabled(LogLevel::debug)) {
     shared_.log.write(LogLevel::debug, "refused",
                       {{"key", short_hash(request.admitted.id)}, {"code", to_string(refusal.code)}});
   }
   const Reply reply = refuse(request.policy(), refusal, request.context());
+  if (request.client != nullptr) request.client->answer_is_own();
   co_await send_reply(request, reply);
 }
 
 Task<void> Gateway::send_refusal(Exchange& exchange, const Policy& policy, const RouteMetrics& metrics,
                                  const Refusal& refusal) {
-  metrics.count(to_string(refusal.code));
+  metrics.count(to_string(refusal.code), exchange);
+  if (refusal.code == RefusalCode::principal_missing) {
+    shared_.log.seldom(LogLevel::warning, "principal_missing", metrics.route(),
+                       {{"route", metrics.route()},
+                        {"next",
+                         "requests with a key are refused: set scope to where this API finds the account, as in "
+                         "scope = \"cookie:session\", or \"global\" if there are no accounts"}},
+                       kHintEvery);
+  }
   const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
   const Reply reply = refuse(policy, refusal, ReplyContext{refusal.key, request_id, {}});
+  exchange.answer_is_own();
   co_await send_reply(exchange, reply);
 }
 
 Task<void> Gateway::send_reply(KeyedRequest& request, const Reply& reply) {
   if (request.client == nullptr) return std::monostate{};
   return send_reply(*request.client, reply);
+}
+
+Task<void> Gateway::send_answer(Exchange& exchange, const Policy& policy, BufferedBytes& buffered, const Reply& head,
+                                std::string_view body) {
+  if (policy.compress) return send_compressible(exchange, buffered, head, body);
+  return exchange.send(head.status, head.reason, head.headers, body);
+}
+
+Task<void> Gateway::send_compressible(Exchange& exchange, BufferedBytes& buffered, const Reply& head,
+                                      std::string_view body) {
+  const RequestHead& request = exchange.request();
+  const bool fits = request.method != "HEAD" && may_compress(head.status, head.headers, body.size());
+  std::string compressed;
+  if (fits && accepts_gzip(request.headers)) {
+    buffered.hold(body.size()); // at most as long as what it is made of, and kept until the client has taken it
+    compressed = co_await gzip(timers_.context(), body);
+  }
+  Headers headers = compressed.empty() ? head.headers : headers_of_compressed(head.headers);
+  add_vary(headers);
+  if (!compressed.empty()) body = compressed;
+  co_await exchange.send(head.status, head.reason, headers, body);
 }
 
 Task<void> Gateway::send_reply(Exchange& exchange, const Reply& reply) {

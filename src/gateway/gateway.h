@@ -66,6 +66,13 @@ struct KeyedRequest {
   bool took_over = false;              // an abandoned claim, so that an earlier owner may have executed
 
   const Policy& policy() const { return route.policy; }
+  void count(std::string_view decision) const {
+    if (client == nullptr) {
+      metrics.count(decision);
+    } else {
+      metrics.count(decision, *client);
+    }
+  }
   ReplyContext context() const {
     return {echoed_key, request_id, head.headers.get("Origin").value_or(std::string_view{})};
   }
@@ -103,6 +110,7 @@ class Gateway final : public Handler {
   Task<bool> still_in_progress(const KeyedRequest& request);
   Task<void> answer_store_fault(KeyedRequest& request, const Fault& fault, Bypass bypass);
   Task<void> answer_from_record(KeyedRequest& request);
+  Task<void> refuse_in_progress(KeyedRequest& request, const Decision& decision, const Record& record);
   Task<void> send_replay(KeyedRequest& request, const StoredResponse& response);
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> send_refusal(KeyedRequest& request, RefusalCode code,
@@ -113,6 +121,14 @@ class Gateway final : public Handler {
                           const Refusal& refusal);
   Task<void> send_reply(KeyedRequest& request, const Reply& reply);
   Task<void> send_reply(Exchange& exchange, const Reply& reply);
+
+  // The upstream's answer, now or out of a record; compressed where the route says so and the client accepts it.
+  Task<void> send_answer(Exchange& exchange, const Policy& policy, BufferedBytes& buffered, const Reply& head,
+                         std::string_view body);
+  Task<void> send_compressible(Exchange& exchange, BufferedBytes& buffered, const Reply& head, std::string_view body);
+  void allow_origin(Exchange& exchange) const;
+  // A key on a request that no route protects does nothing: the operator should know.
+  void tell_ignored_key(const RequestHead& head, const NormalPath& path);
 
   // limiting.cc
   Task<void> limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out);
@@ -128,7 +144,7 @@ class Gateway final : public Handler {
 
   // long_running.cc
   struct Detached;
-  Task<void> send_accepted(KeyedRequest& request);
+  Task<void> send_accepted(KeyedRequest& request, Millis age); // of the claim
   void detach(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
   Task<void> run_detached(std::unique_ptr<Detached> detached, Claimed claimed, MonotonicTime before_claim,
                           Verdict verdict);
@@ -142,6 +158,8 @@ class Gateway final : public Handler {
 
   // execution.cc
   Task<Attempt> execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
+  // Nothing renews the lease any more, and the key stays claimed until it is over.
+  void give_up(KeyedRequest& request, const Ownership& owner);
   Task<bool> renew(KeyedRequest& request, const Ownership& owner);
   Task<void> release(KeyedRequest& request, const Ownership& owner);
   Task<void> hold(KeyedRequest& request, const Ownership& owner);

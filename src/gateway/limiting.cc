@@ -57,7 +57,7 @@ Task<bool> take_from_address_rate(GatewayShared& shared, Wakeups& wakeups, Excha
     co_return true;
   }
   if (taken->allowed) co_return true;
-  shared.metrics.no_route().count(to_string(RefusalCode::rate_limited));
+  shared.metrics.no_route().count(to_string(RefusalCode::rate_limited), exchange);
   exchange.add_to_answer("Retry-After", fmt::format("{}", whole_wait(taken->retry_after).count()));
   co_await exchange.send_problem(429, "this address sends requests faster than it may; nothing was executed");
   co_return false;

@@ -12,16 +12,13 @@
 namespace oncekey {
 namespace {
 
-// How soon asking again makes sense; nothing is known of how long the upstream takes.
-constexpr std::string_view kAskAgainAfter = "1";
-
-Reply pending_reply(std::string_view url, std::string_view echoed_key) {
+Reply pending_reply(std::string_view url, std::string_view echoed_key, std::chrono::seconds ask_again_after) {
   Reply reply;
   reply.status = 202;
   reply.reason = "Accepted";
   reply.headers.add("Content-Type", "application/json");
   reply.headers.add("Cache-Control", "no-store");
-  reply.headers.add("Retry-After", kAskAgainAfter);
+  reply.headers.add("Retry-After", fmt::format_int(ask_again_after.count()).c_str());
   if (!echoed_key.empty()) reply.headers.add("Idempotency-Key", echoed_key);
   // base64url and a fixed path: nothing in it needs escaping.
   reply.body = fmt::format("{{\"status\":\"in_progress\",\"location\":\"{}\"}}\n", url);
@@ -65,15 +62,17 @@ struct Gateway::Detached {
 };
 
 // The claim is durable, so the promise can be kept: by this operation, or after a crash by whoever retries.
-Task<void> Gateway::send_accepted(KeyedRequest& request) {
-  request.metrics.count("accepted");
+Task<void> Gateway::send_accepted(KeyedRequest& request, Millis age) {
+  request.count("accepted");
   // The record goes by the normal path, and so does its URL.
   const NormalPath path(request.head.path());
   const std::string url = status_url(request.head.method, path.text_with_slashes(), request.admitted.key);
-  Reply reply = pending_reply(url, request.echoed_key);
+  const std::chrono::seconds after = retry_after(age, request.metrics.usual_duration().estimate());
+  Reply reply = pending_reply(url, request.echoed_key, after);
   reply.headers.add("Location", url);
   reply.headers.add("Preference-Applied", "respond-async");
   if (!request.request_id.empty()) reply.headers.add("Request-Id", request.request_id);
+  request.client->answer_is_own();
   co_await send_reply(*request.client, reply);
 }
 
@@ -97,7 +96,7 @@ Task<void> Gateway::run_detached(std::unique_ptr<Detached> detached, Claimed cla
 Task<void> Gateway::answer_status(Exchange& exchange) {
   const RequestHead& head = exchange.request();
   if (head.method != "GET" && head.method != "HEAD") {
-    shared_.metrics.no_route().count("malformed");
+    shared_.metrics.no_route().count("malformed", exchange);
     exchange.add_to_answer("Allow", "GET, HEAD");
     co_await exchange.send_problem(405, "the status of an operation can be read: use GET");
     co_return;
@@ -107,7 +106,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
   const std::optional<OperationName> named = parse_status_url(path.text());
   const Route* route = named ? find_route(routes, named->method, named->path) : nullptr;
   if (route == nullptr || !route->policy.respond_async) {
-    shared_.metrics.no_route().count("operation_unknown");
+    shared_.metrics.no_route().count("operation_unknown", exchange);
     co_await exchange.send_problem(404, "there is no operation under this URL");
     co_return;
   }
@@ -171,17 +170,19 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
         co_await send_refusal(exchange, policy, metrics, refusal);
         co_return;
       }
-      metrics.count("replay");
+      metrics.count("replay", exchange);
       const std::string request_id = policy.errors == ErrorFormat::stripe ? make_request_id() : std::string();
       const std::string_view origin = head.headers.get("Origin").value_or(std::string_view{});
       const Reply reply = replay_head(policy, *record.response, ReplyContext{named->key, request_id, origin});
-      co_await exchange.send(reply.status, reply.reason, reply.headers, record.response->body);
+      co_await send_answer(exchange, policy, buffered, reply, record.response->body);
       co_return;
     }
     case Verdict::in_progress: {
-      if (record.lease_over(found->now)) break;
-      metrics.count("status_pending");
-      const Reply reply = pending_reply(path.text(), named->key);
+      if (record.lease_over(found->now) || shared_.owner_is_gone(id, record)) break;
+      metrics.count("status_pending", exchange);
+      const std::chrono::seconds after = retry_after(decision.age, metrics.usual_duration().estimate());
+      const Reply reply = pending_reply(path.text(), named->key, after);
+      exchange.answer_is_own();
       co_await send_reply(exchange, reply);
       co_return;
     }

@@ -57,7 +57,8 @@ RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests,
       stormy_keys(stormy_keys_family.Add({{"route", labels.route}})),
       hottest_key_retries(hottest_family.Add({{"route", labels.route}})),
       upstream_seconds(
-          upstream_seconds_family.Add({{"route", labels.route}, {"upstream", labels.upstream}}, kSeconds)) {
+          upstream_seconds_family.Add({{"route", labels.route}, {"upstream", labels.upstream}}, kSeconds)),
+      route_(labels.route) {
   const auto add = [&](std::string_view decision) {
     prometheus::Counter& made = requests.Add({{"route", labels.route}, {"decision", std::string(decision)}});
     by_decision_.emplace(decision, &made);
@@ -73,6 +74,14 @@ void RouteMetrics::count(std::string_view decision) const {
   const auto found = by_decision_.find(decision);
   ONCEKEY_CHECK(found != by_decision_.end(), "every decision is known to the metrics");
   found->second->Increment();
+}
+
+void RouteMetrics::count(std::string_view decision, const Exchange& exchange) const {
+  count(decision);
+  if (AccessNote* const note = exchange.note()) {
+    note->route = route_;
+    note->decision = decision;
+  }
 }
 
 Metrics::Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::string>& upstreams)
@@ -124,6 +133,8 @@ Metrics::Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::
       complete_seconds(store_seconds_.Add({{"call", "complete"}}, kSeconds)),
       stored_bytes(counter(registry_, "oncekey_stored_bytes_total", "Response bytes put into records")),
       store_faults(counter(registry_, "oncekey_store_faults_total", "Store calls that failed")),
+      ignored_keys(counter(registry_, "oncekey_ignored_keys_total",
+                           "Requests that change something and had a key, on a path or method that no route protects")),
       lost_leases(
           counter(registry_, "oncekey_lost_leases_total", "Owners whose lease was taken over while they worked")),
       takeovers(counter(registry_, "oncekey_takeovers_total", "Abandoned claims taken over")),

@@ -3,6 +3,9 @@
 // Names and labels are an interface: dashboards hang on them. tests/integration pins them.
 #pragma once
 
+#include "gateway/usual_duration.h"
+#include "http/exchange.h"
+
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
@@ -10,6 +13,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -38,14 +42,20 @@ class RouteMetrics {
                prometheus::Family<prometheus::Histogram>& upstream_seconds, const RouteLabels& labels);
   // One more request that ended in this decision: a verdict, a refusal code, or one of the names in metrics.cc.
   void count(std::string_view decision) const;
+  // The same, and the access log will say so.
+  void count(std::string_view decision, const Exchange& exchange) const;
+  const std::string& route() const { return route_; }
 
   prometheus::Counter& retries;
   prometheus::Gauge& stormy_keys;
   prometheus::Gauge& hottest_key_retries;
   prometheus::Histogram& upstream_seconds;
+  UsualDuration& usual_duration() const { return *usual_duration_; } // of keyed calls to the upstream
 
  private:
+  std::string route_;
   std::unordered_map<std::string_view, prometheus::Counter*> by_decision_;
+  std::unique_ptr<UsualDuration> usual_duration_ = std::make_unique<UsualDuration>();
 };
 
 class Metrics {
@@ -82,6 +92,7 @@ class Metrics {
   prometheus::Histogram& complete_seconds;
   prometheus::Counter& stored_bytes;
   prometheus::Counter& store_faults;
+  prometheus::Counter& ignored_keys;
   prometheus::Counter& lost_leases;
   prometheus::Counter& takeovers;
   prometheus::Counter& limiter_faults;

@@ -36,12 +36,12 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   if (!answer) {
     // Observation must not cost anybody an answer.
     shared_.metrics.store_faults.Increment();
-    request.metrics.count("bypass");
+    request.count("bypass");
     co_await pass_through(*request.client, request.route, request.sharer, kNoMarks, &request.body);
     co_return;
   }
   const Decision decision = decide(request.policy(), request.admitted.fingerprint, *answer);
-  request.metrics.count(observed(decision.verdict));
+  request.count(observed(decision.verdict));
   Passed passed;
   co_await pass_through(*request.client, request.route, request.sharer, kNoMarks, &request.body, &passed);
   const auto* claimed = std::get_if<Claimed>(&*answer);

@@ -1,5 +1,6 @@
 // Requests the gateway has no say in: streamed both ways, at the same time, without being held in memory.
 #include "core/settle.h"
+#include "gateway/access_log.h"
 #include "gateway/gateway.h"
 
 #include <exception>
@@ -70,13 +71,6 @@ Headers with_marks(Headers headers, const Headers& marks) {
 
 // So much of a body, or all of it, is here before a place at the upstream is taken.
 constexpr std::size_t kReadBeforeCall = 64u << 10;
-
-std::string_view shown_method(std::string_view method) {
-  for (const std::string_view known : {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}) {
-    if (method == known) return known;
-  }
-  return "other";
-}
 
 Task<void> answer_failure(Exchange& exchange, CallError error) {
   switch (error) {
@@ -264,6 +258,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     call.deadline(std::chrono::steady_clock::now());
     while (pump.running) co_await pump.finished.async_wait(use_task);
   }
+  if (exchange.note() != nullptr) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
   if (passed != nullptr) {
     passed->error = error;
     passed->status = response.status;

@@ -103,7 +103,7 @@ Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& ro
     co_return true;
   }
   if (error == CallError::none && (answer.status == 401 || answer.status == 403)) {
-    metrics.count("not_authorized");
+    metrics.count("not_authorized", exchange);
     std::optional<std::uint64_t> length;
     if (answer.framing == Framing::length) length = answer.content_length;
     if (question.method == "HEAD" || answer.framing == Framing::none) length = 0;

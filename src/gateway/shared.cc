@@ -107,6 +107,11 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
   });
 }
 
+bool GatewayShared::owner_is_gone(const RecordId& id, const Record& record) const {
+  if (record.fence < store.least_fence_here()) return true;
+  return given_up.has({id, record.fence}, std::chrono::steady_clock::now());
+}
+
 Sharer::Sharer(const Sharer& other, Shares& shares) : address_(nullptr) {
   if (other.address_ != nullptr) {
     address_ref_ = shares.addresses().join(other.address_->name());

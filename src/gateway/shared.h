@@ -7,6 +7,7 @@
 #include "config/config.h"
 #include "core/limit.h"
 #include "gateway/await_store.h"
+#include "gateway/given_up.h"
 #include "gateway/live_calls.h"
 #include "gateway/local_rates.h"
 #include "gateway/metrics.h"
@@ -42,6 +43,7 @@ struct GatewayShared {
   // Shared with the store, which asks for it until it ends.
   const std::shared_ptr<LiveCalls> live_calls_owner = std::make_shared<LiveCalls>();
   LiveCalls& live_calls = *live_calls_owner;
+  GivenUp given_up;
   ProxyIdentity self;
   Policy no_policy;      // for requests that match no route: how they are refused, and which headers would be keys
   std::string published; // the document at /.well-known/idempotency; empty for none
@@ -64,6 +66,9 @@ struct GatewayShared {
   Trust trust;
   Reauthorized reauthorized;
   bool has_status_urls; // some route allows respond_async
+
+  // Whether the owner of a record in progress is known to have stopped: its process has ended, or it has given up here.
+  bool owner_is_gone(const RecordId& id, const Record& record) const;
 };
 
 // The accounts that an event loop saw last, so that the requests of one account do not all look it up under a lock. One

@@ -38,8 +38,9 @@ asio::mutable_buffer ReadBuffer::room(std::size_t least) {
   return {bytes_.data() + end_, bytes_.size() - end_};
 }
 
-std::string problem_body(int status, std::string_view detail) {
-  return fmt::format(R"({{"type":"about:blank","title":"{}","status":{},"detail":"{}"}})", usual_reason(status), status,
+std::string problem_body(int status, std::string_view detail, std::string_view code) {
+  const std::string type = code.empty() ? "about:blank" : fmt::format("urn:oncekey:problem:{}", code);
+  return fmt::format(R"({{"type":"{}","title":"{}","status":{},"detail":"{}"}})", type, usual_reason(status), status,
                      detail);
 }
 
@@ -112,6 +113,7 @@ std::optional<Piece> Exchange::next_received(std::string_view& out) {
     }
     buffer_.consume(piece.consumed);
     if (!piece.bytes.empty()) {
+      received_bytes_ += piece.bytes.size();
       out = piece.bytes;
       return Piece::data;
     }
@@ -226,16 +228,19 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   }
   out.append("\r\n");
   if (status_forbids_body(status) || head_.method == "HEAD") body = {};
+  status_ = status;
+  sent_bytes_ = body.size();
   const IoResult result = co_await transport_.write_at_pace(out, body, writing_);
   note_write(result);
 }
 
-Task<void> Exchange::send_problem(int status, std::string_view detail) {
+Task<void> Exchange::send_problem(int status, std::string_view detail, std::string_view code) {
+  answer_is_own();
   Headers headers;
   headers.add("Content-Type", "application/problem+json");
   headers.add("Cache-Control", "no-store");
   if (status == 503 || (status == 429 && !added_.has("Retry-After"))) headers.add("Retry-After", "1");
-  const std::string body = problem_body(status, detail);
+  const std::string body = problem_body(status, detail, code);
   co_await send(status, {}, headers, body);
 }
 
@@ -243,6 +248,7 @@ Task<bool> Exchange::send_head(int status, std::string_view reason, const Header
                                std::optional<std::uint64_t> length) {
   ONCEKEY_CHECK(!answered_, "one request gets one answer");
   answered_ = true;
+  status_ = status;
   if (status == kResetContent && head_.method != "HEAD") length = 0;
   body_allowed_ = !status_forbids_body(status) && status != kResetContent && head_.method != "HEAD";
   chunked_ = body_allowed_ && !length && head_.version >= 11;
@@ -266,6 +272,7 @@ Task<bool> Exchange::send_head(int status, std::string_view reason, const Header
 Task<bool> Exchange::send_piece(std::string_view piece) {
   if (client_gone_) co_return false;
   if (piece.empty() || !body_allowed_) co_return true;
+  sent_bytes_ += piece.size();
   if (!chunked_) {
     const IoResult result = co_await transport_.write_at_pace(piece, {}, writing_);
     note_write(result);

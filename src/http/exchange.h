@@ -60,6 +60,14 @@ enum class BodyRead {
 
 enum class Piece { data, end, broken };
 
+// What the access log says of a request beside what its exchange knows. Filled in by the handlers.
+struct AccessNote {
+  std::string route;
+  std::string decision;
+  std::string key; // a short hash
+  std::optional<std::chrono::nanoseconds> upstream;
+};
+
 class Exchange {
  public:
   Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, RequestParser parser, std::string_view peer,
@@ -73,6 +81,9 @@ class Exchange {
   bool secure() const { return transport_.secure(); }
   const CertificateName* certificate() const { return transport_.certificate(); } // null without one
   Timers& timers() { return timers_; }
+  // Null unless requests are logged.
+  AccessNote* note() const { return note_; }
+  void note_into(AccessNote& note) { note_ = &note; }
 
   // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.
   // `admit` is asked before the memory for it grows, with the bytes of the growth.
@@ -92,8 +103,9 @@ class Exchange {
   // A whole response. `headers` must not hold Transfer-Encoding or Connection. A Content-Length among them counts in an
   // answer to HEAD and in a 304, where it describes a body that is not sent, and is left out elsewhere.
   Task<void> send(int status, std::string_view reason, const Headers& headers, std::string_view body);
-  // The same for an answer of the HTTP side itself: a small problem+json document; 503 says when to come back.
-  Task<void> send_problem(int status, std::string_view detail);
+  // The same for an answer of the HTTP side itself: a small problem+json document; 503 says when to come back. `code`
+  // makes its type, where clients may want to tell it from others of its status.
+  Task<void> send_problem(int status, std::string_view detail, std::string_view code = {});
   // A response in pieces. Without a length, chunks are used or, for HTTP/1.0, the end of the connection. False when the
   // client is gone. `length` of an answer to HEAD is announced and no body follows.
   Task<bool> send_head(int status, std::string_view reason, const Headers& headers,
@@ -116,10 +128,20 @@ class Exchange {
   void abort();
   // Adds a field to the final answer, unless that has one of the name already.
   void add_to_answer(std::string_view name, std::string_view value) { added_.add(name, value); }
+  // Adds a field to the final answer if that is the gateway's own, and not the upstream's or a replay of it.
+  void add_to_own_answer(std::string_view name, std::string_view value) { added_to_own_.add(name, value); }
+  // The answer that is sent next is the gateway's own. send_problem() says so by itself.
+  void answer_is_own() {
+    for (std::size_t i = 0; i < added_to_own_.size(); ++i) added_.add(added_to_own_[i].name, added_to_own_[i].value);
+    added_to_own_ = {};
+  }
   // Say `Connection: close` in the answer and do so.
   void close_after() { keep_alive_ = false; }
 
   bool answered() const { return answered_; }
+  int status() const { return status_; }                           // of the final answer; 0 before it is sent
+  std::uint64_t received_bytes() const { return received_bytes_; } // of the body
+  std::uint64_t sent_bytes() const { return sent_bytes_; }         // of the answer's body
   bool client_gone() const { return client_gone_; }
   // For the server: may another request follow on this connection?
   bool reusable() const { return answered_ && keep_alive_ && !client_gone_ && parser_.done(); }
@@ -143,6 +165,11 @@ class Exchange {
   Pace writing_;
   ParseFault fault_;
   Headers added_;
+  Headers added_to_own_;
+  AccessNote* note_ = nullptr;
+  std::uint64_t received_bytes_ = 0;
+  std::uint64_t sent_bytes_ = 0;
+  int status_ = 0;
   bool continue_sent_ = false;
   bool keep_alive_;
   bool answered_ = false;
@@ -172,7 +199,7 @@ bool grow_body(std::string& body, std::size_t more, std::uint64_t most, Admit ad
 }
 
 // The body of such a document.
-std::string problem_body(int status, std::string_view detail);
+std::string problem_body(int status, std::string_view detail, std::string_view code = {});
 
 // "Sun, 06 Nov 1994 08:49:37 GMT", of this second.
 std::string_view http_date();

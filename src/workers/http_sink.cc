@@ -1,7 +1,7 @@
 #include <oncekey/sinks.h>
 #include <oncekey/workers.h>
 
-#include "core/json_text.h"
+#include "base/json_text.h"
 #include "workers/http_post.h"
 
 #include <fmt/format.h>

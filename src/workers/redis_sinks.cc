@@ -1,6 +1,6 @@
 #include <oncekey/sinks.h>
 
-#include "core/json_text.h"
+#include "base/json_text.h"
 #include "workers/redis_connection.h"
 
 #include <fmt/format.h>

@@ -298,6 +298,19 @@ TEST_P(StoreConformance, ATakeoverNeedsTheLeaseToBeOver) {
   EXPECT_TRUE(find(1)->record->took_over);
 }
 
+TEST_P(StoreConformance, ARecordTellsSinceWhenItsOwnerHasIt) {
+  own(1);
+  const Time first = find(1)->record.first_received;
+  EXPECT_EQ(find(1)->record.claimed_at(), first);
+  advance(kLease);
+  own(1, Abandoned::take_over);
+  const Record taken = found(1, Abandoned::leave);
+  EXPECT_EQ(taken.first_received, first);
+  EXPECT_GE(taken.claimed_at() - first, kLease);
+  renew(1, fence(1));
+  EXPECT_EQ(find(1)->record.claimed_at(), taken.claimed_at());
+}
+
 TEST_P(StoreConformance, ATakeoverKeepsTheExpiryOfTheFirst) {
   own(1);
   const Time expires_at = find(1)->record->expires_at;

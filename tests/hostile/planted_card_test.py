@@ -31,7 +31,8 @@ class PlantedCardTest(unittest.TestCase):
                   {"path": "/limited/*", "rate": "1/h", "burst": 1},
                   {"path": "/strict/*", "key": "required", "policy": "ietf", "strict": True},
                   {"path": "/cookie/*", "scope": "cookie:sid"}]
-        gateway = Gateway(url, routes, store="rocksdb", log_level="debug", upstream_timeout="500ms",
+        gateway = Gateway(url, routes, store="rocksdb", log_level="debug", access_log="access.log",
+                          cors_origins=["https://app.example"], upstream_timeout="500ms",
                           webhook=[hooks.hook("stripe", url + "/events")], **settings)
         self.addCleanup(gateway.remove)
         return gateway.start()
@@ -51,7 +52,10 @@ class PlantedCardTest(unittest.TestCase):
         metrics = gateway.admin.get("/metrics").body.decode()
         published = gateway.client().get("/.well-known/idempotency").body.decode()
         gateway.stop()
-        for place, text in (("log", gateway.log), ("metrics", metrics), ("published", published)):
+        requests = (gateway.folder / "access.log").read_text()
+        self.assertIn("event=request", requests)
+        for place, text in (("log", gateway.log), ("metrics", metrics), ("published", published),
+                            ("access log", requests)):
             for spelling in SPELLINGS:
                 lines = [line for line in text.splitlines() if spelling in line]
                 self.assertEqual(lines, [], f"the card number is in the {place}")

@@ -430,7 +430,9 @@ class OutboxTest(DeliveryTest):
 
     def test_the_same_key_with_another_message_is_refused(self):
         self.outbox(self.event, b"1")
-        self.assertEqual(self.outbox(self.event, b"2")[0], 422)
+        status, problem = self.outbox(self.event, b"2")
+        self.assertEqual((status, problem["type"], problem["title"]),
+                         (422, "urn:oncekey:problem:mismatch", "Unprocessable Content"))
         self.wait_for_delivery(self.event)
         self.assertEqual(len(self.delivered(self.event)), 1)
 

@@ -119,7 +119,7 @@ class Gateway:
         self.address = self._address_in(line, "address")
         self.admin_address = self._address_in(line, "admin")
         _operated[self.admin_text] = self
-        self.outbox_address = None if "outbox=off" in line else self._address_in(line, "outbox")
+        self.outbox_address = self._address_in(line, "outbox")
         return self
 
     def start_without_waiting(self):
@@ -162,23 +162,27 @@ class Gateway:
 
     def _wait_for_listening(self):
         def listening_or_ended():
-            return self._find("event=listening") or self._process.poll() is not None
+            return self._listening_line() or self._process.poll() is not None
 
         try:
             self._state.wait_until(listening_or_ended, "the gateway to listen")
         except GaveUpWaiting:
             self.kill()
             raise
-        line = self._find("event=listening")
+        line = self._listening_line()
         if line is None:
             self._reader.join(PATIENCE_SECONDS)
             raise DidNotStart(f"the gateway ended with {self._process.returncode} instead of listening:\n{self.log}")
         return line
 
+    def _listening_line(self):
+        return self._find("event=listening") or self._find('"event":"listening"')
+
     @staticmethod
     def _address_in(line, name):
-        host, port = re.search(rf"\b{name}=\"?([^\s\"]+):(\d+)", line).groups()
-        return host, int(port)
+        """Of a log line in either format; None if it is off."""
+        found = re.search(rf"\b{name}\"?[=:]\"?([^\s\"]+):(\d+)", line)
+        return (found.group(1), int(found.group(2))) if found else None
 
     def signal(self, number):
         self._process.send_signal(number)

@@ -177,6 +177,7 @@ local function claim_found(key, r, kind, take_over, identity)
   end
   r.fence = take_fence()
   r.lease_until = kind.lease_until
+  r.settled_at = now
   set(r, TOOK_OVER)
   unset(r, RERUN)
   stay_for_the_lease(r)

@@ -237,6 +237,7 @@ bool RocksdbStore::make_room(std::uint64_t bytes) const {
 Status RocksdbStore::load_jobs_and_fences() {
   Fences fences;
   if (const Status loaded = fences.load(*db_, clock_.now()); !loaded) return loaded;
+  least_fence_here_ = fences.next();
   rocksdb::WriteBatch leftovers;
   Result<StagedIndex> jobs = read_jobs(leftovers);
   if (!jobs) return std::move(jobs).fault();

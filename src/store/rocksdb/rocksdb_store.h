@@ -76,6 +76,7 @@ class RocksdbStore final : public Store {
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void owners_here(OwnersHere owners) override;
+  std::uint64_t least_fence_here() const override { return least_fence_here_; }
   Time now() const override { return clock_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return meta_.secret; }
   Durability durability() const override { return Durability::power; }
@@ -118,6 +119,7 @@ class RocksdbStore final : public Store {
   Buckets buckets_;
   std::unique_ptr<Writer> writer_;
   OwnersHere owners_here_;
+  std::uint64_t least_fence_here_ = 0;
   ReplayCache replays_{kReplayCacheBytes};
 
   // Set before the store is handed out, and cleared by the maintenance thread.

@@ -109,6 +109,11 @@ void WaitingStore::list(const ListRequest& request, Done<std::vector<Listed>> do
   done(reason_);
 }
 
+std::uint64_t WaitingStore::least_fence_here() const {
+  Store* const store = opened();
+  return store == nullptr ? 0 : store->least_fence_here();
+}
+
 Time WaitingStore::now() const {
   if (Store* const store = opened()) return store->now();
   return std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now());

@@ -39,6 +39,7 @@ class WaitingStore final : public Store {
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void announce_to(Listener listener) override;
   void owners_here(OwnersHere owners) override;
+  std::uint64_t least_fence_here() const override;
   Time now() const override;
   const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
   Durability durability() const override { return Durability::power; }

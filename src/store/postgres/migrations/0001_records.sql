@@ -256,7 +256,7 @@ BEGIN
       expires_at = CASE WHEN r.expires_at <= moment
                    THEN moment + greatest(a.retention, a.lease) ELSE greatest(r.expires_at, moment + a.lease) END,
       first_received = CASE WHEN r.expires_at <= moment THEN moment ELSE r.first_received END,
-      settled_at = CASE WHEN r.expires_at <= moment THEN 0 ELSE r.settled_at END,
+      settled_at = CASE WHEN r.expires_at <= moment THEN 0 ELSE moment END, -- a takeover: since when the owner has it
       response = CASE WHEN r.expires_at <= moment THEN a.message ELSE r.response END,
       job = CASE WHEN r.expires_at <= moment THEN a.job ELSE r.job END,
       partial = r.partial AND r.expires_at > moment,

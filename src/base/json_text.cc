@@ -1,4 +1,4 @@
-#include "core/json_text.h"
+#include "base/json_text.h"
 
 namespace oncekey {
 
