@@ -357,8 +357,8 @@ Task<std::string> Admin::why_live(const RecordId& id) {
       wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
   if (found && found->has_value()) {
     const Found& now = **found;
-    const std::int64_t left = retry_after_lease(now.record.lease_until - now.now).count();
-    if (shared_.owner_is_gone(id, now.record)) {
+    const std::int64_t left = retry_after_lease(now.record->lease_until - now.now).count();
+    if (shared_.owner_is_gone(id, *now.record)) {
       co_return fmt::format(
           "the call ended without an answer and its outcome is unknown; the lease is over in {} s: try again then",
           left);

@@ -450,7 +450,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
           ticket = shared_.waiters.join(request.admitted.id, timers_.context(), policy.max_waiters);
         }
         if (!may_wait || !ticket) {
-          co_await refuse_in_progress(request, decision, std::get<Found>(*answer).record);
+          co_await refuse_in_progress(request, decision, *std::get<Found>(*answer).record);
           co_return;
         }
         if (!co_await still_in_progress(request)) continue;
@@ -549,7 +549,7 @@ Task<void> Gateway::answer_from_record(KeyedRequest& request) {
     case Verdict::in_progress:
     case Verdict::execute:
     case Verdict::probe:
-      co_await refuse_in_progress(request, decision, (*found)->record);
+      co_await refuse_in_progress(request, decision, *(*found)->record);
       co_return;
   }
 }

@@ -300,15 +300,15 @@ TEST_P(StoreConformance, ATakeoverNeedsTheLeaseToBeOver) {
 
 TEST_P(StoreConformance, ARecordTellsSinceWhenItsOwnerHasIt) {
   own(1);
-  const Time first = find(1)->record.first_received;
-  EXPECT_EQ(find(1)->record.claimed_at(), first);
+  const Time first = find(1)->record->first_received;
+  EXPECT_EQ(find(1)->record->claimed_at(), first);
   advance(kLease);
   own(1, Abandoned::take_over);
   const Record taken = found(1, Abandoned::leave);
   EXPECT_EQ(taken.first_received, first);
   EXPECT_GE(taken.claimed_at() - first, kLease);
   renew(1, fence(1));
-  EXPECT_EQ(find(1)->record.claimed_at(), taken.claimed_at());
+  EXPECT_EQ(find(1)->record->claimed_at(), taken.claimed_at());
 }
 
 TEST_P(StoreConformance, ATakeoverKeepsTheExpiryOfTheFirst) {
