@@ -127,7 +127,9 @@ class WorkTest(unittest.TestCase):
         poll_until(lambda: job not in self.jobs(), "the delivery to the sink that answers")
         gate.open()
         working.send_signal(signal.SIGTERM)
-        self.assertEqual(working.wait(PATIENCE_SECONDS), 0, working.stderr.read())
+        said = working.stderr.read()
+        self.assertEqual(working.wait(PATIENCE_SECONDS), 0, said)
+        self.assertNotIn("failing", said)  # the delivery did not wait until the other was given up
 
     def test_only_operations_that_are_named_are_resumed_and_an_unknown_one_is_no_attempt(self):
         with sqlite3.connect(self.path) as database:
