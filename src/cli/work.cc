@@ -212,7 +212,7 @@ class Crew {
   }
 
  private:
-  // Of other processes, or of nobody: a misspelled name would wait for ever.
+  // Jobs whose sink this process does not have: another process delivers them, or the name is misspelled.
   void tell_other_sinks() {
     const auto backlog = count_backlog(database_);
     if (!backlog) return;

@@ -34,7 +34,7 @@ class BrokenOff {
     const Run run = std::move(found->second);
     runs_.erase(found);
     if (std::chrono::steady_clock::now() >= run.until) return false;
-    // The first fence is the clock of the claim: nobody has taken it over since.
+    // The first fence is the clock of the claim: no other run has taken it over since.
     if (!run.identity.empty()) {
       return row.identity == run.identity && row.fence == row.first_received.time_since_epoch().count();
     }

@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS oncekey_operation (
   operation       text    NOT NULL,
   recovery_point  text    NOT NULL,
   fence           bigint  NOT NULL,    -- grows with every claim and every phase, from the clock on
-  lease_until     bigint  NOT NULL,    -- the owner's; 0 when nobody owns it
+  lease_until     bigint  NOT NULL,    -- the owner's; 0 when it has none
   identity        bytea   NOT NULL,    -- random; foreign calls' keys are derived from it
   notes           bytea   NOT NULL,
   principal       text    NOT NULL,

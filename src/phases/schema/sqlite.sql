@@ -17,7 +17,7 @@ CREATE TABLE IF NOT EXISTS oncekey_operation (
   operation       TEXT    NOT NULL,
   recovery_point  TEXT    NOT NULL,
   fence           INTEGER NOT NULL,             -- grows with every claim and every phase, from the clock on
-  lease_until     INTEGER NOT NULL,             -- the owner's; 0 when nobody owns it
+  lease_until     INTEGER NOT NULL,             -- the owner's; 0 when it has none
   identity        BLOB    NOT NULL,             -- random; foreign calls' keys are derived from it
   notes           BLOB    NOT NULL,
   principal       TEXT    NOT NULL,
