@@ -1,17 +1,12 @@
-# Puts the SQL files of src/phases/schema into the binary: a source file with one string per database, the numbered files
-# one after another. Made when CMake configures, and again when a file changes.
+# Puts the SQL files of src/phases/schema into the binary: a source file with one string per database. Made when CMake
+# configures, and again when a file changes.
 function(oncekey_embed_schema out)
   set(source "// Made by cmake/embed_schema.cmake out of src/phases/schema.\n#include <oncekey/database.h>\n\nnamespace oncekey {\n\n")
   string(APPEND source "std::string_view schema_text(Dialect dialect) {\n  switch (dialect) {\n")
   foreach(dialect sqlite postgres)
-    file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/phases/schema/${dialect}/*.sql)
-    list(SORT files)
-    set(text "")
-    foreach(file IN LISTS files)
-      file(READ ${file} content)
-      string(APPEND text "${content}\n")
-      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
-    endforeach()
+    set(file ${PROJECT_SOURCE_DIR}/src/phases/schema/${dialect}.sql)
+    file(READ ${file} text)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
     string(APPEND source "    case Dialect::${dialect}:\n      return R\"sql(${text})sql\";\n")
   endforeach()
   string(APPEND source "  }\n  return {};\n}\n\n} // namespace oncekey\n")

@@ -10,8 +10,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::string_view kUserPrefix = "user:";
-// How a decline looks between the call and the phase after it; anything else is the id of a charge.
-constexpr std::string_view kDeclined = "declined: ";
 
 std::optional<Place> place_from(const json::object& body, std::string_view name) {
   const json::value* const given = body.if_contains(name);
@@ -30,29 +28,27 @@ void audit(oncekey::Phase& phase, std::string_view action, std::int64_t ride, st
 }
 
 // Phases and calls may run in another process than the one before: what they need of each other is in the notes.
-std::int64_t ride_in(const oncekey::Phase& phase) { return std::stoll(phase.note("ride").value()); }
+std::int64_t ride_in(const oncekey::Phase& phase) { return phase.note<std::int64_t>("ride"); }
 
 oncekey::PhaseEnd create_ride(oncekey::Phase& phase) {
   const RideOrder order = ride_order_from(phase.request().body).value();
   const std::int64_t user = user_of(phase.request());
   const auto made = phase.execute(
       "INSERT INTO rides (user_id, origin_lat, origin_lon, target_lat, target_lon) VALUES ($1, $2, $3, $4, $5)"
-      " RETURNING id, (SELECT customer FROM users WHERE users.id = user_id)",
+      " RETURNING id, (SELECT customer FROM users WHERE users.id = user_id) AS customer",
       {user, order.origin.lat, order.origin.lon, order.target.lat, order.target.lon});
-  const std::int64_t ride = made.rows.at(0).integer(0);
+  const std::int64_t ride = made.rows.at(0)["id"].integer();
   audit(phase, "ride.created", ride, "");
-  phase.keep_note("ride", std::to_string(ride));
-  phase.keep_note("customer", made.rows.at(0).text(1));
+  phase.keep_note("ride", ride);
+  phase.keep_note("customer", made.rows.at(0)["customer"].text());
   return phase.next("ride_created");
 }
 
-std::string charge(const ChargeCard& charge_card, const oncekey::ForeignCall& call) {
+ChargeDecision charge(const ChargeCard& charge_card, const oncekey::ForeignCall& call) {
   ChargeOrder order;
-  order.ride = std::stoll(call.note("ride").value());
-  order.customer = call.note("customer").value();
-  const ChargeDecision decision = charge_card(call.key(), order);
-  if (const auto* const declined = std::get_if<Declined>(&decision)) return std::string(kDeclined) + declined->why;
-  return std::get<Charged>(decision).charge;
+  order.ride = call.note<std::int64_t>("ride");
+  order.customer = call.note<std::string>("customer");
+  return charge_card(call.key(), order);
 }
 
 oncekey::PhaseEnd refuse_ride(oncekey::Phase& phase, std::string_view why) {
@@ -61,19 +57,20 @@ oncekey::PhaseEnd refuse_ride(oncekey::Phase& phase, std::string_view why) {
   return phase.respond(402, "application/json", json::serialize(json::object{{"error", error}}));
 }
 
-oncekey::PhaseEnd record_charge(oncekey::Phase& phase, const std::string& outcome) {
-  if (outcome.starts_with(kDeclined)) return refuse_ride(phase, outcome.substr(kDeclined.size()));
+oncekey::PhaseEnd record_charge(oncekey::Phase& phase, const ChargeDecision& decision) {
+  if (const auto* const declined = std::get_if<Declined>(&decision)) return refuse_ride(phase, declined->why);
+  const std::string& charge = std::get<Charged>(decision).charge;
   phase.execute("INSERT INTO charges (id, ride_id, amount, currency) VALUES ($1, $2, $3, $4)",
-                {outcome, ride_in(phase), kFareCents, kCurrency});
-  audit(phase, "ride.charged", ride_in(phase), outcome);
-  phase.keep_note("charge", outcome);
+                {charge, ride_in(phase), kFareCents, kCurrency});
+  audit(phase, "ride.charged", ride_in(phase), charge);
+  phase.keep_note("charge", charge);
   return phase.next("charge_created");
 }
 
 oncekey::PhaseEnd send_receipt_and_respond(oncekey::Phase& phase) {
   const std::int64_t ride = ride_in(phase);
   const json::object facts{
-      {"ride", ride}, {"charge", phase.note("charge").value()}, {"amount", kFareCents}, {"currency", kCurrency}};
+      {"ride", ride}, {"charge", phase.note<std::string>("charge")}, {"amount", kFareCents}, {"currency", kCurrency}};
   const std::string text = json::serialize(facts);
   phase.stage_job({.sink = std::string(kMailSink), .name = "send_ride_receipt", .args = text});
 

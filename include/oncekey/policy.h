@@ -4,6 +4,7 @@
 // override any field. Nothing in the code asks for a policy's name to decide something: behaviour is in the fields.
 #pragma once
 
+#include <oncekey/key_rules.h>
 #include <oncekey/rate.h>
 #include <oncekey/time.h>
 
@@ -31,34 +32,11 @@ class StatusSet {
   std::bitset<600> bits_;
 };
 
-enum class KeySyntax {
-  visible_ascii,     // as sent; one pair of enclosing double quotes is not part of the key
-  structured_string, // RFC 9651 String, quoted; a bare key is accepted unless `strict`
-  raw,               // as sent, quotes and all
-};
-
-enum class Identity {
-  key,           // principal and key: the same key on another path is a mismatch
-  operation_key, // principal, method, path and key: the same key on another path is another operation
-};
-
-enum class FingerprintMode {
-  bytes,     // method, target and body as sent
-  canonical, // the order of JSON members and form fields does not count
-};
-
 enum class MissingKey { pass, required };
 enum class OnUnknown { hold, abandon };
 enum class OnAbandoned { hold, reexecute, probe };
 enum class OnStoreError { refuse, bypass };
 enum class Mode { enforce, observe };
-enum class PathCase { exact, ignore }; // ignore: /Orders and /orders are one path to the API
-
-enum class ErrorFormat {
-  problem,      // application/problem+json
-  problem_link, // the same, with a Link to the published policy
-  stripe,       // Stripe's error object and headers
-};
 
 // Where a part of the principal comes from.
 struct ScopeSource {

@@ -25,6 +25,7 @@ enum class FaultKind {
   newer_format, // written by a newer version of Oncekey than this one
   invalid,      // the caller's input (configuration, URL, argument) is wrong
   conflict,     // the state of the thing does not allow the operation
+  exhausted,    // a limit of our own (connections) is used up at the moment; nothing was done
 };
 
 std::string_view to_string(FaultKind kind);
@@ -60,14 +61,15 @@ class [[nodiscard]] Result {
     ONCEKEY_CHECK(held != nullptr, "value() of a Result that holds a fault");
     return *held;
   }
-  T&& value() && {
+  // By value, so that what is taken out of a temporary outlives it: `for (auto& x : list(…).value())` is safe.
+  T value() && {
     auto* const held = std::get_if<0>(&state_);
     ONCEKEY_CHECK(held != nullptr, "value() of a Result that holds a fault");
     return std::move(*held);
   }
   T& operator*() & { return value(); }
   const T& operator*() const& { return value(); }
-  T&& operator*() && { return std::move(*this).value(); }
+  T operator*() && { return std::move(*this).value(); }
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
@@ -77,7 +79,7 @@ class [[nodiscard]] Result {
     ONCEKEY_CHECK(held != nullptr, "fault() of a Result that holds a value");
     return *held;
   }
-  Fault&& fault() && {
+  Fault fault() && {
     auto* const held = std::get_if<1>(&state_);
     ONCEKEY_CHECK(held != nullptr, "fault() of a Result that holds a value");
     return std::move(*held);

@@ -14,21 +14,24 @@
 // an owner that was taken over changes nothing, and its run is answered from the record like anybody's.
 //
 // Which key belongs to which request, when a retry is a different request in disguise, how long an answer is kept and
-// how refusals look is decided by a Policy, as in the gateway and by the same code.
+// how refusals look is decided by a RunnerPolicy, as in the gateway and by the same code.
 //
 // Exceptions from phases and calls roll back, give the lease up at once and are passed on to the caller of run(); the
-// next attempt resumes at the last recovery point. A process that dies keeps the lease until it is over.
+// next attempt resumes at the last recovery point. A process that dies keeps the lease until it is over. A run that was
+// broken off by its database keeps it as well, but the same Runner remembers that it is its own: a retry that comes to
+// it goes on at once.
 #pragma once
 
 #include <oncekey/database.h>
+#include <oncekey/key_rules.h>
 #include <oncekey/operation.h>
-#include <oncekey/policy.h>
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -42,8 +45,9 @@ struct Finished {
   StoredResponse response;
   bool replayed = false;
 };
-// Somebody else works on it, or a crash left it with a lease that is not over.
+// Another run works on it, or a crash left it with a lease that is not over.
 struct InProgress {
+  // Until the lease ends; never more than RunnerOptions::lease, whatever a clock that stepped has left in the row.
   std::chrono::seconds retry_after{1};
 };
 // The key was used for a different request. Nothing was done and nothing changed.
@@ -64,11 +68,60 @@ struct DeadLettered {
   std::string why;
 };
 
-using RunOutcome = std::variant<Finished, InProgress, Mismatch, KeyInvalid, Conflict, DeadLettered>;
+// A text of the request (path, principal, method, …) is no UTF-8 or holds a zero byte. Nothing was done.
+struct RequestInvalid {
+  std::string why; // without a full stop
+};
+// The runner has no operation of that name, or no step at the recovery point that the operation has reached: it belongs
+// to another program, or to another version of this one. Nothing was done and nothing changed.
+struct NotDeclared {
+  enum class Part { operation, recovery_point };
+  Part part = Part::operation;
+  std::string why;
+};
+
+using RunOutcome =
+    std::variant<Finished, InProgress, Mismatch, KeyInvalid, Conflict, DeadLettered, RequestInvalid, NotDeclared>;
+
+// The rules of keys and answers: what of the gateway's policies (docs/POLICIES.md) counts in a library.
+struct RunnerPolicy {
+  KeySyntax key_syntax = KeySyntax::visible_ascii;
+  bool strict = false; // structured_string: refuse bare keys
+  Identity identity = Identity::operation_key;
+  FingerprintMode fingerprint = FingerprintMode::bytes;
+  std::vector<std::string> fingerprint_ignore; // JSON pointers; needs `canonical`
+  PathCase path_case = PathCase::exact;
+  int mismatch_status = 422;
+  int in_progress_status = 409;
+  Millis retention = std::chrono::hours(24); // of an answer, from the first request on
+  ErrorFormat errors = ErrorFormat::problem;
+  bool replay_set_cookie = false; // Set-Cookie is not replayed unless this says so
+};
+// The named ones: classic (what a default RunnerPolicy is), ietf, stripe-v1, stripe-v2. Nothing for any other name.
+std::optional<RunnerPolicy> runner_policy(std::string_view name);
+
+// What a run tells of its steps, for traces and logs.
+struct StepEvent {
+  enum class Part { call, phase };
+  enum class Moment {
+    began,
+    ended,  // the call returned, or the phase committed
+    threw,  // what the application's code threw is passed on to the caller of run()
+    failed, // the phase ended in a fault, lost its lease, or used up its budget of conflicts
+  };
+  const std::string& operation;
+  const RecordId& id;
+  const std::string& recovery_point;
+  const std::string& label; // of the call; empty for a phase without one
+  Part part;
+  Moment moment;
+  std::chrono::steady_clock::duration duration{}; // since `began`
+};
+using StepObserver = std::function<void(const StepEvent&)>;
 
 struct RunnerOptions {
-  // Keys, identity, fingerprints, retention, and the look of answers. Fields about upstreams have no meaning here.
-  Policy policy = *policy_by_name("classic");
+  // Keys, identity, fingerprints, retention, and the look of answers.
+  RunnerPolicy policy;
   // How long an owner may be silent. Renewed by every phase, and by a thread while a foreign call runs.
   Millis lease = std::chrono::seconds(60);
   // A foreign call that takes longer than this is no longer waited for by others: its lease is left to run out.
@@ -77,6 +130,8 @@ struct RunnerOptions {
   Millis conflict_budget = std::chrono::seconds(5);
   // An operation finished late, by a completer, is answered at least this much longer, whatever its retention says.
   Millis late_answer_kept = std::chrono::hours(1);
+  // Called on the thread of the run, outside transactions, from several threads at once. Must not throw.
+  StepObserver on_step;
 };
 
 struct RunnerMetrics {
@@ -102,31 +157,44 @@ struct HttpAnswer {
 
 class Runner {
  public:
-  // The operations are copied; their names must differ. The database outlives the runner.
+  // The operations are copied; their names differ and each has steps, else std::invalid_argument is thrown. The
+  // database outlives the runner.
   Runner(Database& database, std::vector<Operation> operations, RunnerOptions options = {});
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
   // From any thread. Throws only what the operation's own functions throw. A fault of kind `invalid` is a mistake of
-  // the application (no such operation or recovery point, a transaction ended by hand); other faults are the
-  // database's, and after them it is not known how far the operation came: the same request with the same key finds
-  // out.
+  // the application (a recovery point without a step, a transaction ended by hand, a response that cannot be kept);
+  // `exhausted` means that all connections are in use. Other faults are the database's, and after them it is not known
+  // how far the operation came: the same request with the same key finds out.
   Result<RunOutcome> run(const OperationRequest& request);
-  // The same on a connection of the application's own, for all phases of this run.
+  // The same on a connection of the application's own, for all phases of this run; it is held during foreign calls too.
+  // Where that is too long, DatabaseOptions::connections lets the library borrow from the application's pool.
   Result<RunOutcome> run(const OperationRequest& request, OwnConnection connection);
 
   // Goes on with an operation whose lease is over, without its client: what the completer does, and what the handler of
   // a completer's callback calls. The id is the record's. A finished one is answered from its record; an unknown id is
-  // a fault of kind `invalid`.
+  // NotDeclared.
   Result<RunOutcome> resume(const RecordId& id);
 
   // What to tell the client: the stored response with the markers of a replay, or a refusal in the policy's format with
-  // Retry-After where that helps. A fault becomes a 503 that asks for the same request with the same key.
+  // Retry-After where that helps. A fault of kind `invalid` and an operation that was not declared become a 500; a full
+  // pool, an operation that another version must go on with and a database that failed become a 503 that asks for the
+  // same request with the same key, each with its own problem type.
   HttpAnswer http_answer(const OperationRequest& request, const Result<RunOutcome>& outcome) const;
-  // For a request whose operation threw: the same 503.
+  // For a request whose operation threw: a 503 that says it could not be finished yet.
   HttpAnswer http_answer_after_exception(const OperationRequest& request) const;
 
+  // The whole handler of the URL that `oncekey work --resume` or resume_by_http POSTs to: resumes the operation and
+  // says how that went. `id` is the request's Idempotency-Key, 64 hex digits. Throws nothing.
+  //
+  //   200 finished, 202 not yet, 410 a dead letter, 404 not an operation of this runner (no attempt is counted),
+  //   400 not an id, 500 it threw or met a fault, with the reason as text
+  HttpAnswer resume_answer(std::string_view id);
+
+  // The names of the operations, in the order given.
+  std::vector<std::string> operation_names() const;
   RunnerMetrics metrics() const;
   Database& database() const;
   const RunnerOptions& options() const;

@@ -32,16 +32,31 @@ struct SinkReport {
   std::optional<std::string> down;
 };
 
+// How long a sink may go on with a batch.
+class DeliveryTurn {
+ public:
+  DeliveryTurn(std::chrono::steady_clock::time_point until, std::function<bool()> stopping = nullptr)
+      : until_(until), stopping_(std::move(stopping)) {}
+  // Looked at before every job: the enqueuer is stopping, or its claim on the batch ends. From any thread.
+  bool over() const { return std::chrono::steady_clock::now() >= until_ || (stopping_ && stopping_()); }
+  std::chrono::steady_clock::time_point until() const { return until_; }
+
+ private:
+  std::chrono::steady_clock::time_point until_;
+  std::function<bool()> stopping_;
+};
+
 class Sink {
  public:
   virtual ~Sink() = default;
-  // Should stop when `until` is reached: the enqueuer's claim on the batch is over then, and others may take the rest.
-  // Called by one enqueuer from one thread at a time. May throw: that counts as `down`, with nothing accepted.
-  virtual SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) = 0;
+  // Should begin no further job when the turn is over: others take the rest. Called by one enqueuer from one thread at
+  // a time. May throw: that counts as `down`, with nothing accepted.
+  virtual SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) = 0;
 };
 
-// Calls a function for every job; one that throws refuses the job.
-std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept);
+// Calls a function for every job; one that throws refuses the job. With a `concurrency` of more than 1 it is called
+// from so many threads at once, and jobs are begun but not ended in order of id.
+std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std::size_t concurrency = 1);
 // Calls a function for the whole batch, for callbacks that gather.
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept);
 
@@ -52,6 +67,8 @@ struct HttpSinkOptions {
   std::string content_type = "application/json";
   // Sent as `Authorization`, if not empty.
   std::string authorization;
+  // How many requests are under way at a time. With more than 1 jobs are begun but not ended in order of id.
+  std::size_t concurrency = 1;
 };
 // POSTs the args of each job to the URL (http:// or https://), with `Idempotency-Key: <job id>`, `Oncekey-Job: <name>`
 // and `Oncekey-Attempt: <n>`. Any 2xx accepts. A connection that cannot be made means that the sink is down. So do two

@@ -1,8 +1,8 @@
 // Transaction: what application code holds while the library has a transaction open for it.
 //
 // The code writes what it likes through the real handle; the library begins and ends the transaction. Code that ends it
-// by itself (COMMIT, ROLLBACK) is found out and answered with a fault, because rows that commit without their recovery
-// point are the very thing this library is against.
+// by itself (COMMIT, ROLLBACK on the raw handle) is found out and answered with a fault, because rows that commit
+// without their recovery point are the very thing this library is against.
 //
 // A transaction may be run more than once: a database that finds two of them in each other's way (Postgres' 40001 and
 // 40P01) undoes one, and the library runs its code again. Whatever is not in the database (a counter, a log line, a
@@ -16,9 +16,12 @@
 #include <oncekey/database.h>
 #include <oncekey/jobs.h>
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -55,26 +58,84 @@ class RetryTransaction : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A value given to execute(). Text and bytes differ: bytes may hold anything, text must be valid in the database.
+// A value given to execute(). Text and bytes differ: bytes may hold anything, text must be valid in the database. It
+// refers to them: in a list that outlives the expression it is written in, so must they.
 struct Bytes {
   std::string_view bytes;
 };
-using SqlValue = std::variant<std::nullptr_t, std::int64_t, double, std::string_view, Bytes>;
-// A column of a row that came back: numbers as numbers, text and bytes as they are, everything else as its text.
+using SqlValueKinds = std::variant<std::nullptr_t, std::int64_t, double, std::string_view, Bytes>;
+class SqlValue : public SqlValueKinds {
+ public:
+  SqlValue(std::nullptr_t) : SqlValueKinds(nullptr) {}
+  // Throws std::out_of_range for an unsigned number that does not fit into 64 bits with a sign, as databases have them.
+  template <std::integral T>
+  SqlValue(T number) : SqlValueKinds(fitting(number)) {}
+  template <std::floating_point T>
+  SqlValue(T number) : SqlValueKinds(static_cast<double>(number)) {}
+  SqlValue(std::string_view text) : SqlValueKinds(text) {}
+  SqlValue(const std::string& text) : SqlValueKinds(std::string_view(text)) {}
+  SqlValue(const char* text) : SqlValueKinds(std::string_view(text)) {}
+  SqlValue(Bytes bytes) : SqlValueKinds(bytes) {}
+  // Without a value: NULL.
+  template <class T>
+  SqlValue(const std::optional<T>& maybe) : SqlValue(maybe ? SqlValue(*maybe) : SqlValue(nullptr)) {}
+
+ private:
+  template <std::integral T>
+  static std::int64_t fitting(T number) {
+    if (!std::in_range<std::int64_t>(number)) throw std::out_of_range("a number given to execute() is above 2^63 - 1");
+    return static_cast<std::int64_t>(number);
+  }
+};
+
+// A column of a row that came back: numbers as numbers, text and bytes as they are, everything else as its text. A
+// Postgres numeric without a fraction (also sum() of bigint) is an integer, as on SQLite; one with a fraction is its
+// text, which is exact, and real() reads it.
 using SqlColumn = std::variant<std::nullptr_t, std::int64_t, double, std::string>;
+
+// A column that is not there, or not of the kind asked for. The message names the column and what it holds.
+class ColumnError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 class SqlRow {
  public:
-  explicit SqlRow(std::vector<SqlColumn> columns) : columns_(std::move(columns)) {}
+  using Names = std::shared_ptr<const std::vector<std::string>>;
+  explicit SqlRow(std::vector<SqlColumn> columns, Names names = nullptr)
+      : columns_(std::move(columns)), names_(std::move(names)) {}
   std::size_t size() const { return columns_.size(); }
-  // Throw std::out_of_range, std::bad_variant_access on a column that is not there or not of that kind.
-  bool is_null(std::size_t column) const { return std::holds_alternative<std::nullptr_t>(columns_.at(column)); }
-  std::int64_t integer(std::size_t column) const { return std::get<std::int64_t>(columns_.at(column)); }
-  double real(std::size_t column) const { return std::get<double>(columns_.at(column)); }
-  const std::string& text(std::size_t column) const { return std::get<std::string>(columns_.at(column)); }
+
+  // One column of a row, which outlives it. All of them throw ColumnError.
+  class Cell {
+   public:
+    bool is_null() const { return std::holds_alternative<std::nullptr_t>(value()); }
+    std::int64_t integer() const;
+    double real() const; // of a number, or of a text that is one
+    const std::string& text() const;
+
+   private:
+    friend class SqlRow;
+    Cell(const SqlRow& row, std::size_t column) : row_(row), column_(column) {}
+    const SqlColumn& value() const { return row_.columns_[column_]; }
+    [[noreturn]] void wrong(std::string_view wanted) const;
+    const SqlRow& row_;
+    const std::size_t column_;
+  };
+
+  // By place from 0 on, or by name as the statement gives it ("SELECT id, sum(fare) AS total"); of two columns with the
+  // same name the first. Throw ColumnError.
+  Cell operator[](std::size_t column) const;
+  Cell operator[](std::string_view name) const;
+
+  bool is_null(std::size_t column) const { return (*this)[column].is_null(); }
+  std::int64_t integer(std::size_t column) const { return (*this)[column].integer(); }
+  double real(std::size_t column) const { return (*this)[column].real(); }
+  const std::string& text(std::size_t column) const { return (*this)[column].text(); }
 
  private:
   std::vector<SqlColumn> columns_;
+  Names names_;
 };
 
 struct SqlRows {
@@ -95,15 +156,22 @@ class Transaction {
 
   // A small convenience for code that has no database layer of its own: one statement, parameters as $1, $2, … on both
   // databases. Each costs one round trip, as it would by hand. One that comes again on the same connection is prepared;
-  // if its table has changed since, the transaction is run again.
+  // if its table has changed since, the transaction is run again. COMMIT, ROLLBACK and whatever else would end the
+  // transaction is refused with a DatabaseError before anything is sent.
+  //
+  // After a failed statement Postgres takes no other until the transaction ends (25P02), SQLite does. Code that wants
+  // to go on after a failure, on either, puts a savepoint before it: execute("SAVEPOINT attempt"), the statement, and
+  // execute("ROLLBACK TO SAVEPOINT attempt") when it threw.
   SqlRows execute(std::string_view sql, std::initializer_list<SqlValue> values = {});
+  // For values whose number is known at run time.
+  SqlRows execute(std::string_view sql, std::span<const SqlValue> values);
 
   // Throws DatabaseError if a result obtained on the raw handle says that the statement failed. Does not free it.
   void check(const pg_result* result) const;
 
   // Stages a job: it is inserted before the transaction commits and exists if and only if that commit does. Jobs get
-  // growing ids in the order of these calls.
-  void stage_job(StagedJob job) { staged_.push_back(std::move(job)); }
+  // growing ids in the order of these calls. Throws std::invalid_argument when sink or name is empty or no UTF-8.
+  void stage_job(StagedJob job);
 
   // For the library's own use.
   const std::vector<StagedJob>& staged_jobs() const { return staged_; }

@@ -7,8 +7,9 @@
 // Each may run in the application, beside it, and many times over: whatever two of them could both take is claimed in
 // the database first. run_once() does what there is to do and returns what it did; run() repeats it until stop(),
 // sleeping while there is nothing. A worker's run and run_once are called from one thread; stop() and metrics() from
-// any. Faults of the database end a run_once with a fault; run() waits and goes on. What is failing at present is told
-// by troubles(), and every change of it to whoever asked with on_trouble().
+// any. Inside, work that has nothing to do with each other runs in threads of its own: one per sink, and as many
+// resumed operations at a time as the options allow. Faults of the database end a run_once with a fault; run() waits
+// and goes on. What is failing at present is told by troubles(), and every change of it by on_trouble().
 #pragma once
 
 #include <oncekey/database.h>
@@ -36,14 +37,16 @@ class BackgroundWorker {
   BackgroundWorker(const BackgroundWorker&) = delete;
   BackgroundWorker& operator=(const BackgroundWorker&) = delete;
 
-  // Until stop(). Returns after the piece of work under way.
-  void run();
+  // Until stop(). Returns after the pieces of work under way: a resumed operation, a job. Jobs that were claimed and
+  // not begun are given back.
+  virtual void run();
   // May come before run(), which then returns at once. Not to be undone.
   void stop();
   bool stopping() const;
 
   // Called when something begins to fail, with the reason, and when it works again, without one. `what` is "database",
-  // "resuming" (the completer's attempts) or "sink NAME". On the worker's thread; must not throw. Before the first run.
+  // "resuming NAME" (the completer's attempts at operations of that name) or "sink NAME". On one of the worker's
+  // threads, one call at a time; must not throw. To be set before the first run.
   using TroubleObserver = std::function<void(const std::string& what, const std::optional<std::string>& why)>;
   void on_trouble(TroubleObserver observer) { observer_ = std::move(observer); }
   // What failed when it was last tried, and the reasons.
@@ -53,11 +56,14 @@ class BackgroundWorker {
   explicit BackgroundWorker(Millis idle_wait) : idle_wait_(idle_wait) {}
   enum class Turn { worked, idle, failed };
   virtual Turn turn() = 0;
+  // Takes turns until stop(), with a pause after each that found nothing or failed.
+  void repeat(const std::function<Turn()>& turn);
   void failing(const std::string& what, std::string why);
   void working(const std::string& what);
 
  private:
   const Millis idle_wait_;
+  std::mutex observer_mutex_; // before mutex_
   TroubleObserver observer_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
@@ -89,27 +95,31 @@ struct CompleterOptions {
   // Then the operation is a dead letter. Twenty attempts take ten to fourteen hours: short of the 24
   // after which foreign keys are forgotten.
   int attempts_max = 20;
-  std::size_t batch = 100; // operations per run_once
+  std::size_t batch = 100;     // operations per run_once
+  std::size_t concurrency = 8; // operations resumed at a time
   Millis idle_wait = std::chrono::seconds(5);
 };
 
 struct CompleterCounts {
   std::uint64_t picked = 0;
   std::uint64_t finished = 0;
-  std::uint64_t not_yet = 0; // somebody else is at work on it, or serialization failures: tried again later
+  std::uint64_t not_yet = 0; // another run is at work on it, or serialization failures: tried again later
   std::uint64_t failed = 0;  // threw, or met a fault
   std::uint64_t dead = 0;    // became dead letters
+  std::uint64_t unknown = 0; // at a recovery point that the resuming program does not have; no attempt was counted
 };
 
 class Completer final : public BackgroundWorker {
  public:
   // Resumes with the runner's operations. The runner outlives the completer.
   explicit Completer(Runner& runner, CompleterOptions options = {});
-  // Resumes by a function of one's own: a process without the operations' code asks one that has it (see
-  // resume_by_http). What the function throws is a failed attempt.
+  // Resumes by functions of one's own, by the operation's name: a process without the operations' code asks one that
+  // has it (see resume_by_http). What a function throws is a failed attempt; NotDeclared is no attempt. Called from
+  // `concurrency` threads at once.
   using Resume = std::function<Result<RunOutcome>(const UnfinishedOperation&)>;
-  Completer(Database& database, Resume resume, CompleterOptions options = {});
+  Completer(Database& database, std::map<std::string, Resume> resume_by_name, CompleterOptions options = {});
 
+  // Operations of other names are left to other completers.
   Result<CompleterCounts> run_once();
   CompleterCounts metrics() const;
 
@@ -117,17 +127,22 @@ class Completer final : public BackgroundWorker {
   Turn turn() override;
 
  private:
+  struct Round;
+  void work(Round& round);
+  void finish(Round& round, const UnfinishedOperation& operation);
   Status complete(const UnfinishedOperation& operation, CompleterCounts& counts);
 
   Database& database_;
-  Resume resume_;
+  std::map<std::string, Resume> resume_by_name_;
+  std::string names_; // of the operations, as the statement that picks them wants them
   CompleterOptions options_;
   mutable std::mutex metrics_mutex_;
   CompleterCounts total_;
 };
 
-// POSTs {"operation":…,"id":"<64 hex digits>"} to the URL with `Idempotency-Key: <id>`; the application answers after
-// runner.resume(id). 2xx means finished, 202 and 409 not yet, anything else is a failed attempt.
+// POSTs {"operation":…,"id":"<64 hex digits>"} to the URL with `Idempotency-Key: <id>`; the application answers with
+// runner.resume_answer(id). 2xx means finished, 202 and 409 not yet, 410 a dead letter, 404 that the application does
+// not know the operation or its recovery point (no attempt is counted); anything else is a failed attempt.
 Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions options = {});
 
 struct EnqueuerOptions {
@@ -154,7 +169,8 @@ class Enqueuer final : public BackgroundWorker {
   // Jobs of sinks that are not in the map are left for other enqueuers.
   Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
 
-  // One batch for every sink that is not being left alone.
+  void run() override;
+  // One batch for every sink that is not being left alone, all sinks at the same time.
   Result<EnqueuerCounts> run_once();
   EnqueuerCounts metrics() const;
 
@@ -167,6 +183,7 @@ class Enqueuer final : public BackgroundWorker {
     int failures = 0;
     std::chrono::steady_clock::time_point not_before{};
   };
+  Result<EnqueuerCounts> drain(const std::string& name, SinkState& state);
   Status drain(const std::string& name, SinkState& state, EnqueuerCounts& counts);
 
   Database& database_;
@@ -233,12 +250,18 @@ struct DeadJob {
 Result<std::vector<DeadJob>> list_dead_jobs(Database& database, std::size_t limit = 100);
 Result<bool> restart_dead_job(Database& database, JobId id);
 
+struct SinkBacklog {
+  std::uint64_t staged = 0;
+  Millis oldest_age{};
+};
 struct Backlog {
   std::uint64_t unfinished_operations = 0;
   std::uint64_t dead_operations = 0;
   std::uint64_t staged_jobs = 0;
   std::uint64_t dead_jobs = 0;
   std::optional<Millis> oldest_job_age;
+  // By the name of the sink: a name that no enqueuer has, a misspelled one, is seen here.
+  std::map<std::string, SinkBacklog> by_sink;
 };
 Result<Backlog> count_backlog(Database& database);
 

@@ -16,6 +16,8 @@ std::string_view to_string(FaultKind kind) {
       return "invalid";
     case FaultKind::conflict:
       return "conflict";
+    case FaultKind::exhausted:
+      return "exhausted";
   }
   return "unknown";
 }

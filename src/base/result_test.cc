@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace oncekey {
 namespace {
@@ -22,6 +24,16 @@ TEST(Result, AValueThatCannotBeCopiedIsMovedOut) {
   Result<std::unique_ptr<int>> result = std::make_unique<int>(7);
   const std::unique_ptr<int> taken = *std::move(result);
   EXPECT_EQ(*taken, 7);
+}
+
+TEST(Result, WhatIsTakenOutOfATemporaryOutlivesIt) {
+  const auto list = [] { return Result<std::vector<std::string>>({"a long text that is not kept in place", "b"}); };
+  std::string all;
+  for (const std::string& text : list().value()) all += text;
+  for (const std::string& text : *list()) all += text;
+  EXPECT_EQ(all, "a long text that is not kept in placeba long text that is not kept in placeb");
+  const Fault& fault = Result<int>(invalid("a long text that is not kept in place")).fault();
+  EXPECT_EQ(fault.message, "a long text that is not kept in place");
 }
 
 TEST(Result, FaultsAreSpelledLikeTheirEnumerators) {

@@ -19,12 +19,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <thread>
 
 namespace oncekey {
 namespace {
 
 using Sinks = std::map<std::string, std::shared_ptr<Sink>>;
+using ResumeByName = std::map<std::string, Completer::Resume>;
 
 // "mail=https://..." in two; a fault where the sign is missing.
 Result<std::pair<std::string, std::string>> split_at(const std::string& text, char sign, std::string_view form) {
@@ -63,13 +65,35 @@ Result<std::map<std::string, std::string>> authorizations(const std::vector<std:
 
 using MakeSink = Result<std::unique_ptr<Sink>> (*)(std::string_view redis_url, std::string name, RedisSinkOptions);
 
-Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::vector<std::string>& authorized) {
+// OPERATION=URL, each operation once.
+Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const std::vector<std::string>& authorized) {
+  auto by_name = authorizations(authorized);
+  if (!by_name) return std::move(by_name).fault();
+  ResumeByName resume;
+  for (const std::string& text : given) {
+    const auto named = split_at(text, '=', "OPERATION=URL, with the name that the application's Operation has");
+    if (!named) return named.fault();
+    HttpSinkOptions options;
+    if (auto found = by_name->extract(named->first)) options.authorization = std::move(found.mapped());
+    auto made = resume_by_http(named->second, options);
+    if (!made) return std::move(made).fault();
+    if (!resume.try_emplace(named->first, *std::move(made)).second) {
+      return invalid(fmt::format("--resume is given twice for the operation {}", named->first));
+    }
+  }
+  if (by_name->empty()) return resume;
+  return invalid(fmt::format("--resume-authorization names {}, which is no --resume", by_name->begin()->first));
+}
+
+Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::vector<std::string>& authorized,
+                std::size_t concurrency) {
   auto by_sink = authorizations(authorized);
   if (!by_sink) return std::move(by_sink).fault();
   for (const std::string& text : given) {
     const auto named = split_at(text, '=', "NAME=URL");
     if (!named) return named.fault();
     HttpSinkOptions options;
+    options.concurrency = concurrency;
     if (auto found = by_sink->extract(named->first)) options.authorization = std::move(found.mapped());
     auto sink = http_sink(named->second, options);
     if (!sink) return std::move(sink).fault();
@@ -140,9 +164,10 @@ int said(const Result<bool>& restarted) {
 // The workers that have something to do, and the log lines of what they did.
 class Crew {
  public:
-  Crew(Database& database, Sinks sinks, std::optional<Completer::Resume> resume, Millis grace, Log& log)
-      : log_(log), reaper_(database) {
-    if (resume) completer_.emplace(database, *std::move(resume), CompleterOptions{.grace = grace});
+  Crew(Database& database, Sinks sinks, ResumeByName resume_by_name, const CompleterOptions& options, Log& log)
+      : database_(database), log_(log), reaper_(database) {
+    for (const auto& [name, sink] : sinks) sink_names_.insert(name);
+    if (!resume_by_name.empty()) completer_.emplace(database, std::move(resume_by_name), options);
     if (!sinks.empty()) enqueuer_.emplace(database, std::move(sinks));
     tell_troubles("reaper", reaper_);
     if (completer_) tell_troubles("completer", *completer_);
@@ -156,7 +181,7 @@ class Crew {
     for (bool more = completer_.has_value(); more;) {
       const auto counts = completer_->run_once();
       more = counts && counts->picked != 0;
-      well = well && counts && counts->failed == 0 && counts->dead == 0;
+      well = well && counts && counts->failed == 0 && counts->dead == 0 && counts->unknown == 0;
     }
     for (bool more = enqueuer_.has_value(); more;) {
       const auto counts = enqueuer_->run_once();
@@ -165,6 +190,7 @@ class Crew {
     }
     if (!reaper_.run_once()) well = false;
     tell();
+    tell_other_sinks();
     return well;
   }
 
@@ -186,6 +212,19 @@ class Crew {
   }
 
  private:
+  // Jobs whose sink this process does not have: another process delivers them, or the name is misspelled.
+  void tell_other_sinks() {
+    const auto backlog = count_backlog(database_);
+    if (!backlog) return;
+    for (const auto& [name, waiting] : backlog->by_sink) {
+      if (sink_names_.contains(name)) continue;
+      log_.info("left_alone", {{"sink", name},
+                               {"jobs", waiting.staged},
+                               {"oldest_s", waiting.oldest_age.count() / 1000},
+                               {"why", "this process has no such sink"}});
+    }
+  }
+
   std::vector<BackgroundWorker*> workers() {
     std::vector<BackgroundWorker*> all{&reaper_};
     if (completer_) all.push_back(&*completer_);
@@ -210,7 +249,8 @@ class Crew {
                               {"finished", counts.finished},
                               {"not_yet", counts.not_yet},
                               {"failed", counts.failed},
-                              {"dead", counts.dead}});
+                              {"dead", counts.dead},
+                              {"unknown", counts.unknown}});
     }
     if (enqueuer_) {
       const EnqueuerCounts counts = enqueuer_->metrics();
@@ -223,7 +263,9 @@ class Crew {
     log_.info("reaper", {{"answer_buckets", counts.answer_buckets}, {"inbox_buckets", counts.inbox_buckets}});
   }
 
+  Database& database_;
   Log& log_;
+  std::set<std::string> sink_names_;
   std::optional<Completer> completer_;
   std::optional<Enqueuer> enqueuer_;
   Reaper reaper_;
@@ -238,20 +280,30 @@ WorkCommand::WorkCommand(CLI::App& app)
       ->type_name("URL")
       ->required();
   work_
-      ->add_option("--resume", resume_url_,
-                   "where the application resumes operations: the completer POSTs their ids there")
-      ->type_name("URL");
+      ->add_option(
+          "--resume", resumes_,
+          "where the application resumes the operations of this name: the completer POSTs their ids there; may "
+          "be repeated")
+      ->type_name("OPERATION=URL");
   work_
-      ->add_option("--resume-authorization", resume_authorization_,
-                   "sent to --resume as Authorization: env:VARIABLE or file:PATH")
-      ->type_name("SECRET")
+      ->add_option("--resume-authorization", resume_authorizations_,
+                   "sent to this --resume as Authorization: env:VARIABLE or file:PATH")
+      ->type_name("OPERATION=SECRET")
       ->needs("--resume");
+  work_->add_option("--resume-concurrency", resume_concurrency_, "operations resumed at a time (default 8)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("NUMBER");
   work_->add_option("--sink", http_sinks_, "deliver the jobs of this sink by HTTP POST; may be repeated")
       ->type_name("NAME=URL");
   work_
       ->add_option("--sink-authorization", sink_authorizations_,
                    "sent to this --sink as Authorization: env:VARIABLE or file:PATH")
       ->type_name("NAME=SECRET");
+  work_
+      ->add_option("--sink-concurrency", sink_concurrency_,
+                   "jobs under way at a time for each --sink (default 1, which keeps their order)")
+      ->check(CLI::Range(1, 1000))
+      ->type_name("NUMBER");
   work_->add_option("--sidekiq", sidekiq_sinks_, "push the jobs of this sink to a Sidekiq queue")
       ->type_name("NAME=QUEUE@REDIS-URL");
   work_->add_option("--stream", stream_sinks_, "append the jobs of this sink to a Redis stream")
@@ -279,23 +331,13 @@ int WorkCommand::run() const {
   const Result<Millis> grace = parse_duration(grace_);
   if (!grace) return refuse(grace.fault());
   Sinks sinks;
-  for (const Status& added : {add_http(sinks, http_sinks_, sink_authorizations_),
+  for (const Status& added : {add_http(sinks, http_sinks_, sink_authorizations_, sink_concurrency_),
                               add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
                               add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink)}) {
     if (!added) return refuse(added.fault());
   }
-  std::optional<Completer::Resume> resume;
-  if (!resume_url_.empty()) {
-    HttpSinkOptions options;
-    if (!resume_authorization_.empty()) {
-      auto value = kept_elsewhere(resume_authorization_, "env:VARIABLE or file:PATH");
-      if (!value) return refuse(value.fault());
-      options.authorization = *std::move(value);
-    }
-    auto made = resume_by_http(resume_url_, options);
-    if (!made) return refuse(made.fault());
-    resume = *std::move(made);
-  }
+  auto resume = resume_by_name(resumes_, resume_authorizations_);
+  if (!resume) return refuse(resume.fault());
   if (const Status there = check_there(*url); !there) return refuse(there.fault());
   const auto database = open_database(*url);
   if (!database) return refuse(database.fault());
@@ -309,9 +351,12 @@ int WorkCommand::run() const {
   if (restart_job_) return said(restart_dead_job(**database, *restart_job_));
 
   Log log(LogLevel::info);
-  Crew crew(**database, std::move(sinks), std::move(resume), *grace, log);
+  CompleterOptions completing;
+  completing.grace = *grace;
+  completing.concurrency = resume_concurrency_;
+  Crew crew(**database, std::move(sinks), std::move(*resume), completing, log);
   if (once_) return crew.run_once() ? kDone : kRefused;
-  log.info("working", {{"store", masked_url(*url)}, {"completer", resume_url_.empty() ? "no" : "yes"}});
+  log.info("working", {{"store", masked_url(*url)}, {"completer", resumes_.empty() ? "no" : "yes"}});
   crew.run_until_signalled();
   return kDone;
 }

@@ -20,8 +20,10 @@ class WorkCommand {
  private:
   CLI::App* work_;
   std::string store_;
-  std::string resume_url_;
-  std::string resume_authorization_;
+  std::vector<std::string> resumes_;
+  std::vector<std::string> resume_authorizations_;
+  std::size_t resume_concurrency_ = 8;
+  std::size_t sink_concurrency_ = 1;
   std::vector<std::string> http_sinks_;
   std::vector<std::string> sink_authorizations_;
   std::vector<std::string> sidekiq_sinks_;

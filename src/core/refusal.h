@@ -40,9 +40,14 @@ enum class RefusalCode {
   store_full,           // 503: there is no room for a new record
   abandoned,            // 409: asked for its status, an operation turns out to have been broken off
   operation_unknown,    // 404: no operation of the asker's account under this status URL
+  // The library's alone:
+  request_invalid,     // 400: a text of the request is no UTF-8
+  not_finished,        // 503: the operation threw, or another version of the program must go on with it
+  application_mistake, // 500: not declared, or a mistake in its code; trying again does not help
 };
 std::string_view to_string(RefusalCode code);
 
+// The gateway's.
 inline constexpr std::array kRefusalCodes = {
     RefusalCode::key_missing,        RefusalCode::key_invalid,
     RefusalCode::key_repeated,       RefusalCode::key_in_connection,

@@ -1,5 +1,6 @@
 // The gateway's own answers: one table with a row for every code, and the two formats they are written in.
 #include "base/json_text.h"
+#include "core/reasons.h"
 #include "core/replies.h"
 
 #include <fmt/format.h>
@@ -255,41 +256,34 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
               kInvalidRequest,
               "resource_missing",
               ShouldRetry::no};
+    case RefusalCode::request_invalid:
+      return {400,
+              "The request cannot be kept",
+              "A part of the request is not UTF-8 text or holds a zero byte. Nothing was executed; correct it and send "
+              "the request again.",
+              kInvalidRequest,
+              "request_invalid",
+              ShouldRetry::no};
+    case RefusalCode::not_finished:
+      return {
+          503,
+          "The operation could not be finished yet",
+          "The operation was begun and waits where it stopped. Send the same request with the same key again, and it "
+          "goes on from there; do not use a new key.",
+          kApi,
+          "operation_not_finished",
+          ShouldRetry::yes};
+    case RefusalCode::application_mistake:
+      return {
+          500,
+          "The operation cannot be run",
+          "The application has a mistake that trying again does not mend. Tell the API's operator; when it is mended, "
+          "the same request with the same key goes on.",
+          kApi,
+          "operation_cannot_be_run",
+          ShouldRetry::no};
   }
   return {500, "Unknown refusal", "", kApi, "", ShouldRetry::unsaid};
-}
-
-std::string_view reason_of(int status) {
-  switch (status) {
-    case 400:
-      return "Bad Request";
-    case 401:
-      return "Unauthorized";
-    case 404:
-      return "Not Found";
-    case 409:
-      return "Conflict";
-    case 412:
-      return "Precondition Failed";
-    case 413:
-      return "Content Too Large";
-    case 422:
-      return "Unprocessable Content";
-    case 423:
-      return "Locked";
-    case 425:
-      return "Too Early";
-    case 429:
-      return "Too Many Requests";
-    case 502:
-      return "Bad Gateway";
-    case 503:
-      return "Service Unavailable";
-    case 504:
-      return "Gateway Timeout";
-    default:
-      return status < 500 ? "Refused" : "Error";
-  }
 }
 
 // Why a request was refused that found somebody else's work under its key.
@@ -475,6 +469,12 @@ std::string_view to_string(RefusalCode code) {
       return "abandoned";
     case RefusalCode::operation_unknown:
       return "operation_unknown";
+    case RefusalCode::request_invalid:
+      return "request_invalid";
+    case RefusalCode::not_finished:
+      return "not_finished";
+    case RefusalCode::application_mistake:
+      return "application_mistake";
   }
   return "unknown";
 }

@@ -34,7 +34,10 @@ const std::vector<RefusalCode> kCodes = {RefusalCode::key_missing,
                                          RefusalCode::abandoned,
                                          RefusalCode::operation_unknown,
                                          RefusalCode::answer_unusable,
-                                         RefusalCode::upgrade_with_key};
+                                         RefusalCode::upgrade_with_key,
+                                         RefusalCode::request_invalid,
+                                         RefusalCode::not_finished,
+                                         RefusalCode::application_mistake};
 
 Policy policy(std::string_view name) { return *policy_by_name(name); }
 
@@ -101,11 +104,13 @@ TEST(Refuse, TheStatusesAreThoseOfTheTable) {
     for (const RefusalCode code : kCodes) all.push_back(refuse(policy(name), refusal(code), kContext).status);
     return all;
   };
-  EXPECT_EQ(statuses("classic"), (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503, 503, 503,
-                                                   502, 504, 503, 503, 429, 429, 429, 503, 409, 404, 502, 400}));
+  EXPECT_EQ(statuses("classic"),
+            (std::vector<int>{400, 400, 400, 400, 400, 422, 409, 409, 409, 413, 503, 503, 503, 502,
+                              504, 503, 503, 429, 429, 429, 503, 409, 404, 502, 400, 400, 503, 500}));
   EXPECT_EQ(statuses("ietf"), statuses("classic"));
-  EXPECT_EQ(statuses("stripe-v1"), (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503, 503, 503,
-                                                     502, 504, 503, 503, 429, 429, 429, 503, 409, 404, 502, 400}));
+  EXPECT_EQ(statuses("stripe-v1"),
+            (std::vector<int>{400, 400, 400, 400, 400, 400, 409, 409, 409, 413, 503, 503, 503, 502,
+                              504, 503, 503, 429, 429, 429, 503, 409, 404, 502, 400, 400, 503, 500}));
   EXPECT_EQ(statuses("stripe-v2"), statuses("stripe-v1"));
 }
 

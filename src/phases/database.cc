@@ -27,6 +27,10 @@ Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOp
   constexpr std::string_view kSqlite = "sqlite:";
   const auto opened = [&]() -> Result<std::unique_ptr<phases::Engine>> {
     if (options.connections_max == 0) return invalid("connections_max must be at least 1");
+    if (options.answer_timeout <= Millis(0)) return invalid("answer_timeout must be greater than 0");
+    if (static_cast<bool>(options.connections.borrow) != static_cast<bool>(options.connections.give_back)) {
+      return invalid("connections must have both borrow and give_back, or neither");
+    }
     if (url.starts_with(kSqlite)) {
       return phases::open_sqlite(std::string(url.substr(kSqlite.size())), std::move(options));
     }

@@ -1,9 +1,13 @@
 #include "phases/engine.h"
 
+#include "phases/sql_text.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <exception>
 
 namespace oncekey::phases {
 namespace {
@@ -14,12 +18,26 @@ constexpr std::string_view kKnowBucket =
 constexpr std::string_view kExpiredBuckets =
     "SELECT kind, name FROM oncekey_bucket WHERE ends_at <= {now} - $1 ORDER BY ends_at, kind, name";
 
+constexpr std::string_view kSchemaVersionRow = "SELECT value FROM oncekey_meta WHERE name = 'schema'";
+
+Fault other_version(int found) {
+  return {found > kSchemaVersion ? FaultKind::newer_format : FaultKind::invalid,
+          fmt::format("the library's tables have schema version {}, and this program works with version {}: run {}",
+                      found, kSchemaVersion,
+                      found > kSchemaVersion ? "the newer program" : "the migrations that come with the library")};
+}
+
 BucketId after(const BucketId& bucket) { return {bucket.width_log2, bucket.index + 1}; }
 
 } // namespace
 
 PooledSession::~PooledSession() {
-  if (session_) engine_->give_back(std::move(session_));
+  if (!session_) return;
+  if (borrowed_) {
+    engine_->give_back_borrowed(std::move(session_), *borrowed_);
+  } else {
+    engine_->give_back(std::move(session_));
+  }
 }
 
 std::string_view to_string(BucketKind kind) {
@@ -37,11 +55,68 @@ std::string bucket_table(BucketKind kind, const BucketId& bucket) {
 }
 
 Result<PooledSession> Engine::session() {
+  auto session = any_session();
+  if (!session.ok() || schema_known_) return session;
+  auto version = schema_version(**session);
+  if (!version.ok()) return std::move(version).fault();
+  if (version.value() && *version.value() != kSchemaVersion) return other_version(*version.value());
+  if (version.value()) schema_known_ = true;
+  return session;
+}
+
+Result<std::optional<int>> Engine::schema_version(Session& session) {
+  const Command command{kSchemaVersionRow, {}};
+  auto rows = session.run({&command, 1});
+  if (!rows.ok()) {
+    // What needs the tables will say that they are not there.
+    if (rows.fault().kind == FaultKind::invalid) return std::optional<int>{};
+    return std::move(rows).fault();
+  }
+  if (rows.value()[0].rows.empty()) return std::optional<int>{};
+  const std::string& text = rows.value()[0].rows[0].text(0);
+  int version = 0;
+  if (std::from_chars(text.data(), text.data() + text.size(), version).ec != std::errc{}) {
+    return corrupt("the version of the library's schema, in oncekey_meta, is no number");
+  }
+  return std::optional(version);
+}
+
+Result<PooledSession> Engine::borrow() {
+  const auto asked = [&]() -> Result<OwnConnection> {
+    try {
+      return options_.connections.borrow();
+    } catch (const std::exception& error) {
+      return unavailable(fmt::format("the application's pool gave no connection: {}", error.what()));
+    } catch (...) {
+      return unavailable("the application's pool gave no connection");
+    }
+  };
+  auto lent = asked();
+  if (!lent.ok()) return std::move(lent).fault();
+  auto session = adopt(*lent);
+  if (session.ok()) return PooledSession(*this, std::move(session).value(), *lent);
+  options_.connections.give_back(*lent, ConnectionProvider::State::idle);
+  return std::move(session).fault();
+}
+
+void Engine::give_back_borrowed(std::unique_ptr<Session> session, OwnConnection connection) {
+  if (session->state() != TransactionState::none) session->rollback();
+  const bool idle = session->usable() && session->state() == TransactionState::none;
+  session.reset();
+  options_.connections.give_back(connection,
+                                 idle ? ConnectionProvider::State::idle : ConnectionProvider::State::broken);
+}
+
+Result<PooledSession> Engine::any_session() {
+  if (options_.connections.borrow) return borrow();
   {
     std::unique_lock lock(mutex_);
     const auto free = [&] { return !idle_.empty() || open_ < options_.connections_max; };
     if (!returned_.wait_for(lock, options_.wait_max, free)) {
-      return Fault{FaultKind::conflict, fmt::format("all {} connections to the database are in use", open_)};
+      return Fault{FaultKind::exhausted,
+                   fmt::format("all {} connections to the database were in use for {} ms: raise "
+                               "DatabaseOptions::connections_max, or use no connection inside a phase but its own",
+                               open_, options_.wait_max.count())};
     }
     // A server that was restarted has ended all of them: that is no reason to fail as many requests.
     while (!idle_.empty()) {
@@ -63,22 +138,42 @@ Result<PooledSession> Engine::session() {
 void Engine::give_back(std::unique_ptr<Session> session) {
   if (session->state() != TransactionState::none) session->rollback();
   const bool usable = session->usable();
+  const bool hangs = session->timed_out();
   if (!usable) session.reset();
+  std::vector<std::unique_ptr<Session>> doubtful; // closed after the lock
   const std::lock_guard lock(mutex_);
   if (usable) {
     idle_.push_back(std::move(session));
   } else {
     --open_;
   }
+  // The next caller finds out with a new connection, whose time-out is shorter.
+  if (hangs) {
+    doubtful.swap(idle_);
+    open_ -= doubtful.size();
+    returned_.notify_all();
+  }
   returned_.notify_one();
 }
 
 Status Engine::migrate() {
-  auto session = this->session();
+  auto session = any_session();
   if (!session.ok()) return std::move(session).fault();
-  // Two processes that make the same table at the same time would fail on each other.
-  const std::string lock = dialect() == Dialect::postgres ? fmt::format("{};\n", kLockPostgresSchema) : "";
-  return (*session)->execute_script(fmt::format("{}{}", lock, schema_text(dialect())));
+  auto found = schema_version(**session);
+  if (!found.ok()) return std::move(found).fault();
+  if (!found.value()) {
+    std::vector<std::string_view> statements;
+    // Two processes that make the same table at the same time would fail on each other.
+    if (dialect() == Dialect::postgres) statements.push_back(kLockPostgresSchema);
+    for (const std::string_view statement : statements_of(schema_text(dialect()))) statements.push_back(statement);
+    if (auto made = (*session)->execute_script(statements); !made.ok()) return made;
+    found = schema_version(**session);
+    if (!found.ok()) return std::move(found).fault();
+  }
+  if (!found.value()) return corrupt("the version of the library's schema is missing from oncekey_meta");
+  if (*found.value() != kSchemaVersion) return other_version(*found.value());
+  schema_known_ = true;
+  return ok_status();
 }
 
 void Engine::distrust_buckets() {
@@ -87,9 +182,9 @@ void Engine::distrust_buckets() {
 }
 
 Result<Secret> Engine::secret() {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(secret_mutex_);
   if (secret_) return *secret_;
-  auto session = connect();
+  auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
   Secret made;
   fill_random(made);
@@ -98,7 +193,7 @@ Result<Secret> Engine::secret() {
       {"INSERT INTO oncekey_meta (name, value) VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING",
        {Bytes{as_bytes(made)}}},
       {"SELECT value FROM oncekey_meta WHERE name = 'secret'", {}}};
-  auto rows = session.value()->transact(Isolation::read_committed, commands);
+  auto rows = (*session)->transact(Isolation::read_committed, commands);
   if (!rows.ok()) return std::move(rows).fault();
   if (rows.value()[1].rows.empty()) return corrupt("the database's secret is gone");
   const std::string& found = rows.value()[1].rows[0].text(0);

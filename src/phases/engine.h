@@ -7,6 +7,7 @@
 
 #include <oncekey/database.h>
 
+#include <atomic>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -20,10 +21,11 @@ namespace oncekey::phases {
 
 class Engine;
 
-// A session out of the pool; goes back when this does.
+// A session out of the pool, the library's own or the application's; goes back when this does.
 class PooledSession {
  public:
-  PooledSession(Engine& engine, std::unique_ptr<Session> session) : engine_(&engine), session_(std::move(session)) {}
+  PooledSession(Engine& engine, std::unique_ptr<Session> session, std::optional<OwnConnection> borrowed = std::nullopt)
+      : engine_(&engine), session_(std::move(session)), borrowed_(borrowed) {}
   ~PooledSession();
   PooledSession(PooledSession&& other) noexcept = default;
   PooledSession& operator=(PooledSession&&) = delete;
@@ -33,6 +35,7 @@ class PooledSession {
  private:
   Engine* engine_;
   std::unique_ptr<Session> session_;
+  std::optional<OwnConnection> borrowed_;
 };
 
 enum class BucketKind { answer, inbox };
@@ -56,8 +59,11 @@ class Engine {
   virtual Dialect dialect() const = 0;
   const DatabaseOptions& options() const { return options_; }
 
-  // Waits up to wait_max for a free connection; a fault of kind `conflict` when there is none.
+  // Waits up to wait_max for a free connection; a fault of kind `exhausted` when there is none. The first one looks
+  // whether the schema has our version.
   Result<PooledSession> session();
+  // The same without that look.
+  Result<PooledSession> any_session();
   // The application's own, for one run.
   virtual Result<std::unique_ptr<Session>> adopt(OwnConnection connection) = 0;
 
@@ -81,13 +87,19 @@ class Engine {
 
  private:
   friend class PooledSession;
+  Result<PooledSession> borrow();
   void give_back(std::unique_ptr<Session> session);
+  void give_back_borrowed(std::unique_ptr<Session> session, OwnConnection connection);
+  // Nothing where the tables are not there.
+  Result<std::optional<int>> schema_version(Session& session);
 
   const DatabaseOptions options_;
   std::mutex mutex_;
   std::condition_variable returned_;
   std::vector<std::unique_ptr<Session>> idle_;
   std::size_t open_ = 0;
+  std::atomic<bool> schema_known_{false};
+  std::mutex secret_mutex_; // before mutex_
   std::optional<Secret> secret_;
   std::set<std::string> known_buckets_;
 };

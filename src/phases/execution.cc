@@ -5,6 +5,7 @@
 #include "phases/conflict_budget.h"
 #include "phases/job_rows.h"
 #include "phases/notes.h"
+#include "phases/response_rules.h"
 
 #include <oncekey/check.h>
 #include <oncekey/derive.h>
@@ -45,21 +46,18 @@ Time Execution::now() const {
 Result<Execution::End> Execution::run() {
   try {
     auto end = run_steps();
-    if (!end.ok() || std::holds_alternative<Conflict>(end.value())) give_up_lease();
+    const bool unfinished = !end.ok() || std::holds_alternative<Conflict>(end.value());
+    if (unfinished && !give_up_lease()) lease_left_ = row_.fence;
     return end;
   } catch (...) {
-    give_up_lease();
+    if (!give_up_lease()) lease_left_ = row_.fence;
     throw;
   }
 }
 
 Result<Execution::End> Execution::run_steps() {
   const auto start = operation_.step_at(row_.recovery_point);
-  if (!start) {
-    return invalid(
-        fmt::format("operation {} has no step at its recovery point {}: was it declared by an older version?",
-                    operation_.name(), row_.recovery_point));
-  }
+  ONCEKEY_CHECK(start.has_value(), "an execution begins at a step that is there");
   at_ = *start;
   if (auto ready = parts_.engine.ensure_bucket(BucketKind::answer, bucket_); !ready.ok()) {
     return std::move(ready).fault();
@@ -74,7 +72,7 @@ Result<Execution::End> Execution::run_steps() {
 
 // What ends the run, or nothing when there is a next step.
 Result<std::optional<Execution::End>> Execution::step(const Operation::Step& step) {
-  std::string outcome;
+  std::any outcome;
   if (step.call) {
     if (const auto why = memory_over(step)) {
       auto buried = dead_letter(*why);
@@ -83,7 +81,7 @@ Result<std::optional<Execution::End>> Execution::step(const Operation::Step& ste
     }
     outcome = call(step);
   }
-  auto result = phase(step, outcome);
+  auto result = observed_phase(step, outcome);
   if (!result.ok()) {
     if (result.fault().kind != FaultKind::conflict) return std::move(result).fault();
     ++parts_.counters.conflicts;
@@ -115,16 +113,48 @@ std::optional<std::string> Execution::memory_over(const Operation::Step& step) c
       "The foreign API may have forgotten the key of the call '{}', which may have been made {} minutes ago: look "
       "there whether it happened. Only if it did not, restart the operation with --looked (ForeignSide::looked_at); "
       "without it the call is not made again.",
-      step.label, std::chrono::duration_cast<std::chrono::minutes>(now() - row_.reached_at).count());
+      step.rules.label, std::chrono::duration_cast<std::chrono::minutes>(now() - row_.reached_at).count());
 }
 
 // A crash here leaves the lease; the next owner makes the same call with the same key.
-std::string Execution::call(const Operation::Step& step) {
-  const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
-  return step.call(ForeignCall(derive(row_.identity, step.label), row_.request, row_.notes));
+std::any Execution::call(const Operation::Step& step) {
+  using enum StepEvent::Moment;
+  const auto begun = std::chrono::steady_clock::now();
+  observe(step, StepEvent::Part::call, began, begun);
+  try {
+    const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
+    std::any outcome = step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
+    observe(step, StepEvent::Part::call, ended, begun);
+    return outcome;
+  } catch (...) {
+    observe(step, StepEvent::Part::call, threw, begun);
+    throw;
+  }
 }
 
-Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, const std::string& outcome) {
+void Execution::observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
+                        std::chrono::steady_clock::time_point begun) const {
+  if (!parts_.options.on_step) return;
+  const auto duration = moment == StepEvent::Moment::began ? std::chrono::steady_clock::duration{}
+                                                           : std::chrono::steady_clock::now() - begun;
+  parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
+}
+
+Result<Execution::PhaseResult> Execution::observed_phase(const Operation::Step& step, const std::any& outcome) {
+  using enum StepEvent::Moment;
+  const auto begun = std::chrono::steady_clock::now();
+  observe(step, StepEvent::Part::phase, began, begun);
+  try {
+    auto result = phase(step, outcome);
+    observe(step, StepEvent::Part::phase, result.ok() && result->end ? ended : failed, begun);
+    return result;
+  } catch (...) {
+    observe(step, StepEvent::Part::phase, threw, begun);
+    throw;
+  }
+}
+
+Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, const std::any& outcome) {
   ConflictBudget budget(parts_.options.conflict_budget);
   for (;;) {
     auto result = sessions_.with<PhaseResult>([&](Session& session) { return phase_once(session, step, outcome); });
@@ -134,7 +164,7 @@ Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, con
 }
 
 Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Operation::Step& step,
-                                                     const std::string& outcome) {
+                                                     const std::any& outcome) {
   // The row stays locked until the end: whoever wants to take over waits, or passes by.
   const Command lock = lock_owned(session.dialect(), row_.id, row_.fence);
   auto begun = session.begin(Isolation::serializable, Guard::commands, {&lock, 1});
@@ -166,6 +196,7 @@ Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
   } else if (const auto* const respond = std::get_if<Respond>(&end)) {
     const StoredResponse& response = respond->response;
     if (response.status < 200 || response.status > 599) return wrong("a response has a status from 200 to 599");
+    if (const auto why = why_not_kept(response)) return wrong(*why);
     if (response.body.size() > kBodyBytesMax) return wrong("the response's body is too long to keep");
     if (response.headers.lines().size() > kHeaderBytesMax) return wrong("the response's headers are too long to keep");
   } else if (at_ + 1 >= operation_.steps().size()) {
@@ -184,8 +215,7 @@ Result<Execution::PhaseResult> Execution::end_phase(Session& session, std::int64
   std::vector<Command> commands;
   if (auto* const respond = std::get_if<Respond>(&end)) {
     const std::string request_id = fmt::format("req_{}", random_uuid());
-    respond->response =
-        to_store(parts_.options.policy, std::move(respond->response), {row_.request.key, request_id, {}});
+    respond->response = to_store(parts_.policy, std::move(respond->response), {row_.request.key, request_id, {}});
     encode_response(respond->response, response);
     commands = finish(session.dialect(), owned,
                       {row_.fingerprint, operation_.name(), row_.first_received, expires_at_, response, bucket_name_,
@@ -215,16 +245,16 @@ Result<Execution::End> Execution::dead_letter(const std::string& why) {
   });
 }
 
-// Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself.
-void Execution::give_up_lease() {
-  (void)sessions_
-      .with<Unit>([&](Session& session) -> Result<Unit> {
-        const Command command = give_lease_up(row_.id, row_.fence);
-        auto rows = session.transact(Isolation::read_committed, {&command, 1});
-        if (!rows.ok()) return std::move(rows).fault();
-        return Unit{};
-      })
-      .ok();
+// Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself. False also
+// when the row has another fence: a commit whose answer was lost may have been ours.
+bool Execution::give_up_lease() {
+  const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
+    const Command command = give_lease_up(row_.id, row_.fence);
+    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+    if (!rows.ok()) return std::move(rows).fault();
+    return rows.value()[0].changed == 1;
+  });
+  return given_up.ok() && *given_up;
 }
 
 } // namespace oncekey::phases

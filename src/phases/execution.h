@@ -5,8 +5,10 @@
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
 
+#include <oncekey/policy.h>
 #include <oncekey/runner.h>
 
+#include <any>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -46,6 +48,7 @@ class SessionSource {
 struct RunnerParts {
   Engine& engine;
   const RunnerOptions& options;
+  const Policy& policy; // the options'
   CallKeeper& keeper;
   RunnerCounters& counters;
 };
@@ -61,6 +64,9 @@ class Execution {
   // Throws what the operation's functions throw, after giving the lease up.
   Result<End> run();
 
+  // After run(): the fence of a lease that is still ours because the database did not take it back.
+  std::optional<std::int64_t> lease_left() const { return lease_left_; }
+
  private:
   struct PhaseResult {
     std::optional<PhaseEnd> end; // nothing: the ownership is lost, and nothing was changed
@@ -71,13 +77,16 @@ class Execution {
   Result<std::optional<End>> step(const Operation::Step& step);
   // Why the step's call must not be made any more.
   std::optional<std::string> memory_over(const Operation::Step& step) const;
-  std::string call(const Operation::Step& step);
-  Result<PhaseResult> phase(const Operation::Step& step, const std::string& outcome);
-  Result<PhaseResult> phase_once(Session& session, const Operation::Step& step, const std::string& outcome);
+  std::any call(const Operation::Step& step);
+  Result<PhaseResult> observed_phase(const Operation::Step& step, const std::any& outcome);
+  Result<PhaseResult> phase(const Operation::Step& step, const std::any& outcome);
+  Result<PhaseResult> phase_once(Session& session, const Operation::Step& step, const std::any& outcome);
+  void observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
+               std::chrono::steady_clock::time_point begun) const;
   Status check_end(const Phase& phase, const PhaseEnd& end) const;
   Result<PhaseResult> end_phase(Session& session, std::int64_t transaction, const Phase& phase, PhaseEnd end);
   Result<End> dead_letter(const std::string& why);
-  void give_up_lease();
+  bool give_up_lease();
   Time now() const; // the database's clock, counted on from the claim
 
   const RunnerParts& parts_;
@@ -85,6 +94,7 @@ class Execution {
   SessionSource& sessions_;
   OperationRow row_;
   std::size_t at_ = 0; // the step under way
+  std::optional<std::int64_t> lease_left_;
   const std::chrono::steady_clock::time_point claimed_at_ = std::chrono::steady_clock::now();
   const Time expires_at_; // the answer's
   const BucketId bucket_;

@@ -37,6 +37,13 @@ constexpr std::string_view kTakeOver =
     " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
     " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
+// The same for an owner that its database broke off: its own lease keeps it from nothing.
+constexpr std::string_view kTakeOwnBack =
+    "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
+    " lease_until = {now} + $3 WHERE id = ("
+    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND dead_at IS NULL {skip_locked}) "
+    "RETURNING " ONCEKEY_COLUMNS;
+
 constexpr std::string_view kLockOwnedSqlite = "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2";
 constexpr std::string_view kMoveOnSqlite =
     "UPDATE oncekey_operation SET fence = fence + 1, recovery_point = $3, notes = $4, lease_until = {now} + $5,"
@@ -50,7 +57,7 @@ constexpr std::string_view kInsertAnswerSqlite =
     "INSERT OR REPLACE INTO {} (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response)"
     " VALUES ($1, $2, $3, $4, $5, {{now}}, $6, $7)";
 
-// Each of them is a function of the schema, src/phases/schema/postgres/003_functions.sql.
+// Each of them is a function of the schema, src/phases/schema/postgres.sql.
 constexpr std::string_view kClaimPostgres =
     "SELECT oncekey_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, {now})";
 constexpr std::string_view kLockOwnedPostgres = "SELECT oncekey_own($1, $2)";
@@ -210,8 +217,10 @@ Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const Ope
   return found_in(rows.value()[2], rows.value()[3]);
 }
 
-Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease) {
-  const Command command{kTakeOver, {bytes_of(id), fence, std::int64_t{lease.count()}}};
+Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease,
+                                              Whose whose) {
+  const Command command{whose == Whose::own ? kTakeOwnBack : kTakeOver,
+                        {bytes_of(id), fence, std::int64_t{lease.count()}}};
   auto rows = session.transact(Isolation::read_committed, {&command, 1});
   if (!rows.ok()) return std::move(rows).fault();
   if (rows.value()[0].rows.empty()) return std::optional<OperationRow>{};
@@ -275,12 +284,14 @@ const std::string_view kPickAbandoned =
     " THEN CAST($2 AS bigint) << attempts ELSE CAST($3 AS bigint) END) / 1000"
     " WHERE id = (SELECT id FROM oncekey_operation WHERE (first_received, id) > ($5, $6)"
     " AND first_received <= (SELECT {now}) - $1 AND lease_until <= (SELECT {now})"
-    " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL"
+    " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL AND operation {in_texts $7}"
     " ORDER BY first_received, id LIMIT 1 {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
 const std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";
+const std::string_view kNoAttempt =
+    "UPDATE oncekey_operation SET last_error = $2, attempts = attempts - 1 WHERE id = $1 AND attempts = $3";
 const std::string_view kBuryUnowned =
-    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $2, fence = fence + 1"
+    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $2, attempts = $3, fence = fence + 1"
     " WHERE id = $1 AND lease_until <= {now} AND dead_at IS NULL";
 const std::string_view kListDead =
     "SELECT " ONCEKEY_COLUMNS " FROM oncekey_operation WHERE dead_at IS NOT NULL ORDER BY dead_at LIMIT $1";

@@ -66,7 +66,10 @@ Result<KeyRows> find_key(Session& session, const RecordId& id);
 Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request);
 // Becomes the owner of an operation that nobody owns any more. Nothing if the fence is old, the lease live, the row
 // locked by an owner at work, or the operation a dead letter.
-Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease);
+// With Whose::own the lease may be live: the caller knows that it is its own and that none of its runs is at work.
+enum class Whose { others, own };
+Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease,
+                                              Whose whose);
 
 // The statements of an owner's phase. The first locks the row and looks whether the fence is still the owner's; what it
 // found names the transaction, for the one that ends the phase. That one changes the row or nothing commits.
@@ -100,10 +103,12 @@ Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease);
 Command give_lease_up(const RecordId& id, std::int64_t fence);
 Command bury(const RecordId& id, std::int64_t fence, std::string_view why);
 
-// The completer's. pick: $1 grace, $2 first backoff, $3 longest, $4 jitter in thousandths, $5 $6 where to go on.
+// The completer's. pick: $1 grace, $2 first backoff, $3 longest, $4 jitter in thousandths, $5 $6 where to go on, $7 the
+// names of the operations.
 extern const std::string_view kPickAbandoned;
 extern const std::string_view kNoteError;           // $1 id, $2 why
-extern const std::string_view kBuryUnowned;         // $1 id, $2 why; only while nobody owns it
+extern const std::string_view kNoAttempt;           // $1 id, $2 why, $3 attempts: the last one counted is taken back
+extern const std::string_view kBuryUnowned;         // $1 id, $2 why, $3 attempts; only while it has no owner
 extern const std::string_view kListDead;            // $1 limit
 extern const std::string_view kRestartDead;         // $1 id
 extern const std::string_view kRestartDeadLookedAt; // $1 id

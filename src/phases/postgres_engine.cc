@@ -97,7 +97,7 @@ class PostgresEngine final : public Engine {
 
 Result<std::unique_ptr<Engine>> open_postgres(const std::string& url, DatabaseOptions options) {
   auto engine = std::make_unique<PostgresEngine>(url, std::move(options));
-  if (auto session = engine->session(); !session.ok()) return std::move(session).fault();
+  if (auto session = engine->any_session(); !session.ok()) return std::move(session).fault();
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

@@ -1,10 +1,12 @@
 #include "phases/postgres_session.h"
 
-#include <fmt/format.h>
-#include <poll.h>
 #include "base/crypto.h"
 
+#include <fmt/format.h>
+#include <poll.h>
+
 #include <algorithm>
+#include <cerrno>
 
 namespace oncekey::phases {
 namespace {
@@ -117,9 +119,69 @@ void PostgresSession::observe(StatementMoment moment, std::string_view sql) cons
   if (options_.on_statement) options_.on_statement(moment, sql);
 }
 
+bool PostgresSession::wait_for_socket(short events) {
+  for (;;) {
+    const auto left = std::chrono::ceil<Millis>(deadline_ - std::chrono::steady_clock::now()).count();
+    if (left <= 0) {
+      timed_out_ = true;
+      return false;
+    }
+    pollfd socket{PQsocket(handle_), events, 0};
+    const int ready = ::poll(&socket, 1, static_cast<int>(std::min<std::int64_t>(left, 60'000)));
+    if (ready > 0) return true;
+    if (ready < 0 && errno != EINTR) return false;
+  }
+}
+
+bool PostgresSession::flush_in_time() {
+  for (;;) {
+    const int left = PQflush(handle_);
+    if (left == 0) return true;
+    if (left < 0) return false;
+    // A server that cannot get rid of its answers reads nothing.
+    if (!wait_for_socket(POLLIN | POLLOUT)) return false;
+    if (PQconsumeInput(handle_) != 1) return false;
+  }
+}
+
+bool PostgresSession::result_in_time() {
+  while (PQisBusy(handle_) != 0) {
+    if (!wait_for_socket(POLLIN)) return false;
+    if (PQconsumeInput(handle_) != 1) return PQisBusy(handle_) == 0; // what the server said at last is there to read
+  }
+  return true;
+}
+
+Status PostgresSession::simple(std::string_view sql) {
+  if (!usable()) return unavailable("Postgres: the connection is gone");
+  begin_exchange();
+  observe(StatementMoment::before, sql);
+  // PQsendQuery may flush: only a connection that does not block can be left in time.
+  if (PQsetnonblocking(handle_, 1) != 0 || PQsendQuery(handle_, std::string(sql).c_str()) != 1 || !flush_in_time()) {
+    return lost("sending");
+  }
+  std::optional<Fault> failed;
+  int results = 0;
+  while (const PostgresResult result{next_result()}) {
+    ++results;
+    if (!postgres_succeeded(result.get()) && !failed) failed = note(result.get(), sql);
+  }
+  if (timed_out_ || results == 0 || PQstatus(handle_) != CONNECTION_OK) return lost("waiting for an answer");
+  if (PQsetnonblocking(handle_, nonblocking_before_) != 0) return lost("ending an exchange");
+  observe(StatementMoment::after, sql);
+  observe(StatementMoment::round_trip, {});
+  if (failed) return std::move(*failed);
+  return ok_status();
+}
+
 Fault PostgresSession::lost(std::string_view doing) {
   broken_ = true;
   error_code_.clear();
+  if (timed_out_) {
+    return unavailable(fmt::format(
+        "Postgres: no answer within {} ms (DatabaseOptions::answer_timeout) while {}; the connection is closed",
+        options_.answer_timeout.count(), doing));
+  }
   return unavailable(fmt::format("Postgres: {} while {}", trimmed_message(PQerrorMessage(handle_)), doing));
 }
 
@@ -154,27 +216,29 @@ bool PostgresSession::send(const Command& command, Whose whose, std::vector<Sent
          1;
 }
 
-Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& sent) {
+Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& sent, Whose whose) {
+  const ColumnNames names = whose == Whose::ours ? ColumnNames::not_wanted : ColumnNames::wanted;
   std::vector<SqlRows> all;
   std::optional<Fault> failed;
   for (const Sent& command : sent) {
-    const PostgresResult result(PQgetResult(handle_));
+    const PostgresResult result(next_result());
     if (!result) return lost("waiting for an answer");
     if (!postgres_succeeded(result.get())) {
       if (command.kind == Sent::Kind::preparing) statements_.erase(command.key);
       // What follows the first failure was not executed and has nothing to say.
       if (!failed) failed = note(result.get(), command.sql);
     } else if (command.kind == Sent::Kind::running) {
-      all.push_back(postgres_rows(result.get()));
+      all.push_back(postgres_rows(result.get(), names));
     }
-    while (const PostgresResult rest{PQgetResult(handle_)}) {
+    while (const PostgresResult rest{next_result()}) {
     }
-    if (PQstatus(handle_) != CONNECTION_OK) return lost("waiting for an answer");
+    if (timed_out_ || PQstatus(handle_) != CONNECTION_OK) return lost("waiting for an answer");
     if (command.kind == Sent::Kind::running) observe(StatementMoment::after, command.sql);
   }
-  const PostgresResult sync(PQgetResult(handle_));
+  const PostgresResult sync(next_result());
   if (!sync || PQresultStatus(sync.get()) != PGRES_PIPELINE_SYNC) return lost("waiting for the end of the answers");
   if (PQexitPipelineMode(handle_) != 1) return lost("leaving the pipeline");
+  if (PQsetnonblocking(handle_, nonblocking_before_) != 0) return lost("ending an exchange");
   observe(StatementMoment::round_trip, {});
   if (failed) return std::move(*failed);
   return all;
@@ -187,14 +251,15 @@ Result<std::vector<SqlRows>> PostgresSession::exchange(std::span<const Command> 
     return invalid(fmt::format("a text with a zero byte was given to: {}", bad->sql.substr(0, 200)));
   }
   stale_ = false;
-  if (PQenterPipelineMode(handle_) != 1) return lost("entering the pipeline");
+  begin_exchange();
+  if (PQenterPipelineMode(handle_) != 1 || PQsetnonblocking(handle_, 1) != 0) return lost("entering the pipeline");
   std::vector<Sent> sent;
   sent.reserve(commands.size());
   for (const Command& command : commands) {
     if (!send(command, whose, sent)) return lost("sending");
   }
-  if (PQpipelineSync(handle_) != 1) return lost("sending");
-  return receive(sent);
+  if (PQpipelineSync(handle_) != 1 || !flush_in_time()) return lost("sending");
+  return receive(sent, whose);
 }
 
 Result<std::vector<SqlRows>> PostgresSession::pipeline(std::span<const Command> commands) {
@@ -270,12 +335,7 @@ Status PostgresSession::end(std::span<const Command> commands) {
 void PostgresSession::rollback() {
   if (PQpipelineStatus(handle_) != PQ_PIPELINE_OFF) broken_ = true;
   if (!usable() || state() == TransactionState::none) return;
-  constexpr const char* kRollback = "ROLLBACK";
-  observe(StatementMoment::before, kRollback);
-  const PostgresResult result(PQexec(handle_, kRollback));
-  if (!result || !postgres_succeeded(result.get())) broken_ = true;
-  observe(StatementMoment::after, kRollback);
-  observe(StatementMoment::round_trip, {});
+  if (!simple("ROLLBACK").ok()) broken_ = true;
 }
 
 Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std::span<const Command> commands) {
@@ -305,14 +365,17 @@ Result<SqlRows> PostgresSession::execute(std::string_view sql, std::span<const S
   return std::move(rows.value()[0]);
 }
 
-Status PostgresSession::execute_script(const std::string& sql) {
-  observe(StatementMoment::before, sql);
-  const PostgresResult result(PQexec(handle_, sql.c_str()));
-  observe(StatementMoment::after, sql);
-  observe(StatementMoment::round_trip, {});
-  if (!result || PQstatus(handle_) != CONNECTION_OK) return lost("running a script");
-  if (!postgres_succeeded(result.get())) return note(result.get(), sql);
-  return ok_status();
+Status PostgresSession::execute_script(std::span<const std::string_view> statements) {
+  if (auto begun = simple(kBeginReadCommitted); !begun.ok()) return begun;
+  for (const std::string_view statement : statements) {
+    if (auto done = simple(statement); !done.ok()) {
+      rollback();
+      return done;
+    }
+  }
+  auto committed = simple(kCommit);
+  if (!committed.ok()) rollback();
+  return committed;
 }
 
 // A server has little to say to somebody who asks nothing. One that ended the connection has said why, and then the end

@@ -2,6 +2,10 @@
 //
 // What belongs together goes in one round trip: the statements of a call are sent through libpq's pipeline and answered
 // together. Between two calls the connection is in its ordinary mode, as application code inside a transaction expects.
+//
+// No wait is without an end: a server that is stopped, or behind a proxy that forwards nothing, keeps its sockets open
+// and answers at the level of TCP. During an exchange libpq does not block; the waiting is done here, up to a deadline.
+// A connection that missed it is broken.
 #pragma once
 
 #include "phases/postgres_statements.h"
@@ -10,6 +14,7 @@
 
 #include <libpq-fe.h>
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,8 +47,9 @@ class PostgresSession final : public Session {
   void rollback() override;
   Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
-  Status execute_script(const std::string& sql) override;
+  Status execute_script(std::span<const std::string_view> statements) override;
   TransactionState state() const override;
+  bool timed_out() const override { return timed_out_; }
   bool usable() const override { return !broken_ && PQstatus(handle_) == CONNECTION_OK; }
   bool still_there() override;
   const std::string& error_code() const override { return error_code_; }
@@ -62,7 +68,21 @@ class PostgresSession final : public Session {
   Result<std::vector<SqlRows>> pipeline_afresh(std::span<const Command> commands);
   Result<std::vector<SqlRows>> exchange(std::span<const Command> commands, Whose whose);
   bool send(const Command& command, Whose whose, std::vector<Sent>& sent);
-  Result<std::vector<SqlRows>> receive(const std::vector<Sent>& sent);
+  Result<std::vector<SqlRows>> receive(const std::vector<Sent>& sent, Whose whose);
+  // One statement without values in the ordinary mode.
+  Status simple(std::string_view sql);
+
+  using SteadyTime = std::chrono::steady_clock::time_point;
+  void begin_exchange() {
+    deadline_ = std::chrono::steady_clock::now() + options_.answer_timeout;
+    nonblocking_before_ = PQisnonblocking(handle_);
+  }
+  // Waits for what libpq has to send or to read. False when the time is up or the connection gone.
+  bool flush_in_time();
+  bool result_in_time();
+  bool wait_for_socket(short events);
+  // The next result; null at the end of a statement's, or when none came in time.
+  PGresult* next_result() { return result_in_time() ? PQgetResult(handle_) : nullptr; }
   Fault lost(std::string_view doing);
   Fault note(const PGresult* result, std::string_view sql);
   void observe(StatementMoment moment, std::string_view sql) const;
@@ -73,6 +93,9 @@ class PostgresSession final : public Session {
   PostgresStatements statements_;
   std::string mark_; // of the transaction under way; empty when its commands know it themselves
   std::string error_code_;
+  SteadyTime deadline_{}; // of the exchange under way
+  int nonblocking_before_ = 0;
+  bool timed_out_ = false;
   bool stale_ = false; // the last failure was about preparing alone
   bool broken_ = false;
 };

@@ -9,7 +9,8 @@ namespace oncekey::phases {
 namespace {
 
 // The types' numbers, which never change: SELECT oid, typname FROM pg_type.
-constexpr Oid kBool = 16, kByteaType = 17, kInt8 = 20, kInt2 = 21, kInt4 = 23, kOid = 26, kFloat4 = 700, kFloat8 = 701;
+constexpr Oid kBool = 16, kByteaType = 17, kInt8 = 20, kInt2 = 21, kInt4 = 23, kOid = 26, kFloat4 = 700, kFloat8 = 701,
+              kNumeric = 1700;
 
 std::string unescaped(const char* text) {
   std::size_t length = 0;
@@ -31,6 +32,12 @@ SqlColumn postgres_column(const PGresult* result, int row, int column) {
       std::int64_t number = 0;
       std::from_chars(text, text + length, number);
       return number;
+    }
+    case kNumeric: {
+      std::int64_t number = 0;
+      const auto [end, error] = std::from_chars(text, text + length, number);
+      if (error == std::errc{} && end == text + length) return number;
+      return std::string(text, length); // has a fraction, or more digits than an integer
     }
     case kBool:
       return std::int64_t{text[0] == 't'};
@@ -80,16 +87,21 @@ void PostgresValues::push(const char* pointer, std::size_t length, Oid type, int
   formats_.push_back(format);
 }
 
-SqlRows postgres_rows(PGresult* result) {
+SqlRows postgres_rows(PGresult* result, ColumnNames wanted) {
   SqlRows rows;
   const int count = PQntuples(result);
   const int width = PQnfields(result);
+  std::shared_ptr<std::vector<std::string>> names;
+  if (wanted == ColumnNames::wanted && count > 0) {
+    names = std::make_shared<std::vector<std::string>>();
+    for (int column = 0; column < width; ++column) names->emplace_back(PQfname(result, column));
+  }
   rows.rows.reserve(static_cast<std::size_t>(count));
   for (int row = 0; row < count; ++row) {
     std::vector<SqlColumn> columns;
     columns.reserve(static_cast<std::size_t>(width));
     for (int column = 0; column < width; ++column) columns.push_back(postgres_column(result, row, column));
-    rows.rows.emplace_back(std::move(columns));
+    rows.rows.emplace_back(std::move(columns), names);
   }
   const std::string_view tag = PQcmdStatus(result);
   if (!tag.starts_with("SELECT")) rows.changed = std::strtoll(PQcmdTuples(result), nullptr, 10);

@@ -36,7 +36,8 @@ class PostgresValues {
   std::vector<int> formats_;
 };
 
-// Numbers as numbers, bytes as they are, everything else as its text.
-SqlRows postgres_rows(PGresult* result);
+// Numbers as numbers, bytes as they are, everything else as its text. The library's own statements do without names.
+enum class ColumnNames { wanted, not_wanted };
+SqlRows postgres_rows(PGresult* result, ColumnNames wanted);
 
 } // namespace oncekey::phases

@@ -1,15 +1,35 @@
 #include "phases/request_identity.h"
 
+#include "base/utf8.h"
 #include "core/fingerprint.h"
 #include "core/key.h"
 #include "core/scope.h"
 
-namespace oncekey::phases {
+#include <fmt/format.h>
 
-std::variant<RequestIdentity, KeyInvalid> identify(const Policy& policy, const OperationRequest& request,
-                                                   const KeyedHash& hash) {
+namespace oncekey::phases {
+namespace {
+
+std::optional<RequestInvalid> unkeepable(const OperationRequest& request) {
+  const std::pair<std::string_view, const std::string&> texts[] = {{"principal", request.principal},
+                                                                   {"method", request.method},
+                                                                   {"path", request.path},
+                                                                   {"content type", request.content_type}};
+  for (const auto& [name, text] : texts) {
+    if (!is_utf8(text)) return RequestInvalid{fmt::format("the {} is not UTF-8", name)};
+    if (text.find('\0') != std::string::npos) return RequestInvalid{fmt::format("the {} has a zero byte", name)};
+  }
+  return std::nullopt;
+}
+
+} // namespace
+
+std::variant<RequestIdentity, KeyInvalid, RequestInvalid> identify(const Policy& policy,
+                                                                   const OperationRequest& request,
+                                                                   const KeyedHash& hash) {
   if (request.key.empty()) return KeyInvalid{KeyInvalid::Part::no_key, "the request has no key"};
   if (request.principal.empty()) return KeyInvalid{KeyInvalid::Part::principal, "the request names no principal"};
+  if (auto refused = unkeepable(request)) return *std::move(refused);
   ParsedKey parsed = parse_key_header(policy.key_syntax, policy.strict, request.key);
   if (const auto* bad = std::get_if<BadKey>(&parsed)) return KeyInvalid{KeyInvalid::Part::key, bad->why};
 

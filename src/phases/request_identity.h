@@ -19,7 +19,9 @@ struct RequestIdentity {
   std::string key; // as it is compared: without the quotes the policy's syntax allows
 };
 
-std::variant<RequestIdentity, KeyInvalid> identify(const Policy& policy, const OperationRequest& request,
-                                                   const KeyedHash& hash);
+// The same request is refused on both databases alike: Postgres keeps no text that is not UTF-8 or has a zero byte.
+std::variant<RequestIdentity, KeyInvalid, RequestInvalid> identify(const Policy& policy,
+                                                                   const OperationRequest& request,
+                                                                   const KeyedHash& hash);
 
 } // namespace oncekey::phases

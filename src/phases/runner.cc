@@ -1,14 +1,15 @@
 #include <oncekey/runner.h>
 
-#include "core/replies.h"
+#include "base/utf8.h"
+#include "phases/broken_off.h"
 #include "phases/execution.h"
 #include "phases/request_identity.h"
-
-#include <oncekey/check.h>
+#include "phases/runner_policy.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 namespace oncekey {
 
@@ -25,8 +26,9 @@ std::string random_identity() {
   return std::string(phases::as_bytes(bytes));
 }
 
-std::chrono::seconds retry_after(const OperationRow& row) {
-  const auto left = std::chrono::ceil<std::chrono::seconds>(row.lease_until - row.now);
+// A clock that stepped leaves leases that are longer than any lease is: clients are not told to wait for them.
+std::chrono::seconds retry_after(const OperationRow& row, Millis lease) {
+  const auto left = std::chrono::ceil<std::chrono::seconds>(std::min(row.lease_until - row.now, lease));
   return std::max(left, std::chrono::seconds(1));
 }
 
@@ -37,6 +39,8 @@ struct Runner::Impl {
       : database(given),
         operations(std::move(declared)),
         options(std::move(wanted)),
+        policy(phases::policy_of(options.policy)),
+        broken_off(options.lease),
         keeper(given.engine(), options.lease, options.call_max) {}
 
   const Operation* find(std::string_view name) const {
@@ -65,10 +69,14 @@ struct Runner::Impl {
   RunOutcome replayed(StoredResponse response);
   RunOutcome busy(std::chrono::seconds after);
   Result<KeyRows> find_rows(const RecordId& id, SessionSource& sessions);
+  // Why this runner cannot go on with it.
+  std::optional<NotDeclared> not_declared(const OperationRow& row) const;
 
   Database& database;
   const std::vector<Operation> operations;
   const RunnerOptions options;
+  const Policy policy;
+  phases::BrokenOff broken_off;
   phases::RunnerCounters counters;
   phases::CallKeeper keeper;
   std::mutex hash_mutex;
@@ -92,13 +100,15 @@ Result<KeyRows> Runner::Impl::find_rows(const RecordId& id, SessionSource& sessi
 Result<RunOutcome> Runner::Impl::run(const OperationRequest& request, SessionSource sessions) {
   ++counters.runs;
   const Operation* const operation = find(request.operation);
-  if (!operation || operation->steps().empty()) {
-    return invalid(fmt::format("no operation named {} was declared", request.operation));
+  if (!operation) {
+    return RunOutcome(NotDeclared{NotDeclared::Part::operation,
+                                  fmt::format("no operation named {} was declared", as_utf8(request.operation))});
   }
   auto keyed = keyed_hash();
   if (!keyed.ok()) return std::move(keyed).fault();
-  auto identified = phases::identify(options.policy, request, **keyed);
+  auto identified = phases::identify(policy, request, **keyed);
   if (auto* const refused = std::get_if<KeyInvalid>(&identified)) return RunOutcome(std::move(*refused));
+  if (auto* const refused = std::get_if<RequestInvalid>(&identified)) return RunOutcome(std::move(*refused));
   const auto& asked = std::get<phases::RequestIdentity>(identified);
 
   // Looking first costs nothing where the database is a file, and saves retries from waiting for its one writer.
@@ -113,6 +123,7 @@ Result<RunOutcome> Runner::Impl::run(const OperationRequest& request, SessionSou
   kept.key = asked.key;
   auto claimed = sessions.with<KeyRows>([&](Session& session) { return phases::claim_new(session, fresh, kept); });
   if (!claimed.ok()) {
+    if (claimed.fault().kind == FaultKind::timeout) broken_off.remember_claim(fresh.id, fresh.identity);
     if (claimed.fault().kind != FaultKind::conflict) return std::move(claimed).fault();
     ++counters.conflicts;
     return RunOutcome(Conflict{});
@@ -127,11 +138,30 @@ Result<RunOutcome> Runner::Impl::resume(const RecordId& id, SessionSource sessio
   ++counters.runs;
   auto found = find_rows(id, sessions);
   if (!found.ok()) return std::move(found).fault();
-  if (!found->operation && !found->answer) return invalid(fmt::format("there is no operation {}", short_hash(id)));
+  if (!found->operation && !found->answer) {
+    return RunOutcome(NotDeclared{NotDeclared::Part::operation,
+                                  fmt::format("there is no operation {} in this database", short_hash(id))});
+  }
   return settle(std::move(found).value(), nullptr, sessions);
 }
 
-// Somebody was here before. The fingerprint is compared before the state is looked at.
+std::optional<NotDeclared> Runner::Impl::not_declared(const OperationRow& row) const {
+  const Operation* const operation = find(row.request.operation);
+  if (!operation) {
+    return NotDeclared{
+        NotDeclared::Part::operation,
+        fmt::format("no operation named {} was declared here: it belongs to another program, or to another "
+                    "version of this one",
+                    row.request.operation)};
+  }
+  if (operation->step_at(row.recovery_point)) return std::nullopt;
+  return NotDeclared{NotDeclared::Part::recovery_point,
+                     fmt::format("operation {} has no step at the recovery point {}: another version of the program "
+                                 "reached it (docs/CHANGING_AN_OPERATION.md)",
+                                 operation->name(), row.recovery_point)};
+}
+
+// The key has been used before. The fingerprint is compared before the state is looked at.
 Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIdentity* asked, SessionSource& sessions) {
   if (found.answer) {
     if (asked && found.answer->fingerprint != asked->fingerprint) {
@@ -148,10 +178,16 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
     return RunOutcome(Mismatch{});
   }
   if (row.dead_at) return RunOutcome(DeadLettered{row.last_error});
-  if (row.lease_until > row.now) return busy(retry_after(row));
+  const bool ours = broken_off.take(row);
+  if (row.lease_until > row.now && !ours) return busy(retry_after(row, options.lease));
+  if (auto unknown = not_declared(row)) return RunOutcome(*std::move(unknown));
 
-  auto taken = sessions.with<std::optional<OperationRow>>(
-      [&](Session& session) { return phases::take_over(session, row.id, row.fence, options.lease); });
+  auto taken = sessions.with<std::optional<OperationRow>>([&](Session& session) {
+    return phases::take_over(session, row.id, row.fence, options.lease,
+                             ours ? phases::Whose::own : phases::Whose::others);
+  });
+  // The database blinks again, or has not yet noticed that the connection of the run is gone.
+  if (ours && (!taken.ok() || !taken.value())) broken_off.remember(row.id, row.fence);
   if (!taken.ok()) {
     if (taken.fault().kind != FaultKind::conflict) return std::move(taken).fault();
     ++counters.conflicts;
@@ -165,10 +201,23 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
 
 Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) {
   const Operation* const operation = find(row.request.operation);
-  const phases::RunnerParts parts{database.engine(), options, keeper, counters};
-  const Operation undeclared(row.request.operation); // has no steps, which the execution reports
+  // It was declared when the row was looked at. Between that and taking it over a program that knows more may have
+  // moved it on.
+  if (auto unknown = not_declared(row)) {
+    sessions
+        .with<Unit>([&](Session& session) -> Result<Unit> {
+          const phases::Command command = phases::give_lease_up(row.id, row.fence);
+          auto rows = session.transact(phases::Isolation::read_committed, {&command, 1});
+          if (!rows.ok()) return std::move(rows).fault();
+          return Unit{};
+        })
+        .ok();
+    return RunOutcome(*std::move(unknown));
+  }
+  const phases::RunnerParts parts{database.engine(), options, policy, keeper, counters};
   const RecordId id = row.id;
-  phases::Execution execution(parts, operation ? *operation : undeclared, sessions, std::move(row));
+  phases::Execution execution(parts, *operation, sessions, std::move(row));
+  const phases::RememberBrokenOff remember(broken_off, id, execution);
   auto end = execution.run();
   if (!end.ok()) return std::move(end).fault();
   if (auto* const finished = std::get_if<Finished>(&end.value())) {
@@ -187,15 +236,19 @@ Result<RunOutcome> Runner::Impl::look(const RecordId& id, SessionSource& session
   if (found->answer) return replayed(std::move(found->answer->response));
   if (!found->operation) return busy(std::chrono::seconds(1));
   if (found->operation->dead_at) return RunOutcome(DeadLettered{found->operation->last_error});
-  return busy(retry_after(*found->operation));
+  return busy(retry_after(*found->operation, options.lease));
 }
 
 Runner::Runner(Database& database, std::vector<Operation> operations, RunnerOptions options) {
-  ONCEKEY_CHECK(options.lease > Millis(0) && options.policy.retention > Millis(0),
-                "leases and retentions are positive");
+  if (options.lease <= Millis(0)) throw std::invalid_argument("RunnerOptions::lease must be greater than 0");
+  if (options.policy.retention <= Millis(0))
+    throw std::invalid_argument("RunnerPolicy::retention must be greater than 0");
   for (std::size_t i = 0; i < operations.size(); ++i) {
+    operations[i].check();
     for (std::size_t j = 0; j < i; ++j) {
-      ONCEKEY_CHECK(operations[i].name() != operations[j].name(), "operations have different names");
+      if (operations[i].name() == operations[j].name()) {
+        throw std::invalid_argument(fmt::format("two operations are named {}", operations[i].name()));
+      }
     }
   }
   impl_ = std::make_unique<Impl>(database, std::move(operations), std::move(options));
@@ -229,6 +282,12 @@ RunnerMetrics Runner::metrics() const {
           .phases_repeated = counters.phases_repeated,
           .conflicts = counters.conflicts,
           .dead_lettered = counters.dead_lettered};
+}
+
+std::vector<std::string> Runner::operation_names() const {
+  std::vector<std::string> names;
+  for (const Operation& operation : impl_->operations) names.push_back(operation.name());
+  return names;
 }
 
 Database& Runner::database() const { return impl_->database; }

@@ -19,6 +19,11 @@ std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
   if (token == "now") return now_in(dialect, ahead);
   if (token == "for_update") return postgres ? "FOR UPDATE" : "";
   if (token == "skip_locked") return postgres ? "FOR UPDATE SKIP LOCKED" : "";
+  if (token.starts_with("in_texts ")) {
+    const std::string_view list = token.substr(9);
+    return postgres ? fmt::format("= ANY (ARRAY(SELECT jsonb_array_elements_text({}::jsonb)))", list)
+                    : fmt::format("IN (SELECT value FROM json_each({}))", list);
+  }
   ONCEKEY_CHECK(token.starts_with("in "), "a token of session.h");
   const std::string_view value = token.substr(3);
   return postgres ? fmt::format("= ANY ({}::bigint[])", value)
@@ -30,6 +35,25 @@ std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
 std::string id_list(Dialect dialect, std::span<const std::int64_t> ids) {
   const bool postgres = dialect == Dialect::postgres;
   return fmt::format("{}{}{}", postgres ? '{' : '[', fmt::join(ids, ","), postgres ? '}' : ']');
+}
+
+std::string text_list(std::span<const std::string> texts) {
+  std::string list = "[";
+  for (const std::string& text : texts) {
+    if (list.size() > 1) list.push_back(',');
+    list.push_back('"');
+    for (const char c : text) {
+      if (static_cast<unsigned char>(c) < 0x20) {
+        list += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        continue;
+      }
+      if (c == '"' || c == '\\') list.push_back('\\');
+      list.push_back(c);
+    }
+    list.push_back('"');
+  }
+  list.push_back(']');
+  return list;
 }
 
 Command walk_along_indexes(Dialect dialect) {

@@ -5,10 +5,11 @@
 //   {for_update}   locks the rows it reads; nothing on SQLite, whose transactions lock everything
 //   {skip_locked}  the same, passing over rows that others have locked
 //   {in $1}        whether the column before it is in a list made by id_list()
+//   {in_texts $1}  whether the column before it is in a list made by text_list()
 //
 // Faults. `conflict` means: roll back and try again (serialization failure, deadlock, busy, a prepared statement that
 // is gone). `timeout`, from end and transact alone: it is not known whether the transaction committed. All others mean
-// that it did not.
+// that it did not. `exhausted`, from Engine::session alone: all connections are in use.
 #pragma once
 
 #include <oncekey/transaction.h>
@@ -58,12 +59,14 @@ class Session {
 
   // A statement of the application's, as it is: tokens are not replaced.
   virtual Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) = 0;
-  // Several statements without values, separated by semicolons.
-  virtual Status execute_script(const std::string& sql) = 0;
+  // Statements without values, one after another in one transaction. The fault names the one that failed.
+  virtual Status execute_script(std::span<const std::string_view> statements) = 0;
 
   virtual TransactionState state() const = 0;
   // Whether the connection may be used again.
   virtual bool usable() const = 0;
+  // Whether it is not usable because the other side did not answer in time: other connections will fare no better.
+  virtual bool timed_out() const { return false; }
   // For one that was idle: whether the other side is still there, as far as can be seen without asking.
   virtual bool still_there() { return usable(); }
   // The code of the last error; see DatabaseError.
@@ -71,6 +74,7 @@ class Session {
 };
 
 std::string id_list(Dialect dialect, std::span<const std::int64_t> ids);
+std::string text_list(std::span<const std::string> texts);
 
 // For the transactions of workers that take the first few of many rows: without it Postgres' planner, who cannot know
 // how many rows a busy table has at the moment, may read and sort them all. Nothing on SQLite.

@@ -137,7 +137,7 @@ Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOpt
   if (path == ":memory:") return invalid("a SQLite database in memory forgets its keys: name a file");
   auto engine = std::make_unique<SqliteEngine>(path, std::move(options));
   // Opening lies about nothing: a file that cannot be opened is found here and not at the first request.
-  if (auto session = engine->session(); !session.ok()) return std::move(session).fault();
+  if (auto session = engine->any_session(); !session.ok()) return std::move(session).fault();
   return std::unique_ptr<Engine>(std::move(engine));
 }
 

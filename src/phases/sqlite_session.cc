@@ -91,12 +91,22 @@ SqlColumn sqlite_column(sqlite3_stmt* statement, int column) {
   }
 }
 
-SqlRow sqlite_row(sqlite3_stmt* statement) {
+SqlRow::Names sqlite_names(sqlite3_stmt* statement) {
+  auto names = std::make_shared<std::vector<std::string>>();
+  const int count = sqlite3_column_count(statement);
+  for (int i = 0; i < count; ++i) {
+    const char* const name = sqlite3_column_name(statement, i);
+    names->emplace_back(name ? name : "");
+  }
+  return names;
+}
+
+SqlRow sqlite_row(sqlite3_stmt* statement, const SqlRow::Names& names) {
   const int count = sqlite3_column_count(statement);
   std::vector<SqlColumn> columns;
   columns.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) columns.push_back(sqlite_column(statement, i));
-  return SqlRow(std::move(columns));
+  return SqlRow(std::move(columns), names);
 }
 
 FaultKind sqlite_kind(int code) {
@@ -190,14 +200,17 @@ Fault SqliteSession::misused(std::string_view what, std::string_view sql) {
   return invalid(fmt::format("{} in: {}", what, sql.substr(0, 200)));
 }
 
-Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values,
-                                        std::string_view sql) {
+Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
+                                        Names wanted) {
   observe(StatementMoment::before, sql);
   SqlRows rows;
+  SqlRow::Names names;
   int code = bind_all(statement, values);
   while (code == SQLITE_OK || code == SQLITE_ROW) {
     code = sqlite3_step(statement);
-    if (code == SQLITE_ROW) rows.rows.push_back(sqlite_row(statement));
+    if (code != SQLITE_ROW) continue;
+    if (wanted == Names::wanted && !names) names = sqlite_names(statement);
+    rows.rows.push_back(sqlite_row(statement, names));
   }
   if (code == SQLITE_DONE && !sqlite3_stmt_readonly(statement)) rows.changed = sqlite3_changes64(handle_);
   std::optional<Fault> failed;
@@ -217,7 +230,7 @@ Result<SqlRows> SqliteSession::run_one(const Command& command) {
     if (prepared_.size() >= kSqlitePreparedMax) prepared_.clear();
     known = prepared_.emplace(command.sql, std::move(prepared).value()).first;
   }
-  return step_all(known->second.get(), command.values, command.sql);
+  return step_all(known->second.get(), command.values, command.sql, Names::not_wanted);
 }
 
 Result<std::vector<SqlRows>> SqliteSession::run(std::span<const Command> commands) {
@@ -315,14 +328,16 @@ Result<SqlRows> SqliteSession::execute(std::string_view sql, std::span<const Sql
   auto prepared = prepare(sql);
   if (!prepared.ok()) return std::move(prepared).fault();
   if (const auto why = values_do_not_fit(prepared.value().get(), values.size())) return misused(*why, sql);
-  return step_all(prepared.value().get(), values, sql);
+  return step_all(prepared.value().get(), values, sql, Names::wanted);
 }
 
-Status SqliteSession::execute_script(const std::string& sql) {
+Status SqliteSession::execute_script(std::span<const std::string_view> statements) {
   if (auto begun = begin_immediate(); !begun.ok()) return begun;
-  if (auto done = plain(sql.c_str()); !done.ok()) {
-    rollback();
-    return done;
+  for (const std::string_view statement : statements) {
+    if (auto done = plain(std::string(statement).c_str()); !done.ok()) {
+      rollback();
+      return done;
+    }
   }
   return commit();
 }

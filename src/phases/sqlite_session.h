@@ -54,14 +54,16 @@ class SqliteSession final : public Session {
   void rollback() override;
   Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
-  Status execute_script(const std::string& sql) override;
+  Status execute_script(std::span<const std::string_view> statements) override;
   TransactionState state() const override;
   bool usable() const override { return true; }
   const std::string& error_code() const override { return error_code_; }
 
  private:
   Result<SqlRows> run_one(const Command& command);
-  Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql);
+  enum class Names { wanted, not_wanted }; // of columns: the library's own statements do without
+  Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
+                           Names wanted);
   // Exactly one statement: SQLite itself would take the first and leave the others.
   Result<SqliteStatement> prepare(std::string_view sql);
   bool only_comments(std::string_view sql);

@@ -3,6 +3,10 @@
 namespace oncekey {
 
 void BackgroundWorker::run() {
+  repeat([this] { return turn(); });
+}
+
+void BackgroundWorker::repeat(const std::function<Turn()>& turn) {
   for (;;) {
     if (stopping()) return;
     switch (turn()) {
@@ -31,6 +35,7 @@ std::map<std::string, std::string> BackgroundWorker::troubles() const {
 
 // The reason may change while it goes on failing; that is kept and not told.
 void BackgroundWorker::failing(const std::string& what, std::string why) {
+  const std::lock_guard one_at_a_time(observer_mutex_);
   std::optional<std::string> told = why;
   {
     const std::lock_guard lock(mutex_);
@@ -40,6 +45,7 @@ void BackgroundWorker::failing(const std::string& what, std::string why) {
 }
 
 void BackgroundWorker::working(const std::string& what) {
+  const std::lock_guard one_at_a_time(observer_mutex_);
   {
     const std::lock_guard lock(mutex_);
     if (troubles_.erase(what) == 0) return;

@@ -1,42 +1,56 @@
 #include <oncekey/sinks.h>
 
+#include "workers/concurrently.h"
+
 #include <exception>
+#include <mutex>
 
 namespace oncekey {
 namespace {
 
 class CallbackSink final : public Sink {
  public:
-  explicit CallbackSink(std::function<void(const Job&)> accept) : accept_(std::move(accept)) {}
+  CallbackSink(std::function<void(const Job&)> accept, std::size_t concurrency)
+      : accept_(std::move(accept)), concurrency_(concurrency) {}
 
-  SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) override {
+  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
     SinkReport report;
-    report.accepted.reserve(jobs.size());
-    for (const Job& job : jobs) {
-      if (std::chrono::steady_clock::now() >= until) break;
-      try {
-        accept_(job);
-        report.accepted.push_back(job.id);
-      } catch (const std::exception& error) {
-        report.refused.push_back({job.id, error.what()});
-      } catch (...) {
-        report.refused.push_back({job.id, "something that is no std::exception was thrown"});
+    std::mutex mutex;
+    concurrently(concurrency_, jobs.size(), [&](std::size_t i) {
+      if (turn.over()) return GoOn::no;
+      const std::optional<std::string> why = refusal(jobs[i]);
+      const std::lock_guard lock(mutex);
+      if (why) {
+        report.refused.push_back({jobs[i].id, *why});
+      } else {
+        report.accepted.push_back(jobs[i].id);
       }
-    }
+      return GoOn::yes;
+    });
     return report;
   }
 
  private:
+  std::optional<std::string> refusal(const Job& job) const {
+    try {
+      accept_(job);
+      return std::nullopt;
+    } catch (const std::exception& error) {
+      return error.what();
+    } catch (...) {
+      return "something that is no std::exception was thrown";
+    }
+  }
+
   std::function<void(const Job&)> accept_;
+  const std::size_t concurrency_;
 };
 
 class BatchCallbackSink final : public Sink {
  public:
   explicit BatchCallbackSink(std::function<SinkReport(std::span<const Job>)> accept) : accept_(std::move(accept)) {}
 
-  SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point) override {
-    return accept_(jobs);
-  }
+  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn&) override { return accept_(jobs); }
 
  private:
   std::function<SinkReport(std::span<const Job>)> accept_;
@@ -44,8 +58,8 @@ class BatchCallbackSink final : public Sink {
 
 } // namespace
 
-std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept) {
-  return std::make_unique<CallbackSink>(std::move(accept));
+std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std::size_t concurrency) {
+  return std::make_unique<CallbackSink>(std::move(accept), concurrency);
 }
 
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept) {

@@ -7,7 +7,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
+#include <thread>
 
 namespace oncekey {
 namespace {
@@ -21,6 +23,7 @@ void add(CompleterCounts& to, const CompleterCounts& counts) {
   to.not_yet += counts.not_yet;
   to.failed += counts.failed;
   to.dead += counts.dead;
+  to.unknown += counts.unknown;
 }
 
 // A thousandth-share of the wait, drawn from its upper half: operations that failed together do not come back together.
@@ -41,13 +44,13 @@ struct PickedUpTo {
 };
 
 Result<std::optional<UnfinishedOperation>> pick(Database& database, const CompleterOptions& options,
-                                                PickedUpTo& place) {
+                                                const std::string& names, PickedUpTo& place) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
-  const Command command{
-      phases::kPickAbandoned,
-      {std::int64_t{options.grace.count()}, std::int64_t{options.backoff_first.count()},
-       std::int64_t{options.backoff_max.count()}, jitter_permille(), place.first_received, Bytes{place.id}}};
+  const Command command{phases::kPickAbandoned,
+                        {std::int64_t{options.grace.count()}, std::int64_t{options.backoff_first.count()},
+                         std::int64_t{options.backoff_max.count()}, jitter_permille(), place.first_received,
+                         Bytes{place.id}, std::string_view(names)}};
   auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
   if (!rows.ok()) return std::move(rows).fault();
   if (rows.value()[0].rows.empty()) return std::optional<UnfinishedOperation>{};
@@ -76,59 +79,133 @@ Attempt attempt(const Completer::Resume& resume, const UnfinishedOperation& oper
 
 } // namespace
 
+namespace {
+
+std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
+  std::map<std::string, Completer::Resume> by_name;
+  for (const std::string& name : runner.operation_names()) {
+    by_name[name] = [&runner](const UnfinishedOperation& operation) { return runner.resume(operation.id); };
+  }
+  return by_name;
+}
+
+} // namespace
+
 Completer::Completer(Runner& runner, CompleterOptions options)
-    : Completer(
-          runner.database(), [&runner](const UnfinishedOperation& operation) { return runner.resume(operation.id); },
-          options) {}
+    : Completer(runner.database(), resumed_by(runner), options) {}
 
-Completer::Completer(Database& database, Resume resume, CompleterOptions options)
-    : BackgroundWorker(options.idle_wait), database_(database), resume_(std::move(resume)), options_(options) {}
+Completer::Completer(Database& database, std::map<std::string, Resume> resume_by_name, CompleterOptions options)
+    : BackgroundWorker(options.idle_wait),
+      database_(database),
+      resume_by_name_(std::move(resume_by_name)),
+      options_(options) {
+  std::vector<std::string> names;
+  for (const auto& [name, resume] : resume_by_name_) names.push_back(name);
+  names_ = phases::text_list(names);
+}
 
-Result<CompleterCounts> Completer::run_once() {
+// What the threads of one run_once share.
+struct Completer::Round {
+  std::mutex mutex;
   CompleterCounts counts;
   PickedUpTo place;
   std::optional<Fault> failed;
-  while (counts.picked < options_.batch && !stopping()) {
-    auto picked = pick(database_, options_, place);
-    if (!picked.ok()) {
-      failed = std::move(picked).fault();
-      break;
+  bool nothing_left = false;
+};
+
+Result<CompleterCounts> Completer::run_once() {
+  Round round;
+  {
+    // Most of the time there is nothing to do, and no thread is needed to find that out.
+    std::vector<std::jthread> others;
+    std::optional<UnfinishedOperation> first;
+    if (!stopping()) {
+      auto picked = pick(database_, options_, names_, round.place);
+      if (!picked.ok()) {
+        round.failed = std::move(picked).fault();
+      } else {
+        first = std::move(picked).value();
+      }
     }
-    if (!picked.value()) break;
-    ++counts.picked;
-    if (auto done = complete(*picked.value(), counts); !done.ok()) {
-      failed = std::move(done).fault();
-      break;
+    if (first) {
+      ++round.counts.picked;
+      for (std::size_t i = 1; i < std::min(options_.concurrency, options_.batch); ++i) {
+        others.emplace_back([this, &round] { work(round); });
+      }
+      finish(round, *first);
+      work(round);
     }
   }
   {
     const std::lock_guard lock(metrics_mutex_);
-    add(total_, counts);
+    add(total_, round.counts);
   }
-  if (failed) {
-    failing("database", failed->message);
-    return std::move(*failed);
+  if (round.failed) {
+    failing("database", round.failed->message);
+    return std::move(*round.failed);
   }
   working("database");
-  return counts;
+  return round.counts;
+}
+
+// Picks one operation after another, one thread at a time, and completes them beside the other threads.
+void Completer::work(Round& round) {
+  for (;;) {
+    std::optional<UnfinishedOperation> operation;
+    {
+      const std::lock_guard lock(round.mutex);
+      if (round.nothing_left || round.failed || round.counts.picked >= options_.batch || stopping()) return;
+      auto picked = pick(database_, options_, names_, round.place);
+      if (!picked.ok()) {
+        round.failed = std::move(picked).fault();
+        return;
+      }
+      operation = std::move(picked).value();
+      if (!operation) {
+        round.nothing_left = true;
+        return;
+      }
+      ++round.counts.picked;
+    }
+    finish(round, *operation);
+  }
+}
+
+void Completer::finish(Round& round, const UnfinishedOperation& operation) {
+  CompleterCounts counts;
+  auto done = complete(operation, counts);
+  const std::lock_guard lock(round.mutex);
+  add(round.counts, counts);
+  if (!done.ok() && !round.failed) round.failed = std::move(done).fault();
 }
 
 Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts& counts) {
   const Bytes id{phases::as_bytes(operation.id.bytes)};
-  if (operation.attempts > options_.attempts_max) {
+  const auto bury = [&](const std::string& last_error) {
     ++counts.dead;
     const std::string why = fmt::format("Given up after {} attempts. The last error: {}", options_.attempts_max,
-                                        operation.last_error.empty() ? "none was told" : operation.last_error);
-    return run_command(database_, {phases::kBuryUnowned, {id, std::string_view(why)}});
-  }
-  Attempt tried = attempt(resume_, operation);
+                                        last_error.empty() ? "none was told" : last_error);
+    return run_command(database_,
+                       {phases::kBuryUnowned, {id, std::string_view(why), std::int64_t{options_.attempts_max}}});
+  };
+  // The process that made the last attempt died of it.
+  if (operation.attempts > options_.attempts_max) return bury(operation.last_error);
+  const std::string what = "resuming " + operation.operation;
+  Attempt tried = attempt(resume_by_name_.at(operation.operation), operation);
   if (!tried.outcome) {
     ++counts.failed;
     const std::string why = error_text(tried.error);
-    failing("resuming", why);
+    failing(what, why);
+    if (operation.attempts == options_.attempts_max) return bury(why);
     return run_command(database_, {phases::kNoteError, {id, std::string_view(why)}});
   }
-  working("resuming");
+  if (const auto* const unknown = std::get_if<NotDeclared>(&*tried.outcome)) {
+    ++counts.unknown;
+    const std::string why = error_text(unknown->why);
+    failing(what, why);
+    return run_command(database_, {phases::kNoAttempt, {id, std::string_view(why), std::int64_t{operation.attempts}}});
+  }
+  working(what);
   if (std::holds_alternative<Finished>(*tried.outcome)) {
     ++counts.finished;
   } else if (std::holds_alternative<DeadLettered>(*tried.outcome)) {

@@ -3,11 +3,13 @@
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
+#include "workers/concurrently.h"
 #include "workers/error_text.h"
 
 #include <algorithm>
 #include <deque>
 #include <exception>
+#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -36,9 +38,9 @@ Millis backoff(int failures, const EnqueuerOptions& options) {
   return Millis{wait / 2 + static_cast<std::int64_t>(random_u64() % static_cast<std::uint64_t>(wait / 2 + 1))};
 }
 
-SinkReport deliver(Sink& sink, std::span<const Job> jobs, std::chrono::steady_clock::time_point until) {
+SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& turn) {
   try {
-    return sink.deliver(jobs, until);
+    return sink.deliver(jobs, turn);
   } catch (const std::exception& error) {
     return {.accepted = {}, .refused = {}, .down = error.what()};
   } catch (...) {
@@ -118,23 +120,52 @@ Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sin
   for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
 }
 
+// A thread for each sink: one that is slow or down holds up no other.
+void Enqueuer::run() {
+  if (sinks_.empty()) return repeat([] { return Turn::idle; });
+  std::vector<std::jthread> threads;
+  for (auto& [name, state] : sinks_) {
+    threads.emplace_back([this, &name = name, &state = state] {
+      repeat([&] {
+        const auto counts = drain(name, state);
+        if (!counts.ok()) return Turn::failed;
+        return counts->delivered != 0 ? Turn::worked : Turn::idle;
+      });
+    });
+  }
+}
+
 Result<EnqueuerCounts> Enqueuer::run_once() {
+  std::vector<std::pair<const std::string*, SinkState*>> sinks;
+  for (auto& [name, state] : sinks_) sinks.emplace_back(&name, &state);
   EnqueuerCounts counts;
   std::optional<Fault> failed;
-  for (auto& [name, state] : sinks_) {
-    if (stopping() || std::chrono::steady_clock::now() < state.not_before) continue;
-    if (auto drained = drain(name, state, counts); !drained.ok()) {
+  std::mutex mutex;
+  concurrently(sinks.size(), sinks.size(), [&](std::size_t i) {
+    auto drained = drain(*sinks[i].first, *sinks[i].second);
+    const std::lock_guard lock(mutex);
+    if (drained.ok()) {
+      add(counts, *drained);
+    } else {
       failed = std::move(drained).fault();
-      break;
     }
-  }
+    return GoOn::yes;
+  });
+  if (failed) return std::move(*failed);
+  return counts;
+}
+
+Result<EnqueuerCounts> Enqueuer::drain(const std::string& name, SinkState& state) {
+  EnqueuerCounts counts;
+  if (stopping() || std::chrono::steady_clock::now() < state.not_before) return counts;
+  auto drained = drain(name, state, counts);
   {
     const std::lock_guard lock(metrics_mutex_);
     add(total_, counts);
   }
-  if (failed) {
-    failing("database", failed->message);
-    return std::move(*failed);
+  if (!drained.ok()) {
+    failing("database", drained.fault().message);
+    return std::move(drained).fault();
   }
   working("database");
   return counts;
@@ -150,7 +181,7 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   if (jobs->empty()) return ok_status();
   counts.claimed += jobs->size();
 
-  const SinkReport report = deliver(*state.sink, *jobs, until);
+  const SinkReport report = deliver(*state.sink, *jobs, DeliveryTurn(until, [this] { return stopping(); }));
   // A sink that took some of them is not down for long: its next pause is the first one again.
   if (!report.down || !report.accepted.empty()) state.failures = 0;
   if (report.down) {

@@ -2,11 +2,13 @@
 #include <oncekey/workers.h>
 
 #include "base/json_text.h"
+#include "workers/concurrently.h"
 #include "workers/http_post.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_set>
 
 namespace oncekey {
@@ -32,13 +34,18 @@ class HttpSink final : public Sink {
  public:
   HttpSink(PostUrl url, HttpSinkOptions options) : url_(std::move(url)), options_(std::move(options)) {}
 
-  SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) override {
+  // "In a row" means in the order in which the answers came.
+  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
     Round round;
-    for (const Job* const job : in_order_of_hope(jobs)) {
-      if (round.report.down) break;
-      if (std::chrono::steady_clock::now() >= until) break;
-      take(*job, try_one(*job), round);
-    }
+    std::mutex mutex; // guards the round and what is remembered from round to round
+    const std::vector<const Job*> ordered = in_order_of_hope(jobs);
+    concurrently(options_.concurrency, ordered.size(), [&](std::size_t i) {
+      if (turn.over()) return GoOn::no;
+      Tried tried = try_one(*ordered[i]);
+      const std::lock_guard lock(mutex);
+      take(*ordered[i], std::move(tried), round);
+      return round.report.down ? GoOn::no : GoOn::yes;
+    });
     end(round);
     return std::move(round.report);
   }
@@ -154,6 +161,12 @@ class HttpSink final : public Sink {
 
 RunOutcome outcome_of(int status) {
   if (status == 202 || status == 409) return InProgress{};
+  if (status == 410) return DeadLettered{};
+  if (status == 404) {
+    return NotDeclared{NotDeclared::Part::operation,
+                       "the application answered 404: it does not know the operation or its recovery point, or it does "
+                       "not resume operations under this URL"};
+  }
   return Finished{}; // the application keeps the answer; the completer has no use for it
 }
 
@@ -187,7 +200,7 @@ Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions o
     if (!options.authorization.empty()) headers.add("Authorization", options.authorization);
     const auto status = http_post(url, headers, body, {options.connect_timeout, options.answer_timeout});
     if (!status.ok()) return status.fault();
-    if (*status != 409 && (*status < 200 || *status >= 300)) {
+    if (*status != 409 && *status != 410 && *status != 404 && (*status < 200 || *status >= 300)) {
       return unavailable(fmt::format("the application answered {}", *status));
     }
     return outcome_of(*status);

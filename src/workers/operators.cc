@@ -23,6 +23,9 @@ constexpr std::string_view kBacklog =
     " (SELECT count(*) FROM oncekey_job WHERE state = 'dead'),"
     " {now} - (SELECT min(staged_at) FROM oncekey_job WHERE state = 'staged')";
 
+constexpr std::string_view kBacklogBySink =
+    "SELECT sink, count(*), {now} - min(staged_at) FROM oncekey_job WHERE state = 'staged' GROUP BY sink ORDER BY sink";
+
 Result<SqlRows> ask(Database& database, const Command& command) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
@@ -76,8 +79,13 @@ Result<Backlog> count_backlog(Database& database) {
   auto rows = ask(database, {kBacklog, {}});
   if (!rows.ok()) return std::move(rows).fault();
   const SqlRow& row = rows->rows.at(0);
-  Backlog backlog{count_at(row, 0), count_at(row, 1), count_at(row, 2), count_at(row, 3), std::nullopt};
+  Backlog backlog{count_at(row, 0), count_at(row, 1), count_at(row, 2), count_at(row, 3), std::nullopt, {}};
   if (!row.is_null(4)) backlog.oldest_job_age = Millis{row.integer(4)};
+  auto sinks = ask(database, {kBacklogBySink, {}});
+  if (!sinks.ok()) return std::move(sinks).fault();
+  for (const SqlRow& sink : sinks->rows) {
+    backlog.by_sink[sink.text(0)] = {count_at(sink, 1), Millis{sink.integer(2)}};
+  }
   return backlog;
 }
 

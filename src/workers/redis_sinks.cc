@@ -57,9 +57,9 @@ class RedisSink : public Sink {
  public:
   RedisSink(RedisAddress address, const RedisSinkOptions& options) : redis_(std::move(address), options.timeout) {}
 
-  SinkReport deliver(std::span<const Job> jobs, std::chrono::steady_clock::time_point until) override {
+  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
     SinkReport report;
-    while (!jobs.empty() && !report.down && std::chrono::steady_clock::now() < until) {
+    while (!jobs.empty() && !report.down && !turn.over()) {
       const auto group = jobs.first(std::min(jobs.size(), kRedisBatch));
       jobs = jobs.subspan(group.size());
       hand_over(group, report);

@@ -11,7 +11,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.gateway import binary
-from support.upstream import Upstream, answers
+from support.upstream import Upstream, answers, held
 from support.waiting import PATIENCE_SECONDS, poll_until
 
 DONE, REFUSED, USAGE = range(3)
@@ -33,10 +33,10 @@ class WorkTest(unittest.TestCase):
         with sqlite3.connect(self.path) as database:
             database.executescript(oncekey("schema", "print", "sqlite").stdout)
 
-    def stage(self, name):
+    def stage(self, name, sink="mail"):
         with sqlite3.connect(self.path) as database:
             return database.execute("INSERT INTO oncekey_job (sink, name, args, staged_at, next_attempt_at) "
-                                    "VALUES ('mail', ?, CAST('[1]' AS BLOB), 0, 0)", (name,)).lastrowid
+                                    "VALUES (?, ?, CAST('[1]' AS BLOB), 0, 0)", (sink, name)).lastrowid
 
     def jobs(self):
         with sqlite3.connect(self.path) as database:
@@ -89,6 +89,81 @@ class WorkTest(unittest.TestCase):
         poll_until(lambda: self.jobs() == [], "the job's delivery")
         working.send_signal(signal.SIGTERM)
         self.assertEqual(working.wait(PATIENCE_SECONDS), 0, working.stderr.read())
+
+    def test_it_ends_after_the_job_under_way_and_gives_the_others_back(self):
+        for _ in range(20):
+            self.stage("send_receipt")
+        gate = self.sink.gate()
+        self.sink.always(held(gate, answers(204, b"")))
+        working = subprocess.Popen([binary(), "work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs"],
+                                   stderr=subprocess.PIPE, text=True)
+        self.addCleanup(working.stderr.close)
+        self.addCleanup(working.kill)
+        gate.wait_for_arrival()
+        working.send_signal(signal.SIGTERM)
+        for line in working.stderr:
+            if "event=draining" in line:
+                break
+        gate.open()
+        said = working.stderr.read()
+        self.assertEqual(working.wait(PATIENCE_SECONDS), 0, said)
+        self.assertIn("delivered=1", said)
+        self.assertEqual(len(self.jobs()), 19)
+        with sqlite3.connect(self.path) as database:
+            self.assertEqual(database.execute("SELECT sum(claimed_until) FROM oncekey_job").fetchone(), (0,))
+
+    def test_a_sink_that_does_not_answer_holds_up_no_other(self):
+        slow = Upstream().start()
+        self.addCleanup(slow.stop)
+        gate = slow.gate()
+        slow.always(held(gate, answers(204, b"")))
+        self.stage("first", sink="a")
+        working = subprocess.Popen([binary(), "work", "--store", self.store, "--sink", f"a={slow.url}/jobs",
+                                    "--sink", f"mail={self.sink.url}/jobs"], stderr=subprocess.PIPE, text=True)
+        self.addCleanup(working.stderr.close)
+        self.addCleanup(working.kill)
+        gate.wait_for_arrival()
+        job = self.stage("second")
+        poll_until(lambda: job not in self.jobs(), "the delivery to the sink that answers")
+        gate.open()
+        working.send_signal(signal.SIGTERM)
+        said = working.stderr.read()
+        self.assertEqual(working.wait(PATIENCE_SECONDS), 0, said)
+        self.assertNotIn("failing", said)  # the delivery did not wait until the other was given up
+
+    def test_only_operations_that_are_named_are_resumed_and_an_unknown_one_is_no_attempt(self):
+        with sqlite3.connect(self.path) as database:
+            insert = ("INSERT INTO oncekey_operation VALUES (?, zeroblob(32), ?, 'p', 1, 0, '', '', '', '', '', '', "
+                      "'', '', 0, 7, 0, 0, NULL, '')")
+            database.executemany(insert, [(bytes([n]) * 32, name) for n, name in enumerate(("ride", "refund", "other"))])
+        token = self.path.with_name("token")
+        token.write_text("Bearer t0ken\n")
+        refunds = Upstream().start()
+        self.addCleanup(refunds.stop)
+        refunds.always(answers(404, b""))
+        run = oncekey("work", "--store", self.store, "--once", "--resume", f"ride={self.sink.url}/resume",
+                      "--resume-authorization", f"ride=file:{token}", "--resume", f"refund={refunds.url}/resume")
+        self.assertEqual(run.returncode, REFUSED, run.stderr)
+        self.assertRegex(run.stderr, r"completer picked=2 finished=1 .*dead=0 unknown=1")
+        self.assertRegex(run.stderr, 'what="resuming refund" why="the application answered 404')
+        self.assertEqual(self.sink.last.key, "00" * 32)
+        self.assertEqual(self.sink.last.header("Authorization"), "Bearer t0ken")
+        with sqlite3.connect(self.path) as database:
+            self.assertEqual(database.execute("SELECT operation, attempts FROM oncekey_operation ORDER BY id").fetchall(),
+                             [("ride", 1), ("refund", 0), ("other", 0)])
+
+    def test_jobs_that_no_sink_is_there_for_are_told(self):
+        self.stage("send_receipt", sink="mial")
+        run = oncekey("work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs", "--once")
+        self.assertEqual(run.returncode, DONE, run.stderr)
+        self.assertRegex(run.stderr, "left_alone sink=mial jobs=1 ")
+
+    def test_a_schema_of_another_version_is_told(self):
+        with sqlite3.connect(self.path) as database:
+            database.execute("UPDATE oncekey_meta SET value = '2' WHERE name = 'schema'")
+        run = oncekey("work", "--store", self.store, "--once")
+        self.assertEqual(run.returncode, REFUSED, run.stderr)
+        self.assertIn("the library's tables have schema version 2, and this program works with version 1", run.stderr)
 
     def test_a_sink_that_is_down_is_told_with_the_reason_and_fails_a_run_once(self):
         self.stage("send_receipt")
@@ -161,7 +236,9 @@ class WorkTest(unittest.TestCase):
                       ["--sink", "mail=http://a/", "--sink", "mail=http://b/"],
                       ["--sink", "mail=http://a/", "--stream", "mail=s@redis://b"],
                       ["--sink", "mail=http://a/", "--sink-authorization", "mail=Bearer"],
-                      ["--sink-authorization", f"mail=file:{__file__}"]):
+                      ["--sink-authorization", f"mail=file:{__file__}"],
+                      ["--resume", "http://a/resume"], ["--resume", "ride=http://a/", "--resume", "ride=http://b/"],
+                      ["--resume", "ride=http://a/", "--resume-authorization", f"refund=file:{__file__}"]):
             run = oncekey("work", "--store", self.store, *wrong)
             self.assertEqual(run.returncode, USAGE, f"{wrong}: {run.stderr}")
             self.assertTrue(run.stderr.startswith("oncekey work: "), run.stderr)

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <barrier>
 #include <stdexcept>
 #include <thread>
 
@@ -107,6 +108,7 @@ TEST_P(Workers, FailingAttemptsBackOffAndEndAsDeadLetters) {
   ASSERT_EQ(letters->size(), 1u);
   EXPECT_THAT((*letters)[0].why, testing::HasSubstr("the processor is down"));
   EXPECT_EQ((*letters)[0].operation.key, "k1");
+  EXPECT_EQ((*letters)[0].operation.attempts, 3);
   EXPECT_EQ((*letters)[0].operation.recovery_point, "ride_created");
   EXPECT_EQ(count_backlog(*database)->dead_operations, 1u);
 
@@ -151,24 +153,16 @@ TEST_P(Workers, ACompleterTellsWhatFails) {
       told.push_back(what + ": " + why.value_or("works"));
     });
     complete(completer);
-    EXPECT_EQ(completer.troubles().contains("resuming"), broken);
+    EXPECT_EQ(completer.troubles().contains("resuming book_ride"), broken);
     broken = passed < 10min;
   }
-  EXPECT_THAT(told, testing::ElementsAre("resuming: the processor is down", "resuming: the processor is down"));
+  EXPECT_THAT(told, testing::ElementsAre("resuming book_ride: the processor is down",
+                                         "resuming book_ride: the processor is down"));
   run_sql(*database, "DROP TABLE oncekey_operation");
   Runner runner(*database, {});
   Completer completer(runner);
   EXPECT_FALSE(completer.run_once().ok());
   EXPECT_THAT(completer.troubles().at("database"), testing::HasSubstr("oncekey_operation"));
-}
-
-TEST_P(Workers, AnOperationNobodyDeclaresAnyMoreIsAFailedAttempt) {
-  abandon("k1");
-  const auto later = place.open_later(6min);
-  Runner runner(*later, {});
-  Completer completer(runner);
-  EXPECT_EQ(complete(completer).failed, 1u);
-  EXPECT_EQ(number(*database, "SELECT count(*) FROM oncekey_operation WHERE last_error LIKE '%book_ride%'"), 1);
 }
 
 TEST_P(Workers, ManyCompletersNeverMeet) {
@@ -200,16 +194,158 @@ TEST_P(Workers, ACompleterWithoutTheCodeAsksSomebodyWhoHasIt) {
   abandon("k1");
   const auto later = place.open_later(6min);
   Runner application(*later, {ride_operation(world)});
-  Completer completer(*later, [&](const UnfinishedOperation& operation) {
+  const auto ask = [&](const UnfinishedOperation& operation) {
     EXPECT_EQ(operation.operation, "book_ride");
     return application.resume(operation.id);
-  });
+  };
+  Completer completer(*later, {{"book_ride", ask}});
   EXPECT_EQ(complete(completer).finished, 1u);
 }
 
-TEST_P(Workers, ResumingWhatIsNotThereIsAFault) {
+TEST_P(Workers, ResumingWhatIsNotThereFindsNothing) {
   Runner runner(*database, {ride_operation(world)});
-  EXPECT_EQ(runner.resume(RecordId{}).fault().kind, FaultKind::invalid);
+  const auto outcome = runner.resume(RecordId{});
+  ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
+  EXPECT_THAT(std::get<NotDeclared>(*outcome).why, testing::HasSubstr("there is no operation"));
+}
+
+TEST_P(Workers, ACompleterLeavesTheOperationsOfOtherProgramsAlone) {
+  abandon("k1");
+  const auto later = place.open_later(6min);
+  Operation other("other \"program's\" \xc3\xb6peration");
+  other.phase("started", [](Phase& phase) { return phase.respond(200, "", "other"); });
+  Runner of_another_program(*later, {other});
+  Completer theirs(of_another_program);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(complete(theirs).picked, 0u);
+  EXPECT_EQ(number(*database, "SELECT attempts FROM oncekey_operation"), 0);
+
+  Runner runner(*later, {ride_operation(world)});
+  Completer ours(runner);
+  EXPECT_EQ(complete(ours).finished, 1u);
+}
+
+TEST_P(Workers, AnOperationWhoseNameNeedsQuotesIsPicked) {
+  bool fail = true;
+  Operation odd("a \"b\" \\c \n \xc3\xb6");
+  odd.phase("started", [&](Phase& phase) -> PhaseEnd {
+    if (fail) throw std::runtime_error("not yet");
+    return phase.respond(200, "", "done");
+  });
+  OperationRequest request = ride_request("k1");
+  request.operation = odd.name();
+  const auto later = place.open_later(6min);
+  {
+    Runner runner(*database, {odd});
+    EXPECT_THROW((void)runner.run(request).ok(), std::runtime_error);
+  }
+  fail = false;
+  Runner runner(*later, {odd});
+  Completer completer(runner);
+  EXPECT_EQ(complete(completer).finished, 1u);
+}
+
+TEST_P(Workers, ARecoveryPointOfAnotherVersionIsNoAttempt) {
+  abandon("k1");
+  Operation older("book_ride");
+  older.phase("started", [](Phase& phase) { return phase.respond(200, "", "older"); });
+  CompleterOptions options;
+  options.attempts_max = 2;
+  Millis passed = 6min;
+  for (int i = 0; i < 4; ++i, passed += 61min) {
+    const auto later = place.open_later(passed);
+    Runner runner(*later, {older});
+    Completer completer(runner, options);
+    const CompleterCounts counts = complete(completer);
+    EXPECT_EQ(counts.unknown, 1u);
+    EXPECT_EQ(counts.failed + counts.dead, 0u);
+    EXPECT_THAT(completer.troubles()["resuming book_ride"],
+                testing::HasSubstr("operation book_ride has no step at the recovery point ride_created"));
+  }
+  EXPECT_EQ(number(*database, "SELECT attempts FROM oncekey_operation"), 0);
+
+  const auto later = place.open_later(passed);
+  Runner runner(*later, {ride_operation(world)});
+  Completer completer(runner, options);
+  EXPECT_EQ(complete(completer).finished, 1u);
+  EXPECT_EQ(world.charges(), 1);
+}
+
+TEST_P(Workers, AnAliasLeadsFromARecoveryPointOfAnOlderVersionToTheNewOne) {
+  abandon("k1");
+  Operation newer("book_ride");
+  newer.phase("started", [](Phase& phase) { return phase.next("paid"); });
+  newer.phase("paid", [](Phase& phase) { return phase.respond(200, "", phase.note<std::string>("ride")); });
+  newer.alias("ride_created", "paid");
+  const auto later = place.open_later(6min);
+  Runner runner(*later, {newer});
+  Completer completer(runner);
+  EXPECT_EQ(complete(completer).finished, 1u);
+  const auto outcome = runner.run(ride_request("k1"));
+  ASSERT_TRUE(outcome.ok());
+  EXPECT_EQ(std::get<Finished>(*outcome).response.body, "1");
+}
+
+// Each waits for all others: one after another they would wait for ever.
+TEST_P(Workers, OperationsAreResumedAtTheSameTimeUpToALimit) {
+  constexpr int kOperations = 6;
+  constexpr std::ptrdiff_t kAtOnce = 3;
+  for (int i = 0; i < kOperations; ++i) abandon(fmt::format("k{}", i));
+  const auto later = place.open_later(6min);
+  std::barrier all_there(kAtOnce);
+  std::atomic<int> inside{0}, most{0};
+  Runner runner(*later, {ride_operation(world, [&] {
+    if (++inside > most) most = inside.load();
+    all_there.arrive_and_wait();
+    --inside;
+  })});
+  CompleterOptions options;
+  options.concurrency = kAtOnce;
+  Completer completer(runner, options);
+  EXPECT_EQ(complete(completer).finished, static_cast<std::uint64_t>(kOperations));
+  EXPECT_LE(most, kAtOnce);
+  EXPECT_EQ(world.charges(), kOperations);
+}
+
+TEST_P(Workers, ACompleterThatStopsPicksNothingMore) {
+  for (int i = 0; i < 5; ++i) abandon(fmt::format("k{}", i));
+  const auto later = place.open_later(6min);
+  Completer* stopped = nullptr;
+  Runner runner(*later, {ride_operation(world, [&] { stopped->stop(); })});
+  CompleterOptions options;
+  options.concurrency = 1;
+  Completer completer(runner, options);
+  stopped = &completer;
+  EXPECT_EQ(complete(completer).finished, 1u);
+  EXPECT_EQ(unfinished(), 4);
+  EXPECT_EQ(number(*database, "SELECT sum(attempts) FROM oncekey_operation"), 0) << "what was not begun is no attempt";
+}
+
+TEST_P(Workers, TheAnswerToACompletersCallbackIsReadyMade) {
+  abandon("k1");
+  const auto later = place.open_later(6min);
+  const std::string id = [&] {
+    std::string hex;
+    Completer finder(*later, {{"book_ride", [&](const UnfinishedOperation& operation) -> Result<RunOutcome> {
+                                 hex = to_hex(operation.id);
+                                 return RunOutcome(InProgress{});
+                               }}});
+    complete(finder);
+    return hex;
+  }();
+  Operation other("other");
+  other.phase("started", [](Phase& phase) { return phase.respond(200, "", ""); });
+  Operation failing = ride_operation(world, [] { throw std::runtime_error("the processor is down"); });
+  Runner elsewhere(*later, {other}), broken(*later, {failing}), runner(*later, {ride_operation(world)});
+  EXPECT_EQ(runner.resume_answer("no id").status, 400);
+  EXPECT_EQ(runner.resume_answer(std::string(64, '0')).status, 404);
+  EXPECT_EQ(elsewhere.resume_answer(id).status, 404);
+  const HttpAnswer failed = broken.resume_answer(id);
+  EXPECT_EQ(failed.status, 500);
+  EXPECT_EQ(failed.body, "the processor is down\n");
+  const HttpAnswer done = runner.resume_answer(id);
+  EXPECT_EQ(done.status, 200);
+  EXPECT_EQ(done.reason, "OK");
+  EXPECT_EQ(runner.resume_answer(id).status, 200);
 }
 
 TEST_P(Workers, TheReaperDropsWholeBucketsAndNeverUnfinishedWork) {

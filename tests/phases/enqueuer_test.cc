@@ -8,6 +8,8 @@
 #include <libpq-fe.h>
 
 #include <atomic>
+#include <barrier>
+#include <latch>
 #include <mutex>
 #include <set>
 #include <stdexcept>
@@ -55,6 +57,69 @@ TEST_P(Jobs, AreHandedOverInOrderAndGone) {
     }
   }
   EXPECT_EQ(left(), 0);
+}
+
+// The slow sink waits for the fast one: one after another, in the order of their names, they would wait for ever.
+TEST_P(Jobs, ASlowSinkHoldsUpNoOther) {
+  stage(1, "a slow one");
+  std::latch fast_done(1);
+  EnqueuerOptions options;
+  options.idle_wait = 1ms;
+  Enqueuer enqueuer(*database,
+                    {{"a slow one", callback_sink([&](const Job&) { fast_done.wait(); })},
+                     {"fast", callback_sink([&](const Job&) { fast_done.count_down(); })}},
+                    options);
+  std::thread worker([&] { enqueuer.run(); });
+  stage(1, "fast");
+  fast_done.wait();
+  while (enqueuer.metrics().delivered < 2) std::this_thread::yield();
+  enqueuer.stop();
+  worker.join();
+  EXPECT_EQ(left(), 0);
+}
+
+TEST_P(Jobs, StoppingEndsAfterTheJobUnderWayAndGivesTheOthersBack) {
+  stage(10);
+  Enqueuer* stopped = nullptr;
+  Enqueuer enqueuer(*database, to_mail([&](const Job& job) {
+    if (job.args == "2") stopped->stop();
+  }));
+  stopped = &enqueuer;
+  const EnqueuerCounts counts = run_once(enqueuer);
+  EXPECT_EQ(counts.delivered, 3u);
+  EXPECT_EQ(counts.given_back, 7u);
+  Enqueuer next(*database, to_mail([](const Job&) {}));
+  EXPECT_EQ(run_once(next).delivered, 7u) << "they are free at once";
+}
+
+// Each waits for all others: one after another they would wait for ever.
+TEST_P(Jobs, ASinkTakesSeveralJobsAtOnceWhereItMay) {
+  constexpr std::size_t kAtOnce = 4;
+  stage(kAtOnce * 3);
+  std::barrier all_there(static_cast<std::ptrdiff_t>(kAtOnce));
+  Enqueuer enqueuer(*database, {{"mail", callback_sink([&](const Job&) { all_there.arrive_and_wait(); }, kAtOnce)}});
+  EXPECT_EQ(run_once(enqueuer).delivered, kAtOnce * 3);
+  EXPECT_EQ(left(), 0);
+}
+
+TEST_P(Jobs, WithoutASinkOrANameCannotBeStaged) {
+  const auto staging = [&](const StagedJob& job) {
+    return run_transaction(*database, [&](Transaction& transaction) { transaction.stage_job(job); }).ok();
+  };
+  EXPECT_THROW((void)staging({.sink = "", .name = "n"}), std::invalid_argument);
+  EXPECT_THROW((void)staging({.sink = "mail", .name = ""}), std::invalid_argument);
+  EXPECT_THROW((void)staging({.sink = "ma\xffil", .name = "n"}), std::invalid_argument);
+  EXPECT_EQ(left(), 0);
+}
+
+TEST_P(Jobs, TheBacklogShowsSinksThatNoEnqueuerHas) {
+  stage(2, "mial");
+  stage(1);
+  const auto backlog = count_backlog(*database);
+  ASSERT_TRUE(backlog.ok()) << backlog.fault().message;
+  EXPECT_EQ(backlog->staged_jobs, 3u);
+  EXPECT_EQ(backlog->by_sink.at("mial").staged, 2u);
+  EXPECT_EQ(backlog->by_sink.at("mail").staged, 1u);
 }
 
 TEST_P(Jobs, IdsAreNeverUsedTwice) {

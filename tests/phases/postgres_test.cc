@@ -122,8 +122,8 @@ TEST_F(PostgresConnection, RefusesTextThatTheServerWouldCutShort) {
   request.principal = std::string("user:4\0002", 8);
   Runner runner(*database, {one_phase([](Phase& phase) { return phase.respond(200, "", ""); })});
   const auto outcome = runner.run(request);
-  ASSERT_FALSE(outcome.ok());
-  EXPECT_EQ(outcome.fault().kind, FaultKind::invalid);
+  ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
+  EXPECT_TRUE(std::holds_alternative<RequestInvalid>(*outcome));
   EXPECT_EQ(number(*database, "SELECT count(*) FROM oncekey_operation"), 0);
 }
 

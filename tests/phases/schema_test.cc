@@ -36,6 +36,33 @@ TEST_P(Schema, TheTextIsWhatMigrateRuns) {
   EXPECT_FALSE(schema_text("oracle").ok());
 }
 
+TEST_P(Schema, AnotherVersionIsToldBeforeAnythingIsDone) {
+  for (const auto& [version, kind] :
+       {std::pair(kSchemaVersion + 1, FaultKind::newer_format), {0, FaultKind::invalid}}) {
+    run_sql(*database, "UPDATE oncekey_meta SET value = '" + std::to_string(version) + "' WHERE name = 'schema'");
+    const auto opened = open_database(place.url());
+    ASSERT_TRUE(opened.ok()) << opened.fault().message;
+    const auto migrated = (*opened)->migrate();
+    const auto ran = run_transaction(**opened, [](Transaction&) { ADD_FAILURE() << "it was run"; });
+    for (const Status& status : {migrated, ran}) {
+      ASSERT_FALSE(status.ok());
+      EXPECT_EQ(status.fault().kind, kind);
+      EXPECT_NE(status.fault().message.find("have schema version " + std::to_string(version)), std::string::npos);
+    }
+  }
+}
+
+TEST_P(Schema, MigratingNamesTheStatementThatFailed) {
+  TestPlace fresh(GetParam());
+  const auto opened = open_database(fresh.url());
+  ASSERT_TRUE(opened.ok()) << opened.fault().message;
+  run_sql(**opened, "CREATE TABLE oncekey_job (something_else text)");
+  const auto migrated = (*opened)->migrate();
+  ASSERT_FALSE(migrated.ok());
+  EXPECT_NE(migrated.fault().message.find("in: CREATE INDEX IF NOT EXISTS oncekey_job_waiting"), std::string::npos)
+      << migrated.fault().message;
+}
+
 TEST_P(Schema, ATransactionMayStageJobsAndIsUndoneWhole) {
   const auto done = run_transaction(*database, [](Transaction& transaction) {
     for (int i = 0; i < 200; ++i) transaction.stage_job({.sink = "mail", .name = "n", .args = std::to_string(i)});

@@ -1,0 +1,87 @@
+// BrokenOff: the runs of this runner that their database broke off, with the lease still theirs.
+//
+// A database that blinks leaves every key in flight with a live lease and no run at work on it. Other processes must
+// wait for the lease; this one knows better. It remembers the fence of such a run, and the next run of the same key
+// goes on if the row still has that fence, or the next number, which the run's own last commit gave it when only its
+// answer was lost. Of a claim whose answer was lost it remembers the identity. Going on takes a new fence, so that
+// nothing rests on this memory but the waiting.
+#pragma once
+
+#include "phases/execution.h"
+
+#include <oncekey/record.h>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+namespace oncekey::phases {
+
+class BrokenOff {
+ public:
+  explicit BrokenOff(Millis lease) : lease_(lease) {}
+
+  void remember(const RecordId& id, std::int64_t fence) { keep(id, {fence, {}, {}}); }
+  void remember_claim(const RecordId& id, const std::string& identity) { keep(id, {0, identity, {}}); }
+
+  // Whether it is one of them. Says so once.
+  bool take(const OperationRow& row) {
+    const std::lock_guard lock(mutex_);
+    const auto found = runs_.find(row.id);
+    if (found == runs_.end()) return false;
+    const Run run = std::move(found->second);
+    runs_.erase(found);
+    if (std::chrono::steady_clock::now() >= run.until) return false;
+    // The first fence is the clock of the claim: no other run has taken it over since.
+    if (!run.identity.empty()) {
+      return row.identity == run.identity && row.fence == row.first_received.time_since_epoch().count();
+    }
+    return row.fence == run.fence || row.fence == run.fence + 1;
+  }
+
+ private:
+  struct Run {
+    std::int64_t fence;
+    std::string identity; // of a claim
+    std::chrono::steady_clock::time_point until;
+  };
+
+  void keep(const RecordId& id, Run run) {
+    const auto now = std::chrono::steady_clock::now();
+    const std::lock_guard lock(mutex_);
+    if (runs_.size() >= kRunsMax) {
+      std::erase_if(runs_, [&](const auto& old) { return old.second.until <= now; });
+      if (runs_.size() >= kRunsMax) return; // the lease runs out by itself
+    }
+    run.until = now + lease_;
+    runs_.insert_or_assign(id, std::move(run));
+  }
+
+  // More than a process has threads for; an outage cannot make it grow without end.
+  static constexpr std::size_t kRunsMax = 10'000;
+
+  const Millis lease_;
+  std::mutex mutex_;
+  std::unordered_map<RecordId, Run> runs_;
+};
+
+// Remembers the run when it ends, by an exception too, with its lease left.
+class RememberBrokenOff {
+ public:
+  RememberBrokenOff(BrokenOff& broken_off, const RecordId& id, const Execution& execution)
+      : broken_off_(broken_off), id_(id), execution_(execution) {}
+  ~RememberBrokenOff() {
+    if (const auto fence = execution_.lease_left()) broken_off_.remember(id_, *fence);
+  }
+  RememberBrokenOff(const RememberBrokenOff&) = delete;
+  RememberBrokenOff& operator=(const RememberBrokenOff&) = delete;
+
+ private:
+  BrokenOff& broken_off_;
+  const RecordId id_;
+  const Execution& execution_;
+};
+
+} // namespace oncekey::phases
