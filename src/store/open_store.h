@@ -37,6 +37,16 @@ Status migrate_store(std::string_view url, Log& log);
 enum class LossAccepted { now, at_next_start };
 Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log);
 
+// A text that the store keeps for its gateways: by which rules they find records (cli/identity_memory.h). Empty until
+// one is written. In the file `identity` of an embedded store's folder; with the marker in a shared one. memory: keeps
+// none. Blocks. After open_store().
+Result<std::string> read_identity_note(std::string_view url, Log& log);
+// Writes `next` if the text is still `expected`, durably; false if another gateway was first.
+Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log);
+
+// Whether the servers of a shared store are there and fit for one. Connects and looks, and changes nothing. Blocks.
+Status reach_shared_store(std::string_view url, Log& log);
+
 // The folder of an embedded store; nothing for the other kinds.
 std::optional<std::string> folder_of_store(std::string_view url);
 
