@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,12 @@ class Server {
   const RefusedConnections& refused_connections() const { return refused_; }
   std::string address() const;
 
+  // A certificate for the connections that come from now on: read first, and then used. Null where the listener is
+  // plain. load_tls() reads client_ca anew too. From any thread.
+  using TlsContext = std::shared_ptr<asio::ssl::context>;
+  Result<TlsContext> load_tls(const std::string& cert_file, const std::string& key_file) const;
+  void use_tls(TlsContext context);
+
  private:
   struct Connection;
   struct Accepted;
@@ -95,7 +102,9 @@ class Server {
   ServerOptions options_;
   std::vector<Lane> lanes_;
   Log& log_;
-  std::unique_ptr<asio::ssl::context> tls_;
+  TlsContext tls() const;
+  mutable std::mutex tls_mutex_; // over the next; held for as long as it takes to copy it
+  TlsContext tls_;
   Acceptor acceptor_;
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
   std::atomic<std::uint32_t> connections_{0};
