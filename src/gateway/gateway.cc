@@ -72,28 +72,29 @@ Task<void> Gateway::handle(Exchange& exchange) {
   }
   const NormalPath path(head.path());
   const bool reading = head.method == "GET" || head.method == "HEAD";
-  if (reading && path.text() == kPolicyDocument && !shared_.published.empty()) {
+  // A reload in the middle of this request does not concern it.
+  const Generation& generation = shared_.generation();
+  if (reading && path.text() == kPolicyDocument && !generation.published.empty()) {
     shared_.metrics.no_route().count("well_known");
     Headers headers;
     headers.add("Content-Type", "application/json");
     headers.add("Cache-Control", "max-age=300");
-    co_await exchange.send(200, {}, headers, shared_.published);
+    co_await exchange.send(200, {}, headers, generation.published);
     co_return;
   }
-  if (shared_.has_status_urls && is_status_path(path.text())) {
+  if (generation.has_status_urls && is_status_path(path.text())) {
     co_await answer_status(exchange);
     co_return;
   }
-  const std::vector<Route>& routes = shared_.config.routes;
-  const RouteMatch match = match_route(routes, head.method, path);
+  const RouteMatch match = match_route(generation.config.routes, head.method, path);
   if (match.route == nullptr) {
     if (co_await refuse_stripping(exchange, shared_.metrics.no_route())) co_return;
     shared_.metrics.no_route().count("pass");
     const Sharer sharer = sharer_of(shared_, exchange);
-    co_await pass_through(exchange, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
+    co_await pass_through(exchange, sharer, generation.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
-  const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
+  const RouteMetrics& metrics = match.route->state->metrics;
   if (match.ambiguous && match.route->policy.mode == Mode::observe) {
     metrics.count("observed_refusal");
     const Sharer sharer = sharer_of(shared_, exchange);
@@ -394,8 +395,7 @@ void Gateway::count_retry(KeyedRequest& request, const ClaimAnswer& answer) {
   if (found == nullptr || found->record.fingerprint != request.admitted.fingerprint) return;
   if (std::exchange(request.retry_counted, true)) return;
   request.metrics.retries.Increment();
-  const auto route = static_cast<std::size_t>(&request.route - shared_.config.routes.data());
-  shared_.storms.retried(request.admitted.id, route, std::chrono::steady_clock::now());
+  shared_.storms.retried(request.admitted.id, request.route.state->number, std::chrono::steady_clock::now());
 }
 
 // Looks again, now that the completion would wake us, also one by another gateway.

@@ -69,7 +69,7 @@ void RouteMetrics::count(std::string_view decision) const {
   found->second->Increment();
 }
 
-Metrics::Metrics(const std::vector<std::string>& routes)
+Metrics::Metrics()
     : requests_(prometheus::BuildCounter()
                     .Name("oncekey_requests_total")
                     .Help("Requests by route and by what was decided about them")
@@ -94,6 +94,15 @@ Metrics::Metrics(const std::vector<std::string>& routes)
                                .Name("oncekey_connections_refused_total")
                                .Help("Connections closed at once because a limit was reached")
                                .Register(registry_)),
+      reloads_(prometheus::BuildCounter()
+                   .Name("oncekey_config_reloads_total")
+                   .Help("Reloads of the configuration, by whether it was taken on")
+                   .Register(registry_)),
+      no_route_(requests_, retries_, stormy_keys_, hottest_, "(none)"),
+      reloads_loaded(reloads_.Add({{"result", "loaded"}})),
+      reloads_refused(reloads_.Add({{"result", "refused"}})),
+      config_loaded(gauge(registry_, "oncekey_config_loaded_timestamp_seconds",
+                          "When the configuration in use was loaded, in seconds since 1970")),
       upstream_seconds(prometheus::BuildHistogram()
                            .Name("oncekey_upstream_seconds")
                            .Help("Time of keyed calls to the upstream, from the first byte sent to the last received")
@@ -130,9 +139,30 @@ Metrics::Metrics(const std::vector<std::string>& routes)
                        "Messages in an embedded store that are neither delivered nor dead; 0 for other stores")),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
-                             "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {
-  for (const std::string& route : routes) routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, route);
-  routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, "(none)");
+                             "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {}
+
+std::size_t Metrics::number_of(const std::string& route) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t number = 0; number < routes_.size(); ++number) {
+    if (routes_[number].first == route) return number;
+  }
+  routes_.emplace_back(route, RouteMetrics(requests_, retries_, stormy_keys_, hottest_, route));
+  return routes_.size() - 1;
+}
+
+const RouteMetrics& Metrics::route(std::size_t number) const {
+  const std::lock_guard lock(mutex_);
+  return routes_[number].second;
+}
+
+std::string Metrics::name_of(std::size_t number) const {
+  const std::lock_guard lock(mutex_);
+  return routes_[number].first;
+}
+
+std::size_t Metrics::routes() const {
+  const std::lock_guard lock(mutex_);
+  return routes_.size();
 }
 
 std::string Metrics::expose() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }

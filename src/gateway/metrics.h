@@ -10,9 +10,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace oncekey {
@@ -36,11 +39,17 @@ class RouteMetrics {
 
 class Metrics {
  public:
-  explicit Metrics(const std::vector<std::string>& routes);
+  Metrics();
 
-  const RouteMetrics& route(std::size_t index) const { return routes_[index]; }
+  // The number of the route with this name, from 0 on; a new one for a new name. Numbers and what is counted under them
+  // stay, also when a reload takes the route away. This and the next three from any thread; not for each request.
+  std::size_t number_of(const std::string& route);
+  // Of a number that number_of() has given.
+  const RouteMetrics& route(std::size_t number) const;
+  std::string name_of(std::size_t number) const;
+  std::size_t routes() const;
   // For requests that match no route.
-  const RouteMetrics& no_route() const { return routes_.back(); }
+  const RouteMetrics& no_route() const { return no_route_; }
 
   prometheus::Registry& registry() { return registry_; }
   // The exposition format, ready to be served.
@@ -54,9 +63,15 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& hottest_;
   prometheus::Family<prometheus::Histogram>& store_seconds_;
   prometheus::Family<prometheus::Counter>& refused_connections_;
-  std::vector<RouteMetrics> routes_;
+  prometheus::Family<prometheus::Counter>& reloads_;
+  RouteMetrics no_route_;
+  mutable std::mutex mutex_; // over the next
+  std::deque<std::pair<std::string, RouteMetrics>> routes_;
 
  public:
+  prometheus::Counter& reloads_loaded;
+  prometheus::Counter& reloads_refused;
+  prometheus::Gauge& config_loaded; // when, in seconds since 1970
   prometheus::Histogram& upstream_seconds;
   prometheus::Histogram& claim_seconds;
   prometheus::Histogram& complete_seconds;

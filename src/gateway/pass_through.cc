@@ -114,7 +114,7 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
 // The path stays out of the log: it may hold a secret. So may a method that nobody knows.
 void Gateway::tell_failed_pass(const RequestHead& head, std::string_view reason) {
   const NormalPath path(head.path());
-  const Route* const route = match_route(shared_.config.routes, head.method, path).route;
+  const Route* const route = match_route(shared_.config().routes, head.method, path).route;
   const std::string_view name = route == nullptr ? std::string_view("-") : std::string_view(route->name);
   shared_.log.seldom(LogLevel::warning, "upstream_failed", name,
                      {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});

@@ -39,7 +39,7 @@ bool says_nothing_of_the_caller(std::string_view name) {
 // Whom a yes is remembered for: everything the upstream could have judged by.
 HashBytes caller_of(const Exchange& exchange, const Route& route, const KeyedHash& hash) {
   const Headers& headers = exchange.request().headers;
-  std::vector<std::string_view> parts{"oncekey reauthorized 1", route.name, exchange.peer()};
+  std::vector<std::string_view> parts{"oncekey reauthorized 1", route.state->rules_name, exchange.peer()};
   for (std::size_t i = 0; i < headers.size(); ++i) {
     const Field field = headers[i];
     if (belongs_to_the_request(route.policy, field.name) || says_nothing_of_the_caller(field.name)) continue;

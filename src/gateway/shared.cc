@@ -2,6 +2,8 @@
 
 #include "core/replies.h"
 
+#include <oncekey/check.h>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,12 +11,6 @@
 
 namespace oncekey {
 namespace {
-
-std::vector<std::string> names_of(const std::vector<Route>& routes) {
-  std::vector<std::string> names;
-  for (const Route& route : routes) names.push_back(route.name);
-  return names;
-}
 
 std::string publish(const Config& config) {
   std::vector<PublishedRoute> published;
@@ -68,20 +64,17 @@ std::shared_ptr<Shares> make_shares(const Config& config) {
 } // namespace
 
 GatewayShared::GatewayShared(const Config& configuration, Store& record_store, Log& logger)
-    : config(configuration),
-      store(record_store),
+    : store(record_store),
       log(logger),
       hash(record_store.secret()),
-      metrics(names_of(configuration.routes)),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
-      published(publish(configuration)),
       shares_owner(make_shares(configuration)),
       room(configuration.limits),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
       breaker(configuration.breaker),
-      trust(configuration),
-      has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
-                                  [](const Route& route) { return route.policy.respond_async; })) {
+      trust(configuration) {
+  const Status used = use(configuration);
+  ONCEKEY_CHECK(used.ok(), "what the first configuration names was just set up");
   store.owners_here([live = live_calls_owner](const RecordId& id) { return live->fence_of(id); });
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
     if (settled) {
@@ -90,6 +83,34 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       told->notify_all();
     }
   });
+}
+
+Status GatewayShared::use(Config next) {
+  if (generations_.size() >= kGenerationsMax)
+    return unavailable(fmt::format("the configuration was changed {} times in the life of this process: restart it",
+                                   generations_.size()));
+  // The shares were cut at start, so that one body fits into each of them.
+  const ShareLimit& share = shares.limit(Resource::buffered_bytes);
+  if (largest_body(next) > std::min(share.per_address, share.per_account))
+    return invalid(
+        "max_request_body, max_stored_body or max_body is larger than one caller's share of "
+        "limits.max_buffered_bytes");
+  auto made = std::make_unique<Generation>();
+  made->config = std::move(next);
+  for (Route& route : made->config.routes) {
+    std::optional<RouteTrust> of_route = trust.of(route.policy);
+    if (!of_route) return invalid(fmt::format("route {}: jwt_keys or accounts names another source", route.name));
+    const std::size_t number = metrics.number_of(route.name);
+    made->states.push_back(
+        {number, metrics.route(number), *std::move(of_route), fmt::format("{} {}", generations_.size(), route.name)});
+    route.state = &made->states.back();
+    made->has_status_urls = made->has_status_urls || route.policy.respond_async;
+  }
+  made->published = publish(made->config);
+  generation_.store(made.get(), std::memory_order_release);
+  generations_.push_back(std::move(made));
+  metrics.config_loaded.SetToCurrentTime();
+  return ok_status();
 }
 
 Sharer::Sharer(const Sharer& other, Shares& shares) : address_(nullptr) {
