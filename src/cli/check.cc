@@ -5,11 +5,13 @@
 #include "config/load.h"
 #include "config/named_files.h"
 #include "core/policy_text.h"
+#include "store/open_store.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <boost/json.hpp>
 
+#include <algorithm>
 #include <iostream>
 
 namespace oncekey {
@@ -96,10 +98,23 @@ void print_json(const ReadConfig& read, const std::vector<std::string>& warnings
   out << json::serialize(all) << "\n";
 }
 
+// The configuration knows a store by its first word; what follows is the store's.
+ReadConfig read_with_store(const std::string& path) {
+  ReadConfig read = read_config_file(path, {}, NamedFiles::looked_at);
+  const auto line = read.lines.find("store");
+  if (line == read.lines.end()) return read;
+  if (const Status usable = check_store_url(read.config.store); !usable) {
+    read.findings.push_back({line->second, "store", fmt::format("store: {}", usable.fault().message)});
+    std::stable_sort(read.findings.begin(), read.findings.end(),
+                     [](const Finding& a, const Finding& b) { return a.line < b.line; });
+  }
+  return read;
+}
+
 } // namespace
 
 int run_check(const std::string& path, CheckOutput output, std::ostream& out, std::ostream& err) {
-  const ReadConfig read = read_config_file(path, {}, NamedFiles::looked_at);
+  const ReadConfig read = read_with_store(path);
   const Config& config = read.config;
   std::vector<std::string> warnings;
   if (read.findings.empty()) {

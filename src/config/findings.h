@@ -34,6 +34,7 @@ struct ReadConfig {
   Config config;
   std::vector<Finding> findings;
   WrittenSettings written{};
+  std::map<std::string, unsigned> lines{}; // of the settings at the top that stand in the file
 };
 
 // The configuration, or a fault with one line a finding.

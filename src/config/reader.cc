@@ -476,7 +476,11 @@ void Reader::add_finding_of(const Problem& problem) {
 ReadConfig Reader::finish() {
   std::stable_sort(findings_.begin(), findings_.end(),
                    [](const Finding& a, const Finding& b) { return a.line < b.line; });
-  return {file_name_, std::move(config_), std::move(findings_), written_in(*top_)};
+  std::map<std::string, unsigned> lines;
+  for (const auto& [where, line] : lines_) {
+    if (!where.first && line != 0) lines[where.second] = line;
+  }
+  return {file_name_, std::move(config_), std::move(findings_), written_in(*top_), std::move(lines)};
 }
 
 } // namespace oncekey

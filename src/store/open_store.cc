@@ -5,7 +5,9 @@
 #include "store/common/guarded_store.h"
 #include "store/memory/memory_store.h"
 #include "store/postgres/postgres_store.h"
+#include "store/postgres/postgres_url.h"
 #include "store/redis/redis_store.h"
+#include "store/redis/redis_url.h"
 #include "store/rocksdb/rocksdb_store.h"
 
 #include <fmt/format.h>
@@ -83,6 +85,20 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptio
                     to_string((*store)->durability()), to_string(options.least_durability)));
   }
   return store;
+}
+
+Status check_store_url(std::string_view url) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  if (*kind == Kind::postgres) {
+    const Result<postgres::PostgresUrl> split = postgres::split_postgres_url(url);
+    if (!split) return split.fault();
+    if (const auto target = postgres::postgres_target(split->for_libpq); !target) return target.fault();
+  }
+  if (*kind == Kind::redis) {
+    if (const auto parsed = redis::parse_url(url); !parsed) return parsed.fault();
+  }
+  return ok_status();
 }
 
 Status migrate_store(std::string_view url, Log& log) {

@@ -29,6 +29,9 @@ struct StoreOptions {
 // "rediss+cluster://...". A fault says what is wrong with the URL or why the store cannot be opened or used.
 Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptions& options);
 
+// What is wrong with the URL itself, as far as that can be told without a connection.
+Status check_store_url(std::string_view url);
+
 // Brings the schema of a shared store up to this version, as opening it does.
 Status migrate_store(std::string_view url, Log& log);
 

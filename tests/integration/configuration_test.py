@@ -92,6 +92,12 @@ class CheckTest(FolderTest):
         self.assertEqual(gateway.start_expecting_refusal(), 1)
         self.assertIn('\\"to billing\\": ca /no/such/ca: No such file', gateway.log)
 
+    def test_the_rest_of_a_stores_url_is_read_too(self):
+        for url in ("postgres://127.0.0.1/db?connections=many", "redis://127.0.0.1:port/0", "redis://127.0.0.1/0?wat=1"):
+            code, output = self.check({**UPSTREAM, "store": url})
+            self.assertEqual(code, 1, url)
+            self.assertRegex(output, r"\Acheck.toml:2: store: .+\n\Z")
+
     def test_it_makes_nothing(self):
         code, output = self.check({**UPSTREAM, "store": "rocksdb:./data/deep"})
         self.assertEqual(code, 0, output)
