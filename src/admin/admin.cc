@@ -59,7 +59,7 @@ Admin::Admin(GatewayShared& shared, Timers& timers)
     : shared_(shared),
       context_(timers.context()),
       wakeups_(context_),
-      on_loopback_(is_loopback(shared.config.admin)),
+      on_loopback_(is_loopback(shared.config().admin)),
       say_again_(timers, [this] { log_wrong_tokens(); }) {}
 
 Task<void> Admin::handle(Exchange& exchange) {
@@ -77,7 +77,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   const std::string_view path = head.path();
   const bool reading = head.method == "GET" || head.method == "HEAD";
   if (reading && path == "/livez") co_return Answer{200, "application/json", R"({"status":"alive"})"};
-  const Credential credential = credential_of(head.headers, shared_.config.admin_token);
+  const Credential credential = credential_of(head.headers, shared_.config().admin_token);
   if (reading && path == "/readyz" && credential == Credential::none) co_return ready(Detail::word);
   if (auto refused = co_await stop_strangers(exchange, credential)) co_return *std::move(refused);
   if (reading && path == "/readyz") co_return ready(Detail::all);
@@ -211,7 +211,7 @@ void Admin::show_storms() {
     std::uint64_t keys = 0;
     std::uint64_t hottest = 0;
   };
-  std::vector<Storm> by_route(shared_.config.routes.size());
+  std::vector<Storm> by_route(shared_.metrics.routes());
   for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
     Storm& storm = by_route[hot.route];
     if (hot.retries >= Storms::kStormRetries) ++storm.keys;
@@ -229,7 +229,7 @@ Admin::Answer Admin::storms() const {
   for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
     if (keys.size() == kStormsMax) break;
     keys.push_back(json::object{{"key", short_hash(hot.id)},
-                                {"route", shared_.config.routes[hot.route].name},
+                                {"route", shared_.metrics.name_of(hot.route)},
                                 {"retries", hot.retries},
                                 {"storm", hot.retries >= Storms::kStormRetries}});
   }

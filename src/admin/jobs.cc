@@ -89,7 +89,7 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
     co_return Answer{409, "application/json",
                      problem("its message was not kept (keep_delivered = false, or it was dropped)")};
   }
-  if (retry && !has_endpoint(shared_.config, record.route)) {
+  if (retry && !has_endpoint(shared_.config(), record.route)) {
     co_return Answer{409, "application/json",
                      problem("nothing in this gateway's configuration is called \"" + record.route +
                              "\": it is delivered when that webhook or destination is configured again")};

@@ -113,6 +113,8 @@ Log::Log(LogLevel least, LogFormat format) : impl_(std::make_unique<Impl>()) {
 
 Log::~Log() = default;
 
+void Log::drop_below(LogLevel least) { impl_->logger->set_level(spdlog_level(least)); }
+
 bool Log::enabled(LogLevel level) const { return impl_->logger->should_log(spdlog_level(level)); }
 
 void Log::write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields) {

@@ -45,6 +45,8 @@ class Log {
   Log& operator=(const Log&) = delete;
 
   bool enabled(LogLevel level) const;
+  // Lines below `least` are dropped from now on. From any thread.
+  void drop_below(LogLevel least);
   void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
   // Whatever the least level is: for what must be on record.
   void always(std::string_view event, std::initializer_list<LogField> fields);

@@ -3,23 +3,33 @@
 #include "base/durations.h"
 #include "base/line_file.h"
 #include "cli/table.h"
-#include "config/config.h"
-#include "config/identity_files.h"
+#include "config/load.h"
+#include "config/named_files.h"
 #include "core/policy_text.h"
+#include "store/open_store.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <boost/json.hpp>
 
+#include <algorithm>
 #include <iostream>
 
 namespace oncekey {
 namespace {
 
+namespace json = boost::json;
+
 template <class Source>
-std::string joined(const std::vector<Source>& sources) {
+std::vector<std::string> texts_of(const std::vector<Source>& sources) {
   std::vector<std::string> texts;
   for (const Source& source : sources) texts.push_back(to_string(source));
-  return fmt::format("{}", fmt::join(texts, ","));
+  return texts;
+}
+
+template <class Source>
+std::string joined(const std::vector<Source>& sources) {
+  return fmt::format("{}", fmt::join(texts_of(sources), ","));
 }
 
 std::string table_of_routes(const Config& config) {
@@ -55,30 +65,84 @@ std::string table_of_endpoints(const Config& config) {
   return rows.size() == 1 ? "" : format_table(rows);
 }
 
-} // namespace
-
-int run_check(const std::string& path, std::ostream& out, std::ostream& err) {
-  const auto config = load_config(path);
-  if (!config) {
-    err << config.fault().message << "\n";
-    return 1;
+json::array json_of_routes(const Config& config) {
+  json::array routes;
+  for (const Route& route : config.routes) {
+    const Policy& policy = route.policy;
+    json::object one{{"route", route.name},
+                     {"policy", policy.name},
+                     {"methods", json::value_from(policy.methods)},
+                     {"key", to_string(policy.key)},
+                     {"key_from", json::value_from(texts_of(policy.key_from))},
+                     {"scope", json::value_from(texts_of(policy.scope))},
+                     {"lease", format_duration(policy.lease)},
+                     {"retention", format_duration(policy.retention)},
+                     {"on_unknown", to_string(policy.on_unknown)},
+                     {"on_abandoned", to_string(policy.on_abandoned)},
+                     {"mode", to_string(policy.mode)},
+                     {"upstream", to_string(upstream_of(config, route))}};
+    routes.push_back(std::move(one));
   }
-  if (const Status read = check_identity_files(*config); !read) {
-    err << path << ": " << read.fault().message << "\n";
-    return 1;
-  }
-  const Status access_log = config->access_log == "off" ? ok_status() : LineFile::check(config->access_log);
-  if (!access_log) {
-    err << path << ": access_log: " << access_log.fault().message << "\n";
-    return 1;
-  }
-  for (const std::string& warning : warnings_of(*config)) err << path << ": warning: " << warning << "\n";
-  const std::size_t routes = config->routes.size();
-  out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes") << table_of_routes(*config)
-      << table_of_endpoints(*config);
-  return 0;
+  return routes;
 }
 
-int run_check(const std::string& path) { return run_check(path, std::cout, std::cerr); }
+void print_json(const ReadConfig& read, const std::vector<std::string>& warnings, std::ostream& out) {
+  json::array problems;
+  for (const Finding& finding : read.findings) {
+    json::object one{{"problem", finding.text}};
+    if (finding.line != 0) one["line"] = finding.line;
+    if (!finding.setting.empty()) one["setting"] = finding.setting;
+    problems.push_back(std::move(one));
+  }
+  json::object all{{"file", read.file_name},
+                   {"ok", read.findings.empty()},
+                   {"problems", std::move(problems)},
+                   {"warnings", json::value_from(warnings)}};
+  if (read.findings.empty()) all["routes"] = json_of_routes(read.config);
+  out << json::serialize(all) << "\n";
+}
+
+// With what the reading of the configuration leaves to others: of a store it knows the first word alone, of the access
+// log that it is a path.
+ReadConfig read_for_check(const std::string& path) {
+  ReadConfig read = read_config_file(path, {}, NamedFiles::looked_at);
+  const auto add = [&](const std::string& setting, const Status& usable) {
+    const auto line = read.lines.find(setting);
+    if (usable || line == read.lines.end()) return;
+    read.findings.push_back({line->second, setting, fmt::format("{}: {}", setting, usable.fault().message)});
+  };
+  add("store", check_store_url(read.config.store));
+  const std::string& access_log = read.config.access_log;
+  add("access_log", access_log == "off" ? ok_status() : LineFile::check(access_log));
+  std::stable_sort(read.findings.begin(), read.findings.end(),
+                   [](const Finding& a, const Finding& b) { return a.line < b.line; });
+  return read;
+}
+
+} // namespace
+
+int run_check(const std::string& path, CheckOutput output, std::ostream& out, std::ostream& err) {
+  const ReadConfig read = read_for_check(path);
+  const Config& config = read.config;
+  std::vector<std::string> warnings;
+  if (read.findings.empty()) {
+    warnings = warnings_of(config);
+    for (std::string& more : warnings_of_files(config)) warnings.push_back(std::move(more));
+  }
+  const int code = read.findings.empty() ? 0 : 1;
+  if (output == CheckOutput::json) {
+    print_json(read, warnings, out);
+    return code;
+  }
+  for (const Finding& finding : read.findings) err << shown(finding, path) << "\n";
+  if (code != 0) return code;
+  for (const std::string& warning : warnings) err << path << ": warning: " << warning << "\n";
+  const std::size_t routes = config.routes.size();
+  out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes") << table_of_routes(config)
+      << table_of_endpoints(config);
+  return code;
+}
+
+int run_check(const std::string& path, CheckOutput output) { return run_check(path, output, std::cout, std::cerr); }
 
 } // namespace oncekey

@@ -1,6 +1,9 @@
 // oncekey: one binary, one subcommand for each thing an operator does.
 #include "base/core_dumps.h"
 #include "cli/check.h"
+#include "cli/command_line.h"
+#include "cli/doctor.h"
+#include "cli/init.h"
 #include "cli/jobs.h"
 #include "cli/keys.h"
 #include "cli/send.h"
@@ -15,6 +18,7 @@
 #include <cstdio>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace {
 
@@ -55,12 +59,9 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   serve.add_option("--threads", flags.threads, "event loops (default: one per core)")->type_name("N");
   serve.add_option("--drain-timeout", flags.drain_timeout, "how long SIGTERM waits for running requests (default 30s)")
       ->type_name("DURATION");
+  serve.add_flag("--accept-identity-change", flags.accept_identity_change,
+                 "start although changed rules (scope, identity, key_from, ...) forget keys in the store");
   serve.add_option("--log-level", flags.log_level, "debug, info, warning or error (default info)")->type_name("LEVEL");
-}
-
-bool knows(const CLI::App& app, const std::string& word) {
-  const auto all = app.get_subcommands([](const CLI::App*) { return true; });
-  return std::any_of(all.begin(), all.end(), [&](const CLI::App* one) { return one->check_name(word); });
 }
 
 } // namespace
@@ -77,6 +78,22 @@ int main(int argc, char** argv) {
   std::string checked_file;
   CLI::App* check = app.add_subcommand("check", "Validate a configuration file and say what it does");
   check->add_option("FILE", checked_file, "TOML file")->required();
+  bool check_json = false;
+  check->add_flag("--json", check_json, "print one JSON object");
+
+  ServeFlags examined;
+  bool doctor_json = false;
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Try what a configuration needs: ports, store, upstream, the machine");
+  add_serve_flags(*doctor, examined);
+  doctor->add_flag("--json", doctor_json, "print one JSON object");
+
+  std::string first_file = "oncekey.toml";
+  std::string first_upstream = "http://127.0.0.1:9090";
+  CLI::App* init = app.add_subcommand("init", "Write a commented configuration file to begin with");
+  init->add_option("FILE", first_file, "file to write; it must not exist (default oncekey.toml; - prints it)");
+  init->add_option("--upstream", first_upstream, "the API to protect (default http://127.0.0.1:9090)")
+      ->type_name("URL");
 
   oncekey::KeysCommand keys(app);
   oncekey::JobsCommand jobs(app);
@@ -85,19 +102,30 @@ int main(int argc, char** argv) {
   oncekey::WorkCommand work(app);
   oncekey::SchemaCommand schema(app);
 
-  // CLI11 would only say that a subcommand is missing.
-  if (argc > 1 && argv[1][0] != '-' && !knows(app, argv[1])) {
-    std::fprintf(stderr, "oncekey: there is no subcommand \"%s\"; oncekey --help lists them\n", argv[1]);
-    return 2;
-  }
+  // Listed here and understood by arguments_of().
+  app.add_subcommand("help", "Explain a command, as in oncekey help serve");
+  app.add_subcommand("version", "Print the version");
+
+  std::vector<std::string> arguments = oncekey::arguments_of(argc, argv);
+  // CLI11 takes them from the end.
+  std::reverse(arguments.begin(), arguments.end());
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
+    const bool asked = error.get_exit_code() == 0; // --help, --version
+    if (const std::string unknown = asked ? "" : oncekey::not_understood(app); !unknown.empty()) {
+      std::fprintf(stderr, "%s\n", unknown.c_str());
+      return 2;
+    }
     // CLI11 has codes of its own; usage errors are 2 here, as everywhere.
     return app.exit(error) == 0 ? 0 : 2;
   }
 
-  if (check->parsed()) return oncekey::run_check(checked_file);
+  if (check->parsed())
+    return oncekey::run_check(checked_file, check_json ? oncekey::CheckOutput::json : oncekey::CheckOutput::text);
+  if (doctor->parsed())
+    return oncekey::run_doctor(examined, doctor_json ? oncekey::DoctorOutput::json : oncekey::DoctorOutput::text);
+  if (init->parsed()) return oncekey::run_init(first_file, first_upstream);
   if (keys.chosen()) return keys.run();
   if (jobs.chosen()) return jobs.run();
   if (send.chosen()) return send.run();
@@ -105,10 +133,9 @@ int main(int argc, char** argv) {
   if (work.chosen()) return work.run();
   if (schema.chosen()) return schema.run();
   oncekey::forbid_core_dumps(); // before the first secret is read
-  oncekey::Result<oncekey::Config> config = oncekey::config_from_flags(flags);
-  if (!config) {
-    std::fprintf(stderr, "%s\n", config.fault().message.c_str());
-    return 2;
-  }
-  return oncekey::run_serve(*std::move(config));
+  oncekey::ReadConfig read = oncekey::read_config(flags, oncekey::NamedFiles::left_alone);
+  for (const oncekey::Finding& finding : read.findings)
+    std::fprintf(stderr, "%s\n", oncekey::shown(finding, read.file_name).c_str());
+  if (!read.findings.empty()) return 2;
+  return oncekey::run_serve(flags, std::move(read));
 }

@@ -6,6 +6,8 @@
 #include "base/masked_url.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
+#include "cli/identity_memory.h"
+#include "cli/reload.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
@@ -39,13 +41,6 @@ constexpr std::chrono::milliseconds kAdminDrain{2000};
 // For connections of tunnels that were closed at the end of a drain to be gone.
 constexpr std::chrono::milliseconds kTunnelEnd{2000};
 constexpr std::chrono::milliseconds kRoomEvery{250};
-
-LogLevel level_of(std::string_view text) {
-  if (text == "debug") return LogLevel::debug;
-  if (text == "warning") return LogLevel::warning;
-  if (text == "error") return LogLevel::error;
-  return LogLevel::info;
-}
 
 // One event loop, one thread, and what runs on it.
 struct Worker {
@@ -105,7 +100,7 @@ class RoomWatch {
  private:
   void look() {
     timer_.after(kRoomEvery);
-    const std::string& store = shared_.config.store;
+    const std::string& store = shared_.config().store;
     std::optional<StoreRoom::Seen> seen;
     if (const std::optional<std::string> folder = folder_of_store(store)) {
       seen = look_at_folder(*folder);
@@ -227,7 +222,7 @@ class Shutdown {
   }
 
   void leave() {
-    const Millis lame_duck = shared_.config.timeouts.lame_duck;
+    const Millis lame_duck = shared_.config().timeouts.lame_duck;
     if (lame_duck == Millis(0)) return drain();
     log_.info("leaving", {{"connections", server_.connections()}, {"lame_duck", format_duration(lame_duck)}});
     server_.leave();
@@ -243,7 +238,7 @@ class Shutdown {
     server_.drain();
     for (const Other& other : others_) other.begin();
     shared_.waiters.notify_all();
-    deadline_ = std::chrono::steady_clock::now() + shared_.config.drain_timeout;
+    deadline_ = std::chrono::steady_clock::now() + shared_.config().drain_timeout;
     poll();
   }
 
@@ -298,13 +293,15 @@ class Shutdown {
 
 } // namespace
 
-int run_serve(Config config) {
+int run_serve(const ServeFlags& flags, ReadConfig read) {
+  Config config = read.config;
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN); // until there is something to reload
   // Whatever is made from here on is the owner's alone, RocksDB's files too.
   ::umask(S_IRWXG | S_IRWXO);
   if (config.core_dumps) allow_core_dumps();
   const LogFormat log_format = config.log_format == "json" ? LogFormat::json : LogFormat::text;
-  Log log(level_of(config.log_level), log_format);
+  Log log(log_level_of(config.log_level), log_format);
   const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
   if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse_to_start(log, fits.fault());
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
@@ -322,6 +319,10 @@ int run_serve(Config config) {
       least_durability(config), config.trust_clock};
   auto store = open_store(config.store, store_options);
   if (!store) return refuse_to_start(log, store.fault());
+  const IdentityChange change = flags.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
+  if (const Status known = remember_identity(config.store, identity_rules_of(config), change, (*store)->now(), log);
+      !known)
+    return refuse_to_start(log, known.fault());
   if (const Status known = find_admin_token(config, log); !known) return refuse_to_start(log, known.fault());
 
   std::unique_ptr<LineFile> access_log;
@@ -431,6 +432,19 @@ int run_serve(Config config) {
     shutdown.also([&] { keeper->stop(); }, [&] { return keeper->over(); });
     asio::post(operators.context, [&] { keeper->start(); });
   }
+
+  const auto trust_upstream = [&] {
+    for (const auto& worker : workers) {
+      asio::post(worker->context, [&log, &pools = worker->upstreams] {
+        for (const auto& pool : pools) {
+          if (const Status read_anew = pool->read_trusted_certificates(); !read_anew)
+            log.warning("upstream_ca_unusable", {{"reason", read_anew.fault().message}});
+        }
+      });
+    }
+  };
+  Reloader reloader(operators.context, flags, std::move(read),
+                    {shared, **server, **admin_server, keeper.get(), trust_upstream}, log);
 
   (*server)->start();
   (*admin_server)->start();

@@ -110,7 +110,7 @@ bool is_loopback(const Address& address) {
 
 Result<UpstreamUrl> parse_upstream(std::string_view text) {
   const auto refuse = [&](std::string_view why) {
-    return invalid(fmt::format("\"{}\" is not an upstream: {}", text, why));
+    return invalid(fmt::format("\"{}\" is not an upstream: {}", masked_url(text), why));
   };
   UpstreamUrl url;
   std::string_view rest = text;

@@ -42,11 +42,14 @@ struct TargetUrl {
 };
 Result<TargetUrl> parse_target_url(std::string_view text);
 
+struct RouteState; // the gateway's: gateway/shared.h
+
 struct Route {
   std::string path; // glob in normal form: * matches any characters, also slashes; everything else matches itself
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
   std::optional<UpstreamUrl> upstream{}; // nothing: the one at the top
+  const RouteState* state = nullptr; // set in a configuration that a gateway uses, and lives as long as that
 };
 
 // A place that staged messages are delivered to: [[destination]], and the delivery half of a [[webhook]].

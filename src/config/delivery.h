@@ -8,7 +8,11 @@
 
 namespace oncekey {
 
-// The provider of a webhook; a fault if the settings contradict each other or a secret is not of the provider's form.
+// The provider that a webhook names; a fault if there is none, or the settings of an "hmac" one contradict each other.
+Result<std::shared_ptr<const WebhookProvider>> provider_without_secrets(const Webhook& webhook);
+// A fault if there is no secret, or one is not of the provider's form.
+Status check_secrets(const WebhookProvider& provider, const Webhook& webhook);
+// Both.
 Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhook);
 
 } // namespace oncekey

@@ -53,8 +53,9 @@ Status read_encoding(const WebNode& node, Webhook& webhook) {
 Status read_hook_path(const WebNode& node, Webhook& webhook) {
   const Status read = put(webhook.path, as_text(node));
   if (!read) return read;
-  if (!webhook.path.starts_with('/') || webhook.path.find_first_of("?#* ") != std::string::npos)
-    return invalid("a webhook's path begins with / and is meant exactly: leave out *, ? and #");
+  if (!webhook.path.starts_with('/') || webhook.path.find_first_of("?#*{}<> ") != std::string::npos ||
+      webhook.path.find("/:") != std::string::npos)
+    return invalid("a webhook's path begins with / and is meant exactly: leave out *, ?, #, {name} and :name");
   std::string normal = normal_glob(webhook.path);
   if (normal.empty())
     return invalid(
@@ -119,14 +120,24 @@ constexpr Setting<Endpoint> kEndpointSettings[] = {
 std::span<const Setting<Webhook>> webhook_settings() { return kWebhookSettings; }
 std::span<const Setting<Endpoint>> endpoint_settings() { return kEndpointSettings; }
 
-Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhook) {
+Result<std::shared_ptr<const WebhookProvider>> provider_without_secrets(const Webhook& webhook) {
   auto made = webhook.provider == "hmac" ? hmac_provider(webhook.hmac) : webhook_provider(webhook.provider);
   if (!made) return std::move(made).fault();
-  std::shared_ptr<const WebhookProvider> provider = std::move(made).value();
-  if (webhook.secrets.empty()) return invalid("secrets is empty: without one nobody can be believed");
+  return std::shared_ptr<const WebhookProvider>(std::move(made).value());
+}
+
+Status check_secrets(const WebhookProvider& provider, const Webhook& webhook) {
+  if (webhook.secrets.empty()) return invalid("is empty: name at least one secret, or no request can be verified");
   for (const std::string& secret : webhook.secrets) {
-    if (const Status fit = provider->check_secret(secret); !fit) return fit.fault();
+    if (Status fit = provider.check_secret(secret); !fit) return fit;
   }
+  return ok_status();
+}
+
+Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhook) {
+  auto provider = provider_without_secrets(webhook);
+  if (!provider) return provider;
+  if (const Status usable = check_secrets(**provider, webhook); !usable) return usable.fault();
   return provider;
 }
 

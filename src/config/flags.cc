@@ -43,24 +43,33 @@ std::vector<Override> only_without_a_file(const ServeFlags& flags) {
 
 } // namespace
 
-Result<Config> config_from_flags(const ServeFlags& flags) {
+ReadConfig read_config(const ServeFlags& flags, NamedFiles files) {
   std::vector<Override> given = allowed_beside_a_file(flags);
   const std::vector<Override> rest = only_without_a_file(flags);
+  std::vector<Finding> refused;
   if (flags.config) {
-    std::string message;
     for (const Override& flag : rest) {
       std::string name = flag.setting;
       std::replace(name.begin(), name.end(), '_', '-');
-      message += fmt::format("{}--{}: contradicts --config: change {} in {} instead", message.empty() ? "" : "\n", name,
-                             flag.setting, *flags.config);
+      refused.push_back(
+          {0, flag.setting,
+           fmt::format("--{}: contradicts --config: change {} in {} instead", name, flag.setting, *flags.config)});
     }
-    if (!message.empty()) return invalid(std::move(message));
-    return load_config_under(*flags.config, given);
+    if (!refused.empty()) return {*flags.config, {}, std::move(refused), {}};
+    return read_config_file(*flags.config, given, files);
   }
-  if (flags.admin_token && !flags.admin_token->starts_with("env:") && !flags.admin_token->starts_with("file:"))
-    return invalid("--admin-token: write env:NAME or file:PATH: an argument is visible to every user of the machine");
+  if (flags.admin_token && !flags.admin_token->starts_with("env:") && !flags.admin_token->starts_with("file:")) {
+    refused.push_back({0, "admin_token",
+                       "--admin-token: write env:NAME or file:PATH: an argument is visible to every user of the "
+                       "machine"});
+    return {"", {}, std::move(refused), {}};
+  }
   given.insert(given.end(), rest.begin(), rest.end());
-  return parse_config_under("", "", given);
+  return read_config_text("", "", given, files);
+}
+
+Result<Config> config_from_flags(const ServeFlags& flags) {
+  return config_or_fault(read_config(flags, NamedFiles::left_alone));
 }
 
 } // namespace oncekey

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "config/config.h"
+#include "config/findings.h"
 
 #include <cstdint>
 #include <optional>
@@ -36,9 +37,14 @@ struct ServeFlags {
   std::optional<std::string> retention;
   std::optional<std::string> upstream_timeout;
   std::optional<std::string> wait;
+
+  // Start although keys in the store would be forgotten (config/identity_rules.h).
+  bool accept_identity_change = false;
 };
 
-// Parsed and checked like a file. A fault's message has one line a finding, with the flag's name in front.
+// Parsed and checked like a file. Findings about a flag have its name in front.
+ReadConfig read_config(const ServeFlags& flags, NamedFiles files);
+// The same as a configuration, or a fault with one line a finding. The files it names are left alone.
 Result<Config> config_from_flags(const ServeFlags& flags);
 
 } // namespace oncekey

@@ -10,6 +10,7 @@
 namespace oncekey {
 namespace {
 
+using testing::Eq;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -67,7 +68,8 @@ TEST(Flags, ThatAreUnsafeTogetherAreRefused) {
 TEST(Flags, WithoutAnUpstreamAreRefused) {
   const auto config = config_from_flags({});
   ASSERT_FALSE(config.ok());
-  EXPECT_THAT(config.fault().message, StartsWith("--upstream: upstream is missing"));
+  EXPECT_THAT(config.fault().message,
+              Eq("--upstream: is missing: say which API to protect, as in --upstream http://127.0.0.1:9090"));
 }
 
 TEST(Flags, DoNotTakeATokenThatEveryoneCouldSee) {

@@ -68,18 +68,4 @@ std::string jwks_path(const std::string& jwt_keys) {
   return jwt_keys.starts_with(kFilePrefix) ? jwt_keys.substr(kFilePrefix.size()) : std::string();
 }
 
-Status check_identity_files(const Config& config) {
-  for (const Route& route : config.routes) {
-    const Policy& policy = route.policy;
-    if (const std::string path = jwks_path(policy.tokens.keys); !path.empty()) {
-      if (const auto set = load_jwks(path); !set) return invalid(fmt::format("jwt_keys: {}", set.fault().message));
-    }
-    if (!policy.accounts.empty()) {
-      if (const auto accounts = load_accounts(policy.accounts); !accounts)
-        return invalid(fmt::format("accounts: {}", accounts.fault().message));
-    }
-  }
-  return ok_status();
-}
-
 } // namespace oncekey

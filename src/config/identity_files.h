@@ -22,7 +22,4 @@ Result<JwkSet> load_jwks(const std::string& path);
 // The path of jwt_keys = "file:PATH"; empty for a URL.
 std::string jwks_path(const std::string& jwt_keys);
 
-// Reads every such file of a configuration. A fault names the first that cannot be used and why.
-Status check_identity_files(const Config& config);
-
 } // namespace oncekey

@@ -29,35 +29,39 @@ void place(toml::table& table, const Override& flag) {
   }
 }
 
-Result<toml::table> parse_toml(std::string_view text, std::string_view file_name) {
+std::variant<toml::table, Finding> parse_toml(std::string_view text, std::string_view file_name) {
   try {
     return toml::table(toml::parse(text, file_name));
   } catch (const toml::parse_error& error) {
-    return invalid(fmt::format("{}:{}: not valid TOML: {}", file_name, error.source().begin.line, error.description()));
+    return Finding{error.source().begin.line,
+                   {},
+                   fmt::format("not valid TOML: {} (text needs quotes on both sides)", error.description())};
   }
 }
 
 } // namespace
 
-Result<Config> parse_config_under(std::string_view text, std::string_view file_name,
-                                  const std::vector<Override>& overrides) {
-  Result<toml::table> table = parse_toml(text, file_name);
-  if (!table) return std::move(table).fault();
-  for (const Override& flag : overrides) place(*table, flag);
-  return Reader(file_name).read(*table);
+ReadConfig read_config_text(std::string_view text, std::string_view file_name, const std::vector<Override>& overrides,
+                            NamedFiles files) {
+  auto parsed = parse_toml(text, file_name);
+  if (auto* const finding = std::get_if<Finding>(&parsed))
+    return {std::string(file_name), {}, {std::move(*finding)}, {}};
+  toml::table& table = std::get<toml::table>(parsed);
+  for (const Override& flag : overrides) place(table, flag);
+  return Reader(file_name, files).read(table);
 }
 
 namespace {
 
-Result<std::string> read_config_file(const std::string& path) {
+Result<std::string> text_of_file(const std::string& path) {
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(kLargestFile + 1, '\0');
   if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (!file.is_open() || file.bad())
-    return invalid(fmt::format("{}: cannot be read: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+    return invalid(fmt::format("cannot be read: {}", errno != 0 ? std::strerror(errno) : "input error"));
   text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kLargestFile) return invalid(fmt::format("{}: larger than 1 MiB: is this the right file?", path));
+  if (text.size() > kLargestFile) return invalid("larger than 1 MiB: is this the right file?");
   return text;
 }
 
@@ -65,17 +69,18 @@ constexpr std::array<std::string_view, 4> kAdminSettings{"admin", "admin_token",
 
 } // namespace
 
-Result<Config> load_config_under(const std::string& path, const std::vector<Override>& overrides) {
-  const Result<std::string> text = read_config_file(path);
-  if (!text) return text.fault();
-  return parse_config_under(*text, path, overrides);
+ReadConfig read_config_file(const std::string& path, const std::vector<Override>& overrides, NamedFiles files) {
+  const Result<std::string> text = text_of_file(path);
+  if (!text) return {path, {}, {Finding{0, {}, text.fault().message}}, {}};
+  return read_config_text(*text, path, overrides, files);
 }
 
 Result<Config> load_admin_settings(const std::string& path) {
-  const Result<std::string> text = read_config_file(path);
-  if (!text) return text.fault();
-  const Result<toml::table> table = parse_toml(*text, path);
-  if (!table) return table.fault();
+  const Result<std::string> text = text_of_file(path);
+  if (!text) return invalid(fmt::format("{}: {}", path, text.fault().message));
+  const auto parsed = parse_toml(*text, path);
+  if (const auto* const finding = std::get_if<Finding>(&parsed)) return invalid(shown(*finding, path));
+  const toml::table* const table = &std::get<toml::table>(parsed);
   Config config;
   for (const Setting<Config>& setting : gateway_settings()) {
     const toml::node* const value = table->get(setting.name);
@@ -89,9 +94,11 @@ Result<Config> load_admin_settings(const std::string& path) {
 }
 
 Result<Config> parse_config(std::string_view text, std::string_view file_name) {
-  return parse_config_under(text, file_name, {});
+  return config_or_fault(read_config_text(text, file_name, {}, NamedFiles::left_alone));
 }
 
-Result<Config> load_config(const std::string& path) { return load_config_under(path, {}); }
+Result<Config> load_config(const std::string& path) {
+  return config_or_fault(read_config_file(path, {}, NamedFiles::left_alone));
+}
 
 } // namespace oncekey

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/config.h"
+#include "config/findings.h"
 
 #include <cstdint>
 #include <string>
@@ -17,9 +18,10 @@ struct Override {
   std::variant<std::string, std::vector<std::string>, std::int64_t> value;
 };
 
-// Reads `text` with the overrides in place of what the file says. Findings about an override name the flag.
-Result<Config> parse_config_under(std::string_view text, std::string_view file_name,
-                                  const std::vector<Override>& overrides);
-Result<Config> load_config_under(const std::string& path, const std::vector<Override>& overrides);
+// Reads `text`, or the file, with the overrides in place of what the file says. Findings about an override name the
+// flag.
+ReadConfig read_config_text(std::string_view text, std::string_view file_name, const std::vector<Override>& overrides,
+                            NamedFiles files);
+ReadConfig read_config_file(const std::string& path, const std::vector<Override>& overrides, NamedFiles files);
 
 } // namespace oncekey

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 namespace oncekey {
 namespace {
@@ -50,7 +51,8 @@ void check_upstreams(const Config& config, std::vector<Problem>& out) {
   if (!at_the_top && !in_a_route)
     out.push_back({std::nullopt,
                    {"upstream"},
-                   "upstream is missing: say which API to protect, as in upstream = \"http://127.0.0.1:9090\""});
+                   "upstream is missing: say which API to protect, as in upstream = \"http://127.0.0.1:9090\"",
+                   "is missing: say which API to protect, as in --upstream http://127.0.0.1:9090"});
   for (std::size_t index = 0; index < config.routes.size(); ++index) {
     const Route& route = config.routes[index];
     if (route.upstream) {
@@ -77,9 +79,16 @@ void check_upstreams(const Config& config, std::vector<Problem>& out) {
         {std::nullopt, {"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified"});
 }
 
+// SHOP_ADMIN_TOKEN and the like: the name of a variable whose env: was forgotten would itself be the token.
+bool looks_like_a_variable(std::string_view token) {
+  return token.find('_') != std::string_view::npos && std::all_of(token.begin(), token.end(), [](char c) {
+           return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+         });
+}
+
 void check_listeners(const Config& config, std::vector<Problem>& out) {
-  const auto add = [&](std::vector<std::string> settings, std::string text) {
-    out.push_back({std::nullopt, std::move(settings), std::move(text)});
+  const auto add = [&](std::vector<std::string> settings, std::string text, std::string text_for_flags = {}) {
+    out.push_back({std::nullopt, std::move(settings), std::move(text), std::move(text_for_flags)});
   };
   if (config.listen.port != 0 && config.listen.port == config.admin.port && reaches(config.listen.host, config.admin))
     add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
@@ -105,6 +114,12 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
         fmt::format("admin_token has {} characters and needs at least {}: `openssl rand -hex 16` makes "
                     "a good one",
                     config.admin_token.size(), kShortestToken));
+  for (const auto& [setting, token] :
+       {std::pair("admin_token", &config.admin_token), std::pair("outbox_token", &config.outbox_token)}) {
+    if (looks_like_a_variable(*token))
+      add({setting},
+          fmt::format("{} looks like the name of an environment variable: write \"env:{}\"", setting, *token));
+  }
   if (config.tls_cert.empty() != config.tls_key.empty())
     add({"tls_cert", "tls_key"},
         "tls_cert and tls_key belong together: set both to serve TLS, neither to serve plain HTTP");
@@ -124,10 +139,14 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
 void check_rates(const RateLimits& rates, const Limits& limits, std::optional<std::size_t> route,
                  std::vector<Problem>& out) {
   if (rates.burst > 0 && rates.rate <= 0)
-    out.push_back({route, {"burst"}, "burst is set without rate beside it: how fast does the bucket fill?"});
+    out.push_back({route,
+                   {"burst"},
+                   "burst is set without rate beside it: say how fast requests may come, as in rate = \"100/s\""});
   if (rates.test_burst > 0 && rates.test_rate <= 0)
     out.push_back(
-        {route, {"test_burst"}, "test_burst is set without test_rate beside it: how fast does the bucket fill?"});
+        {route,
+         {"test_burst"},
+         "test_burst is set without test_rate beside it: say how fast requests may come, as in test_rate = \"25/s\""});
   if (limits.max_in_flight > 0 && rates.max_in_flight > limits.max_in_flight)
     out.push_back({route,
                    {"max_in_flight", "limits.max_in_flight"},
@@ -158,10 +177,9 @@ void check_identity(const Config& config, std::vector<Problem>& out) {
     break;
   }
   if (!config.client_ca.empty() && none_has(ScopeSource::Kind::client_cert))
-    out.push_back(
-        {std::nullopt,
-         {"client_ca"},
-         "client_ca is set but no route has scope = \"client-cert\": certificates would be asked for in vain"});
+    out.push_back({std::nullopt,
+                   {"client_ca"},
+                   "client_ca is set but no route has scope = \"client-cert\": no certificate would be used"});
 }
 
 void check_limits(const Config& config, std::vector<Problem>& out) {
@@ -169,7 +187,8 @@ void check_limits(const Config& config, std::vector<Problem>& out) {
   if (config.address_rate.burst > 0 && config.address_rate.per_second <= 0)
     out.push_back({std::nullopt,
                    {"address_burst"},
-                   "address_burst is set without address_rate beside it: how fast does the bucket fill?"});
+                   "address_burst is set without address_rate beside it: say how fast requests may come, as in "
+                   "address_rate = \"100/s\""});
   if (config.limits.max_connections_per_address > config.limits.max_connections)
     out.push_back({std::nullopt,
                    {"limits.max_connections_per_address", "limits.max_connections"},
@@ -245,18 +264,22 @@ class RouteChecks {
                       format_duration(policy_.wait), format_duration(policy_.upstream_timeout)));
     if (policy_.wait > Millis(0) && policy_.max_waiters == 0)
       add({"max_waiters", "wait"},
-          "max_waiters is 0, so nobody can wait, but wait is set: raise one or drop the other");
+          "max_waiters is 0, so no request can wait, but wait is set: raise one or drop the other");
   }
 
   void key() {
     if (policy_.methods.empty())
       add({"methods"}, "methods is empty: no request would be protected; leave the route out");
+    if (policy_.strict && policy_.key_syntax != KeySyntax::structured_string)
+      add({"strict", "key_syntax"},
+          "strict = true needs key_syntax = \"structured-string\": every other syntax takes keys as they are sent; set "
+          "it, or leave strict out");
     if (policy_.key_from.empty()) add({"key_from"}, "key_from is empty: no request would ever have a key");
     if (uses_fingerprint_as_key(policy_)) {
       if (policy_.window <= Millis(0))
         add({"window", "key_from"},
-            "key_from = \"fingerprint\" needs a window longer than zero, as in window = \"5m\": for how long are "
-            "requests alike the same one?");
+            "key_from = \"fingerprint\" needs a window longer than zero, as in window = \"5m\": for how long do "
+            "identical requests count as one?");
       else
         outlives_the_work("window", policy_.window);
       if (policy_.key == MissingKey::required)

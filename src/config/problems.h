@@ -18,6 +18,8 @@ struct Problem {
   // As spelled in the file; the problem is shown at the first of them that was written down.
   std::vector<std::string> settings;
   std::string text; // what is wrong and what to do
+  // The same for flags alone, where the text speaks of what only a file can say; else empty.
+  std::string text_for_flags{};
 };
 
 std::vector<Problem> problems_of(const Config& config);

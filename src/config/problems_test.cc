@@ -57,8 +57,8 @@ TEST(BadSettings, AreRefusedWithTheirLine) {
       {"trusted_proxies = [\"10.0.0.0/8\"]", "2: trusted_proxies: \"10.0.0.0/8\" is not an IP address"},
       {"drain_timeout = \"soon\"", "2: drain_timeout: \"soon\" is not a duration"},
       {"policy = \"clasic\"",
-       "2: policy: \"clasic\" is not a policy: classic, ietf, stripe-v1, stripe-v2 exist; did "
-       "you mean \"classic\"?"},
+       "2: policy: unknown policy \"clasic\"; use one of classic, ietf, stripe-v1, stripe-v2; did you mean "
+       "\"classic\"?"},
       {"lease = \"400d\"", "2: lease: \"400d\" is out of range"},
       {"path = \"/x\"", "2: path: belongs to a route: write it under [[route]]"},
       {"kept = \"200\"", "2: kept: belongs to a route: write it under [[route]]"},
@@ -80,7 +80,7 @@ TEST(BadSettings, AreRefusedWithTheirLine) {
       {"[[route]]\npath = \"/a?b\"", "3: path: a path is compared without the query"},
       {"[[route]]\npath = \"/a b\"", "3: path: a path holds no spaces"},
       {"[[route]]\npath = \"/a\"\nlisten = \"127.0.0.1:1\"", "4: listen: is a setting of the whole gateway"},
-      {"[[route]]\npath = \"/a\"\npolicy = \"x\"", "4: policy: \"x\" is not a policy"},
+      {"[[route]]\npath = \"/a\"\npolicy = \"x\"", "4: policy: unknown policy \"x\""},
       {"[[route]]\npath = \"/a\"\nmethods = [\"post\"]", "4: methods: \"post\" is not a method"},
       {"[[route]]\npath = \"/a\"\nmethods = [\"CONNECT\"]", "4: methods: CONNECT cannot be protected"},
       {"[[route]]\npath = \"/a\"\nmethods = [\"POST\", \"POST\"]", "4: methods: \"POST\" stands twice"},
@@ -112,7 +112,7 @@ TEST(UnsafeCombinations, AreRefusedWithTheReason) {
       {"lease = \"99ms\"", "2: lease (99ms) is too short"},
       {"wait = \"2m\"", "2: wait (2m) is longer than upstream_timeout (60s)"},
       {"upstream_timeout = \"1s\"\n[[route]]\npath = \"/a\"\nwait = \"2s\"", "5: wait (2s) is longer"},
-      {"[[route]]\npath = \"/a\"\nwait = \"2s\"\nmax_waiters = 0", "5: max_waiters is 0, so nobody can wait"},
+      {"[[route]]\npath = \"/a\"\nwait = \"2s\"\nmax_waiters = 0", "5: max_waiters is 0, so no request can wait"},
       {"[[route]]\npath = \"/a\"\nkey_from = \"fingerprint\"", "4: key_from = \"fingerprint\" needs a window"},
       {"[[route]]\npath = \"/a\"\nkey_from = \"fingerprint\"\nwindow = \"0s\"", "5: key_from = \"fingerprint\" needs"},
       {"[[route]]\npath = \"/a\"\nkey_from = \"fingerprint\"\nwindow = \"5s\"", "5: window (5s) is shorter than lease"},

@@ -2,11 +2,13 @@
 
 #include "base/durations.h"
 #include "config/delivery.h"
+#include "config/named_files.h"
 #include "config/suggestion.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 namespace oncekey {
 namespace {
@@ -34,9 +36,44 @@ std::string as_flag(std::string_view setting) {
   return flag;
 }
 
+// The line of a setting that stands in the table, else the table's own.
+unsigned line_in(const toml::table& table, std::string_view setting, unsigned line) {
+  for (const auto& [key, value] : table)
+    if (key.str() == setting) return line_of(key.source());
+  return line;
+}
+
+// With * in the place of {id}, <id> and :id, as routers of web frameworks write what varies. Nothing if there is none.
+std::optional<std::string> with_stars(std::string_view path) {
+  std::string stars;
+  bool found = false;
+  std::size_t at = 0;
+  while (at < path.size()) {
+    const char c = path[at];
+    const char closing = c == '{' ? '}' : c == '<' ? '>' : '\0';
+    const bool named = c == ':' && at > 0 && path[at - 1] == '/' && at + 1 < path.size() && path[at + 1] != '/';
+    if (closing == '\0' && !named) {
+      stars += c;
+      ++at;
+      continue;
+    }
+    found = true;
+    if (!stars.ends_with('*')) stars += '*';
+    const std::size_t end = path.find(named ? '/' : closing, at);
+    at = end == std::string_view::npos ? path.size() : named ? end : end + 1;
+  }
+  if (!found) return std::nullopt;
+  return stars;
+}
+
 Result<std::string> as_route_path(const toml::node& node) {
   auto path = as_text(node);
   if (!path) return path;
+  if (const auto stars = with_stars(*path))
+    return invalid(
+        fmt::format("\"{}\" would be taken literally and protect nothing: write * for a part that varies, as "
+                    "in \"{}\"",
+                    *path, *stars));
   if (path->front() != '/' && path->front() != '*')
     return invalid(fmt::format("\"{}\" matches nothing: a path begins with / (or with *)", *path));
   for (const char c : *path) {
@@ -59,12 +96,51 @@ Result<Policy> as_policy(const toml::node& node) {
   if (auto policy = policy_by_name(*name)) return *policy;
   const std::vector<std::string_view> known(policy_names().begin(), policy_names().end());
   return invalid(
-      fmt::format("\"{}\" is not a policy: {} exist{}", *name, fmt::join(known, ", "), did_you_mean(*name, known)));
+      fmt::format("unknown policy \"{}\"; use one of {}{}", *name, fmt::join(known, ", "), did_you_mean(*name, known)));
+}
+
+std::string text_of(const toml::node& node) {
+  std::ostringstream text;
+  node.visit([&](const auto& value) { text << value; });
+  return text.str();
+}
+
+// The tables of a list are told apart by what names them, so that a new one in front does not change the others.
+void add_list(WrittenSettings& written, std::string_view list, const toml::array& tables, std::string_view named_by) {
+  std::string order;
+  for (const toml::node& node : tables) {
+    const toml::table* const table = node.as_table();
+    if (table == nullptr) continue;
+    const toml::node* const name = table->get(named_by);
+    const std::string place =
+        fmt::format("{} {}", list, name != nullptr && name->is_string() ? **name->as_string() : "");
+    std::string unique = place;
+    for (int n = 2; written.contains({unique, std::string(named_by)}); ++n) unique = fmt::format("{}#{}", place, n);
+    for (const auto& [key, value] : *table) written[{unique, std::string(key.str())}] = text_of(value);
+    order += unique + "\n";
+  }
+  written[{"", std::string(list)}] = order;
+}
+
+WrittenSettings written_in(const toml::table& file) {
+  WrittenSettings written;
+  for (const auto& [key, value] : file) {
+    const std::string name(key.str());
+    if (const toml::table* const section = value.as_table()) {
+      for (const auto& [setting, of_section] : *section)
+        written[{name, std::string(setting.str())}] = text_of(of_section);
+    } else if (const toml::array* const list = value.as_array(); list != nullptr && list->is_array_of_tables()) {
+      add_list(written, name, *list, name == "destination" ? "name" : "path");
+    } else {
+      written[{"", name}] = text_of(value);
+    }
+  }
+  return written;
 }
 
 } // namespace
 
-Result<Config> Reader::read(const toml::table& file) {
+ReadConfig Reader::read(const toml::table& file) {
   top_ = &file;
   read_top(file);
   read_section(file, "limits", limit_settings(), config_.limits);
@@ -73,6 +149,10 @@ Result<Config> Reader::read(const toml::table& file) {
   read_list(file, "webhook", [this](const toml::table& table, unsigned line) { read_webhook(table, line); });
   read_list(file, "destination", [this](const toml::table& table, unsigned line) { read_destination(table, line); });
   for (const Problem& problem : problems_of(config_)) add_problem(problem);
+  if (files_ == NamedFiles::looked_at) {
+    // Each is about one file that was named, whatever else is wrong.
+    for (const Problem& problem : problems_of_files(config_)) add_finding_of(problem);
+  }
   return finish();
 }
 
@@ -185,6 +265,7 @@ void Reader::read_list(const toml::table& file, std::string_view name, Read read
                 fmt::format("write [[{}]], with two brackets: there can be several", name), std::nullopt);
     return;
   }
+  if (!list->empty()) lines_[{std::nullopt, std::string(name)}] = line_of(list->front().source());
   for (const toml::node& item : *list) read(*item.as_table(), line_of(item.source()));
 }
 
@@ -203,20 +284,63 @@ void Reader::read_endpoint_url(std::string_view name, const toml::node& value, u
   endpoint.target = url->target;
 }
 
-void Reader::check_endpoint(const Endpoint& endpoint, unsigned line) {
+void Reader::check_endpoint(const Endpoint& endpoint, const toml::table& table, unsigned line) {
+  const auto add = [&](std::string_view setting, std::string_view text) {
+    add_finding(line_in(table, setting, line), setting, text, {});
+  };
+  const auto add_pair = [&](std::string_view setting, std::string text) {
+    unread_.insert(std::nullopt);
+    findings_.push_back({line_in(table, setting, line), std::string(setting), std::move(text)});
+  };
   if (endpoint.budget >= endpoint.remember)
-    add_finding(
-        line, "budget",
-        fmt::format("is {}, and what was received is remembered for {} only: a message would be forgotten while "
-                    "it is still being delivered; make remember longer",
-                    format_duration(endpoint.budget), format_duration(endpoint.remember)),
-        {});
+    add_pair(
+        table.contains("budget") ? "budget" : "remember",
+        fmt::format("budget ({}) is not shorter than remember ({}): a message would be forgotten while it is still "
+                    "being delivered; make remember longer",
+                    format_duration(endpoint.budget), format_duration(endpoint.remember)));
   if (endpoint.first_pause > endpoint.longest_pause)
-    add_finding(line, "first_pause", "is longer than longest_pause", {});
+    add_pair(table.contains("first_pause") ? "first_pause" : "longest_pause",
+             fmt::format("first_pause ({}) is longer than longest_pause ({})", format_duration(endpoint.first_pause),
+                         format_duration(endpoint.longest_pause)));
+  if (!endpoint.ca_file.empty() && !endpoint.url.host.empty() && endpoint.url.scheme == UpstreamUrl::Scheme::http)
+    add("ca", "is set but the messages are not delivered to https://: nothing would be verified; leave it out");
+}
+
+void Reader::check_webhook(const Webhook& webhook, const toml::table& table, unsigned line) {
+  const auto add = [&](std::string_view setting, std::string_view text) {
+    add_finding(line_in(table, setting, line), setting, text, {});
+  };
+  if (const auto provider = provider_without_secrets(webhook); !provider) {
+    add("provider", provider.fault().message);
+  } else if (const Status usable = check_secrets(**provider, webhook); !usable) {
+    add("secrets", usable.fault().message);
+  }
+  if (!webhook.order_by.empty() && !webhook.order_by.starts_with('/'))
+    add("order_by", "is a JSON pointer and begins with /, as in \"/data/object/id\"");
+  check_endpoint(webhook.endpoint, table, line);
+  if (!webhook.url.empty() && (!parse_target_url(webhook.url) || webhook.url.find('?') != std::string::npos))
+    add("url", "is the URL the sender knows, without its query, as in \"https://example.com/hooks/sms\"");
+  for (const char* const described : {"signature_header", "algorithm", "encoding", "signature_prefix", "signed",
+                                      "timestamp_header", "id_header", "id_pointer"}) {
+    if (webhook.provider != "hmac" && table.contains(described))
+      add(described,
+          fmt::format("is only for provider = \"hmac\"; Oncekey knows what {} signs: leave it out", webhook.provider));
+  }
+  if (webhook.max_body > config_.limits.max_buffered_bytes)
+    add("max_body", "is more than limits.max_buffered_bytes: such a body would never fit");
+  const std::string_view target = webhook.endpoint.target;
+  if (webhook.endpoint.url.port == config_.listen.port && reaches(webhook.endpoint.url.host, config_.listen) &&
+      target.substr(0, target.find('?')) == webhook.path)
+    add("deliver_to", "is this webhook itself: every event would be taken for its own repetition");
+  for (const Webhook& other : config_.webhooks) {
+    if (glob_matches(other.path, webhook.path, config_.path_case))
+      add("path", fmt::format("{} has a webhook already", webhook.path));
+  }
 }
 
 void Reader::read_webhook(const toml::table& table, unsigned line) {
   const std::size_t findings = findings_.size();
+  const std::size_t index = config_.webhooks.size();
   Webhook webhook;
   for (const char* needed : {"path", "provider", "secrets", "deliver_to"}) {
     if (!table.contains(needed)) add_finding(line, needed, "is missing in this [[webhook]]", {});
@@ -224,6 +348,7 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
   for (const auto& [key, value] : table) {
     const std::string_view name = key.str();
     const unsigned key_line = line_of(key.source());
+    lines_[{std::nullopt, setting_in("webhook", index, name)}] = key_line;
     if (name == "deliver_to") {
       read_endpoint_url(name, value, key_line, webhook.endpoint);
     } else if (const auto* setting = find_setting(webhook_settings(), name)) {
@@ -237,36 +362,12 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
     }
   }
   webhook.endpoint.name = "hook " + webhook.path;
-  if (findings_.size() == findings) {
-    if (const auto provider = provider_of(webhook); !provider)
-      add_finding(line, "provider", provider.fault().message, {});
-    if (!webhook.order_by.empty() && !webhook.order_by.starts_with('/'))
-      add_finding(line, "order_by", "is a JSON pointer and begins with /, as in \"/data/object/id\"", {});
-    check_endpoint(webhook.endpoint, line);
-    if (!webhook.url.empty() && (!parse_target_url(webhook.url) || webhook.url.find('?') != std::string::npos))
-      add_finding(line, "url",
-                  "is the URL the sender knows, without its query, as in \"https://example.com/hooks/sms\"", {});
-    for (const char* const described : {"signature_header", "algorithm", "encoding", "signature_prefix", "signed",
-                                        "timestamp_header", "id_header", "id_pointer"}) {
-      if (webhook.provider != "hmac" && table.contains(described))
-        add_finding(line, described,
-                    fmt::format("describes provider = \"hmac\"; what {} signs is known", webhook.provider), {});
-    }
-    if (webhook.max_body > config_.limits.max_buffered_bytes)
-      add_finding(line, "max_body", "is more than limits.max_buffered_bytes: such a body would never fit", {});
-    const std::string_view target = webhook.endpoint.target;
-    if (webhook.endpoint.url.port == config_.listen.port && reaches(webhook.endpoint.url.host, config_.listen) &&
-        target.substr(0, target.find('?')) == webhook.path)
-      add_finding(line, "deliver_to", "is this webhook itself: every event would be taken for its own repetition", {});
-    for (const Webhook& other : config_.webhooks) {
-      if (glob_matches(other.path, webhook.path, config_.path_case))
-        add_finding(line, "path", fmt::format("{} has a webhook already", webhook.path), {});
-    }
-  }
+  if (findings_.size() == findings) check_webhook(webhook, table, line);
   config_.webhooks.push_back(std::move(webhook));
 }
 
 void Reader::read_destination(const toml::table& table, unsigned line) {
+  const std::size_t index = config_.destinations.size();
   Endpoint endpoint;
   for (const char* needed : {"name", "url"}) {
     if (!table.contains(needed)) add_finding(line, needed, "is missing in this [[destination]]", {});
@@ -274,6 +375,7 @@ void Reader::read_destination(const toml::table& table, unsigned line) {
   for (const auto& [key, value] : table) {
     const std::string_view name = key.str();
     const unsigned key_line = line_of(key.source());
+    lines_[{std::nullopt, setting_in("destination", index, name)}] = key_line;
     if (name == "url") {
       read_endpoint_url(name, value, key_line, endpoint);
     } else if (name == "name") {
@@ -286,9 +388,10 @@ void Reader::read_destination(const toml::table& table, unsigned line) {
     }
   }
   endpoint.name = "to " + endpoint.name;
-  check_endpoint(endpoint, line);
+  check_endpoint(endpoint, table, line);
   for (const Endpoint& other : config_.destinations) {
-    if (other.name == endpoint.name) add_finding(line, "name", "another destination has this name", {});
+    if (other.name == endpoint.name)
+      add_finding(line_in(table, "name", line), "name", "another destination has this name", {});
   }
   config_.destinations.push_back(std::move(endpoint));
 }
@@ -346,40 +449,44 @@ void Reader::unknown_in_a_route(std::string_view name, unsigned line, std::size_
 
 void Reader::add_finding(unsigned line, std::string_view setting, std::string_view text, RouteIndex route) {
   unread_.insert(route);
-  findings_.push_back({line, line == 0 ? fmt::format("{}: {}", as_flag(setting), text)
-                                       : fmt::format("{}:{}: {}: {}", file_name_, line, setting, text)});
+  findings_.push_back(
+      {line, std::string(setting), fmt::format("{}: {}", line == 0 ? as_flag(setting) : std::string(setting), text)});
 }
 
 void Reader::add_problem(const Problem& problem) {
   if (unread_.contains(problem.route) || unread_.contains(std::nullopt)) return;
+  add_finding_of(problem);
+}
+
+void Reader::add_finding_of(const Problem& problem) {
+  const auto of_flag = [&](const std::string& setting) {
+    const bool own_text = file_name_.empty() && !problem.text_for_flags.empty();
+    findings_.push_back(
+        {0, setting, fmt::format("{}: {}", as_flag(setting), own_text ? problem.text_for_flags : problem.text)});
+  };
   // The route's own line for any of the settings, else the default at the top, else the route itself.
   for (const RouteIndex& place : {problem.route, RouteIndex{}}) {
     for (const std::string& setting : problem.settings) {
       const auto found = lines_.find({place, setting});
       if (found == lines_.end()) continue;
-      findings_.push_back({found->second, found->second == 0
-                                              ? fmt::format("{}: {}", as_flag(setting), problem.text)
-                                              : fmt::format("{}:{}: {}", file_name_, found->second, problem.text)});
+      if (found->second == 0) return of_flag(setting);
+      findings_.push_back({found->second, setting, problem.text});
       return;
     }
   }
+  if (file_name_.empty()) return of_flag(problem.settings.front());
   const unsigned line = problem.route ? route_lines_[*problem.route] : 1;
-  if (file_name_.empty())
-    findings_.push_back({0, fmt::format("{}: {}", as_flag(problem.settings.front()), problem.text)});
-  else
-    findings_.push_back({line, fmt::format("{}:{}: {}", file_name_, std::max(line, 1u), problem.text)});
+  findings_.push_back({std::max(line, 1u), problem.settings.front(), problem.text});
 }
 
-Result<Config> Reader::finish() {
-  if (findings_.empty()) return std::move(config_);
+ReadConfig Reader::finish() {
   std::stable_sort(findings_.begin(), findings_.end(),
                    [](const Finding& a, const Finding& b) { return a.line < b.line; });
-  std::string message;
-  for (const Finding& finding : findings_) {
-    if (!message.empty()) message += '\n';
-    message += finding.text;
+  std::map<std::string, unsigned> lines;
+  for (const auto& [where, line] : lines_) {
+    if (!where.first && line != 0) lines[where.second] = line;
   }
-  return invalid(std::move(message));
+  return {file_name_, std::move(config_), std::move(findings_), written_in(*top_), std::move(lines)};
 }
 
 } // namespace oncekey

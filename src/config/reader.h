@@ -2,6 +2,7 @@
 #pragma once
 
 #include "config/config.h"
+#include "config/findings.h"
 #include "config/problems.h"
 #include "config/settings.h"
 
@@ -20,17 +21,13 @@ namespace oncekey {
 // by the flag's name, all others as FILE:LINE.
 class Reader {
  public:
-  explicit Reader(std::string_view file_name) : file_name_(file_name) {}
+  Reader(std::string_view file_name, NamedFiles files) : file_name_(file_name), files_(files) {}
 
-  // The checked configuration, or a fault with one line a finding, in the order of the file.
-  Result<Config> read(const toml::table& file);
+  // The configuration and what is wrong with it, in the order of the file.
+  ReadConfig read(const toml::table& file);
 
  private:
   using RouteIndex = std::optional<std::size_t>;
-  struct Finding {
-    unsigned line = 0;
-    std::string text;
-  };
 
   void read_top(const toml::table& file);
   void read_routes(const toml::table& file);
@@ -43,7 +40,8 @@ class Reader {
   // True if the setting was one of an endpoint's.
   bool read_endpoint_setting(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint);
   void read_endpoint_url(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint);
-  void check_endpoint(const Endpoint& endpoint, unsigned line);
+  void check_endpoint(const Endpoint& endpoint, const toml::table& table, unsigned line);
+  void check_webhook(const Webhook& webhook, const toml::table& table, unsigned line);
   template <class Target>
   void read_section(const toml::table& file, std::string_view name, std::span<const Setting<Target>> settings,
                     Target& target);
@@ -57,14 +55,17 @@ class Reader {
   void unknown_at_the_top(std::string_view name, unsigned line);
   void unknown_in_a_route(std::string_view name, unsigned line, std::size_t route);
   void add_finding(unsigned line, std::string_view setting, std::string_view text, RouteIndex route);
+  // Shown unless something could not be read that it may depend on.
   void add_problem(const Problem& problem);
-  Result<Config> finish();
+  void add_finding_of(const Problem& problem);
+  ReadConfig finish();
 
   std::string file_name_;
+  NamedFiles files_;
   Config config_;
   const toml::table* top_ = nullptr;
   std::vector<Finding> findings_;
-  // Where each setting stood, and each route.
+  // Where each setting stood, and each route. Those of webhooks and destinations are named as by setting_in().
   std::map<std::pair<RouteIndex, std::string>, unsigned> lines_;
   std::vector<unsigned> route_lines_;
   // Routes (nothing: the top) in which something could not be read. Their settings are not what was meant, so checking

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 
 namespace oncekey {
@@ -22,10 +24,12 @@ Result<std::string> resolve_secret(const std::string& text) {
     return std::string(value);
   }
   if (text.starts_with("file:")) {
+    errno = 0;
     std::ifstream file(text.substr(5));
     std::string line;
-    if (!file || !std::getline(file, line) || line.empty())
-      return invalid(fmt::format("cannot read the first line of the file {}", text.substr(5)));
+    if (!file.is_open() || (!std::getline(file, line) && errno != 0))
+      return invalid(fmt::format("the file {} cannot be read: {}", text.substr(5), std::strerror(errno)));
+    if (line.empty()) return invalid(fmt::format("the first line of the file {} is empty", text.substr(5)));
     if (line.back() == '\r') line.pop_back();
     return line;
   }

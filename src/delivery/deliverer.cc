@@ -31,6 +31,7 @@ UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   options.port = endpoint.url.port;
   options.tls = endpoint.url.scheme == UpstreamUrl::Scheme::https;
   options.ca_file = endpoint.ca_file;
+  options.ca_setting = fmt::format("\"{}\": ca", endpoint.name);
   options.connect_timeout = std::min(config.timeouts.connect, endpoint.timeout);
   options.idle_timeout = config.timeouts.upstream_idle;
   options.max_header_bytes = config.limits.max_header_bytes;
@@ -103,16 +104,16 @@ Deliverer::~Deliverer() = default;
 
 Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers) {
   std::unique_ptr<Deliverer> made(new Deliverer(shared, metrics, timers));
-  for (const Webhook& webhook : shared.config.webhooks)
+  for (const Webhook& webhook : shared.config().webhooks)
     made->lines_.push_back(std::make_unique<Line>(webhook.endpoint, webhook.max_body, metrics));
-  for (const Endpoint& destination : shared.config.destinations)
+  for (const Endpoint& destination : shared.config().destinations)
     made->lines_.push_back(std::make_unique<Line>(destination, kMessageBytesMax, metrics));
   for (const auto& line : made->lines_) {
-    auto pool = UpstreamPool::make(options_of(line->endpoint, shared.config), timers, line->connections);
+    auto pool = UpstreamPool::make(options_of(line->endpoint, shared.config()), timers, line->connections);
     if (!pool) return std::move(pool).fault();
     line->pool = std::move(pool).value();
     // Messages are held in memory like the bodies of requests, and must leave these half of it.
-    line->share = shared.config.limits.max_buffered_bytes / 2 / made->lines_.size();
+    line->share = shared.config().limits.max_buffered_bytes / 2 / made->lines_.size();
   }
   return made;
 }

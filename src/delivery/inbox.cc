@@ -60,7 +60,7 @@ Inbox::~Inbox() = default;
 Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
                                            asio::io_context& context) {
   std::unique_ptr<Inbox> inbox(new Inbox(shared, metrics, deliverer, context));
-  for (const Webhook& webhook : shared.config.webhooks) {
+  for (const Webhook& webhook : shared.config().webhooks) {
     const std::string& name = webhook.endpoint.name;
     auto provider = provider_of(webhook);
     if (!provider) return std::move(provider).fault();
@@ -72,8 +72,8 @@ Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetric
 
 const Inbox::Hook* Inbox::find(std::string_view path) const {
   for (const auto& hook : hooks_) {
-    const bool same = shared_.config.path_case == PathCase::ignore ? equal_ignoring_case(hook->webhook.path, path)
-                                                                   : hook->webhook.path == path;
+    const bool same = shared_.config().path_case == PathCase::ignore ? equal_ignoring_case(hook->webhook.path, path)
+                                                                     : hook->webhook.path == path;
     if (same) return hook.get();
   }
   return nullptr;

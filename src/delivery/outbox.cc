@@ -44,7 +44,7 @@ Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliv
 
 Task<void> Outbox::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
-  if (const auto refused = turned_away(head.headers, shared_.config.outbox_token, "outbox")) {
+  if (const auto refused = turned_away(head.headers, shared_.config().outbox_token, "outbox")) {
     co_await exchange.send_problem(refused->status, refused->why);
     co_return;
   }
@@ -61,7 +61,7 @@ Task<void> Outbox::handle(Exchange& exchange) {
   }
   const std::string_view wanted = head.headers.get("Oncekey-Destination").value_or("");
   const Endpoint* endpoint = nullptr;
-  for (const Endpoint& known : shared_.config.destinations) {
+  for (const Endpoint& known : shared_.config().destinations) {
     if (known.name.substr(known.name.find(' ') + 1) == wanted) endpoint = &known;
   }
   if (endpoint == nullptr) {

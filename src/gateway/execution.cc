@@ -216,7 +216,7 @@ Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner,
   const MonotonicTime start = std::chrono::steady_clock::now();
   const UpstreamRequest upstream_request = to_upstream(request, owner);
   const bool has_body = request.head.framing != Framing::none || !request.body.empty();
-  const Upstream& upstream = shared_.upstreams.of(request.route);
+  const Upstream& upstream = request.route.state->upstream;
   auto call = std::make_unique<UpstreamCall>(pool_of(upstream));
   called.error = co_await call->send(upstream_request, has_body ? Framing::length : Framing::none, request.body.size(),
                                      request.body, start + request.policy().upstream_timeout);
@@ -247,7 +247,7 @@ Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner
     headers.add(field.name, field.value);
   }
   question.headers = std::move(headers);
-  const Upstream& upstream = shared_.upstreams.of(request.route);
+  const Upstream& upstream = request.route.state->upstream;
   UpstreamCall call(pool_of(upstream));
   called.error = co_await call.send(question, Framing::none, 0, {},
                                     std::chrono::steady_clock::now() + request.policy().upstream_timeout);

@@ -86,7 +86,7 @@ Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
-  if (!shared_.config.cors_origins.empty()) allow_origin(exchange);
+  if (!shared_.config().cors_origins.empty()) allow_origin(exchange);
   if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop", exchange);
@@ -97,21 +97,22 @@ Task<void> Gateway::handle(Exchange& exchange) {
   }
   const NormalPath path(head.path());
   const bool reading = head.method == "GET" || head.method == "HEAD";
-  if (reading && path.text() == kPolicyDocument && !shared_.published.empty()) {
+  // A reload in the middle of this request does not concern it.
+  const Generation& generation = shared_.generation();
+  if (reading && path.text() == kPolicyDocument && !generation.published.empty()) {
     shared_.metrics.no_route().count("well_known", exchange);
     Headers headers;
     headers.add("Content-Type", "application/json");
     headers.add("Cache-Control", "max-age=300");
     exchange.answer_is_own();
-    co_await exchange.send(200, {}, headers, shared_.published);
+    co_await exchange.send(200, {}, headers, generation.published);
     co_return;
   }
-  if (shared_.has_status_urls && is_status_path(path.text())) {
+  if (generation.has_status_urls && is_status_path(path.text())) {
     co_await answer_status(exchange);
     co_return;
   }
-  const std::vector<Route>& routes = shared_.config.routes;
-  const RouteMatch match = match_route(routes, head.method, path);
+  const RouteMatch match = match_route(generation.config.routes, head.method, path);
   if (match.route == nullptr) {
     if (co_await refuse_stripping(exchange, shared_.metrics.no_route())) co_return;
     // A path that a route protects for other methods has that route's keys.
@@ -123,7 +124,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
       co_return;
     }
     // The path says where a request goes; the methods say whether it is protected there.
-    Upstream* const upstream = of_path != nullptr ? &shared_.upstreams.of(*of_path) : shared_.upstreams.of_no_route();
+    Upstream* const upstream = of_path != nullptr ? &of_path->state->upstream : shared_.upstreams.of_no_route();
     if (upstream == nullptr) {
       shared_.metrics.no_route().count("no_upstream", exchange);
       co_await exchange.send_problem(404, "this gateway has no upstream for this path");
@@ -132,10 +133,10 @@ Task<void> Gateway::handle(Exchange& exchange) {
     shared_.metrics.no_route().count(passed_as(head), exchange);
     tell_ignored_key(head, path);
     const Sharer sharer = sharer_of(shared_, exchange);
-    co_await pass_through(exchange, *upstream, sharer, shared_.config.upstream_timeout, kNoMarks, nullptr);
+    co_await pass_through(exchange, *upstream, sharer, generation.config.upstream_timeout, kNoMarks, nullptr);
     co_return;
   }
-  const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(match.route - routes.data()));
+  const RouteMetrics& metrics = match.route->state->metrics;
   if (match.ambiguous && match.route->policy.mode == Mode::observe) {
     metrics.count("observed_refusal", exchange);
     const Sharer sharer = sharer_of(shared_, exchange);
@@ -152,7 +153,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
 
 // Vary also without an Origin: a cache in between must not answer one origin with what another got.
 void Gateway::allow_origin(Exchange& exchange) const {
-  const std::vector<std::string>& allowed = shared_.config.cors_origins;
+  const std::vector<std::string>& allowed = shared_.config().cors_origins;
   const std::optional<std::string_view> origin = exchange.request().headers.get("Origin");
   const bool all = allowed.front() == "*";
   if (!all) exchange.add_to_own_answer("Vary", "Origin");
@@ -167,7 +168,7 @@ void Gateway::tell_ignored_key(const RequestHead& head, const NormalPath& path) 
   if (!head.headers.has("Idempotency-Key")) return;
   if (head.method == "GET" || head.method == "HEAD" || head.method == "OPTIONS") return; // nothing to protect
   shared_.metrics.ignored_keys.Increment();
-  const std::vector<Route>& routes = shared_.config.routes;
+  const std::vector<Route>& routes = shared_.config().routes;
   const auto route = std::find_if(routes.begin(), routes.end(), [&](const Route& candidate) {
     return glob_matches(candidate.path, path.text(), candidate.policy.path_case);
   });
@@ -492,8 +493,7 @@ void Gateway::count_retry(KeyedRequest& request, const ClaimAnswer& answer, Mono
   if (found == nullptr || found->record->fingerprint != request.admitted.fingerprint) return;
   if (std::exchange(request.retry_counted, true)) return;
   request.metrics.retries.Increment();
-  const auto route = static_cast<std::size_t>(&request.route - shared_.config.routes.data());
-  shared_.storms.retried(request.admitted.id, route, now);
+  shared_.storms.retried(request.admitted.id, request.route.state->number, now);
 }
 
 // Looks again, now that the completion would wake us, also one by another gateway.

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kRetryWhenFull{10};
 // 0 where it is not known how large the store may become.
 std::uint64_t growth_per_hour(const GatewayShared& shared) {
   return static_cast<std::uint64_t>(static_cast<double>(shared.room.capacity()) *
-                                    shared.config.limits.store_share_per_hour);
+                                    shared.config().limits.store_share_per_hour);
 }
 
 // Of a client that names no account. Believes the same proxies as the X-Forwarded-* fields we send.
@@ -45,10 +45,10 @@ void add_rate_headers(Exchange& exchange, const Rate& rate, const Taken& taken) 
 }
 
 Task<bool> take_from_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange) {
-  Rate rate = shared.config.address_rate;
+  Rate rate = shared.config().address_rate;
   // Without a word about it, what a second brings may come at once.
   if (rate.burst <= 0) rate.burst = std::max(1.0, rate.per_second);
-  const std::string address = party_of_address(address_of(exchange, shared.config.trusted_proxies));
+  const std::string address = party_of_address(address_of(exchange, shared.config().trusted_proxies));
   const RateBucketId bucket = bucket_of_address(address, "every request", shared.hash);
   const Result<Taken> taken =
       co_await await_store<Taken>(wakeups, [&](auto done) { shared.rates.take(bucket, rate, std::move(done)); });
@@ -69,7 +69,7 @@ Sharer sharer_of(GatewayShared& shared, const Exchange& exchange) {
   Sharer sharer(exchange.address());
   // The party of a connection is missing for trusted proxies alone: their clients are counted one by one.
   if (exchange.address() == nullptr) {
-    const std::string_view client = address_of(exchange, shared.config.trusted_proxies);
+    const std::string_view client = address_of(exchange, shared.config().trusted_proxies);
     if (client != exchange.peer()) sharer.is_behind_proxy(shared.shares, client);
   }
   return sharer;
@@ -77,18 +77,18 @@ Sharer sharer_of(GatewayShared& shared, const Exchange& exchange) {
 
 Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange) {
   // Most gateways limit nothing, and then it should cost nothing.
-  if (!shared.config.address_rate.limits()) return true;
+  if (!shared.config().address_rate.limits()) return true;
   return take_from_address_rate(shared, wakeups, exchange);
 }
 
 Task<void> Gateway::limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
   // Most gateways limit nothing, and then it should cost nothing.
-  if (!shared_.config.rates.any() && !route.policy.rates.any()) return std::monostate{};
+  if (!shared_.config().rates.any() && !route.policy.rates.any()) return std::monostate{};
   return ask_the_limits(exchange, route, caller, out);
 }
 
 Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
-  const RateLimits& general = shared_.config.rates;
+  const RateLimits& general = shared_.config().rates;
   const Policy& policy = route.policy;
   const Headers& headers = exchange.request().headers;
   const Credentials credentials = credentials_of(headers);
@@ -103,7 +103,7 @@ Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const
     if (const auto* known = std::get_if<Principal>(&principal); known != nullptr && proven) {
       return bucket_of(*known, of_route, credentials, shared_.hash);
     }
-    const std::string address = party_of_address(address_of(exchange, shared_.config.trusted_proxies));
+    const std::string address = party_of_address(address_of(exchange, shared_.config().trusted_proxies));
     return bucket_of_address(address, of_route, shared_.hash);
   };
   if (limit.max_in_flight > 0) {
@@ -143,7 +143,7 @@ std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request, Monotonic
     refusal.key = request.admitted.key;
     return refusal;
   }
-  const Limits& limits = shared_.config.limits;
+  const Limits& limits = shared_.config().limits;
   const auto overloaded = [&] {
     return Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), request.admitted.key};
   };
@@ -159,7 +159,7 @@ std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request, Monotonic
       limits.max_in_flight > 0 ? shared_.work.enter(limits.max_in_flight) : std::nullopt;
   if (limits.max_in_flight > 0 && !of_all) return overloaded();
   if (auto refusal = refuse_growth(request, now)) return refusal;
-  Upstream& upstream = shared_.upstreams.of(request.route);
+  Upstream& upstream = request.route.state->upstream;
   auto pass = upstream.breaker.ask(now);
   if (!pass) {
     upstream.metrics.breaker_refusals.Increment();

@@ -101,7 +101,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
     co_await exchange.send_problem(405, "the status of an operation can be read: use GET");
     co_return;
   }
-  const std::vector<Route>& routes = shared_.config.routes;
+  const std::vector<Route>& routes = shared_.config().routes;
   const NormalPath path(head.path());
   const std::optional<OperationName> named = parse_status_url(path.text());
   const Route* route = named ? find_route(routes, named->method, named->path) : nullptr;
@@ -111,7 +111,7 @@ Task<void> Gateway::answer_status(Exchange& exchange) {
     co_return;
   }
   const Policy& policy = route->policy;
-  const RouteMetrics& metrics = shared_.metrics.route(static_cast<std::size_t>(route - routes.data()));
+  const RouteMetrics& metrics = route->state->metrics;
   Limited limited;
   const RequestCaller caller(shared_, verified_tokens_, *route, exchange);
   const Caller asker = caller.view();

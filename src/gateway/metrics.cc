@@ -84,7 +84,7 @@ void RouteMetrics::count(std::string_view decision, const Exchange& exchange) co
   }
 }
 
-Metrics::Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::string>& upstreams)
+Metrics::Metrics()
     : requests_(prometheus::BuildCounter()
                     .Name("oncekey_requests_total")
                     .Help("Requests by route and by what was decided about them")
@@ -129,6 +129,15 @@ Metrics::Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::
                                 .Name("oncekey_upstream_connections")
                                 .Help("Connections to the upstream in use")
                                 .Register(registry_)),
+      reloads_(prometheus::BuildCounter()
+                   .Name("oncekey_config_reloads_total")
+                   .Help("Reloads of the configuration, by whether it was taken on")
+                   .Register(registry_)),
+      no_route_(requests_, retries_, stormy_keys_, hottest_, upstream_seconds_, {"(none)", {}}),
+      reloads_loaded(reloads_.Add({{"result", "loaded"}})),
+      reloads_refused(reloads_.Add({{"result", "refused"}})),
+      config_loaded(gauge(registry_, "oncekey_config_loaded_timestamp_seconds",
+                          "When the configuration in use was loaded, in seconds since 1970")),
       claim_seconds(store_seconds_.Add({{"call", "claim"}}, kSeconds)),
       complete_seconds(store_seconds_.Add({{"call", "complete"}}, kSeconds)),
       stored_bytes(counter(registry_, "oncekey_stored_bytes_total", "Response bytes put into records")),
@@ -161,16 +170,35 @@ Metrics::Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::
                        "Messages in an embedded store that are neither delivered nor dead; 0 for other stores")),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
-                             "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {
-  const auto add = [&](const RouteLabels& labels) {
-    routes_.emplace_back(requests_, retries_, stormy_keys_, hottest_, upstream_seconds_, labels);
-  };
-  for (const RouteLabels& labels : routes) add(labels);
-  add({"(none)", {}});
-  for (const std::string& name : upstreams) {
-    const prometheus::Labels label{{"upstream", name}};
-    upstreams_.push_back({breaker_refusals_.Add(label), breaker_open_.Add(label), upstream_connections_.Add(label)});
+                             "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {}
+
+UpstreamMetrics Metrics::upstream(const std::string& name) {
+  const prometheus::Labels label{{"upstream", name}};
+  return {breaker_refusals_.Add(label), breaker_open_.Add(label), upstream_connections_.Add(label)};
+}
+
+std::size_t Metrics::number_of(const RouteLabels& route) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t number = 0; number < routes_.size(); ++number) {
+    if (routes_[number].first == route) return number;
   }
+  routes_.emplace_back(route, RouteMetrics(requests_, retries_, stormy_keys_, hottest_, upstream_seconds_, route));
+  return routes_.size() - 1;
+}
+
+const RouteMetrics& Metrics::route(std::size_t number) const {
+  const std::lock_guard lock(mutex_);
+  return routes_[number].second;
+}
+
+std::string Metrics::name_of(std::size_t number) const {
+  const std::lock_guard lock(mutex_);
+  return routes_[number].first.route;
+}
+
+std::size_t Metrics::routes() const {
+  const std::lock_guard lock(mutex_);
+  return routes_.size();
 }
 
 std::string Metrics::expose() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }

@@ -13,10 +13,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace oncekey {
@@ -32,6 +35,7 @@ struct UpstreamMetrics {
 struct RouteLabels {
   std::string route;
   std::string upstream;
+  bool operator==(const RouteLabels&) const = default;
 };
 
 // The counters of one route, looked up once at start.
@@ -60,12 +64,19 @@ class RouteMetrics {
 
 class Metrics {
  public:
-  Metrics(const std::vector<RouteLabels>& routes, const std::vector<std::string>& upstreams);
+  Metrics();
 
-  const RouteMetrics& route(std::size_t index) const { return routes_[index]; }
+  // The number of the route with this name, from 0 on; a new one for a new name. Numbers and what is counted under them
+  // stay, also when a reload takes the route away. This and the next three from any thread; not for each request.
+  std::size_t number_of(const RouteLabels& route);
+  // Of a number that number_of() has given.
+  const RouteMetrics& route(std::size_t number) const;
+  std::string name_of(std::size_t number) const;
+  std::size_t routes() const;
   // For requests that match no route.
-  const RouteMetrics& no_route() const { return routes_.back(); }
-  const UpstreamMetrics& upstream(std::size_t index) const { return upstreams_[index]; }
+  const RouteMetrics& no_route() const { return no_route_; }
+  // Of the upstream with this name, which is its label.
+  UpstreamMetrics upstream(const std::string& name);
 
   prometheus::Registry& registry() { return registry_; }
   // The exposition format, ready to be served.
@@ -84,10 +95,15 @@ class Metrics {
   prometheus::Family<prometheus::Counter>& breaker_refusals_;
   prometheus::Family<prometheus::Gauge>& breaker_open_;
   prometheus::Family<prometheus::Gauge>& upstream_connections_;
-  std::vector<RouteMetrics> routes_;
-  std::vector<UpstreamMetrics> upstreams_;
+  prometheus::Family<prometheus::Counter>& reloads_;
+  RouteMetrics no_route_;
+  mutable std::mutex mutex_; // over the next
+  std::deque<std::pair<RouteLabels, RouteMetrics>> routes_;
 
  public:
+  prometheus::Counter& reloads_loaded;
+  prometheus::Counter& reloads_refused;
+  prometheus::Gauge& config_loaded; // when, in seconds since 1970
   prometheus::Histogram& claim_seconds;
   prometheus::Histogram& complete_seconds;
   prometheus::Counter& stored_bytes;

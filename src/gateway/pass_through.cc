@@ -108,7 +108,7 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
 // The path stays out of the log: it may hold a secret. So may a method that nobody knows.
 void Gateway::tell_failed_pass(const RequestHead& head, std::string_view reason) {
   const NormalPath path(head.path());
-  const Route* const route = match_route(shared_.config.routes, head.method, path).route;
+  const Route* const route = match_route(shared_.config().routes, head.method, path).route;
   const std::string_view name = route == nullptr ? std::string_view("-") : std::string_view(route->name);
   shared_.log.seldom(LogLevel::warning, "upstream_failed", name,
                      {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});
@@ -125,7 +125,7 @@ Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers
   add_websocket_fields(with_upgrade);
   if (!co_await exchange.switch_protocols(reason, with_upgrade)) co_return;
   const Counted counted(shared_.tunnels);
-  Tunnel tunnel(exchange.stream(), call.stream(), timers_, shared_.config.timeouts.tunnel_idle);
+  Tunnel tunnel(exchange.stream(), call.stream(), timers_, shared_.config().timeouts.tunnel_idle);
   tunnels_.push_back(tunnel);
   if (tunnels_end_) tunnel.stop();
   const Tunnel::End end = co_await tunnel.run();
@@ -136,7 +136,7 @@ Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers
 
 Task<void> Gateway::pass_through(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
                                  const std::string* body, Passed* passed) {
-  return pass_through(exchange, shared_.upstreams.of(route), sharer, route.policy.upstream_timeout, marks, body,
+  return pass_through(exchange, route.state->upstream, sharer, route.policy.upstream_timeout, marks, body,
                       passed);
 }
 

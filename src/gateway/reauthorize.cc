@@ -39,7 +39,7 @@ bool says_nothing_of_the_caller(std::string_view name) {
 // Whom a yes is remembered for: everything the upstream could have judged by.
 HashBytes caller_of(const Exchange& exchange, const Route& route, const KeyedHash& hash) {
   const Headers& headers = exchange.request().headers;
-  std::vector<std::string_view> parts{"oncekey reauthorized 1", route.name, exchange.peer()};
+  std::vector<std::string_view> parts{"oncekey reauthorized 1", route.state->rules_name, exchange.peer()};
   for (std::size_t i = 0; i < headers.size(); ++i) {
     const Field field = headers[i];
     if (belongs_to_the_request(route.policy, field.name) || says_nothing_of_the_caller(field.name)) continue;
@@ -86,7 +86,7 @@ Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& ro
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return false;
   }
-  UpstreamCall call(pool_of(shared_.upstreams.of(route)));
+  UpstreamCall call(pool_of(route.state->upstream));
   CallError error = co_await call.send(question, Framing::none, 0, {}, start + policy.upstream_timeout);
   ResponseHead answer;
   while (error == CallError::none && answer.status < 200) error = co_await call.read_head(answer);

@@ -12,18 +12,6 @@
 namespace oncekey {
 namespace {
 
-std::vector<RouteLabels> labels_of(const Config& config) {
-  std::vector<RouteLabels> labels;
-  for (const Route& route : config.routes) labels.push_back({route.name, to_string(upstream_of(config, route))});
-  return labels;
-}
-
-std::vector<std::string> names_of(const std::vector<UpstreamUrl>& upstreams) {
-  std::vector<std::string> names;
-  for (const UpstreamUrl& url : upstreams) names.push_back(to_string(url));
-  return names;
-}
-
 Policy default_policy() {
   std::optional<Policy> policy = policy_by_name("classic");
   ONCEKEY_CHECK(policy.has_value(), "the default policy exists");
@@ -82,21 +70,18 @@ std::shared_ptr<Shares> make_shares(const Config& config) {
 } // namespace
 
 GatewayShared::GatewayShared(const Config& configuration, Store& record_store, Log& logger)
-    : config(configuration),
-      store(record_store),
+    : store(record_store),
       log(logger),
       hash(record_store.secret()),
-      metrics(labels_of(configuration), names_of(upstreams_of(configuration))),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
       no_policy(default_policy()),
-      published(publish(configuration)),
       shares_owner(make_shares(configuration)),
       room(configuration.limits),
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
       upstreams(configuration, metrics),
-      trust(configuration),
-      has_status_urls(std::any_of(configuration.routes.begin(), configuration.routes.end(),
-                                  [](const Route& route) { return route.policy.respond_async; })) {
+      trust(configuration) {
+  const Status used = use(configuration);
+  ONCEKEY_CHECK(used.ok(), "what the first configuration names was just set up");
   store.owners_here([live = live_calls_owner](const RecordId& id) { return live->fence_of(id); });
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
     if (settled) {
@@ -110,6 +95,36 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
 bool GatewayShared::owner_is_gone(const RecordId& id, const Record& record) const {
   if (record.fence < store.least_fence_here()) return true;
   return given_up.has({id, record.fence}, std::chrono::steady_clock::now());
+}
+
+Status GatewayShared::use(Config next) {
+  if (generations_.size() >= kGenerationsMax)
+    return unavailable(fmt::format("the configuration was changed {} times in the life of this process: restart it",
+                                   generations_.size()));
+  // The shares were cut at start, so that one body fits into each of them.
+  const ShareLimit& share = shares.limit(Resource::buffered_bytes);
+  if (largest_body(next) > std::min(share.per_address, share.per_account))
+    return invalid(
+        "max_request_body, max_stored_body or max_body is larger than one caller's share of "
+        "limits.max_buffered_bytes");
+  auto made = std::make_unique<Generation>();
+  made->config = std::move(next);
+  for (Route& route : made->config.routes) {
+    std::optional<RouteTrust> of_route = trust.of(route.policy);
+    if (!of_route) return invalid(fmt::format("route {}: jwt_keys or accounts names another source", route.name));
+    Upstream* const upstream = upstreams.find(upstream_of(made->config, route));
+    if (upstream == nullptr) return invalid(fmt::format("route {}: its upstream is a new one", route.name));
+    const std::size_t number = metrics.number_of({route.name, upstream->name});
+    made->states.push_back({number, metrics.route(number), *upstream, *std::move(of_route),
+                            fmt::format("{} {}", generations_.size(), route.name)});
+    route.state = &made->states.back();
+    made->has_status_urls = made->has_status_urls || route.policy.respond_async;
+  }
+  made->published = publish(made->config);
+  generation_.store(made.get(), std::memory_order_release);
+  generations_.push_back(std::move(made));
+  metrics.config_loaded.SetToCurrentTime();
+  return ok_status();
 }
 
 Sharer::Sharer(const Sharer& other, Shares& shares) : address_(nullptr) {

@@ -25,14 +25,44 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace oncekey {
+
+// What the gateway keeps beside a route of a configuration it uses.
+struct RouteState {
+  std::size_t number = 0; // in Metrics and Storms
+  const RouteMetrics& metrics;
+  Upstream& upstream;
+  RouteTrust trust;
+  // Names the route with the rules it has in this configuration: what was remembered under others does not count.
+  std::string rules_name;
+};
+
+// A configuration in use, with what is made of it. A reload makes another one; requests under way keep theirs.
+struct Generation {
+  Config config;
+  std::deque<RouteState> states; // Route::state points here
+  std::string published;         // the document at /.well-known/idempotency; empty for none
+  bool has_status_urls = false;  // some route allows respond_async
+};
 
 struct GatewayShared {
   GatewayShared(const Config& configuration, Store& record_store, Log& logger);
 
-  const Config& config;
+  // The newest configuration. All that were ever used stay for the life of the process, so that a request needs neither
+  // a lock nor a count to hold on to the route it began with.
+  const Generation& generation() const { return *generation_.load(std::memory_order_acquire); }
+  const Config& config() const { return generation().config; }
+  // Requests that come from now on go by it. A fault, and nothing is changed, if it names what only a start can set up.
+  // Not from several threads at once.
+  Status use(Config next);
+  // As many may be used in the life of one process; each takes a few KiB for each route.
+  static constexpr std::size_t kGenerationsMax = 1000;
+
   Store& store;
   Log& log;
   KeyedHash hash; // keyed with the store's secret
@@ -46,7 +76,6 @@ struct GatewayShared {
   GivenUp given_up;
   ProxyIdentity self;
   Policy no_policy;      // for requests that match no route: how they are refused, and which headers would be keys
-  std::string published; // the document at /.well-known/idempotency; empty for none
   std::atomic<bool> leaving{false};  // told to stop: not ready any more
   std::atomic<bool> draining{false}; // no new connections: what runs comes to its end
   // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.
@@ -65,10 +94,13 @@ struct GatewayShared {
   Storms storms;
   Trust trust;
   Reauthorized reauthorized;
-  bool has_status_urls; // some route allows respond_async
 
   // Whether the owner of a record in progress is known to have stopped: its process has ended, or it has given up here.
   bool owner_is_gone(const RecordId& id, const Record& record) const;
+
+ private:
+  std::vector<std::unique_ptr<const Generation>> generations_;
+  std::atomic<const Generation*> generation_{nullptr};
 };
 
 // The accounts that an event loop saw last, so that the requests of one account do not all look it up under a lock. One

@@ -27,11 +27,14 @@ std::size_t size_of(const VerifiedToken& token) {
 }
 
 template <class Owned, class Matches>
-Owned* find_or_add(std::vector<std::unique_ptr<Owned>>& list, const std::string& name, Matches matches) {
-  for (const auto& item : list) {
-    if (matches(*item)) return item.get();
-  }
-  return list.emplace_back(std::make_unique<Owned>(name)).get();
+void find_or_add(std::vector<std::unique_ptr<Owned>>& list, const std::string& name, Matches matches) {
+  if (std::any_of(list.begin(), list.end(), [&](const auto& item) { return matches(*item); })) return;
+  list.push_back(std::make_unique<Owned>(name));
+}
+
+bool has_tokens(const Policy& policy) {
+  return std::any_of(policy.scope.begin(), policy.scope.end(),
+                     [](const ScopeSource& source) { return source.kind == ScopeSource::Kind::jwt; });
 }
 
 } // namespace
@@ -53,19 +56,34 @@ bool TrustedKeys::ask_for_newer(MonotonicTime now) {
 Trust::Trust(const Config& config) {
   for (const Route& route : config.routes) {
     const Policy& policy = route.policy;
-    RouteTrust& trust = routes_.emplace_back();
-    for (const ScopeSource& source : policy.scope) {
-      if (source.kind == ScopeSource::Kind::jwt) trust.claims.push_back(source.name);
-    }
-    if (!trust.claims.empty() && !policy.tokens.keys.empty()) {
-      trust.keys = find_or_add(keys, policy.tokens.keys,
-                               [&](const TrustedKeys& known) { return known.source == policy.tokens.keys; });
+    if (has_tokens(policy) && !policy.tokens.keys.empty()) {
+      find_or_add(keys, policy.tokens.keys,
+                  [&](const TrustedKeys& known) { return known.source == policy.tokens.keys; });
     }
     if (!policy.accounts.empty()) {
-      trust.accounts = find_or_add(accounts, policy.accounts,
-                                   [&](const AccountsFile& known) { return known.path == policy.accounts; });
+      find_or_add(accounts, policy.accounts, [&](const AccountsFile& known) { return known.path == policy.accounts; });
     }
   }
+}
+
+std::optional<RouteTrust> Trust::of(const Policy& policy) const {
+  RouteTrust trust;
+  for (const ScopeSource& source : policy.scope) {
+    if (source.kind == ScopeSource::Kind::jwt) trust.claims.push_back(source.name);
+  }
+  if (!trust.claims.empty() && !policy.tokens.keys.empty()) {
+    for (const auto& known : keys) {
+      if (known->source == policy.tokens.keys) trust.keys = known.get();
+    }
+    if (trust.keys == nullptr) return std::nullopt;
+  }
+  if (!policy.accounts.empty()) {
+    for (const auto& known : accounts) {
+      if (known->path == policy.accounts) trust.accounts = known.get();
+    }
+    if (trust.accounts == nullptr) return std::nullopt;
+  }
+  return trust;
 }
 
 Status Trust::load_files() {
@@ -96,7 +114,7 @@ RequestCaller::RequestCaller(GatewayShared& shared, VerifiedTokens& verified, co
     : shared_(shared),
       verified_(verified),
       route_(route),
-      trust_(shared.trust.of(static_cast<std::size_t>(&route - shared.config.routes.data()))),
+      trust_(route.state->trust),
       certificate_(exchange.certificate()) {
   if (trust_.accounts != nullptr) accounts_ = trust_.accounts->accounts.get();
 }
@@ -112,7 +130,7 @@ TokenVerdict RequestCaller::look_at(std::string_view token) const {
   TrustedKeys& keys = *trust_.keys;
   const std::uint64_t generation = keys.sets.generation();
   const std::int64_t now = unix_now();
-  const std::string_view parts[] = {"oncekey token 1", route_.name, token};
+  const std::string_view parts[] = {"oncekey token 1", route_.state->rules_name, token};
   const HashBytes hash = shared_.hash.of(parts);
   VerifiedTokens::Entry& entry = verified_.place_of(hash);
   if (entry.generation == generation && entry.token == hash && now < entry.verified.expires + kTokenLeewaySeconds)

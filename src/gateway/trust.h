@@ -96,14 +96,13 @@ class Trust {
 
   // Reads the files. A fault says which cannot be used and why; the gateway must not start then.
   Status load_files();
-  const RouteTrust& of(std::size_t route) const { return routes_[route]; }
+  // What a route with this policy uses. Nothing if it names keys or accounts that the gateway has not begun with. Views
+  // into the policy.
+  std::optional<RouteTrust> of(const Policy& policy) const;
   bool empty() const { return keys.empty() && accounts.empty(); }
 
   std::vector<std::unique_ptr<TrustedKeys>> keys;
   std::vector<std::unique_ptr<AccountsFile>> accounts;
-
- private:
-  std::vector<RouteTrust> routes_;
 };
 
 // Tokens that were verified lately, so that a replay does not pay for a signature. Belongs to one thread. Only tokens

@@ -75,8 +75,9 @@ struct TrustKeeper::Url {
 struct TrustKeeper::File {
   std::string path;
   FileStamp stamp;
-  // Reads it and puts it in place of what was there.
-  std::function<Status()> reread;
+  enum class Take { no, yes };
+  // Reads it and, with Take::yes, puts it in place of what was there.
+  std::function<Status(Take)> reread;
 };
 
 TrustKeeper::TrustKeeper(GatewayShared& shared, Timers& timers)
@@ -88,10 +89,10 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Ti
   std::unique_ptr<TrustKeeper> made(new TrustKeeper(shared, timers));
   for (const auto& keys : shared.trust.keys) {
     if (const std::string path = jwks_path(keys->source); !path.empty()) {
-      made->files_.push_back({path, stamp_of(path), [path, trusted = keys.get()]() -> Status {
+      made->files_.push_back({path, stamp_of(path), [path, trusted = keys.get()](File::Take take) -> Status {
                                 auto set = load_jwks(path);
                                 if (!set) return std::move(set).fault();
-                                trusted->sets.put(*std::move(set));
+                                if (take == File::Take::yes) trusted->sets.put(*std::move(set));
                                 return ok_status();
                               }});
       continue;
@@ -99,7 +100,7 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Ti
     auto target = parse_target_url(keys->source);
     if (!target) return invalid(fmt::format("jwt_keys: {}", target.fault().message));
     auto url = std::make_unique<Url>(*keys, *std::move(target));
-    auto pool = UpstreamPool::make(fetch_options(url->url.server, shared.config), timers, url->connections);
+    auto pool = UpstreamPool::make(fetch_options(url->url.server, shared.config()), timers, url->connections);
     if (!pool) return std::move(pool).fault();
     url->pool = std::move(pool).value();
     keys->on_asked([keeper = made.get(), asked = url.get()] {
@@ -111,17 +112,18 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Ti
     made->urls_.push_back(std::move(url));
   }
   for (const auto& accounts : shared.trust.accounts) {
-    made->files_.push_back({accounts->path, stamp_of(accounts->path), [file = accounts.get()]() -> Status {
-                              auto read = load_accounts(file->path);
-                              if (!read) return std::move(read).fault();
-                              if (!read->keeps(*file->accounts.get()))
-                                return invalid(fmt::format(
-                                    "{}: a credential is missing or has another account than before, whose keys would "
-                                    "be forgotten: put it back, or restart to accept that",
-                                    file->path));
-                              file->accounts.put(*std::move(read));
-                              return ok_status();
-                            }});
+    made->files_.push_back(
+        {accounts->path, stamp_of(accounts->path), [file = accounts.get()](File::Take take) -> Status {
+           auto read = load_accounts(file->path);
+           if (!read) return std::move(read).fault();
+           if (!read->keeps(*file->accounts.get()))
+             return invalid(
+                 fmt::format("{}: a credential is missing or has another account than before, whose keys would "
+                             "be forgotten: put it back, or restart to accept that",
+                             file->path));
+           if (take == File::Take::yes) file->accounts.put(*std::move(read));
+           return ok_status();
+         }});
   }
 
   if (made->urls_.empty()) return made;
@@ -172,13 +174,25 @@ void TrustKeeper::tick() {
   }
 }
 
+Status TrustKeeper::check_files() const {
+  for (const File& file : files_) {
+    if (Status read = file.reread(File::Take::no); !read) return read;
+  }
+  return ok_status();
+}
+
+void TrustKeeper::reread_files() {
+  for (File& file : files_) file.stamp = {};
+  look_at_files();
+}
+
 void TrustKeeper::look_at_files() {
   for (File& file : files_) {
     // Before it is read: what is written meanwhile is read again.
     const FileStamp stamp = stamp_of(file.path);
     if (stamp == file.stamp) continue;
     file.stamp = stamp;
-    if (const Status read = file.reread(); read) {
+    if (const Status read = file.reread(File::Take::yes); read) {
       shared_.log.info("identity_file_reread", {{"file", file.path}});
     } else {
       shared_.log.warning("identity_file_unusable",

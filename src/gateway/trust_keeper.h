@@ -26,6 +26,10 @@ class TrustKeeper {
   void start();
   // Ends what is under way. On its thread.
   void stop();
+  // Whether every file could be taken on as it is now; changes nothing. A fault says which not, and why. On its thread.
+  Status check_files() const;
+  // Reads every file anew. On its thread.
+  void reread_files();
   // Has stopped, and nothing is under way any more. From any thread.
   bool over() const { return stopped_.load() && fetches_.load() == 0; }
 

@@ -22,18 +22,19 @@ UpstreamOptions options_of(const Config& config, const UpstreamUrl& url, std::si
 
 } // namespace
 
-Upstreams::Upstreams(const Config& config, const Metrics& metrics) : routes_(config.routes) {
+Upstreams::Upstreams(const Config& config, Metrics& metrics) {
   for (const UpstreamUrl& url : upstreams_of(config)) {
-    all_.push_back(std::make_unique<Upstream>(config, url, all_.size(), metrics.upstream(all_.size())));
+    all_.push_back(std::make_unique<Upstream>(config, url, all_.size(), metrics.upstream(to_string(url))));
   }
-  const auto find = [&](const UpstreamUrl& url) -> Upstream* {
-    for (const auto& upstream : all_) {
-      if (upstream->name == to_string(url)) return upstream.get();
-    }
-    return nullptr;
-  };
-  for (const Route& route : config.routes) of_route_.push_back(find(upstream_of(config, route)));
   of_no_route_ = find(config.upstream);
+}
+
+Upstream* Upstreams::find(const UpstreamUrl& url) const {
+  const std::string name = to_string(url);
+  for (const auto& upstream : all_) {
+    if (upstream->name == name) return upstream.get();
+  }
+  return nullptr;
 }
 
 Result<UpstreamPools> make_pools(const Config& config, Upstreams& upstreams, Timers& timers,

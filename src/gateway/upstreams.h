@@ -20,7 +20,7 @@ namespace oncekey {
 
 // One upstream as all threads see it.
 struct Upstream {
-  Upstream(const Config& config, const UpstreamUrl& at, std::size_t position, const UpstreamMetrics& counted)
+  Upstream(const Config& config, const UpstreamUrl& at, std::size_t position, UpstreamMetrics counted)
       : url(at), name(to_string(at)), index(position), breaker(config.breaker), metrics(counted) {}
 
   const UpstreamUrl url;
@@ -28,22 +28,21 @@ struct Upstream {
   const std::size_t index;
   UpstreamBreaker breaker;
   std::atomic<std::uint32_t> open{0}; // calls under way
-  const UpstreamMetrics& metrics;
+  const UpstreamMetrics metrics;
 };
 
 class Upstreams {
  public:
-  Upstreams(const Config& config, const Metrics& metrics);
+  Upstreams(const Config& config, Metrics& metrics);
 
-  Upstream& of(const Route& route) { return *of_route_[static_cast<std::size_t>(&route - routes_.data())]; }
+  // Null if no configuration at the start named it.
+  Upstream* find(const UpstreamUrl& url) const;
   // For requests whose path no route has; null if the configuration names none.
   Upstream* of_no_route() { return of_no_route_; }
   const std::vector<std::unique_ptr<Upstream>>& all() const { return all_; }
 
  private:
-  const std::vector<Route>& routes_;
   std::vector<std::unique_ptr<Upstream>> all_;
-  std::vector<Upstream*> of_route_;
   Upstream* of_no_route_ = nullptr;
 };
 

@@ -114,15 +114,9 @@ Server::~Server() = default;
 Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uint16_t port, ServerOptions options,
                                                std::vector<Lane> lanes, Log& log) {
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(lanes), log));
-  if (!server->options_.tls_cert.empty()) {
-    const ServerOptions& given = server->options_;
-    auto tls = server_tls(given.tls_cert, given.tls_key, given.setting_prefix);
-    if (!tls) return std::move(tls).fault();
-    server->tls_ = std::move(tls).value();
-    if (!given.client_ca.empty()) {
-      if (const Status asked = ask_for_certificates(*server->tls_, given.client_ca); !asked) return asked.fault();
-    }
-  }
+  Result<TlsContext> tls = server->load_tls(server->options_.tls_cert, server->options_.tls_key);
+  if (!tls) return std::move(tls).fault();
+  server->tls_ = *std::move(tls);
 
   error_code ec;
   const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, ec);
@@ -141,6 +135,28 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uin
   if (ec) return invalid(fmt::format("cannot listen on {}: {}", text_of(endpoint), ec.message()));
   server->address_ = text_of(acceptor.local_endpoint(ec));
   return server;
+}
+
+Result<Server::TlsContext> Server::load_tls(const std::string& cert_file, const std::string& key_file) const {
+  if (options_.tls_cert.empty()) return TlsContext();
+  auto made = server_tls(cert_file, key_file, options_.setting_prefix);
+  if (!made) return std::move(made).fault();
+  TlsContext context = std::move(made).value();
+  if (!options_.client_ca.empty()) {
+    if (const Status asked = ask_for_certificates(*context, options_.client_ca); !asked) return asked.fault();
+  }
+  return context;
+}
+
+void Server::use_tls(TlsContext context) {
+  const std::lock_guard lock(tls_mutex_);
+  tls_.swap(context);
+}
+
+Server::TlsContext Server::tls() const {
+  if (options_.tls_cert.empty()) return nullptr;
+  const std::lock_guard lock(tls_mutex_);
+  return tls_;
 }
 
 void Server::start() {
@@ -209,7 +225,7 @@ void Server::turn_away(Accepted accepted, Grant why) {
                                          {"peer", accepted.peer},
                                          {"refused_so_far", so_far}});
   }
-  if (tls_) return; // an answer would cost a handshake
+  if (!options_.tls_cert.empty()) return; // an answer would cost a handshake
   const std::string text = refusal_text(
       all_used ? ParseFault{503, "the gateway has as many connections as it takes; try again shortly"}
                : ParseFault{503, "this address has as many connections as one address may have; use fewer, or wait"});
@@ -233,13 +249,14 @@ void Server::warn_of_a_crowd(const Party& address) {
 }
 
 Task<void> Server::serve(std::size_t lane, Accepted accepted) {
+  const TlsContext tls = this->tls(); // lives as long as the connection
   Connection connection(std::move(accepted), lanes_[lane].timers);
   open_[lane].push_back(connection);
   try {
     bool usable = true;
-    if (tls_) {
+    if (tls) {
       connection.transport.deadline_after(options_.timeouts.request_headers);
-      const error_code error = co_await connection.transport.serve_tls(*tls_);
+      const error_code error = co_await connection.transport.serve_tls(*tls);
       usable = !error;
       if (is_plain_http(error)) co_await refuse_plain_http(connection);
     }

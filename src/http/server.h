@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -76,6 +77,12 @@ class Server {
   const RefusedConnections& refused_connections() const { return refused_; }
   const std::string& address() const { return address_; }
 
+  // A certificate for the connections that come from now on: read first, and then used. Null where the listener is
+  // plain. load_tls() reads client_ca anew too. From any thread.
+  using TlsContext = std::shared_ptr<asio::ssl::context>;
+  Result<TlsContext> load_tls(const std::string& cert_file, const std::string& key_file) const;
+  void use_tls(TlsContext context);
+
  private:
   struct Connection;
   struct Accepted;
@@ -103,7 +110,9 @@ class Server {
   ServerOptions options_;
   std::vector<Lane> lanes_;
   Log& log_;
-  std::unique_ptr<asio::ssl::context> tls_;
+  TlsContext tls() const;
+  mutable std::mutex tls_mutex_; // over the next; held for as long as it takes to copy it
+  TlsContext tls_;
   Acceptor acceptor_;
   std::string address_; // with the port that was given
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone

@@ -96,21 +96,26 @@ Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options
                                                          std::atomic<std::uint32_t>& in_use,
                                                          std::atomic<std::uint32_t>* to_this) {
   std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, in_use, to_this));
-  if (pool->options_.tls) {
-    pool->tls_ = std::make_unique<asio::ssl::context>(asio::ssl::context::tls_client);
-    error_code ec;
-    pool->tls_->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
-    if (pool->options_.ca_file.empty()) {
-      pool->tls_->set_default_verify_paths(ec);
-    } else {
-      pool->tls_->load_verify_file(pool->options_.ca_file, ec);
-    }
-    if (ec) {
-      return invalid(fmt::format("upstream_ca {}: {}; give a PEM file of certificates to trust", pool->options_.ca_file,
-                                 ec.message()));
-    }
-  }
+  if (const Status trusted = pool->read_trusted_certificates(); !trusted) return trusted.fault();
   return pool;
+}
+
+Status UpstreamPool::read_trusted_certificates() {
+  if (!options_.tls) return ok_status();
+  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
+  error_code ec;
+  context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
+  if (options_.ca_file.empty()) {
+    context->set_default_verify_paths(ec);
+  } else {
+    context->load_verify_file(options_.ca_file, ec);
+  }
+  if (ec) {
+    return invalid(fmt::format("{} {}: {}; give a PEM file of certificates to trust", options_.ca_setting,
+                               options_.ca_file, ec.message()));
+  }
+  tls_ = std::move(context);
+  return ok_status();
 }
 
 void UpstreamPool::close_idle() { idle_.clear(); }
@@ -204,7 +209,8 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   }
   connection_->transport.tune();
   if (options.tls) {
-    const error_code error = co_await connection_->transport.connect_tls(*pool_.tls_, options.host);
+    const std::shared_ptr<asio::ssl::context> tls = pool_.tls_; // which a reload may replace meanwhile
+    const error_code error = co_await connection_->transport.connect_tls(*tls, options.host);
     if (error) {
       reason_ = fmt::format("TLS with {}:{} failed: {}", options.host, options.port, error.message());
       failed_for_good_ = is_distrust(error);

@@ -33,7 +33,8 @@ struct UpstreamOptions {
   std::string host;
   std::uint16_t port = 80;
   bool tls = false;
-  std::string ca_file; // PEM; the system's certificates when empty
+  std::string ca_file;                    // PEM; the system's certificates when empty
+  std::string ca_setting = "upstream_ca"; // what messages about it call it
   std::chrono::milliseconds connect_timeout;
   std::chrono::milliseconds idle_timeout;
   std::uint64_t max_header_bytes;
@@ -122,6 +123,8 @@ class UpstreamPool {
   std::size_t idle() const { return idle_.size(); }
   // Closes idle connections, for a clean end of the event loop.
   void close_idle();
+  // For the connections that are made from now on; those there are stay. On its thread.
+  Status read_trusted_certificates();
 
  private:
   friend class UpstreamCall;
@@ -135,7 +138,7 @@ class UpstreamPool {
   Timers& timers_;
   std::atomic<std::uint32_t>& in_use_;
   std::atomic<std::uint32_t>* to_this_;
-  std::unique_ptr<asio::ssl::context> tls_;
+  std::shared_ptr<asio::ssl::context> tls_;
   std::vector<std::shared_ptr<UpstreamCall::Connection>> idle_; // newest last
   Timer sweeper_;
 };

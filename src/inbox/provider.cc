@@ -58,8 +58,8 @@ Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name)
     std::unique_ptr<WebhookProvider> provider = make();
     if (provider->name() == name) return provider;
   }
-  return invalid(fmt::format(
-      "\"{}\" is no provider of webhooks: there are stripe, github, shopify, standard, slack, twilio and hmac", name));
+  return invalid(
+      fmt::format("unknown provider \"{}\"; use one of stripe, github, shopify, standard, slack, twilio, hmac", name));
 }
 
 } // namespace oncekey

@@ -1,10 +1,13 @@
 #include "store/open_store.h"
 
 #include "base/masked_url.h"
+#include "base/private_files.h"
 #include "store/common/guarded_store.h"
 #include "store/memory/memory_store.h"
 #include "store/postgres/postgres_store.h"
+#include "store/postgres/postgres_url.h"
 #include "store/redis/redis_store.h"
+#include "store/redis/redis_url.h"
 #include "store/rocksdb/rocksdb_store.h"
 
 #include <fmt/format.h>
@@ -84,6 +87,20 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptio
   return store;
 }
 
+Status check_store_url(std::string_view url) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  if (*kind == Kind::postgres) {
+    const Result<postgres::PostgresUrl> split = postgres::split_postgres_url(url);
+    if (!split) return split.fault();
+    if (const auto target = postgres::postgres_target(split->for_libpq); !target) return target.fault();
+  }
+  if (*kind == Kind::redis) {
+    if (const auto parsed = redis::parse_url(url); !parsed) return parsed.fault();
+  }
+  return ok_status();
+}
+
 Status migrate_store(std::string_view url, Log& log) {
   const Result<Kind> kind = kind_of(url);
   if (!kind) return kind.fault();
@@ -112,6 +129,58 @@ Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log) {
   }
   if (!accepted) return accepted.fault();
   return LossAccepted::now;
+}
+
+namespace {
+// A thousand routes fit.
+constexpr std::size_t kLargestNote = 1u << 20;
+std::string note_file(std::string_view url) { return *folder_of_store(url) + "/identity"; }
+} // namespace
+
+Result<std::string> read_identity_note(std::string_view url, Log& log) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  switch (*kind) {
+    case Kind::memory:
+      break;
+    case Kind::rocksdb: {
+      Result<std::optional<std::string>> text = read_file_if_there(note_file(url), kLargestNote);
+      if (!text) return std::move(text).fault();
+      return std::move(*text).value_or(std::string());
+    }
+    case Kind::postgres:
+      return read_identity_note_postgres({.url = std::string(url), .log = log});
+    case Kind::redis:
+      return read_identity_note_redis({.url = std::string(url), .log = log});
+  }
+  return std::string();
+}
+
+Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  switch (*kind) {
+    case Kind::memory:
+      break;
+    case Kind::rocksdb:
+      // One process at a time has the folder.
+      if (const Status written = replace_private_file(note_file(url), next, Sync::yes); !written)
+        return written.fault();
+      break;
+    case Kind::postgres:
+      return write_identity_note_postgres({.url = std::string(url), .log = log}, expected, next);
+    case Kind::redis:
+      return write_identity_note_redis({.url = std::string(url), .log = log}, expected, next);
+  }
+  return true;
+}
+
+Status reach_shared_store(std::string_view url, Log& log) {
+  const Result<Kind> kind = kind_of(url);
+  if (!kind) return kind.fault();
+  if (*kind == Kind::postgres) return reach_postgres({.url = std::string(url), .log = log});
+  if (*kind == Kind::redis) return reach_redis({.url = std::string(url), .log = log});
+  return ok_status();
 }
 
 std::optional<std::string> folder_of_store(std::string_view url) {

@@ -29,6 +29,9 @@ struct StoreOptions {
 // "rediss+cluster://...". A fault says what is wrong with the URL or why the store cannot be opened or used.
 Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptions& options);
 
+// What is wrong with the URL itself, as far as that can be told without a connection.
+Status check_store_url(std::string_view url);
+
 // Brings the schema of a shared store up to this version, as opening it does.
 Status migrate_store(std::string_view url, Log& log);
 
@@ -36,6 +39,16 @@ Status migrate_store(std::string_view url, Log& log);
 // embedded store that no process has open, from its next start on.
 enum class LossAccepted { now, at_next_start };
 Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log);
+
+// A text that the store keeps for its gateways: by which rules they find records (cli/identity_memory.h). Empty until
+// one is written. In the file `identity` of an embedded store's folder; with the marker in a shared one. memory: keeps
+// none. Blocks. After open_store().
+Result<std::string> read_identity_note(std::string_view url, Log& log);
+// Writes `next` if the text is still `expected`, durably; false if another gateway was first.
+Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log);
+
+// Whether the servers of a shared store are there and fit for one. Connects and looks, and changes nothing. Blocks.
+Status reach_shared_store(std::string_view url, Log& log);
 
 // The folder of an embedded store; nothing for the other kinds.
 std::optional<std::string> folder_of_store(std::string_view url);

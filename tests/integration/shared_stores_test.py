@@ -438,6 +438,15 @@ class Examination:
         with Gateway(self.upstream.url, self.routes, store=self.store_url(), require_durability="power") as gateway:
             self.assert_first(self.post(gateway))
 
+    def test_rules_that_would_forget_keys_are_refused_and_the_store_can_be_examined(self):
+        gateway = Gateway(self.upstream.url, self.routes, store=self.store_url(), scope="header:X-Tenant")
+        self.addCleanup(gateway.remove)
+        self.assertEqual(gateway.start_expecting_refusal(), 1)
+        self.assertIn("route /brief/* (PATCH,POST): scope was header:authorization and is header:x-tenant", gateway.log)
+        examined = run_cli("doctor", "--upstream", self.upstream.url, "--store", self.store_url(), "--listen",
+                           "127.0.0.1:0", "--admin", "127.0.0.1:0")
+        self.assertRegex(examined.stdout, "(?m)^ok +store .* can be reached$")
+
     def test_a_store_that_is_not_there_is_refused_with_its_address_and_without_its_password(self):
         scheme, _, rest = self.store_url().partition("://")
         address = rest.rpartition("@")[2].partition("/")[0].partition(",")[0]

@@ -480,13 +480,13 @@ class ConfigurationTest(unittest.TestCase):
         for literal in ("whsec_1234", "ENV:SECRET", "SECRET"):
             self.refused({**good, "secrets": [literal]}, r"secrets: write .*env:NAME")
         self.refused({**good, "authorization": "Bearer x"}, r"authorization: write .*env:NAME")
-        self.refused({**good, "signed": "{body}"}, r"signed: describes provider = .*hmac")
+        self.refused({**good, "signed": "{body}"}, r"signed: is only for provider = .*hmac")
         self.refused({**good, "url": "https://example.com/h?tenant=1"}, r"url: .*without its query")
         self.refused({**good, "deliver_to": "http://localhost:18999/hooks/stripe?x=1"}, r"deliver_to: is this webhook",
                      listen="127.0.0.1:18999")
         self.refused({**good, "deliver_to": "http://u:password@example.com:x/"}, r"deliver_to: (?!.*password)")
         self.refused({**good, "deliver_to": "elsewhere"}, r"deliver_to: .*is not a URL")
-        self.refused({**good, "budget": "7d", "remember": "7d"}, r"budget: .*remember longer")
+        self.refused({**good, "budget": "7d", "remember": "7d"}, r"budget \(7d\) is not shorter than remember \(7d\).*remember longer")
         self.refused({**good, "order_by": "data"}, r"order_by: .*JSON pointer")
         self.refused({**good, "secret": "x"}, r"no such setting of a webhook.*secrets")
         self.refused({key: value for key, value in good.items() if key != "deliver_to"}, r"deliver_to: is missing")

@@ -109,6 +109,7 @@ class Gateway:
         if routes is not None:
             self.settings["route"] = routes
         self.config_file = self.folder / "oncekey.toml"
+        self.extra_flags = []  # beside --config
         self.preexec = None  # runs in the new process, before the gateway does
 
     # Life.
@@ -141,7 +142,7 @@ class Gateway:
             self.config_file.write_text(toml(self.settings))
             if self._user is not None:
                 os.chown(self.config_file, self._user, -1)
-            command = [binary(), "serve", "--config", str(self.config_file)]
+            command = [binary(), "serve", "--config", str(self.config_file), *self.extra_flags]
         with self._state:
             self._lines = []
         self._process = subprocess.Popen(command, cwd=self.folder, stdin=subprocess.DEVNULL,

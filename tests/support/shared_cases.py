@@ -119,6 +119,8 @@ class SharedStoreTest(unittest.TestCase):
         history = History()
         upstream = CountingUpstream(history, seed=1)
         gateways = [Gateway(upstream.upstream.url, LOAD_ROUTES, store=self.store_url()) for _ in range(2)]
+        for gateway in gateways:
+            gateway.extra_flags = ["--accept-identity-change"]  # the others on this store have other routes
         crowd = Crowd(history, clients, seed=1, run=self.key)
         try:
             crowd.addresses = [gateway.start().address for gateway in gateways]

@@ -51,8 +51,8 @@ struct Connected {
   std::unique_ptr<Connection> connection;
 };
 
-// A connection to a server that is fit for a store, with the schema as this binary knows it.
-Result<Connected> connect_and_migrate(const PostgresOptions& options) {
+// A connection to a server that is fit for a store.
+Result<Connected> connect(const PostgresOptions& options) {
   Result<Settled> settled = settle_options(options);
   if (!settled) return std::move(settled).fault();
   const std::atomic<bool> never_stops = false;
@@ -63,8 +63,16 @@ Result<Connected> connect_and_migrate(const PostgresOptions& options) {
   const Result<ServerSight> sight = look_at_server(**connection, name, deadline_in(kOpenTime));
   if (!sight) return sight.fault();
   if (const Status fit = suitable(sight->settings, name); !fit) return fit.fault();
-  if (const Status migrated = migrate(**connection, name, options.log); !migrated) return migrated.fault();
   return Connected{*std::move(settled), *std::move(connection)};
+}
+
+// The same, with the schema as this binary knows it.
+Result<Connected> connect_and_migrate(const PostgresOptions& options) {
+  Result<Connected> connected = connect(options);
+  if (!connected) return connected;
+  const Status migrated = migrate(*connected->connection, connected->settled.target.name, options.log);
+  if (!migrated) return migrated.fault();
+  return connected;
 }
 
 bool is_partial(const StoredResponse& response) { return response.omitted && !response.omitted->whole; }
@@ -218,6 +226,25 @@ Status migrate_postgres(const PostgresOptions& options) {
   const Result<Connected> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return ok_status();
+}
+
+Status reach_postgres(const PostgresOptions& options) {
+  const Result<Connected> connected = connect(options);
+  if (!connected) return connected.fault();
+  return ok_status();
+}
+
+Result<std::string> read_identity_note_postgres(const PostgresOptions& options) {
+  const Result<Connected> connected = connect_and_migrate(options);
+  if (!connected) return connected.fault();
+  return read_identity_note(*connected->connection, connected->settled.target.name);
+}
+
+Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
+                                          std::string_view next) {
+  const Result<Connected> connected = connect_and_migrate(options);
+  if (!connected) return connected.fault();
+  return write_identity_note(*connected->connection, connected->settled.target.name, expected, next);
 }
 
 Status accept_lost_memory_postgres(const PostgresOptions& options) {

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace oncekey {
 
@@ -71,6 +72,12 @@ class PostgresStore final : public Store {
 
 // Applies missing migrations and says which.
 Status migrate_postgres(const PostgresOptions& options);
+
+// store/open_store.h.
+Status reach_postgres(const PostgresOptions& options);
+Result<std::string> read_identity_note_postgres(const PostgresOptions& options);
+Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
+                                          std::string_view next);
 
 // The operator has looked at what was lost and says that claims may be made again.
 Status accept_lost_memory_postgres(const PostgresOptions& options);

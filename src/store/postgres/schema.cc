@@ -156,6 +156,25 @@ Status make_lost_schema(Connection& connection, const std::string& name, const S
   return ok_status();
 }
 
+Result<std::string> read_identity_note(Connection& connection, const std::string& name) {
+  const Section section = connection.run({"SELECT identity FROM oncekey.meta", {}}, deadline_in(kStatementTime));
+  if (section.outcome != SectionOutcome::committed) return explained(section, name);
+  const PGresult* const result = section.results[0].get();
+  if (PQntuples(result) == 0) return std::string(); // the marker is gone, which the store says itself
+  return std::string(Row(result, 0).bytes(0));
+}
+
+Result<bool> write_identity_note(Connection& connection, const std::string& name, std::string_view expected,
+                                 std::string_view next) {
+  Params params;
+  params.bytes(expected).bytes(next);
+  const Section section =
+      connection.run({"UPDATE oncekey.meta SET identity = $2 WHERE identity = $1 RETURNING 1", std::move(params)},
+                     deadline_in(kStatementTime));
+  if (section.outcome != SectionOutcome::committed) return explained(section, name);
+  return PQntuples(section.results[0].get()) == 1;
+}
+
 Status accept_loss(Connection& connection, const std::string& name) {
   // The secret stays where there is one: ids made with it are still in the table. Without a timeline the next claim
   // moves the counter of fences on.

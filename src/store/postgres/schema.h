@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 namespace oncekey::postgres {
 
@@ -43,6 +44,11 @@ Status migrate(Connection& connection, const std::string& name, Log& log);
 // whoever opens the store from now on refuses claims until somebody has accepted the loss. Leaves alone what is there.
 Status make_lost_schema(Connection& connection, const std::string& name, const std::array<std::uint8_t, 32>& secret,
                         Deadline deadline);
+
+// The text of read_identity_note() and write_identity_note() (store/open_store.h).
+Result<std::string> read_identity_note(Connection& connection, const std::string& name);
+Result<bool> write_identity_note(Connection& connection, const std::string& name, std::string_view expected,
+                                 std::string_view next);
 
 // Writes a marker that makes up for whatever was lost. The schema must be there.
 Status accept_loss(Connection& connection, const std::string& name);

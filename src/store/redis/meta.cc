@@ -154,6 +154,22 @@ Task<void> MetaKeeper::note_loss(Meta ours, std::optional<Meta> seen) {
   co_await ask(std::move(note)); // if it fails, the next look tries again
 }
 
+Task<Status> MetaKeeper::read_identity(std::string& text) {
+  std::string get = command({"HGET", names_.meta(), "identity"});
+  const Result<OwnedReply> reply = co_await ask(std::move(get));
+  if (!reply) co_return reply.fault();
+  text = reply->look().is_nil() ? std::string() : std::string(reply->look().text());
+  co_return ok_status();
+}
+
+Task<Status> MetaKeeper::write_identity(std::string expected, std::string next, bool& written) {
+  std::string set = command({"EVAL", kIdentityScript, "1", names_.meta(), expected, next});
+  const Result<OwnedReply> reply = co_await ask(std::move(set));
+  if (!reply) co_return reply.fault();
+  written = reply->look().integer().value_or(0) == 1;
+  co_return ok_status();
+}
+
 Task<Status> MetaKeeper::accept_loss() {
   const Result<std::optional<Meta>> found = co_await read();
   if (!found) co_return found.fault();

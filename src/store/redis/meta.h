@@ -42,6 +42,9 @@ class MetaKeeper {
   Task<Result<std::optional<Meta>>> read();
   // Notes a loss for all gateways, unless somebody has changed what was `seen`. `ours` is put there if nothing is.
   Task<void> note_loss(Meta ours, std::optional<Meta> seen);
+  // The text of read_identity_note() and write_identity_note() (store/open_store.h).
+  Task<Status> read_identity(std::string& text);
+  Task<Status> write_identity(std::string expected, std::string next, bool& written);
   // An operator's word: a new generation that replaces whatever was there.
   Task<Status> accept_loss();
 

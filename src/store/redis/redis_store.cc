@@ -361,6 +361,29 @@ Status RedisStore::healthy() const { return impl_->session->state().healthy(); }
 RateKeeper* RedisStore::rates() { return &impl_->rates; }
 StoreStats RedisStore::stats() const { return impl_->session->state().stats(); }
 
+Status reach_redis(const RedisOptions& options) {
+  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
+  if (!session) return std::move(session).fault();
+  return (*session)->reach();
+}
+
+Result<std::string> read_identity_note_redis(const RedisOptions& options) {
+  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
+  if (!session) return std::move(session).fault();
+  std::string text;
+  if (const Status read = (*session)->read_identity(text); !read) return read.fault();
+  return text;
+}
+
+Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
+                                       const std::string& next) {
+  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
+  if (!session) return std::move(session).fault();
+  bool written = false;
+  if (const Status status = (*session)->write_identity(expected, next, written); !status) return status.fault();
+  return written;
+}
+
 Status accept_lost_memory_redis(const RedisOptions& options) {
   Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
   if (!session) return std::move(session).fault();

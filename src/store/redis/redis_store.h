@@ -66,6 +66,12 @@ class RedisStore final : public Store {
   std::unique_ptr<Impl> impl_;
 };
 
+// store/open_store.h.
+Status reach_redis(const RedisOptions& options);
+Result<std::string> read_identity_note_redis(const RedisOptions& options);
+Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
+                                       const std::string& next);
+
 // An operator's word that what the store has forgotten is accounted for: its gateways take claims again.
 Status accept_lost_memory_redis(const RedisOptions& options);
 

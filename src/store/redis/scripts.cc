@@ -414,6 +414,14 @@ end
 return redis.call('HGET', KEYS[1], 'generation')
 )lua";
 
+const std::string_view kIdentityScript = R"lua(
+-- A store that was just emptied is made anew by its gateways, not by this.
+if redis.call('HEXISTS', KEYS[1], 'generation') == 0 then return 1 end
+if (redis.call('HGET', KEYS[1], 'identity') or '') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'identity', ARGV[2])
+return 1
+)lua";
+
 const std::string_view kNoteLossScript = R"lua(
 local generation = redis.call('HGET', KEYS[1], 'generation')
 if (generation or '') ~= ARGV[4] then return 0 end

@@ -34,6 +34,9 @@ extern const std::string_view kBatchScript;
 extern const std::string_view kCreateScript;
 // KEYS: a marker. ARGV: the generation. Makes it unless it is there; answers the generation it has.
 extern const std::string_view kMarkScript;
+// KEYS: meta. ARGV: the identity note as it is expected to be, and the next one. 1 if it was written, else 0.
+extern const std::string_view kIdentityScript;
+
 // KEYS: meta. ARGV: format, secret and generation as we know them, the generation that was seen there or nothing.
 // Notes that memory was lost, unless somebody has changed it since it was seen.
 extern const std::string_view kNoteLossScript;

@@ -117,6 +117,33 @@ Status Session::block_on(Task<Status> task) {
 Status Session::open_store() { return block_on(open_on_loop()); }
 Status Session::accept_loss() { return block_on(accept_on_loop()); }
 
+Status Session::reach() { return block_on(reach_on_loop()); }
+Status Session::read_identity(std::string& text) { return block_on(read_identity_on_loop(text)); }
+Status Session::write_identity(const std::string& expected, const std::string& next, bool& written) {
+  return block_on(write_identity_on_loop(expected, next, written));
+}
+
+Task<Status> Session::reach_on_loop() {
+  servers_.start();
+  Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
+  if (status) status = state_.may_claim();
+  co_return status;
+}
+
+Task<Status> Session::read_identity_on_loop(std::string& text) {
+  servers_.start();
+  Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
+  if (status) status = co_await meta_.read_identity(text);
+  co_return status;
+}
+
+Task<Status> Session::write_identity_on_loop(std::string expected, std::string next, bool& written) {
+  servers_.start();
+  Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
+  if (status) status = co_await meta_.write_identity(std::move(expected), std::move(next), written);
+  co_return status;
+}
+
 Task<Status> Session::open_on_loop() {
   const Deadline deadline = Clock::now() + kPatienceAtStart;
   servers_.start();

@@ -28,6 +28,11 @@ class Session final : private LinkOwner {
   Status open_store();
   // Blocks until the servers are there and the loss is accepted.
   Status accept_loss();
+  // Blocks until the servers are there and were examined.
+  Status reach();
+  // Blocks until the servers are there, for the text of read_identity_note() and write_identity_note().
+  Status read_identity(std::string& text);
+  Status write_identity(const std::string& expected, const std::string& next, bool& written);
 
   asio::io_context& context() { return context_; }
   StoreState& state() { return state_; }
@@ -46,6 +51,9 @@ class Session final : private LinkOwner {
 
   Task<Status> open_on_loop();
   Task<Status> accept_on_loop();
+  Task<Status> reach_on_loop();
+  Task<Status> read_identity_on_loop(std::string& text);
+  Task<Status> write_identity_on_loop(std::string expected, std::string next, bool& written);
   Status block_on(Task<Status> task);
 
   Log& log_;

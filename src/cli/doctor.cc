@@ -1,0 +1,313 @@
+#include "cli/doctor.h"
+
+#include "base/masked_url.h"
+#include "base/private_files.h"
+#include "cli/admin_token.h"
+#include "cli/descriptors.h"
+#include "cli/identity_memory.h"
+#include "config/named_files.h"
+#include "gateway/store_room.h"
+#include "http/reach.h"
+#include "store/open_store.h"
+
+#include <fmt/format.h>
+#include <boost/json.hpp>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+namespace oncekey {
+namespace {
+
+constexpr std::size_t kNoteBytesMax = 1u << 20;
+constexpr std::uint64_t kMiB = 1u << 20;
+
+std::string_view to_string(Diagnosis::Status status) {
+  switch (status) {
+    case Diagnosis::Status::ok:
+      return "ok";
+    case Diagnosis::Status::warning:
+      return "warning";
+    case Diagnosis::Status::problem:
+      return "problem";
+  }
+  return "problem";
+}
+
+std::string shown_address(const Address& address) {
+  if (address.host.find(':') != std::string::npos) return fmt::format("[{}]:{}", address.host, address.port);
+  return fmt::format("{}:{}", address.host, address.port);
+}
+
+std::string shown_server(const UpstreamUrl& url) {
+  return fmt::format("{}://{}", url.scheme == UpstreamUrl::Scheme::https ? "https" : "http", url.authority);
+}
+
+// The process that has the embedded store open, if any. Asks, and does not take the lock.
+std::optional<pid_t> holder_of(const std::string& folder) {
+  const int file = ::open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return std::nullopt;
+  struct flock lock {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  const int asked = ::fcntl(file, F_GETLK, &lock);
+  ::close(file);
+  if (asked != 0 || lock.l_type == F_UNLCK) return std::nullopt;
+  return lock.l_pid;
+}
+
+std::optional<std::uint64_t> available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::uint64_t kib = 0;
+  std::string unit;
+  std::optional<std::uint64_t> available;
+  while (file >> name >> kib) {
+    if (name == "MemAvailable:") available = kib << 10;
+    std::getline(file, unit);
+  }
+  // What a container may have.
+  std::ifstream limit("/sys/fs/cgroup/memory.max");
+  std::uint64_t most = 0;
+  if (limit >> most) available = std::min(available.value_or(most), most);
+  return available;
+}
+
+class Doctor {
+ public:
+  explicit Doctor(const ServeFlags& flags) : flags_(flags), log_(LogLevel::error) {}
+
+  std::vector<Diagnosis> examine() {
+    ReadConfig read = read_config(flags_, NamedFiles::looked_at);
+    for (const Finding& finding : read.findings)
+      add(Diagnosis::Status::problem, "config", shown(finding, read.file_name), "");
+    if (!read.findings.empty()) return std::move(out_);
+    config_ = std::move(read.config);
+    ok("config", fmt::format("{} {}", config_.routes.size(), config_.routes.size() == 1 ? "route" : "routes"));
+    for (const std::string& warning : warnings_of(config_)) add(Diagnosis::Status::warning, "config", warning, "");
+    for (const std::string& warning : warnings_of_files(config_))
+      add(Diagnosis::Status::warning, "config", warning, "");
+    store(); // first: whether a gateway holds it tells whose the ports may be
+    listener("listen", config_.listen);
+    listener("admin", config_.admin);
+    if (config_.outbox) listener("outbox", *config_.outbox);
+    admin_token();
+    upstream();
+    receivers();
+    key_sets();
+    clock();
+    descriptors();
+    memory();
+    return std::move(out_);
+  }
+
+ private:
+  void add(Diagnosis::Status status, std::string about, std::string text, std::string next) {
+    out_.push_back({status, std::move(about), std::move(text), std::move(next)});
+  }
+  void ok(std::string about, std::string text) { add(Diagnosis::Status::ok, std::move(about), std::move(text), ""); }
+
+  Result<std::string> connect(const UpstreamUrl& url, const std::string& ca_file) const {
+    const bool tls = url.scheme == UpstreamUrl::Scheme::https;
+    return try_to_connect({url.host, url.port, tls, ca_file}, config_.timeouts.connect);
+  }
+
+  void listener(const std::string& setting, const Address& address) {
+    if (address.port == 0) return ok(setting, fmt::format("{} takes a free port at start", address.host));
+    const Status bound = try_to_bind(address.host, address.port);
+    if (bound) return ok(setting, fmt::format("{} is free", shown_address(address)));
+    if (gateway_runs_)
+      return add(Diagnosis::Status::warning, setting,
+                 fmt::format("{}: {}, probably the gateway that holds the store", shown_address(address),
+                             bound.fault().message),
+                 "nothing, if that gateway is this one");
+    add(Diagnosis::Status::problem, setting, fmt::format("{}: {}", shown_address(address), bound.fault().message),
+        "stop the other process, or choose another address");
+  }
+
+  void store() {
+    const std::string shown_store = masked_url(config_.store);
+    const std::optional<std::string> folder = folder_of_store(config_.store);
+    if (config_.store == "memory:") return ok("store", "memory: is always there");
+    if (!folder) {
+      const Status reached = reach_shared_store(config_.store, log_);
+      if (reached) return ok("store", fmt::format("{} can be reached", shown_store));
+      return add(Diagnosis::Status::problem, "store", fmt::format("{}: {}", shown_store, reached.fault().message),
+                 "start the server, or mend the URL or the network between");
+    }
+    struct stat status {};
+    if (::stat(folder->c_str(), &status) != 0) {
+      ok("store", fmt::format("{} will be made at the first start", shown_store));
+    } else if (const auto holder = holder_of(*folder)) {
+      gateway_runs_ = true;
+      add(Diagnosis::Status::warning, "store", fmt::format("{} is open in process {}", shown_store, *holder),
+          "a second gateway cannot start on it: stop that one first, or share postgres:// or redis://");
+    } else {
+      ok("store", fmt::format("{} is there, and no process has it open", shown_store));
+    }
+    identity(*folder);
+    disk(*folder);
+  }
+
+  void identity(const std::string& folder) {
+    const auto note = read_file_if_there(folder + "/identity", kNoteBytesMax);
+    if (!note) return add(Diagnosis::Status::problem, "identity", note.fault().message, "let this user read it");
+    if (!note->has_value()) return;
+    const IdentityChange change = flags_.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
+    const auto verdict = judge_identity(**note, identity_rules_of(config_), change, Sharing::one_gateway, Time{});
+    if (verdict) return ok("identity", "the rules find the keys that are in the store");
+    add(Diagnosis::Status::problem, "identity", verdict.fault().message, "");
+  }
+
+  void disk(const std::string& folder) {
+    std::filesystem::path nearest = folder;
+    struct statvfs disk {};
+    while (::statvfs(nearest.empty() ? "." : nearest.c_str(), &disk) != 0) {
+      if (nearest.empty() || nearest == nearest.parent_path()) return;
+      nearest = nearest.parent_path();
+    }
+    const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+    const std::uint64_t reserve =
+        disk_reserve(config_.limits, static_cast<std::uint64_t>(disk.f_blocks) * disk.f_frsize);
+    const std::string text =
+        fmt::format("{} MiB are free, of which {} MiB are kept in reserve", free / kMiB, reserve / kMiB);
+    if (free <= reserve)
+      return add(Diagnosis::Status::problem, "disk", text, "make room: new keys get 503 until there is some");
+    if (free < 2 * reserve)
+      return add(Diagnosis::Status::warning, "disk", text, "make room, or set limits.disk_reserve");
+    ok("disk", text);
+  }
+
+  void admin_token() {
+    if (!config_.admin_token.empty()) return ok("admin_token", "the configuration has one");
+    const std::string file = admin_token_file(config_.store);
+    if (file.empty())
+      return add(Diagnosis::Status::warning, "admin_token",
+                 "neither XDG_STATE_HOME nor HOME is set: no token can be kept", "set admin_token");
+    const auto token = load_admin_token(file);
+    if (!token) return add(Diagnosis::Status::problem, "admin_token", token.fault().message, "let this user read it");
+    ok("admin_token",
+       token->has_value() ? fmt::format("it is in {}", file) : fmt::format("the first start writes one to {}", file));
+  }
+
+  void upstream() {
+    const auto reached = connect(config_.upstream, config_.upstream_ca);
+    if (reached)
+      return ok("upstream", fmt::format("{} takes connections at {}", shown_server(config_.upstream), *reached));
+    add(Diagnosis::Status::problem, "upstream",
+        fmt::format("{}: {}", shown_server(config_.upstream), reached.fault().message),
+        "start the API, or mend upstream: until then clients get 502 and nothing is executed");
+  }
+
+  void receiver(const Endpoint& endpoint) {
+    const auto reached = connect(endpoint.url, endpoint.ca_file);
+    if (reached) return ok(endpoint.name, fmt::format("{} takes connections", shown_server(endpoint.url)));
+    add(Diagnosis::Status::warning, endpoint.name,
+        fmt::format("{}: {}", shown_server(endpoint.url), reached.fault().message),
+        "messages are tried again until their budget is over");
+  }
+
+  void receivers() {
+    for (const Webhook& webhook : config_.webhooks) receiver(webhook.endpoint);
+    for (const Endpoint& destination : config_.destinations) receiver(destination);
+  }
+
+  void key_sets() {
+    std::vector<std::string> seen;
+    for (const Route& route : config_.routes) {
+      const std::string& keys = route.policy.tokens.keys;
+      const auto url = parse_target_url(keys);
+      if (!keys.starts_with("http") || !url || std::find(seen.begin(), seen.end(), keys) != seen.end()) continue;
+      seen.push_back(keys);
+      const auto reached = connect(url->server, "");
+      if (reached) {
+        ok("jwt_keys", fmt::format("{} takes connections", shown_server(url->server)));
+      } else {
+        add(Diagnosis::Status::problem, "jwt_keys",
+            fmt::format("{}: {}", shown_server(url->server), reached.fault().message),
+            "keyed requests of its routes get 503 until the keys can be fetched");
+      }
+    }
+  }
+
+  void clock() {
+    timex status{};
+    const bool synchronised = ::adjtimex(&status) != TIME_ERROR && (status.status & STA_UNSYNC) == 0;
+    if (synchronised) return ok("clock", "the kernel says that it is synchronised");
+    if (config_.trust_clock) return ok("clock", "trust_clock says that it is right");
+    add(Diagnosis::Status::warning, "clock", "the kernel does not say that it is synchronised",
+        "run chrony or systemd-timesyncd: until then time that passes while the machine is off does not count towards "
+        "retention");
+  }
+
+  void descriptors() {
+    Config fitted = config_;
+    const std::size_t threads =
+        config_.threads != 0 ? config_.threads : std::max(1u, std::thread::hardware_concurrency());
+    const Status fits = fit_descriptors(fitted, threads, log_);
+    if (!fits) return add(Diagnosis::Status::problem, "descriptors", fits.fault().message, "");
+    if (fitted.limits.max_connections < config_.limits.max_connections)
+      return add(Diagnosis::Status::warning, "descriptors",
+                 fmt::format("too few for limits.max_connections: {} instead of {}", fitted.limits.max_connections,
+                             config_.limits.max_connections),
+                 "raise the limit (ulimit -n, LimitNOFILE) or set smaller limits");
+    ok("descriptors", fmt::format("enough for {} connections", config_.limits.max_connections));
+  }
+
+  void memory() {
+    const std::optional<std::uint64_t> available = available_memory();
+    if (!available) return;
+    const std::uint64_t wanted = config_.limits.max_buffered_bytes;
+    const std::string text =
+        fmt::format("{} MiB are available, and bodies may take {} MiB", *available / kMiB, wanted / kMiB);
+    if (wanted > *available)
+      return add(Diagnosis::Status::warning, "memory", text, "set a smaller limits.max_buffered_bytes");
+    ok("memory", text);
+  }
+
+  const ServeFlags& flags_;
+  Log log_;
+  Config config_;
+  bool gateway_runs_ = false;
+  std::vector<Diagnosis> out_;
+};
+
+} // namespace
+
+std::vector<Diagnosis> diagnose(const ServeFlags& flags) { return Doctor(flags).examine(); }
+
+int run_doctor(const ServeFlags& flags, DoctorOutput output, std::ostream& out) {
+  std::signal(SIGPIPE, SIG_IGN); // a server may close while TLS is being set up
+  const std::vector<Diagnosis> all = diagnose(flags);
+  const bool well = std::none_of(all.begin(), all.end(),
+                                 [](const Diagnosis& one) { return one.status == Diagnosis::Status::problem; });
+  if (output == DoctorOutput::json) {
+    boost::json::array checks;
+    for (const Diagnosis& one : all) {
+      boost::json::object check{{"status", to_string(one.status)}, {"about", one.about}, {"text", one.text}};
+      if (!one.next.empty()) check["next"] = one.next;
+      checks.push_back(std::move(check));
+    }
+    out << boost::json::serialize(boost::json::object{{"ok", well}, {"checks", std::move(checks)}}) << "\n";
+    return well ? 0 : 1;
+  }
+  for (const Diagnosis& one : all) {
+    out << fmt::format("{:<8} {:<12} {}{}{}\n", to_string(one.status), one.about, one.text,
+                       one.next.empty() ? "" : "; next: ", one.next);
+  }
+  return well ? 0 : 1;
+}
+
+int run_doctor(const ServeFlags& flags, DoctorOutput output) { return run_doctor(flags, output, std::cout); }
+
+} // namespace oncekey

@@ -1,0 +1,137 @@
+#include "cli/init.h"
+
+#include "config/config.h"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+
+namespace oncekey {
+namespace {
+
+// Settings that differ from the defaults, or that everybody should have decided, are on; the others are commented out
+// with an example. docs/CONFIG.md has all of them.
+constexpr std::string_view kFirstConfig =
+    R"(# Configuration of the Oncekey gateway. docs/CONFIG.md explains every setting.
+#
+#   oncekey check {file}            reads this file and the files it names
+#   oncekey doctor --config {file}  also tries ports, store and upstream
+#   oncekey serve --config {file}   runs it; SIGHUP reads it again
+
+# Where clients connect.
+listen = "127.0.0.1:8080"
+# Where operators connect: metrics, health, `oncekey keys`.
+admin = "127.0.0.1:8081"
+# The API to protect.
+upstream = "{upstream}"
+# Where keys and answers are kept. Several gateways share postgres:// or redis://.
+store = "rocksdb:./oncekey-data"
+
+# Serve TLS to clients.
+#tls_cert = "/etc/oncekey/chain.pem"
+#tls_key = "/etc/oncekey/key.pem"
+
+# Whose key it is. Each account has its own keys. Choose this first: changing it later forgets all keys.
+#   "header:Authorization"  the credential itself; a new token is a new account
+#   "jwt:sub"               a claim of a bearer token that the gateway verifies (needs jwt_keys)
+#   "cookie:session"        a cookie
+scope = "header:Authorization"
+#jwt_keys = "https://id.example.com/.well-known/jwks.json"
+
+# How long a request may stay silent before another may take its key over.
+lease = "60s"
+# The longest call to the API.
+upstream_timeout = "60s"
+# How long a retry waits for a first request that still runs, before it gets 409.
+wait = "5s"
+
+# The first route that matches a request decides. * stands for any characters. Requests without a route, and requests
+# without a key where `key` does not say "required", are forwarded unprotected.
+[[route]]
+path = "/*"
+# classic: a 5xx is not kept, and a retry runs again. stripe-v1: every answer is kept, also a 5xx.
+policy = "classic"
+# 400 for a request without an Idempotency-Key: key = "required".
+key = "pass"
+# How long answers are replayed, from the first request on.
+retention = "24h"
+# After a crash in the middle of a call, or an answer that got lost: "reexecute" runs a retry again, "hold" waits for a
+# person (`oncekey keys list`).
+on_abandoned = "reexecute"
+# Only count what would happen, and forward everything: a safe way to begin.
+#mode = "observe"
+
+#[[webhook]]
+#path = "/hooks/stripe"
+#provider = "stripe"
+#secrets = ["env:STRIPE_WEBHOOK_SECRET"]
+#deliver_to = "http://127.0.0.1:9090/events"
+)";
+
+void replace_all(std::string& text, std::string_view what, std::string_view with) {
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
+    text.replace(at, what.size(), with);
+}
+
+Status write_new_file(const std::string& path, std::string_view text) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (file < 0 && errno == EEXIST)
+    return invalid(fmt::format("{} exists and is left as it is; name another file, as in oncekey init new.toml", path));
+  if (file < 0) return invalid(fmt::format("{} cannot be made: {}", path, std::strerror(errno)));
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    const ssize_t written = ::write(file, rest.data(), rest.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) {
+      const std::string why = std::strerror(errno);
+      ::close(file);
+      ::unlink(path.c_str());
+      return invalid(fmt::format("{} cannot be written: {}", path, why));
+    }
+    rest.remove_prefix(static_cast<std::size_t>(written));
+  }
+  ::close(file);
+  return ok_status();
+}
+
+} // namespace
+
+std::string first_config(const std::string& upstream) {
+  std::string text(kFirstConfig);
+  replace_all(text, "{upstream}", upstream);
+  return text;
+}
+
+int run_init(const std::string& file, const std::string& upstream, std::ostream& out, std::ostream& err) {
+  if (const auto url = parse_upstream(upstream); !url) {
+    err << "oncekey init: --upstream: " << url.fault().message << "\n";
+    return 2;
+  }
+  std::string text = first_config(upstream);
+  replace_all(text, "{file}", file == "-" ? "oncekey.toml" : file);
+  if (file == "-") {
+    out << text;
+    return 0;
+  }
+  if (const Status written = write_new_file(file, text); !written) {
+    err << "oncekey init: " << written.fault().message << "\n";
+    return 1;
+  }
+  out << fmt::format(
+      "wrote {0}\nnext: set upstream and scope in it, then run\n  oncekey check {0}\n  oncekey serve "
+      "--config {0}\n",
+      file);
+  return 0;
+}
+
+int run_init(const std::string& file, const std::string& upstream) {
+  return run_init(file, upstream, std::cout, std::cerr);
+}
+
+} // namespace oncekey

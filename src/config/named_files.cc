@@ -1,0 +1,147 @@
+#include "config/named_files.h"
+
+#include "base/pem_files.h"
+#include "config/identity_files.h"
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <set>
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kEmbedded = "rocksdb:";
+
+// File systems of the kernel, in which nothing can be kept whatever their permissions say.
+bool is_of_the_kernel(const std::string& folder) {
+  struct statfs status {};
+  if (::statfs(folder.c_str(), &status) != 0) return false;
+  const auto type = static_cast<unsigned long>(status.f_type);
+  return type == PROC_SUPER_MAGIC || type == SYSFS_MAGIC || type == DEBUGFS_MAGIC || type == CGROUP_SUPER_MAGIC ||
+         type == CGROUP2_SUPER_MAGIC;
+}
+
+// Why files cannot be made in this folder; it exists.
+std::optional<std::string> why_not_writable(const std::string& folder) {
+  if (is_of_the_kernel(folder))
+    return fmt::format("{} belongs to the kernel and keeps no files; name a folder on a disk", folder);
+  if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
+    return fmt::format("this user cannot write to {}: {}", folder, std::strerror(errno));
+  return std::nullopt;
+}
+
+std::optional<std::string> why_no_store(const std::string& path) {
+  namespace fs = std::filesystem;
+  fs::path folder = fs::path(path).lexically_normal();
+  if (folder.filename().empty()) folder = folder.parent_path(); // it ended in a slash
+  const fs::path whole = folder;
+  struct stat status {};
+  // Missing parents are made at start: the nearest that exists must allow it.
+  while (::stat(folder.empty() ? "." : folder.c_str(), &status) != 0) {
+    if (errno != ENOENT && errno != ENOTDIR) return fmt::format("{}: {}", folder.string(), std::strerror(errno));
+    if (folder.empty() || folder == folder.parent_path()) return fmt::format("{}: {}", path, std::strerror(errno));
+    folder = folder.parent_path();
+  }
+  const std::string nearest = folder.empty() ? "." : folder.string();
+  if (!S_ISDIR(status.st_mode)) return fmt::format("{} is a file, and a folder is needed", nearest);
+  if (auto why = why_not_writable(nearest)) return why;
+  if (folder != whole) return std::nullopt;
+  constexpr mode_t kOthers = S_IRWXG | S_IRWXO;
+  if (status.st_uid != ::geteuid() && ::geteuid() != 0 && (status.st_mode & kOthers) != 0)
+    return fmt::format("{} belongs to another user and others can read it; start as its owner", nearest);
+  // The witness stands beside the store.
+  const std::string parent = folder.has_parent_path() ? folder.parent_path().string() : ".";
+  return why_not_writable(parent);
+}
+
+class Looking {
+ public:
+  explicit Looking(const Config& config) : config_(config) {}
+
+  std::vector<Problem> all() {
+    key_pair("", config_.tls_cert, config_.tls_key);
+    key_pair("admin_", config_.admin_tls_cert, config_.admin_tls_key);
+    trusted("upstream_ca", "upstream_ca", config_.upstream_ca);
+    trusted("client_ca", "client_ca", config_.client_ca);
+    for (std::size_t i = 0; i < config_.webhooks.size(); ++i)
+      trusted(setting_in("webhook", i, "ca"), "ca", config_.webhooks[i].endpoint.ca_file);
+    for (std::size_t i = 0; i < config_.destinations.size(); ++i)
+      trusted(setting_in("destination", i, "ca"), "ca", config_.destinations[i].ca_file);
+    store();
+    for (std::size_t i = 0; i < config_.routes.size(); ++i) identity(i, config_.routes[i].policy);
+    return std::move(out_);
+  }
+
+ private:
+  void add(std::optional<std::size_t> route, std::string setting, std::string text) {
+    out_.push_back({route, {std::move(setting)}, std::move(text), {}});
+  }
+
+  void key_pair(std::string_view prefix, const std::string& certificate, const std::string& key) {
+    for (const PemFinding& finding : check_key_pair(certificate, key)) {
+      const std::string setting =
+          fmt::format("{}{}", prefix, finding.in == PemFinding::In::certificate ? "tls_cert" : "tls_key");
+      add(std::nullopt, setting, fmt::format("{} {}", setting, finding.text));
+    }
+  }
+
+  void trusted(std::string setting, std::string_view name, const std::string& file) {
+    if (file.empty()) return;
+    if (const Status usable = check_trusted_certificates(file); !usable)
+      add(std::nullopt, std::move(setting), fmt::format("{} {}", name, usable.fault().message));
+  }
+
+  void store() {
+    if (!config_.store.starts_with(kEmbedded)) return;
+    if (const auto why = why_no_store(config_.store.substr(kEmbedded.size())))
+      add(std::nullopt, "store", fmt::format("store {}: {}", config_.store, *why));
+  }
+
+  // A file that several routes name, as they do by a default at the top, is reported once.
+  void identity(std::size_t route, const Policy& policy) {
+    if (const std::string path = jwks_path(policy.tokens.keys); !path.empty() && seen_.insert("keys " + path).second) {
+      if (const auto set = load_jwks(path); !set)
+        add(route, "jwt_keys", fmt::format("jwt_keys {}", set.fault().message));
+    }
+    if (!policy.accounts.empty() && seen_.insert("accounts " + policy.accounts).second) {
+      if (const auto accounts = load_accounts(policy.accounts); !accounts)
+        add(route, "accounts", fmt::format("accounts {}", accounts.fault().message));
+    }
+  }
+
+  const Config& config_;
+  std::set<std::string> seen_;
+  std::vector<Problem> out_;
+};
+
+} // namespace
+
+std::string setting_in(std::string_view list, std::size_t index, std::string_view setting) {
+  return fmt::format("{}[{}].{}", list, index, setting);
+}
+
+std::vector<Problem> problems_of_files(const Config& config) { return Looking(config).all(); }
+
+std::vector<std::string> warnings_of_files(const Config& config) {
+  std::vector<std::string> warnings;
+  const auto look = [&](std::string_view setting, const std::string& file) {
+    if (file.empty()) return;
+    if (const auto end = expired_on(file))
+      warnings.push_back(fmt::format("{} {}: expired on {}; clients will refuse it", setting, file, *end));
+  };
+  look("tls_cert", config.tls_cert);
+  look("admin_tls_cert", config.admin_tls_cert);
+  return warnings;
+}
+
+} // namespace oncekey

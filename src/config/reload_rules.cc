@@ -1,0 +1,90 @@
+#include "config/reload_rules.h"
+
+#include "config/settings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <tuple>
+
+namespace oncekey {
+namespace {
+
+// Read anew for each request, for each connection, or when they are needed.
+constexpr std::array<std::string_view, 16> kReloadableAtTheTop{
+    "log_level", "admin_token", "outbox_token",   "drain_timeout", "publish_policies", "rate",
+    "burst",     "test_rate",   "test_burst",     "max_in_flight", "address_rate",     "address_burst",
+    "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key"};
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// The connections of an upstream are made at start.
+bool is_of_an_upstream(std::string_view setting) {
+  return setting.starts_with("upstream") && setting != "upstream_timeout";
+}
+
+bool is_reloadable(std::string_view place, std::string_view setting) {
+  if (place.starts_with("route ")) return !is_of_an_upstream(setting);
+  if (!place.empty()) return false; // limits, timeouts, webhooks, destinations
+  if (setting == "route" || setting == "policy") return true;
+  // Webhooks go by it too.
+  if (setting == "path_case") return false;
+  return contains(kReloadableAtTheTop, setting) || may_stand_at_the_top(setting);
+}
+
+std::string shown_place(std::string_view place, std::string_view setting) {
+  if (place.empty()) return std::string(setting);
+  if (place.find(' ') == std::string_view::npos) return fmt::format("{}.{}", place, setting);
+  return fmt::format("{}: {}", place, setting);
+}
+
+bool same_secrets(const Endpoint& a, const Endpoint& b) { return a.authorization == b.authorization; }
+
+// Those that stand in a file or the environment, where their new value does not show in what was written.
+void compare_secrets(const Config& running, const Config& next, std::set<std::string>& reloadable,
+                     std::set<std::string>& need_restart) {
+  if (running.admin_token != next.admin_token) reloadable.insert("admin_token");
+  if (running.outbox_token != next.outbox_token) reloadable.insert("outbox_token");
+  if (running.store != next.store) need_restart.insert("store");
+  for (std::size_t i = 0; i < std::min(running.webhooks.size(), next.webhooks.size()); ++i) {
+    const Webhook& a = running.webhooks[i];
+    const Webhook& b = next.webhooks[i];
+    if (a.secrets != b.secrets) need_restart.insert(fmt::format("webhook {}: secrets", b.path));
+    if (!same_secrets(a.endpoint, b.endpoint)) need_restart.insert(fmt::format("webhook {}: authorization", b.path));
+  }
+  for (std::size_t i = 0; i < std::min(running.destinations.size(), next.destinations.size()); ++i) {
+    if (!same_secrets(running.destinations[i], next.destinations[i]))
+      need_restart.insert(fmt::format("destination {}: authorization", i + 1));
+  }
+}
+
+} // namespace
+
+ConfigChanges changes_between(const ReadConfig& running, const ReadConfig& next) {
+  std::set<std::string> reloadable;
+  std::set<std::string> need_restart;
+  const auto compare = [&](const WrittenSettings& these, const WrittenSettings& those) {
+    for (const auto& [where, value] : these) {
+      const auto found = those.find(where);
+      if (found != those.end() && found->second == value) continue;
+      const auto& [place, setting] = where;
+      (is_reloadable(place, setting) ? reloadable : need_restart).insert(shown_place(place, setting));
+    }
+  };
+  compare(running.written, next.written);
+  compare(next.written, running.written);
+  compare_secrets(running.config, next.config, reloadable, need_restart);
+  // A listener is plain or serves TLS for as long as it lives.
+  for (const auto& [setting, before, after] :
+       {std::tuple("tls_cert", &running.config.tls_cert, &next.config.tls_cert),
+        std::tuple("admin_tls_cert", &running.config.admin_tls_cert, &next.config.admin_tls_cert)}) {
+    if (before->empty() != after->empty()) need_restart.insert(setting);
+  }
+  return {{reloadable.begin(), reloadable.end()}, {need_restart.begin(), need_restart.end()}};
+}
+
+} // namespace oncekey
