@@ -109,6 +109,8 @@ struct Record {
   bool expired(Time now) const { return now >= expires_at; }
   bool lease_over(Time now) const { return now >= lease_until; }
   bool abandoned(Time now) const { return state == RecordState::in_progress && lease_over(now); }
+  // Abandoned as operators see it: no operator has allowed another run yet.
+  bool left_abandoned(Time now) const { return abandoned(now) && !rerun; }
 };
 
 // Jobs that must go one after another have ids with the same first two bytes, by which Redis Cluster finds the place of

@@ -109,6 +109,16 @@ void WaitingStore::list(const ListRequest& request, Done<std::vector<Listed>> do
   done(reason_);
 }
 
+void WaitingStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+  if (Store* const store = opened()) return store->browse(request, std::move(done));
+  done(reason_);
+}
+
+void WaitingStore::count_waiting(Done<WaitingKeys> done) {
+  if (Store* const store = opened()) return store->count_waiting(std::move(done));
+  done(reason_);
+}
+
 Time WaitingStore::now() const {
   if (Store* const store = opened()) return store->now();
   return std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now());
