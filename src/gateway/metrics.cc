@@ -94,6 +94,11 @@ Metrics::Metrics(const std::vector<std::string>& routes)
                                .Name("oncekey_connections_refused_total")
                                .Help("Connections closed at once because a limit was reached")
                                .Register(registry_)),
+      keys_(prometheus::BuildGauge()
+                .Name("oncekey_keys")
+                .Help("Keys that wait for a person: abandoned (the lease is over) and indeterminate (the outcome is "
+                      "unknown). Counted every few seconds, up to 100000")
+                .Register(registry_)),
       upstream_seconds(prometheus::BuildHistogram()
                            .Name("oncekey_upstream_seconds")
                            .Help("Time of keyed calls to the upstream, from the first byte sent to the last received")
@@ -128,6 +133,8 @@ Metrics::Metrics(const std::vector<std::string>& routes)
       store_writes(gauge(registry_, "oncekey_store_writes", "Records written in them")),
       store_jobs(gauge(registry_, "oncekey_store_jobs",
                        "Messages in an embedded store that are neither delivered nor dead; 0 for other stores")),
+      keys_abandoned(keys_.Add({{"state", "abandoned"}})),
+      keys_indeterminate(keys_.Add({{"state", "indeterminate"}})),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
                              "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {

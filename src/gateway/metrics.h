@@ -54,6 +54,7 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& hottest_;
   prometheus::Family<prometheus::Histogram>& store_seconds_;
   prometheus::Family<prometheus::Counter>& refused_connections_;
+  prometheus::Family<prometheus::Gauge>& keys_;
   std::vector<RouteMetrics> routes_;
 
  public:
@@ -83,6 +84,8 @@ class Metrics {
   prometheus::Gauge& store_syncs;
   prometheus::Gauge& store_writes;
   prometheus::Gauge& store_jobs;
+  prometheus::Gauge& keys_abandoned;
+  prometheus::Gauge& keys_indeterminate;
   prometheus::Gauge& store_healthy;
   prometheus::Gauge& store_durability;
 };
