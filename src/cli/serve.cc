@@ -5,6 +5,7 @@
 #include "base/masked_url.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
+#include "cli/waiting_watch.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/gateway.h"
@@ -315,6 +316,7 @@ int run_serve(Config config) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.timers);
+  const WaitingWatch waiting_watch(shared, operators.timers);
   Admin admin(shared, operators.timers);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
