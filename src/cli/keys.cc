@@ -32,6 +32,16 @@ std::string_view consequence(std::string_view action) {
   return "This records that the operation happened. Every retry gets the answer given here.";
 }
 
+// CLI11 leaves empty brackets for a positional that is not shown.
+class UsageWithoutHidden : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    if (const std::size_t at = usage.find(" []"); at != std::string::npos) usage.erase(at, 3);
+    return usage;
+  }
+};
+
 std::string percent_encoded(std::string_view text) {
   std::string encoded;
   for (const char c : text) {
@@ -153,6 +163,7 @@ KeysCommand::KeysCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
   it.complete->add_option("--content-type", it.content_type, "of the answer")->capture_default_str();
   CLI::Option* body = it.complete->add_option("--body", it.body, "of the answer");
   it.complete->add_option("--body-file", it.body_file, "file with the answer's body")->excludes(body);
+  it.keys->formatter(std::make_shared<UsageWithoutHidden>());
 }
 
 KeysCommand::~KeysCommand() = default;
@@ -168,7 +179,9 @@ int KeysCommand::Impl::run(const Console& console) const {
     console.err << "oncekey keys: " << message << "\n";
     return kUsage;
   };
-  if (keys->get_subcommands().empty() || !unknown_action.empty()) {
+  if (!keys->get_subcommands().empty() && !unknown_action.empty())
+    return wrong_usage(fmt::format("unexpected argument \"{}\"", unknown_action));
+  if (keys->get_subcommands().empty()) {
     std::string what = "say what to do";
     if (!unknown_action.empty())
       what = fmt::format("unknown action \"{}\"{}", unknown_action, did_you_mean(unknown_action, kActions));

@@ -246,8 +246,8 @@ TEST(KeysShow, ShowsTheRecordAndItsAnswer) {
     "response":{"status":201,"reason":"Created","headers":[["Content-Type","text/plain"]],"body":"one\ntwo"}})"}});
   const Ran ran = run_keys({"show", "aaaaaaaa", "--admin", gateway.address()});
   EXPECT_EQ(ran.exit_code, 0);
-  EXPECT_THAT(ran.out, HasSubstr("state           completed\n"));
-  EXPECT_THAT(ran.out, HasSubstr("expires at      2026-01-03T03:04:05.678Z\n"));
+  EXPECT_THAT(ran.out, HasSubstr("state       completed\n"));
+  EXPECT_THAT(ran.out, HasSubstr("expires at  2026-01-03T03:04:05.678Z\n"));
   EXPECT_THAT(ran.out, HasSubstr("\n201 Created\nContent-Type: text/plain\n\none\ntwo\n"));
   EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa"));
 }

@@ -154,9 +154,10 @@ Result<BrowsePage> RocksdbStore::browse_by_time(const BrowseRequest& request) co
 Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftovers) const {
   UnsettledKeys found;
   const Time now = clock_.now();
-  const auto add = [&](const RecordId& id, bool on_disk) -> Result<bool> {
+  // False if it is settled. One that cannot be read stays as it is: whoever claims it is told, and the others go on.
+  const auto add = [&](const RecordId& id, bool on_disk) {
     const Result<std::optional<Stored>> stored = buckets_.lookup(id, DecodeBody::no);
-    if (!stored) return stored.fault();
+    if (!stored) return true;
     if (!*stored) return false;
     const Record& record = (*stored)->record;
     if (record.staged || record.state == RecordState::completed || record.expired(now)) return false;
@@ -176,9 +177,7 @@ Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftover
   for (at->Seek(rocksdb::Slice(kUnsettledPrefix.data(), kUnsettledPrefix.size())); at->Valid(); at->Next()) {
     const std::optional<RecordId> id = parse_unsettled_key(at->key().ToStringView());
     if (!id) break;
-    const Result<bool> added = add(*id, true);
-    if (!added) return added.fault();
-    if (!*added) leftovers.Delete(at->key());
+    if (!add(*id, true)) leftovers.Delete(at->key());
   }
   if (!at->status().ok()) return fault_of(at->status(), "what is not settled could not be read");
 
@@ -186,10 +185,7 @@ Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftover
   Time first_received{};
   for (auto ids = index.next(first_received); !ids.empty() && first_received > found.noted_until;
        ids = index.next(first_received)) {
-    for (const NewestFirst::Id& each : ids) {
-      const Result<bool> added = add(each.id, false); // those that are there already stay as they are
-      if (!added) return added.fault();
-    }
+    for (const NewestFirst::Id& each : ids) add(each.id, false); // those that are there already stay as they are
   }
   if (const rocksdb::Status status = index.status(); !status.ok())
     return fault_of(status, "what is not settled could not be read");

@@ -1,6 +1,8 @@
 #include "store/rocksdb/time_index.h"
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 namespace oncekey {
 namespace {
@@ -34,19 +36,33 @@ std::vector<RecordId> ids_in(std::string_view value) {
   return ids;
 }
 
-void NewEntries::add(const BucketId& bucket, Time first_received, std::uint64_t fence, const RecordId& id) {
-  // A batch has few: one for each width of buckets, and those of records that move.
-  std::size_t at = 0;
-  while (at < used_ && (entries_[at].bucket != bucket || entries_[at].first_received != first_received)) ++at;
-  if (at == used_) {
-    if (used_ == entries_.size()) entries_.emplace_back();
-    entries_[at].bucket = bucket;
-    entries_[at].first_received = first_received;
-    entries_[at].fence = fence;
-    entries_[at].ids.clear();
-    ++used_;
+TimeEntryPtr ChangedEntries::add(const BucketId& bucket, Time first_received, std::uint64_t fence, const RecordId& id) {
+  // A batch has few: one for each width of buckets, those of records that move, and those of releases.
+  const auto fits = [&](const TimeEntryPtr& entry) {
+    return !entry->written && entry->bucket == bucket && entry->first_received == first_received;
+  };
+  auto at = std::find_if(changed_.begin(), changed_.end(), fits);
+  if (at == changed_.end()) {
+    auto made = std::make_shared<TimeEntry>();
+    made->bucket = bucket;
+    made->first_received = first_received;
+    made->key = time_key(first_received, fence);
+    made->changed = true;
+    at = changed_.insert(changed_.begin(), std::move(made)); // in front, where the next one looks first
   }
-  entries_[at].ids.append(reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size());
+  (*at)->ids.append(reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size());
+  return *at;
+}
+
+void ChangedEntries::remove(const TimeEntryPtr& entry, const RecordId& id) {
+  std::string& ids = entry->ids;
+  for (std::size_t at = 0; at < ids.size(); at += sizeof id.bytes) {
+    if (std::memcmp(ids.data() + at, id.bytes.data(), sizeof id.bytes) != 0) continue;
+    ids.erase(at, sizeof id.bytes);
+    break;
+  }
+  if (std::exchange(entry->changed, true)) return;
+  changed_.push_back(entry);
 }
 
 } // namespace oncekey

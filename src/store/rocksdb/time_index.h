@@ -2,9 +2,9 @@
 //
 // Records are kept by their ids, which are hashes; people want to see the newest first. So each batch that claims keys
 // also writes, for each bucket, one entry with the ids of those keys. An entry for a batch and not for a record: it
-// costs a claim 32 bytes of the log and next to no time. Entries are never changed; they go with their bucket. One may
-// name a record that was released, has moved to a later bucket, or was claimed anew since: whoever reads looks the
-// record up and compares the time.
+// costs a claim 32 bytes of the log and next to no time. Entries go with their bucket; before that only a release
+// changes one. It may name a record that has moved to a later bucket, was claimed anew since, or was released after a
+// restart: whoever reads looks the record up and compares the time.
 //
 //   key    first_received:u64 (big-endian) fence:u64 (big-endian)     16 bytes, where a record's key has 32
 //   value  ids, 32 bytes each
@@ -16,6 +16,7 @@
 #include <oncekey/time.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -32,30 +33,40 @@ Time time_of_key(std::string_view key);
 // The ids of an entry.
 std::vector<RecordId> ids_in(std::string_view value);
 
-// The entries of the batch being built.
-class NewEntries {
+// One entry, as long as a record of it may be released: a released claim must not leave its id behind, or callers whose
+// requests are never kept would fill the store.
+struct TimeEntry {
+  BucketId bucket;
+  Time first_received{};
+  std::string key;
+  std::string ids;
+  bool written = false; // in an earlier batch
+  bool changed = false; // in the batch being built
+};
+using TimeEntryPtr = std::shared_ptr<TimeEntry>;
+
+// The entries that the batch being built makes or changes.
+class ChangedEntries {
  public:
-  void add(const BucketId& bucket, Time first_received, std::uint64_t fence, const RecordId& id);
-  // Calls `put` with the bucket, key and value of each entry, and is empty then.
+  // Adds the id to the batch's entry for that bucket and time.
+  TimeEntryPtr add(const BucketId& bucket, Time first_received, std::uint64_t fence, const RecordId& id);
+  // The record is gone.
+  void remove(const TimeEntryPtr& entry, const RecordId& id);
+
+  // Calls `put` with each that is to be written; one without ids is to be removed.
   template <class Put>
   void write(Put put) {
-    for (std::size_t at = 0; at < used_; ++at) {
-      const Entry& entry = entries_[at];
-      put(entry.bucket, time_key(entry.first_received, entry.fence), entry.ids);
+    for (const TimeEntryPtr& entry : changed_) {
+      if (entry->written || !entry->ids.empty()) put(*entry);
+      entry->written = true;
+      entry->changed = false;
     }
-    clear();
+    changed_.clear();
   }
-  void clear() { used_ = 0; }
+  void clear() { changed_.clear(); }
 
  private:
-  struct Entry {
-    BucketId bucket;
-    Time first_received{};
-    std::uint64_t fence = 0;
-    std::string ids;
-  };
-  std::vector<Entry> entries_; // those behind used_ keep their memory for the next batch
-  std::size_t used_ = 0;
+  std::vector<TimeEntryPtr> changed_;
 };
 
 } // namespace oncekey

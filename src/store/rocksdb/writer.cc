@@ -195,7 +195,7 @@ void Writer::apply_call(ClaimCall& call, Time now) {
       return;
     }
     // Where an expired record was in the same bucket; put() has seen to the others.
-    if (first && was_in == goes_to) new_entries_.add(goes_to, now, claimed->fence, request.id);
+    if (first && was_in == goes_to) known_[request.id].entry = entries_.add(goes_to, now, claimed->fence, request.id);
     note_retention(goes_to, request.retention);
   }
   call.answer = std::move(step.answer);
@@ -306,7 +306,9 @@ Status Writer::erase(const RecordId& id, const Current& found) {
   if (!added.ok()) return fault_of(added, "the end of the record could not be added to a batch");
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
-  known_[id].record.reset(); // later calls of this batch must not find it in the database
+  Current& gone = known_[id];
+  gone.record.reset(); // later calls of this batch must not find it in the database
+  if (gone.entry) entries_.remove(std::exchange(gone.entry, nullptr), id);
   settled_.push_back(id);
   return ok_status();
 }
@@ -373,7 +375,8 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
   }
   if (added.ok()) added = record.staged ? note_job(id, record) : unsettled_.note(id, &record, batch_);
   if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
-  if (was_in != goes_to) new_entries_.add(goes_to, record.first_received, record.fence, id);
+  TimeEntryPtr entry;
+  if (was_in != goes_to) entry = entries_.add(goes_to, record.first_received, record.fence, id);
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
   if (record.staged) {
@@ -388,6 +391,7 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
   Current& newest = known_[id];
   newest.record = std::move(record);
   newest.bucket = goes_to;
+  if (entry) newest.entry = std::move(entry);
   return ok_status();
 }
 
@@ -407,9 +411,13 @@ rocksdb::Status Writer::forget_job(const RecordId& id) {
 // The part of a batch that serves people who look for keys.
 rocksdb::Status Writer::write_indexes(Time now) {
   rocksdb::Status added;
-  new_entries_.write([&](const BucketId& bucket, const std::string& key, const std::string& ids) {
-    const Result<rocksdb::ColumnFamilyHandle*> family = family_of(bucket);
-    if (family && added.ok()) added = batch_.Put(*family, key, ids);
+  entries_.write([&](const TimeEntry& entry) {
+    for (const Bucket& bucket : *live_) {
+      if (bucket.id != entry.bucket || !added.ok()) continue;
+      // Removed before it is written again: RocksDB's estimate of how many keys there are counts every Put.
+      if (entry.written) added = batch_.Delete(bucket.family.get(), entry.key);
+      if (added.ok() && !entry.ids.empty()) added = batch_.Put(bucket.family.get(), entry.key, entry.ids);
+    }
   });
   // Faster than keys come in, and in pieces: a batch must not wait for a second's worth of them.
   if (added.ok()) added = unsettled_.note_old(now, 2 * batch_records_ + kNotedWithABatch, batch_);
@@ -454,7 +462,7 @@ Writer::Written Writer::write_batch() {
 void Writer::give_up_batch(std::vector<Call>& calls, std::size_t begin, std::size_t end) {
   known_.clear(); // a cache of what the database has, which is right again without the batch
   settled_.clear();
-  new_entries_.clear();
+  entries_.clear();
   clock_saved_.reset();
   fences_.batch_given_up();
   Result<StagedIndex> jobs = options_.load_jobs();

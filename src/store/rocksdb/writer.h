@@ -153,6 +153,7 @@ class Writer {
   struct Current {
     std::optional<Record> record;
     BucketId bucket;
+    TimeEntryPtr entry{}; // of the time index, while the record may be released
   };
 
   void run();
@@ -226,7 +227,7 @@ class Writer {
   // calls of the same batch must see. The newest truth for the ids it has.
   std::unordered_map<RecordId, Current> known_;
   StagedIndex jobs_;
-  NewEntries new_entries_; // of the time index
+  ChangedEntries entries_;                 // of the time index
   Current looked_up_;                      // what the last call found that is not among the known
   std::shared_ptr<const BucketList> live_; // the pinned list of the batch being built
   std::vector<RecordId> settled_;          // known_ entries to forget once the batch is durable
