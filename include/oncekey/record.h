@@ -111,6 +111,8 @@ struct Record {
   bool abandoned(Time now) const { return state == RecordState::in_progress && lease_over(now); }
   // While in_progress: since when the present owner has it.
   Time claimed_at() const { return took_over && settled_at > first_received ? settled_at : first_received; }
+  // Abandoned as operators see it: no operator has allowed another run yet.
+  bool left_abandoned(Time now) const { return abandoned(now) && !rerun; }
 };
 
 // Jobs that must go one after another have ids with the same first two bytes, by which Redis Cluster finds the place of

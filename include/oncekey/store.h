@@ -165,6 +165,51 @@ struct Listed {
   Record record;
 };
 
+// Which keys `browse` shows. Jobs are never among them.
+enum class KeysShown {
+  all,
+  waiting, // abandoned or indeterminate: a person or a retry has to settle them
+  others,  // all but the waiting ones
+  in_progress,
+  abandoned, // the lease is over, and no operator has allowed another run
+  indeterminate,
+  completed,
+};
+
+// A place in the order of browse: newest first, and by id (downwards) among those received in one millisecond.
+struct BrowsePlace {
+  Time first_received{};
+  RecordId id;
+  friend bool operator==(const BrowsePlace&, const BrowsePlace&) = default;
+};
+
+struct BrowseRequest {
+  KeysShown shown = KeysShown::all;
+  std::string key;                    // this key alone; empty for all
+  std::string route;                  // this route alone; empty for all
+  std::optional<BrowsePlace> after{}; // only what comes after this place
+  std::size_t limit = 100;
+  // At most about so many records are looked at. A store may stop earlier.
+  std::size_t look_max = 100'000;
+};
+
+struct BrowsePage {
+  std::vector<Listed> lines; // newest first
+  std::uint64_t looked = 0;  // records looked at
+  bool whole = true;         // no record that fits is missing behind the last line
+  // Where the look ended, to go on from there. Nothing when it is whole, and in a store without an index by time (Redis)
+  // when fewer lines than the limit were found: what was not looked at may be newer or older than the lines.
+  std::optional<BrowsePlace> next{};
+};
+
+// Keys that wait for a person, as KeysShown::abandoned and indeterminate have them. Counting ends at kWaitingCountMax.
+struct WaitingKeys {
+  std::uint64_t abandoned = 0;
+  std::uint64_t indeterminate = 0;
+  friend bool operator==(const WaitingKeys&, const WaitingKeys&) = default;
+};
+inline constexpr std::uint64_t kWaitingCountMax = 100'000;
+
 struct StoreStats {
   std::uint64_t records_estimate = 0;
   std::uint64_t bytes_on_disk = 0;
@@ -218,6 +263,14 @@ class Store {
 
   // Newest first is not promised; the limit is. May take long on large stores: not for the hot path.
   virtual void list(const ListRequest& request, Done<std::vector<Listed>> done) = 0;
+
+  // Keys for people, newest first, in pages. Bounded: see BrowseRequest and BrowsePage. The waiting ones are found by an
+  // index of what is not settled, the others by an index by time (Redis has none: it looks at look_max records in no
+  // order and sorts those that fit).
+  virtual void browse(const BrowseRequest& request, Done<BrowsePage> done) = 0;
+
+  // By the same index of what is not settled; cheap enough to be asked every few seconds. May be some seconds late.
+  virtual void count_waiting(Done<WaitingKeys> done) = 0;
 
   // Whom to tell that a record somebody waits for was settled, or with nothing that any of them may have been (news can
   // get lost with a connection). From any thread; news may be late or doubled. Set once, before the first call; stores

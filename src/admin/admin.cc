@@ -76,7 +76,9 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   const RequestHead& head = exchange.request();
   const std::string_view path = head.path();
   const bool reading = head.method == "GET" || head.method == "HEAD";
-  if (reading && path == "/livez") co_return Answer{200, "application/json", R"({"status":"alive"})"};
+  if (reading && path == "/livez") {
+    co_return Answer{200, "application/json", R"({"status":"alive","listener":"oncekey-admin"})"};
+  }
   const Credential credential = credential_of(head.headers, shared_.config().admin_token);
   if (reading && path == "/readyz" && credential == Credential::none) co_return ready(Detail::word);
   if (auto refused = co_await stop_strangers(exchange, credential)) co_return *std::move(refused);
@@ -95,6 +97,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
       if (jobs) co_return co_await show_job(rest);
       co_return co_await show_key(rest);
     }
+    if (!jobs && rest == "find" && head.method == "POST") co_return co_await find_keys(exchange);
     if (slash != std::string_view::npos && head.method == "POST") {
       const std::string_view id = rest.substr(0, slash);
       const std::string_view action = rest.substr(slash + 1);
@@ -103,7 +106,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
     }
   }
   co_return Answer{404, "application/json",
-                   problem("no such page: /livez, /readyz, /metrics, /api/keys, /api/jobs and /api/storms exist")};
+                   problem("Not found. Available: /livez, /readyz, /metrics, /api/keys, /api/jobs, /api/storms")};
 }
 
 Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Credential credential) {
@@ -238,34 +241,6 @@ Admin::Answer Admin::storms() const {
   return {200, "application/json", json::serialize(body)};
 }
 
-Task<Admin::Answer> Admin::list_keys(std::string_view query) {
-  ListRequest request;
-  request.staged = false;
-  const std::string_view state = query_value(query, "state");
-  if (state == "abandoned") {
-    request.abandoned_only = true;
-  } else if (!state.empty()) {
-    for (const RecordState known : {RecordState::in_progress, RecordState::completed, RecordState::indeterminate}) {
-      if (state == to_string(known)) request.state = known;
-    }
-    if (!request.state) {
-      co_return Answer{400, "application/json",
-                       problem("state is one of in_progress, completed, indeterminate, abandoned")};
-    }
-  }
-  const Result<std::size_t> limit = limit_of(query, request.limit);
-  if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
-  request.limit = *limit;
-  using Lines = std::vector<Listed>;
-  const Result<Lines> listed =
-      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
-  if (!listed) co_return Answer{503, "application/json", problem(listed.fault().message)};
-  const Time now = shared_.store.now();
-  json::array keys;
-  for (const Listed& line : *listed) keys.push_back(record_json(line.id, line.record, now));
-  co_return Answer{200, "application/json", json::serialize(json::object{{"keys", std::move(keys)}})};
-}
-
 Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   if (const auto whole = record_id_from_hex(id_text)) co_return *whole;
   if (id_text.size() < kIdPrefixMin || id_text.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
@@ -305,7 +280,7 @@ Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
-  json::object body = record_json(id, *found->record, found->now);
+  json::object body = key_json(id, *found->record, found->now);
   if (found->record->response) body["response"] = response_json(*found->record->response);
   co_return Answer{200, "application/json", json::serialize(body)};
 }
@@ -333,6 +308,18 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
 }
 
 Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::object& out) {
+  if (auto refusal = co_await read_json(exchange, out)) co_return std::move(refusal);
+  if (!text_member(out, "reason").empty()) co_return std::nullopt;
+  co_return Answer{400, "application/json", problem("say why: \"reason\" goes into the audit trail")};
+}
+
+Task<void> Admin::give_way() {
+  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
+      context_, std::chrono::steady_clock::time_point::min());
+  co_await timer.async_wait(use_task);
+}
+
+Task<std::optional<Admin::Answer>> Admin::read_json(Exchange& exchange, json::object& out) {
   const auto refused = [](int status, std::string_view message) {
     return std::optional<Answer>(Answer{status, "application/json", problem(message)});
   };
@@ -345,8 +332,6 @@ Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::
   boost::system::error_code ec;
   json::value parsed = json::parse(text, ec);
   if (ec || !parsed.is_object()) co_return refused(400, "the body must be a JSON object");
-  if (text_member(parsed.get_object(), "reason").empty())
-    co_return refused(400, "say why: \"reason\" goes into the audit trail");
   out = std::move(parsed.get_object());
   co_return std::nullopt;
 }

@@ -1,10 +1,13 @@
 // admin: the listener for operators. Health, metrics, and the JSON API behind `oncekey keys`.
 //
-//   GET  /livez                     200 while the process runs
+//   GET  /livez                     200 while the process runs; "listener":"oncekey-admin" tells it from other servers
 //   GET  /readyz                    200 while it takes requests and the store is healthy, else 503 with one word
 //                                   (starting, draining, store); with the token, the store's durability and fault too
 //   GET  /metrics                   Prometheus text
-//   GET  /api/keys?state=&limit=    records, without their responses
+//   GET  /api/keys?state=&route=&older_than=&limit=&after=
+//                                   keys, newest first, without their responses; those that wait for a person come
+//                                   first, unless a state is named. `next` goes on with the next page
+//   POST /api/keys/find             {"key", "principal", "headers", "route", "method", "path"}: the records of a key
 //   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
 //   POST /api/keys/ID/ACTION        release, rerun or complete; each leaves an audit line in the log
 //   GET  /api/jobs?state=&limit=    messages that are delivered, without their bodies
@@ -12,12 +15,15 @@
 //   POST /api/jobs/ID/ACTION        retry or drop, in the same way
 //   GET  /api/storms                the keys that are retried most at the moment
 //
+// docs/ADMIN_API.md describes them for programs.
+//
 // Whatever shows records or acts needs the token, on loopback too: other users of the machine are not operators.
 // Health is open to everyone, metrics to everyone where the listener is on loopback. A browser on the same machine is
 // not trusted for being there: requests without the token must name a loopback host, and actions must be JSON, which no
 // page of another site can send. Wrong tokens are answered slowly (token_guesses.h) and logged.
 #pragma once
 
+#include "admin/key_search.h"
 #include "admin/token_guesses.h"
 #include "gateway/await_store.h"
 #include "gateway/shared.h"
@@ -60,12 +66,21 @@ class Admin final : public Handler {
   void show_storms();
   Answer storms() const;
   Task<Answer> list_keys(std::string_view query);
+  Task<Answer> find_keys(Exchange& exchange);
+  Task<Result<BrowsePage>> browse(BrowseRequest request);
+  bool is_searched(const KeySearch& search, const Listed& line) const;
+  boost::json::object key_json(const RecordId& id, const Record& record, Time now) const;
+  boost::json::object page_json(const BrowsePage& page) const;
+  // Lets the loop do what else it has to do.
+  Task<void> give_way();
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> list_jobs(std::string_view query);
   Task<Answer> show_job(std::string_view id_text);
   Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);
   Task<Answer> act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text);
-  // The JSON object an action comes with, or the refusal.
+  // The JSON object a request comes with, or the refusal.
+  Task<std::optional<Answer>> read_json(Exchange& exchange, boost::json::object& out);
+  // The same for an action, which needs a reason.
   Task<std::optional<Answer>> read_action(Exchange& exchange, boost::json::object& out);
   // What to tell an operator who acts on a key whose lease is live.
   Task<std::string> why_live(const RecordId& id);

@@ -32,6 +32,22 @@ std::string_view query_value(std::string_view query, std::string_view name) {
   return {};
 }
 
+std::string decoded_query_value(std::string_view query, std::string_view name) {
+  std::string decoded;
+  const std::string_view text = query_value(query, name);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    unsigned byte = 0;
+    const bool escape = text[at] == '%' && text.size() - at > 2;
+    if (escape && std::from_chars(&text[at + 1], &text[at + 1] + 2, byte, 16).ptr == &text[at + 1] + 2) {
+      decoded.push_back(static_cast<char>(byte));
+      at += 2;
+    } else {
+      decoded.push_back(text[at]);
+    }
+  }
+  return decoded;
+}
+
 Result<std::size_t> limit_of(std::string_view query, std::size_t usual) {
   const std::string_view text = query_value(query, "limit");
   if (text.empty()) return usual;

@@ -15,6 +15,8 @@ std::string problem(std::string_view message);
 // What follows the question mark, and the value of a name in it.
 std::string_view query_of(std::string_view target);
 std::string_view query_value(std::string_view query, std::string_view name);
+// The same with %XX decoded.
+std::string decoded_query_value(std::string_view query, std::string_view name);
 // How many lines a listing may have: `usual` where the query says nothing.
 Result<std::size_t> limit_of(std::string_view query, std::size_t usual);
 

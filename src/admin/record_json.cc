@@ -38,7 +38,9 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   json::object out;
   out["id"] = to_hex(id);
   out["state"] = text(to_string(record.state));
-  out["abandoned"] = record.abandoned(now);
+  // The lease is over and no operator has decided yet; with `rerun` one has: the next retry executes.
+  out["abandoned"] = record.left_abandoned(now);
+  out["rerun"] = record.rerun;
   out["fence"] = record.fence;
   out["key"] = text(record.key);
   out["route"] = text(record.route);
@@ -48,8 +50,10 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["lease_until"] =
       record.state == RecordState::in_progress ? json::value(iso_time(record.lease_until)) : json::value();
   out["expires_at"] = iso_time(record.expires_at);
-  out["settled_at"] =
-      record.state == RecordState::in_progress ? json::value() : json::value(iso_time(record.settled_at));
+  // When it got its answer, or since when its outcome is unknown.
+  const json::value at(iso_time(record.settled_at));
+  out["settled_at"] = record.state == RecordState::completed ? at : json::value();
+  out["indeterminate_since"] = record.state == RecordState::indeterminate ? at : json::value();
   out["status"] = record.response ? json::value(record.response->status) : json::value();
   return out;
 }

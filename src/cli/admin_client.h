@@ -30,8 +30,11 @@ class AdminClient {
   AdminClient(Url url, AdminToken token, std::string ca_file)
       : url_(std::move(url)), token_(std::move(token)), ca_file_(std::move(ca_file)) {}
 
+  // Before the first call the server is asked, without the token, whether it is an admin listener: a token must not go
+  // to another server because of a wrong port.
+  //
   // A fault means that no complete answer came: nobody listens there, or it did not answer in time. For a POST that
-  // leaves open whether the action happened.
+  // leaves open whether the action happened. `invalid`: another server listens there, and the token was not sent.
   Result<AdminAnswer> get(std::string_view target) const { return exchange("GET", target, ""); }
   Result<AdminAnswer> post(std::string_view target, std::string_view json) const {
     return exchange("POST", target, json);
@@ -39,10 +42,15 @@ class AdminClient {
 
  private:
   Result<AdminAnswer> exchange(std::string_view method, std::string_view target, std::string_view json) const;
+  enum class SendToken { no, yes };
+  Result<AdminAnswer> send(std::string_view method, std::string_view target, std::string_view json,
+                           SendToken send_token) const;
+  Status identify() const;
 
   Url url_;
   AdminToken token_;
   std::string ca_file_;
+  mutable bool identified_ = false;
 };
 
 } // namespace oncekey

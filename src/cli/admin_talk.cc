@@ -7,6 +7,7 @@
 #include "config/config.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
@@ -78,11 +79,14 @@ Result<Url> url_of(const std::string& text, bool tls) {
   if (text.find("://") != std::string::npos) {
     Result<Url> url = parse_url(text);
     if (!url) return invalid(fmt::format("--admin: {}", url.fault().message));
-    if (url->target != "/") return invalid("--admin: give the listener without a path, as in https://HOST:PORT");
+    if (url->target != "/") return invalid("--admin: give the listener without a path, as in http://HOST:PORT");
     return url;
   }
   const Result<Address> address = parse_address(text);
-  if (!address) return address.fault();
+  if (!address) {
+    return invalid(fmt::format(
+        "--admin: expected HOST:PORT or http://HOST:PORT of the gateway's admin listener, got \"{}\"", text));
+  }
   // A gateway that listens on every address is reached on this machine's own.
   const std::string host = address->host == "0.0.0.0" ? "127.0.0.1" : address->host == "::" ? "::1" : address->host;
   const bool v6 = host.find(':') != std::string::npos;
@@ -99,13 +103,16 @@ std::string text_of(const Address& address) {
 
 Console standard_console() {
   const bool somebody_there = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  return Console{std::cout, std::cerr, somebody_there ? ask_on_the_terminal : nullptr};
+  winsize window{};
+  const bool to_terminal = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
+  return Console{std::cout, std::cerr, somebody_there ? ask_on_the_terminal : nullptr,
+                 to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
 }
 
 void AdminFlags::add_to(CLI::App& command) {
   command.add_option("--admin", admin,
-                     fmt::format("HOST:PORT of the gateway's admin listener, or https://HOST:PORT (default: that of "
-                                 "--config, or {})",
+                     fmt::format("HOST:PORT of the gateway's admin listener, or its http:// or https:// URL (default: "
+                                 "that of --config, or {})",
                                  kUsualAddress));
   command.add_option("--admin-ca", admin_ca, "PEM certificates to trust for https (default: the system's)");
   command.add_option("--config", config, "the gateway's configuration file: where it listens and keeps its token");
@@ -155,8 +162,9 @@ Result<std::string> read_small_file(const std::string& path) {
 std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::string_view command,
                                             const Console& console, int& exit_code) {
   if (!answer) {
-    console.err << "oncekey " << command << ": " << answer.fault().message
-                << "\nIs the gateway running? Say where its admin listener is with --admin HOST:PORT.\n";
+    console.err << "oncekey " << command << ": " << answer.fault().message << "\n";
+    if (answer.fault().kind != FaultKind::invalid)
+      console.err << "Is the gateway running? Say where its admin listener is with --admin HOST:PORT.\n";
     exit_code = kUnreachable;
     return std::nullopt;
   }
@@ -174,7 +182,7 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
   return std::nullopt;
 }
 
-int print_answer(const std::string& body, bool as_json, std::string (*view)(const json::value&),
+int print_answer(const std::string& body, bool as_json, const std::function<std::string(const json::value&)>& view,
                  std::string_view command, const Console& console) {
   if (as_json) {
     console.out << body << (body.ends_with('\n') ? "" : "\n");

@@ -7,6 +7,8 @@
 
 #include <boost/json/value.hpp>
 
+#include <cstddef>
+#include <functional>
 #include <iosfwd>
 #include <optional>
 #include <string>
@@ -24,6 +26,8 @@ struct Console {
   std::ostream& out;
   std::ostream& err;
   bool (*confirm)(const std::string& question);
+  std::size_t width = 0;      // of the terminal; 0 if it goes elsewhere, and nothing is cut
+  std::istream* in = nullptr; // for --principal -
 };
 
 // The standard streams, and the terminal if there is one.
@@ -51,8 +55,9 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
                                             const Console& console, int& exit_code);
 
 // Prints a good answer, as it came or through `view`; the exit code.
-int print_answer(const std::string& body, bool as_json, std::string (*view)(const boost::json::value&),
-                 std::string_view command, const Console& console);
+int print_answer(const std::string& body, bool as_json,
+                 const std::function<std::string(const boost::json::value&)>& view, std::string_view command,
+                 const Console& console);
 
 // No larger than an answer a gateway keeps.
 Result<std::string> read_small_file(const std::string& path);

@@ -102,7 +102,7 @@ class Doctor {
     listener("admin", config_.admin);
     if (config_.outbox) listener("outbox", *config_.outbox);
     admin_token();
-    upstream();
+    for (const UpstreamUrl& url : upstreams_of(config_)) upstream(url);
     receivers();
     key_sets();
     clock();
@@ -200,12 +200,10 @@ class Doctor {
        token->has_value() ? fmt::format("it is in {}", file) : fmt::format("the first start writes one to {}", file));
   }
 
-  void upstream() {
-    const auto reached = connect(config_.upstream, config_.upstream_ca);
-    if (reached)
-      return ok("upstream", fmt::format("{} takes connections at {}", shown_server(config_.upstream), *reached));
-    add(Diagnosis::Status::problem, "upstream",
-        fmt::format("{}: {}", shown_server(config_.upstream), reached.fault().message),
+  void upstream(const UpstreamUrl& url) {
+    const auto reached = connect(url, config_.upstream_ca);
+    if (reached) return ok("upstream", fmt::format("{} takes connections at {}", shown_server(url), *reached));
+    add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", shown_server(url), reached.fault().message),
         "start the API, or mend upstream: until then clients get 502 and nothing is executed");
   }
 

@@ -97,7 +97,7 @@ int JobsCommand::Impl::act(const std::string& action, const AdminClient& client,
   }
   if (!yes) {
     if (console.confirm == nullptr) {
-      console.err << "oncekey jobs: nobody to ask here: repeat it with --yes to " << action << " the message\n";
+      console.err << "oncekey jobs: not a terminal: add --yes to confirm " << action << "\n";
       return kUsage;
     }
     if (!console.confirm(fmt::format("{} {}: {}. Go on?", action, id, meaning(action)))) {

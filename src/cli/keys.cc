@@ -2,11 +2,14 @@
 
 #include "cli/exit_codes.h"
 #include "cli/keys_view.h"
+#include "config/suggestion.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 
+#include <array>
+#include <istream>
 #include <ostream>
 
 namespace oncekey {
@@ -14,13 +17,43 @@ namespace {
 
 namespace json = boost::json;
 
-const std::vector<std::string> kStates{"in_progress", "completed", "indeterminate", "abandoned"};
+const std::vector<std::string> kStates{"waiting", "abandoned", "indeterminate", "in_progress", "completed"};
+constexpr std::array<std::string_view, 5> kActions{"list", "show", "release", "complete", "rerun"};
 
-// What the action means for the client who comes back with the key, in the words of the question.
+// What the action means for the client that comes back with the key.
 std::string_view consequence(std::string_view action) {
-  if (action == "release") return "you say that it did not happen: the next request with this key is a new first one";
-  if (action == "rerun") return "the next retry executes it again, whatever happened the first time";
-  return "you say that it happened: every retry gets the answer given here";
+  if (action == "release") {
+    return "This records that the operation did NOT happen. The next request with this key runs as a new first "
+           "request.";
+  }
+  if (action == "rerun") {
+    return "This lets the next retry of the same request run, even if the operation may have happened already.";
+  }
+  return "This records that the operation happened. Every retry gets the answer given here.";
+}
+
+// CLI11 leaves empty brackets for a positional that is not shown.
+class UsageWithoutHidden : public CLI::Formatter {
+ public:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = CLI::Formatter::make_usage(app, std::move(name));
+    if (const std::size_t at = usage.find(" []"); at != std::string::npos) usage.erase(at, 3);
+    return usage;
+  }
+};
+
+std::string percent_encoded(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '_' || c == '.' || c == '~' || c == '/';
+    if (plain) {
+      encoded.push_back(c);
+    } else {
+      encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return encoded;
 }
 
 } // namespace
@@ -32,9 +65,19 @@ struct KeysCommand::Impl {
   CLI::App* complete = nullptr;
 
   AdminFlags admin;
+  std::string unknown_action;
   std::string state;
+  std::string older_than;
+  std::string after;
   std::uint32_t limit = 100;
   std::string id;
+  // How to find a key without its id.
+  std::string key;
+  std::string principal;
+  std::vector<std::string> headers;
+  std::string route;
+  std::string method;
+  std::string path;
   std::string reason;
   bool yes = false;
   int status = 200;
@@ -42,9 +85,34 @@ struct KeysCommand::Impl {
   std::string body;
   std::string body_file;
 
+  void add_search(CLI::App& command) {
+    CLI::Option* const by_key = command.add_option("--key", key, "find it by the key that the client sent");
+    command
+        .add_option(
+            "--principal", principal,
+            "with --key: the account, as the client sends it (the value of the Authorization header, or of what "
+            "`scope` names);\n- reads it from standard input, so that it is not in the process list")
+        ->needs(by_key);
+    command
+        .add_option("--header", headers,
+                    "with --key: a further field that `scope` names, as in 'Stripe-Account: acct_1'")
+        ->needs(by_key)
+        ->allow_extra_args(false);
+    command.add_option("--method", method, "with --key: of the request")->needs(by_key);
+    command
+        .add_option("--path", path, "with --key: of the request, where the policy tells keys apart by method and path")
+        ->needs(by_key);
+    command.add_option("--route", route, "of this route only (its name, as `keys show` has it)");
+  }
+
+  void add_id(CLI::App& command) {
+    command.add_option("ID", id, "the record's id, or at least 8 digits of its beginning; or use --key");
+    add_search(command);
+  }
+
   void add_action(const std::string& name, const std::string& description) {
     CLI::App* action = keys->add_subcommand(name, description);
-    action->add_option("ID", id, "the record's id, or at least 8 digits of its beginning")->required();
+    add_id(*action);
     action->add_option("--reason", reason, "why; goes into the audit line")->required();
     action->add_flag("--yes", yes, "do not ask");
     if (name == "complete") complete = action;
@@ -52,31 +120,50 @@ struct KeysCommand::Impl {
 
   int run(const Console& console) const;
   int run_list(const AdminClient& client, const Console& console) const;
-  int run_show(const AdminClient& client, const Console& console) const;
-  int run_action(const std::string& action, const AdminClient& client, const Console& console) const;
+  int run_search(const AdminClient& client, const Console& console) const;
+  int run_show(const std::string& of_id, const AdminClient& client, const Console& console) const;
+  int run_action(const std::string& action, const std::string& of_id, const AdminClient& client,
+                 const Console& console) const;
   Result<std::string> action_body(const std::string& action) const;
+  Result<std::string> search_body(const Console& console) const;
+  // What the gateway finds; otherwise says what went wrong and sets the exit code.
+  std::optional<std::string> search(const AdminClient& client, const Console& console, int& exit_code) const;
+  std::optional<std::string> id_meant(const AdminClient& client, const Console& console, int& exit_code) const;
 };
 
 KeysCommand::KeysCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
   Impl& it = *impl_;
-  it.keys = app.add_subcommand("keys", "look at single keys of a running gateway, and settle them by hand");
-  it.keys->require_subcommand(1);
+  it.keys = app.add_subcommand("keys", "inspect keys of a running gateway and resolve stuck ones");
+  it.keys->require_subcommand(0, 1);
   it.keys->fallthrough();
   it.admin.add_to(*it.keys);
+  it.keys->add_option("ACTION", it.unknown_action)->group(""); // so that a misspelled one can be named
 
-  it.list = it.keys->add_subcommand("list", "list keys");
-  it.list->add_option("--state", it.state, "only those in this state")->check(CLI::IsMember(kStates));
+  it.list = it.keys->add_subcommand("list", "list keys, newest first; those that wait for a person come first");
+  it.list
+      ->add_option("--state", it.state,
+                   "only those in this state; `waiting` is abandoned (the lease is over, no answer came) and\n"
+                   "indeterminate (whether it was executed is not known)")
+      ->check(CLI::IsMember(kStates));
+  it.list->add_option("--older-than", it.older_than, "only those received longer ago, as in 10m");
   it.list->add_option("--limit", it.limit, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
+  it.list->add_option("--after", it.after, "the next page: `next` of the last one");
+  it.add_search(*it.list);
   it.show = it.keys->add_subcommand("show", "show one key and the answer kept for it");
-  it.show->add_option("ID", it.id, "the record's id, or at least 8 digits of its beginning")->required();
+  it.add_id(*it.show);
 
-  it.add_action("release", "it did not happen: free the key for a new first request");
-  it.add_action("complete", "it happened: keep this answer for the key");
-  it.add_action("rerun", "let the next retry execute it");
+  it.add_action("release",
+                "the operation did NOT happen: forget the key, so that the next request with it is a new first one");
+  it.add_action("complete", "the operation happened: keep the answer given here, and replay it to every retry");
+  it.add_action(
+      "rerun",
+      "let the next retry run it again, even if it may have happened: the key keeps its request, and any other "
+      "request is still refused");
   it.complete->add_option("--status", it.status, "of the answer")->capture_default_str()->check(CLI::Range(200, 599));
   it.complete->add_option("--content-type", it.content_type, "of the answer")->capture_default_str();
   CLI::Option* body = it.complete->add_option("--body", it.body, "of the answer");
   it.complete->add_option("--body-file", it.body_file, "file with the answer's body")->excludes(body);
+  it.keys->formatter(std::make_shared<UsageWithoutHidden>());
 }
 
 KeysCommand::~KeysCommand() = default;
@@ -88,49 +175,120 @@ int KeysCommand::run() const { return run(standard_console()); }
 int KeysCommand::run(const Console& console) const { return impl_->run(console); }
 
 int KeysCommand::Impl::run(const Console& console) const {
+  const auto wrong_usage = [&](std::string_view message) {
+    console.err << "oncekey keys: " << message << "\n";
+    return kUsage;
+  };
+  if (!keys->get_subcommands().empty() && !unknown_action.empty())
+    return wrong_usage(fmt::format("unexpected argument \"{}\"", unknown_action));
+  if (keys->get_subcommands().empty()) {
+    std::string what = "say what to do";
+    if (!unknown_action.empty())
+      what = fmt::format("unknown action \"{}\"{}", unknown_action, did_you_mean(unknown_action, kActions));
+    return wrong_usage(what + "\nThe actions are list, show, release, complete and rerun: oncekey keys --help");
+  }
   const auto client_made = admin.client();
-  if (!client_made) {
-    console.err << "oncekey keys: " << client_made.fault().message << "\n";
-    return kUsage;
-  }
+  if (!client_made) return wrong_usage(client_made.fault().message);
   const AdminClient& client = *client_made;
-  if (list->parsed()) return run_list(client, console);
-  if (const Status whole = check_id(id, "keys"); !whole) {
-    console.err << "oncekey keys: " << whole.fault().message << "\n";
-    return kUsage;
+  if (list->parsed()) {
+    if (key.empty()) return run_list(client, console);
+    if (!state.empty() || !older_than.empty() || !after.empty())
+      return wrong_usage("--key finds one key: leave out --state, --older-than and --after");
+    return run_search(client, console);
   }
-  if (show->parsed()) return run_show(client, console);
-  return run_action(keys->get_subcommands().front()->get_name(), client, console);
+  if (id.empty() == key.empty())
+    return wrong_usage("give the ID of a key, as `oncekey keys list` shows it, or --key KEY: one of the two");
+  if (const Status whole = check_id(id, "keys"); key.empty() && !whole)
+    return wrong_usage(fmt::format("{}. To look for it by the client's key: --key {}", whole.fault().message, id));
+  const std::string action = keys->get_subcommands().front()->get_name();
+  if (!show->parsed() && !yes && console.confirm == nullptr)
+    return wrong_usage(fmt::format("not a terminal: add --yes to confirm {}", action));
+  int exit_code = kDone;
+  const std::optional<std::string> meant = id_meant(client, console, exit_code);
+  if (!meant) return exit_code;
+  if (show->parsed()) return run_show(*meant, client, console);
+  return run_action(action, *meant, client, console);
 }
 
 int KeysCommand::Impl::run_list(const AdminClient& client, const Console& console) const {
   int exit_code = kDone;
-  const std::string only = state.empty() ? "" : fmt::format("&state={}", state);
-  const auto answer =
-      body_or_complain(client.get(fmt::format("/api/keys?limit={}{}", limit, only)), "keys", console, exit_code);
-  return answer ? print_answer(*answer, admin.as_json, view_of_list, "keys", console) : exit_code;
+  std::string target = fmt::format("/api/keys?limit={}", limit);
+  const auto add = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) target += fmt::format("&{}={}", name, percent_encoded(value));
+  };
+  add("state", state);
+  add("route", route);
+  add("older_than", older_than);
+  add("after", after);
+  const auto answer = body_or_complain(client.get(target), "keys", console, exit_code);
+  const auto view = [&](const json::value& listed) { return view_of_list(listed, console.width); };
+  return answer ? print_answer(*answer, admin.as_json, view, "keys", console) : exit_code;
 }
 
-int KeysCommand::Impl::run_show(const AdminClient& client, const Console& console) const {
+int KeysCommand::Impl::run_search(const AdminClient& client, const Console& console) const {
   int exit_code = kDone;
-  const auto answer = body_or_complain(client.get("/api/keys/" + id), "keys", console, exit_code);
+  const auto answer = search(client, console, exit_code);
+  const auto view = [&](const json::value& listed) { return view_of_list(listed, console.width); };
+  return answer ? print_answer(*answer, admin.as_json, view, "keys", console) : exit_code;
+}
+
+std::optional<std::string> KeysCommand::Impl::search(const AdminClient& client, const Console& console,
+                                                     int& exit_code) const {
+  const Result<std::string> request = search_body(console);
+  if (!request) {
+    console.err << "oncekey keys: " << request.fault().message << "\n";
+    exit_code = kUsage;
+    return std::nullopt;
+  }
+  return body_or_complain(client.post("/api/keys/find", *request), "keys", console, exit_code);
+}
+
+// The id that was given, or that of the one record that the search finds.
+std::optional<std::string> KeysCommand::Impl::id_meant(const AdminClient& client, const Console& console,
+                                                       int& exit_code) const {
+  if (key.empty()) return id;
+  const std::optional<std::string> answer = search(client, console, exit_code);
+  if (!answer) return std::nullopt;
+  json::error_code error;
+  const json::value parsed = json::parse(*answer, error);
+  const json::value* const listed = error || !parsed.is_object() ? nullptr : parsed.as_object().if_contains("keys");
+  const json::array* const found = listed == nullptr ? nullptr : listed->if_array();
+  if (found == nullptr) {
+    exit_code = print_answer(*answer, false, view_of_record, "keys", console);
+    return std::nullopt;
+  }
+  exit_code = kRefused;
+  if (found->size() != 1) {
+    console.err << "oncekey keys: "
+                << (found->empty() ? "no key was found; it may have expired or been released"
+                                   : "several keys were found: give the ID of one of them, or --principal and --path")
+                << "\n"
+                << view_of_list(parsed, console.width);
+    return std::nullopt;
+  }
+  const json::value* const its_id = found->front().is_object() ? found->front().as_object().if_contains("id") : nullptr;
+  if (its_id == nullptr || !its_id->is_string()) return std::nullopt;
+  exit_code = kDone;
+  return std::string(its_id->as_string().c_str());
+}
+
+int KeysCommand::Impl::run_show(const std::string& of_id, const AdminClient& client, const Console& console) const {
+  int exit_code = kDone;
+  const auto answer = body_or_complain(client.get("/api/keys/" + of_id), "keys", console, exit_code);
   return answer ? print_answer(*answer, admin.as_json, view_of_record, "keys", console) : exit_code;
 }
 
-int KeysCommand::Impl::run_action(const std::string& action, const AdminClient& client, const Console& console) const {
+int KeysCommand::Impl::run_action(const std::string& action, const std::string& of_id, const AdminClient& client,
+                                  const Console& console) const {
   const auto request = action_body(action);
   if (!request) {
     console.err << "oncekey keys: " << request.fault().message << "\n";
     return kUsage;
   }
   int exit_code = kDone;
-  std::string whole_id = id;
+  std::string whole_id = of_id;
   if (!yes) {
-    if (console.confirm == nullptr) {
-      console.err << "oncekey keys: nobody to ask here: repeat it with --yes to " << action << " the key\n";
-      return kUsage;
-    }
-    const auto record = body_or_complain(client.get("/api/keys/" + id), "keys", console, exit_code);
+    const auto record = body_or_complain(client.get("/api/keys/" + of_id), "keys", console, exit_code);
     if (!record) return exit_code;
     json::error_code error;
     const json::value parsed = json::parse(*record, error);
@@ -139,7 +297,7 @@ int KeysCommand::Impl::run_action(const std::string& action, const AdminClient& 
     // What was shown is what is acted on, also if the prefix has come to mean two in the meantime.
     const json::value* found = parsed.is_object() ? parsed.as_object().if_contains("id") : nullptr;
     if (found != nullptr && found->is_string()) whole_id = found->as_string().c_str();
-    if (!console.confirm(fmt::format("{}: {}. Go on?", action, consequence(action)))) {
+    if (!console.confirm(fmt::format("{}: {} Go on?", action, consequence(action)))) {
       console.err << "nothing was changed\n";
       return kRefused;
     }
@@ -148,8 +306,38 @@ int KeysCommand::Impl::run_action(const std::string& action, const AdminClient& 
                                        console, exit_code);
   if (!answer) return exit_code;
   if (admin.as_json) return print_answer(*answer, true, nullptr, "keys", console);
-  console.out << fmt::format("{}: done: {}\n", action, consequence(action));
+  console.out << fmt::format("{}: done. {}\n", action, consequence(action));
   return kDone;
+}
+
+Result<std::string> KeysCommand::Impl::search_body(const Console& console) const {
+  json::object request{{"key", key}};
+  std::string account = principal;
+  if (principal == "-" && (console.in == nullptr || !std::getline(*console.in, account) || account.empty()))
+    return invalid("--principal -: standard input is empty");
+  if (!account.empty() && account.back() == '\r') account.pop_back();
+  const auto add = [&](std::string_view name, const std::string& value) {
+    if (!value.empty()) request[{name.data(), name.size()}] = value;
+  };
+  add("principal", account);
+  add("route", route);
+  add("method", method);
+  add("path", path);
+  json::array fields;
+  for (const std::string& header : headers) {
+    const std::size_t colon = header.find(':');
+    if (colon == std::string::npos || colon == 0)
+      return invalid(fmt::format("--header: expected \"Name: value\", got \"{}\"", header));
+    const std::size_t value = header.find_first_not_of(" \t", colon + 1);
+    fields.push_back(
+        json::array{header.substr(0, colon), value == std::string::npos ? std::string() : header.substr(value)});
+  }
+  if (!fields.empty()) request["headers"] = std::move(fields);
+  std::string text = json::serialize(request);
+  json::error_code error;
+  json::parse(text, error);
+  if (error) return invalid("what to look for must be UTF-8 text");
+  return text;
 }
 
 Result<std::string> KeysCommand::Impl::action_body(const std::string& action) const {

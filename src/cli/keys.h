@@ -1,7 +1,8 @@
 // keys: `oncekey keys list|show|release|complete|rerun`, the operator's hand on single records.
 //
 // Everything goes through the admin listener of the running gateway, which owns the store and writes the audit line.
-// Actions want a reason and a confirmation, because each of them overrules what the policy would do.
+// Actions want a reason and a confirmation, because each of them overrules what the policy would do. A key is named by
+// its id, or by what the client sent: the gateway, which has the hash's secret, finds the id.
 //
 // Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the gateway cannot be reached.
 #pragma once

@@ -30,6 +30,7 @@ namespace asio = boost::asio;
 namespace http = boost::beast::http;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 using testing::StartsWith;
 
 const std::string kId(64, 'a');
@@ -41,11 +42,16 @@ constexpr const char* kRecord =
         "first_received":"2026-01-02T03:04:05.678Z","lease_until":"2026-01-02T03:05:05.678Z",
         "expires_at":1767409445678,"settled_at":null,"status":null})";
 
-// Answers the prepared answers in order, one connection each, and then no more.
+constexpr const char* kAdminListener = R"({"status":"alive","listener":"oncekey-admin"})";
+
+// Answers the prepared answers in order, one connection each, and then no more. Says that it is an admin listener when
+// it is asked, unless it is made to be another server.
 class StandIn {
  public:
-  explicit StandIn(std::vector<std::pair<int, std::string>> answers)
-      : acceptor_(context_, {asio::ip::address_v4::loopback(), 0}), thread_([this, answers = std::move(answers)] {
+  explicit StandIn(std::vector<std::pair<int, std::string>> answers, const char* listener = kAdminListener)
+      : listener_(listener),
+        acceptor_(context_, {asio::ip::address_v4::loopback(), 0}),
+        thread_([this, answers = std::move(answers)] {
           for (const auto& [status, body] : answers) answer(status, body);
         }) {}
   ~StandIn() { finish(); }
@@ -67,17 +73,28 @@ class StandIn {
     boost::beast::flat_buffer buffer;
     http::request<http::string_body> request;
     http::read(socket, buffer, request);
+    if (request.target() == "/livez") {
+      EXPECT_EQ(request.count(http::field::authorization), 0u) << "the token must not go to a server that is not known";
+      respond(socket, 200, listener_);
+      if (listener_ == kAdminListener) answer(status, body);
+      return;
+    }
     std::ostringstream line;
     line << request.method_string() << " " << request.target();
     if (request.count(http::field::authorization) != 0) line << " [" << request[http::field::authorization] << "]";
     if (!request.body().empty()) line << " " << request.body();
     asked_.push_back(line.str());
+    respond(socket, status, body);
+  }
+
+  static void respond(asio::ip::tcp::socket& socket, int status, const std::string& body) {
     http::response<http::string_body> response(http::int_to_status(static_cast<unsigned>(status)), 11);
     response.body() = body;
     response.prepare_payload();
     http::write(socket, response);
   }
 
+  const std::string listener_;
   asio::io_context context_;
   asio::ip::tcp::acceptor acceptor_;
   std::vector<std::string> asked_;
@@ -90,7 +107,8 @@ struct Ran {
   std::string err;
 };
 
-Ran run_keys(std::vector<std::string> arguments, bool (*confirm)(const std::string&) = nullptr) {
+Ran run_keys(std::vector<std::string> arguments, bool (*confirm)(const std::string&) = nullptr,
+             const std::string& input = "") {
   CLI::App app;
   const KeysCommand command(app);
   arguments.insert(arguments.begin(), "keys");
@@ -99,7 +117,8 @@ Ran run_keys(std::vector<std::string> arguments, bool (*confirm)(const std::stri
   EXPECT_TRUE(command.chosen());
   std::ostringstream out;
   std::ostringstream err;
-  const int exit_code = command.run(Console{out, err, confirm});
+  std::istringstream in(input);
+  const int exit_code = command.run(Console{out, err, confirm, 0, &in});
   return {exit_code, out.str(), err.str()};
 }
 
@@ -111,8 +130,8 @@ TEST(KeysList, ShowsATableOfWhatTheGatewayAnswers) {
   const Ran ran = run_keys({"list", "--admin", gateway.address(), "--state", "abandoned", "--limit", "5"});
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.out,
-            "ID            STATE      STATUS  FENCE  FIRST RECEIVED            KEY      REQUEST\n"
-            "aaaaaaaaaaaa  abandoned  -       3      2026-01-02T03:04:05.678Z  order-1  POST /v1/charges\n");
+            "ID            STATE      STATUS  FIRST RECEIVED        KEY      REQUEST\n"
+            "aaaaaaaaaaaa  abandoned  -       2026-01-02 03:04:05Z  order-1  POST /v1/charges\n");
   EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys?limit=5&state=abandoned"));
 }
 
@@ -126,13 +145,109 @@ TEST(KeysList, AsJsonIsTheGatewaysOwn) {
   EXPECT_EQ(run_keys({"list", "--json", "--admin", gateway.address()}).out, "{\"keys\":[]}\n");
 }
 
+TEST(KeysList, SaysHowToGoOnAndHowFarItLooked) {
+  const std::string keys = std::string("{\"keys\":[") + kRecord + "]";
+  StandIn gateway({{200, keys + R"(,"looked":9,"whole":false,"next":"others-5-00"})"},
+                   {200, keys + R"(,"looked":100000,"whole":false,"next":null})"},
+                   {200, R"({"keys":[],"looked":100000,"whole":false,"next":null,"exact":false,
+                     "missing":"--principal: the account"})"}});
+  const std::string at = gateway.address();
+  EXPECT_THAT(run_keys({"list", "--admin", at}).out, HasSubstr("(there are more: --after others-5-00)\n"));
+  const Ran next =
+      run_keys({"list", "--admin", at, "--after", "others-5-00", "--route", "/v1/*", "--older-than", "5m"});
+  EXPECT_THAT(next.out, HasSubstr("(looked at 100000 keys, not all: narrow it with"));
+  EXPECT_EQ(run_keys({"list", "--admin", at, "--key", "order-1"}).out,
+            "(looked at 100000 keys, not all; none of them fits: narrow it with --principal: the account)\n");
+  EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys?limit=100",
+                                           "GET /api/keys?limit=100&route=/v1/%2A&older_than=5m&after=others-5-00",
+                                           "POST /api/keys/find {\"key\":\"order-1\"}"));
+}
+
+TEST(KeysList, FitsIntoTheTerminal) {
+  const boost::json::value listed = boost::json::parse(
+      R"({"keys":[{"id":"aaaaaaaaaaaaaaaa","state":"completed","status":201,"key":"0123456789012345678901234567890123456789",
+          "first_received":"2026-01-02T03:04:05.678Z","method":"POST","target":"/v1/a-long-path/with-many/segments"}]})");
+  std::istringstream lines(view_of_list(listed, 100));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(KeysSearch, ShowsTheOneRecordOfAKeyAndAnAccount) {
+  StandIn gateway({{200, std::string("{\"keys\":[") + kRecord + "]}"}, {200, kRecord}});
+  const Ran ran = run_keys({"show", "--key", "order-1", "--principal", "-", "--header", "Stripe-Account: acct_1",
+                            "--path", "/v1/charges", "--admin", gateway.address()},
+                           nullptr, "Bearer secret\n");
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("order-1"));
+  EXPECT_THAT(gateway.asked(),
+              ElementsAre("POST /api/keys/find {\"key\":\"order-1\",\"principal\":\"Bearer secret\",\"path\":"
+                          "\"/v1/charges\",\"headers\":[[\"Stripe-Account\",\"acct_1\"]]}",
+                          "GET /api/keys/" + kId));
+}
+
+TEST(KeysSearch, ActsOnlyWhereOneRecordIsMeant) {
+  const std::string two = std::string("{\"keys\":[") + kRecord + "," + kRecord + "]}";
+  StandIn gateway({{200, two}, {200, R"({"keys":[],"looked":1,"whole":true,"exact":true})"}});
+  const std::vector<std::string> release{"release", "--key", "order-1", "--reason",
+                                         "r",       "--yes", "--admin", gateway.address()};
+  const Ran several = run_keys(release);
+  EXPECT_EQ(several.exit_code, 1);
+  EXPECT_THAT(several.err, HasSubstr("several keys were found"));
+  const Ran none = run_keys(release);
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_THAT(none.err, HasSubstr("no key was found"));
+}
+
+TEST(KeysSearch, WantsAnIdOrAKey) {
+  EXPECT_EQ(run_keys({"show", "--admin", "127.0.0.1:1"}).exit_code, 2);
+  EXPECT_EQ(run_keys({"show", kId, "--key", "k", "--admin", "127.0.0.1:1"}).exit_code, 2);
+  EXPECT_THAT(run_keys({"show", "order-17", "--admin", "127.0.0.1:1"}).err, HasSubstr("--key order-17"));
+}
+
+TEST(Keys, SuggestTheActionThatWasMeant) {
+  const Ran ran = run_keys({"lst"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("unknown action \"lst\"; did you mean \"list\"?"));
+}
+
+TEST(Keys, DoNotSendTheTokenToAnotherServer) {
+  ::setenv("ONCEKEY_ADMIN_TOKEN", "0123456789abcdef", 1);
+  StandIn api({{200, "{\"keys\":[]}"}}, "<!DOCTYPE html>");
+  const Ran ran = run_keys({"list", "--admin", api.address()});
+  ::unsetenv("ONCEKEY_ADMIN_TOKEN");
+  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_THAT(ran.err, HasSubstr("is not an Oncekey admin listener, so the admin token was not sent"));
+  EXPECT_THAT(api.asked(), ElementsAre());
+}
+
+TEST(Keys, TakeTheListenerAsAUrlAndSayWhatIsNone) {
+  StandIn gateway({{200, "{\"keys\":[]}"}});
+  EXPECT_EQ(run_keys({"list", "--admin", "http://" + gateway.address()}).exit_code, 0);
+  const Ran ran = run_keys({"list", "--admin", "nonsense"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, HasSubstr("--admin: expected HOST:PORT or http://HOST:PORT"));
+}
+
+TEST(KeysShow, SaysWhatIsNextForAKeyThatIsNotSettled) {
+  StandIn gateway(
+      {{200, R"({"id":"x","state":"indeterminate","abandoned":false,"waits_for":"operator","settled_at":null,
+                     "indeterminate_since":"2026-01-02T03:04:05.678Z"})"},
+       {200, R"({"id":"x","state":"in_progress","abandoned":false,"rerun":true,"waits_for":null})"}});
+  const Ran held = run_keys({"show", "aaaaaaaa", "--admin", gateway.address()});
+  EXPECT_THAT(held.out, Not(HasSubstr("settled at")));
+  EXPECT_THAT(held.out, HasSubstr("unknown since"));
+  EXPECT_THAT(held.out, HasSubstr("decide: release, complete or rerun"));
+  const Ran again = run_keys({"show", "aaaaaaaa", "--admin", gateway.address()});
+  EXPECT_THAT(again.out, HasSubstr("next retry executes"));
+  EXPECT_THAT(again.out, Not(HasSubstr("abandoned")));
+}
+
 TEST(KeysShow, ShowsTheRecordAndItsAnswer) {
   StandIn gateway({{200, R"({"id":"x","state":"completed","abandoned":false,"fence":1,"expires_at":1767409445678,
     "response":{"status":201,"reason":"Created","headers":[["Content-Type","text/plain"]],"body":"one\ntwo"}})"}});
   const Ran ran = run_keys({"show", "aaaaaaaa", "--admin", gateway.address()});
   EXPECT_EQ(ran.exit_code, 0);
-  EXPECT_THAT(ran.out, HasSubstr("state           completed\n"));
-  EXPECT_THAT(ran.out, HasSubstr("expires at      2026-01-03T03:04:05.678Z\n"));
+  EXPECT_THAT(ran.out, HasSubstr("state       completed\n"));
+  EXPECT_THAT(ran.out, HasSubstr("expires at  2026-01-03T03:04:05.678Z\n"));
   EXPECT_THAT(ran.out, HasSubstr("\n201 Created\nContent-Type: text/plain\n\none\ntwo\n"));
   EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa"));
 }

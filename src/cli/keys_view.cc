@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <vector>
 
@@ -33,10 +34,24 @@ std::string text_of(const json::value& value, std::size_t length_max) {
   return printable(json::serialize(value), length_max);
 }
 
+bool is_rerun(const json::value& record) {
+  return member(record, "rerun") == json::value(true) && member(record, "state") == json::value("in_progress");
+}
+
 // "abandoned" is not a state of its own in the record; to an operator it is the most interesting one.
 std::string state_of(const json::value& record) {
-  const json::value& abandoned = member(record, "abandoned");
-  return abandoned.is_bool() && abandoned.as_bool() ? "abandoned" : text_of(member(record, "state"), kTextShown);
+  if (member(record, "abandoned") == json::value(true)) return "abandoned";
+  if (is_rerun(record)) return "rerun allowed";
+  return text_of(member(record, "state"), kTextShown);
+}
+
+// What has to happen to it, in a few words; nothing where nothing has.
+std::string next_of(const json::value& record) {
+  if (is_rerun(record)) return "next retry executes";
+  const json::value& waits_for = member(record, "waits_for");
+  if (waits_for == json::value("operator")) return "decide: release, complete or rerun";
+  if (waits_for == json::value("retry")) return "next retry executes, or you decide";
+  return "";
 }
 
 std::string request_of(const json::value& record, std::size_t length_max) {
@@ -80,6 +95,33 @@ std::string view_of_response(const json::value& response) {
   return view;
 }
 
+// "2026-01-02T03:04:05.678Z" as "2026-01-02 03:04:05Z".
+std::string to_the_second(std::string time) {
+  if (time.size() < 20) return time;
+  time[10] = ' ';
+  return time.substr(0, 19) + "Z";
+}
+
+// Cuts the last two columns so that a row fits into a line of the terminal.
+void fit_last_columns(std::vector<std::vector<std::string>>& rows, std::size_t width) {
+  constexpr std::size_t kLeast = 12;
+  const std::size_t last = rows.front().size() - 1;
+  for (const std::size_t column : {last, last - 1}) {
+    std::size_t whole = 0;
+    std::size_t widest = 0;
+    for (std::size_t at = 0; at <= last; ++at) {
+      std::size_t longest = 0;
+      for (const auto& row : rows) longest = std::max(longest, row[at].size());
+      if (at == column) widest = longest;
+      whole += longest + (at < last ? 2 : 0);
+    }
+    if (width == 0 || whole <= width) return;
+    const std::size_t excess = whole - width;
+    const std::size_t room = std::max(kLeast, widest > excess ? widest - excess : 0);
+    for (auto& row : rows) row[column] = printable(row[column], room);
+  }
+}
+
 } // namespace
 
 std::string view_of_time(const json::value& time) {
@@ -93,23 +135,44 @@ std::string view_of_time(const json::value& time) {
                      millis % 1000);
 }
 
-std::string view_of_list(const json::value& answer) {
+namespace {
+
+// What the reader should know about how far the look went.
+std::string view_of_look(const json::value& answer, bool any) {
+  const json::value& next = member(answer, "next");
+  if (next.is_string()) return fmt::format("(there are more: --after {})\n", text_of(next, 128));
+  if (member(answer, "whole") != json::value(false)) return "";
+  const std::string looked = text_of(member(answer, "looked"), 20);
+  const json::value& missing = member(answer, "missing");
+  const std::string narrow = missing.is_string() ? text_of(missing, 255) : "--route, --state, or --key and --principal";
+  return fmt::format("(looked at {} keys, not all{}: narrow it with {})\n", looked, any ? "" : "; none of them fits",
+                     narrow);
+}
+
+} // namespace
+
+std::string view_of_list(const json::value& answer, std::size_t width) {
   const json::array* keys = member(answer, "keys").if_array();
-  if (keys == nullptr || keys->empty()) return "no keys\n";
-  std::vector<std::vector<std::string>> rows{{"ID", "STATE", "STATUS", "FENCE", "FIRST RECEIVED", "KEY", "REQUEST"}};
+  if (keys == nullptr || keys->empty()) {
+    const std::string look = view_of_look(answer, false);
+    return look.empty() ? "no keys\n" : look;
+  }
+  std::vector<std::vector<std::string>> rows{{"ID", "STATE", "STATUS", "FIRST RECEIVED", "KEY", "REQUEST"}};
   for (const json::value& key : *keys) {
     const std::string id = text_of(member(key, "id"), 64);
     rows.push_back({id.substr(0, kIdShown), state_of(key), text_of(member(key, "status"), 8),
-                    text_of(member(key, "fence"), 20), view_of_time(member(key, "first_received")),
-                    text_of(member(key, "key"), kTextShown), request_of(key, kTextShown)});
+                    to_the_second(view_of_time(member(key, "first_received"))), text_of(member(key, "key"), kTextShown),
+                    request_of(key, kTextShown)});
   }
-  return format_table(rows);
+  fit_last_columns(rows, width);
+  return format_table(rows) + view_of_look(answer, true);
 }
 
 std::string view_of_record(const json::value& record) {
   std::vector<std::vector<std::string>> rows{
       {"id", text_of(member(record, "id"), 64)},
       {"state", state_of(record)},
+      {"next", next_of(record)},
       {"key", text_of(member(record, "key"), 255)},
       {"route", text_of(member(record, "route"), 255)},
       {"request", request_of(record, 255)},
@@ -117,8 +180,11 @@ std::string view_of_record(const json::value& record) {
       {"first received", view_of_time(member(record, "first_received"))},
       {"lease until", view_of_time(member(record, "lease_until"))},
       {"settled at", view_of_time(member(record, "settled_at"))},
+      {"unknown since", view_of_time(member(record, "indeterminate_since"))},
       {"expires at", view_of_time(member(record, "expires_at"))},
   };
+  // What does not apply is not shown.
+  std::erase_if(rows, [](const std::vector<std::string>& row) { return row[1].empty() || row[1] == "-"; });
   std::string view = format_table(rows);
   const json::value& response = member(record, "response");
   return response.is_object() ? view + view_of_response(response) : view;

@@ -3,12 +3,14 @@
 
 #include <boost/json/value.hpp>
 
+#include <cstddef>
 #include <string>
 
 namespace oncekey {
 
-// A table with a line for each of {"keys":[...]}, or a sentence when there is none.
-std::string view_of_list(const boost::json::value& answer);
+// A table with a line for each of {"keys":[...]}, or a sentence when there is none; then how far the look went, and how
+// to go on. `width` is that of the terminal: requests and keys are cut to fit. 0 for any.
+std::string view_of_list(const boost::json::value& answer, std::size_t width = 0);
 // One record, a line for each thing known about it, and its response.
 std::string view_of_record(const boost::json::value& record);
 // The same for {"jobs":[...]} and one of them.

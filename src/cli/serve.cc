@@ -8,6 +8,7 @@
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/reload.h"
+#include "cli/waiting_watch.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
@@ -377,6 +378,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.timers);
+  const WaitingWatch waiting_watch(shared, operators.timers);
   Admin admin(shared, operators.timers);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;

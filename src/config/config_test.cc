@@ -367,6 +367,13 @@ TEST(Config, TokenComesFromTheEnvironmentOrAFileWhenItSaysSo) {
               StartsWith("test.toml:1: admin_token: the environment variable ONCEKEY_TEST_NO_SUCH is not set"));
 }
 
+TEST(Config, AVariableWithoutItsEnvIsNotTakenForTheToken) {
+  EXPECT_THAT(refused(std::string("admin_token = \"ADMIN_TOKEN_VARIABLE\"\n") + kUpstream),
+              StartsWith("test.toml:1: admin_token: \"ADMIN_TOKEN_VARIABLE\" looks like the name of a variable: write "
+                         "\"env:ADMIN_TOKEN_VARIABLE\""));
+  EXPECT_EQ(read(std::string("admin_token = \"0123456789ABCDEF\"\n") + kUpstream).admin_token, "0123456789ABCDEF");
+}
+
 TEST(Config, RoutesWithOnePathGetNamesOfTheirOwn) {
   const Config config = read(std::string(kUpstream) + R"(
 [[route]]

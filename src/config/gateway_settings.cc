@@ -70,9 +70,21 @@ constexpr Millis kShortestTimeout{1};
 // More failures than this in a row are no sign, they are the state.
 constexpr std::int64_t kMostBreakerFailures = 1000;
 
+// "ADMIN_TOKEN": capitals and underscores, as environment variables are written.
+bool looks_like_a_variable(std::string_view text) {
+  return text.find('_') != std::string_view::npos && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
+         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string_view::npos;
+}
+
 Status read_secret(const toml::node& node, std::string& target) {
   auto text = as_text(node);
   if (!text) return std::move(text).fault();
+  if (looks_like_a_variable(*text)) {
+    return invalid(
+        fmt::format("\"{0}\" looks like the name of a variable: write \"env:{0}\". A name without its env: would be "
+                    "taken for the secret itself",
+                    *text));
+  }
   return put(target, resolve_secret(*text));
 }
 

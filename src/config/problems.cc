@@ -79,13 +79,6 @@ void check_upstreams(const Config& config, std::vector<Problem>& out) {
         {std::nullopt, {"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified"});
 }
 
-// SHOP_ADMIN_TOKEN and the like: the name of a variable whose env: was forgotten would itself be the token.
-bool looks_like_a_variable(std::string_view token) {
-  return token.find('_') != std::string_view::npos && std::all_of(token.begin(), token.end(), [](char c) {
-           return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-         });
-}
-
 void check_listeners(const Config& config, std::vector<Problem>& out) {
   const auto add = [&](std::vector<std::string> settings, std::string text, std::string text_for_flags = {}) {
     out.push_back({std::nullopt, std::move(settings), std::move(text), std::move(text_for_flags)});
@@ -114,12 +107,6 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
         fmt::format("admin_token has {} characters and needs at least {}: `openssl rand -hex 16` makes "
                     "a good one",
                     config.admin_token.size(), kShortestToken));
-  for (const auto& [setting, token] :
-       {std::pair("admin_token", &config.admin_token), std::pair("outbox_token", &config.outbox_token)}) {
-    if (looks_like_a_variable(*token))
-      add({setting},
-          fmt::format("{} looks like the name of an environment variable: write \"env:{}\"", setting, *token));
-  }
   if (config.tls_cert.empty() != config.tls_key.empty())
     add({"tls_cert", "tls_key"},
         "tls_cert and tls_key belong together: set both to serve TLS, neither to serve plain HTTP");

@@ -13,10 +13,10 @@ namespace oncekey {
 namespace {
 
 // Read anew for each request, for each connection, or when they are needed.
-constexpr std::array<std::string_view, 16> kReloadableAtTheTop{
+constexpr std::array<std::string_view, 17> kReloadableAtTheTop{
     "log_level", "admin_token", "outbox_token",   "drain_timeout", "publish_policies", "rate",
     "burst",     "test_rate",   "test_burst",     "max_in_flight", "address_rate",     "address_burst",
-    "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key"};
+    "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key", "cors_origins"};
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();

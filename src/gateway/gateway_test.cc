@@ -79,6 +79,8 @@ class TroubledStore final : public Store {
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override {
     sound_.list(request, std::move(done));
   }
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override { sound_.browse(request, std::move(done)); }
+  void count_waiting(Done<WaitingKeys> done) override { sound_.count_waiting(std::move(done)); }
   Time now() const override { return sound_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return sound_.secret(); }
   Durability durability() const override { return sound_.durability(); }

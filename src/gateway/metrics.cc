@@ -133,6 +133,11 @@ Metrics::Metrics()
                    .Name("oncekey_config_reloads_total")
                    .Help("Reloads of the configuration, by whether it was taken on")
                    .Register(registry_)),
+      keys_(prometheus::BuildGauge()
+                .Name("oncekey_keys")
+                .Help("Keys that wait for a person: abandoned (the lease is over) and indeterminate (the outcome is "
+                      "unknown). Counted every few seconds, up to 100000")
+                .Register(registry_)),
       no_route_(requests_, retries_, stormy_keys_, hottest_, upstream_seconds_, {"(none)", {}}),
       reloads_loaded(reloads_.Add({{"result", "loaded"}})),
       reloads_refused(reloads_.Add({{"result", "refused"}})),
@@ -168,6 +173,8 @@ Metrics::Metrics()
       store_writes(gauge(registry_, "oncekey_store_writes", "Records written in them")),
       store_jobs(gauge(registry_, "oncekey_store_jobs",
                        "Messages in an embedded store that are neither delivered nor dead; 0 for other stores")),
+      keys_abandoned(keys_.Add({{"state", "abandoned"}})),
+      keys_indeterminate(keys_.Add({{"state", "indeterminate"}})),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),
       store_durability(gauge(registry_, "oncekey_store_durability",
                              "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither")) {}

@@ -96,6 +96,7 @@ class Metrics {
   prometheus::Family<prometheus::Gauge>& breaker_open_;
   prometheus::Family<prometheus::Gauge>& upstream_connections_;
   prometheus::Family<prometheus::Counter>& reloads_;
+  prometheus::Family<prometheus::Gauge>& keys_;
   RouteMetrics no_route_;
   mutable std::mutex mutex_; // over the next
   std::deque<std::pair<RouteLabels, RouteMetrics>> routes_;
@@ -130,6 +131,8 @@ class Metrics {
   prometheus::Gauge& store_syncs;
   prometheus::Gauge& store_writes;
   prometheus::Gauge& store_jobs;
+  prometheus::Gauge& keys_abandoned;
+  prometheus::Gauge& keys_indeterminate;
   prometheus::Gauge& store_healthy;
   prometheus::Gauge& store_durability;
 };

@@ -78,5 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Postgres, StoreConformance, ::testing::ValuesIn(postgre
                          [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(Postgres, JobsConformance, ::testing::ValuesIn(postgres_kinds()),
                          [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Postgres, BrowseConformance, ::testing::ValuesIn(postgres_kinds()),
+                         [](const auto& kind) { return kind.param.name; });
 
 } // namespace oncekey

@@ -55,14 +55,20 @@ std::vector<StoreKind> redis_at(const char* name, const char* variable) {
 
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StoreConformance);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(JobsConformance);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BrowseConformance);
 INSTANTIATE_TEST_SUITE_P(Redis, StoreConformance, ::testing::ValuesIn(redis_at("redis", "ONCEKEY_TEST_REDIS")),
                          [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(Redis, JobsConformance, ::testing::ValuesIn(redis_at("redis", "ONCEKEY_TEST_REDIS")),
+                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Redis, BrowseConformance, ::testing::ValuesIn(redis_at("redis", "ONCEKEY_TEST_REDIS")),
                          [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(RedisCluster, StoreConformance,
                          ::testing::ValuesIn(redis_at("redis_cluster", "ONCEKEY_TEST_REDIS_CLUSTER")),
                          [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(RedisCluster, JobsConformance,
+                         ::testing::ValuesIn(redis_at("redis_cluster", "ONCEKEY_TEST_REDIS_CLUSTER")),
+                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(RedisCluster, BrowseConformance,
                          ::testing::ValuesIn(redis_at("redis_cluster", "ONCEKEY_TEST_REDIS_CLUSTER")),
                          [](const auto& kind) { return kind.param.name; });
 

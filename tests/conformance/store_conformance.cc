@@ -733,10 +733,16 @@ INSTANTIATE_TEST_SUITE_P(Memory, StoreConformance,
 INSTANTIATE_TEST_SUITE_P(Memory, JobsConformance,
                          ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Memory, BrowseConformance,
+                         ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
+                         [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(Rocksdb, StoreConformance,
                          ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
 INSTANTIATE_TEST_SUITE_P(Rocksdb, JobsConformance,
+                         ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
+                         [](const auto& kind) { return kind.param.name; });
+INSTANTIATE_TEST_SUITE_P(Rocksdb, BrowseConformance,
                          ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
 

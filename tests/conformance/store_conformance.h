@@ -10,6 +10,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstring>
 #include <functional>
 #include <future>
 #include <map>
@@ -202,6 +203,45 @@ class JobsConformance : public StoreConformance {
     return value_of<std::optional<Found>>(
         [&](Done<std::optional<Found>> done) { store().find(id, Interest::none, std::move(done)); });
   }
+};
+
+// The part that is about keys as people look at them: browse_conformance.cc.
+class BrowseConformance : public StoreConformance {
+ protected:
+  BrowsePage browse(BrowseRequest request) {
+    return value_of<BrowsePage>([&](auto done) { store().browse(request, std::move(done)); });
+  }
+  WaitingKeys waiting() {
+    return value_of<WaitingKeys>([&](auto done) { store().count_waiting(std::move(done)); });
+  }
+
+  static std::uint64_t number_of(const Listed& line) {
+    std::uint64_t number = 0;
+    std::memcpy(&number, line.id.bytes.data(), sizeof number);
+    return number;
+  }
+  // The numbers of all lines, page by page.
+  std::vector<std::uint64_t> all(BrowseRequest request) {
+    std::vector<std::uint64_t> numbers;
+    for (int pages = 0; pages < 1000; ++pages) {
+      const BrowsePage page = browse(request);
+      EXPECT_LE(page.lines.size(), request.limit);
+      for (const Listed& line : page.lines) numbers.push_back(number_of(line));
+      EXPECT_EQ(page.whole && page.next, false) << "a page that is whole has nothing behind it";
+      if (!page.next) return numbers;
+      EXPECT_NE(page.next, request.after) << "the look does not get on";
+      request.after = page.next;
+    }
+    ADD_FAILURE() << "the pages have no end";
+    return numbers;
+  }
+  std::vector<std::uint64_t> all(KeysShown shown) {
+    BrowseRequest request;
+    request.shown = shown;
+    return all(request);
+  }
+
+  using Numbers = std::vector<std::uint64_t>;
 };
 
 } // namespace oncekey

@@ -37,6 +37,7 @@ class MatrixTest(unittest.TestCase):
         ("GET", "/metrics", 200, 401, 200),
         ("GET", "/api/keys", 401, 401, 200),
         ("GET", f"/api/keys/{SOME_ID}", 401, 401, 404),
+        ("POST", "/api/keys/find", 401, 401, 400),
         ("POST", f"/api/keys/{SOME_ID}/release", 401, 401, 404),
         ("POST", f"/api/keys/{SOME_ID}/complete", 401, 401, 400),
         ("POST", f"/api/keys/{SOME_ID}/rerun", 401, 401, 404),
@@ -168,7 +169,7 @@ class TlsTest(unittest.TestCase):
         url = f"https://{self.gateway.admin_text}"
         listed = self.list_keys("--admin", url, "--admin-ca", self.file("admin", "crt"))
         self.assertEqual(listed.returncode, 0, listed.stderr)
-        self.assertEqual(json.loads(listed.stdout), {"keys": []})
+        self.assertEqual(json.loads(listed.stdout)["keys"], [])
 
     def test_by_the_configuration_a_command_speaks_tls(self):
         config = self.gateway.folder / "for-operators.toml"

@@ -395,6 +395,110 @@ class OperatorTest(GatewayTest):
         self.assertTrue(nobody.stderr)
 
 
+    def waiting(self, state):
+        return self.gateway.metric("oncekey_keys", state=state)
+
+    def test_a_key_whose_outcome_is_unknown_is_counted_logged_and_listed_first(self):
+        before = self.waiting("indeterminate")
+        record_id = self.indeterminate()
+        self.post(key="done-" + self.key)
+        poll_until(lambda: self.waiting("indeterminate") == before + 1, "the key to be counted")
+        self.assertIn('next="oncekey keys list --state waiting"', self.gateway.wait_for_log("event=keys_waiting"))
+        self.assertEqual(self.listed()[0]["id"], record_id, "newest of those that wait")
+        self.assertEqual(self.listed("--state", "waiting")[0]["waits_for"], "operator")
+        shown = self.keys("show", record_id).stdout
+        self.assertNotIn("settled at", shown)
+        self.assertIn("decide: release, complete or rerun", shown)
+        self.act("rerun", record_id)
+        shown = self.keys("show", record_id).stdout
+        self.assertIn("next retry executes", shown)
+        self.assertNotIn("abandoned", shown)
+        poll_until(lambda: self.waiting("indeterminate") == before, "the key to be counted no longer")
+
+    def test_keys_are_listed_newest_first_page_by_page(self):
+        made = [f"{self.key}-{number}" for number in range(5)]
+        for key in made:
+            self.post(key=key)
+        seen, after = [], []
+        for _ in range(3):
+            page = json.loads(self.keys("list", "--json", "--state", "completed", "--limit", "2", *after).stdout)
+            seen += [record["key"] for record in page["keys"]]
+            after = ["--after", page["next"]]
+        self.assertEqual(seen[:5], made[::-1])
+        self.assertIn("--after", self.keys("list", "--state", "completed", "--limit", "2").stdout)
+        self.assertEqual(self.listed("--older-than", "1h"), [])
+        self.assertEqual(self.listed("--route", "/nowhere"), [])
+        self.assertEqual(self.gateway.admin.get("/api/keys?after=nonsense").status, 400)
+
+    def test_a_key_is_found_by_its_text_and_its_account(self):
+        self.post()
+        Client(self.gateway.address, "bob").post(key=self.key)
+        by_key = json.loads(self.keys("list", "--json", "--key", self.key).stdout)
+        self.assertEqual([len(by_key["keys"]), by_key["exact"]], [2, False])
+        found = json.loads(self.find("Bearer alice").stdout)
+        self.assertEqual([len(found["keys"]), found["exact"], found["looked"]], [1, True, 1])
+        shown = self.keys("show", "--key", self.key, "--principal", "Bearer alice", "--json")
+        self.assertEqual(json.loads(shown.stdout)["id"], found["keys"][0]["id"], shown.stderr)
+        self.assertEqual(json.loads(self.find("Bearer nobody").stdout)["keys"], [])
+        several = self.keys("show", "--key", self.key)
+        self.assertEqual(several.returncode, 1)
+        self.assertIn("several keys were found", several.stderr)
+        self.assertIn("no key was found", self.keys("show", "--key", self.key + "x").stderr)
+
+    def find(self, principal):
+        return run_cli("keys", "list", "--json", "--key", self.key, "--principal", "-", "--admin",
+                       self.gateway.admin_text, stdin=principal + "\n")
+
+    def test_the_admin_token_does_not_go_to_another_server(self):
+        wrong = run_cli("keys", "list", "--admin", "%s:%d" % self.gateway.address,
+                        environment={"ONCEKEY_ADMIN_TOKEN": self.gateway.admin_token})
+        self.assertEqual(wrong.returncode, 3, wrong.stderr)
+        self.assertIn("is not an Oncekey admin listener", wrong.stderr)
+        self.assertEqual(self.upstream.last.target, "/livez")
+        self.assertIsNone(self.upstream.last.header("Authorization"))
+
+    def test_words_of_the_command_line(self):
+        self.assertIn('did you mean "list"?', self.keys("lst").stderr)
+        self.assertIn("not a terminal: add --yes", self.keys("release", "0" * 64, "--reason", "r").stderr)
+        self.assertEqual(run_cli("keys", "list", "--admin", "http://" + self.gateway.admin_text, environment={
+            "ONCEKEY_ADMIN_TOKEN": self.gateway.admin_token}).returncode, 0)
+        self.assertIn("Not found. Available: /livez", self.gateway.admin.get("/nothing").body.decode())
+
+
+class CrashedKeysTest(unittest.TestCase):
+    """A key that a crash left behind is seen by no client that gave up."""
+
+    def test_a_key_lost_in_a_crash_is_seen_without_a_retry(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        routes = [{"path": "/hold/*", "policy": "stripe-v1", "lease": "1s"},
+                  {"path": "/*", "policy": "classic", "lease": "1s"}]
+        with Gateway(upstream.url, routes, store="rocksdb") as gateway:
+            gates = []
+            for path in ("/hold/x", "/other"):
+                gates.append(upstream.gate())
+                upstream.will(held(gates[-1], answers()))
+                Client(gateway.address).post_in_background(path, key="lost" + path)
+                gates[-1].wait_for_arrival()
+            gateway.kill()
+            for gate in gates:
+                gate.open()
+            gateway.start()
+            poll_until(lambda: gateway.metric("oncekey_keys", state="abandoned") == 2, "both to be counted")
+            self.assertIn("abandoned=2", gateway.wait_for_log("event=keys_waiting"))
+            listed = json.loads(run_cli("keys", "list", "--json", "--admin", gateway.admin_text).stdout)["keys"]
+            self.assertEqual({(key["target"], key["abandoned"], key["waits_for"]) for key in listed},
+                             {("/hold/x", True, "operator"), ("/other", True, "retry")})
+            # Classic tells keys apart by method and path, so that the path is needed for an exact look.
+            find = ("keys", "list", "--json", "--key", "lost/other", "--principal", "Bearer alice",
+                    "--admin", gateway.admin_text)
+            exact = json.loads(run_cli(*find, "--path", "/other").stdout)
+            self.assertEqual([len(exact["keys"]), exact["exact"]], [1, True])
+            look = json.loads(run_cli(*find).stdout)
+            self.assertEqual([len(look["keys"]), look["exact"]], [1, False])
+            self.assertIn("--path", look["missing"])
+
+
 class CheckTest(unittest.TestCase):
     def check(self, text):
         with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:

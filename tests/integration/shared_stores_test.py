@@ -141,6 +141,24 @@ class TwoGateways:
         self.assert_first(self.post(self.there, "/hold/x"))
 
 
+    def test_what_waits_is_counted_everywhere_and_found_by_key_and_account(self):
+        before = self.here.metric("oncekey_keys", state="indeterminate")
+        self.upstream.will(resets())
+        self.post(self.there, "/hold/x")
+        for gateway in (self.here, self.there):
+            poll_until(lambda gateway=gateway: gateway.metric("oncekey_keys", state="indeterminate") > before,
+                       "the key to be counted")
+        listed = json.loads(run_cli("keys", "list", "--json", "--admin", self.here.admin_text).stdout)
+        self.assertIn(self.key, [key["key"] for key in listed["keys"] if key["waits_for"] == "operator"])
+        self.assertEqual(listed["keys"][0]["waits_for"], "operator", "those that wait come first")
+        done = run_cli("keys", "release", "--key", self.key, "--principal", "Bearer alice", "--reason", "ticket 42",
+                       "--yes", "--admin", self.here.admin_text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for gateway in (self.here, self.there):
+            poll_until(lambda gateway=gateway: gateway.metric("oncekey_keys", state="indeterminate") <= before,
+                       "the key to be counted no longer")
+
+
 class Deaths:
     """One of the two dies or sleeps; the other goes on. Each test has a gateway of its own to lose."""
 

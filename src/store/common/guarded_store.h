@@ -64,6 +64,8 @@ class GuardedStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
+  void count_waiting(Done<WaitingKeys> done) override;
   void announce_to(Listener listener) override { server_->announce_to(std::move(listener)); }
   void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
   Time now() const override { return server_->now(); }

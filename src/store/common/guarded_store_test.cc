@@ -87,6 +87,8 @@ class Server final : public Store {
     done(OperatorAnswer::absent);
   }
   void list(const ListRequest& /*request*/, Done<std::vector<Listed>> done) override { done(std::vector<Listed>{}); }
+  void browse(const BrowseRequest& /*request*/, Done<BrowsePage> done) override { done(BrowsePage{}); }
+  void count_waiting(Done<WaitingKeys> done) override { done(WaitingKeys{}); }
   Time now() const override { return time; }
   const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
   Durability durability() const override { return level; }

@@ -95,6 +95,7 @@ void MemoryStore::take_out(Shard& shard, const RecordId& id) {
 void MemoryStore::erase(Shard& shard, const RecordId& id) {
   take_out(shard, id);
   ++writes_;
+  shard.unsettled.erase(id);
   const std::lock_guard lock(jobs_mutex_);
   jobs_.forget(id);
 }
@@ -110,6 +111,10 @@ void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
   if (record.staged) {
     const std::lock_guard lock(jobs_mutex_);
     jobs_.note(id, record);
+  } else if (record.state == RecordState::completed) {
+    shard.unsettled.erase(id);
+  } else {
+    shard.unsettled.insert(id);
   }
   content.records.emplace(id, std::move(record));
 }
@@ -249,6 +254,47 @@ void MemoryStore::list(const ListRequest& request, Done<std::vector<Listed>> don
     }
   }
   done(std::move(listed));
+}
+
+void MemoryStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+  NewestLines newest(request.limit);
+  std::uint64_t looked = 0;
+  for (Shard& shard : shards_) {
+    const std::lock_guard lock(shard.mutex);
+    const Time now = options_.now();
+    const auto look_at = [&](const RecordId& id, const Record& record) {
+      ++looked;
+      const BrowsePlace place{record.first_received, id};
+      if (!comes_after(request.after, place) || !is_browsed(request, record, now)) return;
+      newest.offer(place, [&] { return Listed{id, as_listed(record)}; });
+    };
+    if (only_waiting(request.shown)) {
+      for (const RecordId& id : shard.unsettled) {
+        if (const Record* const record = look_up(shard, id)) look_at(id, *record);
+      }
+      continue;
+    }
+    for (const auto& [bucket, content] : shard.buckets) {
+      for (const auto& [id, record] : content.records) look_at(id, record);
+    }
+  }
+  done(std::move(newest).page(looked, true));
+}
+
+void MemoryStore::count_waiting(Done<WaitingKeys> done) {
+  WaitingKeys counted;
+  for (Shard& shard : shards_) {
+    const std::lock_guard lock(shard.mutex);
+    const Time now = options_.now();
+    std::erase_if(shard.unsettled, [&](const RecordId& id) {
+      const Record* const record = look_up(shard, id);
+      if (is_gone(record, now)) return true;
+      if (record->state == RecordState::indeterminate) ++counted.indeterminate;
+      if (record->left_abandoned(now)) ++counted.abandoned;
+      return false;
+    });
+  }
+  done(counted);
 }
 
 StoreStats MemoryStore::stats() const {

@@ -15,6 +15,7 @@
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <unordered_set>
 
 namespace oncekey {
 
@@ -44,6 +45,9 @@ class MemoryStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  // Looks at every record: there are kMemoryRecordsMax at most.
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
+  void count_waiting(Done<WaitingKeys> done) override;
   void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
   Time now() const override { return options_.now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
@@ -59,6 +63,7 @@ class MemoryStore final : public Store {
   struct Shard {
     mutable std::mutex mutex;
     std::map<BucketId, BucketContent> buckets;
+    std::unordered_set<RecordId> unsettled; // keys in progress or indeterminate; may hold some that have expired
   };
   static constexpr std::size_t kShards = 64;
 

@@ -208,6 +208,12 @@ void PostgresStore::list(const ListRequest& request, Done<std::vector<Listed>> d
   parts_->upkeep->list(request, std::move(done));
 }
 
+void PostgresStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+  parts_->upkeep->browse(request, std::move(done));
+}
+
+void PostgresStore::count_waiting(Done<WaitingKeys> done) { parts_->upkeep->count_waiting(std::move(done)); }
+
 void PostgresStore::announce_to(Listener listener) { parts_->shared.announce_to(std::move(listener)); }
 Time PostgresStore::now() const { return parts_->shared.clock.now() + parts_->shared.skew(); }
 const std::array<std::uint8_t, 32>& PostgresStore::secret() const { return parts_->shared.secret; }

@@ -2,6 +2,7 @@
 
 #include "base/durations.h"
 #include "core/record_codec.h"
+#include "store/listing.h"
 #include "store/postgres/exchange.h"
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace oncekey::postgres {
@@ -47,6 +49,76 @@ constexpr const char* kList =
     "AND ($6 = 0 OR (r.job <> 0) = ($6 = 1)) LIMIT $7";
 constexpr int kListIdColumn = 19;
 constexpr int kListFrontColumn = 20;
+
+// What browse looks at, newest first.
+constexpr std::string_view kAllRecords = "oncekey.record r";
+constexpr std::string_view kUnsettledRecords = "oncekey.unsettled u JOIN oncekey.record r ON r.id = u.id";
+constexpr std::size_t kLooksPerCall = 1000;
+constexpr std::size_t kSearchLooksPerCall = 20'000;
+constexpr int kBrowseLookedColumn = 21;
+constexpr int kBrowseFittingColumn = 22;
+constexpr int kBrowseLastTimeColumn = 23;
+constexpr int kBrowseLastIdColumn = 24;
+
+// As is_shown() of store/listing.h has it.
+std::string_view condition_of(KeysShown shown) {
+  switch (shown) {
+    case KeysShown::all:
+      return "true";
+    case KeysShown::waiting:
+      return "(r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
+    case KeysShown::others:
+      return "NOT (r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
+    case KeysShown::in_progress:
+      return "r.state = 1";
+    case KeysShown::abandoned:
+      return "(r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
+    case KeysShown::indeterminate:
+      return "r.state = 3";
+    case KeysShown::completed:
+      return "r.state = 2";
+  }
+  return "false";
+}
+
+// A look at $7 records behind a place, newest first by the index of each partition, and up to $6 lines of those that
+// fit. The lines are as in kList; each has the numbers of the look behind it, and there is at least one row for them.
+std::string browse_sql(std::string_view records, std::string_view condition) {
+  return fmt::format(
+      "WITH m AS MATERIALIZED (SELECT oncekey.clock() + $1 AS moment), looked AS MATERIALIZED ("
+      "SELECT r.bucket, r.id, r.first_received, r.job = 0 AND r.expires_at > m.moment AND ($2 = '' OR r.key = $2) "
+      "AND ($3 = '' OR r.route = $3) AND {1} AS fits "
+      "FROM {0} CROSS JOIN m WHERE r.first_received <= $4 AND (r.first_received < $4 OR r.id < $5) "
+      "ORDER BY r.first_received DESC, r.id DESC LIMIT $7), "
+      "numbers AS (SELECT count(*) AS looked, count(*) FILTER (WHERE l.fits) AS fitting FROM looked l), "
+      "last AS (SELECT l.first_received, l.id FROM looked l ORDER BY l.first_received, l.id LIMIT 1), "
+      "lines AS (SELECT l.bucket, l.id FROM looked l WHERE l.fits "
+      "ORDER BY l.first_received DESC, l.id DESC LIMIT $6) "
+      "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
+      "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, "
+      "r.job, r.id, substring(r.response FROM 1 FOR $8), n.looked, n.fitting, last.first_received, last.id "
+      "FROM numbers n CROSS JOIN m LEFT JOIN last ON true "
+      "LEFT JOIN (lines JOIN oncekey.record r ON r.bucket = lines.bucket AND r.id = lines.id) ON true "
+      "ORDER BY r.first_received DESC, r.id DESC",
+      records, condition);
+}
+
+Result<RecordId> id_of(std::string_view bytes) {
+  RecordId id;
+  if (bytes.size() != id.bytes.size()) return corrupt("a stored id does not have 32 bytes");
+  std::memcpy(id.bytes.data(), bytes.data(), bytes.size());
+  return id;
+}
+
+Result<Listed> line_of(const Row& row) {
+  const Result<RecordId> id = id_of(row.bytes(kListIdColumn));
+  if (!id) return id.fault();
+  Result<Record> record = record_of(row, *id);
+  if (!record) return std::move(record).fault();
+  Listed line{*id, *std::move(record)};
+  if (!row.is_null(kListFrontColumn)) line.record.response = response_at_front(row.bytes(kListFrontColumn));
+  return line;
+}
 
 // record_WIDTH_INDEX; the server has checked the shape.
 std::optional<BucketId> bucket_of_partition(std::string_view name) {
@@ -89,7 +161,7 @@ Upkeep::~Upkeep() {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  for (WaitingList& waiting : lists_) waiting.done(unavailable("the store is being closed"));
+  for (const Question& question : questions_) question.refuse(unavailable("the store is being closed"));
 }
 
 void Upkeep::run() {
@@ -97,7 +169,7 @@ void Upkeep::run() {
   Backoff backoff(Millis{100}, Millis{5000});
   Deadline next = std::chrono::steady_clock::now();
   while (!shared_.stopping()) {
-    serve_lists();
+    answer_questions();
     if (std::chrono::steady_clock::now() >= next) {
       const Status done = round();
       if (done) backoff.reset();
@@ -106,7 +178,7 @@ void Upkeep::run() {
       next = deadline_in(done ? kRoundEvery : backoff.next());
     }
     std::unique_lock lock(mutex_);
-    wake_.wait_until(lock, next, [this] { return shared_.stopping() || !lists_.empty(); });
+    wake_.wait_until(lock, next, [this] { return shared_.stopping() || !questions_.empty(); });
   }
 }
 
@@ -224,23 +296,36 @@ StoreStats Upkeep::stats() const {
   return stats;
 }
 
-void Upkeep::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  if (!thread_.joinable()) return done(list_now(request));
+template <class T>
+void Upkeep::ask(std::function<Result<T>()> look, Done<T> done) {
+  if (!thread_.joinable()) return done(look());
   const std::lock_guard lock(mutex_);
-  lists_.push_back({request, std::move(done)});
+  questions_.push_back({[look = std::move(look), done] { done(look()); }, [done](const Fault& fault) { done(fault); }});
   wake_.notify_all();
 }
 
-void Upkeep::serve_lists() {
+void Upkeep::list(const ListRequest& request, Done<std::vector<Listed>> done) {
+  ask<std::vector<Listed>>([this, request] { return list_now(request); }, std::move(done));
+}
+
+void Upkeep::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+  ask<BrowsePage>([this, request] { return browse_now(request); }, std::move(done));
+}
+
+void Upkeep::count_waiting(Done<WaitingKeys> done) {
+  ask<WaitingKeys>([this] { return count_now(); }, std::move(done));
+}
+
+void Upkeep::answer_questions() {
   for (;;) {
-    WaitingList next;
+    Question next;
     {
       const std::lock_guard lock(mutex_);
-      if (lists_.empty()) return;
-      next = std::move(lists_.front());
-      lists_.pop_front();
+      if (questions_.empty()) return;
+      next = std::move(questions_.front());
+      questions_.pop_front();
     }
-    next.done(list_now(next.request));
+    next.answer();
   }
 }
 
@@ -262,20 +347,78 @@ Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
   std::vector<Listed> listed;
   const PGresult* const result = section.results[0].get();
   for (int at = 0; at < PQntuples(result); ++at) {
-    const Row row(result, at);
-    Listed line;
-    const std::string_view id = row.bytes(kListIdColumn);
-    if (id.size() != line.id.bytes.size()) return corrupt("a stored id does not have 32 bytes");
-    std::memcpy(line.id.bytes.data(), id.data(), id.size());
-    Result<Record> record = record_of(row, line.id);
-    if (!record) return std::move(record).fault();
-    line.record = *std::move(record);
-    if (!row.is_null(kListFrontColumn)) {
-      line.record.response = response_at_front(row.bytes(kListFrontColumn));
-    }
-    listed.push_back(std::move(line));
+    Result<Listed> line = line_of(Row(result, at));
+    if (!line) return std::move(line).fault();
+    listed.push_back(*std::move(line));
   }
   return listed;
+}
+
+Status Upkeep::note_unsettled() {
+  Statement statement{"SELECT oncekey.note_unsettled($1)", {}};
+  statement.params.int8(shared_.skew().count());
+  const Section noted = connection_->run(statement, deadline_in(kListTime));
+  if (noted.outcome != SectionOutcome::committed) return unavailable(fault_of(noted, shared_.target.name).message);
+  return ok_status();
+}
+
+Result<WaitingKeys> Upkeep::count_now() {
+  const std::lock_guard turn(connection_mutex_);
+  if (const Status connected = ensure_connection(); !connected) return connected.fault();
+  if (const Status noted = note_unsettled(); !noted) return noted.fault();
+  Statement statement{"SELECT abandoned, indeterminate FROM oncekey.count_waiting($1, $2)", {}};
+  statement.params.int8(shared_.skew().count()).int8(static_cast<std::int64_t>(kWaitingCountMax));
+  const Section section = connection_->run(statement, deadline_in(kListTime));
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
+  const Row row(section.results[0].get(), 0);
+  return WaitingKeys{static_cast<std::uint64_t>(row.int8(0)), static_cast<std::uint64_t>(row.int8(1))};
+}
+
+Result<BrowsePage> Upkeep::browse_now(const BrowseRequest& request) {
+  const std::lock_guard turn(connection_mutex_);
+  if (const Status connected = ensure_connection(); !connected) return connected.fault();
+  const bool waiting = only_waiting(request.shown);
+  if (waiting) {
+    if (const Status noted = note_unsettled(); !noted) return noted.fault();
+  }
+  const std::string sql = browse_sql(waiting ? kUnsettledRecords : kAllRecords, condition_of(request.shown));
+  // As many as will be needed, it is hoped; the caller goes on from there.
+  const std::size_t hoped = request.key.empty() ? std::max(kLooksPerCall, 4 * request.limit) : kSearchLooksPerCall;
+  const auto looks = static_cast<std::int64_t>(std::min(request.look_max, hoped));
+  const auto limit = static_cast<std::int64_t>(request.limit);
+  Statement statement{sql.c_str(), {}};
+  statement.params.int8(shared_.skew().count());
+  statement.params.text(as_text(request.key, TextEncoding::utf8)).text(as_text(request.route, TextEncoding::utf8));
+  statement.params.int8(request.after ? request.after->first_received.time_since_epoch().count()
+                                      : std::numeric_limits<std::int64_t>::max());
+  const RecordId before = request.after ? request.after->id : RecordId{};
+  statement.params.bytes({reinterpret_cast<const char*>(before.bytes.data()), before.bytes.size()});
+  statement.params.int8(limit).int8(looks).int4(kResponseFrontBytes);
+  const Section section = connection_->run(statement, deadline_in(kListTime));
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
+  BrowsePage page;
+  const PGresult* const result = section.results[0].get();
+  for (int at = 0; at < PQntuples(result); ++at) {
+    const Row row(result, at);
+    if (row.is_null(kListIdColumn)) continue; // nothing fits: the row has the numbers alone
+    Result<Listed> line = line_of(row);
+    if (!line) return std::move(line).fault();
+    page.lines.push_back(*std::move(line));
+  }
+  if (PQntuples(result) == 0) return page;
+  const Row numbers(result, 0);
+  page.looked = static_cast<std::uint64_t>(numbers.int8(kBrowseLookedColumn));
+  const bool more_lines = numbers.int8(kBrowseFittingColumn) > limit;
+  const bool more_records = numbers.int8(kBrowseLookedColumn) == looks;
+  page.whole = !more_lines && !more_records;
+  if (more_lines) {
+    page.next = BrowsePlace{page.lines.back().record.first_received, page.lines.back().id};
+  } else if (more_records) {
+    const Result<RecordId> last = id_of(numbers.bytes(kBrowseLastIdColumn));
+    if (!last) return last.fault();
+    page.next = BrowsePlace{Time{Millis{numbers.int8(kBrowseLastTimeColumn)}}, *last};
+  }
+  return page;
 }
 
 } // namespace oncekey::postgres

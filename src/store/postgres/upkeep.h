@@ -31,6 +31,8 @@ class Upkeep {
   Status round();
 
   void list(const ListRequest& request, Done<std::vector<Listed>> done);
+  void browse(const BrowseRequest& request, Done<BrowsePage> done);
+  void count_waiting(Done<WaitingKeys> done);
   StoreStats stats() const;
 
  private:
@@ -47,12 +49,18 @@ class Upkeep {
   Status drop(const Partition& partition);
   Status measure();
   Result<std::vector<Listed>> list_now(const ListRequest& request);
-  void serve_lists();
+  Result<BrowsePage> browse_now(const BrowseRequest& request);
+  Result<WaitingKeys> count_now();
+  Status note_unsettled();
 
-  struct WaitingList {
-    ListRequest request;
-    Done<std::vector<Listed>> done;
+  // What an operator asks, answered on this thread.
+  struct Question {
+    std::function<void()> answer;
+    std::function<void(const Fault& fault)> refuse;
   };
+  template <class T>
+  void ask(std::function<Result<T>()> look, Done<T> done);
+  void answer_questions();
 
   Shared& shared_;
   std::mutex connection_mutex_; // a round by hand and one in the background take turns
@@ -62,7 +70,7 @@ class Upkeep {
   Deadline drop_again_{};
   mutable std::mutex mutex_;
   StoreStats stats_;
-  std::deque<WaitingList> lists_;
+  std::deque<Question> questions_;
   std::condition_variable wake_;
   std::thread thread_;
 };

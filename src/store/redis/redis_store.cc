@@ -1,6 +1,7 @@
 #include "store/redis/redis_store.h"
 
 #include "core/record_codec.h"
+#include "store/redis/browsing.h"
 #include "store/redis/listing.h"
 #include "store/redis/own_tokens.h"
 #include "store/redis/rates.h"
@@ -350,6 +351,22 @@ void RedisStore::list(const ListRequest& request, Done<std::vector<Listed>> done
   boost::asio::co_spawn(
       session.context(),
       redis::list_records(session.servers(), session.names(), request, session.now(), std::move(done)),
+      boost::asio::detached);
+}
+
+void RedisStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+  redis::Session& session = *impl_->session;
+  boost::asio::co_spawn(
+      session.context(),
+      redis::browse_records(session.servers(), session.names(), request, session.now(), std::move(done)),
+      boost::asio::detached);
+}
+
+void RedisStore::count_waiting(Done<WaitingKeys> done) {
+  redis::Session& session = *impl_->session;
+  boost::asio::co_spawn(
+      session.context(),
+      redis::count_waiting_records(session.servers(), session.names(), session.now(), std::move(done)),
       boost::asio::detached);
 }
 

@@ -49,6 +49,8 @@ class RedisStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
+  void count_waiting(Done<WaitingKeys> done) override;
   void announce_to(Listener listener) override;
   Time now() const override;
   const std::array<std::uint8_t, 32>& secret() const override;

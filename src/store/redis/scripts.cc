@@ -36,6 +36,14 @@ local function take_fence()
   return given
 end
 
+local function decimal(number) return string.format('%.0f', number) end
+
+-- The keys of this batch that are not settled from now on, by their ids; false for those that are. At the end they go
+-- into fields of the marker: the batch needs no further key for it, and no further command for a claim.
+local unsettled = {}
+local function note_open(key, r) unsettled[sub(key, -64)] = decimal(r.lease_until) .. ' ' .. decimal(r.expires_at) end
+local function note_settled(key) unsettled[sub(key, -64)] = false end
+
 -- The bytes of a record; nothing; or an error in second place.
 local function read_bytes(key)
   local value = redis_call('GET', key)
@@ -109,7 +117,6 @@ local jobs = base .. 'jobs'
 local function due_of(route) return base .. 'due:' .. route end
 local function queue_of(id) return base .. 'order:' .. sub(id, -16) end
 local function route_of(value) return sub(value, TEXTS + 2, TEXTS + 1 + unpack_head('<I2', value, TEXTS)) end
-local function decimal(number) return string.format('%.0f', number) end
 
 local function remove_job(id)
   local kept = redis_call('HGET', jobs, id)
@@ -152,7 +159,8 @@ local function kind_of(times)
     local retention, lease = unpack_head('<I8I8', times)
     local lives = math.max(retention, lease) -- nobody may forget a record while its owner may be at work
     kind = {lease_until = now + lease, expires_at = now + lives}
-    kind.stays = string.format('%.0f', lives)
+    kind.stays = decimal(lives)
+    kind.open = decimal(kind.lease_until) .. ' ' .. decimal(kind.expires_at)
     local first = pack(NUMBERS, FORMAT, IN_PROGRESS, 0, 0, now, kind.expires_at, kind.lease_until, 0, 0)
     kind.before_fence, kind.after_fence = sub(first, 1, FENCE - 1), sub(first, FENCE + 8)
     kinds[times] = kind
@@ -169,6 +177,7 @@ local function claim_found(key, r, kind, take_over, identity)
   if free(r) then
     local done = redis_call('SET', key, first_of(kind, identity), 'PX', kind.stays)
     if done.err then return done end
+    unsettled[sub(key, -64)] = kind.open
     return take_fence() * 2
   end
   if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
@@ -181,6 +190,7 @@ local function claim_found(key, r, kind, take_over, identity)
   set(r, TOOK_OVER)
   unset(r, RERUN)
   stay_for_the_lease(r)
+  note_open(key, r)
   -- The token is the new owner's; fingerprint and texts stay those of the first.
   return write(key, r, sub(r.value, FINGERPRINT, FINGERPRINT + 31) .. sub(identity, 33, 48) .. sub(r.value, 94)) or
     r.fence * 2 + 1
@@ -193,13 +203,19 @@ function verbs.C(key, at)
   local found
   if one_step then
     found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'GET', 'PX', kind.stays)
-    if not found then return take_fence() * 2 end
+    if not found then
+      unsettled[sub(key, -64)] = kind.open
+      return take_fence() * 2
+    end
     one_step = type(found) ~= 'table' or sub(found.err, 1, 3) ~= 'ERR'
     if one_step and type(found) == 'table' then return found end
   end
   if not one_step then
     found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'PX', kind.stays)
-    if found and found.ok then return take_fence() * 2 end
+    if found and found.ok then
+      unsettled[sub(key, -64)] = kind.open
+      return take_fence() * 2
+    end
     if found then return found end
   end
   local r, err = read(key)
@@ -224,6 +240,7 @@ function verbs.R(key, at)
   if not owns(r, ARGV[at]) then return 0 end
   r.lease_until = now + ARGV[at + 1]
   stay_for_the_lease(r)
+  note_open(key, r)
   return write(key, r) or 1
 end
 
@@ -247,6 +264,7 @@ function verbs.D(key, at)
   local done = redis_call('SET', key, string.char(FORMAT, COMPLETED, kept) .. sub(value, 4, 35) .. settled_at ..
     ARGV[at + 1] .. rest .. ARGV[at + 3], 'KEEPTTL')
   if done.err then return done end
+  note_settled(key)
   tell(key, flags)
   return 1
 end
@@ -255,8 +273,12 @@ function verbs.L(key, at)
   local r, err = read(key)
   if err then return err end
   if not owns(r, ARGV[at]) then return 0 end
-  if not has(r, TOOK_OVER) then return delete(key, r, 1) end
+  if not has(r, TOOK_OVER) then
+    note_settled(key)
+    return delete(key, r, 1)
+  end
   r.lease_until = now
+  note_open(key, r)
   return settle(key, r, 1)
 end
 
@@ -267,6 +289,7 @@ function verbs.H(key, at)
   if ARGV[at + 1] == '1' and (not lease_over(r) or has(r, RERUN)) then return 0 end
   r.state = INDETERMINATE
   r.settled_at = now
+  unsettled[sub(key, -64)] = '0 ' .. decimal(r.expires_at)
   return settle(key, r, 1)
 end
 
@@ -277,6 +300,7 @@ function verbs.O(key, at)
   local job = has(r, STAGED)
   if r.state == COMPLETED and not (job and ARGV[at] == 'rerun') then return 3 end
   if r.state == IN_PROGRESS and not lease_over(r) and not has(r, RESTING) then return 2 end
+  if not job then note_settled(key) end -- or decided by an operator
   local rest
   if ARGV[at] == 'release' then
     local answer = delete(key, r, 0)
@@ -390,13 +414,29 @@ for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cl
   at = at + 1 + lengths[verb]
 end
 -- Saved in the same step as the claims. A server that was too full for this was too full for them.
-if given ~= (tonumber(marker[4]) or 0) then redis_call('HSET', KEYS[1], 'fence', decimal(given)) end
+local fields, gone = {}, {}
+if given ~= (tonumber(marker[4]) or 0) then fields = {'fence', decimal(given)} end
+for id, value in pairs(unsettled) do
+  if value then
+    fields[#fields + 1] = 'open:' .. id
+    fields[#fields + 1] = value
+  else
+    gone[#gone + 1] = 'open:' .. id
+  end
+end
+if #fields > 0 then redis_call('HSET', KEYS[1], unpack(fields)) end
+if #gone > 0 then redis_call('HDEL', KEYS[1], unpack(gone)) end
 -- Counted after the calls: a full server then refuses calls one by one, and not the batch.
 if ARGV[4] == '1' then
   local counted = redis_call('HINCRBY', KEYS[1], 'tick', 1)
   if type(counted) == 'number' then answers[2] = counted end
 end
 return answers
+)lua";
+
+const std::string_view kForgetFieldScript = R"lua(
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])
 )lua";
 
 const std::string_view kCreateScript = R"lua(

@@ -2,7 +2,8 @@
 //
 // A batch is the one script that touches records. It gets any number of calls for records of one partition, and does to
 // each what core/transitions.cc says, on the server's clock. The value of a record is described beside its decoder in
-// record_value.h; a marker is a hash with the fields generation, replaces and tick.
+// record_value.h; a marker is a hash with the fields generation, replaces, tick and fence, and for each key that is not
+// settled a field `open:` and its id: "LEASE EXPIRY" in milliseconds, with a lease of 0 for an indeterminate one.
 #pragma once
 
 #include <string_view>
@@ -37,6 +38,10 @@ extern const std::string_view kMarkScript;
 // KEYS: meta. ARGV: the identity note as it is expected to be, and the next one. 1 if it was written, else 0.
 extern const std::string_view kIdentityScript;
 
+// What the names of those fields begin with.
+inline constexpr std::string_view kUnsettledField = "open:";
+// KEYS: a marker. ARGV: the name and the value of such a field. Removes it unless it has changed since.
+extern const std::string_view kForgetFieldScript;
 // KEYS: meta. ARGV: format, secret and generation as we know them, the generation that was seen there or nothing.
 // Notes that memory was lost, unless somebody has changed it since it was seen.
 extern const std::string_view kNoteLossScript;

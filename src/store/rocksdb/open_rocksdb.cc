@@ -208,7 +208,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   // What expired while nobody ran is gone before the first call. On a full disk that waits for its next round.
   const Status maintained = store->maintain();
   if (!maintained) store->log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
-  if (const Status loaded = store->load_jobs_and_fences(); !loaded) return loaded.fault();
+  if (const Status loaded = store->load_indexes_and_fences(); !loaded) return loaded.fault();
   if (maintenance == Maintenance::in_background) {
     store->maintenance_ = std::thread([at = store.get()] { at->maintain_in_background(); });
   }

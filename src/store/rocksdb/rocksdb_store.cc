@@ -3,6 +3,7 @@
 #include "core/transitions.h"
 #include "store/listing.h"
 #include "store/rocksdb/rocksdb_fault.h"
+#include "store/rocksdb/time_index.h"
 
 #include <rocksdb/iterator.h>
 
@@ -65,6 +66,10 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles>
                                                  [this] {
                                                    rocksdb::WriteBatch unused;
                                                    return read_jobs(unused);
+                                                 },
+                                                 [this] {
+                                                   rocksdb::WriteBatch unused;
+                                                   return read_unsettled(unused);
                                                  }})) {}
 
 RocksdbStore::~RocksdbStore() {
@@ -161,6 +166,7 @@ void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> do
     const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(scan, bucket.family.get()));
     for (at->Seek(prefix); at->Valid() && listed.size() < request.limit; at->Next()) {
       if (!at->key().starts_with(prefix)) break;
+      if (is_time_key(at->key().ToStringView())) continue;
       Listed line;
       if (at->key().size() != line.id.bytes.size()) return done(corrupt("a stored key does not have 32 bytes"));
       std::memcpy(line.id.bytes.data(), at->key().data(), line.id.bytes.size());
@@ -234,23 +240,25 @@ bool RocksdbStore::make_room(std::uint64_t bytes) const {
   return bytes < kLargeBatchBytes && ballast_.drop() && has_room(folder_, bytes);
 }
 
-Status RocksdbStore::load_jobs_and_fences() {
+Status RocksdbStore::load_indexes_and_fences() {
   Fences fences;
   if (const Status loaded = fences.load(*db_, clock_.now()); !loaded) return loaded;
   least_fence_here_ = fences.next();
   rocksdb::WriteBatch leftovers;
   Result<StagedIndex> jobs = read_jobs(leftovers);
   if (!jobs) return std::move(jobs).fault();
+  Result<UnsettledKeys> unsettled = read_unsettled(leftovers);
+  if (!unsettled) return std::move(unsettled).fault();
   if (leftovers.Count() != 0) {
     rocksdb::WriteOptions durable; // as all writes are: the witness counts them
     durable.sync = true;
     const rocksdb::Status written = db_->Write(durable, &leftovers);
     // On a full disk they stay until the next start.
     if (!written.ok() && (!written.IsNoSpace() || files_->sync_failed())) {
-      return fault_of(written, "the keys of jobs that are over could not be removed");
+      return fault_of(written, "entries of what is over could not be removed");
     }
   }
-  writer_->start_with(*std::move(jobs), fences);
+  writer_->start_with(*std::move(jobs), *std::move(unsettled), fences);
   return ok_status();
 }
 

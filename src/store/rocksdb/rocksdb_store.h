@@ -75,6 +75,8 @@ class RocksdbStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
+  void count_waiting(Done<WaitingKeys> done) override;
   void owners_here(OwnersHere owners) override;
   std::uint64_t least_fence_here() const override { return least_fence_here_; }
   Time now() const override { return clock_.now(); }
@@ -92,9 +94,12 @@ class RocksdbStore final : public Store {
                std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets,
                StoreMeta meta);
   void maintain_in_background();
-  Status load_jobs_and_fences();
+  Status load_indexes_and_fences();
   // The jobs as the database has them; keys of jobs that are over go into `leftovers`, to be removed.
   Result<StagedIndex> read_jobs(rocksdb::WriteBatch& leftovers) const;
+  Result<UnsettledKeys> read_unsettled(rocksdb::WriteBatch& leftovers) const;
+  Result<BrowsePage> browse_waiting(const BrowseRequest& request) const;
+  Result<BrowsePage> browse_by_time(const BrowseRequest& request) const;
   void resume_writes();
   bool make_room(std::uint64_t bytes) const;
   // Compares the store with its witness.

@@ -114,6 +114,16 @@ std::uint64_t WaitingStore::least_fence_here() const {
   return store == nullptr ? 0 : store->least_fence_here();
 }
 
+void WaitingStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+  if (Store* const store = opened()) return store->browse(request, std::move(done));
+  done(reason_);
+}
+
+void WaitingStore::count_waiting(Done<WaitingKeys> done) {
+  if (Store* const store = opened()) return store->count_waiting(std::move(done));
+  done(reason_);
+}
+
 Time WaitingStore::now() const {
   if (Store* const store = opened()) return store->now();
   return std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now());

@@ -37,6 +37,8 @@ class WaitingStore final : public Store {
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
+  void count_waiting(Done<WaitingKeys> done) override;
   void announce_to(Listener listener) override;
   void owners_here(OwnersHere owners) override;
   std::uint64_t least_fence_here() const override;

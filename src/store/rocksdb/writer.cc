@@ -30,6 +30,8 @@ void refuse(Writer::Call call, const Fault& fault) {
 
 // Ids are hashes: some of their bits are as good as any others.
 constexpr std::size_t kSlots = 1 << 15;
+// Keys that are no longer young, noted with a batch of one.
+constexpr std::size_t kNotedWithABatch = 16;
 std::size_t slot_of(const RecordId& id) { return std::hash<RecordId>{}(id) % kSlots; }
 
 } // namespace
@@ -48,7 +50,8 @@ Writer::~Writer() {
   thread_.join();
 }
 
-void Writer::start_with(StagedIndex jobs, const Fences& fences) {
+void Writer::start_with(StagedIndex jobs, UnsettledKeys unsettled, const Fences& fences) {
+  unsettled_.start_with(std::move(unsettled));
   const std::lock_guard lock(queue_mutex_); // the thread takes it before it looks at the first call
   jobs_ = std::move(jobs);
   fences_ = fences;
@@ -136,6 +139,8 @@ void Writer::commit(std::vector<Call>& calls) {
       const Time now = clock_.now();
       end = apply(calls, begin, now);
       if (batch_.Count() != 0) {
+        // Nothing is lost without the indexes but the sight of some keys.
+        write_indexes(now);
         if (!clock_saved_ || now - *clock_saved_ >= kClockSavedEvery) save_clock(now);
         // A crash before this returns leaves nothing or all of the batch; nobody has been told either way.
         switch (write_batch()) {
@@ -189,6 +194,8 @@ void Writer::apply_call(ClaimCall& call, Time now) {
       call.answer = written.fault();
       return;
     }
+    // Where an expired record was in the same bucket; put() has seen to the others.
+    if (first && was_in == goes_to) known_[request.id].entry = entries_.add(goes_to, now, claimed->fence, request.id);
     note_retention(goes_to, request.retention);
   }
   call.answer = std::move(step.answer);
@@ -292,14 +299,16 @@ Status Writer::put_on(const RecordId& id, Record&& record, const Current& found)
 }
 
 Status Writer::erase(const RecordId& id, const Current& found) {
-  rocksdb::Status added = found.record->staged ? forget_job(id) : rocksdb::Status::OK();
+  rocksdb::Status added = found.record->staged ? forget_job(id) : unsettled_.note(id, nullptr, batch_);
   for (const Bucket& bucket : *live_) {
     if (added.ok() && bucket.id == found.bucket) added = batch_.Delete(bucket.family.get(), key_slice(id));
   }
   if (!added.ok()) return fault_of(added, "the end of the record could not be added to a batch");
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
-  known_[id].record.reset(); // later calls of this batch must not find it in the database
+  Current& gone = known_[id];
+  gone.record.reset(); // later calls of this batch must not find it in the database
+  if (gone.entry) entries_.remove(std::exchange(gone.entry, nullptr), id);
   settled_.push_back(id);
   return ok_status();
 }
@@ -364,8 +373,10 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
       if (old.id == *was_in) added = batch_.Delete(old.family.get(), key_slice(id));
     }
   }
-  if (added.ok() && record.staged) added = note_job(id, record);
+  if (added.ok()) added = record.staged ? note_job(id, record) : unsettled_.note(id, &record, batch_);
   if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
+  TimeEntryPtr entry;
+  if (was_in != goes_to) entry = entries_.add(goes_to, record.first_received, record.fence, id);
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
   if (record.staged) {
@@ -380,6 +391,7 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
   Current& newest = known_[id];
   newest.record = std::move(record);
   newest.bucket = goes_to;
+  if (entry) newest.entry = std::move(entry);
   return ok_status();
 }
 
@@ -396,7 +408,24 @@ rocksdb::Status Writer::forget_job(const RecordId& id) {
   return batch_.Delete(job_key(*place, id));
 }
 
+// The part of a batch that serves people who look for keys.
+rocksdb::Status Writer::write_indexes(Time now) {
+  rocksdb::Status added;
+  entries_.write([&](const TimeEntry& entry) {
+    for (const Bucket& bucket : *live_) {
+      if (bucket.id != entry.bucket || !added.ok()) continue;
+      // Removed before it is written again: RocksDB's estimate of how many keys there are counts every Put.
+      if (entry.written) added = batch_.Delete(bucket.family.get(), entry.key);
+      if (added.ok() && !entry.ids.empty()) added = batch_.Put(bucket.family.get(), entry.key, entry.ids);
+    }
+  });
+  // Faster than keys come in, and in pieces: a batch must not wait for a second's worth of them.
+  if (added.ok()) added = unsettled_.note_old(now, 2 * batch_records_ + kNotedWithABatch, batch_);
+  return added;
+}
+
 void Writer::save_clock(Time now) {
+  unsettled_.save(now, batch_);
   batch_.Put(rocksdb::Slice(kClockKey.data(), kClockKey.size()), encode_clock_mark(clock_.mark()));
   clock_saved_ = now;
 }
@@ -433,10 +462,13 @@ Writer::Written Writer::write_batch() {
 void Writer::give_up_batch(std::vector<Call>& calls, std::size_t begin, std::size_t end) {
   known_.clear(); // a cache of what the database has, which is right again without the batch
   settled_.clear();
+  entries_.clear();
   clock_saved_.reset();
   fences_.batch_given_up();
   Result<StagedIndex> jobs = options_.load_jobs();
   if (jobs) jobs_ = *std::move(jobs);
+  Result<UnsettledKeys> unsettled = options_.load_unsettled();
+  if (unsettled) unsettled_.start_with(*std::move(unsettled));
   const Fault fault = unavailable("the store's disk is full: nothing was written");
   for (std::size_t at = begin; at < end; ++at) {
     std::visit([&](auto& call) { call.answer = fault; }, calls[at]);

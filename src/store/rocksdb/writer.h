@@ -22,6 +22,8 @@
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/fences.h"
 #include "store/rocksdb/store_clock.h"
+#include "store/rocksdb/time_index.h"
+#include "store/rocksdb/unsettled.h"
 
 #include <oncekey/store.h>
 
@@ -69,6 +71,8 @@ struct WriterOptions {
   std::function<bool(std::uint64_t bytes)> has_room;
   // Reads the jobs from the database again, after a batch that changed them was given up.
   std::function<Result<StagedIndex>()> load_jobs;
+  // The same for the keys that are not settled.
+  std::function<Result<UnsettledKeys>()> load_unsettled;
 };
 
 class Writer {
@@ -119,7 +123,7 @@ class Writer {
   using Call = std::variant<ClaimCall, FenceCall, OperatorCall, TakeCall, AttemptCall>;
 
   // What was found when the store was opened. Before the first call.
-  void start_with(StagedIndex jobs, const Fences& fences);
+  void start_with(StagedIndex jobs, UnsettledKeys unsettled, const Fences& fences);
   // See Store::owners_here. Before the first call.
   void owners_here(Store::OwnersHere owners);
 
@@ -137,6 +141,7 @@ class Writer {
   void try_again() { is_short_.store(false, std::memory_order_release); }
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
+  Unsettled& unsettled() { return unsettled_; }
   std::uint64_t jobs() const { return jobs_size_.load(std::memory_order_relaxed); }
 
   // The longest retention claimed so far in each class of bucket widths: tells which bucket will be needed next.
@@ -148,6 +153,7 @@ class Writer {
   struct Current {
     std::optional<Record> record;
     BucketId bucket;
+    TimeEntryPtr entry{}; // of the time index, while the record may be released
   };
 
   void run();
@@ -173,6 +179,7 @@ class Writer {
   Status put(const RecordId& id, Record&& record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
   Result<rocksdb::ColumnFamilyHandle*> family_of(const BucketId& id);
   void note_retention(const BucketId& bucket, Millis retention);
+  rocksdb::Status write_indexes(Time now);
   enum class Written { yes, given_up, never_known };
   Written write_batch();
   // Forgets what the batch had changed in memory, and puts the fault into the answers of its calls.
@@ -207,6 +214,7 @@ class Writer {
   std::map<int, Millis> retentions_;
 
   Store::OwnersHere owners_here_;
+  Unsettled unsettled_;
 
   // All below belongs to the writer's thread.
   Fences fences_;
@@ -219,6 +227,7 @@ class Writer {
   // calls of the same batch must see. The newest truth for the ids it has.
   std::unordered_map<RecordId, Current> known_;
   StagedIndex jobs_;
+  ChangedEntries entries_;                 // of the time index
   Current looked_up_;                      // what the last call found that is not among the known
   std::shared_ptr<const BucketList> live_; // the pinned list of the batch being built
   std::vector<RecordId> settled_;          // known_ entries to forget once the batch is durable

@@ -72,6 +72,19 @@ CREATE TABLE oncekey.job (
 CREATE INDEX job_due ON oncekey.job (route, due_at, place);
 CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL;
 
+-- Keys in progress or indeterminate, so that those that wait for a person are found without a look at all records.
+-- Claims do not write here: every few seconds note_unsettled() adds the claims since the last time that are still open,
+-- which are few. Some of the keys in here are settled.
+CREATE TABLE oncekey.unsettled (
+  id bytea PRIMARY KEY
+);
+-- One row: the claims up to this time have been looked at.
+CREATE TABLE oncekey.noted (
+  only_row   bool PRIMARY KEY DEFAULT true CHECK (only_row),
+  noted_until int8 NOT NULL
+) WITH (fillfactor = 10);
+INSERT INTO oncekey.noted (noted_until) VALUES (0);
+
 -- The one clock that leases and expiry go by.
 CREATE FUNCTION oncekey.clock() RETURNS int8 LANGUAGE sql VOLATILE
 AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8 $$;
@@ -106,6 +119,8 @@ BEGIN
     autovacuum_vacuum_scale_factor = 0.5, autovacuum_vacuum_insert_scale_factor = 1, autovacuum_analyze_scale_factor = 1)',
     name, bucket);
   EXECUTE format('CREATE UNIQUE INDEX %I ON oncekey.%I (id)', name || '_id', name);
+  -- For people, who want the newest first. No column in it ever changes, so that settling a record needs no new entry.
+  EXECUTE format('CREATE INDEX %I ON oncekey.%I (first_received)', name || '_time', name);
   EXECUTE format('ALTER TABLE oncekey.record ATTACH PARTITION oncekey.%I FOR VALUES IN (%s)', name, bucket);
   RETURN true;
 END $$;
@@ -438,6 +453,44 @@ DECLARE
 BEGIN
   RETURN QUERY SELECT r.id FROM unnest(ids) AS a(id) JOIN oncekey.record r ON r.id = a.id
                WHERE r.state = 1 AND r.lease_until > moment AND r.expires_at > moment;
+END $$;
+
+-- Brings oncekey.unsettled up to date, unless somebody is at it. Claims commit a moment after the time they bear: those
+-- of the last fifteen seconds, longer than any call may take, are looked at again. One that has just begun need not be
+-- noted: most are over soon.
+CREATE FUNCTION oncekey.note_unsettled(skew int8) RETURNS void LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+#variable_conflict use_column
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+  since  int8;
+BEGIN
+  IF NOT pg_try_advisory_xact_lock(7813586407151236) THEN RETURN; END IF;
+  SELECT n.noted_until - 15000 INTO since FROM oncekey.noted n;
+  INSERT INTO oncekey.unsettled (id)
+  SELECT r.id FROM oncekey.record r
+  WHERE r.first_received > since AND r.first_received <= moment AND r.state <> 2 AND r.job = 0
+    AND (r.first_received <= moment - 1000 OR r.state = 3 OR r.lease_until <= moment)
+  ON CONFLICT (id) DO NOTHING;
+  UPDATE oncekey.noted n SET noted_until = moment - 1000 WHERE n.noted_until < moment - 1000;
+  DELETE FROM oncekey.unsettled u
+  WHERE NOT EXISTS (SELECT FROM oncekey.record r WHERE r.id = u.id AND r.state <> 2 AND r.job = 0
+                    AND r.expires_at > moment);
+END $$;
+
+-- Abandoned and indeterminate keys, of the first `looks` in oncekey.unsettled.
+CREATE FUNCTION oncekey.count_waiting(skew int8, looks int8, OUT abandoned int8, OUT indeterminate int8)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+BEGIN
+  SELECT count(*) FILTER (WHERE r.state = 1 AND r.lease_until <= moment AND NOT r.rerun),
+         count(*) FILTER (WHERE r.state = 3) INTO abandoned, indeterminate
+  FROM (SELECT u.id FROM oncekey.unsettled u LIMIT looks) u JOIN oncekey.record r ON r.id = u.id
+  WHERE r.expires_at > moment AND r.job = 0;
 END $$;
 
 -- Makes the caller the owner of up to `wanted` jobs that are due, those due longest first. Jobs whose lock is not free

@@ -1,0 +1,147 @@
+#include "admin/key_search.h"
+
+#include "core/path.h"
+#include "core/scope.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+using Certificates = std::vector<std::optional<CertificateName>>;
+
+// The source that `principal` is for: the first that a request must have.
+const ScopeSource* main_source(const Policy& policy) {
+  for (const ScopeSource& source : policy.scope) {
+    if (!source.optional && source.kind != ScopeSource::Kind::global && source.kind != ScopeSource::Kind::host)
+      return &source;
+  }
+  return nullptr;
+}
+
+// The head of a request as that account sends it.
+Headers headers_of(const Policy& policy, const KeySearch& search) {
+  Headers headers = search.headers;
+  const ScopeSource* const source = main_source(policy);
+  if (source == nullptr || search.principal.empty()) return headers;
+  switch (source->kind) {
+    case ScopeSource::Kind::header:
+      if (!headers.has(source->name)) headers.add(source->name, search.principal);
+      break;
+    case ScopeSource::Kind::cookie:
+      if (!headers.has("Cookie")) headers.add("Cookie", fmt::format("{}={}", source->name, search.principal));
+      break;
+    case ScopeSource::Kind::jwt:
+      if (!headers.has("Authorization")) {
+        const bool bare = search.principal.find(' ') == std::string::npos;
+        headers.add("Authorization", bare ? "Bearer " + search.principal : search.principal);
+      }
+      break;
+    case ScopeSource::Kind::client_cert:
+    case ScopeSource::Kind::host:
+    case ScopeSource::Kind::global:
+      break;
+  }
+  return headers;
+}
+
+// A name does not tell of which kind it is.
+Certificates certificates_of(const Policy& policy, const KeySearch& search) {
+  const ScopeSource* const source = main_source(policy);
+  if (source == nullptr || source->kind != ScopeSource::Kind::client_cert || search.principal.empty())
+    return {std::nullopt};
+  return {CertificateName{CertificateName::Kind::uri, search.principal, ""},
+          CertificateName{CertificateName::Kind::dns, search.principal, ""}};
+}
+
+// The ids of the account for one request. Nothing if what is given does not name an account of this route.
+std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const Accounts* accounts,
+                              std::string_view method, std::string_view target, const KeyedHash& hash) {
+  // An operator is believed: a token need not hold any more.
+  Policy policy = of_route;
+  policy.tokens.unverified = true;
+  const Headers headers = headers_of(policy, search);
+  std::vector<RecordId> ids;
+  for (const std::optional<CertificateName>& certificate : certificates_of(policy, search)) {
+    Caller caller;
+    caller.accounts = accounts;
+    caller.certificate = certificate ? &*certificate : nullptr;
+    const auto principal = find_principal(policy, headers, caller);
+    if (const auto* named = std::get_if<Principal>(&principal)) {
+      const RequestView request{method, target, headers, caller};
+      ids.push_back(record_id(policy, *named, request, KeyKind::client, search.key, hash));
+    }
+  }
+  return ids;
+}
+
+bool is_meant(const KeySearch& search, const Route& route) {
+  return search.route.empty() || search.route == route.name || search.route == route.path;
+}
+
+std::shared_ptr<const Accounts> accounts_of(const Trust& trust, std::size_t route) {
+  const AccountsFile* const file = trust.of(route).accounts;
+  return file == nullptr ? nullptr : file->accounts.get();
+}
+
+std::vector<std::string> methods_of(const KeySearch& search, const Policy& policy) {
+  if (!search.method.empty()) return {search.method};
+  return {policy.methods.begin(), policy.methods.end()};
+}
+
+// The path that its requests have, where that is known.
+std::optional<std::string> path_of(const KeySearch& search, const Route& route) {
+  if (!search.path.empty()) return search.path.substr(0, search.path.find('?'));
+  if (route.path.find('*') == std::string::npos) return route.path;
+  return std::nullopt;
+}
+
+} // namespace
+
+SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& trust, const KeyedHash& hash) {
+  SearchedIds found;
+  const auto is_missing = [&](std::string what) {
+    found.complete = false;
+    if (found.missing.empty()) found.missing = std::move(what);
+  };
+  for (std::size_t at = 0; at < config.routes.size(); ++at) {
+    const Route& route = config.routes[at];
+    if (!is_meant(search, route)) continue;
+    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, at);
+    const std::optional<std::string> path = path_of(search, route);
+    const bool by_operation = route.policy.identity == Identity::operation_key;
+    for (const std::string& method : methods_of(search, route.policy)) {
+      if (!search.path.empty() && match_route(config.routes, method, NormalPath(*path)).route != &route) continue;
+      if (by_operation && !path) {
+        is_missing(fmt::format("--path: route {} tells keys apart by method and path", route.name));
+        break;
+      }
+      const std::vector<RecordId> ids = ids_for(route.policy, search, accounts.get(), method, path ? *path : "/", hash);
+      if (ids.empty()) is_missing(fmt::format("--principal: the account, as the scope of route {} asks", route.name));
+      for (const RecordId& id : ids) {
+        if (std::find(found.ids.begin(), found.ids.end(), id) == found.ids.end()) found.ids.push_back(id);
+      }
+      if (!by_operation) break; // the method makes no difference
+    }
+  }
+  return found;
+}
+
+bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
+                const Trust& trust, const KeyedHash& hash) {
+  for (std::size_t at = 0; at < config.routes.size(); ++at) {
+    if (config.routes[at].name != record.route) continue;
+    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, at);
+    const std::vector<RecordId> ids =
+        ids_for(config.routes[at].policy, search, accounts.get(), record.method, record.target, hash);
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  }
+  return false;
+}
+
+} // namespace oncekey

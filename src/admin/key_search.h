@@ -1,0 +1,45 @@
+// key_search: from what a support case tells (a key, and perhaps the account's credential) to the ids of records.
+//
+// An id is a keyed hash over the account, the key and, by most policies, method and path. Whoever knows all of that
+// finds the record at once, however many there are; the hash's secret never leaves the gateway.
+#pragma once
+
+#include "base/crypto.h"
+#include "config/config.h"
+#include "gateway/trust.h"
+
+#include <oncekey/headers.h>
+#include <oncekey/record.h>
+
+#include <string>
+#include <vector>
+
+namespace oncekey {
+
+struct KeySearch {
+  std::string key;
+  // The account as the client sends it: the value of the header or cookie that `scope` names, the token of a jwt scope,
+  // the name in a certificate. Empty if it is not known.
+  std::string principal;
+  // Further fields that the scope asks for, such as Stripe-Account and Host.
+  Headers headers;
+  std::string route; // its name; empty for all
+  std::string method;
+  std::string path;
+};
+
+struct SearchedIds {
+  std::vector<RecordId> ids;
+  // Whether a record of this key would have to be under one of them. If not, `missing` says what would have to be
+  // known.
+  bool complete = true;
+  std::string missing;
+};
+
+SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& trust, const KeyedHash& hash);
+
+// Whether a record that was found by its key is the account's: its id is made again, with its own method and target.
+bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
+                const Trust& trust, const KeyedHash& hash);
+
+} // namespace oncekey

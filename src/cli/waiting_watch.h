@@ -1,0 +1,50 @@
+// WaitingWatch: counts the keys that wait for a person, for the gauge oncekey_keys and the log.
+//
+// A key that was lost in a crash is seen by no client that gave up. So it is logged at the start and whenever there are
+// more, and an alert can hang on the gauge.
+#pragma once
+
+#include "gateway/shared.h"
+#include "http/timers.h"
+
+#include <oncekey/store.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+
+namespace oncekey {
+
+// Belongs to the loop of its timers.
+class WaitingWatch {
+ public:
+  // A count begins this long after the last one, or later: counting takes a twentieth of the time at most.
+  static constexpr std::chrono::seconds kEvery{3};
+  // More of them are logged at most this often.
+  static constexpr std::chrono::seconds kSaidEvery{60};
+
+  WaitingWatch(GatewayShared& shared, Timers& timers);
+
+ private:
+  // Where a store leaves its answer, on whatever thread, and however late.
+  struct Inbox {
+    std::mutex mutex;
+    std::optional<WaitingKeys> counted;
+    bool asked = false;
+  };
+
+  void look();
+  void take_answer(MonotonicTime now);
+  void say(const WaitingKeys& counted, MonotonicTime now);
+
+  GatewayShared& shared_;
+  const std::shared_ptr<Inbox> inbox_ = std::make_shared<Inbox>();
+  MonotonicTime asked_at_{};
+  MonotonicTime ask_again_{};
+  MonotonicTime say_again_{};
+  WaitingKeys said_;
+  Timer timer_;
+};
+
+} // namespace oncekey
