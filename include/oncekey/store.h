@@ -197,8 +197,8 @@ struct BrowsePage {
   std::vector<Listed> lines; // newest first
   std::uint64_t looked = 0;  // records looked at
   bool whole = true;         // no record that fits is missing behind the last line
-  // Where the look ended, to go on from there. Nothing when it is whole, and in a store without an index by time (Redis)
-  // when fewer lines than the limit were found: what was not looked at may be newer or older than the lines.
+  // Where the look ended, to go on from there. Nothing when it is whole, and in a store without an index by time
+  // (Redis) when fewer lines than the limit were found: what was not looked at may be newer or older than the lines.
   std::optional<BrowsePlace> next{};
 };
 
@@ -264,8 +264,8 @@ class Store {
   // Newest first is not promised; the limit is. May take long on large stores: not for the hot path.
   virtual void list(const ListRequest& request, Done<std::vector<Listed>> done) = 0;
 
-  // Keys for people, newest first, in pages. Bounded: see BrowseRequest and BrowsePage. The waiting ones are found by an
-  // index of what is not settled, the others by an index by time (Redis has none: it looks at look_max records in no
+  // Keys for people, newest first, in pages. Bounded: see BrowseRequest and BrowsePage. The waiting ones are found by
+  // an index of what is not settled, the others by an index by time (Redis has none: it looks at look_max records in no
   // order and sorts those that fit).
   virtual void browse(const BrowseRequest& request, Done<BrowsePage> done) = 0;
 

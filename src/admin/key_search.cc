@@ -84,9 +84,9 @@ bool is_meant(const KeySearch& search, const Route& route) {
   return search.route.empty() || search.route == route.name || search.route == route.path;
 }
 
-std::shared_ptr<const Accounts> accounts_of(const Trust& trust, std::size_t route) {
-  const AccountsFile* const file = trust.of(route).accounts;
-  return file == nullptr ? nullptr : file->accounts.get();
+std::shared_ptr<const Accounts> accounts_of(const Trust& trust, const Policy& policy) {
+  const std::optional<RouteTrust> of_route = trust.of(policy);
+  return !of_route || of_route->accounts == nullptr ? nullptr : of_route->accounts->accounts.get();
 }
 
 std::vector<std::string> methods_of(const KeySearch& search, const Policy& policy) {
@@ -109,10 +109,9 @@ SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& t
     found.complete = false;
     if (found.missing.empty()) found.missing = std::move(what);
   };
-  for (std::size_t at = 0; at < config.routes.size(); ++at) {
-    const Route& route = config.routes[at];
+  for (const Route& route : config.routes) {
     if (!is_meant(search, route)) continue;
-    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, at);
+    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, route.policy);
     const std::optional<std::string> path = path_of(search, route);
     const bool by_operation = route.policy.identity == Identity::operation_key;
     for (const std::string& method : methods_of(search, route.policy)) {
@@ -134,11 +133,11 @@ SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& t
 
 bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
                 const Trust& trust, const KeyedHash& hash) {
-  for (std::size_t at = 0; at < config.routes.size(); ++at) {
-    if (config.routes[at].name != record.route) continue;
-    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, at);
+  for (const Route& route : config.routes) {
+    if (route.name != record.route) continue;
+    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, route.policy);
     const std::vector<RecordId> ids =
-        ids_for(config.routes[at].policy, search, accounts.get(), record.method, record.target, hash);
+        ids_for(route.policy, search, accounts.get(), record.method, record.target, hash);
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   }
   return false;

@@ -218,7 +218,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   if (!search->route.empty() && std::none_of(routes.begin(), routes.end(), is_route))
     co_return refused(400, fmt::format("no route is called {}; GET /metrics names them", search->route));
 
-  const SearchedIds searched = ids_of(*search, shared_.config, shared_.trust, shared_.hash);
+  const SearchedIds searched = ids_of(*search, shared_.config(), shared_.trust, shared_.hash);
   BrowsePage page;
   for (const RecordId& id : searched.ids) {
     using FoundMaybe = std::optional<Found>;
@@ -226,7 +226,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
         wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
     if (!found) co_return refused(503, found.fault().message);
     ++page.looked;
-    if (found->has_value()) page.lines.push_back({id, (*found)->record});
+    if (found->has_value()) page.lines.push_back({id, *(*found)->record});
   }
   // With an account one record is meant. By the key alone there may be several, of several accounts.
   const bool look = !searched.complete && (search->principal.empty() || page.lines.empty());
@@ -263,7 +263,7 @@ bool Admin::is_searched(const KeySearch& search, const Listed& line) const {
   }
   if (!search.method.empty() && line.record.method != search.method) return false;
   return search.principal.empty() ||
-         belongs_to(line.id, line.record, search, shared_.config, shared_.trust, shared_.hash);
+         belongs_to(line.id, line.record, search, shared_.config(), shared_.trust, shared_.hash);
 }
 
 } // namespace oncekey

@@ -31,7 +31,7 @@ struct KeyFree {
 };
 using Bio = std::unique_ptr<BIO, BioFree>;
 using Certificate = std::unique_ptr<X509, CertificateFree>;
-using Key = std::unique_ptr<EVP_PKEY, KeyFree>;
+using PrivateKey = std::unique_ptr<EVP_PKEY, KeyFree>;
 
 Result<std::string> read_pem(const std::string& path) {
   struct stat status {};
@@ -67,9 +67,9 @@ std::optional<std::vector<Certificate>> certificates_in(const std::string& text)
   return found;
 }
 
-Key key_in(const std::string& text) {
+PrivateKey key_in(const std::string& text) {
   const Bio bio = bio_of(text);
-  Key key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
+  PrivateKey key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
   ERR_clear_error();
   return key;
 }
@@ -87,10 +87,10 @@ Result<std::vector<Certificate>> read_certificates(const std::string& path, std:
   return *std::move(found);
 }
 
-Result<Key> read_key(const std::string& path) {
+Result<PrivateKey> read_key(const std::string& path) {
   const Result<std::string> text = read_pem(path);
   if (!text) return text.fault();
-  Key key = key_in(*text);
+  PrivateKey key = key_in(*text);
   if (key) return key;
   if (text->find("ENCRYPTED") != std::string::npos)
     return invalid(
@@ -113,7 +113,7 @@ std::vector<PemFinding> check_key_pair(const std::string& certificate_file, cons
     if (!chain) findings.push_back({PemFinding::In::certificate, chain.fault().message});
   }
   if (key_file.empty()) return findings;
-  const Result<Key> key = read_key(key_file);
+  const Result<PrivateKey> key = read_key(key_file);
   if (!key) {
     findings.push_back({PemFinding::In::key, key.fault().message});
   } else if (chain && !chain->empty() && X509_check_private_key(chain->front().get(), key->get()) != 1) {

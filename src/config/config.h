@@ -49,7 +49,7 @@ struct Route {
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
   std::optional<UpstreamUrl> upstream{}; // nothing: the one at the top
-  const RouteState* state = nullptr; // set in a configuration that a gateway uses, and lives as long as that
+  const RouteState* state = nullptr;     // set in a configuration that a gateway uses, and lives as long as that
 };
 
 // A place that staged messages are delivered to: [[destination]], and the delivery half of a [[webhook]].

@@ -86,7 +86,9 @@ Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
 
 Task<void> Gateway::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
-  if (!shared_.config().cors_origins.empty()) allow_origin(exchange);
+  // A reload in the middle of this request does not concern it.
+  const Generation& generation = shared_.generation();
+  if (!generation.config.cors_origins.empty()) allow_origin(exchange, generation.config.cors_origins);
   if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
   if (loops(shared_.self, head.headers)) {
     shared_.metrics.no_route().count("loop", exchange);
@@ -97,8 +99,6 @@ Task<void> Gateway::handle(Exchange& exchange) {
   }
   const NormalPath path(head.path());
   const bool reading = head.method == "GET" || head.method == "HEAD";
-  // A reload in the middle of this request does not concern it.
-  const Generation& generation = shared_.generation();
   if (reading && path.text() == kPolicyDocument && !generation.published.empty()) {
     shared_.metrics.no_route().count("well_known", exchange);
     Headers headers;
@@ -116,7 +116,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
   if (match.route == nullptr) {
     if (co_await refuse_stripping(exchange, shared_.metrics.no_route())) co_return;
     // A path that a route protects for other methods has that route's keys.
-    const Route* const of_path = route_of_path(routes, path.text());
+    const Route* const of_path = route_of_path(generation.config.routes, path.text());
     const Policy& policy = of_path != nullptr ? of_path->policy : shared_.no_policy;
     if (asks_for_websocket(head) && has_key_header(policy, head.headers)) {
       const Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
@@ -152,8 +152,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
 }
 
 // Vary also without an Origin: a cache in between must not answer one origin with what another got.
-void Gateway::allow_origin(Exchange& exchange) const {
-  const std::vector<std::string>& allowed = shared_.config().cors_origins;
+void Gateway::allow_origin(Exchange& exchange, const std::vector<std::string>& allowed) {
   const std::optional<std::string_view> origin = exchange.request().headers.get("Origin");
   const bool all = allowed.front() == "*";
   if (!all) exchange.add_to_own_answer("Vary", "Origin");
@@ -385,7 +384,8 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
     if (nothing_new && needs_new_work(decision, *answer, request.limited)) {
       Refusal refusal = *nothing_new;
       const Found& found = std::get<Found>(*answer);
-      const bool over = found.record->lease_over(found.now) || shared_.owner_is_gone(request.admitted.id, *found.record);
+      const bool over =
+          found.record->lease_over(found.now) || shared_.owner_is_gone(request.admitted.id, *found.record);
       refusal.fate = over ? Fate::maybe_executed : Fate::still_running;
       co_await send_refusal(request, refusal);
       co_return;

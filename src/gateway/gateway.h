@@ -126,7 +126,7 @@ class Gateway final : public Handler {
   Task<void> send_answer(Exchange& exchange, const Policy& policy, BufferedBytes& buffered, const Reply& head,
                          std::string_view body);
   Task<void> send_compressible(Exchange& exchange, BufferedBytes& buffered, const Reply& head, std::string_view body);
-  void allow_origin(Exchange& exchange) const;
+  static void allow_origin(Exchange& exchange, const std::vector<std::string>& allowed);
   // A key on a request that no route protects does nothing: the operator should know.
   void tell_ignored_key(const RequestHead& head, const NormalPath& path);
 

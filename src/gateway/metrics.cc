@@ -56,8 +56,7 @@ RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests,
     : retries(retries_family.Add({{"route", labels.route}})),
       stormy_keys(stormy_keys_family.Add({{"route", labels.route}})),
       hottest_key_retries(hottest_family.Add({{"route", labels.route}})),
-      upstream_seconds(
-          upstream_seconds_family.Add({{"route", labels.route}, {"upstream", labels.upstream}}, kSeconds)),
+      upstream_seconds(upstream_seconds_family.Add({{"route", labels.route}, {"upstream", labels.upstream}}, kSeconds)),
       route_(labels.route) {
   const auto add = [&](std::string_view decision) {
     prometheus::Counter& made = requests.Add({{"route", labels.route}, {"decision", std::string(decision)}});

@@ -136,8 +136,7 @@ Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers
 
 Task<void> Gateway::pass_through(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
                                  const std::string* body, Passed* passed) {
-  return pass_through(exchange, route.state->upstream, sharer, route.policy.upstream_timeout, marks, body,
-                      passed);
+  return pass_through(exchange, route.state->upstream, sharer, route.policy.upstream_timeout, marks, body, passed);
 }
 
 Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const Sharer& sharer, Millis patience,

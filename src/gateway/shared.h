@@ -75,7 +75,7 @@ struct GatewayShared {
   LiveCalls& live_calls = *live_calls_owner;
   GivenUp given_up;
   ProxyIdentity self;
-  Policy no_policy;      // for requests that match no route: how they are refused, and which headers would be keys
+  Policy no_policy; // for requests that match no route: how they are refused, and which headers would be keys
   std::atomic<bool> leaving{false};  // told to stop: not ready any more
   std::atomic<bool> draining{false}; // no new connections: what runs comes to its end
   // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.

@@ -114,7 +114,7 @@ class Server {
   mutable std::mutex tls_mutex_; // over the next; held for as long as it takes to copy it
   TlsContext tls_;
   Acceptor acceptor_;
-  std::string address_; // with the port that was given
+  std::string address_;              // with the port that was given
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
   std::atomic<std::uint32_t> connections_{0};
   std::atomic<bool> leaving_{false};
