@@ -33,7 +33,7 @@ Checked check(const std::string& text) {
 TEST(Check, AnAccessLogThatCannotBeMadeIsFound) {
   const Checked checked = check("upstream = \"http://127.0.0.1:9090\"\naccess_log = \"/nonexistent/access.log\"\n");
   EXPECT_EQ(checked.exit_code, 1);
-  EXPECT_EQ(checked.err, checked.path + ": access_log: /nonexistent/access.log: No such file or directory\n");
+  EXPECT_EQ(checked.err, checked.path + ":2: access_log: /nonexistent/access.log: No such file or directory\n");
 }
 
 TEST(Check, SaysOkAndShowsWhatEachRouteFollows) {

@@ -140,23 +140,27 @@ class TwoGateways:
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assert_first(self.post(self.there, "/hold/x"))
 
-
     def test_what_waits_is_counted_everywhere_and_found_by_key_and_account(self):
-        before = self.here.metric("oncekey_keys", state="indeterminate")
         self.upstream.will(resets())
         self.post(self.there, "/hold/x")
-        for gateway in (self.here, self.there):
-            poll_until(lambda gateway=gateway: gateway.metric("oncekey_keys", state="indeterminate") > before,
-                       "the key to be counted")
+        self.assertGreaterEqual(self.wait_until_counted(), 1)
         listed = json.loads(run_cli("keys", "list", "--json", "--admin", self.here.admin_text).stdout)
         self.assertIn(self.key, [key["key"] for key in listed["keys"] if key["waits_for"] == "operator"])
         self.assertEqual(listed["keys"][0]["waits_for"], "operator", "those that wait come first")
         done = run_cli("keys", "release", "--key", self.key, "--principal", "Bearer alice", "--reason", "ticket 42",
                        "--yes", "--admin", self.here.admin_text)
         self.assertEqual(done.returncode, 0, done.stderr)
+        self.wait_until_counted()
+
+    def wait_until_counted(self):
+        """Until both gateways count the indeterminate keys that there are; tests before this one may have left some."""
+        listed = json.loads(run_cli("keys", "list", "--json", "--state", "indeterminate", "--admin",
+                                    self.here.admin_text).stdout)
+        there_are = len(listed["keys"])
         for gateway in (self.here, self.there):
-            poll_until(lambda gateway=gateway: gateway.metric("oncekey_keys", state="indeterminate") <= before,
-                       "the key to be counted no longer")
+            poll_until(lambda gateway=gateway: gateway.metric("oncekey_keys", state="indeterminate") == there_are,
+                       f"{there_are} keys to be counted")
+        return there_are
 
 
 class Deaths:

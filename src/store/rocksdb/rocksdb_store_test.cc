@@ -186,6 +186,8 @@ struct Machine {
 
 class RocksdbStoreTest : public ::testing::Test {
  protected:
+  Machine machine_; // outlives the store, whose threads read its clocks
+
   RocksdbStoreTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-rocksdb-XXXXXX").string();
     root_ = ::mkdtemp(pattern.data());
@@ -213,9 +215,9 @@ class RocksdbStoreTest : public ::testing::Test {
     open(env_.get());
     return *files_;
   }
-  void open_on(Machine& machine) {
+  void open_on_the_machine() {
     RocksdbOptions by_hand = options();
-    by_hand.clock = machine.sources();
+    by_hand.clock = machine_.sources();
     by_hand.maintenance = Maintenance::by_hand;
     auto opened = RocksdbStore::open(std::move(by_hand));
     ASSERT_TRUE(opened) << opened.fault().message;
@@ -486,7 +488,7 @@ TEST_F(RocksdbStoreTest, ATornTailOfTheLogIsToleratedAndDamageBeforeItIsRefused)
   EXPECT_EQ(open_fault().kind, FaultKind::corrupt);
 }
 
-// Other users of the machine.
+// Other users of the machine_.
 
 TEST_F(RocksdbStoreTest, TheFolderAndItsFilesAreTheOwnersAlone) {
   const mode_t before = ::umask(077); // as serve sets it
@@ -677,32 +679,29 @@ TEST_F(RocksdbStoreTest, AKillLeavesTheWitnessBehindTheStoreAndNeverAhead) {
 // The clock.
 
 TEST_F(RocksdbStoreTest, AClockThatIsAheadAfterARebootForgetsNothingUntilItIsSynchronised) {
-  Machine machine;
-  open_on(machine);
+  open_on_the_machine();
   ASSERT_TRUE(claim(1));
   ASSERT_TRUE(complete(1, "the answer"));
   store_.reset();
-  machine.reboot(2 * kRetention, /*synchronised=*/false);
-  open_on(machine);
+  machine_.reboot(2 * kRetention, /*synchronised=*/false);
+  open_on_the_machine();
   EXPECT_TRUE(replays(1));
   ASSERT_TRUE(store_->maintain());
   EXPECT_TRUE(replays(1)) << "its bucket is not dropped either";
-  machine.wall_is_right = true;
+  machine_.wall_is_right = true;
   ASSERT_TRUE(store_->maintain());
   EXPECT_FALSE(find(1)) << "the machine really was off for so long";
 }
 
 TEST_F(RocksdbStoreTest, AClockThatCatchesUpTakesNothingFromWhatWasWrittenBefore) {
-  Machine machine;
-  open_on(machine);
+  open_on_the_machine();
   store_.reset();
-  machine.reboot(2 * kRetention, /*synchronised=*/false);
-  open_on(machine);
+  machine_.reboot(2 * kRetention, /*synchronised=*/false);
+  open_on_the_machine();
   ASSERT_TRUE(claim(1));
-  machine.wall_is_right = true;
+  machine_.wall_is_right = true;
   ASSERT_TRUE(store_->maintain());
   EXPECT_TRUE(find(1)) << "claimed a moment ago";
-  store_.reset(); // before the machine whose clock it reads
 }
 
 // Durability.
