@@ -276,6 +276,7 @@ void RocksdbStore::resume_writes() {
 }
 
 Status RocksdbStore::maintain() {
+  const std::lock_guard turn(maintenance_mutex_);
   ballast_.restore();
   resume_writes();
   catch_up_with_wall();

@@ -132,6 +132,7 @@ class RocksdbStore final : public Store {
   std::optional<Fault> loss_;
   // Of the maintenance thread.
   std::optional<std::string> loss_to_note_; // in the database, where it is not yet
+  std::mutex maintenance_mutex_;            // one round at a time
   std::optional<std::uint64_t> witnessed_;  // the sequence number in the witness
   bool witness_failed_ = false;             // and it was said
 
