@@ -98,6 +98,8 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
     co_await exchange.send_problem(status, refusal.detail);
   } else if (resource == Resource::places) {
     co_await answer_failure(exchange, CallError::full);
+  } else if (resource == Resource::tunnels) {
+    co_await exchange.send_problem(status, "as many WebSockets as may be are open; nothing was sent");
   } else {
     co_await exchange.send_problem(status, "too many bodies are held in memory; nothing was sent");
   }
@@ -161,6 +163,13 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     }
     body = &beginning;
   }
+  const bool websocket = asks_for_websocket(head);
+  Holding tunnel_place(shared_.shares, Resource::tunnels, sharer.address(), sharer.account());
+  if (const Grant grant = websocket ? tunnel_place.try_add(1) : Grant::given; grant != Grant::given) {
+    fails(CallError::full);
+    co_await refuse(exchange, grant, Resource::tunnels);
+    co_return;
+  }
   Holding place(shared_.shares, Resource::places, sharer.address(), sharer.account());
   if (const Grant grant = place.try_add(1); grant != Grant::given) {
     fails(CallError::full);
@@ -168,8 +177,8 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     co_return;
   }
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
-  out.websocket = asks_for_websocket(head);
-  if (out.websocket) add_websocket_fields(out.headers);
+  out.websocket = websocket;
+  if (websocket) add_websocket_fields(out.headers);
   const MonotonicTime start = std::chrono::steady_clock::now();
   std::optional<UpstreamBreaker::Pass> pass = upstream.breaker.ask(start);
   if (!pass) {
