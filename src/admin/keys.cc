@@ -20,6 +20,8 @@ namespace json = boost::json;
 namespace {
 
 constexpr std::size_t kKeysUsual = 100;
+// The end of the year 9999. A cursor beyond it is none of ours, and the stores need not reckon with it.
+constexpr std::int64_t kMillisMax = 253'402'300'799'999;
 // Records that one listing or search looks at; some tenths of a second in most stores.
 constexpr std::size_t kKeysLookMax = 100'000;
 
@@ -51,6 +53,7 @@ Result<Cursor> parse_cursor(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [behind, error] = std::from_chars(text.data(), end, millis);
   if (error != std::errc{} || behind == end || *behind != '-') return bad;
+  if (millis < 0 || millis > kMillisMax) return bad;
   const std::optional<RecordId> id =
       record_id_from_hex(text.substr(static_cast<std::size_t>(behind - text.data()) + 1));
   if (!id) return bad;

@@ -428,7 +428,9 @@ class OperatorTest(GatewayTest):
         self.assertIn("--after", self.keys("list", "--state", "completed", "--limit", "2").stdout)
         self.assertEqual(self.listed("--older-than", "1h"), [])
         self.assertEqual(self.listed("--route", "/nowhere"), [])
-        self.assertEqual(self.gateway.admin.get("/api/keys?after=nonsense").status, 400)
+        for cursor in ("nonsense", "others-9223372036854775807-" + "f" * 64, "waiting-9223372036854775807-" + "f" * 64,
+                       "others--9223372036854775808-" + "0" * 64, "others--1-" + "0" * 64):
+            self.assertEqual(self.gateway.admin.get(f"/api/keys?after={cursor}").status, 400, cursor)
 
     def test_a_key_is_found_by_its_text_and_its_account(self):
         self.post()
