@@ -131,6 +131,7 @@ Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers
   tunnels_.push_back(tunnel);
   if (tunnels_end_) tunnel.stop();
   const Tunnel::End end = co_await tunnel.run();
+  exchange.carried(tunnel.from_client(), tunnel.from_upstream());
   if (shared_.log.enabled(LogLevel::debug)) {
     shared_.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
   }
