@@ -7,7 +7,8 @@
 //   GET  /api/keys?state=&route=&older_than=&limit=&after=
 //                                   keys, newest first, without their responses; those that wait for a person come
 //                                   first, unless a state is named. `next` goes on with the next page
-//   POST /api/keys/find             {"key", "principal", "headers", "route", "method", "path"}: the records of a key
+//   POST /api/keys/find             {"key", "principal", "headers", "route", "method", "path", "limit"}: the records of
+//                                   a key
 //   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
 //   POST /api/keys/ID/ACTION        release, rerun or complete; each leaves an audit line in the log
 //   GET  /api/jobs?state=&limit=    messages that are delivered, without their bodies
@@ -68,7 +69,6 @@ class Admin final : public Handler {
   Task<Answer> list_keys(std::string_view query);
   Task<Answer> find_keys(Exchange& exchange);
   Task<Result<BrowsePage>> browse(BrowseRequest request);
-  bool is_searched(const KeySearch& search, const Listed& line) const;
   boost::json::object key_json(const RecordId& id, const Record& record, Time now) const;
   boost::json::object page_json(const BrowsePage& page) const;
   // Lets the loop do what else it has to do.

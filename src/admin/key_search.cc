@@ -1,5 +1,6 @@
 #include "admin/key_search.h"
 
+#include "core/key.h"
 #include "core/path.h"
 #include "core/scope.h"
 
@@ -59,6 +60,16 @@ Certificates certificates_of(const Policy& policy, const KeySearch& search) {
           CertificateName{CertificateName::Kind::dns, search.principal, ""}};
 }
 
+// A key as the route's requests have it in their header, and as given: a listing shows it without quotes, and keys out
+// of bodies have none.
+std::vector<std::string> key_texts(const Policy& policy, const KeySearch& search) {
+  std::vector<std::string> texts{search.key};
+  ParsedKey parsed = parse_key_header(policy.key_syntax, policy.strict, search.key);
+  if (auto* const key = std::get_if<std::string>(&parsed); key != nullptr && *key != search.key)
+    texts.push_back(std::move(*key));
+  return texts;
+}
+
 // The ids of the account for one request. Nothing if what is given does not name an account of this route.
 std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const Accounts* accounts,
                               std::string_view method, std::string_view target, const KeyedHash& hash) {
@@ -74,7 +85,8 @@ std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, c
     const auto principal = find_principal(policy, headers, caller);
     if (const auto* named = std::get_if<Principal>(&principal)) {
       const RequestView request{method, target, headers, caller};
-      ids.push_back(record_id(policy, *named, request, KeyKind::client, search.key, hash));
+      for (const std::string& key : key_texts(policy, search))
+        ids.push_back(record_id(policy, *named, request, KeyKind::client, key, hash));
     }
   }
   return ids;
@@ -94,9 +106,18 @@ std::vector<std::string> methods_of(const KeySearch& search, const Policy& polic
   return {policy.methods.begin(), policy.methods.end()};
 }
 
+std::string_view without_query(std::string_view target) { return target.substr(0, target.find('?')); }
+
+bool is_path(std::string_view target, std::string_view path, PathCase path_case) {
+  const NormalPath its(without_query(target));
+  const NormalPath given(without_query(path));
+  if (path_case == PathCase::ignore) return equal_ignoring_case(its.text_with_slashes(), given.text_with_slashes());
+  return its.text_with_slashes() == given.text_with_slashes();
+}
+
 // The path that its requests have, where that is known.
 std::optional<std::string> path_of(const KeySearch& search, const Route& route) {
-  if (!search.path.empty()) return search.path.substr(0, search.path.find('?'));
+  if (!search.path.empty()) return std::string(without_query(search.path));
   if (route.path.find('*') == std::string::npos) return route.path;
   return std::nullopt;
 }
@@ -131,13 +152,41 @@ SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& t
   return found;
 }
 
+std::vector<std::string> key_texts_of(const KeySearch& search, const Config& config) {
+  std::vector<std::string> all{search.key};
+  for (const Route& route : config.routes) {
+    if (!is_meant(search, route)) continue;
+    for (std::string& text : key_texts(route.policy, search)) {
+      if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(std::move(text));
+    }
+  }
+  return all;
+}
+
+bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
+                 const Trust& trust, const KeyedHash& hash) {
+  const auto of_record = std::find_if(config.routes.begin(), config.routes.end(),
+                                      [&](const Route& each) { return each.name == record.route; });
+  const Route* const route = of_record == config.routes.end() ? nullptr : &*of_record;
+  if (!search.route.empty() && (route == nullptr || !is_meant(search, *route))) return false;
+  if (!search.method.empty() && record.method != search.method) return false;
+  const PathCase path_case = route == nullptr ? PathCase::exact : route->policy.path_case;
+  if (!search.path.empty() && !is_path(record.target, search.path, path_case)) return false;
+  if (record.key != search.key) {
+    if (route == nullptr) return false;
+    const std::vector<std::string> texts = key_texts(route->policy, search);
+    if (std::find(texts.begin(), texts.end(), record.key) == texts.end()) return false;
+  }
+  const bool names_account = !search.principal.empty() || search.headers.size() != 0;
+  return !names_account || belongs_to(id, record, search, config, trust, hash);
+}
+
 bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
                 const Trust& trust, const KeyedHash& hash) {
   for (const Route& route : config.routes) {
     if (route.name != record.route) continue;
     const std::shared_ptr<const Accounts> accounts = accounts_of(trust, route.policy);
-    const std::vector<RecordId> ids =
-        ids_for(route.policy, search, accounts.get(), record.method, record.target, hash);
+    const std::vector<RecordId> ids = ids_for(route.policy, search, accounts.get(), record.method, record.target, hash);
     return std::find(ids.begin(), ids.end(), id) != ids.end();
   }
   return false;

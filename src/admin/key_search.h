@@ -17,6 +17,8 @@
 namespace oncekey {
 
 struct KeySearch {
+  // As the client sends it or as a listing shows it: each route's key syntax reads it, so that "k1" in quotes is k1
+  // where clients write keys in quotes.
   std::string key;
   // The account as the client sends it: the value of the header or cookie that `scope` names, the token of a jwt scope,
   // the name in a certificate. Empty if it is not known.
@@ -37,6 +39,13 @@ struct SearchedIds {
 };
 
 SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& trust, const KeyedHash& hash);
+
+// The texts under which records of the key may be kept: as given, and as the routes' key syntaxes read it.
+std::vector<std::string> key_texts_of(const KeySearch& search, const Config& config);
+
+// Whether a record that was found by its key fits everything else that is given.
+bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
+                 const Trust& trust, const KeyedHash& hash);
 
 // Whether a record that was found by its key is the account's: its id is made again, with its own method and target.
 bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,

@@ -108,6 +108,56 @@ TEST_F(KeySearchTest, FurtherPartsOfTheScopeAreHeaders) {
   expect_found(id, connected);
 }
 
+TEST_F(KeySearchTest, AKeyIsReadAsItsRouteReadsIt) {
+  read("[[route]]\npath = \"/*\"\npolicy = \"ietf\"\nstrict = true\n");
+  Headers quoted;
+  quoted.add("Idempotency-Key", "\"order-17\"");
+  quoted.add("Authorization", "Bearer alice");
+  const RecordId id = admitted("/x", quoted);
+  KeySearch as_sent = search("Bearer alice");
+  as_sent.key = "\"order-17\"";
+  expect_found(id, as_sent);
+  expect_found(id, search("Bearer alice"));
+  EXPECT_EQ(key_texts_of(as_sent, *config_), (std::vector<std::string>{"\"order-17\"", "order-17"}));
+
+  read("[[route]]\npath = \"/*\"\npolicy = \"stripe-v1\"\n");
+  EXPECT_FALSE(finds(admitted("/x", headers({{"Authorization", "Bearer alice"}})), as_sent));
+  EXPECT_EQ(key_texts_of(as_sent, *config_), (std::vector<std::string>{"\"order-17\""}));
+}
+
+TEST_F(KeySearchTest, EverythingThatIsGivenNarrowsALook) {
+  read("[[route]]\npath = \"/v1/*\"\npolicy = \"classic\"\npath_case = \"ignore\"\n");
+  const RecordId id = admitted("/v1/orders", headers({{"Authorization", "Bearer alice"}}));
+  Record record;
+  record.key = "order-17";
+  record.route = "/v1/*";
+  record.method = "POST";
+  record.target = "/v1/orders";
+  const auto fits = [&](const KeySearch& what) { return is_searched(id, record, what, *config_, *trust_, hash_); };
+  EXPECT_TRUE(fits(search("")));
+  EXPECT_TRUE(fits(search("", "/V1//orders/?x=1")));
+  EXPECT_FALSE(fits(search("", "/v1/others")));
+  EXPECT_TRUE(fits(search("Bearer alice")));
+  EXPECT_FALSE(fits(search("Bearer bob")));
+  for (const auto& [account, is_it] : {std::pair{"Bearer alice", true}, std::pair{"Bearer bob", false}}) {
+    KeySearch by_header = search("");
+    by_header.headers.add("Authorization", account);
+    EXPECT_EQ(fits(by_header), is_it) << account;
+  }
+  KeySearch patched = search("");
+  patched.method = "PATCH";
+  EXPECT_FALSE(fits(patched));
+  KeySearch elsewhere = search("");
+  elsewhere.route = "/v2/*";
+  EXPECT_FALSE(fits(elsewhere));
+  KeySearch of_route = search("");
+  of_route.route = "/v1/*";
+  EXPECT_TRUE(fits(of_route));
+  KeySearch other_key = search("");
+  other_key.key = "order-18";
+  EXPECT_FALSE(fits(other_key));
+}
+
 TEST_F(KeySearchTest, ACookieIsTheAccount) {
   read("[[route]]\npath = \"/*\"\npolicy = \"ietf\"\nscope = \"cookie:session\"\n");
   expect_found(admitted("/x", headers({{"Cookie", "a=b; session=s1"}})), search("s1"));

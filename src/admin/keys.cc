@@ -20,6 +20,8 @@ namespace json = boost::json;
 namespace {
 
 constexpr std::size_t kKeysUsual = 100;
+// The end of the year 9999. A cursor beyond it is none of ours, and the stores need not reckon with it.
+constexpr std::int64_t kMillisMax = 253'402'300'799'999;
 // Records that one listing or search looks at; some tenths of a second in most stores.
 constexpr std::size_t kKeysLookMax = 100'000;
 
@@ -51,6 +53,7 @@ Result<Cursor> parse_cursor(std::string_view text) {
   const char* const end = text.data() + text.size();
   const auto [behind, error] = std::from_chars(text.data(), end, millis);
   if (error != std::errc{} || behind == end || *behind != '-') return bad;
+  if (millis < 0 || millis > kMillisMax) return bad;
   const std::optional<RecordId> id =
       record_id_from_hex(text.substr(static_cast<std::size_t>(behind - text.data()) + 1));
   if (!id) return bad;
@@ -105,6 +108,16 @@ Result<KeySearch> search_of(const json::object& given) {
     search.headers.add(name, value);
   }
   return search;
+}
+
+Result<std::size_t> limit_in(const json::object& given) {
+  const json::value* const limit = given.if_contains("limit");
+  if (limit == nullptr) return kKeysUsual;
+  json::error_code error;
+  const auto number = limit->to_number<std::uint64_t>(error);
+  if (error || number == 0 || number > kListMax)
+    return invalid(fmt::format("limit is a whole number from 1 to {}", kListMax));
+  return static_cast<std::size_t>(number);
 }
 
 } // namespace
@@ -213,6 +226,8 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   if (auto refusal = co_await read_json(exchange, given)) co_return *std::move(refusal);
   const Result<KeySearch> search = search_of(given);
   if (!search) co_return refused(400, search.fault().message);
+  const Result<std::size_t> limit = limit_in(given);
+  if (!limit) co_return refused(400, limit.fault().message);
   const auto& routes = shared_.config().routes;
   const auto is_route = [&](const Route& route) { return route.name == search->route || route.path == search->route; };
   if (!search->route.empty() && std::none_of(routes.begin(), routes.end(), is_route))
@@ -228,42 +243,34 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
     ++page.looked;
     if (found->has_value()) page.lines.push_back({id, *(*found)->record});
   }
-  // With an account one record is meant. By the key alone there may be several, of several accounts.
-  const bool look = !searched.complete && (search->principal.empty() || page.lines.empty());
-  if (look) {
+  // What is given does not name every record of the key: on routes whose paths are not known, or of several accounts.
+  const bool look = !searched.complete;
+  const std::vector<std::string> texts = look ? key_texts_of(*search, shared_.config()) : std::vector<std::string>{};
+  for (const std::string& text : texts) {
     BrowseRequest request;
-    request.key = search->key;
+    request.key = text;
     request.limit = kListMax;
     request.look_max = kKeysLookMax;
     const Result<BrowsePage> seen = co_await browse(request);
     if (!seen) co_return refused(503, seen.fault().message);
     page.looked += seen->looked;
-    page.whole = seen->whole;
+    page.whole = page.whole && seen->whole;
     for (const Listed& line : seen->lines) {
       const auto is_it = [&](const Listed& known) { return known.id == line.id; };
       if (std::any_of(page.lines.begin(), page.lines.end(), is_it)) continue;
-      if (!is_searched(*search, line)) continue;
+      if (!is_searched(line.id, line.record, *search, shared_.config(), shared_.trust, shared_.hash)) continue;
       page.lines.push_back(line);
     }
   }
   std::stable_sort(page.lines.begin(), page.lines.end(),
                    [](const Listed& a, const Listed& b) { return a.record.first_received > b.record.first_received; });
+  const bool more = page.lines.size() > *limit;
+  if (more) page.lines.resize(*limit);
   json::object body = page_json(page);
+  body["more"] = more;
   body["exact"] = !look;
   if (look) body["missing"] = searched.missing;
   co_return Answer{200, "application/json", json::serialize(body)};
-}
-
-bool Admin::is_searched(const KeySearch& search, const Listed& line) const {
-  const auto& routes = shared_.config().routes;
-  if (!search.route.empty() && std::none_of(routes.begin(), routes.end(), [&](const Route& route) {
-        return route.name == line.record.route && (route.name == search.route || route.path == search.route);
-      })) {
-    return false;
-  }
-  if (!search.method.empty() && line.record.method != search.method) return false;
-  return search.principal.empty() ||
-         belongs_to(line.id, line.record, search, shared_.config(), shared_.trust, shared_.hash);
 }
 
 } // namespace oncekey

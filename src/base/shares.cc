@@ -25,6 +25,8 @@ std::string_view to_string(Resource resource) {
       return "buffered_bytes";
     case Resource::places:
       return "places";
+    case Resource::tunnels:
+      return "tunnels";
     case Resource::waiters:
       return "waiters";
   }

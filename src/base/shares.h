@@ -1,8 +1,9 @@
 // Shares: who holds how much of what is bounded.
 //
-// Connections, bytes of bodies in memory, calls to the upstream and waiting requests each have a limit. A caller that
-// takes all of one takes the service from every other caller. So everything held is counted three times: in all, for
-// the client's address, and for the account where it is known. One rule applies to addresses and accounts alike:
+// Connections, bytes of bodies in memory, calls to the upstream, WebSockets and waiting requests each have a limit. A
+// caller that takes all of one takes the service from every other caller. So everything held is counted three times: in
+// all, for the client's address, and for the account where it is known. One rule applies to addresses and accounts
+// alike:
 //
 //   While less than half of a limit is in use, a party may hold any of it. Beyond half, a party that holds its share
 //   (a quarter, unless the configuration says otherwise) gets no more.
@@ -30,8 +31,9 @@
 
 namespace oncekey {
 
-enum class Resource : std::uint8_t { connections, buffered_bytes, places, waiters };
-inline constexpr std::size_t kResources = 4;
+// `places` are calls to the upstream; `tunnels` are the WebSockets among them.
+enum class Resource : std::uint8_t { connections, buffered_bytes, places, tunnels, waiters };
+inline constexpr std::size_t kResources = 5;
 std::string_view to_string(Resource resource);
 
 struct ShareLimit {

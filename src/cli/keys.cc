@@ -323,6 +323,7 @@ Result<std::string> KeysCommand::Impl::search_body(const Console& console) const
   add("route", route);
   add("method", method);
   add("path", path);
+  if (list->count("--limit") != 0) request["limit"] = limit;
   json::array fields;
   for (const std::string& header : headers) {
     const std::size_t colon = header.find(':');

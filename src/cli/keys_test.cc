@@ -163,6 +163,21 @@ TEST(KeysList, SaysHowToGoOnAndHowFarItLooked) {
                                            "POST /api/keys/find {\"key\":\"order-1\"}"));
 }
 
+TEST(KeysList, OfAKeyKeepsItsLimitAndSaysWhatWasLookedAt) {
+  const std::string keys = std::string("{\"keys\":[") + kRecord + "]";
+  StandIn gateway(
+      {{200, keys + R"(,"looked":9,"whole":true,"next":null,"more":true,"exact":false,"missing":"--path: p"})"},
+       {200, keys + R"(,"looked":9,"whole":true,"next":null,"more":false,"exact":false,"missing":"--path: p"})"},
+       {200, keys + R"(,"looked":1,"whole":true,"next":null,"more":false,"exact":true})"}});
+  const std::string at = gateway.address();
+  EXPECT_THAT(run_keys({"list", "--admin", at, "--key", "order-1", "--limit", "1"}).out,
+              HasSubstr("(looked at 9 keys; more of them fit: --limit shows up to 10000)\n"));
+  EXPECT_THAT(run_keys({"list", "--admin", at, "--key", "order-1"}).out,
+              HasSubstr("(looked at all 9 keys; to ask for one alone, give --path: p)\n"));
+  EXPECT_THAT(run_keys({"list", "--admin", at, "--key", "order-1"}).out, Not(HasSubstr("looked")));
+  EXPECT_EQ(gateway.asked().front(), "POST /api/keys/find {\"key\":\"order-1\",\"limit\":1}");
+}
+
 TEST(KeysList, FitsIntoTheTerminal) {
   const boost::json::value listed = boost::json::parse(
       R"({"keys":[{"id":"aaaaaaaaaaaaaaaa","state":"completed","status":201,"key":"0123456789012345678901234567890123456789",

@@ -141,9 +141,15 @@ namespace {
 std::string view_of_look(const json::value& answer, bool any) {
   const json::value& next = member(answer, "next");
   if (next.is_string()) return fmt::format("(there are more: --after {})\n", text_of(next, 128));
-  if (member(answer, "whole") != json::value(false)) return "";
   const std::string looked = text_of(member(answer, "looked"), 20);
   const json::value& missing = member(answer, "missing");
+  if (member(answer, "more") == json::value(true))
+    return fmt::format("(looked at {} keys; more of them fit: --limit shows up to 10000)\n", looked);
+  if (member(answer, "whole") != json::value(false)) {
+    if (!missing.is_string()) return "";
+    return fmt::format("(looked at all {} keys{}; to ask for one alone, give {})\n", looked,
+                       any ? "" : "; none of them fits", text_of(missing, 255));
+  }
   const std::string narrow = missing.is_string() ? text_of(missing, 255) : "--route, --state, or --key and --principal";
   return fmt::format("(looked at {} keys, not all{}: narrow it with {})\n", looked, any ? "" : "; none of them fits",
                      narrow);

@@ -60,8 +60,7 @@ Standing standing_of(const Policy& policy, RefusalCode code) {
     case RefusalCode::upgrade_with_key:
       return {400,
               "A WebSocket cannot have an Idempotency-Key",
-              "A key stands for one request with one answer, and a WebSocket is neither. Nothing was executed; open it "
-              "without a key.",
+              "A key stands for one request with one answer, and a WebSocket is neither. Nothing was executed.",
               kInvalidRequest,
               "upgrade_with_key",
               ShouldRetry::no};

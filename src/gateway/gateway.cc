@@ -43,6 +43,12 @@ bool has_key_header(const Policy& policy, const Headers& headers) {
   });
 }
 
+constexpr std::string_view kOpenWithoutKey = "Open it without a key.";
+
+Refusal no_websocket(std::string_view detail) {
+  return {RefusalCode::upgrade_with_key, std::string(detail), std::nullopt, {}};
+}
+
 // What a request that goes through is counted as.
 std::string_view passed_as(const RequestHead& head) { return asks_for_websocket(head) ? "websocket" : "pass"; }
 
@@ -119,7 +125,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
     const Route* const of_path = route_of_path(generation.config.routes, path.text());
     const Policy& policy = of_path != nullptr ? of_path->policy : shared_.no_policy;
     if (asks_for_websocket(head) && has_key_header(policy, head.headers)) {
-      const Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+      const Refusal refusal = no_websocket(kOpenWithoutKey);
       co_await send_refusal(exchange, policy, shared_.metrics.no_route(), refusal);
       co_return;
     }
@@ -215,8 +221,8 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
   const bool websocket = asks_for_websocket(head);
   const bool required = policy.key == MissingKey::required;
   if (websocket && !observing && (required || has_key_header(policy, head.headers))) {
-    Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
-    if (required) refusal.detail = "This path takes no request without a key, and so no WebSocket.";
+    const Refusal refusal =
+        no_websocket(required ? "This path takes no request without a key, and so no WebSocket." : kOpenWithoutKey);
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }
@@ -300,7 +306,10 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route, const 
     co_return;
   }
   if (websocket) {
-    const Refusal refusal{RefusalCode::upgrade_with_key, {}, std::nullopt, {}};
+    const bool of_fingerprint = std::get<Admitted>(admission).key.empty();
+    const Refusal refusal =
+        no_websocket(of_fingerprint ? "This path makes a key of every request's fingerprint, and so takes no WebSocket."
+                                    : kOpenWithoutKey);
     co_await send_refusal(exchange, policy, metrics, refusal);
     co_return;
   }

@@ -98,6 +98,8 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
     co_await exchange.send_problem(status, refusal.detail);
   } else if (resource == Resource::places) {
     co_await answer_failure(exchange, CallError::full);
+  } else if (resource == Resource::tunnels) {
+    co_await exchange.send_problem(status, "as many WebSockets as may be are open; nothing was sent");
   } else {
     co_await exchange.send_problem(status, "too many bodies are held in memory; nothing was sent");
   }
@@ -129,6 +131,7 @@ Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers
   tunnels_.push_back(tunnel);
   if (tunnels_end_) tunnel.stop();
   const Tunnel::End end = co_await tunnel.run();
+  exchange.carried(tunnel.from_client(), tunnel.from_upstream());
   if (shared_.log.enabled(LogLevel::debug)) {
     shared_.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
   }
@@ -161,6 +164,13 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     }
     body = &beginning;
   }
+  const bool websocket = asks_for_websocket(head);
+  Holding tunnel_place(shared_.shares, Resource::tunnels, sharer.address(), sharer.account());
+  if (const Grant grant = websocket ? tunnel_place.try_add(1) : Grant::given; grant != Grant::given) {
+    fails(CallError::full);
+    co_await refuse(exchange, grant, Resource::tunnels);
+    co_return;
+  }
   Holding place(shared_.shares, Resource::places, sharer.address(), sharer.account());
   if (const Grant grant = place.try_add(1); grant != Grant::given) {
     fails(CallError::full);
@@ -168,8 +178,8 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     co_return;
   }
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
-  out.websocket = asks_for_websocket(head);
-  if (out.websocket) add_websocket_fields(out.headers);
+  out.websocket = websocket;
+  if (websocket) add_websocket_fields(out.headers);
   const MonotonicTime start = std::chrono::steady_clock::now();
   std::optional<UpstreamBreaker::Pass> pass = upstream.breaker.ask(start);
   if (!pass) {

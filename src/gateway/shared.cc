@@ -62,6 +62,10 @@ std::shared_ptr<Shares> make_shares(const Config& config) {
   buffered.per_address = std::max(buffered.per_address, largest_body(config));
   buffered.per_account = std::max(buffered.per_account, largest_body(config));
   of[static_cast<std::size_t>(Resource::places)] = shared_fairly(limits.max_upstream_connections);
+  // A WebSocket keeps its place for as long as its client likes. All of them together leave half of the places to
+  // requests, which give theirs back.
+  of[static_cast<std::size_t>(Resource::tunnels)] =
+      shared_fairly(std::max<std::uint64_t>(limits.max_upstream_connections / 2, 1));
   // Each of them has a connection.
   of[static_cast<std::size_t>(Resource::waiters)] = shared_fairly(limits.max_connections);
   return std::make_shared<Shares>(of);
@@ -176,6 +180,8 @@ Refusal refusal_of(Grant grant, Resource resource, std::string key) {
         return "memory for bodies";
       case Resource::places:
         return "calls to the API";
+      case Resource::tunnels:
+        return "WebSockets";
       case Resource::waiters:
         return "waiting requests";
     }

@@ -311,6 +311,7 @@ Task<bool> Exchange::switch_protocols(std::string_view reason, const Headers& he
   ONCEKEY_CHECK(!answered_, "one request gets one answer");
   answered_ = true;
   switched_ = true;
+  status_ = 101;
   keep_alive_ = false;
   std::string out = fmt::format("HTTP/1.1 101 {}\r\n", reason.empty() ? usual_reason(101) : reason);
   out.append(headers.lines());

@@ -120,6 +120,11 @@ class Exchange {
   // include Connection and Upgrade. False when the client is gone.
   Task<bool> switch_protocols(std::string_view reason, const Headers& headers);
   ByteStream stream() { return {transport_, buffer_}; }
+  // What the stream carried after that, for the access log.
+  void carried(std::uint64_t received_bytes, std::uint64_t sent_bytes) {
+    received_bytes_ += received_bytes;
+    sent_bytes_ += sent_bytes;
+  }
   bool switched() const { return switched_; }
 
   // Ends a read_piece() under way with `broken`. For a handler whose answer is out before the body is in.
@@ -140,8 +145,8 @@ class Exchange {
 
   bool answered() const { return answered_; }
   int status() const { return status_; }                           // of the final answer; 0 before it is sent
-  std::uint64_t received_bytes() const { return received_bytes_; } // of the body
-  std::uint64_t sent_bytes() const { return sent_bytes_; }         // of the answer's body
+  std::uint64_t received_bytes() const { return received_bytes_; } // of the body, or of a stream
+  std::uint64_t sent_bytes() const { return sent_bytes_; }         // of the answer's body, or of a stream
   bool client_gone() const { return client_gone_; }
   // For the server: may another request follow on this connection?
   bool reusable() const { return answered_ && keep_alive_ && !client_gone_ && parser_.done(); }

@@ -42,8 +42,8 @@ Task<Tunnel::End> Tunnel::run() {
   upstream_.transport.no_deadline();
   moved();
   running_ = 2;
-  spawn(run_direction(upstream_, client_));
-  spawn(run_direction(client_, upstream_));
+  spawn(run_direction(upstream_, client_, from_upstream_));
+  spawn(run_direction(client_, upstream_, from_client_));
   while (running_ > 0) co_await ended_.async_wait(use_task);
   idle_.clear();
   if (end_ != End::open) co_return end_;
@@ -53,9 +53,9 @@ Task<Tunnel::End> Tunnel::run() {
   co_return end_;
 }
 
-Task<void> Tunnel::run_direction(ByteStream& from, ByteStream& to) {
+Task<void> Tunnel::run_direction(ByteStream& from, ByteStream& to, std::uint64_t& carried) {
   try {
-    co_await carry(from, to);
+    co_await carry(from, to, carried);
   } catch (const std::exception&) {
     close(End::broken);
   }
@@ -63,7 +63,7 @@ Task<void> Tunnel::run_direction(ByteStream& from, ByteStream& to) {
   ended_.cancel();
 }
 
-Task<void> Tunnel::carry(ByteStream& from, ByteStream& to) {
+Task<void> Tunnel::carry(ByteStream& from, ByteStream& to, std::uint64_t& carried) {
   while (end_ == End::open) {
     if (from.buffer.empty()) {
       const IoResult got = co_await from.transport.read_some(from.buffer.room(kReadBytes));
@@ -85,6 +85,7 @@ Task<void> Tunnel::carry(ByteStream& from, ByteStream& to) {
       close(End::broken);
       co_return;
     }
+    carried += bytes.size();
     from.buffer.consume(bytes.size());
     moved();
   }

@@ -18,6 +18,7 @@
 #include <boost/intrusive/list_hook.hpp>
 
 #include <chrono>
+#include <cstdint>
 #include <string_view>
 
 namespace oncekey {
@@ -39,10 +40,13 @@ class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   // Carries, first what the buffers hold already. The tunnel must live until this is over.
   Task<End> run();
   void stop() { close(End::stopped); }
+  // Bytes that were carried whole to the other side.
+  std::uint64_t from_client() const { return from_client_; }
+  std::uint64_t from_upstream() const { return from_upstream_; }
 
  private:
-  Task<void> run_direction(ByteStream& from, ByteStream& to);
-  Task<void> carry(ByteStream& from, ByteStream& to);
+  Task<void> run_direction(ByteStream& from, ByteStream& to, std::uint64_t& carried);
+  Task<void> carry(ByteStream& from, ByteStream& to, std::uint64_t& carried);
   void moved() { idle_.after(patience_); }
   void pass_on_the_end(Transport& to);
   void close(End why);
@@ -53,6 +57,8 @@ class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   Timer idle_;
   End end_ = End::open;
   int running_ = 0;
+  std::uint64_t from_client_ = 0;
+  std::uint64_t from_upstream_ = 0;
   // Never expires; cancelled when a direction ends.
   asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> ended_;
 };

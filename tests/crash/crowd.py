@@ -13,7 +13,7 @@ from support.client import Client
 from support.messages import Malformed
 from support.upstream import Upstream, answers
 
-# How long keys may take to finish once the trouble has stopped: some leases, on a slow machine.
+# How long it may take until the next key finishes once the trouble has stopped: some leases, on a slow machine.
 SETTLING_SECONDS = 30.0
 
 
@@ -110,11 +110,17 @@ class Crowd:
                 self.finished.append(key)
 
     def settle(self):
-        """Asks for every unfinished key until it is finished or patience ends."""
-        deadline = time.monotonic() + SETTLING_SECONDS
-        while self.unfinished and time.monotonic() < deadline:
+        """Asks for every unfinished key until it is finished or patience ends: none has finished for that long, nor in
+        a whole round after that. A trouble that lasts leaves many keys, and one round over them may take longer."""
+        finished_at = time.monotonic()
+        while self.unfinished:
+            began, before = time.monotonic(), len(self.unfinished)
             for number, key in enumerate(list(self.unfinished)):
                 self.send(key, self.addresses[number % len(self.addresses)])
+            if len(self.unfinished) < before:
+                finished_at = time.monotonic()
+            elif began - finished_at > SETTLING_SECONDS:
+                return
             time.sleep(0.1)
 
     def ask_again(self):

@@ -1,11 +1,15 @@
-"""The oracle finds every kind of violation when it is planted, and nothing in a clean history."""
+"""The oracle finds every kind of violation when it is planted, and nothing in a clean history. The crowd waits long
+enough for what the oracle judges."""
 
 import pathlib
 import sys
 import unittest
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+import crowd
 from oracle import Answer, Execution, History, violations
 
 
@@ -104,6 +108,46 @@ class OracleTest(unittest.TestCase):
         self.indeterminate(2)
         self.answered(3, 1)
         self.assertIn("both answered and indeterminate", self.found(False))
+
+
+class SlowCrowd(crowd.Crowd):
+    """Every request takes a second of a clock that is not real; keys finish when asked for the second time, or never."""
+
+    def __init__(self, keys, stuck=()):
+        super().__init__(History(), 0, seed=1)
+        self.addresses = ["here"]
+        self.unfinished = list(keys) + list(stuck)
+        self.stuck = stuck
+        self.now = 0.0
+        self.asked = {}
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+    def send(self, key, address):
+        self.now += 1
+        self.asked[key] = self.asked.get(key, 0) + 1
+        if self.asked[key] == 2 and key not in self.stuck:
+            self.unfinished.remove(key)
+
+
+class CrowdTest(unittest.TestCase):
+    def settled(self, slow):
+        with mock.patch.object(crowd, "time", slow):
+            slow.settle()
+        return slow.unfinished
+
+    def test_a_long_list_of_keys_is_asked_for_until_all_are_finished(self):
+        keys = [f"hold-{number}" for number in range(int(crowd.SETTLING_SECONDS) * 3)]
+        self.assertEqual(self.settled(SlowCrowd(keys)), [])
+
+    def test_a_key_that_never_finishes_ends_the_patience(self):
+        slow = SlowCrowd(["hold-1"], stuck=("again-2",))
+        self.assertEqual(self.settled(slow), ["again-2"])
+        self.assertGreater(slow.now, crowd.SETTLING_SECONDS)
 
 
 if __name__ == "__main__":

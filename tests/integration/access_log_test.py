@@ -14,6 +14,7 @@ from support.cases import GatewayTest
 from support.gateway import Gateway
 from support.upstream import Upstream, answers, resets
 from support.waiting import poll_until
+from support.websockets import echo, open_websocket, switches
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
@@ -88,6 +89,16 @@ class AccessLogTest(GatewayTest):
         self.logged(1, decision="duplicate")
         refused = [line for line in self.lines() if line["route"] == "hook /hooks/stripe" and line["status"] == 400]
         self.assertEqual(len(refused), 1)
+
+    def test_a_websocket_is_there_when_it_ends_with_what_it_carried(self):
+        self.upstream.will(switches(echo, early=b"welcome"))
+        connection, head = open_websocket(self.client, "/socket")
+        self.assertEqual(head.status, 101)
+        connection.send(b"hello")
+        self.assertEqual(connection.read_exactly(12), b"welcomehello")
+        connection.socket.close()
+        line = self.logged(1, decision="websocket")[0]
+        self.assertEqual((line["status"], line["bytes_in"], line["bytes_out"]), (101, 5, 12))
 
     def test_what_clients_send_leaves_valid_lines_without_it(self):
         before = len(self.lines())

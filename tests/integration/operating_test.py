@@ -10,7 +10,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from support.cases import GatewayTest
+from support.cases import GatewayTest, fresh_key
 from support.client import Client
 from support.gateway import Gateway, free_port, run_cli, toml
 from support.messages import Malformed
@@ -428,7 +428,9 @@ class OperatorTest(GatewayTest):
         self.assertIn("--after", self.keys("list", "--state", "completed", "--limit", "2").stdout)
         self.assertEqual(self.listed("--older-than", "1h"), [])
         self.assertEqual(self.listed("--route", "/nowhere"), [])
-        self.assertEqual(self.gateway.admin.get("/api/keys?after=nonsense").status, 400)
+        for cursor in ("nonsense", "others-9223372036854775807-" + "f" * 64, "waiting-9223372036854775807-" + "f" * 64,
+                       "others--9223372036854775808-" + "0" * 64, "others--1-" + "0" * 64):
+            self.assertEqual(self.gateway.admin.get(f"/api/keys?after={cursor}").status, 400, cursor)
 
     def test_a_key_is_found_by_its_text_and_its_account(self):
         self.post()
@@ -463,6 +465,69 @@ class OperatorTest(GatewayTest):
         self.assertEqual(run_cli("keys", "list", "--admin", "http://" + self.gateway.admin_text, environment={
             "ONCEKEY_ADMIN_TOKEN": self.gateway.admin_token}).returncode, 0)
         self.assertIn("Not found. Available: /livez", self.gateway.admin.get("/nothing").body.decode())
+
+
+class FindingKeysTest(GatewayTest):
+    """What an operator finds by a key is everything that fits what was given, and nothing else."""
+    routes = [{"path": "/fixed", "policy": "classic"}, {"path": "/orders/*", "policy": "classic"},
+              {"path": "/quoted/*", "policy": "ietf", "strict": True}]
+
+    def setUp(self):
+        super().setUp()
+        self.post("/fixed")
+        self.post("/orders/7")
+        Client(self.gateway.address, "bob").post("/orders/7", key=self.key)
+        Client(self.gateway.address, "bob").post("/orders/8", key=self.key)
+
+    def shown(self, *arguments):
+        done = run_cli("keys", "list", "--key", self.key, *arguments, "--admin", self.gateway.admin_text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def find(self, **given):
+        asked = self.gateway.admin.post("/api/keys/find", body=json.dumps({"key": self.key, **given}).encode())
+        self.assertEqual(asked.status, 200, asked)
+        return asked.json()
+
+    def targets(self, **given):
+        return sorted(record["target"] for record in self.find(**given)["keys"])
+
+    def test_records_on_paths_that_were_not_given_are_found_too(self):
+        self.assertEqual(self.targets(principal="Bearer alice"), ["/fixed", "/orders/7"])
+        self.assertFalse(self.find(principal="Bearer alice")["exact"])
+        self.assertEqual(self.targets(principal="Bearer alice", path="/orders/7"), ["/orders/7"])
+        # The reader learns how far the look went.
+        self.assertRegex(self.shown("--principal", "Bearer alice"), r"\(looked at all \d+ keys; .*--path")
+        nobody = self.shown("--principal", "Bearer nobody")
+        self.assertRegex(nobody, r"\(looked at all \d+ keys; none of them fits")
+
+    def test_an_account_may_be_given_as_a_header(self):
+        self.assertEqual(self.targets(headers=[["Authorization", "Bearer alice"]]), ["/fixed", "/orders/7"])
+
+    def test_a_path_narrows_what_is_found(self):
+        self.assertEqual(self.targets(), ["/fixed", "/orders/7", "/orders/7", "/orders/8"])
+        self.assertEqual(self.targets(path="/orders/7"), ["/orders/7"] * 2)
+        self.assertEqual(self.targets(path="/orders//7/?x=1"), ["/orders/7"] * 2)
+        self.assertEqual(self.targets(path="/orders/9"), [])
+
+    def test_a_limit_is_kept_and_what_is_left_out_is_told(self):
+        found = self.find(limit=3)
+        self.assertEqual([len(found["keys"]), found["more"]], [3, True])
+        self.assertIn("more of them fit: --limit", self.shown("--limit", "3"))
+        self.assertFalse(self.find(limit=4)["more"])
+        for limit in ("0", "10001", "1.5", '"1"'):
+            asked = self.gateway.admin.post("/api/keys/find", body=b'{"key":"k","limit":%s}' % limit.encode())
+            self.assertEqual(asked.status, 400, limit)
+
+    def test_a_key_is_read_as_its_route_reads_it(self):
+        key = fresh_key()
+        sent = self.client.post("/quoted/1", headers=[("Idempotency-Key", f'"{key}"')])
+        self.assertEqual(sent.status, 201, sent)
+        for given in (key, f'"{key}"'):
+            for account in ({}, {"principal": "Bearer alice"},
+                            {"principal": "Bearer alice", "route": "/quoted/*"}):
+                found = self.find(**{**account, "key": given})
+                self.assertEqual([record["key"] for record in found["keys"]], [key], (given, account))
 
 
 class CrashedKeysTest(unittest.TestCase):

@@ -169,8 +169,7 @@ class WebSocketTest(GatewayTest):
 
     def test_with_a_key_it_is_refused_and_nothing_is_sent(self):
         for target, field in (("/ws", "Idempotency-Key"), ("/orders/ws", "Idempotency-Key"),
-                              ("/reads/ws", "Idempotency-Key"), ("/paypal/ws", "PayPal-Request-Id"),
-                              ("/alike/ws", "X-Any")):
+                              ("/reads/ws", "Idempotency-Key"), ("/paypal/ws", "PayPal-Request-Id")):
             with self.subTest(target=target, field=field):
                 refused = self.client.get(target, headers=ASKS + [(field, "k-1")])
                 problem = self.assert_problem(refused, 400, "upgrade_with_key")
@@ -182,6 +181,12 @@ class WebSocketTest(GatewayTest):
     def test_where_a_key_is_required_there_is_no_websocket(self):
         problem = self.assert_problem(self.client.get("/strict/ws", headers=ASKS), 400, "upgrade_with_key")
         self.assertIn("no request without a key", problem["detail"])
+        self.assertEqual(self.upstream.received, [])
+
+    def test_where_keys_are_made_of_fingerprints_there_is_no_websocket(self):
+        problem = self.assert_problem(self.client.get("/alike/ws", headers=ASKS), 400, "upgrade_with_key")
+        self.assertIn("fingerprint", problem["detail"])
+        self.assertNotIn("without a key", problem["detail"])
         self.assertEqual(self.upstream.received, [])
 
     def test_without_a_key_a_protected_route_lets_it_through(self):
