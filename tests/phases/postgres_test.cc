@@ -46,6 +46,26 @@ class PostgresConnection : public testing::Test {
   std::unique_ptr<Database> database = place.open(one_connection());
 };
 
+TEST_F(PostgresConnection, CopyIsRefusedAndTheNextRunHasAnotherConnection) {
+  for (const char* const sql : {"COPY audit (what) FROM STDIN", "COPY audit TO STDOUT"}) {
+    bool copied = false;
+    Runner runner(*database, {one_phase([&](Phase& phase) {
+      if (!copied) {
+        copied = true;
+        phase.execute(sql);
+      }
+      return phase.respond(200, "", "");
+    })});
+    try {
+      (void)runner.run(ride_request(sql)).ok();
+      ADD_FAILURE() << "no error: " << sql;
+    } catch (const DatabaseError& error) {
+      EXPECT_NE(std::string(error.what()).find("COPY is not for execute()"), std::string::npos) << error.what();
+    }
+    expect_finished(runner, sql);
+  }
+}
+
 TEST_F(PostgresConnection, PreparesAStatementOfTheApplicationWhenItComesAgain) {
   const auto insert = [&](int i) {
     return run_transaction(*database, [&](Transaction& transaction) {
