@@ -247,7 +247,10 @@ Result<Execution::End> Execution::dead_letter(const std::string& why) {
 
 // Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself. False also
 // when the row has another fence: a commit whose answer was lost may have been ours.
+// A database that hangs is not asked: another connection, which the application's pool may have open, would hang for as
+// long again.
 bool Execution::give_up_lease() {
+  if (sessions_.timed_out()) return false;
   const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
     const Command command = give_lease_up(row_.id, row_.fence);
     auto rows = session.transact(Isolation::read_committed, {&command, 1});
