@@ -86,7 +86,10 @@ void CallKeeper::work() {
     // Not under the lock: calls must be able to begin and end while the database takes its time. A renewal that comes
     // after its call has ended renews the lease of its owner, or with an old fence nothing.
     lock.unlock();
-    for (const Due& one : due) renew(one.id, one.fence);
+    for (const Due& one : due) {
+      if (stopping_) break; // a database that hangs would hold up the end by one time-out for each call
+      renew(one.id, one.fence);
+    }
     lock.lock();
   }
 }
