@@ -111,8 +111,8 @@ std::optional<std::string> Execution::memory_over(const Operation::Step& step) c
   if (now() - row_.reached_at < memory - memory / kMemoryMarginShare) return std::nullopt;
   return fmt::format(
       "The foreign API may have forgotten the key of the call '{}', which may have been made {} minutes ago: look "
-      "there whether it happened. Only if it did not, restart the operation with --looked (ForeignSide::looked_at); "
-      "without it the call is not made again.",
+      "there whether it happened. Only if it did not, restart the operation with --confirmed-not-executed "
+      "(ForeignSide::looked_at); without it the call is not made again.",
       step.rules.label, std::chrono::duration_cast<std::chrono::minutes>(now() - row_.reached_at).count());
 }
 
