@@ -33,8 +33,9 @@ CallKeeper::Watch::Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fe
       renew_at_(steady_now() + keeper.lease_ / 3),
       stop_at_(steady_now() + keeper.call_max_) {
   const std::lock_guard lock(keeper.mutex_);
-  place_ = keeper.watches_.insert(keeper.watches_.end(), this);
+  // First what may throw: a watch that was never made must not stay in the list.
   if (!keeper.thread_.joinable()) keeper.thread_ = std::thread([&keeper] { keeper.work(); });
+  place_ = keeper.watches_.insert(keeper.watches_.end(), this);
   // A thread that sleeps until somebody's renewal, be that call over or not, is awake before the newest needs it.
   if (keeper.idle_) keeper.changed_.notify_all();
 }
