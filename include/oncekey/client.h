@@ -130,10 +130,11 @@ struct ClientAnswer {
   std::string key;    // that was sent; empty if none
   std::uint32_t attempts = 0;
   bool resumed = false; // the key is that of an earlier run
-  // When an earlier run had its final answer, if one had: this run asked for that answer again.
+  // When an earlier run had succeeded, if one had: this run asked for that answer again.
   std::optional<Time> ended_before;
   // The outcome is not certain, and the key must be used for any further try. True after giving up, and after a refusal
-  // that says nothing about what an earlier try may have done: a 401 for a token that has expired since, for instance.
+  // that says nothing about what another try may have done: a 401 for a token that has expired since, for instance, or
+  // one while another process runs the same operation.
   // With the caller's own key and no journal there may always have been an earlier try, so that 401, 403 and 407 keep
   // it. With a journal the key is kept there.
   bool key_kept = false;

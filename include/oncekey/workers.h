@@ -45,7 +45,8 @@ class BackgroundWorker {
   bool stopping() const;
 
   // Called when something begins to fail, with the reason, and when it works again, without one. `what` is "database",
-  // "resuming NAME" (the completer's attempts at operations of that name) or "sink NAME". On one of the worker's
+  // "threads" (the machine gave fewer than wanted), "resuming NAME" (the completer's attempts at operations of that
+  // name) or "sink NAME". On one of the worker's
   // threads, one call at a time; must not throw. To be set before the first run.
   using TroubleObserver = std::function<void(const std::string& what, const std::optional<std::string>& why)>;
   void on_trouble(TroubleObserver observer) { observer_ = std::move(observer); }

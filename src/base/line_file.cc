@@ -19,7 +19,19 @@ constexpr std::size_t kWriteAt = 64u << 10;
 constexpr std::size_t kGatheredMost = 8u << 20;
 
 int open_to_append(const std::string& path) {
-  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
+  // Opening a FIFO would wait for its reader; the writes of the log may wait.
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR);
+  if (fd >= 0) (void)::fcntl(fd, F_SETFL, O_APPEND);
+  return fd;
+}
+
+// Something that is there and cannot be a log. Under /dev the standard streams may be pipes.
+Status check_kind(const std::string& path) {
+  struct stat entry {};
+  if (::stat(path.c_str(), &entry) != 0) return ok_status();
+  if (S_ISDIR(entry.st_mode)) return invalid(fmt::format("{}: {}", path, std::strerror(EISDIR)));
+  if (S_ISREG(entry.st_mode) || path.starts_with("/dev/")) return ok_status();
+  return invalid(fmt::format("{}: is not a regular file; give the path of a file, or - for standard output", path));
 }
 
 // 0, or the errno of what failed.
@@ -36,6 +48,7 @@ int write_all(int fd, std::string_view bytes) {
 } // namespace
 
 Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Log& log) {
+  if (const Status kind = path == "-" ? ok_status() : check_kind(path); !kind) return kind.fault();
   const int fd = path == "-" ? STDOUT_FILENO : open_to_append(path);
   if (fd < 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
   return std::unique_ptr<LineFile>(new LineFile(path, fd, log));
@@ -43,9 +56,8 @@ Result<std::unique_ptr<LineFile>> LineFile::open(const std::string& path, Log& l
 
 Status LineFile::check(const std::string& path) {
   if (path == "-") return ok_status();
-  struct stat entry {};
-  const bool there = ::stat(path.c_str(), &entry) == 0;
-  if (there && S_ISDIR(entry.st_mode)) return invalid(fmt::format("{}: {}", path, std::strerror(EISDIR)));
+  if (const Status kind = check_kind(path); !kind) return kind;
+  const bool there = ::access(path.c_str(), F_OK) == 0;
   const std::size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const int missing = there ? ::access(path.c_str(), W_OK) : ::access(folder.c_str(), W_OK | X_OK);

@@ -58,6 +58,24 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv) {
   return words;
 }
 
+std::string unknown_help(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "help") return {};
+  const CLI::App* at = &app;
+  for (int i = 2; i < argc && argv[i][0] != '-'; ++i) {
+    const std::string_view word = argv[i];
+    const auto all = at->get_subcommands([](const CLI::App*) { return true; });
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const CLI::App* one) { return one->get_name() == word; });
+    if (found == all.end()) {
+      const std::string name = whole_name(*at);
+      return fmt::format("{}: there is no subcommand \"{}\"{}; {} --help shows what there is", name, word,
+                         nearest(word, subcommands_of(*at), ""), name);
+    }
+    at = *found;
+  }
+  return {};
+}
+
 std::string not_understood(const CLI::App& app) {
   // Where a command hands what it does not know on to the one before it, the words are found there.
   std::vector<std::string> rest = app.remaining();

@@ -86,6 +86,8 @@ int main(int argc, char** argv) {
   CLI::App* doctor =
       app.add_subcommand("doctor", "Try what a configuration needs: ports, store, upstream, the machine");
   add_serve_flags(*doctor, examined);
+  std::string examined_file;
+  doctor->add_option("FILE", examined_file, "TOML file; the same as --config FILE")->excludes("--config");
   doctor->add_flag("--json", doctor_json, "print one JSON object");
 
   std::string first_file = "oncekey.toml";
@@ -113,7 +115,8 @@ int main(int argc, char** argv) {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     const bool asked = error.get_exit_code() == 0; // --help, --version
-    if (const std::string unknown = asked ? "" : oncekey::not_understood(app); !unknown.empty()) {
+    if (const std::string unknown = asked ? oncekey::unknown_help(app, argc, argv) : oncekey::not_understood(app);
+        !unknown.empty()) {
       std::fprintf(stderr, "%s\n", unknown.c_str());
       return 2;
     }
@@ -123,6 +126,7 @@ int main(int argc, char** argv) {
 
   if (check->parsed())
     return oncekey::run_check(checked_file, check_json ? oncekey::CheckOutput::json : oncekey::CheckOutput::text);
+  if (!examined_file.empty()) examined.config = examined_file;
   if (doctor->parsed())
     return oncekey::run_doctor(examined, doctor_json ? oncekey::DoctorOutput::json : oncekey::DoctorOutput::text);
   if (init->parsed()) return oncekey::run_init(first_file, first_upstream);

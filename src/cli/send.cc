@@ -264,7 +264,7 @@ std::string SendCommand::Impl::how_to_go_on(const ClientAnswer& answer) const {
 }
 
 int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console) const {
-  if (answer.ended_before && !quiet) {
+  if (answer.ended_before && answer.ending == Ending::succeeded && !quiet) {
     console.err << fmt::format(
         "oncekey send: this operation had its answer at {:%Y-%m-%d %H:%M:%S} UTC already; its key was sent again "
         "(--again makes a new one)\n",

@@ -316,9 +316,9 @@ WorkCommand::WorkCommand(CLI::App& app)
       ->type_name("ID");
   work_
       ->add_flag(
-          "--looked", looked_,
-          "with --restart-operation: I have looked on the foreign side, the call did not happen there; without it "
-          "a call whose key may be forgotten is not made again")
+          "--confirmed-not-executed", confirmed_not_executed_,
+          "with --restart-operation: you have checked with the other API that the call was not executed. Without it, "
+          "a call whose key that API may have forgotten is not made again")
       ->needs("--restart-operation");
   work_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
 }
@@ -346,7 +346,8 @@ int WorkCommand::run() const {
   if (!restart_operation_.empty()) {
     const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
     if (!id) return refuse(invalid("--restart-operation wants the 64 hex digits that --dead shows"));
-    return said(restart_dead_operation(**database, *id, looked_ ? ForeignSide::looked_at : ForeignSide::not_looked_at));
+    return said(restart_dead_operation(**database, *id,
+                                       confirmed_not_executed_ ? ForeignSide::looked_at : ForeignSide::not_looked_at));
   }
   if (restart_job_) return said(restart_dead_job(**database, *restart_job_));
 

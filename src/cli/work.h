@@ -32,7 +32,7 @@ class WorkCommand {
   bool once_ = false;
   bool list_dead_ = false;
   std::string restart_operation_;
-  bool looked_ = false;
+  bool confirmed_not_executed_ = false;
   std::optional<long long> restart_job_;
 };
 

@@ -179,12 +179,14 @@ struct Client::Impl {
     bool named = false;
     bool used_elsewhere = false;     // perhaps: it is the caller's own, and no journal tells
     std::optional<JournalEnd> ended; // by an earlier run
+    std::uint64_t run = 1;           // of the operation, by the journal
   };
   static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
   Result<Key> key_for(const ClientRequest& request, const Url& url);
   Status check_found(const JournalEntry& found, const JournalEntry& wanted, const ClientRequest& request) const;
   ClientAnswer run(const WireRequest& wire, const Key& key);
-  Status close(const ClientAnswer& answer, const Key& key, const Receive& receive);
+  Status learn_of_other_runs(ClientAnswer& answer, const Key& key);
+  Status close(ClientAnswer& answer, const Key& key, const Receive& receive);
 };
 
 Status Client::Impl::check_found(const JournalEntry& found, const JournalEntry& wanted,
@@ -209,12 +211,11 @@ Result<Client::Impl::Key> Client::Impl::key_for(const ClientRequest& request, co
     return key;
   }
   const std::string operation = operation_of(request);
-  auto begun = journal->begin(operation, wanted, request.again ? IfEnded::begin_anew : IfEnded::find);
+  auto begun = journal->begin(operation, wanted, request.again ? IfEnded::begin_anew : IfEnded::find,
+                              [&](const JournalEntry& found) { return check_found(found, wanted, request); });
   if (!begun) return begun.fault();
-  if (begun->found) {
-    if (const Status same = check_found(begun->entry, wanted, request); !same) return same.fault();
-  }
-  return Key{begun->entry.key, operation, begun->found, !request.operation.empty(), false, begun->entry.ended};
+  const JournalEntry& entry = begun->entry;
+  return Key{entry.key, operation, begun->found, !request.operation.empty(), false, entry.ended, entry.run};
 }
 
 ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
@@ -222,7 +223,7 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
   ClientAnswer answer;
   answer.key = key.text;
   answer.resumed = key.resumed;
-  if (key.ended) answer.ended_before = key.ended->at;
+  if (key.ended && is_success(key.ended->status)) answer.ended_before = key.ended->at;
   // Whether a try before the one at hand may have had an effect that its answer did not tell. One that was refused for
   // good had none.
   bool unsettled = key.resumed && !(key.ended && !is_success(key.ended->status));
@@ -284,16 +285,33 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
 // The caller first: a crash in between costs a try that gets the same answer again, the other order could cost the
 // answer. An operation that had ended before ends anew, so that a crash after this answer is no less safe than one
 // after the first.
-Status Client::Impl::close(const ClientAnswer& answer, const Key& key, const Receive& receive) {
+Status Client::Impl::close(ClientAnswer& answer, const Key& key, const Receive& receive) {
+  if (const Status learned = learn_of_other_runs(answer, key); !learned) return learned;
   if (receive) {
     if (Status received = receive(answer); !received) return received;
   }
   if (!journal || key.operation.empty() || answer.key_kept) return ok_status();
   const Time now = world->wall_clock();
+  // A refusal says nothing about a run that has begun since.
+  const auto only_run = answer.ending == Ending::refused ? std::optional(key.run) : std::nullopt;
   const Result<bool> closed =
-      key.named ? journal->end(key.operation, key.text, {now, now + options.key_lifetime, answer.response->status})
-                : journal->forget(key.operation, key.text, now);
-  return closed ? ok_status() : Status(closed.fault());
+      key.named
+          ? journal->end(key.operation, key.text, {now, now + options.key_lifetime, answer.response->status}, only_run)
+          : journal->forget(key.operation, key.text, now, only_run);
+  if (!closed) return closed.fault();
+  if (only_run && !*closed) answer.key_kept = true;
+  return ok_status();
+}
+
+// Another run of the operation may have an effect that a refusal of this one does not tell. `close` looks again when it
+// writes; this look is for the caller, who gets the answer before that.
+Status Client::Impl::learn_of_other_runs(ClientAnswer& answer, const Key& key) {
+  if (!journal || key.operation.empty() || answer.key_kept || answer.ending != Ending::refused) return ok_status();
+  const auto entry = journal->find(key.operation);
+  if (!entry) return entry.fault();
+  const bool alone = entry->has_value() && (*entry)->key == key.text && (*entry)->run == key.run;
+  if (!alone) answer.key_kept = true;
+  return ok_status();
 }
 
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -463,6 +463,90 @@ TEST_F(ClientJournal, ARefusalEndsANamedOperationToo) {
   EXPECT_FALSE(second.key_kept); // nothing was done before
 }
 
+ClientRequest order_1_again() {
+  ClientRequest request = order_1();
+  request.again = true;
+  return request;
+}
+
+TEST_F(ClientJournal, ARunAfterARefusalThatGaveUpLeavesTheOperationOpen) {
+  server.script = {status(401), lost(), lost()};
+  const std::string key = run(order_1()).key;
+  EXPECT_EQ(run(order_1()).ending, Ending::gave_up);
+  // The lost tries may have done it: a new key could do it twice.
+  const ClientAnswer again = run(order_1_again());
+  EXPECT_EQ(again.key, key);
+  EXPECT_FALSE(again.ended_before.has_value());
+  EXPECT_EQ(run(order_1()).key, key);
+}
+
+TEST_F(ClientJournal, ARunAfterARefusalThatWasKilledLeavesTheOperationOpen) {
+  struct Crash {};
+  server.script = {status(401)};
+  const std::string key = run(order_1()).key;
+  server.by_time = [](ClientWorld::Moment) -> Tried { throw Crash(); };
+  EXPECT_THROW(run(order_1()), Crash);
+  server.by_time = nullptr;
+  // A refusal of the caller settles nothing now.
+  server.script = {status(401)};
+  const auto refused = client_of(server, options)->send(order_1());
+  EXPECT_THROW(decided(refused), Undecided);
+  EXPECT_EQ(run(order_1_again()).key, key);
+}
+
+TEST_F(ClientJournal, ARunAfterASuccessThatWasKilledLeavesItEnded) {
+  struct Crash {};
+  const std::string key = run(order_1()).key;
+  server.by_time = [](ClientWorld::Moment) -> Tried { throw Crash(); };
+  EXPECT_THROW(run(order_1()), Crash);
+  server.by_time = nullptr;
+  const ClientAnswer next = run(order_1());
+  EXPECT_EQ(next.key, key);
+  EXPECT_TRUE(next.ended_before.has_value());
+  EXPECT_NE(run(order_1_again()).key, key);
+}
+
+TEST_F(ClientJournal, AnEndedRefusalThatIsRefusedBeforeSendingStaysEnded) {
+  server.script = {status(401)};
+  const std::string key = run(order_1()).key;
+  EXPECT_THAT(fault_of(order_1("amount=2")), HasSubstr("ended with 401"));
+  EXPECT_NE(run(order_1_again()).key, key);
+}
+
+// The first of two runs at the same time is refused while the second may be doing it.
+TEST_F(ClientJournal, ARefusalOfOneRunDoesNotEndWhatAnotherHasBegun) {
+  for (const ClientRequest& request : {order_1(), charge()}) {
+    Server other;
+    other.script = {lost(), lost()};
+    server.by_time = [&](ClientWorld::Moment) -> Tried {
+      EXPECT_EQ(sent(*client_of(other, options), request).ending, Ending::gave_up);
+      return status(401);
+    };
+    const auto first = client_of(server, options)->send(request, [](const ClientAnswer& received) {
+      EXPECT_TRUE(received.key_kept);
+      return ok_status();
+    });
+    server.by_time = nullptr;
+    ASSERT_TRUE(first.ok());
+    EXPECT_TRUE(first->key_kept);
+    ClientRequest again = request;
+    again.again = !request.operation.empty();
+    EXPECT_EQ(run(again).key, first->key);
+  }
+}
+
+// As before, with a second run that begins after the first one's caller has its answer.
+TEST_F(ClientJournal, ARefusalDoesNotEndARunThatBeginsWhileItIsReceived) {
+  server.script = {status(401), lost(), lost()};
+  const auto first = client_of(server, options)->send(order_1(), [&](const ClientAnswer&) {
+    run(order_1());
+    return ok_status();
+  });
+  ASSERT_TRUE(first.ok());
+  EXPECT_TRUE(first->key_kept);
+  EXPECT_EQ(run(order_1_again()).key, first->key);
+}
+
 TEST_F(ClientJournal, ARefusalAfterASuccessSaysNothingAboutIt) {
   const std::string first = run(order_1()).key;
   server.script = {status(401)};

@@ -1,6 +1,7 @@
 #include "client/journal.h"
 
 #include "base/crypto.h"
+#include "client/judge.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -48,8 +49,8 @@ std::string_view next_word(std::string_view& text) {
 }
 
 std::string begin_line(const std::string& operation, const JournalEntry& entry) {
-  return sealed(fmt::format("begin {} {} {} {} {}", operation, entry.fingerprint, entry.key,
-                            entry.begun.time_since_epoch().count(), entry.summary));
+  return sealed(fmt::format("begin {} {} {} {} {} {}", operation, entry.fingerprint, entry.key,
+                            entry.begun.time_since_epoch().count(), entry.run, entry.summary));
 }
 
 std::string end_line(const std::string& operation, std::string_view key, const JournalEnd& how) {
@@ -229,7 +230,7 @@ Status Journal::take_line(std::string_view line) {
     JournalEntry entry;
     entry.fingerprint = next_word(line);
     entry.key = next_word(line);
-    if (read_time(next_word(line), entry.begun) && !entry.key.empty()) {
+    if (read_time(next_word(line), entry.begun) && read_number(next_word(line), entry.run) && !entry.key.empty()) {
       entry.summary = line;
       entries_[operation] = std::move(entry);
       return ok_status();
@@ -307,14 +308,20 @@ Status Journal::make_room(Time now) {
   return read_to_ < bytes_max_ ? ok_status() : compact(now);
 }
 
-Result<Journal::Begun> Journal::begin(const std::string& operation, const JournalEntry& entry, IfEnded if_ended) {
+Result<Journal::Begun> Journal::begin(const std::string& operation, const JournalEntry& entry, IfEnded if_ended,
+                                      const Check& check) {
   if (const Status room = make_room(entry.begun); !room) return room.fault();
   const Locked locked(*this);
   if (!locked.status()) return locked.status().fault();
+  JournalEntry wanted = entry;
   if (const auto it = entries_.find(operation); it != entries_.end()) {
     const JournalEntry& found = it->second;
     const bool anew = is_over(found, entry.begun) || (found.ended && if_ended == IfEnded::begin_anew);
-    if (!anew) return Begun{found, true};
+    if (!anew) {
+      if (const Status good = check ? check(found) : ok_status(); !good) return good.fault();
+      return go_on(operation, found, entry.begun);
+    }
+    wanted.run = found.run + 1; // the caller's own key may be the same one
   }
   // An operation that was dropped here could be done twice.
   if (read_to_ >= bytes_max_) {
@@ -323,26 +330,39 @@ Result<Journal::Begun> Journal::begin(const std::string& operation, const Journa
                     "shorter key lifetime if the server forgets keys earlier",
                     path_, entries_.size()));
   }
-  if (const Status added = append(begin_line(operation, entry)); !added) return added.fault();
-  return Begun{entry, false};
+  if (const Status added = append(begin_line(operation, wanted)); !added) return added.fault();
+  return Begun{wanted, false};
 }
 
-Result<bool> Journal::close(const std::string& operation, std::string_view key, const std::string& line, Time now) {
+// Also in a full journal: the next step makes one line of all that an operation's runs have added.
+Result<Journal::Begun> Journal::go_on(const std::string& operation, JournalEntry found, Time now) {
+  if (found.ended && is_success(found.ended->status)) return Begun{std::move(found), true};
+  ++found.run;
+  if (const Status added = append(begin_line(operation, found)); !added) return added.fault();
+  if (const Status compacted = compact_if_worthwhile(now); !compacted) return compacted.fault();
+  return Begun{std::move(found), true};
+}
+
+Result<bool> Journal::close(const std::string& operation, std::string_view key, std::optional<std::uint64_t> only_run,
+                            const std::string& line, Time now) {
   const Locked locked(*this);
   if (!locked.status()) return locked.status().fault();
   const auto it = entries_.find(operation);
   if (it == entries_.end() || it->second.key != key) return false;
+  if (only_run && it->second.run != *only_run) return false;
   if (const Status added = append(line); !added) return added.fault();
   if (const Status compacted = compact_if_worthwhile(now); !compacted) return compacted.fault();
   return true;
 }
 
-Result<bool> Journal::end(const std::string& operation, std::string_view key, const JournalEnd& how) {
-  return close(operation, key, end_line(operation, key, how), how.at);
+Result<bool> Journal::end(const std::string& operation, std::string_view key, const JournalEnd& how,
+                          std::optional<std::uint64_t> only_run) {
+  return close(operation, key, only_run, end_line(operation, key, how), how.at);
 }
 
-Result<bool> Journal::forget(const std::string& operation, std::string_view key, Time now) {
-  return close(operation, key, sealed(fmt::format("forget {} {}", operation, key)), now);
+Result<bool> Journal::forget(const std::string& operation, std::string_view key, Time now,
+                             std::optional<std::uint64_t> only_run) {
+  return close(operation, key, only_run, sealed(fmt::format("forget {} {}", operation, key)), now);
 }
 
 Result<std::optional<JournalEntry>> Journal::find(const std::string& operation) {

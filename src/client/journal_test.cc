@@ -102,6 +102,19 @@ TEST_F(JournalTest, AnEndedOperationBeginsAnewWhenAsked) {
   EXPECT_FALSE((*found)->ended.has_value());
 }
 
+TEST_F(JournalTest, ARunCountsAlsoAfterTheFileWasCompacted) {
+  const auto journal = open();
+  EXPECT_EQ(journal->begin("op", entry_with("k1"))->entry.run, 1u);
+  for (int i = 0; i < 1100; ++i) ASSERT_TRUE(journal->begin("op", entry_with("k2")).ok());
+  EXPECT_LT(content().size(), 50'000u);
+  const auto last = open()->begin("op", entry_with("k2"));
+  EXPECT_EQ(last->entry.key, "k1");
+  EXPECT_EQ(last->entry.run, 1102u);
+  EXPECT_FALSE(*journal->end("op", "k1", ended(), 1101u));
+  EXPECT_FALSE(*journal->forget("op", "k1", kNow, 1u));
+  EXPECT_TRUE(*journal->end("op", "k1", ended(), 1102u));
+}
+
 TEST_F(JournalTest, AnotherKeysEndChangesNothing) {
   const auto journal = open();
   ASSERT_TRUE(journal->begin("op", entry_with("k1")).ok());

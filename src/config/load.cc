@@ -4,6 +4,7 @@
 #include "config/settings.h"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <array>
@@ -54,6 +55,10 @@ ReadConfig read_config_text(std::string_view text, std::string_view file_name, c
 namespace {
 
 Result<std::string> text_of_file(const std::string& path) {
+  // A FIFO would be waited for without end. A folder says so itself below.
+  struct stat entry {};
+  if (::stat(path.c_str(), &entry) == 0 && !S_ISREG(entry.st_mode) && !S_ISDIR(entry.st_mode))
+    return invalid("is not a regular file: give the path of a TOML file");
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text(kLargestFile + 1, '\0');

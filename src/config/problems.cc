@@ -87,8 +87,8 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
     add({"admin", "listen"}, "admin and listen are the same address: give the admin listener a port of its own");
   if (config.outbox && config.outbox_token.empty() && !is_loopback(*config.outbox))
     add({"outbox"},
-        "outbox is on an address that others can reach, and outbox_token is not set: anybody could send "
-        "messages in your name; set outbox_token, or listen on 127.0.0.1");
+        "outbox is on an address that others can reach, and outbox_token is not set: any machine that "
+        "reaches it could send messages in your name; set outbox_token, or listen on 127.0.0.1");
   if (!config.outbox_token.empty() && config.outbox_token.size() < kShortestToken)
     add({"outbox_token"},
         fmt::format("outbox_token has fewer than {} characters and could be guessed", kShortestToken));
@@ -401,7 +401,7 @@ class RouteChecks {
     if (policy_.respond_async && uses_fingerprint_as_key(policy_))
       add({"respond_async", "key_from"},
           "respond_async needs keys that clients choose: the status URL is made of the key, and one made of the "
-          "fingerprint is nobody's");
+          "fingerprint has no single owner");
   }
 
   void reachable() {

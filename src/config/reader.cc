@@ -362,7 +362,13 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
     }
   }
   webhook.endpoint.name = "hook " + webhook.path;
-  if (findings_.size() == findings) check_webhook(webhook, table, line);
+  if (findings_.size() == findings) {
+    check_webhook(webhook, table, line);
+  } else if (!webhook.provider.empty() && webhook.provider != "hmac") {
+    // Its name can be judged alone, so that one look tells of it and of what is missing.
+    if (const auto provider = provider_without_secrets(webhook); !provider)
+      add_finding(line_in(table, "provider", line), "provider", provider.fault().message, {});
+  }
   config_.webhooks.push_back(std::move(webhook));
 }
 

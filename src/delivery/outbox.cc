@@ -49,14 +49,15 @@ Task<void> Outbox::handle(Exchange& exchange) {
     co_return;
   }
   if (head.path() != "/outbox" || head.method != "POST") {
-    co_await exchange.send_problem(404, "there is POST /outbox here, and nothing else");
+    co_await exchange.send_problem(404, "Not found. Available: POST /outbox", "not_found");
     co_return;
   }
   std::optional<std::string> key = key_of(head.headers);
   if (!key) {
     co_await exchange.send_problem(400,
                                    "send one Idempotency-Key of 1 to 255 visible characters: it names the message, so "
-                                   "that a repetition is known for one");
+                                   "that a repetition is known for one",
+                                   "key_invalid");
     co_return;
   }
   const std::string_view wanted = head.headers.get("Oncekey-Destination").value_or("");
@@ -66,12 +67,13 @@ Task<void> Outbox::handle(Exchange& exchange) {
   }
   if (endpoint == nullptr) {
     co_await exchange.send_problem(
-        400, "Oncekey-Destination must name a [[destination]] of the configuration; URLs are not taken from requests");
+        400, "Oncekey-Destination must name a [[destination]] of the configuration; URLs are not taken from requests",
+        "destination_unknown");
     co_return;
   }
   const std::string_view method = head.headers.get("Oncekey-Method").value_or("POST");
   if (std::find(kMethods.begin(), kMethods.end(), method) == kMethods.end()) {
-    co_await exchange.send_problem(400, "Oncekey-Method is one of POST, PUT, PATCH and DELETE");
+    co_await exchange.send_problem(400, "Oncekey-Method must be POST, PUT, PATCH or DELETE", "method_invalid");
     co_return;
   }
   co_await stage(exchange, *endpoint, *std::move(key), std::string(method));

@@ -33,8 +33,9 @@ CallKeeper::Watch::Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fe
       renew_at_(steady_now() + keeper.lease_ / 3),
       stop_at_(steady_now() + keeper.call_max_) {
   const std::lock_guard lock(keeper.mutex_);
-  place_ = keeper.watches_.insert(keeper.watches_.end(), this);
+  // First what may throw: a watch that was never made must not stay in the list.
   if (!keeper.thread_.joinable()) keeper.thread_ = std::thread([&keeper] { keeper.work(); });
+  place_ = keeper.watches_.insert(keeper.watches_.end(), this);
   // A thread that sleeps until somebody's renewal, be that call over or not, is awake before the newest needs it.
   if (keeper.idle_) keeper.changed_.notify_all();
 }
@@ -86,7 +87,10 @@ void CallKeeper::work() {
     // Not under the lock: calls must be able to begin and end while the database takes its time. A renewal that comes
     // after its call has ended renews the lease of its owner, or with an old fence nothing.
     lock.unlock();
-    for (const Due& one : due) renew(one.id, one.fence);
+    for (const Due& one : due) {
+      if (stopping_) break; // a database that hangs would hold up the end by one time-out for each call
+      renew(one.id, one.fence);
+    }
     lock.lock();
   }
 }

@@ -8,6 +8,7 @@
 
 #include <oncekey/record.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <list>
@@ -51,7 +52,7 @@ class CallKeeper {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::list<Watch*> watches_;
-  bool stopping_ = false;
+  std::atomic<bool> stopping_ = false;
   bool idle_ = false; // the thread sleeps until a call begins
   std::thread thread_;
 };

@@ -111,8 +111,8 @@ std::optional<std::string> Execution::memory_over(const Operation::Step& step) c
   if (now() - row_.reached_at < memory - memory / kMemoryMarginShare) return std::nullopt;
   return fmt::format(
       "The foreign API may have forgotten the key of the call '{}', which may have been made {} minutes ago: look "
-      "there whether it happened. Only if it did not, restart the operation with --looked (ForeignSide::looked_at); "
-      "without it the call is not made again.",
+      "there whether it happened. Only if it did not, restart the operation with --confirmed-not-executed "
+      "(ForeignSide::looked_at); without it the call is not made again.",
       step.rules.label, std::chrono::duration_cast<std::chrono::minutes>(now() - row_.reached_at).count());
 }
 
@@ -247,7 +247,10 @@ Result<Execution::End> Execution::dead_letter(const std::string& why) {
 
 // Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself. False also
 // when the row has another fence: a commit whose answer was lost may have been ours.
+// A database that hangs is not asked: another connection, which the application's pool may have open, would hang for as
+// long again.
 bool Execution::give_up_lease() {
+  if (sessions_.timed_out()) return false;
   const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
     const Command command = give_lease_up(row_.id, row_.fence);
     auto rows = session.transact(Isolation::read_committed, {&command, 1});

@@ -32,16 +32,30 @@ class SessionSource {
   // Calls `use` with a session. A fault if there is none.
   template <class T>
   Result<T> with(const std::function<Result<T>(Session&)>& use) {
-    if (own_) return use(*own_);
+    if (own_) {
+      const Watched watched{*this, *own_};
+      return use(*own_);
+    }
     auto session = engine_.session();
     if (!session.ok()) return std::move(session).fault();
+    const Watched watched{*this, **session};
     return use(**session);
   }
+  // Whether a session that was used here got no answer in time.
+  bool timed_out() const { return timed_out_; }
   Engine& engine() const { return engine_; }
 
  private:
+  // Looks at the session after its use, also when that has thrown.
+  struct Watched {
+    SessionSource& source;
+    const Session& session;
+    ~Watched() { source.timed_out_ = source.timed_out_ || session.timed_out(); }
+  };
+
   Engine& engine_;
   Session* own_ = nullptr;
+  bool timed_out_ = false;
 };
 
 // What a run needs that stays the same from run to run.

@@ -71,6 +71,12 @@ const Command* first_with_nul(std::span<const Command> commands) {
   return nullptr;
 }
 
+// COPY moves the connection into a mode of its own, in which libpq gives the same result again and again.
+bool is_copy(const PGresult* result) {
+  const ExecStatusType status = PQresultStatus(result);
+  return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
+}
+
 Fault ended_inside() {
   return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
 }
@@ -164,6 +170,7 @@ Status PostgresSession::simple(std::string_view sql) {
   int results = 0;
   while (const PostgresResult result{next_result()}) {
     ++results;
+    if (is_copy(result.get())) return refuse_copy(sql);
     if (!postgres_succeeded(result.get()) && !failed) failed = note(result.get(), sql);
   }
   if (timed_out_ || results == 0 || PQstatus(handle_) != CONNECTION_OK) return lost("waiting for an answer");
@@ -183,6 +190,15 @@ Fault PostgresSession::lost(std::string_view doing) {
         options_.answer_timeout.count(), doing));
   }
   return unavailable(fmt::format("Postgres: {} while {}", trimmed_message(PQerrorMessage(handle_)), doing));
+}
+
+Fault PostgresSession::refuse_copy(std::string_view sql) {
+  broken_ = true;
+  error_code_.clear();
+  return invalid(
+      fmt::format("COPY is not for execute(): use INSERT or SELECT, or a connection of your own with libpq's functions "
+                  "for COPY; this connection is closed. In: {}",
+                  sql.substr(0, 200)));
 }
 
 Fault PostgresSession::note(const PGresult* result, std::string_view sql) {
@@ -223,6 +239,7 @@ Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& s
   for (const Sent& command : sent) {
     const PostgresResult result(next_result());
     if (!result) return lost("waiting for an answer");
+    if (is_copy(result.get())) return refuse_copy(command.sql);
     if (!postgres_succeeded(result.get())) {
       if (command.kind == Sent::Kind::preparing) statements_.erase(command.key);
       // What follows the first failure was not executed and has nothing to say.
@@ -231,6 +248,7 @@ Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& s
       all.push_back(postgres_rows(result.get(), names));
     }
     while (const PostgresResult rest{next_result()}) {
+      if (is_copy(rest.get())) return refuse_copy(command.sql);
     }
     if (timed_out_ || PQstatus(handle_) != CONNECTION_OK) return lost("waiting for an answer");
     if (command.kind == Sent::Kind::running) observe(StatementMoment::after, command.sql);

@@ -84,6 +84,8 @@ class PostgresSession final : public Session {
   // The next result; null at the end of a statement's, or when none came in time.
   PGresult* next_result() { return result_in_time() ? PQgetResult(handle_) : nullptr; }
   Fault lost(std::string_view doing);
+  // Nothing more can be done on a connection in which COPY has begun.
+  Fault refuse_copy(std::string_view sql);
   Fault note(const PGresult* result, std::string_view sql);
   void observe(StatementMoment moment, std::string_view sql) const;
 

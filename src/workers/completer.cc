@@ -3,6 +3,7 @@
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
+#include "workers/concurrently.h"
 #include "workers/error_text.h"
 
 #include <fmt/format.h>
@@ -129,8 +130,13 @@ Result<CompleterCounts> Completer::run_once() {
     }
     if (first) {
       ++round.counts.picked;
-      for (std::size_t i = 1; i < std::min(options_.concurrency, options_.batch); ++i) {
-        others.emplace_back([this, &round] { work(round); });
+      const std::size_t wanted = std::min(options_.concurrency, options_.batch);
+      const auto fewer = start_threads(
+          others, wanted == 0 ? 0 : wanted - 1, [this, &round] { work(round); }, StartThread{});
+      if (fewer) {
+        failing("threads", *fewer);
+      } else {
+        working("threads");
       }
       finish(round, *first);
       work(round);

@@ -5,6 +5,9 @@
 #include <atomic>
 #include <cstddef>
 #include <functional>
+#include <optional>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -12,9 +15,30 @@ namespace oncekey {
 
 enum class GoOn { yes, no };
 
+// Starts a thread. Throws std::system_error when the machine has none to give; tests give another one.
+struct StartThread {
+  std::jthread operator()(const std::function<void()>& work) const { return std::jthread(work); }
+};
+
+// Starts `count` threads, or as many as the machine gives. Nothing, or why there are fewer.
+template <class Start>
+std::optional<std::string> start_threads(std::vector<std::jthread>& threads, std::size_t count,
+                                         const std::function<void()>& work, const Start& start) {
+  threads.reserve(threads.size() + count);
+  try {
+    for (std::size_t i = 0; i < count; ++i) threads.push_back(start(work));
+  } catch (const std::system_error& error) {
+    return std::string("no thread could be started: ") + error.what();
+  }
+  return std::nullopt;
+}
+
 // Calls `work` with 0, 1, … count - 1, begun in this order, on the calling thread and up to `concurrency` - 1 others.
-// No further one is begun after one has said no; those under way are waited for. `work` must not throw.
-inline void concurrently(std::size_t concurrency, std::size_t count, const std::function<GoOn(std::size_t)>& work) {
+// No further one is begun after one has said no; those under way are waited for. `work` must not throw. With fewer
+// threads than wanted, for want of them, all is done all the same.
+template <class Start = StartThread>
+void concurrently(std::size_t concurrency, std::size_t count, const std::function<GoOn(std::size_t)>& work,
+                  const Start& start = {}) {
   std::atomic<std::size_t> next{0};
   std::atomic<bool> over{false};
   const auto take_turns = [&] {
@@ -25,7 +49,8 @@ inline void concurrently(std::size_t concurrency, std::size_t count, const std::
     }
   };
   std::vector<std::jthread> others; // joined at the end of this scope
-  for (std::size_t i = 1; i < std::min(concurrency, count); ++i) others.emplace_back(take_turns);
+  const std::size_t wanted = std::min(concurrency, count);
+  (void)start_threads(others, wanted == 0 ? 0 : wanted - 1, take_turns, start);
   take_turns();
 }
 

@@ -40,6 +40,44 @@ TEST(Concurrently, BeginsNothingAfterANo) {
   EXPECT_EQ(begun, 5u);
 }
 
+// A machine that gives a few threads and then no more.
+struct FewThreads {
+  std::size_t& left;
+  std::jthread operator()(const std::function<void()>& work) const {
+    if (left == 0) throw std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again));
+    --left;
+    return std::jthread(work);
+  }
+};
+
+TEST(Concurrently, WithoutThreadsEverythingIsDoneAllTheSame) {
+  for (const std::size_t given : {0u, 2u}) {
+    std::size_t left = given;
+    std::atomic<int> done{0};
+    concurrently(
+        8, 20,
+        [&](std::size_t) {
+          ++done;
+          return GoOn::yes;
+        },
+        FewThreads{left});
+    EXPECT_EQ(done, 20);
+  }
+}
+
+TEST(StartThreads, TellsWhyThereAreFewer) {
+  std::size_t left = 1;
+  std::vector<std::jthread> threads;
+  const auto why = start_threads(
+      threads, 3, [] {}, FewThreads{left});
+  EXPECT_EQ(threads.size(), 1u);
+  ASSERT_TRUE(why.has_value());
+  EXPECT_NE(why->find("no thread could be started"), std::string::npos);
+  EXPECT_FALSE(start_threads(
+                   threads, 2, [] {}, StartThread{})
+                   .has_value());
+}
+
 TEST(Concurrently, NothingToDoIsDone) {
   concurrently(4, 0, [](std::size_t) {
     ADD_FAILURE();

@@ -123,16 +123,27 @@ Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sin
 // A thread for each sink: one that is slow or down holds up no other.
 void Enqueuer::run() {
   if (sinks_.empty()) return repeat([] { return Turn::idle; });
+  const auto turn_of = [this](const std::string& name, SinkState& state) {
+    const auto counts = drain(name, state);
+    if (!counts.ok()) return Turn::failed;
+    return counts->delivered != 0 ? Turn::worked : Turn::idle;
+  };
   std::vector<std::jthread> threads;
+  std::vector<std::pair<const std::string*, SinkState*>> without_thread;
   for (auto& [name, state] : sinks_) {
-    threads.emplace_back([this, &name = name, &state = state] {
-      repeat([&] {
-        const auto counts = drain(name, state);
-        if (!counts.ok()) return Turn::failed;
-        return counts->delivered != 0 ? Turn::worked : Turn::idle;
-      });
-    });
+    const auto work = [&turn_of, this, &name = name, &state = state] { repeat([&] { return turn_of(name, state); }); };
+    if (const auto why = start_threads(threads, 1, work, StartThread{})) {
+      failing("threads", *why);
+      without_thread.emplace_back(&name, &state);
+    }
   }
+  if (without_thread.empty()) return;
+  // They share this thread: slower, but their jobs do not wait for a restart.
+  repeat([&] {
+    bool worked = false;
+    for (const auto& [name, state] : without_thread) worked = turn_of(*name, *state) == Turn::worked || worked;
+    return worked ? Turn::worked : Turn::idle;
+  });
 }
 
 Result<EnqueuerCounts> Enqueuer::run_once() {

@@ -105,6 +105,19 @@ class JournalTest(SendTest):
         self.assert_ended(self.send_journaled(*order, "--again"), SUCCEEDED)
         self.assertEqual(len(set(self.keys())), 2)
 
+    def test_a_run_after_a_refusal_that_gave_up_is_not_done_under_a_new_key(self):
+        order = ["-d", "amount=1", "--operation", "order 20"]
+        self.server.will(answers(401))
+        self.assert_ended(self.send_journaled(*order), REFUSED)
+        self.server.will(resets())
+        run = self.send_journaled(*order, "--max-attempts", "1")
+        self.assert_ended(run, GAVE_UP)
+        self.assertNotIn("--again", run.err)
+        run = self.send_journaled(*order, "--again")
+        self.assert_ended(run, SUCCEEDED)
+        self.assertNotIn("--again", run.err)
+        self.assert_one_key(3)
+
     def test_another_request_under_a_name_that_has_ended_is_refused(self):
         self.assert_ended(self.send_journaled("-d", "amount=1", "--operation", "a"), SUCCEEDED)
         run = self.send_journaled("-d", "amount=2", "--operation", "a")

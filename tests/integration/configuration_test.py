@@ -1,6 +1,7 @@
 """The configuration: check, init, help, the words of the command line, reload on SIGHUP, and what a store remembers."""
 
 import json
+import os
 import pathlib
 import shlex
 import signal
@@ -129,6 +130,28 @@ class CommandLineTest(FolderTest):
         self.assertEqual(run_cli("help", "serve").stdout, run_cli("serve", "--help").stdout)
         self.assertEqual(run_cli("help", "keys", "list").stdout, run_cli("keys", "list", "--help").stdout)
         self.assertIn("doctor", run_cli("help").stdout)
+        for words in (["help", "serv"], ["help", "keys", "lst"]):
+            run = run_cli(*words)
+            self.assertEqual(run.returncode, 2, words)
+            self.assertIn("there is no subcommand", run.stderr)
+            self.assertIn("did you mean", run.stderr)
+            self.assertEqual(run.stdout, "")
+
+    def test_a_fifo_is_neither_a_configuration_nor_a_log(self):
+        os.mkfifo(self.folder / "fifo")
+        for command in (["check", "fifo"], ["doctor", "fifo"], ["serve", "--config", "fifo"]):
+            done = run_cli(*command, cwd=self.folder)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("is not a regular file", done.stdout + done.stderr)
+        settings = {**UPSTREAM, "store": "memory:", "access_log": "fifo", "listen": "127.0.0.1:0",
+                    "admin": "127.0.0.1:0"}
+        (self.folder / "log.toml").write_text(toml(settings))
+        for command in (["check", "log.toml"], ["serve", "--config", "log.toml"]):
+            done = run_cli(*command, cwd=self.folder)
+            self.assertNotEqual(done.returncode, 0)
+            self.assertIn("is not a regular file", done.stdout + done.stderr)
+        (self.folder / "log.toml").write_text(toml({**settings, "access_log": "/dev/stdout"}))
+        self.assertEqual(run_cli("check", "log.toml", cwd=self.folder).returncode, 0)
 
     def test_init_writes_a_file_that_passes_the_check_and_overwrites_none(self):
         done = run_cli("init", "first.toml", "--upstream", "http://127.0.0.1:9", cwd=self.folder)
@@ -174,7 +197,7 @@ class DoctorTest(FolderTest):
         self.assertIn("will be made at the first start", said["store"]["text"])
         self.assertFalse((self.folder / "data").exists())
         self.assertEqual(upstream.executions(), 0)
-        text = run_cli("doctor", "--config", "doctor.toml", cwd=self.folder)
+        text = run_cli("doctor", "doctor.toml", cwd=self.folder)
         self.assertEqual((text.returncode, text.stderr), (0, ""))
         self.assertRegex(text.stdout, r"(?m)^ok +upstream +http://127\.0\.0\.1:\d+ takes connections at")
 

@@ -444,6 +444,19 @@ class OutboxTest(DeliveryTest):
     def test_a_message_needs_a_key(self):
         self.assertEqual(self.outbox("")[0], 400)
 
+    def test_a_refusal_says_its_type(self):
+        self.assertEqual(self.outbox("")[1]["type"], "urn:oncekey:problem:key_invalid")
+        self.assertEqual(self.outbox(self.event, destination="nowhere")[1]["type"],
+                         "urn:oncekey:problem:destination_unknown")
+        self.assertEqual(self.outbox(self.event, headers={"Oncekey-Method": "GET"})[1]["type"],
+                         "urn:oncekey:problem:method_invalid")
+        connection = http.client.HTTPConnection(*self.gateway.outbox_address, timeout=30)
+        connection.request("GET", "/")
+        missing = json.loads(connection.getresponse().read())
+        connection.close()
+        self.assertEqual((missing["type"], missing["detail"]),
+                         ("urn:oncekey:problem:not_found", "Not found. Available: POST /outbox"))
+
     def test_a_browser_that_was_led_here_is_refused(self):
         self.assertEqual(self.outbox(self.event, headers=[("Host", "rebound.example")])[0], 403)
 

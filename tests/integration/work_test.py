@@ -224,7 +224,7 @@ class WorkTest(unittest.TestCase):
             database.executemany(insert, [(bytes([n]) * 32,) for n in (1, 2)])
         self.assertEqual(oncekey("work", "--store", self.store, "--restart-operation", "01" * 32).returncode, DONE)
         self.assertEqual(
-            oncekey("work", "--store", self.store, "--restart-operation", "02" * 32, "--looked").returncode, DONE)
+            oncekey("work", "--store", self.store, "--restart-operation", "02" * 32, "--confirmed-not-executed").returncode, DONE)
         with sqlite3.connect(self.path) as database:
             kept, anew = [row[0] for row in database.execute("SELECT reached_at FROM oncekey_operation ORDER BY id")]
         self.assertEqual(kept, 7)

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <libpq-fe.h>
 
 #include <arpa/inet.h>
 #include <poll.h>
@@ -14,8 +15,10 @@
 
 #include <atomic>
 #include <list>
+#include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace oncekey {
 namespace {
@@ -170,7 +173,7 @@ TEST_F(PostgresHangs, EveryCallEndsInAFaultAndItRecovers) {
       },
       [](Phase& phase, const std::string& charge) { return phase.respond(200, "", charge); });
   Runner runner(*database, {book});
-  // In the phase after the call; and then in connecting anew to give the lease up.
+  // In the phase after the call.
   const auto hung = runner.run(ride_request("k1"));
   ASSERT_FALSE(hung.ok());
   EXPECT_THAT(hung.fault().message, testing::HasSubstr("no answer within 1000 ms"));
@@ -180,6 +183,53 @@ TEST_F(PostgresHangs, EveryCallEndsInAFaultAndItRecovers) {
   ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
   EXPECT_TRUE(std::holds_alternative<Finished>(*outcome)) << "it goes on with its own lease";
   EXPECT_EQ(world.charges(), 1);
+}
+
+// Connections of a pool are open already: each of them would hang for the whole time-out.
+TEST_F(PostgresHangs, NoSecondConnectionOfAPoolIsTriedAfterOneThatHangs) {
+  make_ride_tables(*direct);
+  std::atomic<int> broken{0};
+  DatabaseOptions options = impatient();
+  std::vector<PGconn*> idle;
+  for (int i = 0; i < 4; ++i) idle.push_back(PQconnectdb(through_proxy().c_str()));
+  std::mutex mutex;
+  options.connections.borrow = [&]() -> Result<OwnConnection> {
+    const std::lock_guard lock(mutex);
+    if (idle.empty()) return Fault{FaultKind::exhausted, "all are in use"};
+    PGconn* const handle = idle.back();
+    idle.pop_back();
+    return OwnConnection(handle);
+  };
+  options.connections.give_back = [&](OwnConnection lent, ConnectionProvider::State state) {
+    const std::lock_guard lock(mutex);
+    if (state == ConnectionProvider::State::idle) {
+      idle.push_back(lent.postgres());
+    } else {
+      ++broken;
+      PQfinish(lent.postgres());
+    }
+  };
+  {
+    const auto pooled = place.open(options);
+    bool hung = false;
+    Operation book("book_ride");
+    book.phase("started", [&](Phase& phase) {
+      if (!hung) {
+        hung = true;
+        proxy.hang();
+      }
+      phase.execute("INSERT INTO audit (what) VALUES ('a')");
+      return phase.respond(200, "", "");
+    });
+    Runner runner(*pooled, {book});
+    EXPECT_THROW((void)runner.run(ride_request("k1")).ok(), DatabaseError);
+    EXPECT_EQ(broken, 1);
+    proxy.go_on();
+    const auto outcome = runner.run(ride_request("k1"));
+    ASSERT_TRUE(outcome.ok()) << outcome.fault().message;
+    EXPECT_TRUE(std::holds_alternative<Finished>(*outcome)) << "it goes on with its own lease";
+  }
+  for (PGconn* const handle : idle) PQfinish(handle);
 }
 
 TEST_F(PostgresHangs, AStatementThatTheServerDoesNotReadEndsTooAndSoDoesACommit) {

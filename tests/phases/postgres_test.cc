@@ -46,6 +46,27 @@ class PostgresConnection : public testing::Test {
   std::unique_ptr<Database> database = place.open(one_connection());
 };
 
+TEST_F(PostgresConnection, CopyIsRefusedAndTheNextRunHasAnotherConnection) {
+  for (const std::string sql : {"COPY audit (what) FROM STDIN", "COPY audit TO STDOUT"}) {
+    const std::string key = sql.ends_with("STDIN") ? "in" : "out";
+    bool copied = false;
+    Runner runner(*database, {one_phase([&](Phase& phase) {
+      if (!copied) {
+        copied = true;
+        phase.execute(sql);
+      }
+      return phase.respond(200, "", "");
+    })});
+    try {
+      (void)runner.run(ride_request(key)).ok();
+      ADD_FAILURE() << "no error: " << sql;
+    } catch (const DatabaseError& error) {
+      EXPECT_NE(std::string(error.what()).find("COPY is not for execute()"), std::string::npos) << error.what();
+    }
+    expect_finished(runner, key);
+  }
+}
+
 TEST_F(PostgresConnection, PreparesAStatementOfTheApplicationWhenItComesAgain) {
   const auto insert = [&](int i) {
     return run_transaction(*database, [&](Transaction& transaction) {
