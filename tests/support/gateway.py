@@ -74,7 +74,7 @@ _operated = {}
 
 def run_cli(*arguments, seconds=PATIENCE_SECONDS, stdin=None, environment=None, cwd=None):
     """One run of the command line to its end. For a gateway of this process (--admin) it has the token."""
-    variables = {**os.environ, "XDG_STATE_HOME": "/nonexistent"}
+    variables = {**os.environ, "XDG_STATE_HOME": "/proc/nowhere"}
     if "--admin" in arguments:
         gateway = _operated.get(arguments[arguments.index("--admin") + 1])
         if gateway is not None and gateway.admin_token:
