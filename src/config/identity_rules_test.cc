@@ -80,6 +80,14 @@ TEST(IdentityRules, ANarrowerRouteInFrontCountsByWhatItTakesAway) {
       << "/v1 is a path of /v1/*";
 }
 
+TEST(IdentityRules, AFolderIsAPathOfItsGlob) {
+  const IdentityRules before = rules_in(route_table("/v1/*"));
+  EXPECT_EQ(rules_in(route_table("/v1/**")), before) << "two stars are one";
+  EXPECT_THAT(lost_identities(before, rules_in(route_table("/v1/*/*"))),
+              ElementsAre("route /v1/* (PATCH,POST): no route has all of its requests any more"))
+      << "/v1 is not among them";
+}
+
 TEST(IdentityRules, WhatAnEarlierRouteHadTakenIsNotMissed) {
   const std::string both = route_table("/v1/orders", kByTenant) + route_table("/v1/*");
   EXPECT_THAT(lost_identities(rules_in(both), rules_in(both)), IsEmpty());
