@@ -298,8 +298,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   Config config = read.config;
   std::signal(SIGPIPE, SIG_IGN);
   // Until there is something to reload, and a log to open again.
-  std::signal(SIGHUP, SIG_IGN);
   std::signal(SIGUSR1, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   // Whatever is made from here on is the owner's alone, RocksDB's files too.
   ::umask(S_IRWXG | S_IRWXO);
   if (config.core_dumps) allow_core_dumps();

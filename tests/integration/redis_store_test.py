@@ -50,6 +50,25 @@ class RedisTest(SharedStoreTest):
                 redis.resume()
             gateway.wait_for_log("event=config_reload")
 
+    def test_signals_for_the_log_and_the_configuration_do_not_end_a_start(self):
+        with Redis() as redis:
+            gateway = Gateway(self.upstream.url, ROUTES, store=redis.url)
+            self.addCleanup(gateway.remove)
+            redis.pause()
+            try:
+                gateway.start_without_waiting()
+
+                def ignores_hangups():
+                    status = pathlib.Path(f"/proc/{gateway.pid}/status").read_text()
+                    return int(status.partition("SigIgn:")[2].split()[0], 16) & 1 << signal.SIGHUP - 1
+
+                poll_until(ignores_hangups, "the start to have begun")
+                gateway.signal(signal.SIGHUP)
+                gateway.signal(signal.SIGUSR1)
+            finally:
+                redis.resume()
+            gateway.wait_for_log("event=listening")
+
     # Memory.
 
     def test_a_server_that_evicts_is_refused(self):
