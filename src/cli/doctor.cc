@@ -29,7 +29,6 @@
 namespace oncekey {
 namespace {
 
-constexpr std::size_t kNoteBytesMax = 1u << 20;
 constexpr std::uint64_t kMiB = 1u << 20;
 
 std::string_view to_string(Diagnosis::Status status) {
@@ -160,11 +159,13 @@ class Doctor {
   }
 
   void identity(const std::string& folder) {
-    const auto note = read_file_if_there(folder + "/identity", kNoteBytesMax);
+    const auto note = read_file_if_there(folder + "/identity", kIdentityNoteBytesMax);
     if (!note) return add(Diagnosis::Status::problem, "identity", note.fault().message, "let this user read it");
     if (!note->has_value()) return;
     const IdentityChange change = flags_.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
-    const auto verdict = judge_identity(**note, identity_rules_of(config_), change, Sharing::one_gateway, Time{});
+    const auto basis = identity_basis_of(config_);
+    if (!basis) return add(Diagnosis::Status::problem, "identity", basis.fault().message, "");
+    const auto verdict = judge_identity(**note, *basis, change);
     if (verdict) return ok("identity", "the rules find the keys that are in the store");
     add(Diagnosis::Status::problem, "identity", verdict.fault().message, "");
   }

@@ -2,138 +2,121 @@
 
 #include "store/open_store.h"
 
+#include <boost/asio/post.hpp>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
+#include <string_view>
 #include <utility>
-#include <vector>
 
 namespace oncekey {
 namespace {
 
 constexpr std::string_view kFormat = "oncekey identity 1\n";
-constexpr std::string_view kSince = "since ";
-// Longer than replacing all gateways of a store takes, and much shorter than the usual retention.
-constexpr std::chrono::hours kReplacing{1};
-// Besides those in force.
-constexpr std::size_t kOlderSetsMax = 4;
 // Gateways that start at the same moment.
 constexpr int kTries = 5;
 
-// Rules that were in force from a time on.
-struct RuleSet {
-  std::int64_t since_ms = 0;
-  IdentityRules rules;
-};
-
-std::int64_t millis_of(Time time) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
-}
-
-std::string encode(const std::vector<RuleSet>& sets) {
-  std::string text(kFormat);
-  for (const RuleSet& set : sets) text += fmt::format("{}{}\n{}", kSince, set.since_ms, encode(set.rules));
-  return text;
-}
-
-// Those in force first.
-Result<std::vector<RuleSet>> decode(std::string_view text) {
+Result<IdentityBasis> decode(std::string_view text) {
   if (!text.starts_with(kFormat)) return corrupt("what the store remembers of the identity rules cannot be read");
-  text.remove_prefix(kFormat.size());
-  std::vector<RuleSet> sets;
-  while (text.starts_with(kSince)) {
-    text.remove_prefix(kSince.size());
-    RuleSet set;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), set.since_ms);
-    if (error != std::errc{} || end == text.data() + text.size() || *end != '\n')
-      return corrupt("what the store remembers of the identity rules has no time");
-    text.remove_prefix(static_cast<std::size_t>(end - text.data()) + 1);
-    // A path begins with / or *, never with the word.
-    const std::size_t next = text.starts_with(kSince) ? 0 : text.find("\nsince ");
-    const std::size_t length = next == std::string_view::npos ? text.size() : next == 0 ? 0 : next + 1;
-    auto rules = decode_identity_rules(text.substr(0, length));
-    if (!rules) return std::move(rules).fault();
-    set.rules = *std::move(rules);
-    text.remove_prefix(length);
-    sets.push_back(std::move(set));
-  }
-  if (sets.empty() || !text.empty()) return corrupt("what the store remembers of the identity rules is incomplete");
-  return sets;
+  return decode_identity_basis(text.substr(kFormat.size()));
 }
 
 std::string refusal(const std::vector<std::string>& lost) {
   return fmt::format(
-      "the rules by which requests find their keys have changed, and keys in the store would be forgotten: a retry of "
-      "what was executed before would be executed again. {}. Put the setting back, or start once with "
-      "--accept-identity-change",
+      "these rules find keys in another way than the store remembers, and keys in the store would be forgotten: a "
+      "retry of what was executed before would be executed again. {}. Put it back (on a shared store: give this "
+      "gateway "
+      "the configuration of the others), or start once with --accept-identity-change",
       fmt::join(lost, "; "));
 }
 
+bool remembers_nothing(const std::string& url) { return url.starts_with("memory:"); }
+
 } // namespace
 
-Result<IdentityVerdict> judge_identity(const std::string& remembered, const IdentityRules& rules, IdentityChange change,
-                                       Sharing sharing, Time now) {
-  const std::int64_t now_ms = millis_of(now);
-  std::vector<RuleSet> next{{now_ms, rules}};
+Result<IdentityVerdict> judge_identity(const std::string& remembered, const IdentityBasis& basis,
+                                       IdentityChange change) {
   IdentityVerdict verdict;
-  if (remembered.empty()) {
-    verdict.write = encode(next);
-    return verdict;
+  std::string next = std::string(kFormat) + encode(basis);
+  if (next == remembered) return verdict;
+  if (next.size() > kIdentityNoteBytesMax)
+    return invalid(
+        fmt::format("the routes and the entries of the accounts files take {} bytes, and a store remembers {}",
+                    next.size(), kIdentityNoteBytesMax));
+  verdict.write = std::move(next);
+  if (remembered.empty()) return verdict;
+  const Result<IdentityBasis> before = decode(remembered);
+  if (!before) {
+    if (change == IdentityChange::accepted) return verdict;
+    return invalid(before.fault().message + "; start once with --accept-identity-change to write it anew");
   }
-  const Result<std::vector<RuleSet>> sets = decode(remembered);
-  if (!sets) {
-    if (change == IdentityChange::refused)
-      return invalid(sets.fault().message + "; start once with --accept-identity-change to write it anew");
-    verdict.write = encode(next);
-    return verdict;
-  }
-  if (sets->front().rules == rules) return verdict;
-  verdict.lost = lost_identities(sets->front().rules, rules);
-  const std::int64_t replacing_ms = std::chrono::milliseconds(kReplacing).count();
-  if (!verdict.lost.empty() && change == IdentityChange::refused) {
-    for (std::size_t i = 1; i < sets->size() && sharing == Sharing::many_gateways; ++i) {
-      // The set before it in the list is the one that replaced it.
-      if ((*sets)[i].rules != rules || now_ms - (*sets)[i - 1].since_ms > replacing_ms) continue;
-      verdict.lost.clear();
-      verdict.older = true;
-      return verdict;
-    }
-    return invalid(refusal(verdict.lost));
-  }
-  if (sharing == Sharing::many_gateways) {
-    for (const RuleSet& set : *sets) {
-      if (next.size() <= kOlderSetsMax && set.rules != rules) next.push_back(set);
-    }
-  }
-  verdict.write = encode(next);
+  verdict.lost = lost_identities(*before, basis);
+  if (!verdict.lost.empty() && change == IdentityChange::refused) return invalid(refusal(verdict.lost));
+  verdict.added = added_accounts(before->accounts, basis.accounts);
   return verdict;
 }
 
-Status remember_identity(const std::string& url, const IdentityRules& rules, IdentityChange change, Time now,
-                         Log& log) {
-  if (url.starts_with("memory:")) return ok_status();
-  const Sharing sharing = folder_of_store(url) ? Sharing::one_gateway : Sharing::many_gateways;
+Status check_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log) {
+  if (remembers_nothing(url)) return ok_status();
+  const Result<std::string> remembered = read_identity_note(url, log);
+  if (!remembered) return remembered.fault();
+  const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
+  if (!verdict) return verdict.fault();
+  return ok_status();
+}
+
+Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log) {
+  if (remembers_nothing(url)) return ok_status();
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const Result<std::string> remembered = read_identity_note(url, log);
     if (!remembered) return remembered.fault();
-    const Result<IdentityVerdict> verdict = judge_identity(*remembered, rules, change, sharing, now);
+    const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
     if (!verdict) return verdict.fault();
-    if (verdict->older)
-      log.warning("identity_rules_of_before",
-                  {{"meaning", "other gateways on this store have newer rules; this one starts with those before"},
-                   {"next", "replace this gateway too: an hour after the change its rules are refused"}});
-    for (const std::string& lost : verdict->lost) log.always("identity_change_accepted", {{"lost", lost}});
     if (!verdict->write) return ok_status();
     const Result<bool> written = write_identity_note(url, *remembered, *verdict->write, log);
-    if (!written) {
-      // A full disk, say: the store itself says what it thinks of that. The rules are compared at the next start.
-      log.warning("identity_rules_not_remembered", {{"reason", written.fault().message}});
-      return ok_status();
-    }
-    if (*written) return ok_status();
+    if (!written)
+      return unavailable(
+          fmt::format("the store cannot remember by which rules keys are found: {}", written.fault().message));
+    if (!*written) continue; // another gateway was first
+    for (const std::string& lost : verdict->lost) log.always("identity_change_accepted", {{"lost", lost}});
+    for (const auto& [file, credentials] : verdict->added) log_added_accounts(log, file, credentials);
+    return ok_status();
   }
   return unavailable("other gateways change what the store remembers of the identity rules all the time: try again");
+}
+
+void log_added_accounts(Log& log, const std::string& file, std::size_t credentials) {
+  log.always("accounts_added", {{"file", file},
+                                {"credentials", credentials},
+                                {"meaning",
+                                 "a credential that sent keys before it had an entry was an account of its own: those "
+                                 "keys are not found any more, and a retry of one executes again"}});
+}
+
+IdentityWriter::IdentityWriter(boost::asio::io_context& context, std::string url, Log& log)
+    : context_(context), url_(std::move(url)), log_(log) {}
+
+IdentityWriter::~IdentityWriter() {
+  if (thread_.joinable()) thread_.join();
+}
+
+void IdentityWriter::remember(IdentityBasis basis, Then then) {
+  jobs_.push_back({std::move(basis), std::move(then)});
+  if (jobs_.size() == 1) begin_next();
+}
+
+void IdentityWriter::begin_next() {
+  if (thread_.joinable()) thread_.join(); // it has posted its end
+  thread_ = std::thread([this, basis = jobs_.front().basis] {
+    Status done = remember_identity(url_, basis, IdentityChange::refused, log_);
+    boost::asio::post(context_, [this, done = std::move(done)] {
+      const Then then = std::move(jobs_.front().then);
+      jobs_.pop_front();
+      if (!jobs_.empty()) begin_next();
+      then(done);
+    });
+  });
 }
 
 } // namespace oncekey

@@ -1,37 +1,76 @@
 // identity_memory: a store remembers by which rules its gateways find records, and a start with others is refused.
 //
 // With another scope, say, every record is still there and no request finds it: each retry would be executed again
-// (config/identity_rules.h). So the first gateway on a store writes its rules down, and each later one compares.
-//
-// Gateways that share a store are replaced one after another. One that still has the rules of before may start again
-// for an hour after they were replaced: it does what the others with its rules do at the same time.
+// (config/identity_rules.h). So the first gateway on a store writes its rules down, with digests of the entries of its
+// accounts files, and each later start and reload compares. On a shared store the last change that was written counts
+// for all gateways: one with the rules of before needs the operator's word to start again.
 #pragma once
 
 #include "base/log.h"
 #include "config/identity_rules.h"
 
 #include <oncekey/result.h>
-#include <oncekey/time.h>
 
+#include <boost/asio/io_context.hpp>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <optional>
 #include <string>
+#include <thread>
+#include <vector>
 
 namespace oncekey {
 
 enum class IdentityChange { refused, accepted };
 
-// Compares with what the store behind `url` remembers, and writes the rules down where they are new. `now` is the
-// store's time. A fault says what would be lost and what to do; the gateway must not start, or take the rules on, then.
+// Compares with what the store behind `url` remembers and changes nothing. A fault says what would be lost and what to
+// do; the gateway must not start then. Blocks.
+Status check_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log);
+
+// The same, and writes down what is new. A fault also if that cannot be written: the gateway must not use it then.
 // Blocks.
-Status remember_identity(const std::string& url, const IdentityRules& rules, IdentityChange change, Time now, Log& log);
+Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log);
 
 // The same on a text instead of a store: what to write in its place, or nothing if it can stay. For tests.
 struct IdentityVerdict {
   std::optional<std::string> write;
-  bool older = false;            // these are rules of before, allowed because their gateways are being replaced
-  std::vector<std::string> lost; // what was accepted
+  std::vector<std::string> lost;            // what was accepted
+  std::map<std::string, std::size_t> added; // credentials that have an account from now on, by file
 };
-enum class Sharing { one_gateway, many_gateways };
-Result<IdentityVerdict> judge_identity(const std::string& remembered, const IdentityRules& rules, IdentityChange change,
-                                       Sharing sharing, Time now);
+Result<IdentityVerdict> judge_identity(const std::string& remembered, const IdentityBasis& basis,
+                                       IdentityChange change);
+
+// Tells that credentials were added to an accounts file, and what that means for them.
+void log_added_accounts(Log& log, const std::string& file, std::size_t credentials);
+
+// Calls remember_identity() beside an event loop, which a store that hangs must not hold up. One call at a time, in the
+// order they were asked for. Everything on the thread of the loop.
+class IdentityWriter {
+ public:
+  using Then = std::function<void(Status)>;
+
+  IdentityWriter(boost::asio::io_context& context, std::string url, Log& log);
+  ~IdentityWriter(); // waits for the call under way
+  IdentityWriter(const IdentityWriter&) = delete;
+  IdentityWriter& operator=(const IdentityWriter&) = delete;
+
+  // `then` is called on the loop, never before this returns.
+  void remember(IdentityBasis basis, Then then);
+
+ private:
+  struct Job {
+    IdentityBasis basis;
+    Then then;
+  };
+  void begin_next();
+
+  boost::asio::io_context& context_;
+  const std::string url_;
+  Log& log_;
+  std::deque<Job> jobs_; // the first is under way
+  std::thread thread_;
+};
 
 } // namespace oncekey

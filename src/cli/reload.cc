@@ -1,16 +1,45 @@
 #include "cli/reload.h"
 
-#include "cli/identity_memory.h"
+#include "base/crypto.h"
+#include "config/identity_files.h"
 #include "config/identity_rules.h"
-#include "config/reload_rules.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <csignal>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 namespace oncekey {
+namespace {
+
+FileDigests digests_of_files(const Config& config) {
+  FileDigests digests;
+  const auto add = [&](std::string_view setting, const std::string& path) {
+    const std::string name = fmt::format("{} {}", setting, path);
+    if (path.empty() || digests.contains(name)) return;
+    std::ifstream file(path, std::ios::binary);
+    Sha256 hash;
+    hash.update(std::string(std::istreambuf_iterator<char>(file), {}));
+    const HashBytes bytes = hash.finish();
+    digests[name] = std::string(bytes.begin(), bytes.end());
+  };
+  add("tls_cert", config.tls_cert);
+  add("tls_key", config.tls_key);
+  add("client_ca", config.client_ca);
+  add("admin_tls_cert", config.admin_tls_cert);
+  add("admin_tls_key", config.admin_tls_key);
+  add("upstream_ca", config.upstream_ca);
+  for (const Route& route : config.routes) {
+    add("accounts", route.policy.accounts);
+    add("jwt_keys", jwks_path(route.policy.tokens.keys));
+  }
+  return digests;
+}
+
+} // namespace
 
 LogLevel log_level_of(std::string_view text) {
   if (text == "debug") return LogLevel::debug;
@@ -19,91 +48,149 @@ LogLevel log_level_of(std::string_view text) {
   return LogLevel::info;
 }
 
-Reloader::Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, Parts parts, Log& log)
+Reloader::Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, IdentityBasis remembered,
+                   Parts parts, Log& log)
     : flags_(std::move(flags)),
       running_(std::move(running)),
+      files_(digests_of_files(running_.config)),
+      remembered_(std::move(remembered)),
       parts_(std::move(parts)),
       log_(log),
-      signals_(context, SIGHUP) {
+      signals_(context, SIGHUP),
+      writer_(context, running_.config.store, log) {
+  if (parts_.keeper != nullptr) {
+    parts_.keeper->on_accounts_added([this](const std::string& file, std::size_t credentials) {
+      // Else it is told of when it is remembered.
+      if (running_.config.store.starts_with("memory:")) log_added_accounts(log_, file, credentials);
+      remember_accounts();
+    });
+  }
   wait();
 }
 
+// A signal that comes during a reload is kept until the reload has ended.
 void Reloader::wait() {
   signals_.async_wait([this](const error_code& ec, int) {
-    if (ec) return;
-    reload();
-    wait();
+    if (!ec) reload();
   });
 }
 
 void Reloader::reload() {
   std::vector<std::string> reasons;
-  std::string changed;
-  if (parts_.shared.draining.load()) {
-    reasons.emplace_back("the gateway is stopping");
-  } else {
-    ReadConfig next = read_config(flags_, NamedFiles::looked_at);
-    for (const Finding& finding : next.findings) reasons.push_back(shown(finding, next.file_name));
-    if (reasons.empty()) {
-      if (const Status taken = take_on(std::move(next), changed, reasons); !taken)
-        reasons.push_back(taken.fault().message);
+  const std::shared_ptr<Next> next = prepare(reasons);
+  if (!next) {
+    refuse(reasons);
+    return wait();
+  }
+  if (next->basis == remembered_) {
+    take_on(*next);
+    return wait();
+  }
+  // Remembered before it is used: a restart must not accept rules that forget what is executed from now on.
+  writer_.remember(next->basis, [this, next](const Status& remembered) {
+    if (remembered) {
+      take_on(*next);
+    } else {
+      refuse({remembered.fault().message});
     }
-  }
-  Metrics& metrics = parts_.shared.metrics;
-  if (reasons.empty()) {
-    metrics.reloads_loaded.Increment();
-    for (const std::string& warning : warnings_of(running_.config)) log_.warning("config", {{"warning", warning}});
-    log_.always("config_reloaded", {{"changed", changed.empty() ? "nothing" : changed}});
-    return;
-  }
-  metrics.reloads_refused.Increment();
+    wait();
+  });
+}
+
+void Reloader::refuse(const std::vector<std::string>& reasons) {
+  parts_.shared.metrics.reloads_refused.Increment();
   for (const std::string& reason : reasons)
     log_.error("config_reload_refused", {{"reason", reason}, {"next", "the configuration of before stays in force"}});
 }
 
-Status Reloader::take_on(ReadConfig next, std::string& changed, std::vector<std::string>& reasons) {
-  const ConfigChanges changes = changes_between(running_, next);
+std::shared_ptr<Reloader::Next> Reloader::prepare(std::vector<std::string>& reasons) {
+  if (parts_.shared.draining.load()) {
+    reasons.emplace_back("the gateway is stopping");
+    return nullptr;
+  }
+  auto next = std::make_shared<Next>();
+  next->read = read_config(flags_, NamedFiles::looked_at);
+  for (const Finding& finding : next->read.findings) reasons.push_back(shown(finding, next->read.file_name));
+  if (!reasons.empty()) return nullptr;
+  const ConfigChanges changes = changes_between(running_, next->read);
   for (const std::string& setting : changes.need_restart)
     reasons.push_back(fmt::format("{} has changed and needs a restart", setting));
-  const IdentityRules rules = identity_rules_of(next.config);
-  const IdentityRules rules_before = identity_rules_of(running_.config);
-  for (const std::string& lost : lost_identities(rules_before, rules))
+  for (const std::string& lost :
+       lost_identities(identity_rules_of(running_.config), identity_rules_of(next->read.config)))
     reasons.push_back(
         fmt::format("keys would be forgotten, and retries executed again: {}; put it back, or restart "
                     "with --accept-identity-change",
                     lost));
-  if (!reasons.empty()) return ok_status();
+  if (!reasons.empty()) return nullptr;
+  if (const Status loaded = load(*next, changes); !loaded) {
+    reasons.push_back(loaded.fault().message);
+    return nullptr;
+  }
+  return next;
+}
+
+Status Reloader::load(Next& next, const ConfigChanges& changes) const {
+  const Config& config = next.read.config;
   if (parts_.keeper != nullptr) {
     if (Status usable = parts_.keeper->check_files(); !usable) return usable;
   }
-  auto for_clients = parts_.clients.load_tls(next.config.tls_cert, next.config.tls_key);
+  auto basis = identity_basis_of(config);
+  if (!basis) return std::move(basis).fault();
+  next.basis = *std::move(basis);
+  auto for_clients = parts_.clients.load_tls(config.tls_cert, config.tls_key);
   if (!for_clients) return std::move(for_clients).fault();
-  auto for_operators = parts_.operators.load_tls(next.config.admin_tls_cert, next.config.admin_tls_key);
+  next.for_clients = *std::move(for_clients);
+  auto for_operators = parts_.operators.load_tls(config.admin_tls_cert, config.admin_tls_key);
   if (!for_operators) return std::move(for_operators).fault();
+  next.for_operators = *std::move(for_operators);
 
-  if (!changes.reloadable.empty()) {
-    Config used = next.config;
-    const Config& in_force = parts_.shared.config();
-    // As they were fitted to the machine at start.
-    used.limits = in_force.limits;
-    if (used.admin_token.empty()) used.admin_token = in_force.admin_token;
-    if (Status taken = parts_.shared.use(std::move(used)); !taken)
-      return invalid(taken.fault().message + ": this needs a restart");
+  next.changed = changes.reloadable;
+  next.files = digests_of_files(config);
+  for (const auto& [file, digest] : next.files) {
+    const auto before = files_.find(file);
+    if (before != files_.end() && before->second != digest) next.changed.push_back(file);
   }
-  // From here on nothing fails. No key was forgotten, so that what the store remembers may follow.
-  if (rules != rules_before) {
-    const Status remembered =
-        remember_identity(next.config.store, rules, IdentityChange::refused, parts_.shared.store.now(), log_);
-    if (!remembered) log_.warning("identity_rules_not_remembered", {{"reason", remembered.fault().message}});
-  }
-  if (parts_.keeper != nullptr) parts_.keeper->reread_files();
-  parts_.clients.use_tls(*std::move(for_clients));
-  parts_.operators.use_tls(*std::move(for_operators));
-  parts_.trust_upstream();
-  log_.drop_below(log_level_of(next.config.log_level));
-  changed = fmt::format("{}", fmt::join(changes.reloadable, ", "));
-  running_ = std::move(next);
+  if (changes.reloadable.empty()) return ok_status();
+  Config used = config;
+  const Config& in_force = parts_.shared.config();
+  // As they were fitted to the machine at start.
+  used.limits = in_force.limits;
+  if (used.admin_token.empty()) used.admin_token = in_force.admin_token;
+  auto generation = parts_.shared.prepare(std::move(used));
+  if (!generation) return invalid(generation.fault().message + ": this needs a restart");
+  next.generation = *std::move(generation);
   return ok_status();
+}
+
+void Reloader::take_on(Next& next) {
+  if (next.generation) parts_.shared.use(std::move(next.generation));
+  remembered_ = std::move(next.basis);
+  running_ = std::move(next.read);
+  files_ = std::move(next.files);
+  if (parts_.keeper != nullptr) parts_.keeper->reread_files();
+  parts_.clients.use_tls(std::move(next.for_clients));
+  parts_.operators.use_tls(std::move(next.for_operators));
+  parts_.trust_upstream();
+  log_.drop_below(log_level_of(running_.config.log_level));
+  parts_.shared.metrics.reloads_loaded.Increment();
+  for (const std::string& warning : warnings_of(running_.config)) log_.warning("config", {{"warning", warning}});
+  log_.always("config_reloaded",
+              {{"changed", next.changed.empty() ? "nothing" : fmt::format("{}", fmt::join(next.changed, ", "))}});
+}
+
+void Reloader::remember_accounts() {
+  auto basis = identity_basis_of(running_.config);
+  if (!basis || *basis == remembered_) return; // a file that changes again is looked at again
+  writer_.remember(*basis, [this, basis = *basis](const Status& remembered) {
+    if (remembered) {
+      remembered_ = basis;
+    } else {
+      log_.warning("accounts_not_remembered",
+                   {{"reason", remembered.fault().message},
+                    {"meaning", "a restart does not notice if an entry that was added is gone again"},
+                    {"next", "send SIGHUP to try again"}});
+    }
+  });
 }
 
 } // namespace oncekey

@@ -5,21 +5,30 @@
 //   - a mistake anywhere;
 //   - a setting that is only read at start (config/reload_rules.h): the log names it;
 //   - rules under which the keys in the store would not be found (config/identity_rules.h);
-//   - an accounts file that has lost entries.
+//   - an accounts file that has lost entries;
+//   - rules or entries that the store cannot be made to remember (cli/identity_memory.h).
 #pragma once
 
 #include "base/log.h"
+#include "cli/identity_memory.h"
 #include "config/flags.h"
+#include "config/reload_rules.h"
 #include "gateway/shared.h"
 #include "gateway/trust_keeper.h"
 #include "http/server.h"
 
 #include <functional>
+#include <map>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace oncekey {
 
 LogLevel log_level_of(std::string_view text);
+
+// What the files that a configuration names hold, by setting and path, as a hash: "tls_cert /etc/chain.pem".
+using FileDigests = std::map<std::string, std::string>;
 
 class Reloader {
  public:
@@ -30,20 +39,40 @@ class Reloader {
     TrustKeeper* keeper;                  // null where no route has tokens or accounts
     std::function<void()> trust_upstream; // has the certificates of the upstream read anew
   };
-  // `running` is what the process has started with, as it was read.
-  Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, Parts parts, Log& log);
+  // `running` is what the process has started with, as it was read, and `remembered` what the store remembers of it.
+  Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts,
+           Log& log);
 
  private:
+  // A configuration that can be used: nothing of it fails any more.
+  struct Next {
+    ReadConfig read;
+    IdentityBasis basis;
+    std::vector<std::string> changed;
+    FileDigests files;
+    std::unique_ptr<Generation> generation; // null where no setting has changed
+    Server::TlsContext for_clients;
+    Server::TlsContext for_operators;
+  };
+
   void wait();
   void reload();
-  // What has changed, or why it cannot be taken on: one reason each.
-  Status take_on(ReadConfig next, std::string& changed, std::vector<std::string>& reasons);
+  // Null, with one reason each, where it cannot be taken on.
+  std::shared_ptr<Next> prepare(std::vector<std::string>& reasons);
+  Status load(Next& next, const ConfigChanges& changes) const;
+  void take_on(Next& next);
+  void refuse(const std::vector<std::string>& reasons);
+  // Has the store remember the entries that an accounts file has now.
+  void remember_accounts();
 
   const ServeFlags flags_;
   ReadConfig running_;
+  FileDigests files_;
+  IdentityBasis remembered_;
   Parts parts_;
   Log& log_;
   asio::signal_set signals_;
+  IdentityWriter writer_;
 };
 
 } // namespace oncekey

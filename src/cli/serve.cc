@@ -297,7 +297,9 @@ class Shutdown {
 int run_serve(const ServeFlags& flags, ReadConfig read) {
   Config config = read.config;
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGHUP, SIG_IGN); // until there is something to reload
+  // Until there is something to reload, and a log to open again.
+  std::signal(SIGUSR1, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
   // Whatever is made from here on is the owner's alone, RocksDB's files too.
   ::umask(S_IRWXG | S_IRWXO);
   if (config.core_dumps) allow_core_dumps();
@@ -321,9 +323,12 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   auto store = open_store(config.store, store_options);
   if (!store) return refuse_to_start(log, store.fault());
   const IdentityChange change = flags.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
-  if (const Status known = remember_identity(config.store, identity_rules_of(config), change, (*store)->now(), log);
-      !known)
-    return refuse_to_start(log, known.fault());
+  {
+    const auto basis = identity_basis_of(config);
+    if (!basis) return refuse_to_start(log, basis.fault());
+    if (const Status known = check_identity(config.store, *basis, change, log); !known)
+      return refuse_to_start(log, known.fault());
+  }
   if (const Status known = find_admin_token(config, log); !known) return refuse_to_start(log, known.fault());
 
   std::unique_ptr<LineFile> access_log;
@@ -408,6 +413,12 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // After the keeper has noted what the files look like: a change from here on is read again.
   if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
 
+  // A start that has failed before this changes nothing: the gateway of before starts again as it did.
+  const auto basis = identity_basis_of(config);
+  if (!basis) return refuse_to_start(log, basis.fault());
+  if (const Status known = remember_identity(config.store, *basis, change, log); !known)
+    return refuse_to_start(log, known.fault());
+
   ReopenLog reopen_log(operators.context, access_log.get());
   Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
   shutdown.on_finished([&] {
@@ -445,7 +456,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
       });
     }
   };
-  Reloader reloader(operators.context, flags, std::move(read),
+  Reloader reloader(operators.context, flags, std::move(read), *basis,
                     {shared, **server, **admin_server, keeper.get(), trust_upstream}, log);
 
   (*server)->start();

@@ -1,5 +1,7 @@
 #include "config/identity_rules.h"
 
+#include "base/crypto.h"
+#include "config/identity_files.h"
 #include "config/routes.h"
 #include "core/policy_text.h"
 
@@ -7,11 +9,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <optional>
 
 namespace oncekey {
 namespace {
+
+// Begins a line about an accounts file. The path of a route begins with / or *.
+constexpr std::string_view kAccounts = "accounts\t";
 
 std::string lower_case(std::string_view text) {
   std::string lower(text);
@@ -21,37 +27,84 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// Sources are lists of texts without spaces.
+// A text without the characters that separate texts, and never empty: lists and lines of such texts can be told apart.
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == ' ' || c == ',' || c == '%' || c == '\x7f' || (c >= 0 && c < ' ')) {
+      out += fmt::format("%{:02X}", static_cast<unsigned>(static_cast<unsigned char>(c)));
+    } else {
+      out += c;
+    }
+  }
+  return out.empty() ? "%" : out;
+}
+
+// Nothing for what escaped() has not made.
+std::optional<std::string> unescaped(std::string_view text) {
+  if (text == "%") return std::string();
+  std::string out;
+  while (!text.empty()) {
+    if (text.front() != '%') {
+      out += text.front();
+      text.remove_prefix(1);
+      continue;
+    }
+    constexpr std::size_t kEscapeBytes = 3;
+    if (text.size() < kEscapeBytes) return std::nullopt;
+    const std::optional<std::string> byte = hex_decode(text.substr(1, 2));
+    if (!byte) return std::nullopt;
+    out += *byte;
+    text.remove_prefix(kEscapeBytes);
+  }
+  return out;
+}
+
+std::string listed(const std::vector<std::string>& texts) {
+  std::vector<std::string> all;
+  for (const std::string& text : texts) all.push_back(escaped(text));
+  return fmt::format("{}", fmt::join(all, ","));
+}
+
 template <class Source>
-std::string listed(const std::vector<Source>& sources) {
+std::string listed_sources(const std::vector<Source>& sources) {
   std::vector<std::string> texts;
   for (const Source& source : sources) {
     // Header names compare without case.
     texts.push_back(source.kind == Source::Kind::header ? lower_case(to_string(source)) : to_string(source));
   }
-  return fmt::format("{}", fmt::join(texts, ","));
+  return listed(texts);
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find(separator), text.size());
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return parts;
 }
 
 std::string identity_of(const Policy& policy) {
   if (policy.mode == Mode::observe) return {};
-  std::string text = fmt::format("scope={} identity={} key_from={} key_syntax={} ignore_host={} path_case={}",
-                                 listed(policy.scope), to_string(policy.identity), listed(policy.key_from),
-                                 to_string(policy.key_syntax), policy.ignore_host, to_string(policy.path_case));
+  std::string text =
+      fmt::format("scope={} identity={} key_from={} key_syntax={} ignore_host={} path_case={}",
+                  listed_sources(policy.scope), to_string(policy.identity), listed_sources(policy.key_from),
+                  to_string(policy.key_syntax), policy.ignore_host, to_string(policy.path_case));
   const bool has_tokens = std::any_of(policy.scope.begin(), policy.scope.end(),
                                       [](const ScopeSource& source) { return source.kind == ScopeSource::Kind::jwt; });
   if (has_tokens) text += fmt::format(" jwt_unverified={}", policy.tokens.unverified);
-  text += fmt::format(" accounts={}", policy.accounts.empty() ? "none" : "mapped");
+  text += fmt::format(" accounts={}", policy.accounts.empty() ? "none" : escaped("file:" + policy.accounts));
   const bool keyed_by_fingerprint =
       std::any_of(policy.key_from.begin(), policy.key_from.end(),
                   [](const KeySource& source) { return source.kind == KeySource::Kind::fingerprint; });
   if (keyed_by_fingerprint) {
+    std::vector<std::string> headers;
+    for (const std::string& name : policy.fingerprint_headers) headers.push_back(lower_case(name));
     text += fmt::format(" fingerprint={} fingerprint_ignore={} fingerprint_headers={}", to_string(policy.fingerprint),
-                        fmt::join(policy.fingerprint_ignore, ","),
-                        lower_case(fmt::format("{}", fmt::join(policy.fingerprint_headers, ","))));
+                        listed(policy.fingerprint_ignore), listed(headers));
   }
-  // It is one line of what the store remembers.
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c >= 0 && c < ' '; }, '?');
   return text;
 }
 
@@ -119,12 +172,9 @@ bool may_meet(const IdentityRule& a, const IdentityRule& b) {
 
 std::map<std::string, std::string> parts_of(std::string_view identity) {
   std::map<std::string, std::string> parts;
-  while (!identity.empty()) {
-    const std::size_t end = std::min(identity.find(' '), identity.size());
-    const std::string_view part = identity.substr(0, end);
+  for (const std::string_view part : split(identity, ' ')) {
     const std::size_t equals = std::min(part.find('='), part.size());
     parts[std::string(part.substr(0, equals))] = part.substr(std::min(equals + 1, part.size()));
-    identity.remove_prefix(std::min(end + 1, identity.size()));
   }
   return parts;
 }
@@ -165,6 +215,13 @@ std::optional<std::string> why_lost(const IdentityRules& before, std::size_t ind
   return "no route has all of its requests any more";
 }
 
+// Both sorted.
+std::size_t in_first_alone(const std::vector<std::string>& first, const std::vector<std::string>& second) {
+  std::vector<std::string> alone;
+  std::set_difference(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(alone));
+  return alone.size();
+}
+
 } // namespace
 
 IdentityRules identity_rules_of(const Config& config) {
@@ -192,43 +249,91 @@ std::vector<std::string> lost_identities(const IdentityRules& before, const Iden
   return lost;
 }
 
-std::string encode(const IdentityRules& rules) {
+Result<IdentityBasis> identity_basis_of(const Config& config) {
+  IdentityBasis basis;
+  basis.rules = identity_rules_of(config);
+  for (const Route& route : config.routes) {
+    const std::string& path = route.policy.accounts;
+    if (path.empty() || route.policy.mode == Mode::observe || basis.accounts.contains(path)) continue;
+    const auto accounts = load_accounts(path);
+    if (!accounts) return invalid(fmt::format("accounts: {}", accounts.fault().message));
+    basis.accounts[path] = accounts->digests();
+  }
+  return basis;
+}
+
+std::vector<std::string> lost_identities(const IdentityBasis& before, const IdentityBasis& after) {
+  std::vector<std::string> lost = lost_identities(before.rules, after.rules);
+  for (const auto& [path, entries] : before.accounts) {
+    // A route that has no accounts file any more, or another one, was told of above.
+    const auto found = after.accounts.find(path);
+    if (found == after.accounts.end()) continue;
+    const std::size_t missing = in_first_alone(entries, found->second);
+    if (missing != 0)
+      lost.push_back(fmt::format("accounts {}: {} credential{} missing or with another account than before", path,
+                                 missing, missing == 1 ? "" : "s"));
+  }
+  return lost;
+}
+
+std::map<std::string, std::size_t> added_accounts(const AccountEntries& before, const AccountEntries& after) {
+  std::map<std::string, std::size_t> added;
+  for (const auto& [path, entries] : after) {
+    const auto found = before.find(path);
+    if (found == before.end()) continue;
+    if (const std::size_t count = in_first_alone(entries, found->second); count != 0) added[path] = count;
+  }
+  return added;
+}
+
+std::string encode(const IdentityBasis& basis) {
   std::string text;
-  for (const IdentityRule& rule : rules) {
-    text += fmt::format("{}\t{}\t{}\t{}\n", rule.path, fmt::join(rule.methods, ","), to_string(rule.path_case),
+  for (const IdentityRule& rule : basis.rules) {
+    text += fmt::format("{}\t{}\t{}\t{}\n", escaped(rule.path), listed(rule.methods), to_string(rule.path_case),
                         rule.identity);
   }
+  for (const auto& [path, entries] : basis.accounts)
+    text += fmt::format("{}{}\t{}\n", kAccounts, escaped(path), fmt::join(entries, ","));
   return text;
 }
 
-Result<IdentityRules> decode_identity_rules(std::string_view text) {
-  IdentityRules rules;
+Result<IdentityBasis> decode_identity_basis(std::string_view text) {
+  IdentityBasis basis;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) return corrupt("the remembered identity rules are cut short");
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end + 1);
-    std::vector<std::string> fields;
-    for (int i = 0; i < 3; ++i) {
+    const bool of_accounts = line.starts_with(kAccounts);
+    if (of_accounts) line.remove_prefix(kAccounts.size());
+    std::vector<std::string_view> fields;
+    for (int i = 0; i < (of_accounts ? 1 : 3); ++i) {
       const std::size_t tab = line.find('\t');
       if (tab == std::string_view::npos) return corrupt("a line of the remembered identity rules has too few fields");
-      fields.emplace_back(line.substr(0, tab));
+      fields.push_back(line.substr(0, tab));
       line.remove_prefix(tab + 1);
     }
+    const std::optional<std::string> path = unescaped(fields[0]);
+    if (!path) return corrupt("a line of the remembered identity rules has a damaged path");
+    if (of_accounts) {
+      std::vector<std::string>& entries = basis.accounts[*path];
+      for (const std::string_view entry : split(line, ',')) entries.emplace_back(entry);
+      continue;
+    }
     IdentityRule rule;
-    rule.path = fields[0];
-    for (std::string_view rest = fields[1]; !rest.empty();) {
-      const std::size_t comma = std::min(rest.find(','), rest.size());
-      rule.methods.emplace_back(rest.substr(0, comma));
-      rest.remove_prefix(std::min(comma + 1, rest.size()));
+    rule.path = *path;
+    for (const std::string_view item : split(fields[1], ',')) {
+      const std::optional<std::string> method = unescaped(item);
+      if (!method) return corrupt("a line of the remembered identity rules has a damaged method");
+      rule.methods.push_back(*method);
     }
     const auto path_case = parse_path_case(fields[2]);
     if (!path_case) return corrupt("a line of the remembered identity rules has an unknown path_case");
     rule.path_case = *path_case;
     rule.identity = line;
-    rules.push_back(std::move(rule));
+    basis.rules.push_back(std::move(rule));
   }
-  return rules;
+  return basis;
 }
 
 } // namespace oncekey

@@ -10,6 +10,7 @@
 
 #include <oncekey/result.h>
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,12 +29,31 @@ using IdentityRules = std::vector<IdentityRule>;
 
 IdentityRules identity_rules_of(const Config& config);
 
+// The entries of accounts files, as Accounts::digests() has them, by the file's path.
+using AccountEntries = std::map<std::string, std::vector<std::string>>;
+
+// All that decides which record a request finds.
+struct IdentityBasis {
+  IdentityRules rules;
+  AccountEntries accounts;
+  friend bool operator==(const IdentityBasis&, const IdentityBasis&) = default;
+};
+
+// Reads the accounts files. A fault says which cannot be read.
+Result<IdentityBasis> identity_basis_of(const Config& config);
+
 // What records made under the rules `before` would no longer be found under `after`, one sentence each; empty if all
 // are found. Where globs overlap in ways that cannot be told apart, it says that records would be lost.
 std::vector<std::string> lost_identities(const IdentityRules& before, const IdentityRules& after);
+std::vector<std::string> lost_identities(const IdentityBasis& before, const IdentityBasis& after);
 
-// One line a rule, for the store to remember. decode() is a fault for what encode() has not written.
-std::string encode(const IdentityRules& rules);
-Result<IdentityRules> decode_identity_rules(std::string_view text);
+// How many credentials have an entry now that had none before, by file. A credential without an entry is an account of
+// its own: what it has sent before is not found any more. Files that are new are left out.
+std::map<std::string, std::size_t> added_accounts(const AccountEntries& before, const AccountEntries& after);
+
+// One line for each rule and each file, for the store to remember. decode() is a fault for what encode() has not
+// written.
+std::string encode(const IdentityBasis& basis);
+Result<IdentityBasis> decode_identity_basis(std::string_view text);
 
 } // namespace oncekey

@@ -80,6 +80,14 @@ TEST(IdentityRules, ANarrowerRouteInFrontCountsByWhatItTakesAway) {
       << "/v1 is a path of /v1/*";
 }
 
+TEST(IdentityRules, AFolderIsAPathOfItsGlob) {
+  const IdentityRules before = rules_in(route_table("/v1/*"));
+  EXPECT_EQ(rules_in(route_table("/v1/**")), before) << "two stars are one";
+  EXPECT_THAT(lost_identities(before, rules_in(route_table("/v1/*/*"))),
+              ElementsAre("route /v1/* (PATCH,POST): no route has all of its requests any more"))
+      << "/v1 is not among them";
+}
+
 TEST(IdentityRules, WhatAnEarlierRouteHadTakenIsNotMissed) {
   const std::string both = route_table("/v1/orders", kByTenant) + route_table("/v1/*");
   EXPECT_THAT(lost_identities(rules_in(both), rules_in(both)), IsEmpty());
@@ -94,12 +102,47 @@ TEST(IdentityRules, WhatIsOnlyObservedHasNothingToLose) {
 }
 
 TEST(IdentityRules, AreTheSameAfterBeingWrittenDown) {
-  const IdentityRules before = rules_in(route_table("/v1/orders", kByTenant) + route_table("/*", "mode = \"observe\""));
-  const auto read = decode_identity_rules(encode(before));
+  IdentityBasis before;
+  before.rules = rules_in(route_table("/v1/orders", kByTenant) + route_table("/*", "mode = \"observe\""));
+  before.accounts = {{"/a file,\t100%\n", {"00", "01"}}, {"empty", {}}};
+  const auto read = decode_identity_basis(encode(before));
   ASSERT_TRUE(read.ok()) << read.fault().message;
   EXPECT_EQ(*read, before);
-  EXPECT_FALSE(decode_identity_rules("/v1\tPOST\n").ok());
-  EXPECT_FALSE(decode_identity_rules("/v1\tPOST\texact\tscope=x").ok());
+  EXPECT_FALSE(decode_identity_basis("/v1\tPOST\n").ok());
+  EXPECT_FALSE(decode_identity_basis("/v1\tPOST\texact\tscope=x").ok());
+  EXPECT_FALSE(decode_identity_basis("accounts\tfile\n").ok());
+  EXPECT_FALSE(decode_identity_basis("/v%1\tPOST\texact\tscope=x\n").ok());
+}
+
+TEST(IdentityRules, AnotherAccountsFileIsAnotherIdentity) {
+  const auto with = [](const std::string& file) {
+    return rules_in(route_table("/*", "scope = \"header:X-Api-Key\"\naccounts = \"file:" + file + "\""));
+  };
+  EXPECT_THAT(lost_identities(with("a.toml"), with("a.toml")), IsEmpty());
+  EXPECT_THAT(lost_identities(with("a.toml"), with("b.toml")),
+              ElementsAre("route /* (PATCH,POST): accounts was file:a.toml and is file:b.toml"));
+}
+
+TEST(IdentityRules, AnAccountsFileMayWinEntriesAndLoseNone) {
+  const auto basis = [](std::vector<std::string> entries) {
+    return IdentityBasis{{}, {{"a.toml", std::move(entries)}}};
+  };
+  EXPECT_THAT(lost_identities(basis({"1", "2"}), basis({"0", "1", "2"})), IsEmpty());
+  EXPECT_THAT(added_accounts(basis({"1", "2"}).accounts, basis({"0", "1", "2"}).accounts),
+              ElementsAre(testing::Pair("a.toml", 1u)));
+  EXPECT_THAT(lost_identities(basis({"1", "2"}), basis({"1", "3"})),
+              ElementsAre("accounts a.toml: 1 credential missing or with another account than before"));
+}
+
+TEST(IdentityRules, ListsThatShowTheSameWhenJoinedAreToldApart) {
+  const auto with = [](const std::string& scope) { return rules_in(route_table("/*", "scope = " + scope)); };
+  EXPECT_THAT(lost_identities(with("[\"jwt:a\", \"cookie:b\"]\njwt_unverified = true"),
+                              with("\"jwt:a,cookie:b\"\njwt_unverified = true")),
+              testing::SizeIs(1));
+  const std::string by_fingerprint = "key_from = \"fingerprint\"\nwindow = \"1h\"\nfingerprint = \"canonical\"\n";
+  EXPECT_THAT(lost_identities(rules_in(route_table("/*", by_fingerprint + "fingerprint_ignore = [\"/a\", \"/b\"]")),
+                              rules_in(route_table("/*", by_fingerprint + "fingerprint_ignore = [\"/a,/b\"]"))),
+              testing::SizeIs(1));
 }
 
 } // namespace

@@ -87,6 +87,9 @@ Result<std::string> as_route_path(const toml::node& node) {
         fmt::format("\"{}\" is not in normal form: leave out dot segments, backslashes, `;parameters`, encoded slashes "
                     "and semicolons, and % without two digits; requests are compared without them",
                     *path));
+  // Two stars match what one matches, and "/v1/**" is to have /v1 as "/v1/*" has.
+  const auto both_stars = [](char a, char b) { return a == '*' && b == '*'; };
+  normal.erase(std::unique(normal.begin(), normal.end(), both_stars), normal.end());
   return normal;
 }
 

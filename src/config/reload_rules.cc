@@ -47,7 +47,10 @@ bool same_secrets(const Endpoint& a, const Endpoint& b) { return a.authorization
 // Those that stand in a file or the environment, where their new value does not show in what was written.
 void compare_secrets(const Config& running, const Config& next, std::set<std::string>& reloadable,
                      std::set<std::string>& need_restart) {
-  if (running.admin_token != next.admin_token) reloadable.insert("admin_token");
+  if (running.admin_token != next.admin_token) {
+    // Without one a start looks for the token in a file, or makes it. The old one must not stay good.
+    (next.admin_token.empty() ? need_restart : reloadable).insert("admin_token");
+  }
   if (running.outbox_token != next.outbox_token) reloadable.insert("outbox_token");
   if (running.store != next.store) need_restart.insert("store");
   for (std::size_t i = 0; i < std::min(running.webhooks.size(), next.webhooks.size()); ++i) {

@@ -51,6 +51,14 @@ TEST(ReloadRules, WebhooksAndWhetherAListenerServesTlsNeedARestart) {
               IsEmpty());
 }
 
+TEST(ReloadRules, ATokenMayChangeAndIsRevokedOnlyByARestart) {
+  const std::string one = "admin_token = \"one-token-of-operators\"\n";
+  const std::string two = "admin_token = \"two-token-of-operators\"\n";
+  EXPECT_THAT(changes_between(read_reloaded(one), read_reloaded(two)).need_restart, IsEmpty());
+  EXPECT_THAT(changes_between(read_reloaded(""), read_reloaded(one)).need_restart, IsEmpty());
+  EXPECT_THAT(changes_between(read_reloaded(one), read_reloaded("")).need_restart, ElementsAre("admin_token"));
+}
+
 TEST(ReloadRules, TheNewOrderOfRoutesIsAChange) {
   const std::string a = "[[route]]\npath = \"/a\"\n";
   const std::string b = "[[route]]\npath = \"/b\"\n";

@@ -110,7 +110,11 @@ RouteMatch match_route(const std::vector<Route>& routes, std::string_view method
 bool glob_covers(std::string_view wide, std::string_view narrow) {
   std::string sample(narrow);
   std::replace(sample.begin(), sample.end(), '*', '\x01');
-  return glob_matches_folder(wide, sample, PathCase::exact);
+  if (!glob_matches_folder(wide, sample, PathCase::exact)) return false;
+  // "/v1/*" has /v1 too. No path is shorter than "/", so that "/*" has no such folder.
+  constexpr std::size_t kStarBytes = 2;
+  if (!narrow.ends_with("/*") || narrow.size() == kStarBytes) return true;
+  return glob_matches_folder(wide, std::string_view(sample).substr(0, sample.size() - kStarBytes), PathCase::exact);
 }
 
 bool shadows(const Route& earlier, const Route& later) {

@@ -55,6 +55,10 @@ TEST(GlobCovers, TellsTheWiderFromTheNarrower) {
   EXPECT_FALSE(glob_covers("/v1/*", "/*"));
   EXPECT_FALSE(glob_covers("/v1/*", "/v*"));
   EXPECT_FALSE(glob_covers("/*/x", "/v1/*"));
+  EXPECT_FALSE(glob_covers("/v1/**", "/v1/*")) << "/v1 is a path of the second alone";
+  EXPECT_FALSE(glob_covers("/v1/*/*", "/v1/*")) << "/v1 is a path of the second alone";
+  EXPECT_TRUE(glob_covers("/v*", "/v1/*"));
+  EXPECT_TRUE(glob_covers("/*/*", "/*"));
 }
 
 TEST(FindRoute, TakesTheFirstWhosePathAndMethodMatch) {

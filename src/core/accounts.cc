@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace oncekey {
 namespace {
 
@@ -48,6 +50,21 @@ bool Accounts::keeps(const Accounts& older) const {
     if (found == by_hash_.end() || found->second != account) return false;
   }
   return true;
+}
+
+std::vector<std::string> Accounts::digests() const {
+  constexpr std::size_t kDigestBytes = 8;
+  std::vector<std::string> all;
+  all.reserve(by_hash_.size());
+  for (const auto& [hash, account] : by_hash_) {
+    Sha256 digest;
+    digest.update(hash); // always as long
+    digest.update(account);
+    const HashBytes bytes = digest.finish();
+    all.push_back(hex_encode({reinterpret_cast<const char*>(bytes.data()), kDigestBytes}));
+  }
+  std::sort(all.begin(), all.end());
+  return all;
 }
 
 std::string_view credential_in(std::string_view header_name, std::string_view value) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 namespace oncekey {
 
@@ -22,6 +23,9 @@ class Accounts {
   const std::string* of(std::string_view credential) const;
   // Whether every credential of `older` still has its account here. If not, that account's keys would be forgotten.
   bool keeps(const Accounts& older) const;
+  // One text of 16 hex digits for each credential and its account, sorted: enough to notice later that an entry is gone
+  // or has another account, and not to learn either.
+  std::vector<std::string> digests() const;
   std::size_t size() const { return by_hash_.size(); }
 
  private:

@@ -1,5 +1,6 @@
 #include "core/accounts.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace oncekey {
@@ -42,6 +43,10 @@ TEST(Accounts, ALaterFileKeepsWhatAnEarlierOneHad) {
   EXPECT_TRUE(newer.keeps(older));
   EXPECT_FALSE(older.keeps(newer));
   EXPECT_FALSE(moved.keeps(older));
+  ASSERT_EQ(newer.digests().size(), 2u);
+  EXPECT_LT(newer.digests()[0], newer.digests()[1]);
+  EXPECT_THAT(newer.digests(), testing::Contains(older.digests().front()));
+  EXPECT_NE(moved.digests(), older.digests());
 }
 
 TEST(Accounts, TheSchemeIsNoPartOfACredential) {

@@ -84,8 +84,9 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       rates(record_store.rates() != nullptr ? *record_store.rates() : local_rates),
       upstreams(configuration, metrics),
       trust(configuration) {
-  const Status used = use(configuration);
-  ONCEKEY_CHECK(used.ok(), "what the first configuration names was just set up");
+  auto first = prepare(configuration);
+  ONCEKEY_CHECK(first.ok(), "what the first configuration names was just set up");
+  use(*std::move(first));
   store.owners_here([live = live_calls_owner](const RecordId& id) { return live->fence_of(id); });
   store.announce_to([told = waiters_owner](const std::optional<RecordId>& settled) {
     if (settled) {
@@ -101,7 +102,7 @@ bool GatewayShared::owner_is_gone(const RecordId& id, const Record& record) cons
   return given_up.has({id, record.fence}, std::chrono::steady_clock::now());
 }
 
-Status GatewayShared::use(Config next) {
+Result<std::unique_ptr<Generation>> GatewayShared::prepare(Config next) {
   if (generations_.size() >= kGenerationsMax)
     return unavailable(fmt::format("the configuration was changed {} times in the life of this process: restart it",
                                    generations_.size()));
@@ -125,10 +126,13 @@ Status GatewayShared::use(Config next) {
     made->has_status_urls = made->has_status_urls || route.policy.respond_async;
   }
   made->published = publish(made->config);
-  generation_.store(made.get(), std::memory_order_release);
-  generations_.push_back(std::move(made));
+  return made;
+}
+
+void GatewayShared::use(std::unique_ptr<Generation> next) {
+  generation_.store(next.get(), std::memory_order_release);
+  generations_.push_back(std::move(next));
   metrics.config_loaded.SetToCurrentTime();
-  return ok_status();
 }
 
 Sharer::Sharer(const Sharer& other, Shares& shares) : address_(nullptr) {

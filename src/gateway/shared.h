@@ -57,9 +57,11 @@ struct GatewayShared {
   // a lock nor a count to hold on to the route it began with.
   const Generation& generation() const { return *generation_.load(std::memory_order_acquire); }
   const Config& config() const { return generation().config; }
-  // Requests that come from now on go by it. A fault, and nothing is changed, if it names what only a start can set up.
-  // Not from several threads at once.
-  Status use(Config next);
+  // Makes ready what use() takes. A fault if it names what only a start can set up. Changes nothing that requests see;
+  // no other one may be used in between.
+  Result<std::unique_ptr<Generation>> prepare(Config next);
+  // Requests that come from now on go by it. Not from several threads at once.
+  void use(std::unique_ptr<Generation> next);
   // As many may be used in the life of one process; each takes a few KiB for each route.
   static constexpr std::size_t kGenerationsMax = 1000;
 

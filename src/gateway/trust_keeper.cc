@@ -112,18 +112,22 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Ti
     made->urls_.push_back(std::move(url));
   }
   for (const auto& accounts : shared.trust.accounts) {
-    made->files_.push_back(
-        {accounts->path, stamp_of(accounts->path), [file = accounts.get()](File::Take take) -> Status {
-           auto read = load_accounts(file->path);
-           if (!read) return std::move(read).fault();
-           if (!read->keeps(*file->accounts.get()))
-             return invalid(
-                 fmt::format("{}: a credential is missing or has another account than before, whose keys would "
-                             "be forgotten: put it back, or restart to accept that",
-                             file->path));
-           if (take == File::Take::yes) file->accounts.put(*std::move(read));
-           return ok_status();
-         }});
+    made->files_.push_back({accounts->path, stamp_of(accounts->path),
+                            [file = accounts.get(), keeper = made.get()](File::Take take) -> Status {
+                              auto read = load_accounts(file->path);
+                              if (!read) return std::move(read).fault();
+                              const std::size_t before = file->accounts.get()->size();
+                              if (!read->keeps(*file->accounts.get()))
+                                return invalid(fmt::format(
+                                    "{}: a credential is missing or has another account than before, whose keys would "
+                                    "be forgotten: put it back, or restart with --accept-identity-change",
+                                    file->path));
+                              if (take == File::Take::no) return ok_status();
+                              const std::size_t added = read->size() - before;
+                              file->accounts.put(*std::move(read));
+                              if (added != 0 && keeper->accounts_added_) keeper->accounts_added_(file->path, added);
+                              return ok_status();
+                            }});
   }
 
   if (made->urls_.empty()) return made;

@@ -10,6 +10,7 @@
 #include "http/upstream.h"
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,6 +23,10 @@ class TrustKeeper {
   static Result<std::unique_ptr<TrustKeeper>> make(GatewayShared& shared, Timers& timers);
   ~TrustKeeper();
 
+  // Called after an accounts file was read that has these many more credentials than before. Before start().
+  void on_accounts_added(std::function<void(const std::string& path, std::size_t credentials)> told) {
+    accounts_added_ = std::move(told);
+  }
   // On its thread.
   void start();
   // Ends what is under way. On its thread.
@@ -49,6 +54,7 @@ class TrustKeeper {
   Timer tick_;
   std::vector<std::unique_ptr<Url>> urls_;
   std::vector<File> files_;
+  std::function<void(const std::string&, std::size_t)> accounts_added_;
   std::atomic<std::uint32_t> fetches_{0};
   std::atomic<bool> stopped_{false};
 };

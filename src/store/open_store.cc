@@ -132,8 +132,6 @@ Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log) {
 }
 
 namespace {
-// A thousand routes fit.
-constexpr std::size_t kLargestNote = 1u << 20;
 std::string note_file(std::string_view url) { return *folder_of_store(url) + "/identity"; }
 } // namespace
 
@@ -144,7 +142,7 @@ Result<std::string> read_identity_note(std::string_view url, Log& log) {
     case Kind::memory:
       break;
     case Kind::rocksdb: {
-      Result<std::optional<std::string>> text = read_file_if_there(note_file(url), kLargestNote);
+      Result<std::optional<std::string>> text = read_file_if_there(note_file(url), kIdentityNoteBytesMax);
       if (!text) return std::move(text).fault();
       return std::move(*text).value_or(std::string());
     }

@@ -43,6 +43,8 @@ Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log);
 // A text that the store keeps for its gateways: by which rules they find records (cli/identity_memory.h). Empty until
 // one is written. In the file `identity` of an embedded store's folder; with the marker in a shared one. memory: keeps
 // none. Blocks. After open_store().
+// At most kIdentityNoteBytesMax: a thousand routes and some hundred thousand credentials fit.
+constexpr std::size_t kIdentityNoteBytesMax = 16u << 20;
 Result<std::string> read_identity_note(std::string_view url, Log& log);
 // Writes `next` if the text is still `expected`, durably; false if another gateway was first.
 Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log);

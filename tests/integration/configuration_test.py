@@ -342,6 +342,9 @@ class ReloadTest(FolderTest):
                 self.assert_refused(self.reload([self.routes[0], {**self.routes[1], **change}]),
                                     "keys would be forgotten")
         self.assert_refused(self.reload(self.routes[:1]), "route /* (PATCH,POST): no route has all of its requests")
+        (self.folder / "others.toml").write_text('"key-1" = "other"\n')
+        self.assert_refused(self.reload([{**self.routes[0], "accounts": f"file:{self.path('others.toml')}"},
+                                         self.routes[1]]), "accounts was file:")
         narrow = {"path": "/charges", "scope": "header:Authorization"}
         self.assert_refused(self.reload([narrow, *self.routes]), "route /charges takes requests of it")
 
@@ -358,6 +361,7 @@ class ReloadTest(FolderTest):
         accounts.write_text('"key-1" = "acme"\n"key-2" = "acme"\n"key-3" = "acme"\n')
         self.assertIn("config_reloaded", self.hang_up())
         self.assertTrue(self.client.post("/mapped", key=self.key, headers=[("X-Api-Key", "key-3")]).replayed)
+        self.gateway.wait_for_log("event=accounts_added")
         accounts.write_text('"key-3" = "acme"\n')
         said = self.hang_up()
         accounts.write_text('"key-1" = "acme"\n"key-2" = "acme"\n"key-3" = "acme"\n')
@@ -373,13 +377,30 @@ class ReloadTest(FolderTest):
             return ssl.get_server_certificate(self.gateway.admin_address)
 
         try:
-            self.assertIn("config_reloaded", replace_by("two"))
+            said = replace_by("two")
+            self.assertIn("config_reloaded", said)
+            self.assertIn(f"admin_tls_cert {self.path('admin.crt')}", said)
             self.assertEqual(served().strip(), (self.folder / "two.crt").read_text().strip())
             (self.folder / "admin.key").write_text((self.folder / "one.key").read_text())
             self.assertIn("it is not the key of the certificate", self.hang_up())
             self.assertEqual(served().strip(), (self.folder / "two.crt").read_text().strip())
         finally:
             self.assertIn("config_reloaded", replace_by("one"))
+
+    def test_rules_that_cannot_be_remembered_are_not_used(self):
+        data = self.gateway.folder / "data"
+        note = data / "identity"
+        kept = note.read_bytes()
+        note.unlink()
+        note.mkdir()  # no user can write or read a file there
+        try:
+            put = {**self.routes[1], "methods": ["POST", "PATCH", "PUT"]}
+            self.assert_refused(self.reload([self.routes[0], put]))
+            self.assertFalse(self.client.request("PUT", "/charges", key=self.key, headers=[("X-Tenant", "t1")]).replayed)
+            self.assertFalse(self.client.request("PUT", "/charges", key=self.key, headers=[("X-Tenant", "t1")]).replayed)
+        finally:
+            note.rmdir()
+            note.write_bytes(kept)
 
     def test_the_log_level_follows(self):
         self.assertIn("changed=log_level", self.reload(log_level="debug"))
@@ -415,6 +436,44 @@ class IdentityMemoryTest(unittest.TestCase):
         gateway.extra_flags = []
         gateway.start()
         self.assertNotIn("identity_change_accepted", gateway.log)
+
+    def test_an_accounts_file_that_has_lost_an_entry_needs_to_be_accepted(self):
+        gateway = Gateway("http://127.0.0.1:9", store="rocksdb")
+        self.addCleanup(gateway.remove)
+        accounts = gateway.folder / "accounts.toml"
+        gateway.settings["route"] = [{"path": "/*", "scope": "header:X-Api-Key", "accounts": f"file:{accounts}"}]
+        accounts.write_text('"key-1" = "acme"\n')
+        gateway.start()
+        accounts.write_text('"key-1" = "acme"\n"key-2" = "acme"\n')
+        gateway.wait_for_log("event=accounts_added")  # and remembered, without a reload
+        gateway.stop()
+        accounts.write_text('"key-1" = "acme"\n')
+        self.assertEqual(gateway.start_expecting_refusal(), 1)
+        self.assertIn("1 credential missing or with another account than before", gateway.log)
+        gateway.extra_flags = ["--accept-identity-change"]
+        gateway.start()
+        gateway.wait_for_log("identity_change_accepted")
+
+    def test_a_start_that_fails_changes_nothing_that_is_remembered(self):
+        gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="rocksdb")
+        self.addCleanup(gateway.remove)
+        gateway.start()
+        gateway.stop()
+        note = gateway.folder / "data" / "identity"
+        before = note.read_text()
+        listen = gateway.settings.get("listen")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            gateway.settings["listen"] = "127.0.0.1:%d" % taken.getsockname()[1]
+            gateway.settings["route"] = [{"path": "/*", "methods": ["POST", "PATCH", "PUT"]}]
+            self.assertEqual(gateway.start_expecting_refusal(), 1)
+        self.assertEqual(note.read_text(), before)
+        gateway.settings.update({"listen": listen or "127.0.0.1:0", "route": [{"path": "/*"}]})
+        gateway.start()
+        gateway.stop()
+        gateway.settings["route"] = [{"path": "/*", "methods": ["POST", "PATCH", "PUT"]}]
+        note.unlink()
+        note.mkdir()
+        self.assertEqual(gateway.start_expecting_refusal(), 1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -12,7 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.backends import RedisBackend
 from support.cases import fresh_key
-from support.gateway import Gateway, free_port, run_cli
+from support.gateway import Gateway, free_port, run_cli, toml
 from support.servers import Redis
 from support.shared_cases import ROUTES, SharedStoreTest
 from support.upstream import answers
@@ -35,6 +36,38 @@ class RedisTest(SharedStoreTest):
         self.addCleanup(gateway.remove)
         self.assertNotEqual(gateway.start_expecting_refusal(), 0, gateway.log)
         return gateway.log
+
+    def test_a_reload_that_waits_for_a_hanging_server_holds_no_operator_up(self):
+        with Redis() as redis, Gateway(self.upstream.url, ROUTES, store=redis.url) as gateway:
+            new = {"path": "/*", "policy": "classic", "methods": ["PUT"]}
+            gateway.config_file.write_text(toml({**gateway.settings, "route": [*ROUTES, new]}))
+            redis.pause()
+            try:
+                gateway.signal(signal.SIGHUP)
+                self.assertEqual(gateway.admin.get("/livez").status, 200)
+                self.assertNotIn("event=config_reload", gateway.log)
+            finally:
+                redis.resume()
+            gateway.wait_for_log("event=config_reload")
+
+    def test_signals_for_the_log_and_the_configuration_do_not_end_a_start(self):
+        with Redis() as redis:
+            gateway = Gateway(self.upstream.url, ROUTES, store=redis.url)
+            self.addCleanup(gateway.remove)
+            redis.pause()
+            try:
+                gateway.start_without_waiting()
+
+                def ignores_hangups():
+                    status = pathlib.Path(f"/proc/{gateway.pid}/status").read_text()
+                    return int(status.partition("SigIgn:")[2].split()[0], 16) & 1 << signal.SIGHUP - 1
+
+                poll_until(ignores_hangups, "the start to have begun")
+                gateway.signal(signal.SIGHUP)
+                gateway.signal(signal.SIGUSR1)
+            finally:
+                redis.resume()
+            gateway.wait_for_log("event=listening")
 
     # Memory.
 
