@@ -1,10 +1,12 @@
 """The access log, the log as JSON, and the hints for operators."""
 
 import json
+import os
 import pathlib
 import re
 import signal
 import sys
+import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -169,6 +171,15 @@ class TextTest(unittest.TestCase):
         self.addCleanup(gateway.remove)
         self.assertEqual(gateway.start_expecting_refusal(), 1)
         self.assertIn("access_log: /nonexistent/access.log: No such file", gateway.log)
+
+    def test_a_fifo_stops_the_start_instead_of_holding_it_up(self):
+        with tempfile.TemporaryDirectory(prefix="oncekey-test-") as folder:
+            fifo = pathlib.Path(folder) / "fifo"
+            os.mkfifo(fifo)
+            gateway = Gateway(self.upstream.url, [{"path": "/*"}], access_log=str(fifo))
+            self.addCleanup(gateway.remove)
+            self.assertEqual(gateway.start_expecting_refusal(), 1)
+            self.assertIn("is not a regular file", gateway.log)
 
 
 if __name__ == "__main__":

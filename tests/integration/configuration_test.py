@@ -146,10 +146,9 @@ class CommandLineTest(FolderTest):
         settings = {**UPSTREAM, "store": "memory:", "access_log": "fifo", "listen": "127.0.0.1:0",
                     "admin": "127.0.0.1:0"}
         (self.folder / "log.toml").write_text(toml(settings))
-        for command in (["check", "log.toml"], ["serve", "--config", "log.toml"]):
-            done = run_cli(*command, cwd=self.folder)
-            self.assertNotEqual(done.returncode, 0)
-            self.assertIn("is not a regular file", done.stdout + done.stderr)
+        done = run_cli("check", "log.toml", cwd=self.folder)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("is not a regular file", done.stdout + done.stderr)
         (self.folder / "log.toml").write_text(toml({**settings, "access_log": "/dev/stdout"}))
         self.assertEqual(run_cli("check", "log.toml", cwd=self.folder).returncode, 0)
 
