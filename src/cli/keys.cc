@@ -266,6 +266,12 @@ std::optional<std::string> KeysCommand::Impl::id_meant(const AdminClient& client
                 << view_of_list(parsed, console.width);
     return std::nullopt;
   }
+  const json::value* const whole = parsed.as_object().if_contains("whole");
+  if (!show->parsed() && principal.empty() && whole != nullptr && whole->is_bool() && !whole->as_bool()) {
+    console.err << "oncekey keys: one key was found, but not all keys were looked at: give its ID, or --principal\n"
+                << view_of_list(parsed, console.width);
+    return std::nullopt;
+  }
   const json::value* const its_id = found->front().is_object() ? found->front().as_object().if_contains("id") : nullptr;
   if (its_id == nullptr || !its_id->is_string()) return std::nullopt;
   exit_code = kDone;

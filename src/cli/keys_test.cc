@@ -199,6 +199,14 @@ TEST(KeysSearch, ShowsTheOneRecordOfAKeyAndAnAccount) {
                           "GET /api/keys/" + kId));
 }
 
+TEST(KeysSearch, DoesNotActOnTheOnlyRecordOfALookThatSawNotAllKeys) {
+  StandIn gateway({{200, std::string("{\"keys\":[") + kRecord + "],\"looked\":100000,\"whole\":false}"}});
+  const Ran ran = run_keys({"release", "--key", "order-1", "--reason", "r", "--yes", "--admin", gateway.address()});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("not all keys were looked at"));
+  EXPECT_EQ(gateway.asked().size(), 1u) << "nothing was released";
+}
+
 TEST(KeysSearch, ActsOnlyWhereOneRecordIsMeant) {
   const std::string two = std::string("{\"keys\":[") + kRecord + "," + kRecord + "]}";
   StandIn gateway({{200, two}, {200, R"({"keys":[],"looked":1,"whole":true,"exact":true})"}});
