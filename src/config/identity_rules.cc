@@ -173,8 +173,9 @@ bool may_meet(const IdentityRule& a, const IdentityRule& b) {
 std::map<std::string, std::string> parts_of(std::string_view identity) {
   std::map<std::string, std::string> parts;
   for (const std::string_view part : split(identity, ' ')) {
-    const std::size_t equals = std::min(part.find('='), part.size());
-    parts[std::string(part.substr(0, equals))] = part.substr(std::min(equals + 1, part.size()));
+    const auto equals = std::find(part.begin(), part.end(), '=');
+    const auto value = equals == part.end() ? equals : equals + 1;
+    parts[std::string(part.begin(), equals)] = std::string(value, part.end());
   }
   return parts;
 }
