@@ -1,7 +1,7 @@
 // key_search: from what a support case tells (a key, and perhaps the account's credential) to the ids of records.
 //
-// An id is a keyed hash over the account, the key and, by most policies, method and path. Whoever knows all of that
-// finds the record at once, however many there are; the hash's secret never leaves the gateway.
+// An id is a keyed hash over the account, the key and, by most policies, method and path. An operator who knows all of
+// these finds the record at once, however many there are; the hash's secret never leaves the gateway.
 #pragma once
 
 #include "base/crypto.h"

@@ -1,5 +1,7 @@
 #include "base/line_file.h"
 
+#include "base/write_all.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,17 +34,6 @@ Status check_kind(const std::string& path) {
   if (S_ISDIR(entry.st_mode)) return invalid(fmt::format("{}: {}", path, std::strerror(EISDIR)));
   if (S_ISREG(entry.st_mode) || path.starts_with("/dev/")) return ok_status();
   return invalid(fmt::format("{}: is not a regular file; give the path of a file, or - for standard output", path));
-}
-
-// 0, or the errno of what failed.
-int write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "base/private_files.h"
 
 #include "base/crypto.h"
+#include "base/write_all.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -23,32 +24,12 @@ Fault failed(std::string_view doing, const std::string& path) {
   return unavailable(fmt::format("{} {} failed: {}", doing, path, std::strerror(errno)));
 }
 
-fs::path parent_of(const fs::path& path) {
-  const fs::path parent = path.parent_path();
-  return parent.empty() ? fs::path(".") : parent;
-}
-
-// A name survives a power cut once its folder is synced.
-bool sync_folder(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool synced = ::fsync(fd) == 0;
-  ::close(fd);
-  return synced;
-}
-
 // A new file with this content under a name that is not in use; nothing is left behind if it fails.
 Status write_new_file(const std::string& path, std::string_view content, Sync sync) {
   // O_EXCL: the folder may belong to others too, who could have put a link there.
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd < 0) return failed("making", path);
-  bool good = true;
-  while (good && !content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
-    good = written >= 0;
-    if (good) content.remove_prefix(static_cast<std::size_t>(written));
-  }
+  bool good = write_all(fd, content) == 0;
   if (good && sync == Sync::yes) good = ::fsync(fd) == 0;
   const int error = errno;
   ::close(fd);
@@ -72,7 +53,7 @@ Status make_private_folder(const std::string& path) {
   if (::mkdir(folder.c_str(), S_IRWXU) != 0 && errno != EEXIST) {
     return unavailable(fmt::format("the folder {} cannot be created: {}", folder.native(), std::strerror(errno)));
   }
-  if (!sync_folder(parent_of(folder))) {
+  if (!sync_folder_of(folder)) {
     return unavailable(fmt::format("the folder above {} cannot be synced: {}", folder.native(), std::strerror(errno)));
   }
   return ok_status();
@@ -111,7 +92,7 @@ Status replace_private_file(const std::string& path, std::string_view content, S
     ::unlink(next.c_str());
     return fault;
   }
-  if (sync == Sync::yes && !sync_folder(parent_of(path))) return failed("syncing the folder of", path);
+  if (sync == Sync::yes && !sync_folder_of(path)) return failed("syncing the folder of", path);
   return ok_status();
 }
 
@@ -123,7 +104,7 @@ Result<std::string> make_private_file_once(const std::string& path, std::string_
   const int error = first ? 0 : errno;
   ::unlink(next.c_str());
   if (first) {
-    if (!sync_folder(parent_of(path))) return failed("syncing the folder of", path);
+    if (!sync_folder_of(path)) return failed("syncing the folder of", path);
     return std::string(content);
   }
   errno = error;

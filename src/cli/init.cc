@@ -1,5 +1,6 @@
 #include "cli/init.h"
 
+#include "base/write_all.h"
 #include "config/config.h"
 
 #include <fmt/format.h>
@@ -84,20 +85,11 @@ Status write_new_file(const std::string& path, std::string_view text) {
   if (file < 0 && errno == EEXIST)
     return invalid(fmt::format("{} exists and is left as it is; name another file, as in oncekey init new.toml", path));
   if (file < 0) return invalid(fmt::format("{} cannot be made: {}", path, std::strerror(errno)));
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const ssize_t written = ::write(file, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) {
-      const std::string why = std::strerror(errno);
-      ::close(file);
-      ::unlink(path.c_str());
-      return invalid(fmt::format("{} cannot be written: {}", path, why));
-    }
-    rest.remove_prefix(static_cast<std::size_t>(written));
-  }
+  const int error = write_all(file, text);
   ::close(file);
-  return ok_status();
+  if (error == 0) return ok_status();
+  ::unlink(path.c_str());
+  return invalid(fmt::format("{} cannot be written: {}", path, std::strerror(error)));
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 #include "client/journal.h"
 
 #include "base/crypto.h"
+#include "base/write_all.h"
 #include "client/judge.h"
 
 #include <fcntl.h>
@@ -72,28 +73,6 @@ bool read_time(std::string_view word, Time& out) {
 }
 
 bool is_over(const JournalEntry& entry, Time now) { return entry.ended && entry.ended->until <= now; }
-
-// Writes everything; 0 or the errno.
-int write_all(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return 0;
-}
-
-// Makes the name of a new file as durable as its content.
-bool sync_folder_of(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool synced = ::fsync(fd) == 0;
-  ::close(fd);
-  return synced;
-}
 
 } // namespace
 

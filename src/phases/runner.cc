@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 #include "phases/broken_off.h"
+#include "phases/conflict_budget.h"
 #include "phases/execution.h"
 #include "phases/request_identity.h"
 #include "phases/runner_policy.h"
@@ -25,6 +26,9 @@ std::string random_identity() {
   fill_random(bytes);
   return std::string(phases::as_bytes(bytes));
 }
+
+// How long a lock that another completer's search holds may be waited for.
+constexpr Millis kPassingLock{50};
 
 // A clock that stepped leaves leases that are longer than any lease is: clients are not told to wait for them.
 std::chrono::seconds retry_after(const OperationRow& row, Millis lease) {
@@ -66,6 +70,7 @@ struct Runner::Impl {
   Result<RunOutcome> settle(KeyRows found, const phases::RequestIdentity* asked, SessionSource& sessions);
   Result<RunOutcome> own(OperationRow row, SessionSource& sessions);
   Result<RunOutcome> look(const RecordId& id, SessionSource& sessions);
+  Result<RunOutcome> answer_of(KeyRows found);
   RunOutcome replayed(StoredResponse response);
   RunOutcome busy(std::chrono::seconds after);
   Result<KeyRows> find_rows(const RecordId& id, SessionSource& sessions);
@@ -182,19 +187,33 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
   if (row.lease_until > row.now && !ours) return busy(retry_after(row, options.lease));
   if (auto unknown = not_declared(row)) return RunOutcome(*std::move(unknown));
 
-  auto taken = sessions.with<std::optional<OperationRow>>([&](Session& session) {
-    return phases::take_over(session, row.id, row.fence, options.lease,
-                             ours ? phases::Whose::own : phases::Whose::others);
-  });
-  // The database blinks again, or has not yet noticed that the connection of the run is gone.
-  if (ours && (!taken.ok() || !taken.value())) broken_off.remember(row.id, row.fence);
+  const auto take = [&] {
+    return sessions.with<std::optional<OperationRow>>([&](Session& session) {
+      return phases::take_over(session, row.id, row.fence, options.lease,
+                               ours ? phases::Whose::own : phases::Whose::others);
+    });
+  };
+  auto taken = take();
+  // A completer that looks for work locks rows for a moment. An owner that is paused within a phase locks its row for
+  // longer than this.
+  phases::ConflictBudget passing(kPassingLock);
+  while (taken.ok() && !taken.value()) {
+    auto now = find_rows(row.id, sessions);
+    if (!now.ok()) return std::move(now).fault();
+    const bool is_free = now->operation && now->operation->fence == row.fence &&
+                         (ours || now->operation->lease_until <= now->operation->now) && !now->operation->dead_at;
+    if (!is_free || !passing.wait()) {
+      if (ours) broken_off.remember(row.id, row.fence);
+      return answer_of(std::move(now).value());
+    }
+    taken = take();
+  }
   if (!taken.ok()) {
+    if (ours) broken_off.remember(row.id, row.fence); // the database blinks again
     if (taken.fault().kind != FaultKind::conflict) return std::move(taken).fault();
     ++counters.conflicts;
     return RunOutcome(Conflict{});
   }
-  // Somebody else was quicker.
-  if (!taken.value()) return look(row.id, sessions);
   ++counters.takeovers;
   return own(std::move(*taken.value()), sessions);
 }
@@ -229,14 +248,18 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   return look(id, sessions);
 }
 
-// The ownership is somebody else's: whatever the record says by now is the answer.
+// Another run has the ownership: what the record says by now is the answer.
 Result<RunOutcome> Runner::Impl::look(const RecordId& id, SessionSource& sessions) {
   auto found = find_rows(id, sessions);
   if (!found.ok()) return std::move(found).fault();
-  if (found->answer) return replayed(std::move(found->answer->response));
-  if (!found->operation) return busy(std::chrono::seconds(1));
-  if (found->operation->dead_at) return RunOutcome(DeadLettered{found->operation->last_error});
-  return busy(retry_after(*found->operation, options.lease));
+  return answer_of(std::move(found).value());
+}
+
+Result<RunOutcome> Runner::Impl::answer_of(KeyRows found) {
+  if (found.answer) return replayed(std::move(found.answer->response));
+  if (!found.operation) return busy(std::chrono::seconds(1));
+  if (found.operation->dead_at) return RunOutcome(DeadLettered{found.operation->last_error});
+  return busy(retry_after(*found.operation, options.lease));
 }
 
 Runner::Runner(Database& database, std::vector<Operation> operations, RunnerOptions options) {

@@ -169,7 +169,7 @@ TEST_P(Workers, ManyCompletersNeverMeet) {
   constexpr int kOperations = 20;
   for (int i = 0; i < kOperations; ++i) abandon(fmt::format("k{}", i));
   const auto later = place.open_later(6min);
-  std::atomic<std::uint64_t> finished{0}, picked{0}, failed{0}, not_yet{0};
+  std::atomic<std::uint64_t> finished{0}, picked{0};
   {
     std::vector<std::jthread> threads;
     for (int i = 0; i < 4; ++i) {
@@ -180,19 +180,11 @@ TEST_P(Workers, ManyCompletersNeverMeet) {
         const CompleterCounts counts = complete(completer);
         finished += counts.finished;
         picked += counts.picked;
-        failed += counts.failed;
-        not_yet += counts.not_yet;
       });
     }
   }
+  EXPECT_EQ(finished, kOperations);
   EXPECT_EQ(picked, kOperations);
-  EXPECT_EQ(failed, 0u);
-  EXPECT_EQ(finished + not_yet, kOperations);
-  // Where so many transactions meet, Postgres may put one off; its operation has its turn later.
-  const auto much_later = place.open_later(2h);
-  Runner runner(*much_later, {ride_operation(world)});
-  Completer completer(runner);
-  EXPECT_EQ(complete(completer).finished, not_yet);
   EXPECT_EQ(world.charges(), kOperations);
   EXPECT_EQ(world.calls(), 2 * kOperations);
   EXPECT_EQ(number(*database, "SELECT count(*) FROM oncekey_job"), kOperations);

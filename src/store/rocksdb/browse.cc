@@ -154,7 +154,7 @@ Result<BrowsePage> RocksdbStore::browse_by_time(const BrowseRequest& request) co
 Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftovers) const {
   UnsettledKeys found;
   const Time now = clock_.now();
-  // False if it is settled. One that cannot be read stays as it is: whoever claims it is told, and the others go on.
+  // False if it is settled. One that cannot be read stays as it is: the next claim of it gets the fault.
   const auto add = [&](const RecordId& id, bool on_disk) {
     const Result<std::optional<Stored>> stored = buckets_.lookup(id, DecodeBody::no);
     if (!stored) return true;

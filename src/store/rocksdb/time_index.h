@@ -4,7 +4,7 @@
 // also writes, for each bucket, one entry with the ids of those keys. An entry for a batch and not for a record: it
 // costs a claim 32 bytes of the log and next to no time. Entries go with their bucket; before that only a release
 // changes one. It may name a record that has moved to a later bucket, was claimed anew since, or was released after a
-// restart: whoever reads looks the record up and compares the time.
+// restart: a listing looks the record up and compares the time.
 //
 //   key    first_received:u64 (big-endian) fence:u64 (big-endian)     16 bytes, where a record's key has 32
 //   value  ids, 32 bytes each
