@@ -208,6 +208,29 @@ TEST_P(Ownership, AnOwnerPausedInsideAPhaseKeepsItsRowLocked) {
   EXPECT_EQ(finished(run(runner, ride_request("k1"))).response.body, "mine");
 }
 
+TEST_P(Ownership, ALockThatPassesDoesNotPutATakeoverOff) {
+  if (!on_postgres()) return; // its writers lock the whole file
+  // A run that ended within its call, with its lease given up.
+  Runner first(*database, {ride_operation(world, [] { throw std::runtime_error("the power went"); })});
+  EXPECT_THROW((void)first.run(ride_request("k1")).ok(), std::runtime_error);
+  // A search of another completer holds the row until the takeover has met it once.
+  PGconn* const search = PQconnectdb(place.url().c_str());
+  const auto send = [&](const char* sql) { PQclear(PQexec(search, sql)); };
+  DatabaseOptions options;
+  int takeovers = 0;
+  options.on_statement = [&](StatementMoment moment, std::string_view sql) {
+    if (moment != StatementMoment::after || sql.find("SET fence = CASE") == std::string_view::npos) return;
+    if (++takeovers == 1) send("COMMIT");
+  };
+  const auto observed = place.open(options);
+  send("BEGIN");
+  send("SELECT 1 FROM oncekey_operation FOR UPDATE");
+  Runner runner(*observed, {ride_operation(world)});
+  finished(run(runner, ride_request("k1")));
+  EXPECT_GE(takeovers, 2) << "it did not meet the lock";
+  PQfinish(search);
+}
+
 TEST_P(Ownership, ALongCallKeepsItsLease) {
   RunnerOptions options;
   options.lease = 300ms;
