@@ -68,7 +68,7 @@ std::string unknown_help(const CLI::App& app, int argc, const char* const* argv)
         std::find_if(all.begin(), all.end(), [&](const CLI::App* one) { return one->get_name() == word; });
     if (found == all.end()) {
       const std::string name = whole_name(*at);
-      return fmt::format("{}: there is no subcommand \"{}\"{}; {} --help shows what there is", name, word,
+      return fmt::format("{}: there is no subcommand \"{}\"{} ({} --help lists them)", name, word,
                          nearest(word, subcommands_of(*at), ""), name);
     }
     at = *found;
@@ -89,11 +89,11 @@ std::string not_understood(const CLI::App& app) {
   const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
   const std::vector<std::string> known = subcommands_of(*at);
   if (!known.empty() && !is_option(rest.front()))
-    return fmt::format("{}: there is no subcommand \"{}\"{}; {} --help lists them", name, rest.front(),
+    return fmt::format("{}: there is no subcommand \"{}\"{} ({} --help lists them)", name, rest.front(),
                        nearest(rest.front(), known, ""), name);
   if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end()) {
     const std::string written = option->substr(0, option->find('='));
-    return fmt::format("{}: there is no option {}{}; {} --help lists them", name, written,
+    return fmt::format("{}: there is no option {}{} ({} --help lists them)", name, written,
                        nearest(written, options_of(at), "--"), name);
   }
   return fmt::format("{}: the argument \"{}\" is one too many; {} --help shows what it takes", name, rest.front(),
