@@ -1,7 +1,7 @@
 // What the benchmarks load stores with: pairs of a claim and its completion, as gateways make them.
 #pragma once
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <chrono>

@@ -42,7 +42,9 @@ oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 Postgr
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
 oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
 oncekey_room(config FOLDER config USES oncekey_core oncekey_inbox LINKS tomlplusplus::tomlplusplus)
-oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_base oncekey_asio)
+# Below http and the Redis store: tasks, timers, sockets with TLS.
+oncekey_room(net FOLDER net HEADERS precompiled_asio USES oncekey_base oncekey_asio)
+oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_net)
 oncekey_room(client FOLDER client HEADERS precompiled_asio USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery HEADERS precompiled_asio USES oncekey_gateway oncekey_client)

@@ -23,23 +23,24 @@ MAY_SEE = {
     "base": set(),
     "core": {"base"},
     "store": {"base", "core"},
-    "store/common": {"base", "core", "store"},
-    "store/memory": {"base", "core", "store", "store/common"},
-    "store/rocksdb": {"base", "core", "store", "store/common"},
-    "store/postgres": {"base", "core", "store", "store/common"},
-    "store/redis": {"base", "core", "store", "store/common"},
+    "store/common": {"base", "core"},
+    "store/memory": {"base", "core", "store/common"},
+    "store/rocksdb": {"base", "core", "store/common"},
+    "store/postgres": {"base", "core", "store/common"},
+    "store/redis": {"base", "core", "store/common"},
     "inbox": {"base", "core"},
-    "phases": {"base", "core", "store"},
+    "phases": {"base", "core"},
     "workers": {"base", "core", "phases"},
     "config": {"base", "core", "inbox"},
-    "http": {"base"},
-    "client": {"base", "core", "http"},
-    "gateway": {"base", "core", "config", "http", "inbox"},
-    "delivery": {"base", "core", "config", "http", "client", "inbox", "gateway"},
-    "admin": {"base", "core", "config", "http", "gateway"},
-    "cli": {"base", "core", "config", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
+    "net": {"base"},
+    "http": {"base", "net"},
+    "client": {"base", "core", "net", "http"},
+    "gateway": {"base", "core", "config", "net", "http", "inbox"},
+    "delivery": {"base", "core", "config", "net", "http", "client", "inbox", "gateway"},
+    "admin": {"base", "core", "config", "net", "http", "gateway"},
+    "cli": {"base", "core", "config", "net", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
 }
-SEES_ONLY_PLAIN_PUBLIC = {"base", "http"}
+SEES_ONLY_PLAIN_PUBLIC = {"base", "net", "http"}
 
 # The one file outside cli that names concrete stores.
 NAMES_STORES = {
@@ -55,8 +56,8 @@ LIBRARIES = {
     "toml++/": {"config"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
-    "openssl/": {"base", "http", "store/redis", "workers"},
-    "boost/asio": {"http", "store/redis", "client", "gateway", "delivery", "admin", "cli"},
+    "openssl/": {"base", "net", "http", "store/redis", "workers"},
+    "boost/asio": {"net", "http", "store/redis", "client", "gateway", "delivery", "admin", "cli"},
     "boost/beast": {"http", "admin", "cli"},
     "prometheus/": {"gateway", "delivery", "admin"},
 }

@@ -30,7 +30,7 @@
 #include "gateway/shared.h"
 #include "http/door.h"
 #include "http/server.h"
-#include "http/timers.h"
+#include "net/timers.h"
 
 #include <boost/json/object.hpp>
 

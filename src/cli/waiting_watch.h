@@ -5,9 +5,9 @@
 #pragma once
 
 #include "gateway/shared.h"
-#include "http/timers.h"
+#include "net/timers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <chrono>
 #include <memory>

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "core/path.h"
+#include "core/policy.h"
 #include "inbox/provider.h"
 
-#include <oncekey/policy.h>
 #include <oncekey/result.h>
 
 #include <cstdint>

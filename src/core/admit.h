@@ -6,11 +6,11 @@
 
 #include "base/crypto.h"
 #include "core/caller.h"
+#include "core/policy.h"
 #include "core/principal.h"
 #include "core/refusal.h"
 
 #include <oncekey/headers.h>
-#include <oncekey/policy.h>
 #include <oncekey/record.h>
 
 #include <array>

@@ -3,9 +3,10 @@
 // The second of the three decisions. Pure: the clock reading comes with the answer.
 #pragma once
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 #include <chrono>
 #include <optional>

@@ -8,8 +8,8 @@
 
 #include "base/crypto.h"
 #include "core/admit.h"
+#include "core/policy.h"
 
-#include <oncekey/policy.h>
 #include <oncekey/record.h>
 
 #include <string_view>

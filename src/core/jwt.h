@@ -8,7 +8,7 @@
 
 #include "core/jwks.h"
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
 
 #include <cstdint>
 #include <optional>

@@ -4,7 +4,7 @@
 // that does not parse, would run the request without the protection its sender asked for.
 #pragma once
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
 
 #include <optional>
 #include <string>

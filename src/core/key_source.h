@@ -7,7 +7,7 @@
 #include "core/admit.h"
 #include "core/refusal.h"
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
 
 #include <string>
 #include <string_view>

@@ -5,10 +5,10 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "core/rate_keeper.h"
 #include "core/scope.h"
 
 #include <oncekey/headers.h>
-#include <oncekey/rate.h>
 
 #include <chrono>
 #include <cstdint>

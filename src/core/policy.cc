@@ -1,5 +1,6 @@
+#include "core/policy.h"
+
 #include <oncekey/check.h>
-#include <oncekey/policy.h>
 
 #include <fmt/format.h>
 

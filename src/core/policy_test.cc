@@ -1,4 +1,4 @@
-#include <oncekey/policy.h>
+#include "core/policy.h"
 
 #include "core/policy_text.h"
 

@@ -4,7 +4,8 @@
 // fault of a parse function is a sentence that says what is allowed; the caller puts file and line in front of it.
 #pragma once
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
+
 #include <oncekey/result.h>
 
 #include <string>

@@ -1,7 +1,7 @@
 // Principal: the account behind a request, part by part, as the route's scope asks for it.
 #pragma once
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
 
 #include <list>
 #include <string>

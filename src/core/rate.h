@@ -4,7 +4,8 @@
 // argument.
 #pragma once
 
-#include <oncekey/rate.h>
+#include "core/rate_keeper.h"
+
 #include <oncekey/result.h>
 
 #include <chrono>

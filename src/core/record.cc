@@ -1,5 +1,6 @@
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 namespace oncekey {
 

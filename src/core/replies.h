@@ -1,10 +1,10 @@
 // replies: the exact bytes of what the gateway says by itself, and of what it adds to or takes from an upstream answer.
 #pragma once
 
+#include "core/policy.h"
 #include "core/refusal.h"
 
 #include <oncekey/headers.h>
-#include <oncekey/policy.h>
 #include <oncekey/record.h>
 
 #include <string>

@@ -8,10 +8,10 @@
 #include "base/crypto.h"
 #include "core/admit.h"
 #include "core/caller.h"
+#include "core/policy.h"
 #include "core/principal.h"
 #include "core/refusal.h"
 
-#include <oncekey/policy.h>
 #include <oncekey/record.h>
 
 #include <optional>

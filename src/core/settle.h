@@ -3,8 +3,9 @@
 // The third of the three decisions.
 #pragma once
 
+#include "core/policy.h"
+
 #include <oncekey/headers.h>
-#include <oncekey/policy.h>
 
 #include <string_view>
 #include <variant>

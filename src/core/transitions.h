@@ -12,8 +12,9 @@
 // a record.
 #pragma once
 
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 #include <optional>
 

@@ -3,7 +3,7 @@
 
 #include "config/config.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <optional>
 #include <string>

@@ -11,10 +11,10 @@
 #include "delivery/metrics.h"
 #include "gateway/await_store.h"
 #include "gateway/shared.h"
-#include "http/timers.h"
 #include "http/upstream.h"
+#include "net/timers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <deque>

@@ -5,7 +5,7 @@
 #include "base/crypto.h"
 #include "config/config.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <string>
 #include <string_view>

@@ -4,7 +4,7 @@
 // answer was there at once (a replay, usually) it does not even suspend.
 #pragma once
 
-#include "http/task.h"
+#include "net/task.h"
 
 #include <oncekey/result.h>
 

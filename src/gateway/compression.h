@@ -5,7 +5,7 @@
 #pragma once
 
 #include "http/message.h"
-#include "http/task.h"
+#include "net/task.h"
 
 #include <oncekey/headers.h>
 

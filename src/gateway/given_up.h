@@ -5,9 +5,9 @@
 // work". What is forgotten here costs a less exact text and nothing else: the record decides.
 #pragma once
 
-#include "http/timers.h"
+#include "net/timers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <cstddef>

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "gateway/live_calls.h"
-#include "http/timers.h"
+#include "net/timers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 namespace oncekey {
 

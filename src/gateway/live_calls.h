@@ -6,7 +6,7 @@
 // pause renews every lease that is due, before anything else is asked of the store.
 #pragma once
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <array>
 #include <atomic>

@@ -3,7 +3,7 @@
 // A place is taken for as long as its object lives, and moves with the request when that goes on without its client.
 #pragma once
 
-#include <oncekey/rate.h>
+#include "core/rate_keeper.h"
 
 #include <array>
 #include <atomic>

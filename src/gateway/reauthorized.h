@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/crypto.h"
-#include "http/timers.h"
+#include "net/timers.h"
 
 #include <cstring>
 #include <mutex>

@@ -21,7 +21,7 @@
 #include "http/exchange.h"
 #include "http/forwarding.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <cstdint>

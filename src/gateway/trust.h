@@ -7,7 +7,7 @@
 #include "base/crypto.h"
 #include "config/config.h"
 #include "core/caller.h"
-#include "http/timers.h"
+#include "net/timers.h"
 
 #include <oncekey/result.h>
 

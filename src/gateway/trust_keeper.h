@@ -6,8 +6,8 @@
 #pragma once
 
 #include "gateway/shared.h"
-#include "http/timers.h"
 #include "http/upstream.h"
+#include "net/timers.h"
 
 #include <atomic>
 #include <functional>

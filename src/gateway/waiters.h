@@ -4,8 +4,8 @@
 // that: a completion between the two finds it on the list.
 #pragma once
 
-#include "http/task.h"
-#include "http/timers.h"
+#include "net/task.h"
+#include "net/timers.h"
 
 #include <oncekey/record.h>
 

@@ -1,7 +1,7 @@
 #include "http/door.h"
 
 #include "base/crypto.h"
-#include "http/task.h"
+#include "net/task.h"
 
 #include <boost/asio/ip/address.hpp>
 

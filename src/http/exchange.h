@@ -7,9 +7,9 @@
 
 #include "base/shares.h"
 #include "http/message.h"
-#include "http/pace.h"
 #include "http/parser.h"
-#include "http/transport.h"
+#include "net/pace.h"
+#include "net/transport.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,6 @@
 #include "http/reach.h"
 
-#include "http/task.h"
+#include "net/task.h"
 
 #include <boost/asio/ssl/context.hpp>
 

@@ -1,6 +1,6 @@
 #include "http/server.h"
 
-#include "http/tls.h"
+#include "net/tls.h"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>

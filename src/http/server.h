@@ -7,8 +7,8 @@
 #include "base/log.h"
 #include "base/shares.h"
 #include "http/exchange.h"
-#include "http/task.h"
-#include "http/timers.h"
+#include "net/task.h"
+#include "net/timers.h"
 
 #include <oncekey/result.h>
 

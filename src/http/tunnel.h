@@ -11,8 +11,8 @@
 #pragma once
 
 #include "http/exchange.h"
-#include "http/task.h"
-#include "http/timers.h"
+#include "net/task.h"
+#include "net/timers.h"
 
 #include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/intrusive/list_hook.hpp>

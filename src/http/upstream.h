@@ -9,7 +9,7 @@
 #include "http/forwarding.h"
 #include "http/message.h"
 #include "http/parser.h"
-#include "http/transport.h"
+#include "net/transport.h"
 
 #include <oncekey/result.h>
 

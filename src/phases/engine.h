@@ -2,8 +2,8 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "core/bucket.h"
 #include "phases/session.h"
-#include "store/bucket.h"
 
 #include <oncekey/database.h>
 

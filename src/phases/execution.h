@@ -1,11 +1,11 @@
 // Execution: one owner's way through an operation, from its recovery point to a response.
 #pragma once
 
+#include "core/policy.h"
 #include "phases/call_keeper.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
 
-#include <oncekey/policy.h>
 #include <oncekey/runner.h>
 
 #include <any>

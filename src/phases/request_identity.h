@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "core/policy.h"
 
 #include <oncekey/operation.h>
-#include <oncekey/policy.h>
 #include <oncekey/record.h>
 #include <oncekey/runner.h>
 

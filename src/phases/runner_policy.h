@@ -1,7 +1,8 @@
 // A RunnerPolicy as the core's rules want it.
 #pragma once
 
-#include <oncekey/policy.h>
+#include "core/policy.h"
+
 #include <oncekey/runner.h>
 
 namespace oncekey::phases {

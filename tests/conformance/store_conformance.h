@@ -1,10 +1,10 @@
-// One suite for every store: what include/oncekey/store.h promises, asked of each of them in the same words.
+// One suite for every store: what src/core/store.h promises, asked of each of them in the same words.
 //
 // A store joins by giving a way to open it (StoreUnderTest) and one line in store_conformance.cc. Time is turned by
 // hand, so nothing here sleeps.
 #pragma once
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <gtest/gtest.h>
 

@@ -28,7 +28,7 @@
 #include "store/common/own_claims.h"
 #include "store/common/replay_cache.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <chrono>

@@ -4,8 +4,9 @@
 // is needed as well, and it was all in the claim.
 #pragma once
 
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 #include <algorithm>
 #include <iterator>

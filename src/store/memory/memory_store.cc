@@ -2,8 +2,8 @@
 
 #include "base/crypto.h"
 #include "core/transitions.h"
-#include "store/fences.h"
-#include "store/listing.h"
+#include "store/common/fences.h"
+#include "store/common/listing.h"
 
 #include <algorithm>
 #include <chrono>

@@ -4,10 +4,10 @@
 // stretch of time is over is dropped whole. Everything is answered in the caller's thread, before the call returns.
 #pragma once
 
-#include "store/bucket.h"
+#include "core/bucket.h"
 #include "store/common/staged_index.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <array>
 #include <atomic>

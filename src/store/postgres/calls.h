@@ -3,7 +3,7 @@
 
 #include "store/postgres/connection.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <string>
 #include <tuple>

@@ -1,8 +1,8 @@
 #include "store/postgres/exchange.h"
 
+#include "core/bucket.h"
 #include "core/record_codec.h"
 #include "core/transitions.h"
-#include "store/bucket.h"
 
 #include <algorithm>
 #include <cstring>

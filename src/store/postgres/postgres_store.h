@@ -10,9 +10,9 @@
 #pragma once
 
 #include "base/log.h"
+#include "core/store.h"
 
 #include <oncekey/result.h>
-#include <oncekey/store.h>
 
 #include <functional>
 #include <memory>

@@ -1,11 +1,11 @@
 // server: what kind of server this is, and whether it is still the one we know.
 #pragma once
 
+#include "core/store.h"
 #include "store/common/memory_watch.h"
 #include "store/postgres/connection.h"
 
 #include <oncekey/result.h>
-#include <oncekey/store.h>
 
 #include <array>
 #include <cstdint>

@@ -1,6 +1,6 @@
 #include "store/postgres/shared.h"
 
-#include "store/bucket.h"
+#include "core/bucket.h"
 #include "store/postgres/schema.h"
 
 #include <fmt/format.h>

@@ -7,7 +7,7 @@
 #include "store/postgres/postgres_url.h"
 #include "store/postgres/server.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <array>
 #include <atomic>

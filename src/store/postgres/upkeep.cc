@@ -2,7 +2,7 @@
 
 #include "base/durations.h"
 #include "core/record_codec.h"
-#include "store/listing.h"
+#include "store/common/listing.h"
 #include "store/postgres/exchange.h"
 
 #include <fmt/format.h>
@@ -60,7 +60,7 @@ constexpr int kBrowseFittingColumn = 22;
 constexpr int kBrowseLastTimeColumn = 23;
 constexpr int kBrowseLastIdColumn = 24;
 
-// As is_shown() of store/listing.h has it.
+// As is_shown() of store/common/listing.h has it.
 std::string_view condition_of(KeysShown shown) {
   switch (shown) {
     case KeysShown::all:

@@ -5,11 +5,11 @@
 // on one store: what another has done already is no error.
 #pragma once
 
-#include "store/bucket.h"
+#include "core/bucket.h"
 #include "store/common/backoff.h"
 #include "store/postgres/shared.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <deque>
 #include <functional>

@@ -8,7 +8,7 @@
 #include "store/redis/connection.h"
 #include "store/redis/servers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <memory>

@@ -5,7 +5,7 @@
 
 #include "store/redis/servers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 namespace oncekey::redis {
 

@@ -9,10 +9,10 @@
 //             snapshots alone it loses what came after the last one.
 #pragma once
 
+#include "core/store.h"
 #include "store/redis/redis_url.h"
 
 #include <oncekey/result.h>
-#include <oncekey/store.h>
 
 #include <cstdint>
 #include <map>

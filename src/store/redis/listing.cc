@@ -1,6 +1,6 @@
 #include "store/redis/listing.h"
 
-#include "store/listing.h"
+#include "store/common/listing.h"
 #include "store/redis/record_value.h"
 #include "store/redis/server_error.h"
 

@@ -3,7 +3,7 @@
 
 #include "store/redis/servers.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <vector>
 

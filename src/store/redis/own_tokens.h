@@ -5,8 +5,9 @@
 // in the record tells whose it is.
 #pragma once
 
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 #include <mutex>
 #include <optional>

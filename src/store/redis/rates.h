@@ -7,7 +7,7 @@
 
 #include "store/redis/servers.h"
 
-#include <oncekey/rate.h>
+#include "core/rate_keeper.h"
 
 #include <string>
 

@@ -15,9 +15,10 @@
 // decides, we never write a record back. Numbers stay below 2^53, where Lua's numbers end.
 #pragma once
 
+#include "core/store.h"
+
 #include <oncekey/record.h>
 #include <oncekey/result.h>
-#include <oncekey/store.h>
 
 #include <string>
 #include <string_view>

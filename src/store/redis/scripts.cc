@@ -27,7 +27,7 @@ local FINGERPRINT, TEXTS = 46, 98  -- where they begin
 local FORMAT = 1
 
 -- The next fence of this partition. The counter is never behind the time in microseconds: a replica that becomes the
--- master without the last writes begins above every number given before (store/fences.h).
+-- master without the last writes begins above every number given before (store/common/fences.h).
 local given = tonumber(marker[4]) or 0
 local next_fence = math.max(given + 1, now * 1000)
 local function take_fence()

@@ -5,10 +5,10 @@
 // slot, and each partition has a marker of its own. A single server has one partition, since it forgets as a whole.
 #pragma once
 
+#include "core/rate_keeper.h"
 #include "store/redis/redis_url.h"
 #include "store/redis/reply.h"
 
-#include <oncekey/rate.h>
 #include <oncekey/record.h>
 
 #include <cstdint>

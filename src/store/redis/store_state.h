@@ -2,12 +2,12 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "core/store.h"
 #include "store/common/memory_watch.h"
 #include "store/redis/examination.h"
 #include "store/redis/loop.h"
 
 #include <oncekey/result.h>
-#include <oncekey/store.h>
 
 #include <atomic>
 #include <functional>

@@ -1,5 +1,5 @@
 // How a RocksdbStore shows its keys to people: newest first by its time index, and what is not settled.
-#include "store/listing.h"
+#include "store/common/listing.h"
 #include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/rocksdb_store.h"
 #include "store/rocksdb/time_index.h"

@@ -8,8 +8,8 @@
 // no bucket it writes to is dropped under it.
 #pragma once
 
+#include "core/bucket.h"
 #include "core/record_codec.h"
-#include "store/bucket.h"
 
 #include <oncekey/record.h>
 #include <oncekey/result.h>

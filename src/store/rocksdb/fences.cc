@@ -1,6 +1,6 @@
 #include "store/rocksdb/fences.h"
 
-#include "store/fences.h"
+#include "store/common/fences.h"
 #include "store/rocksdb/rocksdb_fault.h"
 
 #include <algorithm>

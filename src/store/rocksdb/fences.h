@@ -2,7 +2,7 @@
 //
 // The database keeps a bound, under "fence": no number at or above it has been given. It is moved on by a block, in the
 // batch of the claim that needs the first number of the block; after a crash the next number is the bound. A directory
-// put back from an older copy has an older bound, and begins at the time instead (store/fences.h).
+// put back from an older copy has an older bound, and begins at the time instead (store/common/fences.h).
 #pragma once
 
 #include <oncekey/result.h>

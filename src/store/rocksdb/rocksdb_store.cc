@@ -1,7 +1,7 @@
 #include "store/rocksdb/rocksdb_store.h"
 
 #include "core/transitions.h"
-#include "store/listing.h"
+#include "store/common/listing.h"
 #include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/time_index.h"
 

@@ -22,7 +22,7 @@
 #include "store/rocksdb/witness.h"
 #include "store/rocksdb/writer.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>

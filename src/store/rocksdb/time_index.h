@@ -10,7 +10,7 @@
 //   value  ids, 32 bytes each
 #pragma once
 
-#include "store/bucket.h"
+#include "core/bucket.h"
 
 #include <oncekey/record.h>
 #include <oncekey/time.h>

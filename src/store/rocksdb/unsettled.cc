@@ -1,6 +1,6 @@
 #include "store/rocksdb/unsettled.h"
 
-#include "store/listing.h"
+#include "store/common/listing.h"
 #include "store/rocksdb/buckets.h"
 
 #include <algorithm>

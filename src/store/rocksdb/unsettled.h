@@ -12,8 +12,9 @@
 // Holds about a hundred bytes for each. Jobs are not among them.
 #pragma once
 
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 #include <rocksdb/write_batch.h>
 

@@ -8,7 +8,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <atomic>
 #include <condition_variable>

@@ -25,7 +25,7 @@
 #include "store/rocksdb/time_index.h"
 #include "store/rocksdb/unsettled.h"
 
-#include <oncekey/store.h>
+#include "core/store.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/write_batch.h>

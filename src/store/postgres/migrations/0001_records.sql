@@ -55,7 +55,7 @@ END $$;
 
 -- Each claim gets the next number. A standby that is promoted without the last writes has an older value, and so has a
 -- restored backup: check_marker() then moves the counter on to the time in microseconds, which is above every number
--- given before (src/store/fences.h).
+-- given before (src/store/common/fences.h).
 CREATE SEQUENCE oncekey.fence;
 
 -- The jobs among the records that are neither completed nor dead, and when each is due. Kept by the functions below, in
@@ -93,7 +93,7 @@ AS $$ SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::int8 $$;
 CREATE FUNCTION oncekey.timeline() RETURNS text LANGUAGE sql VOLATILE
 AS $$ SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) $$;
 
--- Where a record goes that expires then, and where one goes whose expiry has been put off (src/store/bucket.h).
+-- Where a record goes that expires then, and where one goes whose expiry has been put off (src/core/bucket.h).
 CREATE FUNCTION oncekey.bucket_of(expires_at int8, width_log2 int4) RETURNS int8 LANGUAGE sql IMMUTABLE
 AS $$ SELECT (((expires_at >> width_log2) + 1) << width_log2) << 6 | width_log2 $$;
 

@@ -23,7 +23,8 @@
 // other kind means that nothing was changed.
 #pragma once
 
-#include <oncekey/rate.h>
+#include "core/rate_keeper.h"
+
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 #include <oncekey/time.h>

@@ -4,8 +4,9 @@
 // override any field. Nothing in the code asks for a policy's name to decide something: behaviour is in the fields.
 #pragma once
 
+#include "core/rate_keeper.h"
+
 #include <oncekey/key_rules.h>
-#include <oncekey/rate.h>
 #include <oncekey/time.h>
 
 #include <bitset>

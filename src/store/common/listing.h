@@ -1,8 +1,9 @@
 // listing: which records a ListRequest or BrowseRequest asks for, the same for every store that can ask here.
 #pragma once
 
+#include "core/store.h"
+
 #include <oncekey/record.h>
-#include <oncekey/store.h>
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "http/pace.h"
+#include "net/pace.h"
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "base/certificate.h"
-#include "http/pace.h"
-#include "http/task.h"
-#include "http/timers.h"
+#include "net/pace.h"
+#include "net/task.h"
+#include "net/timers.h"
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/ssl/context.hpp>

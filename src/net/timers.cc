@@ -1,4 +1,4 @@
-#include "http/timers.h"
+#include "net/timers.h"
 
 #include <utility>
 

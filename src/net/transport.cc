@@ -1,4 +1,4 @@
-#include "http/transport.h"
+#include "net/transport.h"
 
 #include <boost/asio/ssl/host_name_verification.hpp>
 #include <boost/asio/ssl/stream.hpp>

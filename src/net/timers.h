@@ -5,7 +5,7 @@
 // to one tick late, which no time-out here minds.
 #pragma once
 
-#include "http/task.h"
+#include "net/task.h"
 
 #include <boost/asio/steady_timer.hpp>
 #include <boost/intrusive/list.hpp>

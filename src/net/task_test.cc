@@ -1,4 +1,4 @@
-#include "http/task.h"
+#include "net/task.h"
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>

@@ -1,6 +1,6 @@
-#include "http/tls.h"
+#include "net/tls.h"
 
-#include "http/task.h"
+#include "net/task.h"
 
 #include <openssl/ssl.h>
 
