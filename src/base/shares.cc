@@ -1,5 +1,7 @@
 #include "base/shares.h"
 
+#include "base/enum_name.h"
+
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -17,21 +19,7 @@ double drained(double level_bytes, std::uint64_t per_hour, Seconds passed) {
 
 } // namespace
 
-std::string_view to_string(Resource resource) {
-  switch (resource) {
-    case Resource::connections:
-      return "connections";
-    case Resource::buffered_bytes:
-      return "buffered_bytes";
-    case Resource::places:
-      return "places";
-    case Resource::tunnels:
-      return "tunnels";
-    case Resource::waiters:
-      return "waiters";
-  }
-  return "unknown";
-}
+std::string_view to_string(Resource resource) { return enum_name(resource); }
 
 Parties::Ref Parties::join(std::string_view name) {
   Shard& shard = shard_of(name);

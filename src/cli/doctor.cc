@@ -1,5 +1,6 @@
 #include "cli/doctor.h"
 
+#include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
@@ -31,17 +32,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-std::string_view to_string(Diagnosis::Status status) {
-  switch (status) {
-    case Diagnosis::Status::ok:
-      return "ok";
-    case Diagnosis::Status::warning:
-      return "warning";
-    case Diagnosis::Status::problem:
-      return "problem";
-  }
-  return "problem";
-}
+std::string_view to_string(Diagnosis::Status status) { return enum_name(status); }
 
 std::string shown_address(const Address& address) {
   if (address.host.find(':') != std::string::npos) return fmt::format("[{}]:{}", address.host, address.port);

@@ -1,6 +1,7 @@
 #include <oncekey/client.h>
 
 #include "base/crypto.h"
+#include "base/enum_name.h"
 #include "client/backoff.h"
 #include "client/journal.h"
 #include "client/judge.h"
@@ -135,17 +136,7 @@ Fault conflict(const JournalEntry& entry, std::string_view what) {
 
 } // namespace
 
-std::string_view to_string(Ending ending) {
-  switch (ending) {
-    case Ending::succeeded:
-      return "succeeded";
-    case Ending::refused:
-      return "refused";
-    case Ending::gave_up:
-      return "gave_up";
-  }
-  return "unknown";
-}
+std::string_view to_string(Ending ending) { return enum_name(ending); }
 
 ClientAnswer decided(ClientAnswer answer) {
   if (answer.ending == Ending::gave_up || answer.key_kept)

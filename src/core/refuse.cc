@@ -1,4 +1,5 @@
 // The gateway's own answers: one table with a row for every code, and the two formats they are written in.
+#include "base/enum_name.h"
 #include "base/json_text.h"
 #include "core/reasons.h"
 #include "core/replies.h"
@@ -408,75 +409,7 @@ bool key_was_good(RefusalCode code) {
 
 } // namespace
 
-std::string_view to_string(RefusalCode code) {
-  switch (code) {
-    case RefusalCode::key_missing:
-      return "key_missing";
-    case RefusalCode::key_invalid:
-      return "key_invalid";
-    case RefusalCode::key_repeated:
-      return "key_repeated";
-    case RefusalCode::key_in_connection:
-      return "key_in_connection";
-    case RefusalCode::upgrade_with_key:
-      return "upgrade_with_key";
-    case RefusalCode::path_ambiguous:
-      return "path_ambiguous";
-    case RefusalCode::principal_missing:
-      return "principal_missing";
-    case RefusalCode::token_invalid:
-      return "token_invalid";
-    case RefusalCode::jwks_unavailable:
-      return "jwks_unavailable";
-    case RefusalCode::not_reauthorized:
-      return "not_reauthorized";
-    case RefusalCode::mismatch:
-      return "mismatch";
-    case RefusalCode::in_progress:
-      return "in_progress";
-    case RefusalCode::indeterminate:
-      return "indeterminate";
-    case RefusalCode::answer_not_kept:
-      return "answer_not_kept";
-    case RefusalCode::request_too_large:
-      return "request_too_large";
-    case RefusalCode::store_unavailable:
-      return "store_unavailable";
-    case RefusalCode::record_not_written:
-      return "record_not_written";
-    case RefusalCode::upstream_unreachable:
-      return "upstream_unreachable";
-    case RefusalCode::upstream_unknown:
-      return "upstream_unknown";
-    case RefusalCode::upstream_timeout:
-      return "upstream_timeout";
-    case RefusalCode::answer_unusable:
-      return "answer_unusable";
-    case RefusalCode::overloaded:
-      return "overloaded";
-    case RefusalCode::draining:
-      return "draining";
-    case RefusalCode::rate_limited:
-      return "rate_limited";
-    case RefusalCode::too_many_in_flight:
-      return "too_many_in_flight";
-    case RefusalCode::over_share:
-      return "over_share";
-    case RefusalCode::store_full:
-      return "store_full";
-    case RefusalCode::abandoned:
-      return "abandoned";
-    case RefusalCode::operation_unknown:
-      return "operation_unknown";
-    case RefusalCode::request_invalid:
-      return "request_invalid";
-    case RefusalCode::not_finished:
-      return "not_finished";
-    case RefusalCode::application_mistake:
-      return "application_mistake";
-  }
-  return "unknown";
-}
+std::string_view to_string(RefusalCode code) { return enum_name(code); }
 
 Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context) {
   Standing standing = standing_of(policy, refusal.code);

@@ -1,5 +1,7 @@
 #include "core/settle.h"
 
+#include "base/enum_name.h"
+
 namespace oncekey {
 namespace {
 
@@ -24,21 +26,7 @@ Settlement settle_unusable(const Policy& policy, const Unusable& answer) {
 
 } // namespace
 
-std::string_view to_string(Settlement settlement) {
-  switch (settlement) {
-    case Settlement::keep:
-      return "keep";
-    case Settlement::executed:
-      return "executed";
-    case Settlement::release:
-      return "release";
-    case Settlement::hold:
-      return "hold";
-    case Settlement::abandon:
-      return "abandon";
-  }
-  return "unknown";
-}
+std::string_view to_string(Settlement settlement) { return enum_name(settlement); }
 
 Settlement settle(const Policy& policy, const Outcome& outcome) {
   if (std::holds_alternative<NotSent>(outcome)) return Settlement::release;

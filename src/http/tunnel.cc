@@ -1,5 +1,7 @@
 #include "http/tunnel.h"
 
+#include "base/enum_name.h"
+
 #include <algorithm>
 #include <exception>
 
@@ -12,21 +14,7 @@ constexpr std::chrono::milliseconds kRestOfTls{2000};
 
 } // namespace
 
-std::string_view to_string(Tunnel::End end) {
-  switch (end) {
-    case Tunnel::End::open:
-      return "open";
-    case Tunnel::End::closed:
-      return "closed";
-    case Tunnel::End::idle:
-      return "idle";
-    case Tunnel::End::broken:
-      return "broken";
-    case Tunnel::End::stopped:
-      return "stopped";
-  }
-  return "open";
-}
+std::string_view to_string(Tunnel::End end) { return enum_name(end); }
 
 Tunnel::Tunnel(ByteStream client, ByteStream upstream, Timers& timers, std::chrono::milliseconds idle)
     : client_(client),

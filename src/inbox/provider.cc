@@ -1,5 +1,6 @@
 #include "inbox/provider.h"
 
+#include "base/enum_name.h"
 #include "inbox/providers.h"
 
 #include <fmt/format.h>
@@ -15,27 +16,7 @@ bool is_blank(std::string_view text) {
 
 } // namespace
 
-std::string_view to_string(WebhookFault fault) {
-  switch (fault) {
-    case WebhookFault::secret_unusable:
-      return "secret_unusable";
-    case WebhookFault::header_missing:
-      return "header_missing";
-    case WebhookFault::header_malformed:
-      return "header_malformed";
-    case WebhookFault::too_old:
-      return "too_old";
-    case WebhookFault::too_new:
-      return "too_new";
-    case WebhookFault::signature_wrong:
-      return "signature_wrong";
-    case WebhookFault::body_not_covered:
-      return "body_not_covered";
-    case WebhookFault::event_id_missing:
-      return "event_id_missing";
-  }
-  return "unknown";
-}
+std::string_view to_string(WebhookFault fault) { return enum_name(fault); }
 
 Status WebhookProvider::check_secret(std::string_view secret) const {
   if (is_blank(secret)) return invalid("the secret is empty; anybody could sign with it");

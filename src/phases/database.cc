@@ -1,5 +1,6 @@
 #include <oncekey/database.h>
 
+#include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "phases/engine.h"
 
@@ -7,15 +8,7 @@
 
 namespace oncekey {
 
-std::string_view to_string(Dialect dialect) {
-  switch (dialect) {
-    case Dialect::sqlite:
-      return "sqlite";
-    case Dialect::postgres:
-      return "postgres";
-  }
-  return "unknown";
-}
+std::string_view to_string(Dialect dialect) { return enum_name(dialect); }
 
 Database::Database(std::unique_ptr<phases::Engine> engine) : engine_(std::move(engine)) {}
 Database::~Database() = default;

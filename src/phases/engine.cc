@@ -1,5 +1,6 @@
 #include "phases/engine.h"
 
+#include "base/enum_name.h"
 #include "phases/sql_text.h"
 
 #include <fmt/format.h>
@@ -40,15 +41,7 @@ PooledSession::~PooledSession() {
   }
 }
 
-std::string_view to_string(BucketKind kind) {
-  switch (kind) {
-    case BucketKind::answer:
-      return "answer";
-    case BucketKind::inbox:
-      return "inbox";
-  }
-  return "unknown";
-}
+std::string_view to_string(BucketKind kind) { return enum_name(kind); }
 
 std::string bucket_table(BucketKind kind, const BucketId& bucket) {
   return fmt::format("oncekey_{}_{}_{}", to_string(kind), bucket.width_log2, bucket.index);
