@@ -38,4 +38,11 @@ constexpr std::string_view enum_name(Enum value) {
   return kEnumNames<Enum>[index];
 }
 
+// Calls visit with every enumerator, in the order of their values.
+template <class Enum, class Visit>
+constexpr void each_enumerator(Visit visit) {
+  for (std::size_t index = 0; index < kNamedEnumeratorsMax; ++index)
+    if (!kEnumNames<Enum>[index].empty()) visit(static_cast<Enum>(index));
+}
+
 } // namespace oncekey

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <string>
 
 namespace oncekey {
 namespace {
@@ -22,6 +23,12 @@ TEST(EnumName, OfAValueWithoutAnEnumeratorIsUnknown) {
   EXPECT_EQ(enum_name(static_cast<Weather>(0)), "unknown");
   EXPECT_EQ(enum_name(static_cast<Weather>(2)), "unknown");
   EXPECT_EQ(enum_name(static_cast<Weather>(200)), "unknown");
+}
+
+TEST(EachEnumerator, ComesOnce) {
+  std::string names;
+  each_enumerator<Weather>([&](Weather weather) { names.append(enum_name(weather)).append(" "); });
+  EXPECT_EQ(names, "fair thick_fog ");
 }
 
 } // namespace

@@ -1,7 +1,6 @@
 // Refusal: an answer the gateway gives by itself, as a value; replies.h turns it into bytes.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -47,24 +46,8 @@ enum class RefusalCode {
 };
 std::string_view to_string(RefusalCode code);
 
-// The gateway's.
-inline constexpr std::array kRefusalCodes = {
-    RefusalCode::key_missing,        RefusalCode::key_invalid,
-    RefusalCode::key_repeated,       RefusalCode::key_in_connection,
-    RefusalCode::principal_missing,  RefusalCode::token_invalid,
-    RefusalCode::jwks_unavailable,   RefusalCode::not_reauthorized,
-    RefusalCode::mismatch,           RefusalCode::in_progress,
-    RefusalCode::indeterminate,      RefusalCode::answer_not_kept,
-    RefusalCode::request_too_large,  RefusalCode::store_unavailable,
-    RefusalCode::record_not_written, RefusalCode::upstream_unreachable,
-    RefusalCode::upstream_unknown,   RefusalCode::upstream_timeout,
-    RefusalCode::overloaded,         RefusalCode::draining,
-    RefusalCode::rate_limited,       RefusalCode::too_many_in_flight,
-    RefusalCode::over_share,         RefusalCode::store_full,
-    RefusalCode::abandoned,          RefusalCode::operation_unknown,
-    RefusalCode::answer_unusable,    RefusalCode::path_ambiguous,
-    RefusalCode::upgrade_with_key,
-};
+// The last of the gateway's own.
+inline constexpr RefusalCode kLastGatewayRefusal = RefusalCode::operation_unknown;
 
 // What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing
 // was executed where something may have been.

@@ -1,5 +1,6 @@
 #include "gateway/metrics.h"
 
+#include "base/enum_name.h"
 #include "core/decide.h"
 #include "core/refusal.h"
 
@@ -34,9 +35,6 @@ constexpr std::array kOtherDecisions = {"pass",
                                         "observed_mismatch",
                                         "observed_in_progress",
                                         "observed_refusal"};
-constexpr std::array kVerdicts = {Verdict::execute,       Verdict::probe,          Verdict::replay,
-                                  Verdict::mismatch,      Verdict::in_progress,    Verdict::hold,
-                                  Verdict::indeterminate, Verdict::answer_not_kept};
 
 prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
@@ -62,10 +60,10 @@ RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests,
     prometheus::Counter& made = requests.Add({{"route", labels.route}, {"decision", std::string(decision)}});
     by_decision_.emplace(decision, &made);
   };
-  for (const Verdict verdict : kVerdicts) add(to_string(verdict));
-  for (const RefusalCode code : kRefusalCodes) {
-    if (!by_decision_.contains(to_string(code))) add(to_string(code));
-  }
+  each_enumerator<Verdict>([&](Verdict verdict) { add(to_string(verdict)); });
+  each_enumerator<RefusalCode>([&](RefusalCode code) {
+    if (code <= kLastGatewayRefusal && !by_decision_.contains(to_string(code))) add(to_string(code));
+  });
   for (const char* other : kOtherDecisions) add(other);
 }
 
