@@ -2,7 +2,6 @@
 
 #include "net/socket_address.h"
 
-
 #include <algorithm>
 
 namespace oncekey {

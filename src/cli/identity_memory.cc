@@ -2,7 +2,6 @@
 
 #include "store/open_store.h"
 
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -93,8 +92,7 @@ void log_added_accounts(Log& log, const std::string& file, std::size_t credentia
                                  "keys are not found any more, and a retry of one executes again"}});
 }
 
-IdentityWriter::IdentityWriter(Loop& loop, std::string url, Log& log)
-    : loop_(loop), url_(std::move(url)), log_(log) {}
+IdentityWriter::IdentityWriter(Loop& loop, std::string url, Log& log) : loop_(loop), url_(std::move(url)), log_(log) {}
 
 IdentityWriter::~IdentityWriter() {
   if (thread_.joinable()) thread_.join();

@@ -12,7 +12,6 @@
 
 #include <oncekey/result.h>
 
-
 #include <deque>
 #include <functional>
 #include <map>

@@ -48,8 +48,7 @@ LogLevel log_level_of(std::string_view text) {
   return LogLevel::info;
 }
 
-Reloader::Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered,
-                   Parts parts, Log& log)
+Reloader::Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log)
     : flags_(std::move(flags)),
       running_(std::move(running)),
       files_(digests_of_files(running_.config)),

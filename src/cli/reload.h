@@ -41,8 +41,7 @@ class Reloader {
     std::function<void()> trust_upstream; // has the certificates of the upstream read anew
   };
   // `running` is what the process has started with, as it was read, and `remembered` what the store remembers of it.
-  Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts,
-           Log& log);
+  Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log);
 
  private:
   // A configuration that can be used: nothing of it fails any more.

@@ -17,7 +17,6 @@
 #include "net/signals.h"
 #include "store/open_store.h"
 
-
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -356,8 +355,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   admin_options.tls_cert = config.admin_tls_cert;
   admin_options.tls_key = config.admin_tls_key;
   admin_options.setting_prefix = "admin_";
-  auto admin_server = Server::listen(config.admin.host, config.admin.port, std::move(admin_options),
-                                     {{operators.loop, admin}}, log);
+  auto admin_server =
+      Server::listen(config.admin.host, config.admin.port, std::move(admin_options), {{operators.loop, admin}}, log);
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);
 

@@ -8,7 +8,6 @@
 
 #include <oncekey/result.h>
 
-
 #include <atomic>
 #include <optional>
 #include <utility>

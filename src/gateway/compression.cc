@@ -2,7 +2,6 @@
 
 #include <oncekey/check.h>
 
-
 #include <zlib.h>
 
 #include <algorithm>

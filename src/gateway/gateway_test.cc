@@ -6,7 +6,6 @@
 
 #include "store/open_store.h"
 
-
 #include <gtest/gtest.h>
 
 #include <atomic>

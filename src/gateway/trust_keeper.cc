@@ -3,7 +3,6 @@
 #include "base/masked_url.h"
 #include "config/identity_files.h"
 
-
 #include <fmt/format.h>
 
 #include <sys/stat.h>

@@ -1,6 +1,5 @@
 #include "gateway/waiters.h"
 
-
 #include <algorithm>
 #include <utility>
 

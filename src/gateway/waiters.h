@@ -8,7 +8,6 @@
 
 #include <oncekey/record.h>
 
-
 #include <array>
 #include <atomic>
 #include <cstdint>

@@ -29,11 +29,7 @@ std::string_view to_string(Tunnel::End end) {
 }
 
 Tunnel::Tunnel(ByteStream client, ByteStream upstream, Loop& loop, std::chrono::milliseconds idle)
-    : client_(client),
-      upstream_(upstream),
-      patience_(idle),
-      idle_(loop, [this] { close(End::idle); }),
-      ended_(loop) {}
+    : client_(client), upstream_(upstream), patience_(idle), idle_(loop, [this] { close(End::idle); }), ended_(loop) {}
 
 Task<Tunnel::End> Tunnel::run() {
   client_.transport.no_deadline();

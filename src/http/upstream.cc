@@ -15,8 +15,8 @@ constexpr std::chrono::milliseconds kSweep{1000};
 // wait for the upstream to read it.
 constexpr std::size_t kSentAtOnceBytes = 64u << 10;
 
-// An idle connection that was used so short a time ago is taken without asking the kernel whether the upstream has closed
-// it meanwhile: the loop would know. After a longer pause the upstream may close it at this very moment.
+// An idle connection that was used so short a time ago is taken without asking the kernel whether the upstream has
+// closed it meanwhile: the loop would know. After a longer pause the upstream may close it at this very moment.
 constexpr std::chrono::milliseconds kJustUsed{100};
 
 std::string authority_of(const UpstreamOptions& options) {

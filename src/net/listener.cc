@@ -22,8 +22,7 @@ bool is_of_the_connection(int error) {
 
 Status Listener::listen(const std::string& host, std::uint16_t port) {
   const auto address = parse_ip(host == "localhost" ? "127.0.0.1" : host, port);
-  if (!address)
-    return invalid("give an IP address, such as 127.0.0.1 or 0.0.0.0");
+  if (!address) return invalid("give an IP address, such as 127.0.0.1 or 0.0.0.0");
   Descriptor made(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   // A port that a process has just given up can be had.
   const int yes = 1;

@@ -32,7 +32,15 @@ void Watched::assign(Descriptor descriptor) {
 void Watched::close() {
   descriptor_.close(); // which takes it out of epoll
   watched_ = false;
-  interrupt();
+  resume(reader_, Why::closed);
+  resume(writer_, Why::closed);
+}
+
+Watched::~Watched() {
+  close();
+  for (Ready* const waiting : {reader_, writer_}) {
+    if (waiting != nullptr) waiting->slot_ = nullptr;
+  }
 }
 
 void Watched::interrupt() {
@@ -40,11 +48,11 @@ void Watched::interrupt() {
   resume(writer_, Why::interrupted);
 }
 
-void Watched::resume(Ready*& waiting, Why why) {
+void Watched::resume(Ready* waiting, Why why) {
   if (waiting == nullptr) return;
-  waiting->interrupted_ = why == Why::interrupted;
-  waiting->slot_ = nullptr;
-  loop_.make_ready(*std::exchange(waiting, nullptr));
+  // A task that is about to go on anyway is told only that the descriptor is gone.
+  if (!waiting->woken_ || why == Why::closed) waiting->why_ = why;
+  if (!std::exchange(waiting->woken_, true)) loop_.make_ready(*waiting);
 }
 
 ssize_t Watched::receive(void* into, std::size_t bytes) {

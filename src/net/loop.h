@@ -89,7 +89,7 @@ class Timer : public boost::intrusive::list_base_hook<boost::intrusive::link_mod
 class Watched {
  public:
   explicit Watched(Loop& loop, Descriptor descriptor = {}) : loop_(loop), descriptor_(std::move(descriptor)) {}
-  ~Watched() { close(); }
+  ~Watched();
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
@@ -124,8 +124,8 @@ class Watched {
 
  private:
   friend class Loop;
-  enum class Why { ready, interrupted };
-  void resume(Ready*& waiting, Why why);
+  enum class Why { ready, interrupted, closed };
+  void resume(Ready* waiting, Why why);
   void happened(std::uint32_t events);
   void watch();
 
@@ -252,11 +252,9 @@ class Loop {
 
 class Watched::Ready : public Wait {
  public:
-  Ready(Watched& watched, Ready*& slot) : watched_(watched), slot_(&slot), interrupted_(!watched.open()) {}
-  ~Ready() {
-    if (slot_ != nullptr && *slot_ == this) *slot_ = nullptr;
-  }
-  bool await_ready() const noexcept { return interrupted_; }
+  Ready(Watched& watched, Ready*& slot) : watched_(watched), slot_(&slot) {}
+  ~Ready() { leave(); }
+  bool await_ready() const noexcept { return !watched_.open(); }
   template <class Promise>
   void await_suspend(std::coroutine_handle<Promise> caller) {
     ONCEKEY_CHECK(*slot_ == nullptr, "at most one task reads a descriptor, and one writes it");
@@ -264,13 +262,21 @@ class Watched::Ready : public Wait {
     watched_.loop_.suspend(*this, caller.promise());
     watched_.watch();
   }
-  bool await_resume() const noexcept { return !interrupted_; }
+  bool await_resume() noexcept {
+    leave();
+    return why_ == Why::ready;
+  }
 
  private:
   friend class Watched;
+  void leave() {
+    if (slot_ != nullptr && *slot_ == this) *slot_ = nullptr;
+    slot_ = nullptr;
+  }
   Watched& watched_;
-  Ready** slot_; // null once the wait is over
-  bool interrupted_;
+  Ready** slot_; // null once the descriptor is gone
+  Why why_ = Why::closed;
+  bool woken_ = false;
 };
 
 inline Watched::Ready Watched::until_readable() { return Ready(*this, reader_); }

@@ -83,9 +83,8 @@ void Lookups::work() {
     Resolved resolved = resolve_now(lookup->host, lookup->port);
     lock.lock();
     if (loop_ == nullptr) continue;
-    loop_->post([found = std::move(resolved), asked = std::move(lookup)]() mutable {
-      asked->answer.set(std::move(found));
-    });
+    loop_->post(
+        [found = std::move(resolved), asked = std::move(lookup)]() mutable { asked->answer.set(std::move(found)); });
   }
   --threads_;
 }

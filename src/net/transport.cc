@@ -280,8 +280,7 @@ IoResult Transport::try_to_write(const Pieces& pieces) {
     return tls_->write(std::string(pieces[0]).append(pieces[1]));
   }
   std::array<iovec, 2> parts{};
-  for (std::size_t i = 0; i < pieces.size(); ++i)
-    parts[i] = {const_cast<char*>(pieces[i].data()), pieces[i].size()};
+  for (std::size_t i = 0; i < pieces.size(); ++i) parts[i] = {const_cast<char*>(pieces[i].data()), pieces[i].size()};
   msghdr message{};
   message.msg_iov = parts.data();
   message.msg_iovlen = parts.size();
