@@ -29,7 +29,5 @@ if(ONCEKEY_PRECOMPILE)
     find_package(GTest REQUIRED)
     oncekey_precompiled(precompiled_tests HEADERS ${standard_headers} <gtest/gtest.h> <gmock/gmock.h>
       LINKS fmt::fmt GTest::gtest GTest::gmock)
-    oncekey_precompiled(precompiled_asio_tests HEADERS ${standard_headers} ${asio_headers} <gtest/gtest.h> <gmock/gmock.h>
-      LINKS fmt::fmt oncekey_asio GTest::gtest GTest::gmock)
   endif()
 endif()

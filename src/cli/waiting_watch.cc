@@ -11,8 +11,7 @@ constexpr int kShareOfTime = 20;
 
 } // namespace
 
-WaitingWatch::WaitingWatch(GatewayShared& shared, Timers& timers)
-    : shared_(shared), timer_(timers, [this] { look(); }) {
+WaitingWatch::WaitingWatch(GatewayShared& shared, Loop& timers) : shared_(shared), timer_(timers, [this] { look(); }) {
   look();
 }
 

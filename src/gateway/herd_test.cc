@@ -3,12 +3,12 @@
 #include "gateway/gateway.h"
 #include "store/open_store.h"
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
-
 #include <gtest/gtest.h>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -39,21 +39,16 @@ class NumberingApi final : public Handler {
 
 // An event loop and what runs on it.
 struct HerdLoop {
-  asio::io_context context{1};
-  asio::executor_work_guard<Executor> work{context.get_executor()};
-  Timers timers{context};
+  Loop loop;
   UpstreamPools pools;
   std::unique_ptr<Gateway> gateway;
   std::thread thread;
 
   void start() {
-    thread = std::thread([this] { context.run(); });
+    thread = std::thread([this] { loop.run(); });
   }
   void stop() {
-    asio::post(context, [this] {
-      timers.stop();
-      work.reset();
-    });
+    loop.stop();
     thread.join();
   }
 };
@@ -64,17 +59,23 @@ std::uint16_t port_in(const std::string& address) {
 
 // The whole answer, as bytes.
 std::string ask(std::uint16_t port, std::string_view key) {
-  asio::io_context own;
-  asio::ip::tcp::socket socket(own);
-  socket.connect({asio::ip::make_address("127.0.0.1"), port});
+  const int client = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(client, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) return "not connected";
   const std::string request = fmt::format(
       "POST /orders HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nIdempotency-Key: {}\r\n"
       "Connection: close\r\nContent-Length: 2\r\n\r\n{{}}",
       key);
-  asio::write(socket, asio::buffer(request));
   std::string answer;
-  error_code ec;
-  asio::read(socket, asio::dynamic_buffer(answer), ec);
+  if (::send(client, request.data(), request.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(request.size())) {
+    char piece[4096];
+    for (ssize_t got = 0; (got = ::recv(client, piece, sizeof piece, 0)) > 0;)
+      answer.append(piece, static_cast<std::size_t>(got));
+  }
+  ::close(client);
   return answer;
 }
 
@@ -107,7 +108,7 @@ TEST_P(HerdOverSeveralLoops, ExecutesEachKeyOnceAndGivesAllTheSameAnswer) {
       {long_time, long_time, long_time, long_time, 1}, 32u << 10, std::make_shared<Shares>(plenty), {}, {}, {}};
   NumberingApi api;
   HerdLoop api_loop;
-  auto api_server = Server::listen("127.0.0.1", 0, options, {{api_loop.context, api_loop.timers, api}}, log);
+  auto api_server = Server::listen("127.0.0.1", 0, options, {{api_loop.loop, api}}, log);
   ASSERT_TRUE(api_server.ok());
 
   Config config;
@@ -122,9 +123,9 @@ TEST_P(HerdOverSeveralLoops, ExecutesEachKeyOnceAndGivesAllTheSameAnswer) {
   std::array<HerdLoop, kLoops> loops;
   std::vector<Lane> lanes;
   for (HerdLoop& loop : loops) {
-    loop.pools = std::move(make_pools(config, shared.upstreams, loop.timers, shared.upstream_open)).value();
-    loop.gateway = std::make_unique<Gateway>(shared, loop.pools, loop.timers);
-    lanes.push_back({loop.context, loop.timers, *loop.gateway});
+    loop.pools = std::move(make_pools(config, shared.upstreams, loop.loop, shared.upstream_open)).value();
+    loop.gateway = std::make_unique<Gateway>(shared, loop.pools, loop.loop);
+    lanes.push_back({loop.loop, *loop.gateway});
   }
   auto server = Server::listen("127.0.0.1", 0, options, lanes, log);
   ASSERT_TRUE(server.ok());
@@ -158,7 +159,7 @@ TEST_P(HerdOverSeveralLoops, ExecutesEachKeyOnceAndGivesAllTheSameAnswer) {
   (*server)->drain();
   while ((*server)->connections() > 0) std::this_thread::yield();
   for (HerdLoop& loop : loops) {
-    asio::post(loop.context, [&loop] {
+    loop.loop.post([&loop] {
       for (const auto& pool : loop.pools) pool->close_idle();
     });
     loop.stop();
