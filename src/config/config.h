@@ -3,7 +3,7 @@
 
 #include "core/path.h"
 #include "core/policy.h"
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <oncekey/result.h>
 

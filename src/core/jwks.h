@@ -1,7 +1,7 @@
 // jwks: the keys of those who issue tokens, as a JSON Web Key Set (RFC 7517).
 #pragma once
 
-#include "base/signatures.h"
+#include "base/verification_key.h"
 
 #include <oncekey/headers.h>
 #include <oncekey/result.h>

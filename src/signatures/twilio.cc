@@ -5,8 +5,8 @@
 // A retried webhook keeps its I-Twilio-Idempotency-Token. A request without one is told by what was signed: the same
 // URL and parameters are the same event.
 #include "core/form.h"
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 #include <fmt/format.h>
 

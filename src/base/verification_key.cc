@@ -1,4 +1,4 @@
-#include "base/signatures.h"
+#include "base/verification_key.h"
 
 #include "base/crypto.h"
 

@@ -1,7 +1,7 @@
 // signing: what the providers have in common.
 #pragma once
 
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <initializer_list>
 #include <vector>

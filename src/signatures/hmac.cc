@@ -1,6 +1,6 @@
 // hmac: for senders without a file of their own. The scheme is configuration: which header, which hash, what is signed.
 #include "core/json_pointer.h"
-#include "inbox/signing.h"
+#include "signatures/signing.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "inbox/signing.h"
+#include "signatures/signing.h"
 
 #include "core/json_pointer.h"
 #include "core/key.h"

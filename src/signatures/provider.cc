@@ -1,6 +1,6 @@
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
-#include "inbox/providers.h"
+#include "signatures/providers.h"
 
 #include <fmt/format.h>
 
