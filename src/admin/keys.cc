@@ -26,21 +26,21 @@ constexpr std::int64_t kMillisMax = 253'402'300'799'999;
 constexpr std::size_t kKeysLookMax = 100'000;
 
 // Where a listing goes on. Without a state it has two parts: what waits, and then the others.
-struct Cursor {
+struct ListCursor {
   bool in_others = false;
   std::optional<BrowsePlace> place;
 };
 
 // "others-1700000000000-ID", with "waiting" in front for the first part.
-std::string cursor_text(const Cursor& cursor) {
+std::string cursor_text(const ListCursor& cursor) {
   const char* const part = cursor.in_others ? "others" : "waiting";
   if (!cursor.place) return part;
   return fmt::format("{}-{}-{}", part, cursor.place->first_received.time_since_epoch().count(),
                      to_hex(cursor.place->id));
 }
 
-Result<Cursor> parse_cursor(std::string_view text) {
-  Cursor cursor;
+Result<ListCursor> parse_cursor(std::string_view text) {
+  ListCursor cursor;
   if (text.empty()) return cursor;
   const Fault bad = invalid("after: expected `next` of an earlier answer, as it was");
   const std::size_t dash = text.find('-');
@@ -180,7 +180,7 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
     co_return refused(400, "state is one of waiting, abandoned, indeterminate, in_progress, completed");
   const Result<std::size_t> limit = limit_of(query, kKeysUsual);
   if (!limit) co_return refused(400, limit.fault().message);
-  Result<Cursor> cursor = parse_cursor(query_value(query, "after"));
+  Result<ListCursor> cursor = parse_cursor(query_value(query, "after"));
   if (!cursor) co_return refused(400, cursor.fault().message);
   BrowseRequest request;
   request.route = decoded_query_value(query, "route");
@@ -194,7 +194,7 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
   }
 
   BrowsePage listed;
-  std::optional<Cursor> next;
+  std::optional<ListCursor> next;
   // Without a state: first what waits, then the others.
   for (bool others = cursor->in_others;; others = true) {
     request.shown = shown ? *shown : others ? KeysShown::others : KeysShown::waiting;
@@ -204,11 +204,11 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
     listed.lines.insert(listed.lines.end(), page->lines.begin(), page->lines.end());
     listed.looked += page->looked;
     listed.whole = listed.whole && page->whole;
-    if (page->next) next = Cursor{others, page->next};
+    if (page->next) next = ListCursor{others, page->next};
     if (shown || others || page->next) break;
     if (listed.lines.size() == *limit) {
       listed.whole = false;
-      next = Cursor{true, std::nullopt};
+      next = ListCursor{true, std::nullopt};
       break;
     }
     request.limit = *limit - listed.lines.size();

@@ -36,8 +36,8 @@ using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freed<EVP_PKEY_CTX_free>>;
 using Number = std::unique_ptr<BIGNUM, Freed<BN_free>>;
 using Builder = std::unique_ptr<OSSL_PARAM_BLD, Freed<OSSL_PARAM_BLD_free>>;
-using Params = std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>>;
-using Digest = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
+using OpenSslParams = std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>>;
+using DigestContext = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
 using EcSignature = std::unique_ptr<ECDSA_SIG, Freed<ECDSA_SIG_free>>;
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
@@ -47,7 +47,7 @@ Number number_of(std::string_view bytes) {
 }
 
 Key key_from(const char* type, OSSL_PARAM_BLD* builder) {
-  const Params params(OSSL_PARAM_BLD_to_param(builder));
+  const OpenSslParams params(OSSL_PARAM_BLD_to_param(builder));
   const KeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, type, nullptr));
   EVP_PKEY* made = nullptr;
   if (!params || !context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
@@ -77,7 +77,7 @@ std::string der_of(std::string_view signature) {
 }
 
 bool verify_public(EVP_PKEY* key, SignatureScheme scheme, std::string_view message, std::string_view signature) {
-  const Digest context(EVP_MD_CTX_new());
+  const DigestContext context(EVP_MD_CTX_new());
   EVP_PKEY_CTX* padding = nullptr;
   const EVP_MD* const hash = scheme == SignatureScheme::eddsa ? nullptr : EVP_sha256();
   bool good = context && EVP_DigestVerifyInit(context.get(), &padding, hash, nullptr, key) == 1;

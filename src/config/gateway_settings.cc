@@ -166,8 +166,6 @@ Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64
   return ok_status();
 }
 
-using Node = toml::node;
-
 // "2GiB", or a part of the disk, as in "10%".
 Status read_disk_reserve(const Node& node, Limits& limits) {
   const auto* text = node.as_string();

@@ -10,8 +10,6 @@
 namespace oncekey {
 namespace {
 
-using Node = toml::node;
-
 // Reads text and hands it to one of core's parsers.
 template <class T>
 Status put_parsed(T& target, const Node& node, Result<T> (*parse)(std::string_view)) {

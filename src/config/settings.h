@@ -12,10 +12,13 @@
 
 namespace oncekey {
 
+// A value of the file.
+using Node = toml::node;
+
 template <class Target>
 struct Setting {
   std::string_view name;
-  Status (*read)(const toml::node& value, Target& target);
+  Status (*read)(const Node& value, Target& target);
 };
 
 std::span<const Setting<Config>> gateway_settings();    // the top of the file

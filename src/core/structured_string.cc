@@ -12,9 +12,9 @@ bool is_alpha(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z'); }
 bool is_one_of(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
 bool is_token_char(char c) { return is_alpha(c) || is_digit(c) || is_one_of(c, "!#$%&'*+-.^_`|~:/"); }
 
-class Reader {
+class StructuredStringReader {
  public:
-  explicit Reader(std::string_view text) : rest_(text) {}
+  explicit StructuredStringReader(std::string_view text) : rest_(text) {}
 
   bool at_end() const { return rest_.empty(); }
   void skip_spaces() {
@@ -134,7 +134,7 @@ class Reader {
 } // namespace
 
 std::optional<std::string> parse_structured_string(std::string_view field) {
-  Reader reader(field);
+  StructuredStringReader reader(field);
   std::string key;
   reader.skip_spaces();
   if (!reader.string(key) || !reader.parameters()) return std::nullopt;
