@@ -51,12 +51,12 @@ struct RetryRules {
   Millis longest{8'000};
   Millis timeout{30'000};         // of one try, connecting included
   Millis deadline{120'000};       // of all tries and the waits between them
-  Millis retry_after_max{60'000}; // a server may ask for more patience than its clients have
+  Millis retry_after_max{60'000}; // a longer `Retry-After` is cut to this
 };
 
 // Every operation adds `share` of a retry, every retry takes one. So that a client with little to do can retry at all,
 // `reserve` retries are there at the start, and grow again within `refill`. With a journal the budget is kept beside it
-// (its name and ".budget") and shared by all who share the journal.
+// (its name and ".budget") and shared by all processes that share the journal.
 struct BudgetRules {
   double share = 0.1;
   std::uint32_t reserve = 20;
@@ -68,7 +68,7 @@ enum class KeySpelling {
   quoted, // Idempotency-Key: "8e03978e-..."   the IETF draft's, for servers that insist on it
 };
 
-// Told before each wait.
+// What on_retry gets before each wait.
 struct RetryNotice {
   std::uint32_t attempt = 0; // the one that has just failed, from 1
   std::string reason;
@@ -170,9 +170,14 @@ class Client {
   // kept too.
   using Receive = std::function<Status(const ClientAnswer&)>;
 
-  // Sends until the answer is final or patience runs out. A fault means that nothing was sent: the request is not one,
-  // the journal cannot be written, or (kind `conflict`) it holds the operation, open or ended, with another request,
-  // another key, or a key older than `key_lifetime`; or it is the fault of `receive`.
+  // Sends until the answer is final, or attempts, time or budget run out. A fault means that nothing was sent:
+  //
+  //   invalid                the method, the URL, a header or the key cannot be used
+  //   conflict               the journal holds the operation, open or ended, with another request, another key, or a
+  //                          key older than `key_lifetime`
+  //   unavailable, corrupt   the journal cannot be written or read
+  //
+  // or it is the fault that `receive` returned, after the answer came.
   Result<ClientAnswer> send(const ClientRequest& request, const Receive& receive = {});
 
   // Drops the operation's key from the journal, for an operator who has found out what became of it. True if there was

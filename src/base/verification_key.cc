@@ -17,7 +17,8 @@
 namespace oncekey {
 namespace {
 
-// NIST SP 800-131A. Beyond the upper bound one check costs more than a caller without credentials may make us spend.
+// The least by NIST SP 800-131A. Above the greatest, one check costs more CPU time than a caller without credentials
+// may make the gateway spend.
 constexpr int kRsaBitsMin = 2048;
 constexpr int kRsaBitsMax = 8192;
 constexpr std::size_t kCoordinateBytes = 32;
@@ -52,14 +53,14 @@ Key key_from(const char* type, OSSL_PARAM_BLD* builder) {
   EVP_PKEY* made = nullptr;
   if (!params || !context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
       EVP_PKEY_fromdata(context.get(), &made, EVP_PKEY_PUBLIC_KEY, params.get()) != 1) {
-    // What a refused key leaves behind, the next TLS call of this thread would take for its own.
+    // A refused key leaves an error in OpenSSL's queue, which the next TLS call of this thread would take for its own.
     ERR_clear_error();
     return nullptr;
   }
   return Key(made);
 }
 
-// From the two numbers of JWS to what OpenSSL reads; empty if they are no signature.
+// The two numbers of a JWS signature as the DER that OpenSSL reads; empty if they are not a signature.
 std::string der_of(std::string_view signature) {
   if (signature.size() != 2 * kCoordinateBytes) return {};
   const EcSignature parts(ECDSA_SIG_new());

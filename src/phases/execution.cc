@@ -19,7 +19,8 @@ namespace {
 
 // An operation may go back to an earlier recovery point, but not for ever in one run.
 constexpr int kStepsMax = 1000;
-// A call made at the very end of a foreign memory may arrive after it.
+// A call made at the very end of `key_memory` may arrive after the foreign API has forgotten the key: this share of it
+// is kept free.
 constexpr int kMemoryMarginShare = 24;
 
 Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
@@ -165,7 +166,7 @@ Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, con
 
 Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Operation::Step& step,
                                                      const std::any& outcome) {
-  // The row stays locked until the end: whoever wants to take over waits, or passes by.
+  // The row stays locked until the end of the transaction: a run that wants to take over waits, or skips it.
   const Command lock = lock_owned(session.dialect(), row_.id, row_.fence);
   auto begun = session.begin(Isolation::serializable, Guard::commands, {&lock, 1});
   if (!begun.ok()) return std::move(begun).fault();
@@ -206,7 +207,7 @@ Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
   return ok_status();
 }
 
-// The row has been locked since the transaction began, so that ending the phase finds it as it was.
+// The row has been locked since the transaction began, so that it is unchanged when the phase ends.
 Result<Execution::PhaseResult> Execution::end_phase(Session& session, std::int64_t transaction, const Phase& phase,
                                                     PhaseEnd end) {
   const OwnedRow owned{row_.id, row_.fence, transaction};
@@ -245,10 +246,9 @@ Result<Execution::End> Execution::dead_letter(const std::string& why) {
   });
 }
 
-// Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself. False also
-// when the row has another fence: a commit whose answer was lost may have been ours.
-// A database that hangs is not asked: another connection, which the application's pool may have open, would hang for as
-// long again.
+// Gives the lease up, unless the row has another fence. If that fails, the lease runs out by itself. False also when
+// the row has another fence: a commit of this run whose answer was lost may have given it that. A database that hangs
+// is not asked: another connection of the application's pool would hang as long again.
 bool Execution::give_up_lease() {
   if (sessions_.timed_out()) return false;
   const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {

@@ -27,7 +27,7 @@ struct Message {
   Bytes id;
 };
 
-// When a message that is done now will be forgotten, and where it is kept until then.
+// When the entry of a message that is processed now expires, and the bucket that keeps it until then.
 struct Place {
   Time expires_at;
   BucketId bucket;
@@ -52,7 +52,7 @@ Status remember(phases::Session& session, const Transaction& transaction, const 
                   {message.consumer, message.id, std::int64_t{place.expires_at.time_since_epoch().count()}}};
   if (postgres) command.values.push_back(std::string_view(name));
   auto ended = phases::end_with_jobs(session, transaction, {&command, 1});
-  // Two deliveries at the same time: the second to insert goes through everything again and finds the first.
+  // Two deliveries at the same time: the second to insert is run again and finds the first.
   if (!ended.ok() && session.error_code() == "23505") return Fault{FaultKind::conflict, ended.fault().message};
   return ended;
 }
@@ -72,7 +72,8 @@ Result<Processed> process_once(Database& database, std::string_view consumer, st
   }
   Processed processed = Processed::done_now;
   auto done = phases::with_retries(database.engine(), options.conflict_budget, [&](phases::Session& session) -> Status {
-    // Serializable, and every delivery reads all buckets: of two that write into different ones, one is undone.
+    // The transaction is serializable and reads all buckets: of two deliveries that write to different buckets, the
+    // database undoes one.
     const Command seen{session.dialect() == Dialect::postgres ? kSeenPostgres : kSeenSqlite,
                        {message.consumer, message.id}};
     auto begun = session.begin(phases::Isolation::serializable, phases::Guard::session, {&seen, 1});

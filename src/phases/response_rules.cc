@@ -7,7 +7,7 @@
 namespace oncekey::phases {
 namespace {
 
-// What frames a message is the server's business; that an answer is a replay, the library's.
+// Fields that frame a message belong to the server, and the mark of a replay to the library.
 constexpr std::string_view kNotThePhases[] = {
     "Connection", "Content-Length", "Idempotent-Replayed", "Keep-Alive", "TE", "Transfer-Encoding",
     "Trailer",    "Upgrade"};

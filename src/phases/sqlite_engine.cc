@@ -136,7 +136,7 @@ Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOpt
   if (path.empty()) return invalid("sqlite: needs the path of a file, as in sqlite:rides.db");
   if (path == ":memory:") return invalid("a SQLite database in memory forgets its keys: name a file");
   auto engine = std::make_unique<SqliteEngine>(path, std::move(options));
-  // Opening lies about nothing: a file that cannot be opened is found here and not at the first request.
+  // One session is opened now, so that a file that cannot be opened is found here and not at the first request.
   if (auto session = engine->any_session(); !session.ok()) return std::move(session).fault();
   return std::unique_ptr<Engine>(std::move(engine));
 }

@@ -46,7 +46,7 @@ Verification WebhookProvider::verify(const WebhookRequest& request, std::span<co
                                      std::chrono::seconds tolerance, WallSeconds now) const {
   if (secrets.empty()) return Refused{WebhookFault::secret_unusable, "no secret is configured"};
   for (const std::string& secret : secrets) {
-    // One that cannot be used is a mistake in the configuration: falling back to the others would hide it.
+    // A secret that cannot be used is a mistake in the configuration. Falling back to the others would hide it.
     if (const Status usable = check_secret(secret); !usable)
       return Refused{WebhookFault::secret_unusable, usable.fault().message};
   }

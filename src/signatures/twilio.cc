@@ -76,7 +76,7 @@ std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
   return hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-// What is signed besides the URL, or why the signature cannot speak for this body.
+// What is signed besides the URL, or why the signature does not cover this body.
 std::variant<std::string, Refused> signed_parameters(const WebhookRequest& request) {
   const auto not_covered = [](std::string why) { return Refused{WebhookFault::body_not_covered, std::move(why)}; };
   if (const auto hash = body_hash_in(request.url)) {

@@ -1,4 +1,4 @@
-// What an operator sees and does: dead letters and the backlog.
+// operators: what an operator looks at and does: dead letters and the backlog.
 #include <oncekey/workers.h>
 
 #include "phases/engine.h"
