@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kEmbedded = "rocksdb:";
 
-// File systems of the kernel, in which nothing can be kept whatever their permissions say.
+// File systems of the kernel (/proc, /sys): no store can live there, whatever their permissions say.
 bool is_of_the_kernel(const std::string& folder) {
   struct statfs status {};
   if (::statfs(folder.c_str(), &status) != 0) return false;
@@ -31,7 +31,7 @@ bool is_of_the_kernel(const std::string& folder) {
          type == CGROUP2_SUPER_MAGIC;
 }
 
-// Why files cannot be made in this folder; it exists.
+// Why files cannot be made in this folder, which exists.
 std::optional<std::string> why_not_writable(const std::string& folder) {
   if (is_of_the_kernel(folder))
     return fmt::format("{} belongs to the kernel and keeps no files; name a folder on a disk", folder);

@@ -1,4 +1,5 @@
-// The settings of a route: every field of Policy under its own name. How values are spelled is core's (policy_text.h).
+// The settings of a route: every field of Policy under its own name. How values are spelled is defined in
+// core/policy_text.h.
 #include "base/masked_url.h"
 #include "config/config.h"
 #include "config/settings.h"
@@ -106,7 +107,7 @@ Status read_accounts(const Node& node, Policy& policy) {
   return ok_status();
 }
 
-// The gateway's own refusals: a client error, or clients would take them for an answer of the API.
+// A refusal of the gateway must be a client error: clients would take any other status for an answer of the API.
 Status put_refusal_status(int& target, const Node& node) { return put_count(target, node, 400, 499); }
 
 constexpr Setting<Policy> kPolicySettings[] = {
@@ -161,7 +162,7 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"compress", [](const Node& v, Policy& p) { return put(p.compress, as_switch(v)); }},
 };
 
-// What one company tends to decide once for all its routes.
+// Settings that are usually the same for all routes of one company.
 constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
     "lease",           "retention",    "scope",      "wait",           "upstream_timeout", "rate_exempts_replays",
     "jwt_keys",        "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts",         "reauthorize",

@@ -153,7 +153,7 @@ ReadConfig Reader::read(const toml::table& file) {
   read_list(file, "destination", [this](const toml::table& table, unsigned line) { read_destination(table, line); });
   for (const Problem& problem : problems_of(config_)) add_problem(problem);
   if (files_ == NamedFiles::looked_at) {
-    // Each is about one file that was named, whatever else is wrong.
+    // Reported even if other settings are wrong: each is about one file.
     for (const Problem& problem : problems_of_files(config_)) add_finding_of(problem);
   }
   return finish();
@@ -368,7 +368,7 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
   if (findings_.size() == findings) {
     check_webhook(webhook, table, line);
   } else if (!webhook.provider.empty() && webhook.provider != "hmac") {
-    // Its name can be judged alone, so that one look tells of it and of what is missing.
+    // The provider's name is checked even if other settings are missing, so that one run reports both.
     if (const auto provider = provider_without_secrets(webhook); !provider)
       add_finding(line_in(table, "provider", line), "provider", provider.fault().message, {});
   }

@@ -44,11 +44,11 @@ std::string shown_place(std::string_view place, std::string_view setting) {
 
 bool same_secrets(const Endpoint& a, const Endpoint& b) { return a.authorization == b.authorization; }
 
-// Those that stand in a file or the environment, where their new value does not show in what was written.
+// Compares the secrets themselves: of a secret in a file or the environment, only the name stands in the configuration.
 void compare_secrets(const Config& running, const Config& next, std::set<std::string>& reloadable,
                      std::set<std::string>& need_restart) {
   if (running.admin_token != next.admin_token) {
-    // Without one a start looks for the token in a file, or makes it. The old one must not stay good.
+    // Without admin_token a start reads the token from a file or makes one. The old token must not stay valid.
     (next.admin_token.empty() ? need_restart : reloadable).insert("admin_token");
   }
   if (running.outbox_token != next.outbox_token) reloadable.insert("outbox_token");
@@ -81,7 +81,7 @@ ConfigChanges changes_between(const ReadConfig& running, const ReadConfig& next)
   compare(running.written, next.written);
   compare(next.written, running.written);
   compare_secrets(running.config, next.config, reloadable, need_restart);
-  // A listener is plain or serves TLS for as long as it lives.
+  // A listener cannot change between plain HTTP and TLS.
   for (const auto& [setting, before, after] :
        {std::tuple("tls_cert", &running.config.tls_cert, &next.config.tls_cert),
         std::tuple("admin_tls_cert", &running.config.admin_tls_cert, &next.config.admin_tls_cert)}) {

@@ -12,7 +12,7 @@
 
 namespace oncekey {
 
-// Nobody nests an API request deeper; the parser's stack is bounded by it.
+// Deeper than any real API request. It bounds the parser's stack.
 inline constexpr std::size_t kJsonDepthMax = 64;
 // Bounds the memory a hostile body full of tiny members can make us use, to a small multiple of the body.
 inline constexpr std::size_t kJsonValuesMax = 1'000'000;

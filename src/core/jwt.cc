@@ -122,7 +122,7 @@ TokenJudgement judge_token(std::string_view token, const JwkSet& keys, const Tok
   const auto header = members_of(parts->header);
   const auto signature = base64url_decode_strictly(parts->signature);
   if (!header || !signature) return RefusedToken{"The token cannot be read."};
-  // RFC 7515, 4.1.11: what must be understood and is not, is refused. We understand no extension.
+  // RFC 7515, 4.1.11: an extension that must be understood and is not leads to refusal. None is supported here.
   if (header->contains("crit")) return RefusedToken{"The token has critical extensions, of which none is supported."};
   const JsonMember* const alg = find(*header, "alg");
   const auto scheme = alg != nullptr && alg->kind == JsonMember::Kind::string ? scheme_of(alg->text) : std::nullopt;

@@ -40,8 +40,8 @@ ScopeSource header_scope(std::string name, bool optional = false) {
   return {ScopeSource::Kind::header, std::move(name), optional};
 }
 
-// The consensus of published APIs. What is not kept below 500 says "not now" (408, 409, 425, 429) or is about the
-// credentials and not about the work (401, 403): the same request may well succeed a moment later.
+// The consensus of published APIs. Statuses below 500 that are not kept mean "not now" (408, 409, 425, 429) or are
+// about the credentials and not about the work (401, 403): the same request may succeed a moment later.
 Policy classic() {
   Policy policy;
   policy.name = "classic";
@@ -75,7 +75,7 @@ Policy stripe() {
   return policy;
 }
 
-// Whatever happened once the endpoint began is final, a 500 too: hence hold rather than execute twice.
+// Once an endpoint has begun, every answer is final, also a 500. So an unknown outcome is held and not executed twice.
 Policy stripe_v1() {
   Policy policy = stripe();
   policy.name = "stripe-v1";

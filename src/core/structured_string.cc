@@ -112,7 +112,7 @@ class StructuredStringReader {
     return take(':');
   }
 
-  // The decoded text must be UTF-8 by the letter of the RFC; a parameter that nobody reads is not checked that far.
+  // RFC 9651 asks for UTF-8 in the decoded text. Parameters are dropped here, so that this is not checked.
   bool display_string() {
     if (!take('"')) return false;
     while (!rest_.empty()) {
