@@ -20,9 +20,9 @@ namespace json = boost::json;
 namespace {
 
 constexpr std::size_t kKeysUsual = 100;
-// The end of the year 9999. A cursor beyond it is none of ours, and the stores need not reckon with it.
+// The end of the year 9999. No cursor of the gateway is beyond it, so that stores need not expect such times.
 constexpr std::int64_t kMillisMax = 253'402'300'799'999;
-// Records that one listing or search looks at; some tenths of a second in most stores.
+// Records that one listing or search looks at: some tenths of a second in most stores.
 constexpr std::size_t kKeysLookMax = 100'000;
 
 // Where a listing goes on. Without a state it has two parts: what waits, and then the others.
@@ -122,7 +122,7 @@ Result<std::size_t> limit_in(const json::object& given) {
 
 } // namespace
 
-// In steps, so that health and metrics are answered in between.
+// Reads in steps, so that health and metrics are answered in between.
 Task<Result<BrowsePage>> Admin::browse(BrowseRequest request) {
   BrowsePage all;
   for (;;) {

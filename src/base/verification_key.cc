@@ -131,7 +131,7 @@ Result<VerificationKey> VerificationKey::p256(std::string_view x, std::string_vi
   if (builder && OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) == 1 &&
       OSSL_PARAM_BLD_push_octet_string(builder.get(), OSSL_PKEY_PARAM_PUB_KEY, point.data(), point.size()) == 1)
     key = key_from("EC", builder.get());
-  if (!key) return invalid("the coordinates are no point of P-256");
+  if (!key) return invalid("the coordinates are not a point of P-256");
   return VerificationKey(std::make_shared<const Impl>(Impl{Impl::Family::p256, std::move(key), {}}));
 }
 

@@ -142,7 +142,7 @@ class Doctor {
       const Status reached = reach_shared_store(config_.store, log_);
       if (reached) return ok("store", fmt::format("{} can be reached", shown_store));
       return add(Diagnosis::Status::problem, "store", fmt::format("{}: {}", shown_store, reached.fault().message),
-                 "start the server, or mend the URL or the network between");
+                 "start the server, or correct the URL or the network");
     }
     struct stat status {};
     if (::stat(folder->c_str(), &status) != 0) {
@@ -205,7 +205,7 @@ class Doctor {
     const auto reached = connect(url, config_.upstream_ca);
     if (reached) return ok("upstream", fmt::format("{} takes connections at {}", shown_server(url), *reached));
     add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", shown_server(url), reached.fault().message),
-        "start the API, or mend upstream: until then clients get 502 and nothing is executed");
+        "start the API, or correct upstream: until then clients get 502 and nothing is executed");
   }
 
   void receiver(const Endpoint& endpoint) {

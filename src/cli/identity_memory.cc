@@ -14,7 +14,7 @@ namespace oncekey {
 namespace {
 
 constexpr std::string_view kFormat = "oncekey identity 1\n";
-// Gateways that start at the same moment.
+// Attempts to write while other gateways that start at the same moment write too.
 constexpr int kTries = 5;
 
 Result<IdentityBasis> decode(std::string_view text) {

@@ -104,12 +104,12 @@ int main(int argc, char** argv) {
   oncekey::WorkCommand work(app);
   oncekey::SchemaCommand schema(app);
 
-  // Listed here and understood by arguments_of().
+  // Only listed here; arguments_of() turns it into --help.
   app.add_subcommand("help", "Explain a command, as in oncekey help serve");
   app.add_subcommand("version", "Print the version");
 
   std::vector<std::string> arguments = oncekey::arguments_of(argc, argv);
-  // CLI11 takes them from the end.
+  // CLI11 expects the arguments in reverse order.
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));

@@ -124,7 +124,7 @@ Fault conflict(const JournalEntry& entry, std::string_view what) {
   if (entry.ended) {
     return {FaultKind::conflict,
             fmt::format("the journal holds this operation ({}), which ended with {} at {}: {}. Nothing was sent. Give "
-                        "what is new a name of its own, or ask for this one again under a new key (--again)",
+                        "a new operation a name of its own, or run this one again under a new key (--again)",
                         entry.summary, entry.ended->status, shown(entry.ended->at), what)};
   }
   return {FaultKind::conflict,

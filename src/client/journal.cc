@@ -152,7 +152,8 @@ Status Journal::catch_up() {
   struct stat now {};
   if (::fstat(fd_, &now) != 0) return failed("reading");
   const auto size = static_cast<std::uint64_t>(now.st_size);
-  if (size > kJournalBytesMax) return corrupt(fmt::format("the journal {} is larger than any journal is", path_));
+  if (size > kJournalBytesMax)
+    return corrupt(fmt::format("{} is too large to be a journal of keys: more than {} bytes", path_, kJournalBytesMax));
   if (size < read_to_)
     return corrupt(fmt::format("the journal {} has become shorter: another program changed it", path_));
   std::string added(size - read_to_, '\0');

@@ -76,7 +76,7 @@ Result<std::optional<int>> Engine::schema_version(Session& session) {
   const std::string& text = rows.value()[0].rows[0].text(0);
   int version = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), version).ec != std::errc{}) {
-    return corrupt("the version of the library's schema, in oncekey_meta, is no number");
+    return corrupt("the version of the library's schema, in oncekey_meta, is not a number");
   }
   return std::optional(version);
 }
@@ -229,7 +229,7 @@ Result<std::vector<ExpiredBucket>> Engine::expired_buckets(Millis margin) {
   std::vector<ExpiredBucket> expired;
   for (const SqlRow& row : rows.value()[0].rows) {
     const auto bucket = bucket_from_name(row.text(1));
-    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(1)));
+    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(1)));
     expired.push_back({row.text(0) == "inbox" ? BucketKind::inbox : BucketKind::answer, *bucket});
   }
   return expired;

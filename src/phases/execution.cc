@@ -196,14 +196,16 @@ Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
     }
   } else if (const auto* const respond = std::get_if<Respond>(&end)) {
     const StoredResponse& response = respond->response;
-    if (response.status < 200 || response.status > 599) return wrong("a response has a status from 200 to 599");
+    if (response.status < 200 || response.status > 599)
+      return wrong(fmt::format("the status of the response must be from 200 to 599 (got {})", response.status));
     if (const auto why = why_not_kept(response)) return wrong(*why);
     if (response.body.size() > kBodyBytesMax) return wrong("the response's body is too long to keep");
     if (response.headers.lines().size() > kHeaderBytesMax) return wrong("the response's headers are too long to keep");
   } else if (at_ + 1 >= operation_.steps().size()) {
     return wrong("the last step must end in a response or a recovery point");
   }
-  if (encode_notes(phase.notes()).size() > kNotesBytesMax) return wrong("the notes are longer than kNotesBytesMax");
+  if (encode_notes(phase.notes()).size() > kNotesBytesMax)
+    return wrong(fmt::format("the notes have more than {} bytes together (kNotesBytesMax)", kNotesBytesMax));
   return ok_status();
 }
 

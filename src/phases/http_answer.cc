@@ -126,7 +126,7 @@ HttpAnswer Runner::resume_answer(std::string_view id) {
   } catch (const std::exception& error) {
     return plain_answer(500, as_utf8(error.what()));
   } catch (...) {
-    return plain_answer(500, "something that is no std::exception was thrown");
+    return plain_answer(500, "an exception that is not a std::exception was thrown");
   }
 }
 

@@ -62,7 +62,7 @@ Status remember(phases::Session& session, const Transaction& transaction, const 
 Result<Processed> process_once(Database& database, std::string_view consumer, std::string_view message_id,
                                const std::function<void(Transaction&)>& code, const InboxOptions& options) {
   if (consumer.empty() || message_id.empty() || consumer.size() > kInboxTextMax || message_id.size() > kInboxTextMax) {
-    return invalid(fmt::format("a consumer and a message id have 1 to {} bytes each", kInboxTextMax));
+    return invalid(fmt::format("consumer and message_id must have 1 to {} bytes each", kInboxTextMax));
   }
   const Message message{{consumer}, {message_id}};
   auto place = place_now(database, options);

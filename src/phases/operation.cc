@@ -78,7 +78,7 @@ PhaseEnd Phase::respond(int status, std::string_view content_type, std::string b
 }
 
 Operation::Operation(std::string name) : name_(std::move(name)) {
-  if (name_.empty()) throw std::invalid_argument("an operation has a name; this one's is empty");
+  if (name_.empty()) throw std::invalid_argument("the name of an operation must not be empty");
   if (!is_utf8(name_) || name_.find('\0') != std::string::npos) mistake("its name is not UTF-8, or has a zero byte");
 }
 
@@ -108,7 +108,7 @@ Operation& Operation::add_call(Step step) {
 
 Operation& Operation::add(Step step) {
   const std::string& point = step.recovery_point;
-  if (point.empty()) mistake("a recovery point has a name; one is empty");
+  if (point.empty()) mistake("the name of a recovery point must not be empty");
   if (!is_utf8(point) || point.find('\0') != std::string::npos) {
     mistake(fmt::format("the recovery point {} is not UTF-8, or has a zero byte", as_utf8(point)));
   }
@@ -119,7 +119,7 @@ Operation& Operation::add(Step step) {
 }
 
 Operation& Operation::alias(std::string former, std::string recovery_point) {
-  if (former.empty() || recovery_point.empty()) mistake("an alias names two recovery points; one is empty");
+  if (former.empty() || recovery_point.empty()) mistake("the two names of an alias must not be empty");
   if (step_at(former)) mistake(fmt::format("{} is a recovery point and cannot be an alias", former));
   aliases_.insert_or_assign(std::move(former), std::move(recovery_point));
   return *this;

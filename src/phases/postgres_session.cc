@@ -80,7 +80,7 @@ bool is_copy(const PGresult* result) {
 }
 
 Fault ended_inside() {
-  return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
+  return invalid("the application's code ended the transaction itself; only the library may commit or roll back");
 }
 
 } // namespace

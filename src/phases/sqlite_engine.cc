@@ -117,7 +117,8 @@ class SqliteEngine final : public Engine {
     std::vector<std::string> tables{fmt::format("oncekey_{}_none", to_string(kind))};
     for (const SqlRow& row : rows.value()[0].rows) {
       const auto bucket = bucket_from_name(row.text(0));
-      if (!bucket) return fail(corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(0))));
+      if (!bucket)
+        return fail(corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(0))));
       tables.push_back(bucket_table(kind, *bucket));
     }
     const std::string view = fmt::format("CREATE VIEW oncekey_{} AS {}", to_string(kind), all_of(tables));

@@ -280,13 +280,14 @@ Status SqliteSession::end(std::span<const Command> commands) {
     return fault;
   };
   if (sqlite3_get_autocommit(handle_) != 0 || !plain(kSqliteUnmark).ok()) {
-    return fail(invalid("the code inside ended the transaction itself; only the library may commit or roll back"));
+    return fail(
+        invalid("the application's code ended the transaction itself; only the library may commit or roll back"));
   }
   auto rows = run(commands);
   if (!rows.ok()) return fail(std::move(rows).fault());
   for (std::size_t i = 0; i < commands.size(); ++i) {
     if (commands[i].changes == Changes::exactly_one && rows.value()[i].changed != 1) {
-      return fail(invalid("the code inside changed the library's own row"));
+      return fail(invalid("the application's code changed the library's own row"));
     }
   }
   return commit();

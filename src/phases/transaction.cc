@@ -83,8 +83,9 @@ SqlRows Transaction::execute(std::string_view sql, std::span<const SqlValue> val
 }
 
 void Transaction::stage_job(StagedJob job) {
-  if (job.sink.empty()) throw std::invalid_argument("a staged job names its sink; this one's is empty");
-  if (job.name.empty()) throw std::invalid_argument(fmt::format("a staged job for {} has no name", job.sink));
+  if (job.sink.empty()) throw std::invalid_argument("the sink of a staged job must not be empty");
+  if (job.name.empty())
+    throw std::invalid_argument(fmt::format("the name of a staged job must not be empty (sink {})", job.sink));
   if (!keepable(job.sink) || !keepable(job.name)) {
     throw std::invalid_argument("the sink and the name of a staged job are UTF-8 without zero bytes");
   }

@@ -38,7 +38,7 @@ std::string_view to_string(WebhookFault fault) {
 }
 
 Status WebhookProvider::check_secret(std::string_view secret) const {
-  if (is_blank(secret)) return invalid("the secret is empty; anybody could sign with it");
+  if (is_blank(secret)) return invalid("the secret is empty: every sender could sign with it");
   return ok_status();
 }
 

@@ -85,7 +85,7 @@ std::variant<std::string, Refused> signed_parameters(const WebhookRequest& reque
   }
   if (request.body.empty()) return std::string();
   if (body_kind(request.headers) != BodyKind::form)
-    return not_covered("the body is no form and there is no bodySHA256");
+    return not_covered("the body is not a form, and the URL has no bodySHA256");
   auto parameters = joined_parameters(request.body);
   if (!parameters) return not_covered("the body is not a well-formed form");
   return *std::move(parameters);

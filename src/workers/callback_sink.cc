@@ -38,7 +38,7 @@ class CallbackSink final : public Sink {
     } catch (const std::exception& error) {
       return error.what();
     } catch (...) {
-      return "something that is no std::exception was thrown";
+      return "an exception that is not a std::exception was thrown";
     }
   }
 

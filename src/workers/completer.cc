@@ -74,7 +74,7 @@ Attempt attempt(const Completer::Resume& resume, const UnfinishedOperation& oper
   } catch (const std::exception& error) {
     return {std::nullopt, error.what()};
   } catch (...) {
-    return {std::nullopt, "something that is no std::exception was thrown"};
+    return {std::nullopt, "an exception that is not a std::exception was thrown"};
   }
 }
 

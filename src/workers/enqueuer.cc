@@ -43,7 +43,7 @@ SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& tu
   } catch (const std::exception& error) {
     return {.accepted = {}, .refused = {}, .down = error.what()};
   } catch (...) {
-    return {.accepted = {}, .refused = {}, .down = "the sink threw something that is no std::exception"};
+    return {.accepted = {}, .refused = {}, .down = "the sink threw an exception that is not a std::exception"};
   }
 }
 

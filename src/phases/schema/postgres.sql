@@ -155,7 +155,7 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  RAISE EXCEPTION 'the code inside ended the transaction itself; only the library may commit or roll back'
+  RAISE EXCEPTION 'the application''s code ended the transaction itself; only the library may commit or roll back'
     USING ERRCODE = 'OK001';
 END $$;
 
@@ -178,7 +178,7 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  RAISE EXCEPTION 'the code inside ended the transaction itself; only the library may commit or roll back'
+  RAISE EXCEPTION 'the application''s code ended the transaction itself; only the library may commit or roll back'
     USING ERRCODE = 'OK001';
 END $$;
 
