@@ -51,7 +51,7 @@ Headers headers_of(const Policy& policy, const KeySearch& search) {
   return headers;
 }
 
-// A name does not tell whether it is a URI, a DNS name or a subject: all are tried.
+// A name does not tell whether it is a URI or a DNS name: both are tried.
 Certificates certificates_of(const Policy& policy, const KeySearch& search) {
   const ScopeSource* const source = main_source(policy);
   if (source == nullptr || source->kind != ScopeSource::Kind::client_cert || search.principal.empty())
