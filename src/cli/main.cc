@@ -11,7 +11,9 @@
 #include "cli/store.h"
 #include "cli/work.h"
 #include "config/flags.h"
+#include "core/policy.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -34,7 +36,9 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
                   "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
                   "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)")
       ->type_name("URL");
-  serve.add_option("--policy", flags.policy, "classic, ietf, stripe-v1 or stripe-v2 (default classic)")
+  serve
+      .add_option("--policy", flags.policy,
+                  fmt::format("{} (default classic)", fmt::join(oncekey::policy_names(), ", ")))
       ->type_name("NAME");
   serve.add_option("--scope", flags.scope, "where the account comes from (default header:Authorization)")
       ->type_name("SOURCE");

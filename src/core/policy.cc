@@ -97,6 +97,14 @@ Policy stripe_v2() {
   return policy;
 }
 
+// Every policy that a route can name.
+struct NamedPolicy {
+  std::string_view name;
+  Policy (*make)();
+};
+constexpr NamedPolicy kNamedPolicies[] = {
+    {"classic", classic}, {"ietf", ietf}, {"stripe-v1", stripe_v1}, {"stripe-v2", stripe_v2}};
+
 } // namespace
 
 void StatusSet::insert(int first, int last) {
@@ -148,15 +156,18 @@ std::string StatusSet::to_string() const {
 }
 
 std::optional<Policy> policy_by_name(std::string_view name) {
-  if (name == "classic") return classic();
-  if (name == "ietf") return ietf();
-  if (name == "stripe-v1") return stripe_v1();
-  if (name == "stripe-v2") return stripe_v2();
+  for (const auto& [known, make] : kNamedPolicies) {
+    if (known == name) return make();
+  }
   return std::nullopt;
 }
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> names = {"classic", "ietf", "stripe-v1", "stripe-v2"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [name, make] : kNamedPolicies) all.emplace_back(name);
+    return all;
+  }();
   return names;
 }
 

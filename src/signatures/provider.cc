@@ -54,12 +54,13 @@ Verification WebhookProvider::verify(const WebhookRequest& request, std::span<co
 }
 
 Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name) {
+  std::string known;
   for (const auto make : {make_stripe, make_github, make_shopify, make_standard, make_slack, make_twilio}) {
     std::unique_ptr<WebhookProvider> provider = make();
     if (provider->name() == name) return provider;
+    known.append(provider->name()).append(", ");
   }
-  return invalid(
-      fmt::format("unknown provider \"{}\"; use one of stripe, github, shopify, standard, slack, twilio, hmac", name));
+  return invalid(fmt::format("unknown provider \"{}\"; use one of {}hmac", name, known));
 }
 
 } // namespace oncekey

@@ -12,7 +12,8 @@
 //   - A header that should be there once and is there twice is refused: readers would disagree on which one counts.
 //   - An empty or blank secret is refused whatever the signature says: every attacker can compute that signature.
 //
-// A new provider is one file with a class derived from WebhookProvider and one line in provider.cc.
+// A new provider is one file with a class derived from WebhookProvider, and its constructor in providers.h and in the
+// list in provider.cc (docs/ADDING.md).
 #pragma once
 
 #include "base/crypto.h"
@@ -96,7 +97,7 @@ class WebhookProvider {
                                    std::chrono::seconds tolerance, WallSeconds now) const = 0;
 };
 
-// "stripe", "github", "shopify", "standard", "slack" or "twilio". A fault names those that exist.
+// By WebhookProvider::name(). A fault names the providers that exist.
 Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name);
 
 // For providers without a file of their own: an HMAC over a template, in a header.
