@@ -78,11 +78,15 @@ struct OperationRequest {
   // Whose request it is: a lasting name of the account ("user:42"), not a credential. It is kept, and two principals
   // never meet, whatever keys they use. Must not be empty.
   std::string principal{};
-  std::string key{}; // the Idempotency-Key as the client sent it; checked by the policy's rules
+  // The Idempotency-Key as the client sent it. The policy's rules check it; do not trim or unquote it before.
+  std::string key{};
   std::string method = "POST";
+  // As the client sent it. Another spelling of the same path (//, %41, a trailing slash) under the same key is a
+  // mismatch, and never executed as another operation.
   std::string path{};
   std::string body{};
-  std::string content_type{}; // tells the policy how to compare bodies where it compares their meaning
+  // Tells how to compare bodies where the policy compares their meaning (FingerprintMode::canonical).
+  std::string content_type{};
   // What is compared instead of the body, for applications that know better which parts make it another request.
   std::optional<std::string> compared{};
 };
@@ -93,13 +97,14 @@ struct OperationRequest {
 inline constexpr std::size_t kNotesBytesMax = 64 * 1024;
 using Notes = std::map<std::string, std::string, std::less<>>;
 
-// A note that is not there, or cannot be read as what was asked for. The message names it.
+// A note that is not there, or cannot be read as the type asked for. The message names the note. Let it through: it is
+// a mistake of the program, and the attempt fails with this message.
 class NoteError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What a note can hold besides text.
+// What a note can hold besides text. Kept as text that reads back as the same number.
 template <class T>
 concept NoteNumber = std::integral<T> || std::floating_point<T>;
 
@@ -176,7 +181,7 @@ class ForeignCall {
   const Notes& notes_;
 };
 
-// How a phase ended; made by Phase's next, respond and stay.
+// How a phase ended; made by Phase's next(), respond() and stay(), and returned by the function of the phase.
 struct NextPoint {
   std::string recovery_point;
 };

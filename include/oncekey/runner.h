@@ -96,22 +96,32 @@ using RunOutcome =
 
 // The rules of keys and answers: what of the gateway's policies (docs/POLICIES.md) counts in a library.
 struct RunnerPolicy {
+  // How the key header is read (key_rules.h).
   KeySyntax key_syntax = KeySyntax::visible_ascii;
-  bool strict = false; // structured_string: refuse bare keys
+  // With KeySyntax::structured_string: refuse keys without quotes.
+  bool strict = false;
+  // Whether the same key on another path is another operation or a mismatch.
   Identity identity = Identity::operation_key;
+  // How bodies are compared. Canonical is for clients that serialize the body again for every attempt.
   FingerprintMode fingerprint = FingerprintMode::bytes;
-  std::vector<std::string> fingerprint_ignore; // JSON pointers; needs `canonical`
+  // JSON pointers (RFC 6901) to members that may differ between attempts, such as "/sent_at". Needs `canonical`.
+  std::vector<std::string> fingerprint_ignore;
   PathCase path_case = PathCase::exact;
+  // The statuses of the two refusals about a key, as http_answer() gives them.
   int mismatch_status = 422;
   int in_progress_status = 409;
-  Millis retention = std::chrono::hours(24); // of an answer, from the first request on
+  // How long an answer is replayed, from the first request on. Longer than any client retries; then the key is new, and
+  // a retry executes again. See also RunnerOptions::late_answer_kept.
+  Millis retention = std::chrono::hours(24);
+  // The form of refusals.
   ErrorFormat errors = ErrorFormat::problem;
-  bool replay_set_cookie = false; // Set-Cookie is not replayed unless this says so
+  // Set-Cookie fields of an answer are left out of replays unless this is true: a cookie of then may be wrong now.
+  bool replay_set_cookie = false;
 };
 // The named ones: classic (what a default RunnerPolicy is), ietf, stripe-v1, stripe-v2. Nothing for any other name.
 std::optional<RunnerPolicy> runner_policy(std::string_view name);
 
-// What a run tells of its steps, for traces and logs.
+// What a run tells of its steps, for traces and logs. The references are valid during the call of the observer.
 struct StepEvent {
   enum class Part { call, phase };
   enum class Moment {
@@ -131,7 +141,8 @@ struct StepEvent {
 using StepObserver = std::function<void(const StepEvent&)>;
 
 struct RunnerOptions {
-  // Keys, identity, fingerprints, retention, and the look of answers.
+  // The rules of keys and answers, a named one (runner_policy) or your own. Read key_rules.h before you change them for
+  // keys that are in use.
   RunnerPolicy policy;
   // How long an owner may be silent before another run takes over. Renewed by every phase, and by a thread while a
   // foreign call runs. Shorter means that a retry after a crash waits less; it must be longer than the longest phase.
@@ -139,7 +150,8 @@ struct RunnerOptions {
   // The lease of a foreign call that takes longer than this is no longer renewed. When it has run out, a retry makes
   // the call again, with the same key.
   Millis call_max = std::chrono::minutes(5);
-  // How long one phase is run again after serialization failures before the answer is Conflict.
+  // How long one phase is run again after serialization failures before the outcome is Conflict. Longer means fewer
+  // refusals under contention, and threads that are busy for longer.
   Millis conflict_budget = std::chrono::seconds(5);
   // An operation that is finished late, by a completer, keeps its answer for at least this long, also past its
   // retention: its client may still come back for it.
@@ -150,9 +162,9 @@ struct RunnerOptions {
 
 // Counted since the Runner was made, in this process.
 struct RunnerMetrics {
-  std::uint64_t runs = 0; // calls of run()
-  std::uint64_t finished = 0;
-  std::uint64_t replayed = 0;
+  std::uint64_t runs = 0;     // calls of run()
+  std::uint64_t finished = 0; // operations that got their answer here, by run() or resume()
+  std::uint64_t replayed = 0; // answered from the record of an earlier run
   std::uint64_t in_progress = 0;
   std::uint64_t mismatches = 0;
   std::uint64_t takeovers = 0;       // operations resumed after another owner's lease was over

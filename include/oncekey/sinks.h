@@ -39,7 +39,7 @@ struct SinkReport {
   std::optional<std::string> down;
 };
 
-// How long a sink may go on with a batch.
+// How long a sink may go on with a batch. Made by the enqueuer; a test of a sink makes its own.
 class DeliveryTurn {
  public:
   DeliveryTurn(std::chrono::steady_clock::time_point until, std::function<bool()> stopping = nullptr)
@@ -70,6 +70,7 @@ std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std:
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept);
 
 struct HttpSinkOptions {
+  // A connection that cannot be made in this time means that the sink is down.
   Millis connect_timeout = std::chrono::seconds(5);
   // From the moment the connection is made to the end of the answer's head: sending the request counts.
   Millis answer_timeout = std::chrono::seconds(15);
@@ -86,7 +87,9 @@ struct HttpSinkOptions {
 // other status refuses the job.
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
 
+// For both Redis sinks.
 struct RedisSinkOptions {
+  // For connecting, and for the answers to one group of commands.
   Millis timeout = std::chrono::seconds(5);
 };
 // Pushes each job to a list as Sidekiq reads it: LPUSH queue:QUEUE with class (the job's name), args, jid (the job's id

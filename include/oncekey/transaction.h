@@ -99,8 +99,8 @@ class SqlValue : public SqlValueKinds {
   }
 };
 
-// A column of a row that came back: numbers as numbers, text and bytes as they are, everything else as its text. A
-// Postgres numeric without a fraction (also sum() of bigint) is an integer, as on SQLite; one with a fraction is its
+// A column of a row that came back: NULL, numbers as numbers, text and bytes as they are, everything else as its text.
+// A Postgres numeric without a fraction (also sum() of bigint) is an integer, as on SQLite; one with a fraction is its
 // text, which is exact, and real() reads it.
 using SqlColumn = std::variant<std::nullptr_t, std::int64_t, double, std::string>;
 
@@ -114,6 +114,7 @@ class ColumnError : public std::runtime_error {
 class SqlRow {
  public:
   using Names = std::shared_ptr<const std::vector<std::string>>;
+  // Made by the library.
   explicit SqlRow(std::vector<SqlColumn> columns, Names names = nullptr)
       : columns_(std::move(columns)), names_(std::move(names)) {}
   std::size_t size() const { return columns_.size(); }
@@ -122,8 +123,11 @@ class SqlRow {
   class Cell {
    public:
     bool is_null() const { return std::holds_alternative<std::nullptr_t>(value()); }
+    // NULL throws as well: ask is_null() where a column may be NULL.
     std::int64_t integer() const;
-    double real() const; // of a number, or of a text that is one
+    // Of a number, or of a text that is one: a Postgres numeric with a fraction.
+    double real() const;
+    // The text or bytes. Valid as long as the row.
     const std::string& text() const;
 
    private:
@@ -140,6 +144,7 @@ class SqlRow {
   Cell operator[](std::size_t column) const;
   Cell operator[](std::string_view name) const;
 
+  // The same by place, in one word.
   bool is_null(std::size_t column) const { return (*this)[column].is_null(); }
   std::int64_t integer(std::size_t column) const { return (*this)[column].integer(); }
   double real(std::size_t column) const { return (*this)[column].real(); }
@@ -196,6 +201,7 @@ class Transaction {
   std::vector<StagedJob> staged_;
 };
 
+// For run_transaction.
 struct TransactionOptions {
   // How long a transaction is run again after serialization failures before the answer is `conflict`.
   Millis conflict_budget = std::chrono::seconds(5);
