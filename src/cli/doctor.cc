@@ -75,7 +75,7 @@ std::optional<std::uint64_t> available_memory() {
     if (name == "MemAvailable:") available = kib << 10;
     std::getline(file, unit);
   }
-  // What a container may have.
+  // The limit of the container, if there is one.
   std::ifstream limit("/sys/fs/cgroup/memory.max");
   std::uint64_t most = 0;
   if (limit >> most) available = std::min(available.value_or(most), most);

@@ -7,6 +7,7 @@ namespace oncekey {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{500};
+// Counting takes at most one part in so many of the time, however large the store is.
 constexpr int kShareOfTime = 20;
 
 } // namespace

@@ -76,6 +76,7 @@ VerifiedToken claims_of(const JsonMembers& payload, const std::vector<std::strin
   return token;
 }
 
+// An `exp` beyond this counts as this: it may be any number, and must fit into 64 bits.
 constexpr std::int64_t kFarAway = std::int64_t{1} << 52;
 
 TokenJudgement judge_payload(std::string_view encoded, const TokenRules& rules,
@@ -130,6 +131,8 @@ TokenJudgement judge_token(std::string_view token, const JwkSet& keys, const Tok
   const JsonMember* const kid = find(*header, "kid");
   if (kid != nullptr && kid->kind != JsonMember::Kind::string) return RefusedToken{"The token's kid is not text."};
 
+  // A token with a `kid` is checked with the keys of that name alone, and one without with any key that fits. Several
+  // keys may share a name while an issuer rotates them.
   std::size_t tried = 0;
   bool known = kid == nullptr;
   for (const Jwk& key : keys.keys) {

@@ -56,7 +56,7 @@ void note_does_not_fit(std::string_view name) {
 
 std::string text_of(std::int64_t number) { return fmt::format("{}", number); }
 std::string text_of(std::uint64_t number) { return fmt::format("{}", number); }
-std::string text_of(double number) { return fmt::format("{}", number); }
+std::string text_of(double number) { return fmt::format("{}", number); } // the shortest text that reads back the same
 std::string text_of(bool truth) { return truth ? "true" : "false"; }
 
 } // namespace phases
@@ -97,6 +97,7 @@ Operation& Operation::add_call(Step step) {
   const std::string& label = step.rules.label;
   if (label.empty()) mistake(fmt::format("the foreign call at {} has no label", step.recovery_point));
   if (!step.call) mistake(fmt::format("the foreign call at {} has no code", step.recovery_point));
+  // The key of a foreign call is derived from its label: two calls with one label would be one call to the foreign API.
   for (const Step& other : steps_) {
     if (other.rules.label == label) {
       mistake(fmt::format("the calls at {} and {} both have the label {}, and would share a key", other.recovery_point,
@@ -129,6 +130,7 @@ std::optional<std::size_t> Operation::step_at(std::string_view recovery_point) c
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].recovery_point == recovery_point) return i;
   }
+  // A step of that name counts before an alias.
   const auto other = aliases_.find(recovery_point);
   if (other == aliases_.end()) return std::nullopt;
   for (std::size_t i = 0; i < steps_.size(); ++i) {

@@ -8,6 +8,7 @@
 namespace oncekey {
 namespace {
 
+// Returning from the function accepts a job, throwing refuses it.
 class CallbackSink final : public Sink {
  public:
   CallbackSink(std::function<void(const Job&)> accept, std::size_t concurrency)

@@ -35,6 +35,7 @@ Result<ReaperCounts> ReaperLoop::run_once() {
   return counts;
 }
 
+// One bucket at a time, each in a transaction of its own: a bucket that is in use is left to the next run.
 Result<ReaperCounts> ReaperLoop::reap() {
   ReaperCounts counts;
   auto expired = database_.engine().expired_buckets(options_.margin);
