@@ -7,7 +7,7 @@
 // new fence, so that a mistake here costs a wait and never a second owner.
 #pragma once
 
-#include "phases/execution.h"
+#include "phases/operation_run.h"
 
 #include <oncekey/record.h>
 
@@ -70,10 +70,10 @@ class BrokenOff {
 // Remembers the run when this is destroyed, also by an exception, if its lease was left.
 class RememberBrokenOff {
  public:
-  RememberBrokenOff(BrokenOff& broken_off, const RecordId& id, const Execution& execution)
-      : broken_off_(broken_off), id_(id), execution_(execution) {}
+  RememberBrokenOff(BrokenOff& broken_off, const RecordId& id, const OperationRun& run)
+      : broken_off_(broken_off), id_(id), run_(run) {}
   ~RememberBrokenOff() {
-    if (const auto fence = execution_.lease_left()) broken_off_.remember(id_, *fence);
+    if (const auto fence = run_.lease_left()) broken_off_.remember(id_, *fence);
   }
   RememberBrokenOff(const RememberBrokenOff&) = delete;
   RememberBrokenOff& operator=(const RememberBrokenOff&) = delete;
@@ -81,7 +81,7 @@ class RememberBrokenOff {
  private:
   BrokenOff& broken_off_;
   const RecordId id_;
-  const Execution& execution_;
+  const OperationRun& run_;
 };
 
 } // namespace oncekey::phases

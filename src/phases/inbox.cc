@@ -22,7 +22,7 @@ constexpr std::string_view kRememberPostgres =
 constexpr std::string_view kRememberSqlite =
     "INSERT OR REPLACE INTO {} (consumer, message_id, expires_at, done_at) VALUES ($1, $2, $3, {{now}})";
 
-struct Message {
+struct InboxMessage {
   Bytes consumer;
   Bytes id;
 };
@@ -43,7 +43,8 @@ Result<Place> place_now(Database& database, const InboxOptions& options) {
   return Place{expires_at, bucket_of(expires_at, options.remembered)};
 }
 
-Status remember(phases::Session& session, const Transaction& transaction, const Message& message, const Place& place) {
+Status remember(phases::Session& session, const Transaction& transaction, const InboxMessage& message,
+                const Place& place) {
   const std::string name = to_string(place.bucket);
   const std::string into_sqlite =
       fmt::format(fmt::runtime(kRememberSqlite), phases::bucket_table(BucketKind::inbox, place.bucket));
@@ -64,7 +65,7 @@ Result<Processed> process_once(Database& database, std::string_view consumer, st
   if (consumer.empty() || message_id.empty() || consumer.size() > kInboxTextMax || message_id.size() > kInboxTextMax) {
     return invalid(fmt::format("consumer and message_id must have 1 to {} bytes each", kInboxTextMax));
   }
-  const Message message{{consumer}, {message_id}};
+  const InboxMessage message{{consumer}, {message_id}};
   auto place = place_now(database, options);
   if (!place.ok()) return std::move(place).fault();
   if (auto ready = database.engine().ensure_bucket(BucketKind::inbox, place->bucket); !ready.ok()) {

@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 #include "phases/broken_off.h"
 #include "phases/conflict_budget.h"
-#include "phases/execution.h"
+#include "phases/operation_run.h"
 #include "phases/request_identity.h"
 #include "phases/runner_policy.h"
 
@@ -236,9 +236,9 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   }
   const phases::RunnerParts parts{database.engine(), options, policy, keeper, counters};
   const RecordId id = row.id;
-  phases::Execution execution(parts, *operation, sessions, std::move(row));
-  const phases::RememberBrokenOff remember(broken_off, id, execution);
-  auto end = execution.run();
+  phases::OperationRun run(parts, *operation, sessions, std::move(row));
+  const phases::RememberBrokenOff remember(broken_off, id, run);
+  auto end = run.run();
   if (!end.ok()) return std::move(end).fault();
   if (auto* const finished = std::get_if<Finished>(&end.value())) {
     ++counters.finished;

@@ -1,4 +1,4 @@
-// Execution: an owner's run through the steps of an operation, from its recovery point to a response.
+// OperationRun: the steps of an operation, run by its owner from the recovery point to a response.
 #pragma once
 
 #include "core/policy.h"
@@ -67,9 +67,9 @@ struct RunnerParts {
   RunnerCounters& counters;
 };
 
-class Execution {
+class OperationRun {
  public:
-  Execution(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row);
+  OperationRun(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row);
 
   // The ownership was lost: another run has taken over, and the record tells how far it is.
   struct Lost {};
