@@ -236,9 +236,9 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   }
   const phases::RunnerParts parts{database.engine(), options, policy, keeper, counters};
   const RecordId id = row.id;
-  phases::OperationRun run(parts, *operation, sessions, std::move(row));
-  const phases::RememberBrokenOff remember(broken_off, id, run);
-  auto end = run.run();
+  phases::OperationRun owned_run(parts, *operation, sessions, std::move(row));
+  const phases::RememberBrokenOff remember(broken_off, id, owned_run);
+  auto end = owned_run.run();
   if (!end.ok()) return std::move(end).fault();
   if (auto* const finished = std::get_if<Finished>(&end.value())) {
     ++counters.finished;
