@@ -172,7 +172,7 @@ constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
 
 std::span<const Setting<Policy>> policy_settings() { return kPolicySettings; }
 
-bool may_stand_at_the_top(std::string_view policy_setting) {
+bool may_be_a_default(std::string_view policy_setting) {
   return std::find(kDefaultsOfAllRoutes.begin(), kDefaultsOfAllRoutes.end(), policy_setting) !=
          kDefaultsOfAllRoutes.end();
 }

@@ -167,7 +167,7 @@ void Reader::read_top(const toml::table& file) {
       read_setting(*setting, std::string(name), value, line, std::nullopt, config_);
     } else if (name == "policy") {
       if (const auto policy = as_policy(value); !policy) add_finding(line, name, policy.fault().message, std::nullopt);
-    } else if (may_stand_at_the_top(name)) {
+    } else if (may_be_a_default(name)) {
       // Read once here, so that a bad value is reported once and not for every route.
       Policy scratch;
       read_setting(*find_setting(policy_settings(), name), std::string(name), value, line, std::nullopt, scratch);
@@ -426,7 +426,7 @@ Policy Reader::starting_policy(const toml::table* route_table) {
 
 void Reader::apply_defaults(Policy& policy) {
   for (const Setting<Policy>& setting : policy_settings()) {
-    if (!may_stand_at_the_top(setting.name)) continue;
+    if (!may_be_a_default(setting.name)) continue;
     // A value that cannot be read leaves the policy as it is; it was reported where it stands.
     if (const toml::node* value = top_->get(setting.name)) [[maybe_unused]]
       const Status read = setting.read(*value, policy);
@@ -441,7 +441,7 @@ void Reader::unknown_at_the_top(std::string_view name, unsigned line) {
   std::vector<std::string_view> known{"policy", "route", "limits", "timeouts", "webhook", "destination"};
   append_names(known, gateway_settings());
   for (const Setting<Policy>& setting : policy_settings())
-    if (may_stand_at_the_top(setting.name)) known.push_back(setting.name);
+    if (may_be_a_default(setting.name)) known.push_back(setting.name);
   add_finding(line, name, fmt::format("no such setting{}", did_you_mean(name, known)), std::nullopt);
 }
 

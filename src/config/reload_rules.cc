@@ -23,17 +23,17 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
 }
 
 // The connections of an upstream are made at start.
-bool is_of_an_upstream(std::string_view setting) {
+bool is_upstream_setting(std::string_view setting) {
   return setting.starts_with("upstream") && setting != "upstream_timeout";
 }
 
 bool is_reloadable(std::string_view place, std::string_view setting) {
-  if (place.starts_with("route ")) return !is_of_an_upstream(setting);
+  if (place.starts_with("route ")) return !is_upstream_setting(setting);
   if (!place.empty()) return false; // limits, timeouts, webhooks, destinations
   if (setting == "route" || setting == "policy") return true;
   // Webhooks go by it too.
   if (setting == "path_case") return false;
-  return contains(kReloadableAtTheTop, setting) || may_stand_at_the_top(setting);
+  return contains(kReloadableAtTheTop, setting) || may_be_a_default(setting);
 }
 
 std::string shown_place(std::string_view place, std::string_view setting) {

@@ -63,7 +63,7 @@ bool usual_spelling(std::string_view scheme, std::string_view behind) {
 
 // RFC 9110, 11.4: the scheme compares without case, and blanks separate it from what follows. `Bearer t`, `bearer t`
 // and `Bearer  t` are one account. Credentials of one word have no scheme and stay as they are.
-std::string_view one_spelling_of_credentials(std::string_view value, std::list<std::string>& decoded) {
+std::string_view normalized_credentials(std::string_view value, std::list<std::string>& decoded) {
   const std::size_t blank = value.find_first_of(" \t");
   if (blank == std::string_view::npos) return value;
   const std::string_view scheme = value.substr(0, blank);
@@ -82,7 +82,7 @@ FoundValue from_header(const Headers& headers, const std::string& name, std::lis
   std::optional<std::string_view> text = std::get<0>(value);
   const bool credentials =
       equal_ignoring_case(name, "Authorization") || equal_ignoring_case(name, "Proxy-Authorization");
-  if (text && credentials) text = one_spelling_of_credentials(*text, decoded);
+  if (text && credentials) text = normalized_credentials(*text, decoded);
   return Value{"header", text};
 }
 
