@@ -183,10 +183,10 @@ class ForeignCall {
 
 // How a phase ended; made by Phase's next(), respond() and stay(), and returned by the function of the phase.
 struct NextPoint {
-  std::string recovery_point;
+  std::string recovery_point; // where the next step starts
 };
 struct Respond {
-  StoredResponse response;
+  StoredResponse response; // what every retry gets
 };
 struct Stay {};
 using PhaseEnd = std::variant<NextPoint, Respond, Stay>;
@@ -289,7 +289,7 @@ class Operation {
   }
 
   // Operations that stand at the recovery point `former`, which an earlier version of the program had, go on at
-  // `recovery_point`.
+  // `recovery_point`. Keep it for as long as such operations may exist: completers and clients resume them for days.
   Operation& alias(std::string former, std::string recovery_point);
 
   // What was declared, as the Runner reads it.

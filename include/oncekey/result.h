@@ -101,7 +101,8 @@ class [[nodiscard]] Result {
   T* operator->() { return &value(); }
   const T* operator->() const { return &value(); }
 
-  // The fault. Calling this on a value is a bug and ends the process.
+  // The fault. Calling this on a value is a bug and ends the process. To hand a fault on: `return
+  // std::move(x).fault();`
   const Fault& fault() const& {
     auto* const held = std::get_if<1>(&state_);
     ONCEKEY_CHECK(held != nullptr, "fault() of a Result that holds a value");

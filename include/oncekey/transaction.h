@@ -181,10 +181,11 @@ class Transaction {
   // to go on after a failure, on either, puts a savepoint before it: execute("SAVEPOINT attempt"), the statement, and
   // execute("ROLLBACK TO SAVEPOINT attempt") when it threw.
   SqlRows execute(std::string_view sql, std::initializer_list<SqlValue> values = {});
-  // For values whose number is known at run time.
+  // The same for values whose number is known at run time only.
   SqlRows execute(std::string_view sql, std::span<const SqlValue> values);
 
-  // Throws DatabaseError if a result obtained on the raw handle says that the statement failed. Does not free it.
+  // For code that uses libpq itself: throws DatabaseError if the result says that the statement failed, with the advice
+  // to try again where the failure was a conflict. A null result throws as well. Does not free the result.
   void check(const pg_result* result) const;
 
   // Stages a job (jobs.h). It is inserted before the transaction commits, and exists if and only if that commit does.
