@@ -30,7 +30,7 @@ namespace oncekey {
 struct SinkReport {
   struct RefusedJob {
     JobId id = 0;
-    std::string why; // kept with the job, for the operator who looks at a dead letter
+    std::string why;
   };
   std::vector<JobId> accepted;
   std::vector<RefusedJob> refused;
@@ -70,9 +70,8 @@ std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std:
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept);
 
 struct HttpSinkOptions {
-  // A connection that cannot be made in this time means that the sink is down.
   Millis connect_timeout = std::chrono::seconds(5);
-  // From the moment the connection is made to the end of the answer's head: sending the request counts.
+  // From the connection made to the end of the answer's head, with the sending in between.
   Millis answer_timeout = std::chrono::seconds(15);
   std::string content_type = "application/json";
   // Sent as `Authorization`, if not empty.

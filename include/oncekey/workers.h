@@ -98,12 +98,11 @@ struct UnfinishedOperation {
 struct CompleterOptions {
   // Younger operations are left to their clients, which are probably still retrying.
   Millis grace = std::chrono::minutes(5);
-  // The wait after a failed attempt doubles from the first to the longest. Half to all of it is taken, at random, so
-  // that operations that failed together do not come back together.
+  // The wait after a failed attempt doubles from the first to the longest.
   Millis backoff_first = std::chrono::seconds(30);
   Millis backoff_max = std::chrono::hours(1);
-  // After this many failed attempts the operation is a dead letter. Twenty take ten to fourteen hours: less than the 24
-  // after which foreign APIs forget a key, so that an operator still has time to act.
+  // Then the operation is a dead letter. Twenty attempts take ten to fourteen hours: short of the 24
+  // after which foreign keys are forgotten.
   int attempts_max = 20;
   // Operations for one run_once(). run() goes on at once after a full batch, and sleeps after any other.
   std::size_t batch = 100;

@@ -205,7 +205,7 @@ class Doctor {
     const auto reached = connect(url, config_.upstream_ca);
     if (reached) return ok("upstream", fmt::format("{} takes connections at {}", shown_server(url), *reached));
     add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", shown_server(url), reached.fault().message),
-        "start the API, or correct upstream: until then clients get 502 and nothing is executed");
+        "start the API, or mend upstream: until then clients get 502 and nothing is executed");
   }
 
   void receiver(const Endpoint& endpoint) {

@@ -58,7 +58,7 @@ class Reloader {
 
   void wait();
   void reload();
-  // Null if the configuration cannot be applied, with the reasons.
+  // Null, with one reason each, where it cannot be taken on.
   std::shared_ptr<Next> prepare(std::vector<std::string>& reasons);
   Status load(Next& next, const ConfigChanges& changes) const;
   void take_on(Next& next);

@@ -146,7 +146,7 @@ struct AttemptEnd {
   std::string route{};    // the job's, as it was taken
 };
 
-// Whether the caller of find() will wait for the record to be settled.
+// Whether whoever looks at a record will wait for it to be settled.
 enum class Interest { none, settling };
 
 enum class Durability { none, process, power };

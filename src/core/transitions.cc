@@ -94,7 +94,7 @@ FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence,
   const bool streaming = found && !found->staged && !found->expired(now) && found->state == RecordState::completed &&
                          found->fence == fence && found->response && found->response->omitted &&
                          !found->response->omitted->whole;
-  // A finder held the record because its lease was over, but the owner was alive and has the answer: it is kept.
+  // Held by somebody who thought its owner gone, while the owner had the answer: knowing is better than not knowing.
   const bool held = found && !found->staged && !found->expired(now) && found->state == RecordState::indeterminate &&
                     found->fence == fence;
   if (!streaming && !held && !owns(found, fence, now)) return {};

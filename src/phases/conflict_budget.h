@@ -17,8 +17,8 @@
 
 namespace oncekey::phases {
 
-// How long to go on. Waits double from try to try and are drawn at random, so that transactions that were in each
-// other's way do not meet again.
+// How long to go on. Waits double from try to try and are drawn at random, so that those who were in each other's way
+// do not meet again.
 class ConflictBudget {
  public:
   explicit ConflictBudget(Millis length) : deadline_(std::chrono::steady_clock::now() + length) {}
@@ -29,7 +29,7 @@ class ConflictBudget {
     if (now >= deadline_) return false;
     const auto longest = std::chrono::microseconds(std::min<std::int64_t>(kLongestMicros, kFirstMicros << tries_));
     if (tries_ < 16) ++tries_;
-    // Seeded on first use, which few transactions need: seeding asks the operating system.
+    // Few transactions ever come here; seeding asks the operating system.
     if (!random_) random_.emplace(std::random_device{}());
     const auto drawn =
         std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, longest.count())(*random_));
@@ -38,7 +38,7 @@ class ConflictBudget {
   }
 
  private:
-  // About a round trip on one machine, and about the longest wait that a person does not notice.
+  // About a local round trip, and about the longest a person does not notice.
   static constexpr std::int64_t kFirstMicros = 500;
   static constexpr std::int64_t kLongestMicros = 100'000;
 

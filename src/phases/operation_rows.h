@@ -104,8 +104,8 @@ Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease);
 Command give_lease_up(const RecordId& id, std::int64_t fence);
 Command bury(const RecordId& id, std::int64_t fence, std::string_view why);
 
-// The completer's statements. Pick: $1 grace, $2 first backoff, $3 longest backoff, $4 jitter in thousandths, $5 and $6
-// first_received and id of the last one picked, $7 the names of the operations.
+// The completer's. pick: $1 grace, $2 first backoff, $3 longest, $4 jitter in thousandths, $5 $6 where to go on, $7 the
+// names of the operations.
 extern const std::string_view kPickAbandoned;
 extern const std::string_view kNoteError;           // $1 id, $2 why
 extern const std::string_view kNoAttempt;           // $1 id, $2 why, $3 attempts: the last one counted is taken back

@@ -1,3 +1,5 @@
+#include <oncekey/workers.h>
+
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
@@ -26,8 +28,7 @@ void add(CompleterCounts& to, const CompleterCounts& counts) {
   to.unknown += counts.unknown;
 }
 
-// The share of the wait to take, in thousandths: half to all of it, at random, so that operations that failed together
-// do not come back together.
+// A thousandth-share of the wait, drawn from its upper half: operations that failed together do not come back together.
 std::int64_t jitter_permille() { return 500 + static_cast<std::int64_t>(random_u64() % 501); }
 
 Status run_command(Database& database, const Command& command) {

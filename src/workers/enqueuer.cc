@@ -1,3 +1,5 @@
+#include <oncekey/workers.h>
+
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
@@ -30,7 +32,7 @@ void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
   to.sinks_down += counts.sinks_down;
 }
 
-// Doubles with every failure; half to all of it is taken, at random.
+// Doubles with every failure; drawn from the upper half.
 Millis backoff(int failures, const EnqueuerOptions& options) {
   const std::int64_t doubled = options.backoff_first.count() << std::min(std::max(failures, 0), 20);
   const std::int64_t wait = std::min(doubled, std::int64_t{options.backoff_max.count()});

@@ -213,7 +213,7 @@ void MemoryStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> d
       continue;
     }
     std::optional<Record> record = take_step(copy_for_step(found), request.lease, next_fence_.fetch_add(1), now);
-    if (!record) continue; // taken or settled by another call meanwhile
+    if (!record) continue; // somebody else was here meanwhile
     write(shard, id, *record);
     taken.push_back({id, *std::move(record), now});
   }
