@@ -86,9 +86,7 @@ struct HttpSinkOptions {
 // other status refuses the job.
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
 
-// For both Redis sinks.
 struct RedisSinkOptions {
-  // For connecting, and for the answers to one group of commands.
   Millis timeout = std::chrono::seconds(5);
 };
 // Pushes each job to a list as Sidekiq reads it: LPUSH queue:QUEUE with class (the job's name), args, jid (the job's id
