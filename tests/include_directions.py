@@ -3,6 +3,7 @@
     include_directions.py [ROOT]         checks the tree and prints FILE:LINE for every include that goes the wrong way,
                                          every grant below that no file uses, and a table of rooms that is out of date
     include_directions.py --write-table  rewrites the table of rooms in docs/ARCHITECTURE.md
+    include_directions.py --grants       prints what the files of each room include, as ROOMS would grant it
     include_directions.py --self-test    plants faults and sees that each is found
 
 A new room is one line in ROOMS, one line in cmake/rooms.cmake and a run of --write-table. Tests that stand beside the
@@ -235,6 +236,15 @@ def check(root):
     return faults
 
 
+def print_grants(root):
+    """What each room really includes: where ROOMS differs, one of the two is wrong."""
+    used = faults_in(root)[1]
+    for name in ROOMS:
+        granted = {other for room, other in used if room == name}
+        print(f'{name}: sees="{" ".join(room for room in ROOMS if room in granted)}" '
+              f'libraries="{" ".join(library for library in LIBRARIES if library in granted)}"')
+
+
 def write_table(root):
     document = root / "docs" / "ARCHITECTURE.md"
     document.write_text(with_table(document.read_text()))
@@ -325,8 +335,8 @@ class SelfTest(unittest.TestCase):
 def main():
     if sys.argv[1:] == ["--self-test"]:
         unittest.main(argv=sys.argv[:1])
-    if sys.argv[1:] == ["--write-table"]:
-        write_table(PROJECT)
+    if sys.argv[1:] in (["--write-table"], ["--grants"]):
+        (write_table if sys.argv[1] == "--write-table" else print_grants)(PROJECT)
         return 0
     faults = check(pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else PROJECT)
     print("\n".join(faults) if faults else "all includes go one way")
