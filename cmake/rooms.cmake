@@ -34,14 +34,14 @@ oncekey_room(store_redis FOLDER store/redis HEADERS precompiled_asio USES onceke
 target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
 oncekey_room(store FOLDER store USES oncekey_core
   LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
-oncekey_room(inbox FOLDER inbox USES oncekey_core)
+oncekey_room(signatures FOLDER signatures USES oncekey_core)
 # The library of atomic phases and its workers.
 include(${CMAKE_CURRENT_LIST_DIR}/embed_schema.cmake)
 oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
 oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL)
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
 oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
-oncekey_room(config FOLDER config USES oncekey_core oncekey_inbox LINKS tomlplusplus::tomlplusplus)
+oncekey_room(config FOLDER config USES oncekey_core oncekey_signatures LINKS tomlplusplus::tomlplusplus)
 # Below http and the Redis store: tasks, timers, sockets with TLS.
 oncekey_room(net FOLDER net USES oncekey_base Boost::headers LINKS OpenSSL::SSL)
 oncekey_room(http FOLDER http USES oncekey_net)

@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kActionBodyMax = 16u << 20;
 constexpr std::size_t kStormsMax = 100;
-// Fewer hex digits than this meet by accident too soon.
+// Shorter prefixes often match several ids.
 constexpr std::size_t kIdPrefixMin = 8;
 constexpr std::chrono::seconds kWrongTokensSaidEvery{1};
 
@@ -122,7 +122,7 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Cre
     case Credential::wrong:
       note_wrong_token(exchange.peer());
       co_await wait(guesses_.wrong(exchange.peer(), std::chrono::steady_clock::now()));
-      // A guesser must not hold up the end of the process, neither by its delay nor by not taking its answer.
+      // A client that guesses tokens must not delay the end of the process, neither by its penalty nor by not reading.
       if (shared_.draining.load()) exchange.abort();
       co_return refused(401, token_wanted("admin"));
     case Credential::none:
@@ -135,7 +135,7 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Cre
 }
 
 Task<void> Admin::wait(std::chrono::milliseconds delay) {
-  // In pieces, to notice when the process is to end.
+  // Waits in short pieces, to notice when the process is shutting down.
   const MonotonicTime due = std::chrono::steady_clock::now() + delay;
   for (MonotonicTime now = std::chrono::steady_clock::now(); now < due && !shared_.draining.load();
        now = std::chrono::steady_clock::now()) {
@@ -357,7 +357,7 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
                                   : *done == OperatorAnswer::absent ? "absent"
                                   : *done == OperatorAnswer::live   ? "live"
                                                                     : "completed";
-  // The audit trail: there however little else is logged.
+  // The audit trail: written at every log level.
   shared_.log.always(
       "operator_action",
       {{"action", shown_as}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});

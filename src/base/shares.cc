@@ -51,8 +51,8 @@ std::size_t Parties::size() const {
   return sum;
 }
 
-// Forgets the parties with the lowest levels, a quarter of the shard at a time: a caller that comes under ever new
-// names makes room by forgetting its own, and does not make every request walk over all of them.
+// Forgets the parties with the lowest levels, a quarter of the shard at a time. A caller that comes under ever new
+// names pushes out its own earlier names, and not every request walks over all parties.
 void Parties::make_room(Shard& shard) const {
   std::vector<double> levels;
   for (const auto& [name, party] : shard.parties) {

@@ -67,7 +67,7 @@ std::optional<std::uint64_t> available_memory() {
     if (name == "MemAvailable:") available = kib << 10;
     std::getline(file, unit);
   }
-  // What a container may have.
+  // The limit of the container, if there is one.
   std::ifstream limit("/sys/fs/cgroup/memory.max");
   std::uint64_t most = 0;
   if (limit >> most) available = std::min(available.value_or(most), most);
@@ -144,7 +144,7 @@ class Doctor {
       const Status reached = reach_shared_store(config_.store, log_);
       if (reached) return ok("store", fmt::format("{} can be reached", shown_store));
       return add(Diagnosis::Status::problem, "store", fmt::format("{}: {}", shown_store, reached.fault().message),
-                 "start the server, or mend the URL or the network between");
+                 "start the server, or correct the URL or the network");
     }
     struct stat status {};
     if (::stat(folder->c_str(), &status) != 0) {

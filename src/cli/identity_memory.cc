@@ -12,7 +12,7 @@ namespace oncekey {
 namespace {
 
 constexpr std::string_view kFormat = "oncekey identity 1\n";
-// Gateways that start at the same moment.
+// Attempts to write while other gateways that start at the same moment write too.
 constexpr int kTries = 5;
 
 Result<IdentityBasis> decode(std::string_view text) {
@@ -24,8 +24,7 @@ std::string refusal(const std::vector<std::string>& lost) {
   return fmt::format(
       "these rules find keys in another way than the store remembers, and keys in the store would be forgotten: a "
       "retry of what was executed before would be executed again. {}. Put it back (on a shared store: give this "
-      "gateway "
-      "the configuration of the others), or start once with --accept-identity-change",
+      "gateway the configuration of the others), or start once with --accept-identity-change",
       fmt::join(lost, "; "));
 }
 
@@ -72,6 +71,7 @@ Status remember_identity(const std::string& url, const IdentityBasis& basis, Ide
     const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
     if (!verdict) return verdict.fault();
     if (!verdict->write) return ok_status();
+    // Written only if the store still remembers what was compared: two gateways with different rules cannot both start.
     const Result<bool> written = write_identity_note(url, *remembered, *verdict->write, log);
     if (!written)
       return unavailable(

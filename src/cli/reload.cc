@@ -59,7 +59,7 @@ Reloader::Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBas
       writer_(loop, running_.config.store, log) {
   if (parts_.keeper != nullptr) {
     parts_.keeper->on_accounts_added([this](const std::string& file, std::size_t credentials) {
-      // Else it is told of when it is remembered.
+      // For other stores the line is written when the store has remembered the entries.
       if (running_.config.store.starts_with("memory:")) log_added_accounts(log_, file, credentials);
       remember_accounts();
     });
@@ -155,7 +155,7 @@ Status Reloader::load(Next& next, const ConfigChanges& changes) const {
   if (changes.reloadable.empty()) return ok_status();
   Config used = config;
   const Config& in_force = parts_.shared.config();
-  // As they were fitted to the machine at start.
+  // The limits stay as fit_descriptors() set them at start.
   used.limits = in_force.limits;
   if (used.admin_token.empty()) used.admin_token = in_force.admin_token;
   auto generation = parts_.shared.prepare(std::move(used));

@@ -1,7 +1,8 @@
-// reload: SIGHUP reads the configuration again and takes it on, all of it or nothing.
+// reload: SIGHUP reads the configuration again and applies it, all of it or nothing.
 //
-// The file and the files it names are read and checked as by `oncekey check`. Then requests that come go by it, while
-// those under way end with what they began with. Refused, with the old configuration in force:
+// The file and the files it names are read and checked as by `oncekey check`. New requests then use the new
+// configuration; those under way end with the one they began with. A reload is refused, and the old configuration stays
+// in force, for:
 //   - a mistake anywhere;
 //   - a setting that is only read at start (config/reload_rules.h): the log names it;
 //   - rules under which the keys in the store would not be found (config/identity_rules.h);
@@ -44,7 +45,7 @@ class Reloader {
   Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log);
 
  private:
-  // A configuration that can be used: nothing of it fails any more.
+  // A configuration that has been checked: applying it cannot fail.
   struct Next {
     ReadConfig read;
     IdentityBasis basis;

@@ -1,4 +1,4 @@
-// The gateway's own answers: one table with a row for every code, and the two formats they are written in.
+// The gateway's refusals: one table with a row for every code, and the two formats they are written in.
 #include "base/enum_name.h"
 #include "base/json_text.h"
 #include "core/reasons.h"
@@ -160,7 +160,7 @@ constexpr bool every_row_is_at_its_place() {
 }
 static_assert(every_row_is_at_its_place());
 
-// Why a request was refused that found somebody else's work under its key.
+// Why a request that found the work of another request under its key was refused.
 std::string_view cause_of(RefusalCode code) {
   switch (code) {
     case RefusalCode::store_unavailable:
@@ -236,7 +236,7 @@ std::string problem_body(const Standing& standing, const Refusal& refusal) {
   return json;
 }
 
-// Where Stripe has a sentence of its own, clients look for it.
+// Stripe's own sentences where it has them: clients compare them.
 std::string stripe_message(const Standing& standing, const Refusal& refusal, std::string_view key) {
   if (refusal.code == RefusalCode::mismatch) {
     return fmt::format(
@@ -266,7 +266,7 @@ std::string stripe_body(const Standing& standing, const Refusal& refusal, std::s
   return json;
 }
 
-// A key that was refused is not echoed: it may be anything, and it is not this request's key.
+// Whether the key may be echoed. A key that was refused is not: it may hold any bytes, and is not this request's key.
 bool key_was_good(RefusalCode code) {
   switch (code) {
     case RefusalCode::key_missing:

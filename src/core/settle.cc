@@ -6,7 +6,7 @@ namespace oncekey {
 namespace {
 
 Settlement settle_answer(const Policy& policy, const Answered& answer) {
-  // The upstream's own word comes first: it alone knows whether it did anything.
+  // The upstream's own header comes first: only the upstream knows whether it executed.
   const auto outcome = answer.headers.get(kOutcomeHeader);
   if (outcome && equal_ignoring_case(*outcome, "not-executed")) return Settlement::release;
   if (!policy.kept.contains(answer.status)) return Settlement::release;
@@ -18,7 +18,7 @@ Settlement settle_answer(const Policy& policy, const Answered& answer) {
 }
 
 Settlement settle_unusable(const Policy& policy, const Unusable& answer) {
-  // What answered in place of a status line may have executed, and retrying would not tell.
+  // Without a status line it is unknown whether the upstream executed, and a retry would not tell.
   if (answer.status == 0) return Settlement::hold;
   const Settlement by_status = settle_answer(policy, Answered{answer.status, answer.headers});
   return by_status == Settlement::keep ? Settlement::executed : by_status;

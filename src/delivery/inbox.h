@@ -7,7 +7,7 @@
 
 #include "delivery/deliverer.h"
 #include "http/server.h"
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <memory>
 #include <string>

@@ -3,7 +3,7 @@
 #include "core/key.h"
 #include "delivery/staging.h"
 #include "http/door.h"
-#include "inbox/signing.h"
+#include "signatures/signing.h"
 
 #include <fmt/format.h>
 

@@ -13,7 +13,7 @@
 namespace oncekey {
 namespace {
 
-// From a cache hit to the longest call anybody waits for.
+// From a cache hit to the longest call that clients wait for.
 const prometheus::Histogram::BucketBoundaries kSeconds = {
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 

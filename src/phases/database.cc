@@ -30,7 +30,7 @@ Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOp
     if (url.starts_with("postgres://") || url.starts_with("postgresql://")) {
       return phases::open_postgres(std::string(url), std::move(options));
     }
-    return invalid(fmt::format("{} is no database for operations: use sqlite:PATH or postgres://…", masked_url(url)));
+    return invalid(fmt::format("database URL: expected sqlite:PATH or postgres://…, got \"{}\"", masked_url(url)));
   };
   auto engine = opened();
   if (!engine.ok()) return std::move(engine).fault();

@@ -1,5 +1,5 @@
 // What every provider must refuse, and what it must still accept: one table of signers, the same cases for all.
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

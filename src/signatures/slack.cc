@@ -4,8 +4,8 @@
 // same when Slack sends it again.
 #include "core/form.h"
 #include "core/json_pointer.h"
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 namespace oncekey {
 namespace {

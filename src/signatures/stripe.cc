@@ -1,7 +1,7 @@
 // Stripe: `Stripe-Signature: t=TIME,v1=HEX[,v1=HEX...]`, HMAC-SHA-256 over TIME, a full stop and the body. The key is
 // the whole secret, `whsec_` included.
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 namespace oncekey {
 namespace {

@@ -1,7 +1,7 @@
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include "base/enum_name.h"
-#include "inbox/providers.h"
+#include "signatures/providers.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ bool is_blank(std::string_view text) {
 std::string_view to_string(WebhookFault fault) { return enum_name(fault); }
 
 Status WebhookProvider::check_secret(std::string_view secret) const {
-  if (is_blank(secret)) return invalid("the secret is empty; anybody could sign with it");
+  if (is_blank(secret)) return invalid("the secret is empty: every sender could sign with it");
   return ok_status();
 }
 
@@ -27,7 +27,7 @@ Verification WebhookProvider::verify(const WebhookRequest& request, std::span<co
                                      std::chrono::seconds tolerance, WallSeconds now) const {
   if (secrets.empty()) return Refused{WebhookFault::secret_unusable, "no secret is configured"};
   for (const std::string& secret : secrets) {
-    // One that cannot be used is a mistake in the configuration: falling back to the others would hide it.
+    // A secret that cannot be used is a mistake in the configuration. Falling back to the others would hide it.
     if (const Status usable = check_secret(secret); !usable)
       return Refused{WebhookFault::secret_unusable, usable.fault().message};
   }
@@ -35,12 +35,13 @@ Verification WebhookProvider::verify(const WebhookRequest& request, std::span<co
 }
 
 Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name) {
+  std::string known;
   for (const auto make : {make_stripe, make_github, make_shopify, make_standard, make_slack, make_twilio}) {
     std::unique_ptr<WebhookProvider> provider = make();
     if (provider->name() == name) return provider;
+    known.append(provider->name()).append(", ");
   }
-  return invalid(
-      fmt::format("unknown provider \"{}\"; use one of stripe, github, shopify, standard, slack, twilio, hmac", name));
+  return invalid(fmt::format("unknown provider \"{}\"; use one of {}hmac", name, known));
 }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-// signatures: keys that signatures of others are checked with, over OpenSSL.
+// verification_key: keys that check the signatures of token issuers, over OpenSSL.
 //
 // A key is made once, when it is loaded, and refuses what is too weak to prove anything. It fits one family of schemes:
 // a secret never checks a signature that was made for a public key, which is how "alg confusion" works.

@@ -1,7 +1,7 @@
-// signing: what the providers have in common.
+// signing: the steps that the providers have in common.
 #pragma once
 
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <initializer_list>
 #include <vector>
@@ -21,7 +21,8 @@ std::optional<WallSeconds> parse_unix_seconds(std::string_view text);
 // Nothing when `sent` is within the tolerance.
 std::optional<Refused> check_time(WallSeconds sent, std::chrono::seconds tolerance, WallSeconds now);
 
-// Header and window at once, for providers with a time in a header of its own. The text as it was sent.
+// only_header, parse_unix_seconds and check_time in one, for providers with a time in a header of its own. Returns the
+// text as it was sent, because that is what is signed.
 std::variant<std::string_view, Refused> timely_header(const Headers& headers, std::string_view name,
                                                       std::chrono::seconds tolerance, WallSeconds now);
 
@@ -36,7 +37,7 @@ inline bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string
   return any_mac_matches(algorithm, keys, std::span(pieces.begin(), pieces.size()), signatures, encode);
 }
 
-// The id if it can serve as one, that is as an idempotency key.
+// Verified under this event id, if it has the form of an idempotency key; else refused.
 Verification verified_as(std::string_view event_id, std::string_view source);
 // The string or number at the pointer of a JSON body, as an event id.
 Verification verified_by_body(std::string_view body, std::string_view pointer);

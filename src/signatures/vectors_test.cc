@@ -1,5 +1,5 @@
 // The providers' own examples (see their documentation) and what their own libraries computed.
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // providers: one constructor for each provider with a file of its own. Called by webhook_provider() alone.
 #pragma once
 
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 namespace oncekey {
 

@@ -1,4 +1,4 @@
-#include "base/signatures.h"
+#include "base/verification_key.h"
 
 #include "base/crypto.h"
 
@@ -17,7 +17,8 @@
 namespace oncekey {
 namespace {
 
-// NIST SP 800-131A. Beyond the upper bound one check costs more than a caller without credentials may make us spend.
+// The least by NIST SP 800-131A. Above the greatest, one check costs more CPU time than a caller without credentials
+// may make the gateway spend.
 constexpr int kRsaBitsMin = 2048;
 constexpr int kRsaBitsMax = 8192;
 constexpr std::size_t kCoordinateBytes = 32;
@@ -36,8 +37,8 @@ using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freed<EVP_PKEY_CTX_free>>;
 using Number = std::unique_ptr<BIGNUM, Freed<BN_free>>;
 using Builder = std::unique_ptr<OSSL_PARAM_BLD, Freed<OSSL_PARAM_BLD_free>>;
-using Params = std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>>;
-using Digest = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
+using OpenSslParams = std::unique_ptr<OSSL_PARAM, Freed<OSSL_PARAM_free>>;
+using DigestContext = std::unique_ptr<EVP_MD_CTX, Freed<EVP_MD_CTX_free>>;
 using EcSignature = std::unique_ptr<ECDSA_SIG, Freed<ECDSA_SIG_free>>;
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
@@ -47,19 +48,19 @@ Number number_of(std::string_view bytes) {
 }
 
 Key key_from(const char* type, OSSL_PARAM_BLD* builder) {
-  const Params params(OSSL_PARAM_BLD_to_param(builder));
+  const OpenSslParams params(OSSL_PARAM_BLD_to_param(builder));
   const KeyContext context(EVP_PKEY_CTX_new_from_name(nullptr, type, nullptr));
   EVP_PKEY* made = nullptr;
   if (!params || !context || EVP_PKEY_fromdata_init(context.get()) != 1 ||
       EVP_PKEY_fromdata(context.get(), &made, EVP_PKEY_PUBLIC_KEY, params.get()) != 1) {
-    // What a refused key leaves behind, the next TLS call of this thread would take for its own.
+    // A refused key leaves an error in OpenSSL's queue, which the next TLS call of this thread would take for its own.
     ERR_clear_error();
     return nullptr;
   }
   return Key(made);
 }
 
-// From the two numbers of JWS to what OpenSSL reads; empty if they are no signature.
+// The two numbers of a JWS signature as the DER that OpenSSL reads; empty if they are not a signature.
 std::string der_of(std::string_view signature) {
   if (signature.size() != 2 * kCoordinateBytes) return {};
   const EcSignature parts(ECDSA_SIG_new());
@@ -77,7 +78,7 @@ std::string der_of(std::string_view signature) {
 }
 
 bool verify_public(EVP_PKEY* key, SignatureScheme scheme, std::string_view message, std::string_view signature) {
-  const Digest context(EVP_MD_CTX_new());
+  const DigestContext context(EVP_MD_CTX_new());
   EVP_PKEY_CTX* padding = nullptr;
   const EVP_MD* const hash = scheme == SignatureScheme::eddsa ? nullptr : EVP_sha256();
   bool good = context && EVP_DigestVerifyInit(context.get(), &padding, hash, nullptr, key) == 1;
@@ -130,7 +131,7 @@ Result<VerificationKey> VerificationKey::p256(std::string_view x, std::string_vi
   if (builder && OSSL_PARAM_BLD_push_utf8_string(builder.get(), OSSL_PKEY_PARAM_GROUP_NAME, "prime256v1", 0) == 1 &&
       OSSL_PARAM_BLD_push_octet_string(builder.get(), OSSL_PKEY_PARAM_PUB_KEY, point.data(), point.size()) == 1)
     key = key_from("EC", builder.get());
-  if (!key) return invalid("the coordinates are no point of P-256");
+  if (!key) return invalid("the coordinates are not a point of P-256");
   return VerificationKey(std::make_shared<const Impl>(Impl{Impl::Family::p256, std::move(key), {}}));
 }
 

@@ -2,8 +2,8 @@
 // last a list of signatures with blanks between them. `v1,BASE64` is HMAC-SHA-256 and `v1a,BASE64` is ed25519, both
 // over id, time and body with full stops between them. Secrets: `whsec_` and base64 for HMAC, `whpk_` and base64 of the
 // public key for ed25519; base64 alone counts as the former.
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 namespace oncekey {
 namespace {

@@ -1,8 +1,8 @@
 // Shopify: `X-Shopify-Hmac-Sha256`, base64 of HMAC-SHA-256 over the body; the key is the app's client secret. A
 // delivery is told by X-Shopify-Webhook-Id. X-Shopify-Event-Id would be the wrong one: it is the same for all
 // subscriptions that one change in the shop sets off, and their deliveries differ.
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 namespace oncekey {
 namespace {

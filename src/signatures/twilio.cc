@@ -5,8 +5,8 @@
 // A retried webhook keeps its I-Twilio-Idempotency-Token. A request without one is told by what was signed: the same
 // URL and parameters are the same event.
 #include "core/form.h"
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 #include <fmt/format.h>
 
@@ -76,7 +76,7 @@ std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
   return hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-// What is signed besides the URL, or why the signature cannot speak for this body.
+// What is signed besides the URL, or why the signature does not cover this body.
 std::variant<std::string, Refused> signed_parameters(const WebhookRequest& request) {
   const auto not_covered = [](std::string why) { return Refused{WebhookFault::body_not_covered, std::move(why)}; };
   if (const auto hash = body_hash_in(request.url)) {
@@ -85,7 +85,7 @@ std::variant<std::string, Refused> signed_parameters(const WebhookRequest& reque
   }
   if (request.body.empty()) return std::string();
   if (body_kind(request.headers) != BodyKind::form)
-    return not_covered("the body is no form and there is no bodySHA256");
+    return not_covered("the body is not a form, and the URL has no bodySHA256");
   auto parameters = joined_parameters(request.body);
   if (!parameters) return not_covered("the body is not a well-formed form");
   return *std::move(parameters);

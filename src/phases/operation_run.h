@@ -1,4 +1,4 @@
-// Execution: one owner's way through an operation, from its recovery point to a response.
+// OperationRun: the steps of an operation, run by its owner from the recovery point to a response.
 #pragma once
 
 #include "core/policy.h"
@@ -23,13 +23,13 @@ struct RunnerCounters {
       leases_lost{0}, phases_repeated{0}, conflicts{0}, dead_lettered{0};
 };
 
-// Gives out the session a run works on: one of the pool each time, or the application's own all the time.
+// The sessions that a run works on: one of the pool for each use, or the application's own for the whole run.
 class SessionSource {
  public:
   explicit SessionSource(Engine& engine) : engine_(engine) {}
   SessionSource(Engine& engine, Session& own) : engine_(engine), own_(&own) {}
 
-  // Calls `use` with a session. A fault if there is none.
+  // Calls `use` with a session. Returns the pool's fault if there is none.
   template <class T>
   Result<T> with(const std::function<Result<T>(Session&)>& use) {
     if (own_) {
@@ -46,7 +46,7 @@ class SessionSource {
   Engine& engine() const { return engine_; }
 
  private:
-  // Looks at the session after its use, also when that has thrown.
+  // Notes after each use, also one that threw, whether the session timed out.
   struct Watched {
     SessionSource& source;
     const Session& session;
@@ -67,23 +67,23 @@ struct RunnerParts {
   RunnerCounters& counters;
 };
 
-class Execution {
+class OperationRun {
  public:
-  Execution(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row);
+  OperationRun(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row);
 
-  // The ownership was lost: somebody else has taken over and the record knows how far it is.
+  // The ownership was lost: another run has taken over, and the record tells how far it is.
   struct Lost {};
   using End = std::variant<Finished, Conflict, DeadLettered, Lost>;
 
-  // Throws what the operation's functions throw, after giving the lease up.
+  // Throws what the operation's functions throw; the lease has been given up then.
   Result<End> run();
 
-  // After run(): the fence of a lease that is still ours because the database did not take it back.
+  // After run(): the fence of a lease that could not be given up because the database failed.
   std::optional<std::int64_t> lease_left() const { return lease_left_; }
 
  private:
   struct PhaseResult {
-    std::optional<PhaseEnd> end; // nothing: the ownership is lost, and nothing was changed
+    std::optional<PhaseEnd> end; // nothing if the ownership was lost; then nothing was changed
     Notes notes;
   };
 

@@ -10,9 +10,10 @@
 //   - Where the provider signs a time, it may differ from ours by the tolerance in either direction. A request from the
 //     future is as suspicious as an old one: it could be replayed for as long as it is ahead.
 //   - A header that should be there once and is there twice is refused: readers would disagree on which one counts.
-//   - An empty or blank secret is refused whatever the signature says: anybody can compute that one.
+//   - An empty or blank secret is refused whatever the signature says: every attacker can compute that signature.
 //
-// A new provider is one file with a class derived from WebhookProvider and one line in provider.cc.
+// A new provider is one file with a class derived from WebhookProvider, and its constructor in providers.h and in the
+// list in provider.cc (docs/ADDING.md).
 #pragma once
 
 #include "base/crypto.h"
@@ -47,7 +48,7 @@ enum class WebhookFault {
   too_new,
   signature_wrong,
   body_not_covered, // the signature is good, but says nothing about this body
-  event_id_missing, // believed, but there is nothing to tell a repetition by
+  event_id_missing, // the signature is good, but a repetition could not be recognized
 };
 std::string_view to_string(WebhookFault fault);
 
@@ -56,16 +57,17 @@ struct Refused {
   std::string detail; // a sentence for the log; holds nothing of the request but names of headers
 };
 
-// How a repetition is told.
+// How a repeated event is recognized.
 enum class Repetition {
-  by_what_is_signed, // as the provider says: by the event id, or by the body
-  by_id,             // by the event id, though a reader of one delivery can send it again under another id
+  by_what_is_signed, // by the event id if the signature covers it, else by the body
+  by_id,             // by the event id, although an attacker who has read one delivery can send it under another id
 };
 
 struct Verified {
-  // What tells a repetition of this event from another one: 1 to 255 visible ASCII characters. Empty for a challenge.
+  // The same for every repetition of this event, and different for other events: 1 to 255 visible ASCII characters.
+  // Empty for a challenge.
   std::string event_id;
-  // The provider asks whether anybody is there: to be answered 200 with this text as text/plain, and nothing recorded.
+  // The provider tests the URL: answer 200 with this text as text/plain, and record nothing.
   std::optional<std::string> challenge;
   // The signature covers the body and not the event id: another delivery of the same body is a repetition.
   bool told_by_body = false;
@@ -82,8 +84,8 @@ class WebhookProvider {
 
   virtual std::string_view name() const = 0;
 
-  // Whether a configured secret can be used at all, in a sentence that does not hold it. verify() refuses what this
-  // refuses; asking at start spares the senders.
+  // Whether a configured secret can be used. The fault's sentence does not hold the secret. verify() refuses the same
+  // secrets; checking them at start finds the mistake before a sender does.
   virtual Status check_secret(std::string_view secret) const;
 
   Verification verify(const WebhookRequest& request, std::span<const std::string> secrets,
@@ -95,10 +97,10 @@ class WebhookProvider {
                                    std::chrono::seconds tolerance, WallSeconds now) const = 0;
 };
 
-// "stripe", "github", "shopify", "standard", "slack" or "twilio". A fault names those that exist.
+// By WebhookProvider::name(). A fault names the providers that exist.
 Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name);
 
-// For everybody else: an HMAC over a template, in a header.
+// For providers without a file of their own: an HMAC over a template, in a header.
 struct HmacScheme {
   enum class Encoding { hex, base64 };
   std::string signature_header;

@@ -1,4 +1,4 @@
-#include "phases/execution.h"
+#include "phases/operation_run.h"
 
 #include "core/record_codec.h"
 #include "core/replies.h"
@@ -19,7 +19,8 @@ namespace {
 
 // An operation may go back to an earlier recovery point, but not for ever in one run.
 constexpr int kStepsMax = 1000;
-// A call made at the very end of a foreign memory may arrive after it.
+// A call made at the very end of `key_memory` may arrive after the foreign API has forgotten the key: this share of it
+// is kept free.
 constexpr int kMemoryMarginShare = 24;
 
 Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
@@ -29,7 +30,8 @@ Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
 
 } // namespace
 
-Execution::Execution(const RunnerParts& parts, const Operation& operation, SessionSource& sessions, OperationRow row)
+OperationRun::OperationRun(const RunnerParts& parts, const Operation& operation, SessionSource& sessions,
+                           OperationRow row)
     : parts_(parts),
       operation_(operation),
       sessions_(sessions),
@@ -39,11 +41,11 @@ Execution::Execution(const RunnerParts& parts, const Operation& operation, Sessi
       bucket_name_(to_string(bucket_)),
       insert_for_sqlite_(insert_answer_sqlite(bucket_table(BucketKind::answer, bucket_))) {}
 
-Time Execution::now() const {
+Time OperationRun::now() const {
   return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
 }
 
-Result<Execution::End> Execution::run() {
+Result<OperationRun::End> OperationRun::run() {
   try {
     auto end = run_steps();
     const bool unfinished = !end.ok() || std::holds_alternative<Conflict>(end.value());
@@ -55,7 +57,7 @@ Result<Execution::End> Execution::run() {
   }
 }
 
-Result<Execution::End> Execution::run_steps() {
+Result<OperationRun::End> OperationRun::run_steps() {
   const auto start = operation_.step_at(row_.recovery_point);
   ONCEKEY_CHECK(start.has_value(), "an execution begins at a step that is there");
   at_ = *start;
@@ -71,7 +73,7 @@ Result<Execution::End> Execution::run_steps() {
 }
 
 // What ends the run, or nothing when there is a next step.
-Result<std::optional<Execution::End>> Execution::step(const Operation::Step& step) {
+Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Step& step) {
   std::any outcome;
   if (step.call) {
     if (const auto why = memory_over(step)) {
@@ -106,7 +108,7 @@ Result<std::optional<Execution::End>> Execution::step(const Operation::Step& ste
   return std::optional<End>{};
 }
 
-std::optional<std::string> Execution::memory_over(const Operation::Step& step) const {
+std::optional<std::string> OperationRun::memory_over(const Operation::Step& step) const {
   const Millis memory = step.rules.key_memory;
   if (now() - row_.reached_at < memory - memory / kMemoryMarginShare) return std::nullopt;
   return fmt::format(
@@ -117,7 +119,7 @@ std::optional<std::string> Execution::memory_over(const Operation::Step& step) c
 }
 
 // A crash here leaves the lease; the next owner makes the same call with the same key.
-std::any Execution::call(const Operation::Step& step) {
+std::any OperationRun::call(const Operation::Step& step) {
   using enum StepEvent::Moment;
   const auto begun = std::chrono::steady_clock::now();
   observe(step, StepEvent::Part::call, began, begun);
@@ -132,15 +134,15 @@ std::any Execution::call(const Operation::Step& step) {
   }
 }
 
-void Execution::observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
-                        std::chrono::steady_clock::time_point begun) const {
+void OperationRun::observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
+                           std::chrono::steady_clock::time_point begun) const {
   if (!parts_.options.on_step) return;
   const auto duration = moment == StepEvent::Moment::began ? std::chrono::steady_clock::duration{}
                                                            : std::chrono::steady_clock::now() - begun;
   parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
 }
 
-Result<Execution::PhaseResult> Execution::observed_phase(const Operation::Step& step, const std::any& outcome) {
+Result<OperationRun::PhaseResult> OperationRun::observed_phase(const Operation::Step& step, const std::any& outcome) {
   using enum StepEvent::Moment;
   const auto begun = std::chrono::steady_clock::now();
   observe(step, StepEvent::Part::phase, began, begun);
@@ -154,7 +156,7 @@ Result<Execution::PhaseResult> Execution::observed_phase(const Operation::Step& 
   }
 }
 
-Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, const std::any& outcome) {
+Result<OperationRun::PhaseResult> OperationRun::phase(const Operation::Step& step, const std::any& outcome) {
   ConflictBudget budget(parts_.options.conflict_budget);
   for (;;) {
     auto result = sessions_.with<PhaseResult>([&](Session& session) { return phase_once(session, step, outcome); });
@@ -163,9 +165,9 @@ Result<Execution::PhaseResult> Execution::phase(const Operation::Step& step, con
   }
 }
 
-Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Operation::Step& step,
-                                                     const std::any& outcome) {
-  // The row stays locked until the end: whoever wants to take over waits, or passes by.
+Result<OperationRun::PhaseResult> OperationRun::phase_once(Session& session, const Operation::Step& step,
+                                                           const std::any& outcome) {
+  // The row stays locked until the end of the transaction: a run that wants to take over waits, or skips it.
   const Command lock = lock_owned(session.dialect(), row_.id, row_.fence);
   auto begun = session.begin(Isolation::serializable, Guard::commands, {&lock, 1});
   if (!begun.ok()) return std::move(begun).fault();
@@ -184,7 +186,7 @@ Result<Execution::PhaseResult> Execution::phase_once(Session& session, const Ope
   return end_phase(session, *transaction, phase, std::move(end));
 }
 
-Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
+Status OperationRun::check_end(const Phase& phase, const PhaseEnd& end) const {
   const auto wrong = [&](std::string_view what) {
     return invalid(
         fmt::format("operation {}, phase at {}: {}", operation_.name(), operation_.steps()[at_].recovery_point, what));
@@ -195,20 +197,22 @@ Status Execution::check_end(const Phase& phase, const PhaseEnd& end) const {
     }
   } else if (const auto* const respond = std::get_if<Respond>(&end)) {
     const StoredResponse& response = respond->response;
-    if (response.status < 200 || response.status > 599) return wrong("a response has a status from 200 to 599");
+    if (response.status < 200 || response.status > 599)
+      return wrong(fmt::format("the status of the response must be from 200 to 599 (got {})", response.status));
     if (const auto why = why_not_kept(response)) return wrong(*why);
     if (response.body.size() > kBodyBytesMax) return wrong("the response's body is too long to keep");
     if (response.headers.lines().size() > kHeaderBytesMax) return wrong("the response's headers are too long to keep");
   } else if (at_ + 1 >= operation_.steps().size()) {
     return wrong("the last step must end in a response or a recovery point");
   }
-  if (encode_notes(phase.notes()).size() > kNotesBytesMax) return wrong("the notes are longer than kNotesBytesMax");
+  if (encode_notes(phase.notes()).size() > kNotesBytesMax)
+    return wrong(fmt::format("the notes have more than {} bytes together (kNotesBytesMax)", kNotesBytesMax));
   return ok_status();
 }
 
-// The row has been locked since the transaction began, so that ending the phase finds it as it was.
-Result<Execution::PhaseResult> Execution::end_phase(Session& session, std::int64_t transaction, const Phase& phase,
-                                                    PhaseEnd end) {
+// The row has been locked since the transaction began, so that it is unchanged when the phase ends.
+Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std::int64_t transaction,
+                                                          const Phase& phase, PhaseEnd end) {
   const OwnedRow owned{row_.id, row_.fence, transaction};
   const std::string notes = encode_notes(phase.notes());
   std::string response;
@@ -234,7 +238,7 @@ Result<Execution::PhaseResult> Execution::end_phase(Session& session, std::int64
   return PhaseResult{std::move(end), phase.notes()};
 }
 
-Result<Execution::End> Execution::dead_letter(const std::string& why) {
+Result<OperationRun::End> OperationRun::dead_letter(const std::string& why) {
   return sessions_.with<End>([&](Session& session) -> Result<End> {
     const Command command = bury(row_.id, row_.fence, why);
     auto rows = session.transact(Isolation::read_committed, {&command, 1});
@@ -245,11 +249,10 @@ Result<Execution::End> Execution::dead_letter(const std::string& why) {
   });
 }
 
-// Fenced, so that a lease that is no longer ours stays as it is. If it fails, the lease runs out by itself. False also
-// when the row has another fence: a commit whose answer was lost may have been ours.
-// A database that hangs is not asked: another connection, which the application's pool may have open, would hang for as
-// long again.
-bool Execution::give_up_lease() {
+// Gives the lease up, unless the row has another fence. If that fails, the lease runs out by itself. False also when
+// the row has another fence: a commit of this run whose answer was lost may have given it that. A database that hangs
+// is not asked: another connection of the application's pool would hang as long again.
+bool OperationRun::give_up_lease() {
   if (sessions_.timed_out()) return false;
   const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
     const Command command = give_lease_up(row_.id, row_.fence);

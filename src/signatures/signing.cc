@@ -1,4 +1,4 @@
-#include "inbox/signing.h"
+#include "signatures/signing.h"
 
 #include "core/json_pointer.h"
 #include "core/key.h"
@@ -45,7 +45,7 @@ std::variant<std::string_view, Refused> timely_header(const Headers& headers, st
   auto header = only_header(headers, name);
   if (std::holds_alternative<Refused>(header)) return header;
   const auto sent = parse_unix_seconds(std::get<std::string_view>(header));
-  if (!sent) return Refused{WebhookFault::header_malformed, fmt::format("{} is no time in whole seconds", name)};
+  if (!sent) return Refused{WebhookFault::header_malformed, fmt::format("{} is not a time in whole seconds", name)};
   if (auto refused = check_time(*sent, tolerance, now)) return *std::move(refused);
   return header;
 }
@@ -67,7 +67,7 @@ bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys,
 Verification verified_as(std::string_view event_id, std::string_view source) {
   ParsedKey key = parse_plain_key(event_id);
   if (const auto* bad = std::get_if<BadKey>(&key))
-    return Refused{WebhookFault::event_id_missing, fmt::format("{} is no event id: {}", source, bad->why)};
+    return Refused{WebhookFault::event_id_missing, fmt::format("{} cannot be an event id: {}", source, bad->why)};
   return Verified{std::get<std::string>(std::move(key)), std::nullopt, false};
 }
 

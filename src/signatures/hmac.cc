@@ -1,6 +1,6 @@
 // hmac: for senders without a file of their own. The scheme is configuration: which header, which hash, what is signed.
 #include "core/json_pointer.h"
-#include "inbox/signing.h"
+#include "signatures/signing.h"
 
 #include <fmt/format.h>
 
@@ -101,7 +101,7 @@ class HmacProvider final : public WebhookProvider {
     if (!scheme_.id_header.empty()) id = only_header(request.headers, scheme_.id_header);
     if (const auto* refused = std::get_if<Refused>(&id)) return *refused;
 
-    if (has_what_ends_it(std::get<std::string_view>(id))) {
+    if (holds_a_separator(std::get<std::string_view>(id))) {
       return Refused{WebhookFault::header_malformed,
                      fmt::format("{} holds what stands beside {{id}} in the signed template: one signature would fit "
                                  "several ids",
@@ -115,8 +115,9 @@ class HmacProvider final : public WebhookProvider {
   }
 
  private:
-  // With the text beside it inside, an id could be lengthened by the beginning of the body, or shortened.
-  bool has_what_ends_it(std::string_view id) const {
+  // An id that holds the template's text beside {id} is ambiguous: one signature would fit several divisions into id
+  // and body.
+  bool holds_a_separator(std::string_view id) const {
     for (std::size_t at = 0; at < parts_.size(); ++at) {
       if (parts_[at].slot != Slot::id) continue;
       const bool before = at > 0 && id.find(parts_[at - 1].text) != std::string_view::npos;

@@ -1,8 +1,8 @@
 // GitHub: `X-Hub-Signature-256: sha256=HEX`, HMAC-SHA-256 over the body. Neither a time nor the delivery's id is
 // signed: a reader of one delivery can send it again under another id. So a repetition is told by the body, which holds
 // what happened and when. GitHub's own redelivery has the same body and the same id.
-#include "inbox/providers.h"
-#include "inbox/signing.h"
+#include "signatures/providers.h"
+#include "signatures/signing.h"
 
 namespace oncekey {
 namespace {
