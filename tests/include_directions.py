@@ -34,11 +34,11 @@ ROOMS = {
         "checks, durations, crypto and certificates, JSON text, UTF-8, log, files, shares; knows nothing of idempotency",
         libraries="openssl spdlog"),
     "net": Room(
-        "tasks, timers, sockets with TLS; no HTTP, no policy",
-        sees="base", libraries="openssl boost/asio"),
+        "the event loop, tasks, timers, sockets with TLS, names; no HTTP, no policy",
+        sees="base", libraries="openssl"),
     "http": Room(
         "strict messages, server, exchange, upstream pool, forwarding, tunnel; sees neither store nor policy",
-        sees="base net", libraries="openssl boost/asio boost/beast"),
+        sees="base net", libraries="boost/beast"),
     "core": Room(
         "the rules: key, scope, account, fingerprint, policy, admit, decide, settle, replies, transitions, record codec, "
         "the interface of a store; pure: no I/O, no threads, no clock",
@@ -70,7 +70,7 @@ ROOMS = {
         sees="base core store/common store/memory store/rocksdb store/postgres store/redis"),
     "gateway": Room(
         "the flow of a request; trust in callers, limits, waiters, leases, upstreams and their circuit breakers, metrics",
-        sees="base net http core config", libraries="boost/asio prometheus"),
+        sees="base net http core config", libraries="prometheus"),
     "client": Room(
         "the retrying client and its key journal",
         sees="base http core"),
@@ -86,10 +86,10 @@ ROOMS = {
         sees="base phases", libraries="hiredis openssl"),
     "admin": Room(
         "health, metrics and the JSON API for operators",
-        sees="base net http core config gateway", libraries="boost/asio"),
+        sees="base net http core config gateway"),
     "cli": Room(
         "`main` and one file for each subcommand; builds everything and hands it down",
-        sees="base net http core config store gateway client delivery admin", libraries="boost/asio CLI"),
+        sees="base net http core config store gateway client delivery admin", libraries="CLI"),
 }
 
 # Foreign libraries, by the beginning of their headers' names. A room that may use one names it in ROOMS.
