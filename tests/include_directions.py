@@ -56,9 +56,9 @@ LIBRARIES = {
     "toml++/": {"config"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
-    "openssl/": {"base", "net", "http", "store/redis", "workers"},
-    "boost/asio": {"net", "http", "store/redis", "client", "gateway", "delivery", "admin", "cli"},
-    "boost/beast": {"http", "admin", "cli"},
+    "openssl/": {"base", "net", "store/redis", "workers"},
+    "boost/asio": {"store/redis"},
+    "boost/beast": {"http"},
     "prometheus/": {"gateway", "delivery", "admin"},
 }
 
