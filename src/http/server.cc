@@ -238,7 +238,7 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
         co_return;
       }
       buffer.received(got.bytes);
-      if (first && !begun && !tls_ && buffer.unread().front() == kTlsHandshake) {
+      if (first && !begun && !transport.secure() && buffer.unread().front() == kTlsHandshake) {
         co_await refuse_tls(connection);
         co_return;
       }

@@ -31,7 +31,7 @@ class Listener {
   void close() { socket_.close(); }
 
  private:
-  Watched socket_;
+  WatchedDescriptor socket_;
   unsigned in_a_row_ = 0; // accepted without a wait
 };
 

@@ -22,40 +22,40 @@ constexpr int kEventsMax = 256;
 
 Timer::Timer(Loop& loop, std::function<void()> fire) : fire_(std::move(fire)) { loop.timers_.push_back(*this); }
 
-void Watched::assign(Descriptor descriptor) {
+void WatchedDescriptor::assign(Descriptor descriptor) {
   close();
   descriptor_ = std::move(descriptor);
   readable_ = writable_ = true;
   ended_ = watched_ = false;
 }
 
-void Watched::close() {
+void WatchedDescriptor::close() {
   descriptor_.close(); // which takes it out of epoll
   watched_ = false;
   resume(reader_, Why::closed);
   resume(writer_, Why::closed);
 }
 
-Watched::~Watched() {
+WatchedDescriptor::~WatchedDescriptor() {
   close();
   for (Ready* const waiting : {reader_, writer_}) {
     if (waiting != nullptr) waiting->slot_ = nullptr;
   }
 }
 
-void Watched::interrupt() {
+void WatchedDescriptor::interrupt() {
   resume(reader_, Why::interrupted);
   resume(writer_, Why::interrupted);
 }
 
-void Watched::resume(Ready* waiting, Why why) {
+void WatchedDescriptor::resume(Ready* waiting, Why why) {
   if (waiting == nullptr) return;
   // A task that is about to go on anyway is told only that the descriptor is gone.
   if (!waiting->woken_ || why == Why::closed) waiting->why_ = why;
   if (!std::exchange(waiting->woken_, true)) loop_.make_ready(*waiting);
 }
 
-ssize_t Watched::receive(void* into, std::size_t bytes) {
+ssize_t WatchedDescriptor::receive(void* into, std::size_t bytes) {
   if (!readable_) {
     errno = EAGAIN;
     return -1;
@@ -64,13 +64,14 @@ ssize_t Watched::receive(void* into, std::size_t bytes) {
   do {
     got = ::recv(descriptor_.number(), into, bytes, 0);
   } while (got < 0 && errno == EINTR);
+  if (got == 0) ended_ = true;
   // What comes after a short read is a new edge. An end that has been seen makes no further one.
   if (got < 0 ? errno == EAGAIN || errno == EWOULDBLOCK : static_cast<std::size_t>(got) < bytes && !ended_)
     readable_ = false;
   return got;
 }
 
-ssize_t Watched::send(const msghdr& message) {
+ssize_t WatchedDescriptor::send(const msghdr& message) {
   if (!writable_) {
     errno = EAGAIN;
     return -1;
@@ -83,7 +84,7 @@ ssize_t Watched::send(const msghdr& message) {
   return went;
 }
 
-void Watched::watch() {
+void WatchedDescriptor::watch() {
   if (watched_) return;
   epoll_event event{};
   event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
@@ -96,7 +97,7 @@ void Watched::watch() {
   close();
 }
 
-void Watched::happened(std::uint32_t events) {
+void WatchedDescriptor::happened(std::uint32_t events) {
   if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
     readable_ = true;
     ended_ = ended_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
@@ -219,7 +220,7 @@ void Loop::take_events(std::optional<MonotonicTime> until) {
   }
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.ptr != nullptr) static_cast<Watched*>(event.data.ptr)->happened(event.events);
+    if (event.data.ptr != nullptr) static_cast<WatchedDescriptor*>(event.data.ptr)->happened(event.events);
   }
 }
 

@@ -86,12 +86,13 @@ class Timer : public boost::intrusive::list_base_hook<boost::intrusive::link_mod
 };
 
 // A descriptor that a loop watches, and the tasks that wait for it: at most one to read and one to write.
-class Watched {
+class WatchedDescriptor {
  public:
-  explicit Watched(Loop& loop, Descriptor descriptor = {}) : loop_(loop), descriptor_(std::move(descriptor)) {}
-  ~Watched();
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
+  explicit WatchedDescriptor(Loop& loop, Descriptor descriptor = {})
+      : loop_(loop), descriptor_(std::move(descriptor)) {}
+  ~WatchedDescriptor();
+  WatchedDescriptor(const WatchedDescriptor&) = delete;
+  WatchedDescriptor& operator=(const WatchedDescriptor&) = delete;
 
   Loop& loop() const { return loop_; }
   bool open() const { return descriptor_.open(); }
@@ -197,7 +198,7 @@ class Loop {
 
  private:
   friend class Timer;
-  friend class Watched;
+  friend class WatchedDescriptor;
 
   struct Posted {
     virtual ~Posted() = default;
@@ -250,9 +251,9 @@ class Loop {
   std::shared_ptr<Lookups> lookups_;
 };
 
-class Watched::Ready : public Wait {
+class WatchedDescriptor::Ready : public Wait {
  public:
-  Ready(Watched& watched, Ready*& slot) : watched_(watched), slot_(&slot) {}
+  Ready(WatchedDescriptor& watched, Ready*& slot) : watched_(watched), slot_(&slot) {}
   ~Ready() { leave(); }
   bool await_ready() const noexcept { return !watched_.open(); }
   template <class Promise>
@@ -268,19 +269,19 @@ class Watched::Ready : public Wait {
   }
 
  private:
-  friend class Watched;
+  friend class WatchedDescriptor;
   void leave() {
     if (slot_ != nullptr && *slot_ == this) *slot_ = nullptr;
     slot_ = nullptr;
   }
-  Watched& watched_;
+  WatchedDescriptor& watched_;
   Ready** slot_; // null once the descriptor is gone
   Why why_ = Why::closed;
   bool woken_ = false;
 };
 
-inline Watched::Ready Watched::until_readable() { return Ready(*this, reader_); }
-inline Watched::Ready Watched::until_writable() { return Ready(*this, writer_); }
+inline WatchedDescriptor::Ready WatchedDescriptor::until_readable() { return Ready(*this, reader_); }
+inline WatchedDescriptor::Ready WatchedDescriptor::until_writable() { return Ready(*this, writer_); }
 
 class Loop::NextTurn : public Wait {
  public:

@@ -208,9 +208,9 @@ TEST(SleepUntil, TasksWakeInTheOrderOfTheirMoments) {
   EXPECT_EQ(woken, (std::vector<int>{1, 2, 3}));
 }
 
-TEST(Watched, AWaitEndsByInterruptionAndByClosing) {
+TEST(WatchedDescriptor, AWaitEndsByInterruptionAndByClosing) {
   Loop loop;
-  Watched watched(loop, Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)));
+  WatchedDescriptor watched(loop, Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)));
   const auto wait = [&]() -> Task<bool> { co_return co_await watched.until_readable(); };
   loop.post([&] { watched.interrupt(); });
   EXPECT_FALSE(loop.run_to_end(wait()));
@@ -219,11 +219,11 @@ TEST(Watched, AWaitEndsByInterruptionAndByClosing) {
   EXPECT_FALSE(loop.run_to_end(wait())) << "of a closed one at once";
 }
 
-TEST(Watched, ATaskWhoseDescriptorIsGoneEndsWithTheLoop) {
+TEST(WatchedDescriptor, ATaskWhoseDescriptorIsGoneEndsWithTheLoop) {
   const auto witness = std::make_shared<int>(0);
   {
     Loop loop;
-    auto watched = std::make_unique<Watched>(loop, Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)));
+    auto watched = std::make_unique<WatchedDescriptor>(loop, Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)));
     const auto wait = [&](std::shared_ptr<int>) -> Task<void> { (void)co_await watched->until_readable(); };
     spawn(wait(witness));
     loop.poll();

@@ -79,6 +79,7 @@ void Lookups::work() {
   while (!waiting_.empty()) {
     std::shared_ptr<Lookup> lookup = std::move(waiting_.front());
     waiting_.pop_front();
+    if (lookup.use_count() == 1) continue; // the task that asked has stopped waiting
     lock.unlock();
     Resolved resolved = resolve_now(lookup->host, lookup->port);
     lock.lock();

@@ -21,7 +21,7 @@ class SignalWatch {
   Task<void> watch();
   std::vector<int> signals_;
   std::function<void()> caught_;
-  Watched bell_; // an eventfd that the signal handler rings
+  WatchedDescriptor bell_; // an eventfd that the signal handler rings
 };
 
 } // namespace oncekey

@@ -40,7 +40,7 @@ void skip(std::array<std::string_view, 2>& pieces, std::size_t count) {
   pieces[1].remove_prefix(count - of_first);
 }
 
-Watched& socket_of(BIO* bio) { return *static_cast<Watched*>(BIO_get_data(bio)); }
+WatchedDescriptor& socket_of(BIO* bio) { return *static_cast<WatchedDescriptor*>(BIO_get_data(bio)); }
 
 // OpenSSL's own socket BIO writes with write(), which raises SIGPIPE, and knows nothing of what the loop knows.
 int bio_read(BIO* bio, char* into, int bytes) {
@@ -83,7 +83,7 @@ const BIO_METHOD* bio_method() {
 // OpenSSL on a socket. Each call does what it can at once; `wants_write` says what it waits for if that is not all.
 class Transport::Tls {
  public:
-  Tls(Watched& socket, const TlsContext& context) : context_(context), session_(SSL_new(context.get())) {
+  Tls(WatchedDescriptor& socket, const TlsContext& context) : context_(context), session_(SSL_new(context.get())) {
     BIO* const bio = BIO_new(bio_method());
     BIO_set_data(bio, &socket);
     BIO_set_init(bio, 1);

@@ -96,7 +96,7 @@ class Transport {
   std::error_code unusable() const;    // why nothing can be read or written now
   std::error_code interrupted() const; // why a wait has ended that nothing has happened to
 
-  Watched socket_;
+  WatchedDescriptor socket_;
   std::unique_ptr<Tls> tls_;
   std::optional<CertificateName> certificate_;
   unsigned in_a_row_ = 0; // reads and writes since the last wait

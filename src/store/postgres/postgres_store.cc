@@ -46,13 +46,13 @@ Result<Settled> settle_options(const PostgresOptions& options) {
                  url->connections.value_or(options.connections)};
 }
 
-struct Connected {
+struct ConnectedServer {
   Settled settled;
   std::unique_ptr<Connection> connection;
 };
 
 // A connection to a server that is fit for a store.
-Result<Connected> connect(const PostgresOptions& options) {
+Result<ConnectedServer> connect(const PostgresOptions& options) {
   Result<Settled> settled = settle_options(options);
   if (!settled) return std::move(settled).fault();
   const std::atomic<bool> never_stops = false;
@@ -63,12 +63,12 @@ Result<Connected> connect(const PostgresOptions& options) {
   const Result<ServerSight> sight = look_at_server(**connection, name, deadline_in(kOpenTime));
   if (!sight) return sight.fault();
   if (const Status fit = suitable(sight->settings, name); !fit) return fit.fault();
-  return Connected{*std::move(settled), *std::move(connection)};
+  return ConnectedServer{*std::move(settled), *std::move(connection)};
 }
 
 // The same, with the schema as this binary knows it.
-Result<Connected> connect_and_migrate(const PostgresOptions& options) {
-  Result<Connected> connected = connect(options);
+Result<ConnectedServer> connect_and_migrate(const PostgresOptions& options) {
+  Result<ConnectedServer> connected = connect(options);
   if (!connected) return connected;
   const Status migrated = migrate(*connected->connection, connected->settled.target.name, options.log);
   if (!migrated) return migrated.fault();
@@ -135,7 +135,7 @@ struct PostgresStore::Parts {
 Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions options) {
   if (!options.skew) options.skew = [] { return Millis{0}; };
   if (!options.local_clock) options.local_clock = steady_clock_millis;
-  Result<Connected> connected = connect_and_migrate(options);
+  Result<ConnectedServer> connected = connect_and_migrate(options);
   if (!connected) return std::move(connected).fault();
   Settled& settled = connected->settled;
   const std::string name = settled.target.name;
@@ -229,32 +229,32 @@ StoreStats PostgresStore::stats() const { return parts_->upkeep->stats(); }
 Status PostgresStore::maintain() { return parts_->upkeep->round(); }
 
 Status migrate_postgres(const PostgresOptions& options) {
-  const Result<Connected> connected = connect_and_migrate(options);
+  const Result<ConnectedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return ok_status();
 }
 
 Status reach_postgres(const PostgresOptions& options) {
-  const Result<Connected> connected = connect(options);
+  const Result<ConnectedServer> connected = connect(options);
   if (!connected) return connected.fault();
   return ok_status();
 }
 
 Result<std::string> read_identity_note_postgres(const PostgresOptions& options) {
-  const Result<Connected> connected = connect_and_migrate(options);
+  const Result<ConnectedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return read_identity_note(*connected->connection, connected->settled.target.name);
 }
 
 Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
                                           std::string_view next) {
-  const Result<Connected> connected = connect_and_migrate(options);
+  const Result<ConnectedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return write_identity_note(*connected->connection, connected->settled.target.name, expected, next);
 }
 
 Status accept_lost_memory_postgres(const PostgresOptions& options) {
-  const Result<Connected> connected = connect_and_migrate(options);
+  const Result<ConnectedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return accept_loss(*connected->connection, connected->settled.target.name);
 }
