@@ -1,4 +1,4 @@
-// routes: comparisons of routes for the checks of a configuration; see find_route and glob_matches in config.h.
+// routes: what find_route and glob_matches (config.h) need beside them when a configuration is checked.
 #pragma once
 
 #include "config/config.h"

@@ -54,7 +54,7 @@ using Screened = std::variant<PassThrough, ReadBody, Refusal>;
 using Admission = std::variant<PassThrough, Admitted, Refusal>;
 
 // By the head alone: outside the policy or without a key (pass), refused for sure, or the body is needed.
-// `account_seed` is random for each process, so that no caller can make two accounts collide.
+// `account_seed` is the process' own, so that nobody outside can make two accounts look alike.
 Screened screen(const Policy& policy, const RequestView& request, std::uint64_t account_seed = 0);
 
 // By head and body. `hash` is keyed with the store's secret.

@@ -1,7 +1,7 @@
 // key_source: where a request's key is looked for, in the order the policy names.
 //
-// A key header must be valid wherever it stands in that order: a request with a malformed or repeated key header is
-// refused by its head alone. The body is read for a key only if the head leaves that open.
+// Whatever a key header says must be right, wherever it stands in that order: a request with a broken or doubled key
+// header is refused by its head alone. Only where no head can tell is the body asked.
 #pragma once
 
 #include "core/admit.h"

@@ -39,8 +39,8 @@ Reply first_answer(const Policy& policy, const StoredResponse& response, const R
 // What the record keeps: the response plus what a replay needs later (the Stripe policies' first Request-Id).
 StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context);
 
-// The head of a replay from a completed record. Its body is left empty: the caller sends the record's body without a
-// copy. Must not be called for an omitted body.
+// The answer out of a completed record, but for its body: that is sent from where it is. Must not be called for an
+// omitted body.
 Reply replay_head(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
 // The whole replay, with a copy of the record's body.
 Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context);

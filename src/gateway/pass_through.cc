@@ -105,7 +105,7 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
 
 } // namespace
 
-// The path stays out of the log: it may hold a secret. So may an unknown method.
+// The path stays out of the log: it may hold a secret. So may a method that nobody knows.
 void Gateway::tell_failed_pass(const RequestHead& head, std::string_view reason) {
   const NormalPath path(head.path());
   const Route* const route = match_route(shared_.config().routes, head.method, path).route;

@@ -41,10 +41,12 @@ OperationRun::OperationRun(const RunnerParts& parts, const Operation& operation,
       bucket_name_(to_string(bucket_)),
       insert_for_sqlite_(insert_answer_sqlite(bucket_table(BucketKind::answer, bucket_))) {}
 
+// The database's clock without asking it: its value at the claim, and the time that has passed here since.
 Time OperationRun::now() const {
   return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
 }
 
+// A run that does not finish gives its lease up, so that the next attempt need not wait for the end of it.
 Result<OperationRun::End> OperationRun::run() {
   try {
     auto end = run_steps();
@@ -59,8 +61,9 @@ Result<OperationRun::End> OperationRun::run() {
 
 Result<OperationRun::End> OperationRun::run_steps() {
   const auto start = operation_.step_at(row_.recovery_point);
-  ONCEKEY_CHECK(start.has_value(), "an execution begins at a step that is there");
+  ONCEKEY_CHECK(start.has_value(), "a run begins at a step that is there");
   at_ = *start;
+  // The table that will hold the answer is there before the first step: no phase creates tables.
   if (auto ready = parts_.engine.ensure_bucket(BucketKind::answer, bucket_); !ready.ok()) {
     return std::move(ready).fault();
   }
@@ -93,7 +96,7 @@ Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Ste
     ++parts_.counters.leases_lost;
     return std::optional<End>(Lost{});
   }
-  row_.fence += 1;
+  row_.fence += 1; // as the end of the phase has done in the row
   row_.notes = std::move(result->notes);
   if (auto* const respond = std::get_if<Respond>(&*result->end)) {
     return std::optional<End>(Finished{std::move(respond->response), false});
@@ -124,6 +127,7 @@ std::any OperationRun::call(const Operation::Step& step) {
   const auto begun = std::chrono::steady_clock::now();
   observe(step, StepEvent::Part::call, began, begun);
   try {
+    // The key depends on the operation's identity and the label alone: it is the same on every attempt.
     const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
     std::any outcome = step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
     observe(step, StepEvent::Part::call, ended, begun);
@@ -156,6 +160,7 @@ Result<OperationRun::PhaseResult> OperationRun::observed_phase(const Operation::
   }
 }
 
+// Runs the phase again after serialization failures, with the same outcome of the call: the call is not repeated.
 Result<OperationRun::PhaseResult> OperationRun::phase(const Operation::Step& step, const std::any& outcome) {
   ConflictBudget budget(parts_.options.conflict_budget);
   for (;;) {
@@ -172,7 +177,7 @@ Result<OperationRun::PhaseResult> OperationRun::phase_once(Session& session, con
   auto begun = session.begin(Isolation::serializable, Guard::commands, {&lock, 1});
   if (!begun.ok()) return std::move(begun).fault();
   const auto transaction = owning_transaction(begun.value()[0]);
-  if (!transaction) {
+  if (!transaction) { // another run has taken over: nothing was changed
     session.rollback();
     return PhaseResult{};
   }
@@ -186,6 +191,7 @@ Result<OperationRun::PhaseResult> OperationRun::phase_once(Session& session, con
   return end_phase(session, *transaction, phase, std::move(end));
 }
 
+// What a phase must not return. Checked before the commit, so that a mistake changes nothing.
 Status OperationRun::check_end(const Phase& phase, const PhaseEnd& end) const {
   const auto wrong = [&](std::string_view what) {
     return invalid(
@@ -232,6 +238,7 @@ Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std:
   for (Command& job : staging_commands(phase.staged_jobs())) commands.push_back(std::move(job));
 
   if (auto ended = session.end(commands); !ended.ok()) {
+    // The reason may be that the answer's bucket is gone: the engine asks the database again before the next run.
     if (ended.fault().kind != FaultKind::conflict) parts_.engine.distrust_buckets();
     return std::move(ended).fault();
   }

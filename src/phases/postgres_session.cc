@@ -127,6 +127,7 @@ void PostgresSession::observe(StatementMoment moment, std::string_view sql) cons
   if (options_.on_statement) options_.on_statement(moment, sql);
 }
 
+// Until the deadline of the exchange under way.
 bool PostgresSession::wait_for_socket(short events) {
   for (;;) {
     const auto left = std::chrono::ceil<Millis>(deadline_ - std::chrono::steady_clock::now()).count();
@@ -183,6 +184,7 @@ Status PostgresSession::simple(std::string_view sql) {
   return ok_status();
 }
 
+// The connection cannot be used any more: what it was asked may still happen, or its answers may still come.
 Fault PostgresSession::lost(std::string_view doing) {
   broken_ = true;
   error_code_.clear();
@@ -203,6 +205,7 @@ Fault PostgresSession::refuse_copy(std::string_view sql) {
                   sql.substr(0, 200)));
 }
 
+// The fault of a failed result. A prepared statement that is gone becomes a conflict: the transaction is run again.
 Fault PostgresSession::note(const PGresult* result, std::string_view sql) {
   error_code_ = sqlstate_of(result);
   const char* const function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
@@ -212,6 +215,7 @@ Fault PostgresSession::note(const PGresult* result, std::string_view sql) {
   return fault;
 }
 
+// Puts a command into the pipeline. A statement that is worth preparing is prepared and run in the same round trip.
 bool PostgresSession::send(const Command& command, Whose whose, std::vector<Sent>& sent) {
   const PostgresValues values(command.values);
   observe(StatementMoment::before, command.sql);
@@ -234,6 +238,8 @@ bool PostgresSession::send(const Command& command, Whose whose, std::vector<Sent
          1;
 }
 
+// Reads the answers of a pipeline: for each command its result and a null behind it, then the end of the pipeline. All
+// are read, also behind a failure, so that the connection can be used again.
 Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& sent, Whose whose) {
   const ColumnNames names = whose == Whose::ours ? ColumnNames::not_wanted : ColumnNames::wanted;
   std::vector<SqlRows> all;

@@ -184,6 +184,7 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
     return RunOutcome(Mismatch{});
   }
   if (row.dead_at) return RunOutcome(DeadLettered{row.last_error});
+  // A run of this very runner that the database broke off may go on before its lease is over.
   const bool ours = broken_off.take(row);
   if (row.lease_until > row.now && !ours) return busy(retry_after(row, options.lease));
   if (auto unknown = not_declared(row)) return RunOutcome(*std::move(unknown));
@@ -224,6 +225,7 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   // The step was declared when the row was read. Between that and the takeover, a newer version of the program may have
   // moved the operation on.
   if (auto unknown = not_declared(row)) {
+    // If giving the lease up fails, it runs out by itself.
     sessions
         .with<Unit>([&](Session& session) -> Result<Unit> {
           const phases::Command command = phases::give_lease_up(row.id, row.fence);
@@ -256,6 +258,7 @@ Result<RunOutcome> Runner::Impl::look(const RecordId& id, SessionSource& session
   return answer_of(std::move(found).value());
 }
 
+// The outcome for a run that is not the owner.
 Result<RunOutcome> Runner::Impl::answer_of(KeyRows found) {
   if (found.answer) return replayed(std::move(found.answer->response));
   if (!found.operation) return busy(std::chrono::seconds(1));

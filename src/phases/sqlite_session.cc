@@ -189,6 +189,7 @@ Result<SqliteStatement> SqliteSession::prepare(std::string_view sql) {
   return prepared;
 }
 
+// Whether SQLite finds no statement in the text: blanks and comments behind the first one are allowed.
 bool SqliteSession::only_comments(std::string_view sql) {
   sqlite3_stmt* statement = nullptr;
   const int code = sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()), 0, &statement, nullptr);
@@ -245,6 +246,7 @@ Result<std::vector<SqlRows>> SqliteSession::run(std::span<const Command> command
   return all;
 }
 
+// First the queue of this process, then the lock of the file, both within wait_max.
 Status SqliteSession::begin_immediate() {
   const auto deadline = std::chrono::steady_clock::now() + options_.wait_max;
   if (!turn_.take(options_.wait_max)) {
@@ -274,6 +276,7 @@ Result<std::vector<SqlRows>> SqliteSession::begin(Isolation, Guard, std::span<co
   return rows;
 }
 
+// The mark is missing if application code has ended the transaction, also if it has begun another one since.
 Status SqliteSession::end(std::span<const Command> commands) {
   const auto fail = [&](Fault fault) -> Status {
     rollback();
@@ -304,6 +307,7 @@ Status SqliteSession::commit() {
 }
 
 void SqliteSession::rollback() {
+  // Some errors make SQLite roll back by itself; then there is nothing to do.
   if (sqlite3_get_autocommit(handle_) == 0) (void)plain("ROLLBACK").ok();
   end_turn();
 }
