@@ -1,5 +1,6 @@
 #include "cli/keys.h"
 
+#include "base/url.h"
 #include "cli/exit_codes.h"
 #include "cli/keys_view.h"
 #include "config/suggestion.h"
@@ -41,20 +42,6 @@ class UsageWithoutHidden : public CLI::Formatter {
     return usage;
   }
 };
-
-std::string percent_encoded(std::string_view text) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.' || c == '~' || c == '/';
-    if (plain) {
-      encoded.push_back(c);
-    } else {
-      encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return encoded;
-}
 
 } // namespace
 

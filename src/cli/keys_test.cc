@@ -159,7 +159,7 @@ TEST(KeysList, SaysHowToGoOnAndHowFarItLooked) {
   EXPECT_EQ(run_keys({"list", "--admin", at, "--key", "order-1"}).out,
             "(looked at 100000 keys, not all; none of them fits: narrow it with --principal: the account)\n");
   EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys?limit=100",
-                                           "GET /api/keys?limit=100&route=/v1/%2A&older_than=5m&after=others-5-00",
+                                           "GET /api/keys?limit=100&route=%2Fv1%2F%2A&older_than=5m&after=others-5-00",
                                            "POST /api/keys/find {\"key\":\"order-1\"}"));
 }
 

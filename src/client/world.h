@@ -1,7 +1,7 @@
 // world: everything about a Client that is not a rule: clocks, chance, sleep and the network.
 #pragma once
 
-#include "client/url.h"
+#include "base/url.h"
 
 #include <oncekey/client.h>
 

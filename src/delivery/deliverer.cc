@@ -29,7 +29,7 @@ UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   UpstreamOptions options;
   options.host = endpoint.url.host;
   options.port = endpoint.url.port;
-  options.tls = endpoint.url.scheme == UpstreamUrl::Scheme::https;
+  options.tls = endpoint.url.tls;
   options.ca_file = endpoint.ca_file;
   options.ca_setting = fmt::format("\"{}\": ca", endpoint.name);
   options.connect_timeout = std::min(config.timeouts.connect, endpoint.timeout);
@@ -43,7 +43,7 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
   const StoredResponse& message = *job.record.response;
   UpstreamRequest request;
   request.method = job.record.method;
-  request.target = endpoint.target;
+  request.target = endpoint.url.target;
   request.headers.add("Host", endpoint.url.authority);
   for (std::size_t at = 0; at < message.headers.size(); ++at) {
     const Field field = message.headers[at];

@@ -1,6 +1,5 @@
 #include "gateway/trust_keeper.h"
 
-#include "base/masked_url.h"
 #include "config/identity_files.h"
 
 #include <boost/asio/post.hpp>
@@ -32,11 +31,11 @@ FileStamp stamp_of(const std::string& path) {
           static_cast<std::uint64_t>(status.st_ino)};
 }
 
-UpstreamOptions fetch_options(const UpstreamUrl& server, const Config& config) {
+UpstreamOptions fetch_options(const Url& server, const Config& config) {
   UpstreamOptions options;
   options.host = server.host;
   options.port = server.port;
-  options.tls = server.scheme == UpstreamUrl::Scheme::https;
+  options.tls = server.tls;
   options.connect_timeout = std::min<Millis>(config.timeouts.connect, kFetchTimeout);
   options.idle_timeout = config.timeouts.upstream_idle;
   options.max_header_bytes = config.limits.max_header_bytes;
@@ -44,21 +43,14 @@ UpstreamOptions fetch_options(const UpstreamUrl& server, const Config& config) {
   return options;
 }
 
-// In a label and in the log: without what may be secret in a query.
-std::string shown(const std::string& source) {
-  const std::string masked = masked_url(source);
-  return masked.substr(0, masked.find('?'));
-}
-
 } // namespace
 
-struct TrustKeeper::Url {
-  Url(TrustedKeys& trusted, TargetUrl target_url)
-      : keys(trusted), url(std::move(target_url)), name(shown(keys.source)) {}
+struct TrustKeeper::KeyUrl {
+  KeyUrl(TrustedKeys& trusted, Url at) : keys(trusted), url(std::move(at)), name(url.shown()) {}
 
   TrustedKeys& keys;
-  const TargetUrl url;
-  const std::string name;
+  const Url url;
+  const std::string name; // in labels and in the log: without what may be secret in a query
   std::unique_ptr<UpstreamPool> pool;
   std::atomic<std::uint32_t> connections{0};
   UpstreamCall* call = nullptr; // under way
@@ -97,10 +89,10 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Ti
                               }});
       continue;
     }
-    auto target = parse_target_url(keys->source);
-    if (!target) return invalid(fmt::format("jwt_keys: {}", target.fault().message));
-    auto url = std::make_unique<Url>(*keys, *std::move(target));
-    auto pool = UpstreamPool::make(fetch_options(url->url.server, shared.config()), timers, url->connections);
+    auto parsed = parse_url(keys->source);
+    if (!parsed) return invalid(fmt::format("jwt_keys: {}", parsed.fault().message));
+    auto url = std::make_unique<KeyUrl>(*keys, *std::move(parsed));
+    auto pool = UpstreamPool::make(fetch_options(url->url, shared.config()), timers, url->connections);
     if (!pool) return std::move(pool).fault();
     url->pool = std::move(pool).value();
     keys->on_asked([keeper = made.get(), asked = url.get()] {
@@ -213,7 +205,7 @@ void TrustKeeper::show_ages() {
   }
 }
 
-Task<void> TrustKeeper::fetch(Url& url) {
+Task<void> TrustKeeper::fetch(KeyUrl& url) {
   ++fetches_;
   url.fetching = true;
   ResponseHead head;
@@ -259,11 +251,11 @@ Task<void> TrustKeeper::fetch(Url& url) {
 }
 
 // The set into `body`, or why there is none into `reason`.
-Task<void> TrustKeeper::get(Url& url, ResponseHead& head, std::string& body, std::string& reason) {
+Task<void> TrustKeeper::get(KeyUrl& url, ResponseHead& head, std::string& body, std::string& reason) {
   UpstreamRequest request;
   request.method = "GET";
   request.target = url.url.target;
-  request.headers.add("Host", url.url.server.authority);
+  request.headers.add("Host", url.url.authority);
   request.headers.add("Accept", "application/jwk-set+json, application/json");
   UpstreamCall call(*url.pool);
   url.call = &call;
