@@ -90,10 +90,11 @@ struct UnfinishedOperation {
 struct CompleterOptions {
   // Younger operations are left to their clients, who are probably still trying.
   Millis grace = std::chrono::minutes(5);
-  // The wait after a failed attempt doubles from the first to the longest.
+  // The pause after the first attempt is one to two of `backoff_first`; it doubles up to `backoff_max`, of which half to
+  // all is taken.
   Millis backoff_first = std::chrono::seconds(30);
   Millis backoff_max = std::chrono::hours(1);
-  // Then the operation is a dead letter. Twenty attempts take ten to fourteen hours: short of the 24
+  // Then the operation is a dead letter. Twenty attempts take ten to eleven hours: short of the 24
   // after which foreign keys are forgotten.
   int attempts_max = 20;
   std::size_t batch = 100;     // operations per run_once

@@ -201,6 +201,9 @@ std::uint64_t random_u64() {
   return value;
 }
 
+// The upper 53 bits make every double of that grid equally likely.
+double random_chance() { return static_cast<double>(random_u64() >> 11) * 0x1p-53; }
+
 std::string uuid_text(std::span<const std::uint8_t, 16> bytes, UuidVersion version) {
   std::string raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   raw[6] = static_cast<char>((raw[6] & 0x0f) | static_cast<std::uint8_t>(version) << 4);

@@ -1,7 +1,7 @@
 #include <oncekey/client.h>
 
+#include "base/backoff.h"
 #include "base/crypto.h"
-#include "client/backoff.h"
 #include "client/journal.h"
 #include "client/judge.h"
 #include "client/retry_budget.h"
@@ -114,6 +114,18 @@ std::string spelled(std::string_view key, KeySpelling spelling) {
     quoted.push_back(c);
   }
   return quoted + '"';
+}
+
+Millis wait_for_try(std::uint32_t failures, const RetryRules& rules, double chance, std::optional<Millis> retry_after) {
+  const Millis pause = pause_after(failures, rules.initial, rules.longest, chance);
+  return lengthened(pause, rules.initial, retry_after, rules.retry_after_max);
+}
+
+// Before the server is asked again for the answer of a request that is still running: what it said, and up to a quarter
+// more.
+Millis wait_for_answer(const RetryRules& rules, double chance, Millis retry_after) {
+  const Millis asked = std::clamp(retry_after, rules.initial, std::max(rules.initial, rules.retry_after_max));
+  return asked + Millis(static_cast<std::int64_t>(static_cast<double>(asked.count()) * 0.25 * chance));
 }
 
 std::string shown(Time time) {
@@ -265,7 +277,7 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
       break;
     }
     const Millis wait = running ? wait_for_answer(rules, world->chance(), *asked)
-                                : wait_before(failures + 1, rules, world->chance(), asked);
+                                : wait_for_try(failures, rules, world->chance(), asked);
     if (world->now() + wait >= deadline) {
       answer.reason = fmt::format("{}, and the deadline comes before the next try", answer.reason);
       break;

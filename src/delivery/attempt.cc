@@ -1,6 +1,6 @@
 #include "delivery/attempt.h"
 
-#include "client/backoff.h"
+#include "base/backoff.h"
 
 #include <fmt/format.h>
 
@@ -41,11 +41,9 @@ AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delive
     }
     return end;
   }
-  RetryRules rules;
-  rules.initial = endpoint.first_pause;
-  rules.longest = endpoint.longest_pause;
-  rules.retry_after_max = kRetryAfterMax;
-  end.pause = wait_before(static_cast<std::uint32_t>(attempt) + 1, rules, chance, delivered.retry_after);
+  const Millis pause =
+      pause_after(static_cast<std::uint32_t>(attempt), endpoint.first_pause, endpoint.longest_pause, chance);
+  end.pause = lengthened(pause, endpoint.first_pause, delivered.retry_after, kRetryAfterMax);
   if (stay.age < endpoint.budget) {
     end.kind = AttemptEnd::Kind::again;
     end.pause = std::min(end.pause, endpoint.budget - stay.age); // the last attempt is made when the budget ends

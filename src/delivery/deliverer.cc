@@ -97,8 +97,7 @@ Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& ti
             [this] {
               poll_.after(kPollEvery);
               look();
-            }),
-      random_(static_cast<std::minstd_rand::result_type>(random_u64())) {}
+            }) {}
 
 Deliverer::~Deliverer() = default;
 
@@ -217,7 +216,7 @@ Task<void> Deliverer::deliver(Line& line, Message message) {
     co_await call(line, job, delivered);
     const Millis age = shared_.store.now() - job.record.first_received;
     AttemptEnd outcome =
-        end_of(line.endpoint, std::move(*job.record.response), delivered, {age, job.record.ordered}, chance());
+        end_of(line.endpoint, std::move(*job.record.response), delivered, {age, job.record.ordered}, random_chance());
     if (outcome.kind == AttemptEnd::Kind::dead) {
       shared_.log.error("delivery_dead", {{"endpoint", line.endpoint.name},
                                           {"job", short_hash(job.id)},

@@ -1,5 +1,6 @@
 #include "gateway/trust_keeper.h"
 
+#include "base/backoff.h"
 #include "config/identity_files.h"
 
 #include <boost/asio/post.hpp>
@@ -18,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kLookEvery{1000};
 constexpr std::size_t kSetBytesMax = 1u << 20;
 constexpr std::chrono::seconds kFetchTimeout{10};
-// Between two tries that fail: doubled from the first to the second.
+// Between two tries that fail.
 constexpr std::chrono::seconds kFirstPause{1};
 constexpr std::chrono::seconds kLongestPause{60};
 
@@ -56,7 +57,7 @@ struct TrustKeeper::KeyUrl {
   UpstreamCall* call = nullptr; // under way
   bool fetching = false;
   MonotonicTime due;                       // of the next fetch
-  std::chrono::seconds pause{kFirstPause}; // after the next failure
+  Backoff pauses{kFirstPause, kLongestPause};
   std::optional<MonotonicTime> fetched_at;
   prometheus::Gauge* age = nullptr;
   prometheus::Gauge* usable = nullptr;
@@ -231,18 +232,18 @@ Task<void> TrustKeeper::fetch(KeyUrl& url) {
   if (reason.empty()) {
     url.fetched->Increment();
     url.fetched_at = now;
-    url.pause = kFirstPause;
+    url.pauses.reset();
     url.due = now + jwks_lifetime(head.headers);
   } else if (!stopped_) {
     url.failed->Increment();
-    url.due = now + url.pause;
+    const Millis pause = url.pauses.next();
+    url.due = now + pause;
     shared_.log.warning("jwks_fetch_failed",
                         {{"keys", url.name},
                          {"reason", reason},
                          {"next", url.fetched_at ? "the keys fetched before stay in use"
                                                  : "keyed requests of its routes get 503 until it can be fetched"},
-                         {"retry_seconds", url.pause.count()}});
-    url.pause = std::min(2 * url.pause, kLongestPause);
+                         {"retry_seconds", std::chrono::ceil<std::chrono::seconds>(pause).count()}});
   }
   url.keys.fetched(!reason.empty());
   url.fetching = false;

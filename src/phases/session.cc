@@ -24,6 +24,12 @@ std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
     return postgres ? fmt::format("= ANY (ARRAY(SELECT jsonb_array_elements_text({}::jsonb)))", list)
                     : fmt::format("IN (SELECT value FROM json_each({}))", list);
   }
+  if (token.starts_with("at ")) {
+    const std::size_t blank = token.find(' ', 3);
+    const std::string_view list = token.substr(3, blank - 3), index = token.substr(blank + 1);
+    return postgres ? fmt::format("({0}::bigint[])[least({1} + 1, cardinality({0}::bigint[]))]", list, index)
+                    : fmt::format("json_extract({0}, '$[' || min({1}, json_array_length({0}) - 1) || ']')", list, index);
+  }
   ONCEKEY_CHECK(token.starts_with("in "), "a token of session.h");
   const std::string_view value = token.substr(3);
   return postgres ? fmt::format("= ANY ({}::bigint[])", value)

@@ -1,6 +1,6 @@
 #include <oncekey/workers.h>
 
-#include "base/crypto.h"
+#include "base/backoff.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
 #include "workers/concurrently.h"
@@ -27,8 +27,14 @@ void add(CompleterCounts& to, const CompleterCounts& counts) {
   to.unknown += counts.unknown;
 }
 
-// A thousandth-share of the wait, drawn from its upper half: operations that failed together do not come back together.
-std::int64_t jitter_permille() { return 500 + static_cast<std::int64_t>(random_u64() % 501); }
+// The pauses after the first attempt, the second and so on, as the statement that picks wants them.
+std::string pause_list(Dialect dialect, const CompleterOptions& options) {
+  const double chance = random_chance();
+  std::vector<std::int64_t> pauses;
+  for (std::uint32_t attempt = 1; pauses.size() < static_cast<std::size_t>(std::max(1, options.attempts_max)); ++attempt)
+    pauses.push_back(pause_after(attempt, options.backoff_first, options.backoff_max, chance).count());
+  return phases::id_list(dialect, pauses);
+}
 
 Status run_command(Database& database, const Command& command) {
   auto session = database.engine().session();
@@ -48,9 +54,9 @@ Result<std::optional<UnfinishedOperation>> pick(Database& database, const Comple
                                                 const std::string& names, PickedUpTo& place) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
+  const std::string pauses = pause_list(database.dialect(), options);
   const Command command{phases::kPickAbandoned,
-                        {std::int64_t{options.grace.count()}, std::int64_t{options.backoff_first.count()},
-                         std::int64_t{options.backoff_max.count()}, jitter_permille(), place.first_received,
+                        {std::int64_t{options.grace.count()}, std::string_view(pauses), place.first_received,
                          Bytes{place.id}, std::string_view(names)}};
   auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
   if (!rows.ok()) return std::move(rows).fault();

@@ -1,5 +1,6 @@
 #include <oncekey/workers.h>
 
+#include "base/backoff.h"
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
@@ -31,11 +32,8 @@ void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
   to.sinks_down += counts.sinks_down;
 }
 
-// Doubles with every failure; drawn from the upper half.
-Millis backoff(int failures, const EnqueuerOptions& options) {
-  const std::int64_t doubled = options.backoff_first.count() << std::min(std::max(failures, 0), 20);
-  const std::int64_t wait = std::min(doubled, std::int64_t{options.backoff_max.count()});
-  return Millis{wait / 2 + static_cast<std::int64_t>(random_u64() % static_cast<std::uint64_t>(wait / 2 + 1))};
+Millis pause_of(const EnqueuerOptions& options, int failures) {
+  return pause_after(static_cast<std::uint32_t>(failures), options.backoff_first, options.backoff_max, random_chance());
 }
 
 SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& turn) {
@@ -92,7 +90,7 @@ class BatchEnd {
       reasons_.push_back(error_text(why->second));
       commands.push_back({phases::kRefuseJob,
                           {job.id, claim, std::string_view(reasons_.back()),
-                           std::int64_t{backoff(job.attempts, options).count()}, std::int64_t{options.attempts_max}}});
+                           std::int64_t{pause_of(options, job.attempts + 1).count()}, std::int64_t{options.attempts_max}}});
     }
     given_back = open.size();
     if (given_back != 0) {
@@ -197,7 +195,7 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   if (!report.down || !report.accepted.empty()) state.failures = 0;
   if (report.down) {
     ++counts.sinks_down;
-    state.not_before = std::chrono::steady_clock::now() + backoff(state.failures++, options_);
+    state.not_before = std::chrono::steady_clock::now() + pause_of(options_, ++state.failures);
     failing("sink " + name, error_text(*report.down));
   } else {
     working("sink " + name);
