@@ -35,16 +35,16 @@ target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
 oncekey_room(store FOLDER store USES oncekey_core
   LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
 oncekey_room(inbox FOLDER inbox USES oncekey_core)
-# The library of atomic phases and its workers.
+# The library of atomic phases.
 include(${CMAKE_CURRENT_LIST_DIR}/embed_schema.cmake)
 oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
 oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL)
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
-oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
 oncekey_room(config FOLDER config USES oncekey_core oncekey_inbox LINKS tomlplusplus::tomlplusplus)
 # Below http and the Redis store: tasks, timers, sockets with TLS.
 oncekey_room(net FOLDER net HEADERS precompiled_asio USES oncekey_base oncekey_asio)
 oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_net)
+oncekey_room(workers FOLDER workers HEADERS precompiled_asio USES oncekey_phases oncekey_http LINKS ${HIREDIS_LIBRARY} Boost::json)
 oncekey_room(client FOLDER client HEADERS precompiled_asio USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery HEADERS precompiled_asio USES oncekey_gateway oncekey_client)

@@ -1,8 +1,9 @@
 #include "delivery/deliverer.h"
 
-#include "client/judge.h"
+#include "core/judge.h"
 #include "delivery/attempt.h"
 #include "delivery/staging.h"
+#include "http/fetch.h"
 
 #include <fmt/format.h>
 
@@ -22,8 +23,8 @@ constexpr Millis kLeaseSpareMin{2'000};
 constexpr Millis kLeaseSpareMax{30'000};
 // An attempt that begins with less than this to spare might outlast its lease: clocks are read late, timers tick.
 constexpr Millis kLeaseMargin{500};
-// Of the receiver's answer; nobody reads it.
-constexpr std::size_t kAnswerBytesMax = 64u << 10;
+// The deliverer has no use for the body of the receiver's answer.
+constexpr AnswerLimit kAnswerLimit{64u << 10, AnswerLimit::Longer::is_cut};
 
 UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   UpstreamOptions options;
@@ -89,15 +90,10 @@ std::size_t Deliverer::Line::room() const {
 }
 
 Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers)
-    : shared_(shared),
-      metrics_(metrics),
-      timers_(timers),
-      wakeups_(timers.context()),
-      poll_(timers,
-            [this] {
-              poll_.after(kPollEvery);
-              look();
-            }) {}
+    : shared_(shared), metrics_(metrics), timers_(timers), wakeups_(timers.context()), poll_(timers, [this] {
+        poll_.after(kPollEvery);
+        look();
+      }) {}
 
 Deliverer::~Deliverer() = default;
 
@@ -246,24 +242,16 @@ Task<void> Deliverer::call(Line& line, const TakenJob& job, Delivered& delivered
   const std::string& body = job.record.response->body;
   UpstreamCall call(*line.pool);
   const MonotonicTime due = std::chrono::steady_clock::now() + line.endpoint.timeout;
-  CallError error = co_await call.send(request, Framing::length, body.size(), body, due);
-  ResponseHead head;
-  while (error == CallError::none && head.status < 200) error = co_await call.read_head(head);
-  std::size_t read = 0;
-  while (error == CallError::none && read <= kAnswerBytesMax) {
-    std::string_view piece;
-    error = co_await call.read_piece(piece);
-    if (piece.empty()) break;
-    read += piece.size();
-  }
-  if (error != CallError::none) {
-    delivered.reason = call.reason();
+  const Fetched fetched = co_await fetch(call, request, body, due, kAnswerLimit);
+  if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) {
+    delivered.reason = failure->reason;
     co_return;
   }
-  delivered.status = head.status;
-  delivered.reason = head.reason;
+  const auto& answer = std::get<FetchedAnswer>(fetched);
+  delivered.status = answer.status;
+  delivered.reason = answer.reason;
   delivered.retry_after =
-      retry_after(head.headers, std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now()));
+      retry_after(answer.headers, std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now()));
 }
 
 Task<void> Deliverer::end(const Line& line, const TakenJob& job, AttemptEnd end, Tried tried) {

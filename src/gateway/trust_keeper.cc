@@ -17,7 +17,7 @@ namespace oncekey {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{1000};
-constexpr std::size_t kSetBytesMax = 1u << 20;
+constexpr AnswerLimit kSetLimit{1u << 20, AnswerLimit::Longer::fails};
 constexpr std::chrono::seconds kFetchTimeout{10};
 // Between two tries that fail.
 constexpr std::chrono::seconds kFirstPause{1};
@@ -56,7 +56,7 @@ struct TrustKeeper::KeyUrl {
   std::atomic<std::uint32_t> connections{0};
   UpstreamCall* call = nullptr; // under way
   bool fetching = false;
-  MonotonicTime due;                       // of the next fetch
+  MonotonicTime due; // of the next fetch
   Backoff pauses{kFirstPause, kLongestPause};
   std::optional<MonotonicTime> fetched_at;
   prometheus::Gauge* age = nullptr;
@@ -209,13 +209,17 @@ void TrustKeeper::show_ages() {
 Task<void> TrustKeeper::fetch(KeyUrl& url) {
   ++fetches_;
   url.fetching = true;
-  ResponseHead head;
-  std::string body;
+  Headers headers;
   std::string reason;
   try {
-    co_await get(url, head, body, reason);
-    if (reason.empty()) {
-      auto set = parse_jwks(body, SecretKeys::refused);
+    Fetched fetched = co_await get(url);
+    if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) {
+      reason = failure->reason;
+    } else if (auto& answer = std::get<FetchedAnswer>(fetched); answer.status != 200) {
+      reason = fmt::format("it answered {}, and 200 was expected; redirects are not followed", answer.status);
+    } else {
+      headers = std::move(answer.headers);
+      auto set = parse_jwks(answer.body, SecretKeys::refused);
       if (!set) {
         reason = set.fault().message;
       } else {
@@ -228,12 +232,13 @@ Task<void> TrustKeeper::fetch(KeyUrl& url) {
   } catch (const std::exception& error) {
     reason = error.what(); // out of memory, say
   }
+  url.call = nullptr;
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (reason.empty()) {
     url.fetched->Increment();
     url.fetched_at = now;
     url.pauses.reset();
-    url.due = now + jwks_lifetime(head.headers);
+    url.due = now + jwks_lifetime(headers);
   } else if (!stopped_) {
     url.failed->Increment();
     const Millis pause = url.pauses.next();
@@ -251,31 +256,15 @@ Task<void> TrustKeeper::fetch(KeyUrl& url) {
   --fetches_;
 }
 
-// The set into `body`, or why there is none into `reason`.
-Task<void> TrustKeeper::get(KeyUrl& url, ResponseHead& head, std::string& body, std::string& reason) {
+// The set, or why there is none.
+Task<Fetched> TrustKeeper::get(KeyUrl& url) {
   UpstreamRequest request;
   request.method = "GET";
   request.target = url.url.target;
-  request.headers.add("Host", url.url.authority);
   request.headers.add("Accept", "application/jwk-set+json, application/json");
   UpstreamCall call(*url.pool);
   url.call = &call;
-  CallError error = co_await call.send(request, Framing::none, 0, {}, std::chrono::steady_clock::now() + kFetchTimeout);
-  while (error == CallError::none && head.status < 200) error = co_await call.read_head(head);
-  while (error == CallError::none && body.size() <= kSetBytesMax) {
-    std::string_view piece;
-    error = co_await call.read_piece(piece);
-    if (piece.empty()) break;
-    body.append(piece);
-  }
-  url.call = nullptr;
-  if (error != CallError::none) {
-    reason = call.reason();
-  } else if (head.status != 200) {
-    reason = fmt::format("it answered {}, and 200 was expected; redirects are not followed", head.status);
-  } else if (body.size() > kSetBytesMax) {
-    reason = "it is longer than 1 MiB";
-  }
+  co_return co_await oncekey::fetch(call, request, {}, std::chrono::steady_clock::now() + kFetchTimeout, kSetLimit);
 }
 
 } // namespace oncekey

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "gateway/shared.h"
-#include "http/upstream.h"
+#include "http/fetch.h"
 #include "net/timers.h"
 
 #include <atomic>
@@ -47,7 +47,7 @@ class TrustKeeper {
   void look_at_files();
   void show_ages();
   Task<void> fetch(KeyUrl& url);
-  Task<void> get(KeyUrl& url, ResponseHead& head, std::string& body, std::string& reason);
+  Task<Fetched> get(KeyUrl& url);
 
   GatewayShared& shared_;
   Timers& timers_;

@@ -1,9 +1,9 @@
 // Outcomes as HTTP answers, by the words and rules of the core: what the library says and what the gateway says for the
 // same thing are the same bytes.
 #include "base/crypto.h"
+#include "base/reasons.h"
 #include "base/utf8.h"
 #include "core/admit.h"
-#include "core/reasons.h"
 #include "core/replies.h"
 #include "phases/runner_policy.h"
 

@@ -81,16 +81,17 @@ class BatchEnd {
       accepted_ = phases::id_list(dialect, accepted);
       commands.push_back({phases::kDeleteJobs, {std::string_view(accepted_)}});
     }
-    std::unordered_map<JobId, std::string_view> reasons;
-    for (const SinkReport::RefusedJob& refusal : report.refused) reasons.emplace(refusal.id, refusal.why);
+    std::unordered_map<JobId, const SinkReport::RefusedJob*> refusals;
+    for (const SinkReport::RefusedJob& refusal : report.refused) refusals.emplace(refusal.id, &refusal);
     for (const Job& job : jobs) {
-      const auto why = reasons.find(job.id);
-      if (why == reasons.end() || open.erase(job.id) == 0) continue;
+      const auto found = refusals.find(job.id);
+      if (found == refusals.end() || open.erase(job.id) == 0) continue;
       ++refused;
-      reasons_.push_back(error_text(why->second));
+      reasons_.push_back(error_text(found->second->why));
+      const int attempts_max = found->second->for_good ? 1 : options.attempts_max;
       commands.push_back({phases::kRefuseJob,
                           {job.id, claim, std::string_view(reasons_.back()),
-                           std::int64_t{pause_of(options, job.attempts + 1).count()}, std::int64_t{options.attempts_max}}});
+                           std::int64_t{pause_of(options, job.attempts + 1).count()}, std::int64_t{attempts_max}}});
     }
     given_back = open.size();
     if (given_back != 0) {

@@ -92,7 +92,9 @@ class ScriptedServer {
   std::thread thread_;
 };
 
-std::string answer(int status) { return fmt::format("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", status); }
+std::string answer(int status) {
+  return fmt::format("HTTP/1.1 {} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status);
+}
 
 TEST(HttpSink, PostsTheArgsWithTheJobsIdAsKey) {
   std::string request;
@@ -193,6 +195,29 @@ TEST(HttpSink, AServerThatStumblesOverEverythingIsDownAndNoJobIsBlamed) {
   EXPECT_TRUE(one.refused.empty());
 }
 
+TEST(HttpSink, AReceiverThatIsGoneForGoodMakesADeadLetterOfTheJob) {
+  ScriptedServer server({answer(410), answer(200), answer(404)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(2));
+  ASSERT_THAT(ids_of(report.refused), ElementsAre(1, 3));
+  EXPECT_TRUE(report.refused[0].for_good);
+  EXPECT_FALSE(report.refused[1].for_good);
+}
+
+TEST(HttpSink, CredentialsThatAreRefusedBlameNoJob) {
+  ScriptedServer server({answer(401), answer(403), answer(401)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_TRUE(report.accepted.empty());
+  EXPECT_TRUE(report.refused.empty());
+  EXPECT_EQ(report.down, "answered 401");
+}
+
 TEST(HttpSink, NobodyThereSilenceAndNonsenseAreTheSinksTrouble) {
   auto nobody = http_sink("http://127.0.0.1:1/");
   ASSERT_TRUE(nobody.ok());
@@ -201,7 +226,7 @@ TEST(HttpSink, NobodyThereSilenceAndNonsenseAreTheSinksTrouble) {
 
   ScriptedServer server({"silence", "SSH-2.0-x\r\n\r\n", ""});
   HttpSinkOptions options;
-  options.answer_timeout = 100ms;
+  options.timeout = 100ms;
   auto sink = http_sink(server.url(), options);
   for (int i = 0; i < 3; ++i) {
     const SinkReport report = sink.value()->deliver(jobs, kFarAway());
