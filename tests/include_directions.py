@@ -30,15 +30,15 @@ MAY_SEE = {
     "store/redis": {"base", "core", "store/common"},
     "inbox": {"base", "core"},
     "phases": {"base", "core"},
-    "workers": {"base", "core", "net", "http", "phases"},
+    "workers": {"base", "core", "http", "phases"},
     "config": {"base", "core", "inbox"},
     "net": {"base"},
     "http": {"base", "net"},
-    "client": {"base", "core", "net", "http"},
+    "client": {"base", "core", "http"},
     "gateway": {"base", "core", "config", "net", "http", "inbox"},
-    "delivery": {"base", "core", "config", "net", "http", "client", "inbox", "gateway"},
+    "delivery": {"base", "core", "config", "net", "http", "inbox", "gateway"},
     "admin": {"base", "core", "config", "net", "http", "gateway"},
-    "cli": {"base", "core", "config", "net", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
+    "cli": {"base", "core", "config", "net", "http", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
 }
 SEES_ONLY_PLAIN_PUBLIC = {"base", "net", "http"}
 
@@ -57,7 +57,7 @@ LIBRARIES = {
     "CLI/": {"cli"},
     "spdlog/": {"base"},
     "openssl/": {"base", "net", "http", "store/redis"},
-    "boost/asio": {"net", "http", "store/redis", "client", "gateway", "delivery", "admin", "cli"},
+    "boost/asio": {"net", "http", "store/redis", "gateway", "delivery", "admin", "cli"},
     "boost/beast": {"http", "admin", "cli"},
     "prometheus/": {"gateway", "delivery", "admin"},
 }

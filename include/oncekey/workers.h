@@ -72,6 +72,37 @@ class BackgroundWorker {
   std::map<std::string, std::string> troubles_;
 };
 
+// What the three share besides: counting what their runs did.
+template <class Counts>
+class CountingWorker : public BackgroundWorker {
+ public:
+  // Of all runs. From any thread.
+  Counts metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return total_;
+  }
+
+ protected:
+  explicit CountingWorker(Millis idle_wait) : BackgroundWorker(idle_wait) {}
+  // The end of a run: counts it, tells whether the database failed, and is what run_once returns.
+  Result<Counts> ended(const Counts& counts, Status done) {
+    {
+      const std::lock_guard lock(metrics_mutex_);
+      total_ += counts;
+    }
+    if (done.ok()) {
+      working("database");
+      return counts;
+    }
+    failing("database", done.fault().message);
+    return std::move(done).fault();
+  }
+
+ private:
+  mutable std::mutex metrics_mutex_;
+  Counts total_;
+};
+
 // An operation that is not finished.
 struct UnfinishedOperation {
   RecordId id;
@@ -90,8 +121,8 @@ struct UnfinishedOperation {
 struct CompleterOptions {
   // Younger operations are left to their clients, who are probably still trying.
   Millis grace = std::chrono::minutes(5);
-  // The pause after the first attempt is one to two of `backoff_first`; it doubles up to `backoff_max`, of which half to
-  // all is taken.
+  // The pause after the first attempt is one to two of `backoff_first`; it doubles up to `backoff_max`, of which half
+  // to all is taken.
   Millis backoff_first = std::chrono::seconds(30);
   Millis backoff_max = std::chrono::hours(1);
   // Then the operation is a dead letter. Twenty attempts take ten to eleven hours: short of the 24
@@ -109,9 +140,10 @@ struct CompleterCounts {
   std::uint64_t failed = 0;  // threw, or met a fault
   std::uint64_t dead = 0;    // became dead letters
   std::uint64_t unknown = 0; // at a recovery point that the resuming program does not have; no attempt was counted
+  CompleterCounts& operator+=(const CompleterCounts& other);
 };
 
-class Completer final : public BackgroundWorker {
+class Completer final : public CountingWorker<CompleterCounts> {
  public:
   // Resumes with the runner's operations. The runner outlives the completer.
   explicit Completer(Runner& runner, CompleterOptions options = {});
@@ -123,7 +155,6 @@ class Completer final : public BackgroundWorker {
 
   // Operations of other names are left to other completers.
   Result<CompleterCounts> run_once();
-  CompleterCounts metrics() const;
 
  protected:
   Turn turn() override;
@@ -138,8 +169,6 @@ class Completer final : public BackgroundWorker {
   std::map<std::string, Resume> resume_by_name_;
   std::string names_; // of the operations, as the statement that picks them wants them
   CompleterOptions options_;
-  mutable std::mutex metrics_mutex_;
-  CompleterCounts total_;
 };
 
 // POSTs {"operation":…,"id":"<64 hex digits>"} to the URL with `Idempotency-Key: <id>`; the application answers with
@@ -164,9 +193,10 @@ struct EnqueuerCounts {
   std::uint64_t given_back = 0;
   std::uint64_t dead = 0;
   std::uint64_t sinks_down = 0;
+  EnqueuerCounts& operator+=(const EnqueuerCounts& other);
 };
 
-class Enqueuer final : public BackgroundWorker {
+class Enqueuer final : public CountingWorker<EnqueuerCounts> {
  public:
   // Jobs of sinks that are not in the map are left for other enqueuers.
   Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
@@ -174,7 +204,6 @@ class Enqueuer final : public BackgroundWorker {
   void run() override;
   // One batch for every sink that is not being left alone, all sinks at the same time.
   Result<EnqueuerCounts> run_once();
-  EnqueuerCounts metrics() const;
 
  protected:
   Turn turn() override;
@@ -191,8 +220,6 @@ class Enqueuer final : public BackgroundWorker {
   Database& database_;
   std::map<std::string, SinkState> sinks_;
   EnqueuerOptions options_;
-  mutable std::mutex metrics_mutex_;
-  EnqueuerCounts total_;
 };
 
 struct ReaperOptions {
@@ -205,26 +232,24 @@ struct ReaperCounts {
   std::uint64_t answer_buckets = 0;
   std::uint64_t inbox_buckets = 0;
   std::uint64_t postponed = 0; // in use at the moment; the next run drops them
+  ReaperCounts& operator+=(const ReaperCounts& other);
 };
 
 // Unfinished operations and staged jobs are in tables that it does not know.
-class Reaper final : public BackgroundWorker {
+class Reaper final : public CountingWorker<ReaperCounts> {
  public:
   explicit Reaper(Database& database, ReaperOptions options = {});
 
   Result<ReaperCounts> run_once();
-  ReaperCounts metrics() const;
 
  protected:
   Turn turn() override;
 
  private:
-  Result<ReaperCounts> reap();
+  Status reap(ReaperCounts& counts);
 
   Database& database_;
   ReaperOptions options_;
-  mutable std::mutex metrics_mutex_;
-  ReaperCounts total_;
 };
 
 // For operators.

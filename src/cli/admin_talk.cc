@@ -102,6 +102,8 @@ Console standard_console() {
                  to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
 }
 
+bool Subcommand::chosen() const { return command_->parsed(); }
+
 void AdminFlags::add_to(CLI::App& command) {
   command.add_option("--admin", admin,
                      fmt::format("HOST:PORT of the gateway's admin listener, or its http:// or https:// URL (default: "

@@ -222,8 +222,7 @@ class Doctor {
       if (reached) {
         ok("jwt_keys", fmt::format("{} takes connections", url->origin()));
       } else {
-        add(Diagnosis::Status::problem, "jwt_keys",
-            fmt::format("{}: {}", url->origin(), reached.fault().message),
+        add(Diagnosis::Status::problem, "jwt_keys", fmt::format("{}: {}", url->origin(), reached.fault().message),
             "keyed requests of its routes get 503 until the keys can be fetched");
       }
     }

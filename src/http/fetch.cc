@@ -82,7 +82,7 @@ struct Fetcher::Impl {
     options.port = url.port;
     options.tls = url.tls;
     options.ca_file = ca_file;
-    options.ca_setting = "the certificates to trust";
+    options.ca_setting = "cannot read certificates from";
     options.connect_timeout = kConnectTimeout;
     options.idle_timeout = kIdleTimeout;
     options.max_header_bytes = kHeaderBytesMax;

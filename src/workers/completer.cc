@@ -18,20 +18,12 @@ namespace {
 using phases::Command;
 using phases::Isolation;
 
-void add(CompleterCounts& to, const CompleterCounts& counts) {
-  to.picked += counts.picked;
-  to.finished += counts.finished;
-  to.not_yet += counts.not_yet;
-  to.failed += counts.failed;
-  to.dead += counts.dead;
-  to.unknown += counts.unknown;
-}
-
 // The pauses after the first attempt, the second and so on, as the statement that picks wants them.
 std::string pause_list(Dialect dialect, const CompleterOptions& options) {
   const double chance = random_chance();
   std::vector<std::int64_t> pauses;
-  for (std::uint32_t attempt = 1; pauses.size() < static_cast<std::size_t>(std::max(1, options.attempts_max)); ++attempt)
+  for (std::uint32_t attempt = 1; pauses.size() < static_cast<std::size_t>(std::max(1, options.attempts_max));
+       ++attempt)
     pauses.push_back(pause_after(attempt, options.backoff_first, options.backoff_max, chance).count());
   return phases::id_list(dialect, pauses);
 }
@@ -84,10 +76,6 @@ Attempt attempt(const Completer::Resume& resume, const UnfinishedOperation& oper
   }
 }
 
-} // namespace
-
-namespace {
-
 std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
   std::map<std::string, Completer::Resume> by_name;
   for (const std::string& name : runner.operation_names()) {
@@ -98,11 +86,21 @@ std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
 
 } // namespace
 
+CompleterCounts& CompleterCounts::operator+=(const CompleterCounts& other) {
+  picked += other.picked;
+  finished += other.finished;
+  not_yet += other.not_yet;
+  failed += other.failed;
+  dead += other.dead;
+  unknown += other.unknown;
+  return *this;
+}
+
 Completer::Completer(Runner& runner, CompleterOptions options)
     : Completer(runner.database(), resumed_by(runner), options) {}
 
 Completer::Completer(Database& database, std::map<std::string, Resume> resume_by_name, CompleterOptions options)
-    : BackgroundWorker(options.idle_wait),
+    : CountingWorker(options.idle_wait),
       database_(database),
       resume_by_name_(std::move(resume_by_name)),
       options_(options) {
@@ -116,7 +114,7 @@ struct Completer::Round {
   std::mutex mutex;
   CompleterCounts counts;
   PickedUpTo place;
-  std::optional<Fault> failed;
+  Status done = ok_status();
   bool nothing_left = false;
 };
 
@@ -129,7 +127,7 @@ Result<CompleterCounts> Completer::run_once() {
     if (!stopping()) {
       auto picked = pick(database_, options_, names_, round.place);
       if (!picked.ok()) {
-        round.failed = std::move(picked).fault();
+        round.done = std::move(picked).fault();
       } else {
         first = std::move(picked).value();
       }
@@ -148,16 +146,7 @@ Result<CompleterCounts> Completer::run_once() {
       work(round);
     }
   }
-  {
-    const std::lock_guard lock(metrics_mutex_);
-    add(total_, round.counts);
-  }
-  if (round.failed) {
-    failing("database", round.failed->message);
-    return std::move(*round.failed);
-  }
-  working("database");
-  return round.counts;
+  return ended(round.counts, std::move(round.done));
 }
 
 // Picks one operation after another, one thread at a time, and completes them beside the other threads.
@@ -166,10 +155,10 @@ void Completer::work(Round& round) {
     std::optional<UnfinishedOperation> operation;
     {
       const std::lock_guard lock(round.mutex);
-      if (round.nothing_left || round.failed || round.counts.picked >= options_.batch || stopping()) return;
+      if (round.nothing_left || !round.done.ok() || round.counts.picked >= options_.batch || stopping()) return;
       auto picked = pick(database_, options_, names_, round.place);
       if (!picked.ok()) {
-        round.failed = std::move(picked).fault();
+        round.done = std::move(picked).fault();
         return;
       }
       operation = std::move(picked).value();
@@ -187,8 +176,8 @@ void Completer::finish(Round& round, const UnfinishedOperation& operation) {
   CompleterCounts counts;
   auto done = complete(operation, counts);
   const std::lock_guard lock(round.mutex);
-  add(round.counts, counts);
-  if (!done.ok() && !round.failed) round.failed = std::move(done).fault();
+  round.counts += counts;
+  if (!done.ok() && round.done.ok()) round.done = std::move(done);
 }
 
 Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts& counts) {
@@ -226,11 +215,6 @@ Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts
     ++counts.not_yet;
   }
   return ok_status();
-}
-
-CompleterCounts Completer::metrics() const {
-  const std::lock_guard lock(metrics_mutex_);
-  return total_;
 }
 
 BackgroundWorker::Turn Completer::turn() {

@@ -23,15 +23,6 @@ using phases::Isolation;
 // A claim is left this much before its end, so that what was accepted is deleted while it is still ours.
 constexpr int kClaimUsedShare = 2;
 
-void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
-  to.claimed += counts.claimed;
-  to.delivered += counts.delivered;
-  to.refused += counts.refused;
-  to.given_back += counts.given_back;
-  to.dead += counts.dead;
-  to.sinks_down += counts.sinks_down;
-}
-
 Millis pause_of(const EnqueuerOptions& options, int failures) {
   return pause_after(static_cast<std::uint32_t>(failures), options.backoff_first, options.backoff_max, random_chance());
 }
@@ -114,8 +105,18 @@ class BatchEnd {
 
 } // namespace
 
+EnqueuerCounts& EnqueuerCounts::operator+=(const EnqueuerCounts& other) {
+  claimed += other.claimed;
+  delivered += other.delivered;
+  refused += other.refused;
+  given_back += other.given_back;
+  dead += other.dead;
+  sinks_down += other.sinks_down;
+  return *this;
+}
+
 Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
-    : BackgroundWorker(options.idle_wait), database_(database), options_(options) {
+    : CountingWorker(options.idle_wait), database_(database), options_(options) {
   for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
 }
 
@@ -155,7 +156,7 @@ Result<EnqueuerCounts> Enqueuer::run_once() {
     auto drained = drain(*sinks[i].first, *sinks[i].second);
     const std::lock_guard lock(mutex);
     if (drained.ok()) {
-      add(counts, *drained);
+      counts += *drained;
     } else {
       failed = std::move(drained).fault();
     }
@@ -169,16 +170,7 @@ Result<EnqueuerCounts> Enqueuer::drain(const std::string& name, SinkState& state
   EnqueuerCounts counts;
   if (stopping() || std::chrono::steady_clock::now() < state.not_before) return counts;
   auto drained = drain(name, state, counts);
-  {
-    const std::lock_guard lock(metrics_mutex_);
-    add(total_, counts);
-  }
-  if (!drained.ok()) {
-    failing("database", drained.fault().message);
-    return std::move(drained).fault();
-  }
-  working("database");
-  return counts;
+  return ended(counts, std::move(drained));
 }
 
 // Claim, deliver, delete: no transaction is open during the delivery. A crash before the deletion leaves the jobs to
@@ -213,11 +205,6 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
     if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
   }
   return ok_status();
-}
-
-EnqueuerCounts Enqueuer::metrics() const {
-  const std::lock_guard lock(metrics_mutex_);
-  return total_;
 }
 
 BackgroundWorker::Turn Enqueuer::turn() {

@@ -4,21 +4,23 @@
 
 namespace oncekey {
 
-Reaper::Reaper(Database& database, ReaperOptions options)
-    : BackgroundWorker(options.idle_wait), database_(database), options_(options) {}
-
-Result<ReaperCounts> Reaper::run_once() {
-  auto counts = reap();
-  if (counts.ok()) {
-    working("database");
-  } else {
-    failing("database", counts.fault().message);
-  }
-  return counts;
+ReaperCounts& ReaperCounts::operator+=(const ReaperCounts& other) {
+  answer_buckets += other.answer_buckets;
+  inbox_buckets += other.inbox_buckets;
+  postponed += other.postponed;
+  return *this;
 }
 
-Result<ReaperCounts> Reaper::reap() {
+Reaper::Reaper(Database& database, ReaperOptions options)
+    : CountingWorker(options.idle_wait), database_(database), options_(options) {}
+
+Result<ReaperCounts> Reaper::run_once() {
   ReaperCounts counts;
+  Status done = reap(counts);
+  return ended(counts, std::move(done));
+}
+
+Status Reaper::reap(ReaperCounts& counts) {
   auto expired = database_.engine().expired_buckets(options_.margin);
   if (!expired.ok()) return std::move(expired).fault();
   for (const phases::ExpiredBucket& bucket : *expired) {
@@ -33,16 +35,7 @@ Result<ReaperCounts> Reaper::reap() {
       ++counts.inbox_buckets;
     }
   }
-  const std::lock_guard lock(metrics_mutex_);
-  total_.answer_buckets += counts.answer_buckets;
-  total_.inbox_buckets += counts.inbox_buckets;
-  total_.postponed += counts.postponed;
-  return counts;
-}
-
-ReaperCounts Reaper::metrics() const {
-  const std::lock_guard lock(metrics_mutex_);
-  return total_;
+  return ok_status();
 }
 
 BackgroundWorker::Turn Reaper::turn() { return run_once().ok() ? Turn::idle : Turn::failed; }

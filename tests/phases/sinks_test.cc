@@ -306,6 +306,21 @@ TEST_F(RedisSinks, SidekiqFindsItsJobs) {
   EXPECT_THAT(pushed[0], HasSubstr("\"args\":[\"not json\"]"));
 }
 
+TEST_F(RedisSinks, SidekiqGetsNamesInUtf8) {
+  auto sink = sidekiq_sink(url, "mailers");
+  ASSERT_TRUE(sink.ok());
+  Job job = job_with(42,
+                     "Gr\xc3\xbc\xc3\x9f"
+                     "e"); // not JSON: becomes a string
+  job.name =
+      "Gr\xc3\xbc\xc3\x9f"
+      "e";
+  EXPECT_THAT(sink.value()->deliver({&job, 1}, kFarAway()).accepted, ElementsAre(42));
+  EXPECT_THAT(ask("LRANGE queue:mailers 0 -1").at(0), HasSubstr("\"class\":\"Gr\xc3\xbc\xc3\x9f"
+                                                                "e\",\"args\":[\"Gr\xc3\xbc\xc3\x9f"
+                                                                "e\"]"));
+}
+
 TEST_F(RedisSinks, AStreamGetsEveryJobInOrder) {
   auto sink = redis_stream_sink(url, "rides");
   ASSERT_TRUE(sink.ok());
