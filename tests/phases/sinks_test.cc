@@ -31,10 +31,13 @@ Job job_with(JobId id, std::string args = "{}") {
   return {.id = id, .sink = "s", .name = "send_receipt", .args = std::move(args), .staged_at = Time{1700000000123ms}};
 }
 
-// Answers each connection with the next of the given texts and keeps what it was sent.
+// Answers each connection with the next of the given texts, or one connection with all of them, and keeps what it was
+// sent.
 class ScriptedServer {
  public:
-  explicit ScriptedServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
+  enum class Manner { closes, keeps_open };
+  explicit ScriptedServer(std::vector<std::string> answers, Manner manner = Manner::closes)
+      : answers_(std::move(answers)), manner_(manner) {
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -59,8 +62,9 @@ class ScriptedServer {
 
  private:
   void serve() {
+    int connection = -1;
     for (const std::string& answer : answers_) {
-      const int connection = accept(listener_, nullptr, nullptr);
+      if (connection < 0) connection = accept(listener_, nullptr, nullptr);
       if (connection < 0) return;
       std::string request;
       char buffer[4096];
@@ -81,11 +85,15 @@ class ScriptedServer {
       } else {
         EXPECT_EQ(write(connection, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
       }
+      if (manner_ == Manner::keeps_open) continue;
       close(connection);
+      connection = -1;
     }
+    if (connection >= 0) close(connection);
   }
 
   std::vector<std::string> answers_;
+  const Manner manner_;
   std::vector<std::string> requests_;
   int listener_ = -1;
   int port_ = 0;
@@ -116,6 +124,19 @@ TEST(HttpSink, PostsTheArgsWithTheJobsIdAsKey) {
   EXPECT_THAT(request, HasSubstr("Oncekey-Attempt: 1\r\n"));
   EXPECT_THAT(request, HasSubstr("Authorization: Bearer t\r\n"));
   EXPECT_THAT(request, HasSubstr("\r\n\r\n{\"a\":1}"));
+}
+
+TEST(HttpSink, UsesItsConnectionAgain) {
+  const std::string ok = "HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n";
+  ScriptedServer server({ok, ok, ok}, ScriptedServer::Manner::keeps_open); // and accepts no second one
+  HttpSinkOptions options;
+  options.timeout = 5s;
+  auto sink = http_sink(server.url(), options);
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(1, 2, 3));
+  EXPECT_FALSE(report.down) << *report.down;
 }
 
 TEST(HttpSink, ARefusalIsTheJobsAndATroubleIsTheSinks) {
