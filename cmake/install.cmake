@@ -50,8 +50,8 @@ oncekey_archive(client ABOUT "A client that retries under one idempotency key" R
   LINKS OpenSSL::SSL FLAGS "-lssl")
 oncekey_archive(phases ABOUT "Atomic phases with recovery points and staged jobs" ROOMS phases NEEDS common
   LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL FLAGS "-lsqlite3 -lpq")
-oncekey_archive(workers ABOUT "Completer, enqueuer and reaper for operations and staged jobs" ROOMS workers NEEDS phases
-  LINKS oncekey::hiredis OpenSSL::SSL FLAGS "-lhiredis -lssl")
+oncekey_archive(workers ABOUT "Completer, enqueuer and reaper for operations and staged jobs" ROOMS workers
+  NEEDS phases client LINKS oncekey::hiredis FLAGS "-lhiredis")
 
 # The public headers: those below and what they include.
 set(public_headers client.h derive.h inbox.h workers.h)

@@ -35,18 +35,18 @@ target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
 oncekey_room(store FOLDER store USES oncekey_core
   LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
 oncekey_room(signatures FOLDER signatures USES oncekey_core)
-# The library of atomic phases and its workers.
+# The library of atomic phases.
 include(${CMAKE_CURRENT_LIST_DIR}/embed_schema.cmake)
 oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
 oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL)
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
-oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
 oncekey_room(config FOLDER config USES oncekey_core oncekey_signatures LINKS tomlplusplus::tomlplusplus)
-# Below http and the Redis store: tasks, timers, sockets with TLS.
+# Below http and the Redis store: the event loop, tasks, sockets with TLS.
 oncekey_room(net FOLDER net USES oncekey_base Boost::headers LINKS OpenSSL::SSL)
 oncekey_room(http FOLDER http USES oncekey_net)
+oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http LINKS ${HIREDIS_LIBRARY} Boost::json)
 oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
-oncekey_room(delivery FOLDER delivery USES oncekey_gateway oncekey_client)
+oncekey_room(delivery FOLDER delivery USES oncekey_gateway)
 oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

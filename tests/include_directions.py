@@ -76,20 +76,20 @@ ROOMS = {
         sees="base http core"),
     "delivery": Room(
         "the inbox for webhooks, the outbox, and the deliverer of the jobs that both stage",
-        sees="base net http core signatures config gateway client", libraries="prometheus"),
+        sees="base net http core signatures config gateway", libraries="prometheus"),
     "phases": Room(
         "the library of atomic phases: operations, transactions and staged jobs in the application's own database; "
         "on Postgres by the functions of its schema (`src/phases/schema`)",
         sees="base core", libraries="libpq sqlite3"),
     "workers": Room(
         "the library's completer, enqueuer and reaper, and the sinks that staged jobs go to",
-        sees="base phases", libraries="hiredis openssl"),
+        sees="base http core phases", libraries="hiredis"),
     "admin": Room(
         "health, metrics and the JSON API for operators",
         sees="base net http core config gateway"),
     "cli": Room(
         "`main` and one file for each subcommand; builds everything and hands it down",
-        sees="base net http core config store gateway client delivery admin", libraries="CLI"),
+        sees="base net http core config store gateway delivery admin", libraries="CLI"),
 }
 
 # Foreign libraries, by the beginning of their headers' names. A room that may use one names it in ROOMS.

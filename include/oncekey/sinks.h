@@ -31,6 +31,7 @@ struct SinkReport {
   struct RefusedJob {
     JobId id = 0;
     std::string why;
+    bool for_good = false; // the receiver will never take it: a dead letter at once
   };
   std::vector<JobId> accepted;
   std::vector<RefusedJob> refused;
@@ -70,20 +71,29 @@ std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std:
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept);
 
 struct HttpSinkOptions {
-  Millis connect_timeout = std::chrono::seconds(5);
-  // From the connection made to the end of the answer's head, with the sending in between.
-  Millis answer_timeout = std::chrono::seconds(15);
+  // Of one request, connecting included.
+  Millis timeout = std::chrono::seconds(15);
   std::string content_type = "application/json";
   // Sent as `Authorization`, if not empty.
   std::string authorization;
   // Requests under way at the same time. With more than 1 jobs are begun but not ended in order of id.
   std::size_t concurrency = 1;
+  // PEM certificates to trust for https://; the system's when empty.
+  std::string ca_file;
 };
 // POSTs the args of each job to the URL (http:// or https://), with `Idempotency-Key: <job id>`, `Oncekey-Job: <name>`
-// and `Oncekey-Attempt: <n>`. Any 2xx accepts. A connection that cannot be made means that the sink is down. So do two
-// in a row of: an exchange that breaks off or times out, 408, 425, 429, 503; and ten other 5xx in a row. Fewer of them,
-// with a job after them getting through, refuse the jobs they were for: one job does not hold up the others. Every
-// other status refuses the job.
+// and `Oncekey-Attempt: <n>`. Connections are kept and used again. What an answer means (docs/WEBHOOKS.md has the table
+// of all statuses):
+//
+//   2xx                                        the job is accepted
+//   410                                        the job is a dead letter at once
+//   no connection                              the sink is down
+//   broken off or timed out, 408 425 429 503   two in a row: the sink is down
+//   1xx, 3xx, 401 403 407, other 5xx           ten in a row: the sink is down
+//   other 4xx                                  the job is refused, and tried again after a pause
+//
+// Fewer in a row, with a job after them that gets through, refuse the jobs they were for: one job does not hold up the
+// others.
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
 
 struct RedisSinkOptions {

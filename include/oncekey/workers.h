@@ -98,10 +98,11 @@ struct UnfinishedOperation {
 struct CompleterOptions {
   // Younger operations are left to their clients, which are probably still retrying.
   Millis grace = std::chrono::minutes(5);
-  // The wait after a failed attempt doubles from the first to the longest.
+  // The pause after the first attempt is one to two of `backoff_first`; it doubles up to `backoff_max`, of which half
+  // to all is taken.
   Millis backoff_first = std::chrono::seconds(30);
   Millis backoff_max = std::chrono::hours(1);
-  // Then the operation is a dead letter. Twenty attempts take ten to fourteen hours: short of the 24
+  // Then the operation is a dead letter. Twenty attempts take ten to eleven hours: short of the 24
   // after which foreign keys are forgotten.
   int attempts_max = 20;
   // Operations for one run_once(). run() goes on at once after a full batch, and sleeps after any other.
@@ -121,6 +122,7 @@ struct CompleterCounts {
   std::uint64_t failed = 0;   // threw, or met a fault
   std::uint64_t dead = 0;     // became dead letters
   std::uint64_t unknown = 0;  // at a recovery point that the resuming program does not have; no attempt was counted
+  CompleterCounts& operator+=(const CompleterCounts& other);
 };
 
 // Resumes operations whose lease is over and whose grace is past, oldest first.
@@ -182,6 +184,7 @@ struct EnqueuerCounts {
   std::uint64_t given_back = 0; // neither accepted nor refused: to be claimed again
   std::uint64_t dead = 0;       // of the refused, those that became dead letters
   std::uint64_t sinks_down = 0; // batches that ended because the sink was down
+  EnqueuerCounts& operator+=(const EnqueuerCounts& other);
 };
 
 // Hands due jobs to their sinks, in order of id for each sink, and deletes what a sink accepted. No transaction is open
@@ -208,6 +211,7 @@ struct ReaperCounts {
   std::uint64_t answer_buckets = 0;
   std::uint64_t inbox_buckets = 0;
   std::uint64_t postponed = 0; // in use at the moment; the next run drops them
+  ReaperCounts& operator+=(const ReaperCounts& other);
 };
 
 // Drops expired answers and inbox entries, a whole table at a time: that costs the same however many rows it holds. It

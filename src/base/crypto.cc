@@ -2,6 +2,8 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/crypto.h"
 
+#include "base/url.h"
+
 #include <oncekey/check.h>
 
 #include <openssl/core_names.h>
@@ -93,13 +95,6 @@ bool decode_base64(std::string_view text, char sixty_two, char sixty_three, Spar
     }
   }
   return spare == SpareBits::ignored || (bits & ((1u << count) - 1)) == 0;
-}
-
-int hex_value(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
 }
 
 // One of HMAC's two keyed starting points: SHA-256 after the block that the key and a pad make.
@@ -206,6 +201,9 @@ std::uint64_t random_u64() {
   for (const std::uint8_t byte : bytes) value = value << 8 | byte;
   return value;
 }
+
+// The upper 53 bits make every double of that grid equally likely.
+double random_chance() { return static_cast<double>(random_u64() >> 11) * 0x1p-53; }
 
 std::string uuid_text(std::span<const std::uint8_t, 16> bytes, UuidVersion version) {
   std::string raw(reinterpret_cast<const char*>(bytes.data()), bytes.size());

@@ -62,6 +62,8 @@ bool ed25519_verify(std::string_view public_key, std::string_view message, std::
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
 void fill_random(std::span<std::uint8_t> out);
 std::uint64_t random_u64();
+// From 0 to less than 1.
+double random_chance();
 
 enum class UuidVersion : std::uint8_t { random = 4, custom_hash = 8 };
 // "8e03978e-40d5-43e8-bc93-6894a57f9324" out of sixteen bytes, in which version and variant replace six bits.

@@ -1,4 +1,4 @@
-// json_text: text as a JSON string.
+// json_text: text as a JSON string, and problem documents made of it.
 #pragma once
 
 #include <string>
@@ -6,8 +6,11 @@
 
 namespace oncekey {
 
-// Appends `text` in quotes. Control characters are escaped; bytes outside ASCII, which may come from a client and need
-// not be UTF-8, become U+FFFD one by one: the result is always valid JSON.
+// Appends `text` in quotes. Control characters are escaped. Bytes that are not UTF-8, which may come from a client,
+// become U+FFFD one by one: the result is always valid JSON.
 void append_json_string(std::string& out, std::string_view text);
+
+// The body of application/problem+json (RFC 9457).
+std::string problem_json(std::string_view type, std::string_view title, int status, std::string_view detail);
 
 } // namespace oncekey

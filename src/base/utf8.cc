@@ -1,14 +1,13 @@
 #include "base/utf8.h"
 
-#include <cstddef>
-
 namespace oncekey {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd"; // U+FFFD
 
-// The length of the sequence that begins here; 0 if none does.
-std::size_t sequence_length(std::string_view text) {
+} // namespace
+
+std::size_t utf8_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const std::size_t length = lead < 0x80                   ? 1
                              : lead >= 0xc2 && lead < 0xe0 ? 2
@@ -27,11 +26,9 @@ std::size_t sequence_length(std::string_view text) {
   return length;
 }
 
-} // namespace
-
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
+    const std::size_t length = utf8_length(text);
     if (length == 0) return false;
     text.remove_prefix(length);
   }
@@ -42,7 +39,7 @@ std::string as_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
-    const std::size_t length = sequence_length(text);
+    const std::size_t length = utf8_length(text);
     out.append(length == 0 ? kReplacement : text.substr(0, length));
     text.remove_prefix(length == 0 ? 1 : length);
   }

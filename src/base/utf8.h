@@ -1,12 +1,16 @@
 // utf8: any bytes as UTF-8, for readers that accept nothing else (JSON, terminals).
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace oncekey {
 
 bool is_utf8(std::string_view text);
+
+// The length of the sequence that `text` begins with; 0 if it begins with none. `text` is not empty.
+std::size_t utf8_length(std::string_view text);
 
 // `text` with U+FFFD in place of every byte that is not part of a UTF-8 sequence.
 std::string as_utf8(std::string_view text);

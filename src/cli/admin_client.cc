@@ -1,6 +1,6 @@
 #include "cli/admin_client.h"
 
-#include "client/world.h"
+#include "http/fetch.h"
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
@@ -45,25 +45,21 @@ Result<AdminAnswer> AdminClient::exchange(std::string_view method, std::string_v
 Result<AdminAnswer> AdminClient::send(std::string_view method, std::string_view target, std::string_view json,
                                       SendToken send_token) const {
   // A new connection for each call: a gateway that has been restarted since has closed the last one.
-  const Result<std::unique_ptr<ClientWorld>> world = real_world(ca_file_, kLargestAnswer);
-  if (!world) return world.fault();
-  WireRequest request;
-  request.method = method;
-  request.url = url_;
+  const auto fetcher = Fetcher::open(ca_file_, {kLargestAnswer, AnswerLimit::Longer::fails});
+  if (!fetcher) return fetcher.fault();
+  FetchRequest request{std::string(method), url_, {}, json};
   request.url.target = target;
-  request.headers.add("Host", url_.authority);
   request.headers.add("User-Agent", "oncekey-keys");
   if (send_token == SendToken::yes && !token_.text.empty())
     request.headers.add("Authorization", fmt::format("Bearer {}", token_.text));
   if (method == "POST") request.headers.add("Content-Type", "application/json");
-  request.body = json;
-  const Tried tried = (*world)->exchange(request, (*world)->now() + kPatience);
-  if (const auto* failure = std::get_if<TryFailure>(&tried)) {
+  Fetched fetched = (*fetcher)->fetch(request, std::chrono::steady_clock::now() + kPatience);
+  if (const auto* failure = std::get_if<FetchFailure>(&fetched)) {
     return unavailable(
         fmt::format("cannot reach the gateway's admin listener at {}: {}", url_.authority, failure->reason));
   }
-  const auto& answer = std::get<ClientResponse>(tried);
-  return AdminAnswer{answer.status, answer.body, token_.from};
+  auto& answer = std::get<FetchedAnswer>(fetched);
+  return AdminAnswer{answer.status, std::move(answer.body), token_.from};
 }
 
 } // namespace oncekey

@@ -1,7 +1,7 @@
 // admin_client: one request to the admin listener of a running gateway.
 #pragma once
 
-#include "client/url.h"
+#include "base/url.h"
 
 #include <oncekey/result.h>
 

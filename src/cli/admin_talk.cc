@@ -89,14 +89,7 @@ Result<Url> url_of(const std::string& text, bool tls) {
   }
   // A gateway that listens on all addresses is reached on loopback.
   const std::string host = address->host == "0.0.0.0" ? "127.0.0.1" : address->host == "::" ? "::1" : address->host;
-  const bool v6 = host.find(':') != std::string::npos;
-  return parse_url(
-      fmt::format("{}://{}{}{}:{}", tls ? "https" : "http", v6 ? "[" : "", host, v6 ? "]" : "", address->port));
-}
-
-std::string text_of(const Address& address) {
-  const bool v6 = address.host.find(':') != std::string::npos;
-  return fmt::format("{}{}{}:{}", v6 ? "[" : "", address.host, v6 ? "]" : "", address.port);
+  return parse_url(fmt::format("{}://{}", tls ? "https" : "http", host_and_port(host, address->port)));
 }
 
 } // namespace
@@ -108,6 +101,8 @@ Console standard_console() {
   return Console{std::cout, std::cerr, somebody_there ? ask_on_the_terminal : nullptr,
                  to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
 }
+
+bool Subcommand::chosen() const { return command_->parsed(); }
 
 void AdminFlags::add_to(CLI::App& command) {
   command.add_option("--admin", admin,
@@ -127,7 +122,7 @@ Result<AdminClient> AdminFlags::client() const {
     if (!loaded) return std::move(loaded).fault();
     settings = *std::move(loaded);
   }
-  const std::string where = !admin.empty() ? admin : text_of(settings.admin);
+  const std::string where = !admin.empty() ? admin : host_and_port(settings.admin.host, settings.admin.port);
   Result<Url> url = url_of(where, !settings.admin_tls_cert.empty());
   if (!url) return std::move(url).fault();
   Result<AdminToken> token = !token_file.empty() ? token_in_file(token_file)

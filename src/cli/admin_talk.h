@@ -2,6 +2,7 @@
 #pragma once
 
 #include "cli/admin_client.h"
+#include "cli/subcommand.h"
 
 #include <oncekey/result.h>
 
@@ -14,24 +15,7 @@
 #include <string>
 #include <string_view>
 
-namespace CLI {
-class App;
-}
-
 namespace oncekey {
-
-// The streams that a command reads and writes, so that tests can pass their own. `confirm` asks a yes-or-no question;
-// it is null without a terminal, as in a script.
-struct Console {
-  std::ostream& out;
-  std::ostream& err;
-  bool (*confirm)(const std::string& question);
-  std::size_t width = 0;      // of the terminal; 0 if the output goes elsewhere: then nothing is cut
-  std::istream* in = nullptr; // for --principal -
-};
-
-// The standard streams, and the terminal if there is one.
-Console standard_console();
 
 // --admin, --admin-ca, --config, --token-file and --json. The token is looked for in this order: --token-file,
 // --config, ONCEKEY_ADMIN_TOKEN, and where a gateway started without a configuration keeps it: in ./oncekey-data and in

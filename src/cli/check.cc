@@ -44,7 +44,7 @@ std::string table_of_routes(const Config& config) {
                     format_duration(policy.lease), format_duration(policy.retention),
                     std::string(to_string(policy.on_unknown)), std::string(to_string(policy.on_abandoned)),
                     std::string(to_string(policy.mode))});
-    if (several) rows.back().push_back(to_string(upstream_of(config, route)));
+    if (several) rows.back().push_back(upstream_of(config, route).origin());
   }
   return format_table(rows);
 }
@@ -53,7 +53,7 @@ void add_endpoint(std::vector<std::vector<std::string>>& rows, const std::string
                   const Endpoint& endpoint) {
   rows.push_back({what, provider, std::to_string(endpoint.concurrency), format_duration(endpoint.timeout),
                   format_duration(endpoint.budget), format_duration(endpoint.remember),
-                  to_string(endpoint.url) + endpoint.target});
+                  endpoint.url.origin() + endpoint.url.target});
 }
 
 std::string table_of_endpoints(const Config& config) {
@@ -80,7 +80,7 @@ json::array json_of_routes(const Config& config) {
                      {"on_unknown", to_string(policy.on_unknown)},
                      {"on_abandoned", to_string(policy.on_abandoned)},
                      {"mode", to_string(policy.mode)},
-                     {"upstream", to_string(upstream_of(config, route))}};
+                     {"upstream", upstream_of(config, route).origin()}};
     routes.push_back(std::move(one));
   }
   return routes;

@@ -35,15 +35,6 @@ constexpr std::uint64_t kMiB = 1u << 20;
 
 std::string_view to_string(Diagnosis::Status status) { return enum_name(status); }
 
-std::string shown_address(const Address& address) {
-  if (address.host.find(':') != std::string::npos) return fmt::format("[{}]:{}", address.host, address.port);
-  return fmt::format("{}:{}", address.host, address.port);
-}
-
-std::string shown_server(const UpstreamUrl& url) {
-  return fmt::format("{}://{}", url.scheme == UpstreamUrl::Scheme::https ? "https" : "http", url.authority);
-}
-
 // The process that has the embedded store open, if any. Asks, and does not take the lock.
 std::optional<pid_t> holder_of(const std::string& folder) {
   const int file = ::open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
@@ -93,7 +84,7 @@ class Doctor {
     listener("admin", config_.admin);
     if (config_.outbox) listener("outbox", *config_.outbox);
     admin_token();
-    for (const UpstreamUrl& url : upstreams_of(config_)) upstream(url);
+    for (const Url& url : upstreams_of(config_)) upstream(url);
     receivers();
     key_sets();
     clock();
@@ -108,9 +99,9 @@ class Doctor {
   }
   void ok(std::string about, std::string text) { add(Diagnosis::Status::ok, std::move(about), std::move(text), ""); }
 
-  Result<std::string> connect(const UpstreamUrl& url, const std::string& ca_file) const {
+  Result<std::string> connect(const Url& url, const std::string& ca_file) const {
     TlsContext tls;
-    if (url.scheme == UpstreamUrl::Scheme::https) {
+    if (url.tls) {
       Result<TlsContext> made = client_tls({.ca_file = ca_file, .ca_setting = "upstream_ca"});
       if (!made) return std::move(made).fault();
       tls = *std::move(made);
@@ -125,14 +116,14 @@ class Doctor {
   void listener(const std::string& setting, const Address& address) {
     if (address.port == 0) return ok(setting, fmt::format("{} takes a free port at start", address.host));
     Loop loop;
+    const std::string where = host_and_port(address.host, address.port);
     const Status bound = Listener(loop).listen(address.host, address.port);
-    if (bound) return ok(setting, fmt::format("{} is free", shown_address(address)));
+    if (bound) return ok(setting, fmt::format("{} is free", where));
     if (gateway_runs_)
       return add(Diagnosis::Status::warning, setting,
-                 fmt::format("{}: {}, probably the gateway that holds the store", shown_address(address),
-                             bound.fault().message),
+                 fmt::format("{}: {}, probably the gateway that holds the store", where, bound.fault().message),
                  "nothing, if that gateway is this one");
-    add(Diagnosis::Status::problem, setting, fmt::format("{}: {}", shown_address(address), bound.fault().message),
+    add(Diagnosis::Status::problem, setting, fmt::format("{}: {}", where, bound.fault().message),
         "stop the other process, or choose another address");
   }
 
@@ -203,18 +194,18 @@ class Doctor {
        token->has_value() ? fmt::format("it is in {}", file) : fmt::format("the first start writes one to {}", file));
   }
 
-  void upstream(const UpstreamUrl& url) {
+  void upstream(const Url& url) {
     const auto reached = connect(url, config_.upstream_ca);
-    if (reached) return ok("upstream", fmt::format("{} takes connections at {}", shown_server(url), *reached));
-    add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", shown_server(url), reached.fault().message),
+    if (reached) return ok("upstream", fmt::format("{} takes connections at {}", url.origin(), *reached));
+    add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", url.origin(), reached.fault().message),
         "start the API, or mend upstream: until then clients get 502 and nothing is executed");
   }
 
   void receiver(const Endpoint& endpoint) {
     const auto reached = connect(endpoint.url, endpoint.ca_file);
-    if (reached) return ok(endpoint.name, fmt::format("{} takes connections", shown_server(endpoint.url)));
+    if (reached) return ok(endpoint.name, fmt::format("{} takes connections", endpoint.url.origin()));
     add(Diagnosis::Status::warning, endpoint.name,
-        fmt::format("{}: {}", shown_server(endpoint.url), reached.fault().message),
+        fmt::format("{}: {}", endpoint.url.origin(), reached.fault().message),
         "messages are tried again until their budget is over");
   }
 
@@ -227,15 +218,14 @@ class Doctor {
     std::vector<std::string> seen;
     for (const Route& route : config_.routes) {
       const std::string& keys = route.policy.tokens.keys;
-      const auto url = parse_target_url(keys);
+      const auto url = parse_url(keys);
       if (!keys.starts_with("http") || !url || std::find(seen.begin(), seen.end(), keys) != seen.end()) continue;
       seen.push_back(keys);
-      const auto reached = connect(url->server, "");
+      const auto reached = connect(*url, "");
       if (reached) {
-        ok("jwt_keys", fmt::format("{} takes connections", shown_server(url->server)));
+        ok("jwt_keys", fmt::format("{} takes connections", url->origin()));
       } else {
-        add(Diagnosis::Status::problem, "jwt_keys",
-            fmt::format("{}: {}", shown_server(url->server), reached.fault().message),
+        add(Diagnosis::Status::problem, "jwt_keys", fmt::format("{}: {}", url->origin(), reached.fault().message),
             "keyed requests of its routes get 503 until the keys can be fetched");
       }
     }

@@ -1,5 +1,7 @@
-#include "cli/keys.h"
+#include "cli/subcommand.h"
 
+#include "base/url.h"
+#include "cli/admin_talk.h"
 #include "cli/exit_codes.h"
 #include "cli/keys_view.h"
 #include "config/suggestion.h"
@@ -42,24 +44,14 @@ class UsageWithoutHidden : public CLI::Formatter {
   }
 };
 
-std::string percent_encoded(std::string_view text) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.' || c == '~' || c == '/';
-    if (plain) {
-      encoded.push_back(c);
-    } else {
-      encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return encoded;
-}
-
 } // namespace
 
-struct KeysCommand::Impl {
-  CLI::App* keys = nullptr;
+class KeysCommand final : public Subcommand {
+ public:
+  explicit KeysCommand(CLI::App& app);
+  int run(const Console& console) const override;
+
+ private:
   CLI::App* list = nullptr;
   CLI::App* show = nullptr;
   CLI::App* complete = nullptr;
@@ -111,14 +103,13 @@ struct KeysCommand::Impl {
   }
 
   void add_action(const std::string& name, const std::string& description) {
-    CLI::App* action = keys->add_subcommand(name, description);
+    CLI::App* action = command_->add_subcommand(name, description);
     add_id(*action);
     action->add_option("--reason", reason, "why; goes into the audit line")->required();
     action->add_flag("--yes", yes, "do not ask");
     if (name == "complete") complete = action;
   }
 
-  int run(const Console& console) const;
   int run_list(const AdminClient& client, const Console& console) const;
   int run_search(const AdminClient& client, const Console& console) const;
   int run_show(const std::string& of_id, const AdminClient& client, const Console& console) const;
@@ -131,58 +122,47 @@ struct KeysCommand::Impl {
   std::optional<std::string> id_meant(const AdminClient& client, const Console& console, int& exit_code) const;
 };
 
-KeysCommand::KeysCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
-  Impl& it = *impl_;
-  it.keys =
-      app.add_subcommand("keys", "Inspect the keys of a running gateway, and resolve those that wait for an operator");
-  it.keys->require_subcommand(0, 1);
-  it.keys->fallthrough();
-  it.admin.add_to(*it.keys);
-  it.keys->add_option("ACTION", it.unknown_action)->group(""); // so that a misspelled one can be named
+KeysCommand::KeysCommand(CLI::App& app)
+    : Subcommand(app.add_subcommand(
+          "keys", "Inspect the keys of a running gateway, and resolve those that wait for an operator")) {
+  command_->require_subcommand(0, 1);
+  command_->fallthrough();
+  admin.add_to(*command_);
+  command_->add_option("ACTION", unknown_action)->group(""); // so that a misspelled one can be named
 
-  it.list = it.keys->add_subcommand("list", "list keys, newest first; those that wait for a person come first");
-  it.list
-      ->add_option("--state", it.state,
+  list = command_->add_subcommand("list", "list keys, newest first; those that wait for a person come first");
+  list->add_option("--state", state,
                    "only those in this state; `waiting` is abandoned (the lease is over, no answer came) and\n"
                    "indeterminate (whether it was executed is not known)")
       ->check(CLI::IsMember(kStates));
-  it.list->add_option("--older-than", it.older_than, "only those received longer ago, as in 10m");
-  it.list->add_option("--limit", it.limit, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
-  it.list->add_option("--after", it.after, "the next page: `next` of the last one");
-  it.add_search(*it.list);
-  it.show = it.keys->add_subcommand("show", "show one key and the answer kept for it");
-  it.add_id(*it.show);
+  list->add_option("--older-than", older_than, "only those received longer ago, as in 10m");
+  list->add_option("--limit", limit, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
+  list->add_option("--after", after, "the next page: `next` of the last one");
+  add_search(*list);
+  show = command_->add_subcommand("show", "show one key and the answer kept for it");
+  add_id(*show);
 
-  it.add_action("release",
-                "the operation did NOT happen: forget the key, so that the next request with it is a new first one");
-  it.add_action("complete", "the operation happened: keep the answer given here, and replay it to every retry");
-  it.add_action(
-      "rerun",
-      "let the next retry run it again, even if it may have happened: the key keeps its request, and any other "
-      "request is still refused");
-  it.complete->add_option("--status", it.status, "of the answer")->capture_default_str()->check(CLI::Range(200, 599));
-  it.complete->add_option("--content-type", it.content_type, "of the answer")->capture_default_str();
-  CLI::Option* body = it.complete->add_option("--body", it.body, "of the answer");
-  it.complete->add_option("--body-file", it.body_file, "file with the answer's body")->excludes(body);
-  it.keys->formatter(std::make_shared<UsageWithoutHidden>());
+  add_action("release",
+             "the operation did NOT happen: forget the key, so that the next request with it is a new first one");
+  add_action("complete", "the operation happened: keep the answer given here, and replay it to every retry");
+  add_action("rerun",
+             "let the next retry run it again, even if it may have happened: the key keeps its request, and any other "
+             "request is still refused");
+  complete->add_option("--status", status, "of the answer")->capture_default_str()->check(CLI::Range(200, 599));
+  complete->add_option("--content-type", content_type, "of the answer")->capture_default_str();
+  CLI::Option* by_text = complete->add_option("--body", body, "of the answer");
+  complete->add_option("--body-file", body_file, "file with the answer's body")->excludes(by_text);
+  command_->formatter(std::make_shared<UsageWithoutHidden>());
 }
 
-KeysCommand::~KeysCommand() = default;
-
-bool KeysCommand::chosen() const { return impl_->keys->parsed(); }
-
-int KeysCommand::run() const { return run(standard_console()); }
-
-int KeysCommand::run(const Console& console) const { return impl_->run(console); }
-
-int KeysCommand::Impl::run(const Console& console) const {
+int KeysCommand::run(const Console& console) const {
   const auto wrong_usage = [&](std::string_view message) {
     console.err << "oncekey keys: " << message << "\n";
     return kUsage;
   };
-  if (!keys->get_subcommands().empty() && !unknown_action.empty())
+  if (!command_->get_subcommands().empty() && !unknown_action.empty())
     return wrong_usage(fmt::format("unexpected argument \"{}\"", unknown_action));
-  if (keys->get_subcommands().empty()) {
+  if (command_->get_subcommands().empty()) {
     std::string what = "say what to do";
     if (!unknown_action.empty())
       what = fmt::format("unknown action \"{}\"{}", unknown_action, did_you_mean(unknown_action, kActions));
@@ -201,7 +181,7 @@ int KeysCommand::Impl::run(const Console& console) const {
     return wrong_usage("give the ID of a key, as `oncekey keys list` shows it, or --key KEY: one of the two");
   if (const Status whole = check_id(id, "keys"); key.empty() && !whole)
     return wrong_usage(fmt::format("{}. To look for it by the client's key: --key {}", whole.fault().message, id));
-  const std::string action = keys->get_subcommands().front()->get_name();
+  const std::string action = command_->get_subcommands().front()->get_name();
   if (!show->parsed() && !yes && console.confirm == nullptr)
     return wrong_usage(fmt::format("not a terminal: add --yes to confirm {}", action));
   int exit_code = kDone;
@@ -211,7 +191,7 @@ int KeysCommand::Impl::run(const Console& console) const {
   return run_action(action, *meant, client, console);
 }
 
-int KeysCommand::Impl::run_list(const AdminClient& client, const Console& console) const {
+int KeysCommand::run_list(const AdminClient& client, const Console& console) const {
   int exit_code = kDone;
   std::string target = fmt::format("/api/keys?limit={}", limit);
   const auto add = [&](std::string_view name, const std::string& value) {
@@ -226,15 +206,15 @@ int KeysCommand::Impl::run_list(const AdminClient& client, const Console& consol
   return answer ? print_answer(*answer, admin.as_json, view, "keys", console) : exit_code;
 }
 
-int KeysCommand::Impl::run_search(const AdminClient& client, const Console& console) const {
+int KeysCommand::run_search(const AdminClient& client, const Console& console) const {
   int exit_code = kDone;
   const auto answer = search(client, console, exit_code);
   const auto view = [&](const json::value& listed) { return view_of_list(listed, console.width); };
   return answer ? print_answer(*answer, admin.as_json, view, "keys", console) : exit_code;
 }
 
-std::optional<std::string> KeysCommand::Impl::search(const AdminClient& client, const Console& console,
-                                                     int& exit_code) const {
+std::optional<std::string> KeysCommand::search(const AdminClient& client, const Console& console,
+                                               int& exit_code) const {
   const Result<std::string> request = search_body(console);
   if (!request) {
     console.err << "oncekey keys: " << request.fault().message << "\n";
@@ -245,8 +225,8 @@ std::optional<std::string> KeysCommand::Impl::search(const AdminClient& client, 
 }
 
 // The id that was given, or that of the one record that the search finds.
-std::optional<std::string> KeysCommand::Impl::id_meant(const AdminClient& client, const Console& console,
-                                                       int& exit_code) const {
+std::optional<std::string> KeysCommand::id_meant(const AdminClient& client, const Console& console,
+                                                 int& exit_code) const {
   if (key.empty()) return id;
   const std::optional<std::string> answer = search(client, console, exit_code);
   if (!answer) return std::nullopt;
@@ -279,14 +259,14 @@ std::optional<std::string> KeysCommand::Impl::id_meant(const AdminClient& client
   return std::string(its_id->as_string().c_str());
 }
 
-int KeysCommand::Impl::run_show(const std::string& of_id, const AdminClient& client, const Console& console) const {
+int KeysCommand::run_show(const std::string& of_id, const AdminClient& client, const Console& console) const {
   int exit_code = kDone;
   const auto answer = body_or_complain(client.get("/api/keys/" + of_id), "keys", console, exit_code);
   return answer ? print_answer(*answer, admin.as_json, view_of_record, "keys", console) : exit_code;
 }
 
-int KeysCommand::Impl::run_action(const std::string& action, const std::string& of_id, const AdminClient& client,
-                                  const Console& console) const {
+int KeysCommand::run_action(const std::string& action, const std::string& of_id, const AdminClient& client,
+                            const Console& console) const {
   const auto request = action_body(action);
   if (!request) {
     console.err << "oncekey keys: " << request.fault().message << "\n";
@@ -317,7 +297,7 @@ int KeysCommand::Impl::run_action(const std::string& action, const std::string& 
   return kDone;
 }
 
-Result<std::string> KeysCommand::Impl::search_body(const Console& console) const {
+Result<std::string> KeysCommand::search_body(const Console& console) const {
   json::object request{{"key", key}};
   std::string account = principal;
   if (principal == "-" && (console.in == nullptr || !std::getline(*console.in, account) || account.empty()))
@@ -348,7 +328,7 @@ Result<std::string> KeysCommand::Impl::search_body(const Console& console) const
   return text;
 }
 
-Result<std::string> KeysCommand::Impl::action_body(const std::string& action) const {
+Result<std::string> KeysCommand::action_body(const std::string& action) const {
   json::object request{{"reason", reason}};
   if (reason.find_first_not_of(" \t") == std::string::npos) return invalid("--reason must not be empty");
   if (action == "complete") {
@@ -369,5 +349,7 @@ Result<std::string> KeysCommand::Impl::action_body(const std::string& action) co
   if (error) return invalid("the reason and the body must be UTF-8 text");
   return text;
 }
+
+std::unique_ptr<Subcommand> keys_command(CLI::App& app) { return std::make_unique<KeysCommand>(app); }
 
 } // namespace oncekey

@@ -5,11 +5,8 @@
 #include "cli/doctor.h"
 #include "cli/init.h"
 #include "cli/jobs.h"
-#include "cli/keys.h"
-#include "cli/send.h"
 #include "cli/serve.h"
-#include "cli/store.h"
-#include "cli/work.h"
+#include "cli/subcommand.h"
 #include "config/flags.h"
 #include "core/policy.h"
 
@@ -101,12 +98,12 @@ int main(int argc, char** argv) {
   init->add_option("--upstream", first_upstream, "the API to protect (default http://127.0.0.1:9090)")
       ->type_name("URL");
 
-  oncekey::KeysCommand keys(app);
+  const auto keys = oncekey::keys_command(app);
   oncekey::JobsCommand jobs(app);
-  oncekey::SendCommand send(app);
-  oncekey::StoreCommand store(app);
-  oncekey::WorkCommand work(app);
-  oncekey::SchemaCommand schema(app);
+  const auto send = oncekey::send_command(app);
+  const auto store = oncekey::store_command(app);
+  const auto work = oncekey::work_command(app);
+  const auto schema = oncekey::schema_command(app);
 
   // Only listed here; arguments_of() turns it into --help.
   app.add_subcommand("help", "Explain a command, as in oncekey help serve");
@@ -134,12 +131,10 @@ int main(int argc, char** argv) {
   if (doctor->parsed())
     return oncekey::run_doctor(examined, doctor_json ? oncekey::DoctorOutput::json : oncekey::DoctorOutput::text);
   if (init->parsed()) return oncekey::run_init(first_file, first_upstream);
-  if (keys.chosen()) return keys.run();
   if (jobs.chosen()) return jobs.run();
-  if (send.chosen()) return send.run();
-  if (store.chosen()) return store.run();
-  if (work.chosen()) return work.run();
-  if (schema.chosen()) return schema.run();
+  for (const auto* command : {keys.get(), send.get(), store.get(), work.get(), schema.get()}) {
+    if (command->chosen()) return command->run(oncekey::standard_console());
+  }
   oncekey::forbid_core_dumps(); // before the first secret is read
   oncekey::ReadConfig read = oncekey::read_config(flags, oncekey::NamedFiles::left_alone);
   for (const oncekey::Finding& finding : read.findings)

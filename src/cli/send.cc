@@ -1,4 +1,4 @@
-#include "cli/send.h"
+#include "cli/subcommand.h"
 
 #include "base/crypto.h"
 #include "base/durations.h"
@@ -109,8 +109,12 @@ void print_answer(std::ostream& out, const ClientResponse& response, bool with_h
 
 } // namespace
 
-struct SendCommand::Impl {
-  CLI::App* send = nullptr;
+class SendCommand final : public Subcommand {
+ public:
+  explicit SendCommand(CLI::App& app);
+  int run(const Console& console) const override;
+
+ private:
   std::string method;
   std::string url;
   std::vector<std::string> headers;
@@ -137,7 +141,6 @@ struct SendCommand::Impl {
   void add_options();
   Result<ClientRequest> request() const;
   Result<ClientOptions> options(const Console& console) const;
-  int run(const Console& console) const;
   void print(std::ostream& out, const ClientAnswer& answer) const;
   Status deliver(const ClientAnswer& answer, const Console& console) const;
   std::string how_to_go_on(const ClientAnswer& answer) const;
@@ -145,51 +148,56 @@ struct SendCommand::Impl {
   int complain(const Fault& fault, const Console& console) const;
 };
 
-void SendCommand::Impl::add_options() {
-  send->add_option("METHOD", method, "POST, PATCH, DELETE, ...")->required();
-  send->add_option("URL", url, "http or https")->required();
-  send->add_option("-H,--header", headers, "\"Name: value\", or @FILE with one per line; may be repeated")
+void SendCommand::add_options() {
+  command_->add_option("METHOD", method, "POST, PATCH, DELETE, ...")->required();
+  command_->add_option("URL", url, "http or https")->required();
+  command_->add_option("-H,--header", headers, "\"Name: value\", or @FILE with one per line; may be repeated")
       ->type_name("HEADER")
       ->expected(1)
       ->take_all();
   CLI::Option* body =
-      send->add_option("-d,--data", data, "the body, or @FILE, or @- for standard input")->type_name("DATA");
-  send->add_option("--json", json, "the same, with Content-Type: application/json")->type_name("DATA")->excludes(body);
-  send->add_option("--key", key, "your own idempotency key (default: a random UUID)");
-  send->add_option("--operation", operation,
+      command_->add_option("-d,--data", data, "the body, or @FILE, or @- for standard input")->type_name("DATA");
+  command_->add_option("--json", json, "the same, with Content-Type: application/json")
+      ->type_name("DATA")
+      ->excludes(body);
+  command_->add_option("--key", key, "your own idempotency key (default: a random UUID)");
+  command_
+      ->add_option("--operation", operation,
                    "a name for what must happen once: the same name sends\n"
                    "the same key, also after the answer, for --key-lifetime\n"
                    "(default: the request is the name, until its answer)")
       ->type_name("NAME");
-  send->add_option("--journal", journal, "keep the keys of operations in this file")->type_name("FILE");
-  send->add_flag("--again", again, "a new key for an --operation that has ended: do it once more");
-  send->add_flag("--forget", forget,
-                 "drop the key that an earlier run left in the journal, and\n"
-                 "start over: for when you know what became of it");
-  send->add_option("--key-lifetime", key_lifetime,
+  command_->add_option("--journal", journal, "keep the keys of operations in this file")->type_name("FILE");
+  command_->add_flag("--again", again, "a new key for an --operation that has ended: do it once more");
+  command_->add_flag("--forget", forget,
+                     "drop the key that an earlier run left in the journal, and\n"
+                     "start over: for when you know what became of it");
+  command_
+      ->add_option("--key-lifetime", key_lifetime,
                    "how long the server remembers keys; an --operation\nstays ended for as long")
       ->capture_default_str();
-  send->add_option("--key-header", key_header, "the header that carries the key")->capture_default_str();
-  send->add_flag("--quote-key", quote_key, "send the key in double quotes, as in the IETF draft");
-  send->add_option("--max-attempts", max_attempts, "number of tries")
+  command_->add_option("--key-header", key_header, "the header that carries the key")->capture_default_str();
+  command_->add_flag("--quote-key", quote_key, "send the key in double quotes, as in the IETF draft");
+  command_->add_option("--max-attempts", max_attempts, "number of tries")
       ->capture_default_str()
       ->check(CLI::Range(1, 1000));
-  send->add_option("--deadline", deadline, "time limit for all tries together")->capture_default_str();
-  send->add_option("--timeout", timeout, "time limit for one try")->capture_default_str();
-  send->add_option("--retry-budget", retry_budget,
+  command_->add_option("--deadline", deadline, "time limit for all tries together")->capture_default_str();
+  command_->add_option("--timeout", timeout, "time limit for one try")->capture_default_str();
+  command_
+      ->add_option("--retry-budget", retry_budget,
                    "retries per minute, shared by all runs with this\n"
                    "journal; every ten calls add one")
       ->capture_default_str();
-  send->add_option("--cacert", ca_file, "PEM certificates to trust (default: the system's)")->type_name("FILE");
-  send->add_flag("-i,--include", include_head, "print the answer's status and headers, too");
-  send->add_flag("--report-json", report_json,
-                 "print one JSON object instead of the body: ending, status,\n"
-                 "headers, body, key, attempts; also after giving up");
-  send->add_option("-o,--output", output, "write the answer's body to this file")->type_name("FILE");
-  send->add_flag("-q,--quiet", quiet, "no messages about retries");
+  command_->add_option("--cacert", ca_file, "PEM certificates to trust (default: the system's)")->type_name("FILE");
+  command_->add_flag("-i,--include", include_head, "print the answer's status and headers, too");
+  command_->add_flag("--report-json", report_json,
+                     "print one JSON object instead of the body: ending, status,\n"
+                     "headers, body, key, attempts; also after giving up");
+  command_->add_option("-o,--output", output, "write the answer's body to this file")->type_name("FILE");
+  command_->add_flag("-q,--quiet", quiet, "no messages about retries");
 }
 
-Result<ClientRequest> SendCommand::Impl::request() const {
+Result<ClientRequest> SendCommand::request() const {
   ClientRequest request;
   request.method = in_capitals(method);
   request.url = url;
@@ -208,7 +216,7 @@ Result<ClientRequest> SendCommand::Impl::request() const {
   return request;
 }
 
-Result<ClientOptions> SendCommand::Impl::options(const Console& console) const {
+Result<ClientOptions> SendCommand::options(const Console& console) const {
   ClientOptions options;
   for (const auto& [text, into] : {std::pair(&deadline, &options.retry.deadline),
                                    {&timeout, &options.retry.timeout},
@@ -234,7 +242,7 @@ Result<ClientOptions> SendCommand::Impl::options(const Console& console) const {
   return options;
 }
 
-void SendCommand::Impl::print(std::ostream& out, const ClientAnswer& answer) const {
+void SendCommand::print(std::ostream& out, const ClientAnswer& answer) const {
   if (report_json) {
     out << as_json(answer) << std::flush;
   } else {
@@ -242,7 +250,7 @@ void SendCommand::Impl::print(std::ostream& out, const ClientAnswer& answer) con
   }
 }
 
-Status SendCommand::Impl::deliver(const ClientAnswer& answer, const Console& console) const {
+Status SendCommand::deliver(const ClientAnswer& answer, const Console& console) const {
   const auto failed = [&](std::string_view where) {
     return Status(unavailable(fmt::format("the answer was {}, but it cannot be written to {}; repair that and {}",
                                           answer.response->status, where, how_to_go_on(answer))));
@@ -257,13 +265,13 @@ Status SendCommand::Impl::deliver(const ClientAnswer& answer, const Console& con
   return file ? ok_status() : failed(output);
 }
 
-std::string SendCommand::Impl::how_to_go_on(const ClientAnswer& answer) const {
+std::string SendCommand::how_to_go_on(const ClientAnswer& answer) const {
   if (answer.key.empty()) return "run the same command again";
   if (!journal.empty()) return "run the same command again: it goes on under the same key";
   return fmt::format("run the same command again with --key {}", answer.key);
 }
 
-int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console) const {
+int SendCommand::report(const ClientAnswer& answer, const Console& console) const {
   if (answer.ended_before && answer.ending == Ending::succeeded && !quiet) {
     console.err << fmt::format(
         "oncekey send: this operation had its answer at {:%Y-%m-%d %H:%M:%S} UTC already; its key was sent again "
@@ -292,12 +300,12 @@ int SendCommand::Impl::report(const ClientAnswer& answer, const Console& console
   return kGaveUp;
 }
 
-int SendCommand::Impl::complain(const Fault& fault, const Console& console) const {
+int SendCommand::complain(const Fault& fault, const Console& console) const {
   console.err << "oncekey send: " << fault.message << "\n";
   return fault.kind == FaultKind::invalid ? kWrongUsage : kLocalFault;
 }
 
-int SendCommand::Impl::run(const Console& console) const {
+int SendCommand::run(const Console& console) const {
   if (journal.empty() && (forget || again || !operation.empty()))
     return complain(invalid("--operation, --again and --forget need a journal: add --journal FILE"), console);
   if (again && operation.empty())
@@ -320,20 +328,14 @@ int SendCommand::Impl::run(const Console& console) const {
   return answer ? report(*answer, console) : complain(answer.fault(), console);
 }
 
-SendCommand::SendCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
-  impl_->send = app.add_subcommand("send", "Send a request and retry it safely, under one key");
-  impl_->add_options();
-  impl_->send->footer(
+SendCommand::SendCommand(CLI::App& app)
+    : Subcommand(app.add_subcommand("send", "Send a request and retry it safely, under one key")) {
+  add_options();
+  command_->footer(
       "Exit codes: 0 succeeded, 1 refused for good, 2 wrong usage, 3 gave up without a final answer,\n"
       "4 the journal or the output failed. See docs/CLIENT.md.");
 }
 
-SendCommand::~SendCommand() = default;
-
-bool SendCommand::chosen() const { return impl_->send->parsed(); }
-
-int SendCommand::run() const { return run(Console{std::cout, std::cerr, nullptr}); }
-
-int SendCommand::run(const Console& console) const { return impl_->run(console); }
+std::unique_ptr<Subcommand> send_command(CLI::App& app) { return std::make_unique<SendCommand>(app); }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-#include "cli/store.h"
+#include "cli/subcommand.h"
 
 #include "base/log.h"
 #include "base/masked_url.h"
@@ -7,7 +7,6 @@
 #include "store/open_store.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 #include <CLI/CLI.hpp>
 
 #include <iostream>
@@ -15,15 +14,6 @@
 
 namespace oncekey {
 namespace {
-
-bool sure(const std::string& url) {
-  std::cerr << fmt::format(
-                   "Records that {} has forgotten will be executed again when their clients retry. Go on? [y/N] ",
-                   masked_url(url))
-            << std::flush;
-  std::string answer;
-  return std::getline(std::cin, answer) && (answer == "y" || answer == "Y" || answer == "yes");
-}
 
 // What went wrong, if anything did.
 std::optional<Fault> migrate(const std::string& url, Log& log) {
@@ -43,12 +33,25 @@ std::optional<Fault> accept_loss(const std::string& url, Log& log) {
 
 } // namespace
 
+class StoreCommand final : public Subcommand {
+ public:
+  explicit StoreCommand(CLI::App& app);
+  int run(const Console& console) const override;
+
+ private:
+  CLI::App* migrate_;
+  CLI::App* accept_loss_;
+  std::string url_;
+  bool yes_ = false;
+};
+
 StoreCommand::StoreCommand(CLI::App& app)
-    : store_(app.add_subcommand("store", "Migrate a store, or accept that it has lost records")),
-      migrate_(store_->add_subcommand("migrate", "Bring a Postgres store's schema up to this version, as serve does")),
-      accept_loss_(store_->add_subcommand(
+    : Subcommand(app.add_subcommand("store", "Migrate a store, or accept that it has lost records")),
+      migrate_(
+          command_->add_subcommand("migrate", "Bring a Postgres store's schema up to this version, as serve does")),
+      accept_loss_(command_->add_subcommand(
           "accept-loss", "Confirm that the records a store has lost are accounted for: gateways accept claims again")) {
-  store_->require_subcommand(1);
+  command_->require_subcommand(1);
   for (CLI::App* const command : {migrate_, accept_loss_}) {
     command
         ->add_option("--store", url_,
@@ -59,27 +62,29 @@ StoreCommand::StoreCommand(CLI::App& app)
   accept_loss_->add_flag("--yes", yes_, "do not ask");
 }
 
-bool StoreCommand::chosen() const { return store_->parsed(); }
-
-int StoreCommand::run() const {
+int StoreCommand::run(const Console& console) const {
   const Result<std::string> url = resolve_secret(url_);
   if (!url) {
-    std::cerr << "oncekey store: " << url.fault().message << "\n";
+    console.err << "oncekey store: " << url.fault().message << "\n";
     return kUsage;
   }
   if (accept_loss_->parsed() && !yes_) {
-    if (::isatty(STDIN_FILENO) == 0) {
-      std::cerr << "oncekey store: there is no terminal to ask on; give --yes if you are sure\n";
+    if (console.confirm == nullptr) {
+      console.err << "oncekey store: there is no terminal to ask on; give --yes if you are sure\n";
       return kUsage;
     }
-    if (!sure(*url)) return kRefused;
+    const std::string question = fmt::format(
+        "Records that {} has forgotten will be executed again when their clients retry. Go on?", masked_url(*url));
+    if (!console.confirm(question)) return kRefused;
   }
   Log log(LogLevel::info);
   const std::optional<Fault> fault = migrate_->parsed() ? migrate(*url, log) : accept_loss(*url, log);
   log.flush();
   if (!fault) return kDone;
-  std::cerr << "oncekey store: " << fault->message << "\n";
+  console.err << "oncekey store: " << fault->message << "\n";
   return fault->kind == FaultKind::invalid ? kUsage : kRefused;
 }
+
+std::unique_ptr<Subcommand> store_command(CLI::App& app) { return std::make_unique<StoreCommand>(app); }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-#include "cli/work.h"
+#include "cli/subcommand.h"
 
 #include "base/durations.h"
 #include "base/log.h"
@@ -66,7 +66,8 @@ Result<std::map<std::string, std::string>> authorizations(const std::vector<std:
 using MakeSink = Result<std::unique_ptr<Sink>> (*)(std::string_view redis_url, std::string name, RedisSinkOptions);
 
 // OPERATION=URL, each operation once.
-Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const std::vector<std::string>& authorized) {
+Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const std::vector<std::string>& authorized,
+                                    const std::string& ca_file) {
   auto by_name = authorizations(authorized);
   if (!by_name) return std::move(by_name).fault();
   ResumeByName resume;
@@ -74,6 +75,7 @@ Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const
     const auto named = split_at(text, '=', "OPERATION=URL, with the name that the application's Operation has");
     if (!named) return named.fault();
     HttpSinkOptions options;
+    options.ca_file = ca_file;
     if (auto found = by_name->extract(named->first)) options.authorization = std::move(found.mapped());
     auto made = resume_by_http(named->second, options);
     if (!made) return std::move(made).fault();
@@ -87,7 +89,7 @@ Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const
 }
 
 Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::vector<std::string>& authorized,
-                std::size_t concurrency) {
+                std::size_t concurrency, const std::string& ca_file) {
   auto by_sink = authorizations(authorized);
   if (!by_sink) return std::move(by_sink).fault();
   for (const std::string& text : given) {
@@ -95,6 +97,7 @@ Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::
     if (!named) return named.fault();
     HttpSinkOptions options;
     options.concurrency = concurrency;
+    options.ca_file = ca_file;
     if (auto found = by_sink->extract(named->first)) options.authorization = std::move(found.mapped());
     auto sink = http_sink(named->second, options);
     if (!sink) return std::move(sink).fault();
@@ -274,70 +277,95 @@ class Crew {
 
 } // namespace
 
+class WorkCommand final : public Subcommand {
+ public:
+  explicit WorkCommand(CLI::App& app);
+  int run(const Console& console) const override;
+
+ private:
+  std::string store_;
+  std::vector<std::string> resumes_;
+  std::vector<std::string> resume_authorizations_;
+  std::size_t resume_concurrency_ = 8;
+  std::size_t sink_concurrency_ = 1;
+  std::vector<std::string> http_sinks_;
+  std::vector<std::string> sink_authorizations_;
+  std::vector<std::string> sidekiq_sinks_;
+  std::vector<std::string> stream_sinks_;
+  std::string ca_file_;
+  std::string grace_ = "5m";
+  bool once_ = false;
+  bool list_dead_ = false;
+  std::string restart_operation_;
+  bool confirmed_not_executed_ = false;
+  std::optional<long long> restart_job_;
+};
+
 WorkCommand::WorkCommand(CLI::App& app)
-    : work_(app.add_subcommand("work",
-                               "Run the workers of the library beside an application: completer, enqueuer, reaper")) {
-  work_->add_option("--store", store_, "the application's database: sqlite:PATH or postgres://, env:NAME or file:PATH")
+    : Subcommand(app.add_subcommand(
+          "work", "Run the workers of the library beside an application: completer, enqueuer, reaper")) {
+  command_
+      ->add_option("--store", store_, "the application's database: sqlite:PATH or postgres://, env:NAME or file:PATH")
       ->type_name("URL")
       ->required();
-  work_
+  command_
       ->add_option(
           "--resume", resumes_,
           "where the application resumes the operations of this name: the completer POSTs their ids there; may "
           "be repeated")
       ->type_name("OPERATION=URL");
-  work_
+  command_
       ->add_option("--resume-authorization", resume_authorizations_,
                    "sent to this --resume as Authorization: env:VARIABLE or file:PATH")
       ->type_name("OPERATION=SECRET")
       ->needs("--resume");
-  work_->add_option("--resume-concurrency", resume_concurrency_, "operations resumed at a time (default 8)")
+  command_->add_option("--resume-concurrency", resume_concurrency_, "operations resumed at a time (default 8)")
       ->check(CLI::Range(1, 1000))
       ->type_name("NUMBER");
-  work_->add_option("--sink", http_sinks_, "deliver the jobs of this sink by HTTP POST; may be repeated")
+  command_->add_option("--sink", http_sinks_, "deliver the jobs of this sink by HTTP POST; may be repeated")
       ->type_name("NAME=URL");
-  work_
+  command_
       ->add_option("--sink-authorization", sink_authorizations_,
                    "sent to this --sink as Authorization: env:VARIABLE or file:PATH")
       ->type_name("NAME=SECRET");
-  work_
+  command_
       ->add_option("--sink-concurrency", sink_concurrency_,
                    "jobs under way at a time for each --sink (default 1, which keeps their order)")
       ->check(CLI::Range(1, 1000))
       ->type_name("NUMBER");
-  work_->add_option("--sidekiq", sidekiq_sinks_, "push the jobs of this sink to a Sidekiq queue")
+  command_->add_option("--cacert", ca_file_, "PEM certificates to trust for https (default: the system's)")
+      ->type_name("FILE");
+  command_->add_option("--sidekiq", sidekiq_sinks_, "push the jobs of this sink to a Sidekiq queue")
       ->type_name("NAME=QUEUE@REDIS-URL");
-  work_->add_option("--stream", stream_sinks_, "append the jobs of this sink to a Redis stream")
+  command_->add_option("--stream", stream_sinks_, "append the jobs of this sink to a Redis stream")
       ->type_name("NAME=STREAM@REDIS-URL");
-  work_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
+  command_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
       ->type_name("DURATION");
-  work_->add_flag("--once", once_, "do what there is to do, say what was done, and end: with 1 if anything failed");
-  work_->add_flag("--dead", list_dead_, "list the dead letters and end");
-  work_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
+  command_->add_flag("--once", once_, "do what there is to do, say what was done, and end: with 1 if anything failed");
+  command_->add_flag("--dead", list_dead_, "list the dead letters and end");
+  command_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
       ->type_name("ID");
-  work_
+  command_
       ->add_flag(
           "--confirmed-not-executed", confirmed_not_executed_,
           "with --restart-operation: you have checked with the other API that the call was not executed. Without it, "
           "a call whose key that API may have forgotten is not made again")
       ->needs("--restart-operation");
-  work_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
+  command_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
 }
 
-bool WorkCommand::chosen() const { return work_->parsed(); }
-
-int WorkCommand::run() const {
+int WorkCommand::run(const Console&) const {
   const Result<std::string> url = resolve_secret(store_);
   if (!url) return refuse(url.fault());
   const Result<Millis> grace = parse_duration(grace_);
   if (!grace) return refuse(grace.fault());
   Sinks sinks;
-  for (const Status& added : {add_http(sinks, http_sinks_, sink_authorizations_, sink_concurrency_),
+  for (const Status& added : {add_http(sinks, http_sinks_, sink_authorizations_, sink_concurrency_, ca_file_),
                               add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
                               add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink)}) {
     if (!added) return refuse(added.fault());
   }
-  auto resume = resume_by_name(resumes_, resume_authorizations_);
+  auto resume = resume_by_name(resumes_, resume_authorizations_, ca_file_);
   if (!resume) return refuse(resume.fault());
   if (const Status there = check_there(*url); !there) return refuse(there.fault());
   const auto database = open_database(*url);
@@ -363,23 +391,31 @@ int WorkCommand::run() const {
   return kDone;
 }
 
-SchemaCommand::SchemaCommand(CLI::App& app)
-    : schema_(app.add_subcommand("schema", "The tables of the library of atomic phases")) {
-  schema_->require_subcommand(1);
-  CLI::App* const print = schema_->add_subcommand("print", "Print them as SQL, to read or for migrations of your own");
-  print->add_option("DATABASE", dialect_, "sqlite or postgres")->required();
-}
-
-bool SchemaCommand::chosen() const { return schema_->parsed(); }
-
-int SchemaCommand::run() const {
-  const Result<std::string_view> text = schema_text(dialect_);
-  if (!text) {
-    std::cerr << "oncekey schema: " << text.fault().message << "\n";
-    return kUsage;
+class SchemaCommand final : public Subcommand {
+ public:
+  explicit SchemaCommand(CLI::App& app)
+      : Subcommand(app.add_subcommand("schema", "The tables of the library of atomic phases")) {
+    command_->require_subcommand(1);
+    CLI::App* const print =
+        command_->add_subcommand("print", "Print them as SQL, to read or for migrations of your own");
+    print->add_option("DATABASE", dialect_, "sqlite or postgres")->required();
   }
-  std::cout << *text;
-  return kDone;
-}
+
+  int run(const Console& console) const override {
+    const Result<std::string_view> text = schema_text(dialect_);
+    if (!text) {
+      console.err << "oncekey schema: " << text.fault().message << "\n";
+      return kUsage;
+    }
+    console.out << *text;
+    return kDone;
+  }
+
+ private:
+  std::string dialect_;
+};
+
+std::unique_ptr<Subcommand> work_command(CLI::App& app) { return std::make_unique<WorkCommand>(app); }
+std::unique_ptr<Subcommand> schema_command(CLI::App& app) { return std::make_unique<SchemaCommand>(app); }
 
 } // namespace oncekey

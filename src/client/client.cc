@@ -1,12 +1,12 @@
 #include <oncekey/client.h>
 
+#include "base/backoff.h"
 #include "base/crypto.h"
 #include "base/enum_name.h"
-#include "client/backoff.h"
 #include "client/journal.h"
-#include "client/judge.h"
 #include "client/retry_budget.h"
 #include "client/world.h"
+#include "core/judge.h"
 #include "core/key.h"
 
 #include <fmt/chrono.h>
@@ -88,7 +88,7 @@ Status check_method(std::string_view method) {
   return ok_status();
 }
 
-Result<WireRequest> wire_request(const ClientRequest& request, const ClientOptions& options) {
+Result<FetchRequest> wire_request(const ClientRequest& request, const ClientOptions& options) {
   if (const Status good = check_method(request.method); !good) return good.fault();
   auto url = parse_url(request.url);
   if (!url) return url.fault();
@@ -98,8 +98,7 @@ Result<WireRequest> wire_request(const ClientRequest& request, const ClientOptio
     if (const auto* bad = std::get_if<BadKey>(&key))
       return invalid(fmt::format("the key cannot be used: {}", bad->why));
   }
-  WireRequest wire{request.method, *std::move(url), {}, request.body};
-  wire.headers.add("Host", wire.url.authority);
+  FetchRequest wire{request.method, *std::move(url), {}, request.body};
   if (!request.headers.has("User-Agent")) wire.headers.add("User-Agent", "oncekey");
   if (!request.headers.has("Accept")) wire.headers.add("Accept", "*/*");
   for (std::size_t i = 0; i < request.headers.size(); ++i)
@@ -115,6 +114,18 @@ std::string spelled(std::string_view key, KeySpelling spelling) {
     quoted.push_back(c);
   }
   return quoted + '"';
+}
+
+Millis wait_for_try(std::uint32_t failures, const RetryRules& rules, double chance, std::optional<Millis> retry_after) {
+  const Millis pause = pause_after(failures, rules.initial, rules.longest, chance);
+  return lengthened(pause, rules.initial, retry_after, rules.retry_after_max);
+}
+
+// Before the server is asked again for the answer of a request that is still running: what it said, and up to a quarter
+// more.
+Millis wait_for_answer(const RetryRules& rules, double chance, Millis retry_after) {
+  const Millis asked = std::clamp(retry_after, rules.initial, std::max(rules.initial, rules.retry_after_max));
+  return asked + Millis(static_cast<std::int64_t>(static_cast<double>(asked.count()) * 0.25 * chance));
 }
 
 std::string shown(Time time) {
@@ -175,7 +186,7 @@ struct Client::Impl {
   static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
   Result<Key> key_for(const ClientRequest& request, const Url& url);
   Status check_found(const JournalEntry& found, const JournalEntry& wanted, const ClientRequest& request) const;
-  ClientAnswer run(const WireRequest& wire, const Key& key);
+  ClientAnswer run(const FetchRequest& wire, const Key& key);
   Status learn_of_other_runs(ClientAnswer& answer, const Key& key);
   Status close(ClientAnswer& answer, const Key& key, const Receive& receive);
 };
@@ -209,7 +220,7 @@ Result<Client::Impl::Key> Client::Impl::key_for(const ClientRequest& request, co
   return Key{entry.key, operation, begun->found, !request.operation.empty(), false, entry.ended, entry.run};
 }
 
-ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
+ClientAnswer Client::Impl::run(const FetchRequest& wire, const Key& key) {
   const RetryRules& rules = options.retry;
   ClientAnswer answer;
   answer.key = key.text;
@@ -223,13 +234,14 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
   budget.earn(world->wall_clock());
   const Moment deadline = world->now() + rules.deadline;
   for (;;) {
-    const Tried tried = world->exchange(wire, std::min(deadline, world->now() + rules.timeout));
+    Fetched fetched = world->exchange(wire, std::min(deadline, world->now() + rules.timeout));
     ++answer.attempts;
     std::optional<Millis> asked;
     bool running = false;
-    if (const auto* response = std::get_if<ClientResponse>(&tried)) {
-      answer.response = *response;
-      const Judged judged = judge(*response);
+    if (auto* got = std::get_if<FetchedAnswer>(&fetched)) {
+      answer.response = {got->status, std::move(got->reason), std::move(got->headers), std::move(got->body)};
+      const ClientResponse& response = *answer.response;
+      const Judged judged = judge_call(response.status, response.reason, response.headers, response.body);
       answer.reason = judged.why;
       if (judged.judgement == Judgement::success) {
         answer.ending = Ending::succeeded;
@@ -238,17 +250,17 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
       if (judged.judgement == Judgement::refusal) {
         answer.ending = Ending::refused;
         // Who may not ask learns nothing about the operation, which an earlier run of the caller may have begun.
-        const bool unsaid = unsettled || (key.used_elsewhere && is_about_the_caller(response->status));
-        answer.key_kept = judged.may_have_done || (unsaid && !is_replay(response->headers));
+        const bool unsaid = unsettled || (key.used_elsewhere && is_about_the_caller(response.status));
+        answer.key_kept = judged.may_have_done || (unsaid && !is_replay(response.headers));
         return answer;
       }
       unsettled = unsettled || judged.may_have_done;
-      asked = retry_after(response->headers, world->wall_clock());
+      asked = retry_after(response.headers, world->wall_clock());
       running = judged.in_progress && asked.has_value();
     } else {
-      const auto& failure = std::get<TryFailure>(tried);
+      const auto& failure = std::get<FetchFailure>(fetched);
       answer.reason = failure.reason;
-      unsettled = unsettled || failure.kind != TryFailure::Kind::not_sent;
+      unsettled = unsettled || failure.kind != FetchFailure::Kind::not_sent;
       if (failure.lasting) break;
     }
     if (!running && ++failures >= rules.max_attempts) {
@@ -256,7 +268,7 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
       break;
     }
     const Millis wait = running ? wait_for_answer(rules, world->chance(), *asked)
-                                : wait_before(failures + 1, rules, world->chance(), asked);
+                                : wait_for_try(failures, rules, world->chance(), asked);
     if (world->now() + wait >= deadline) {
       answer.reason = fmt::format("{}, and the deadline comes before the next try", answer.reason);
       break;

@@ -21,21 +21,21 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-ClientResponse status(int code, std::vector<std::pair<std::string, std::string>> fields = {}, std::string body = "") {
-  ClientResponse response;
+FetchedAnswer status(int code, std::vector<std::pair<std::string, std::string>> fields = {}, std::string body = "") {
+  FetchedAnswer response;
   response.status = code;
   response.body = std::move(body);
   for (const auto& [name, value] : fields) response.headers.add(name, value);
   return response;
 }
-TryFailure refused_connection() { return {TryFailure::Kind::not_sent, "connection refused", false}; }
-TryFailure lost() { return {TryFailure::Kind::unknown, "connection reset", false}; }
+FetchFailure refused_connection() { return {FetchFailure::Kind::not_sent, "connection refused", false}; }
+FetchFailure lost() { return {FetchFailure::Kind::unknown, "connection reset", false}; }
 
 // What a server does, and what it saw. Survives the client, as a server does.
 struct Server {
-  std::deque<Tried> script;
-  Tried otherwise = status(201);
-  std::function<Tried(ClientWorld::Moment)> by_time; // instead of the script
+  std::deque<Fetched> script;
+  Fetched otherwise = status(201);
+  std::function<Fetched(ClientWorld::Moment)> by_time; // instead of the script
   std::vector<std::string> keys;
   std::vector<Millis> arrivals; // since the beginning
   std::vector<std::string> heads;
@@ -50,14 +50,14 @@ class ScriptedWorld final : public ClientWorld {
   Time wall_clock() override { return server_.wall + std::chrono::duration_cast<Millis>(now_ - Moment{}); }
   void sleep(Millis duration) override { now_ += duration; }
   double chance() override { return std::uniform_real_distribution<double>(0, 1)(random_); }
-  Tried exchange(const WireRequest& request, Moment due) override {
+  Fetched exchange(const FetchRequest& request, Moment due) override {
     EXPECT_GT(due, now_);
     server_.keys.emplace_back(request.headers.get("Idempotency-Key").value_or("none"));
     server_.arrivals.push_back(std::chrono::duration_cast<Millis>(now_ - Moment{}));
     server_.heads.push_back(request.headers.lines());
     if (server_.by_time) return server_.by_time(now_);
     if (server_.script.empty()) return server_.otherwise;
-    Tried next = std::move(server_.script.front());
+    Fetched next = std::move(server_.script.front());
     server_.script.pop_front();
     return next;
   }
@@ -170,7 +170,7 @@ TEST(Client, GivesUpAfterItsTries) {
 
 TEST(Client, DoesNotTryAgainWhatFailsForGood) {
   Server server;
-  server.otherwise = TryFailure{TryFailure::Kind::not_sent, "certificate verify failed", true};
+  server.otherwise = FetchFailure{FetchFailure::Kind::not_sent, "certificate verify failed", true};
   const ClientAnswer answer = sent(*client_of(server));
   EXPECT_EQ(answer.ending, Ending::gave_up);
   EXPECT_EQ(answer.attempts, 1u);
@@ -246,7 +246,7 @@ TEST(Client, WaitsAsLongAsTheServerAsks) {
   EXPECT_LE(server.arrivals[2], Millis(22'000));
 }
 
-Tried still_running(const char* retry_after) {
+Fetched still_running(const char* retry_after) {
   return status(409, {{"Retry-After", retry_after}}, R"({"type":"urn:oncekey:problem:in_progress"})");
 }
 
@@ -313,7 +313,7 @@ TEST(Client, RefusesRequestsThatAreNone) {
 
 // What a refusal says about the tries before it.
 
-bool key_kept_after(std::deque<Tried> script) {
+bool key_kept_after(std::deque<Fetched> script) {
   Server server;
   server.script = std::move(script);
   const ClientAnswer answer = sent(*client_of(server));
@@ -382,7 +382,7 @@ TEST_F(ClientJournal, ARunThatGaveUpIsGoneOnWithUnderTheSameKey) {
 
 TEST_F(ClientJournal, ACrashBetweenSendingAndAnsweringIsGoneOnWithUnderTheSameKey) {
   struct Crash {};
-  server.by_time = [](ClientWorld::Moment) -> Tried { throw Crash(); };
+  server.by_time = [](ClientWorld::Moment) -> Fetched { throw Crash(); };
   EXPECT_THROW(run(), Crash);
   server.by_time = nullptr;
   EXPECT_TRUE(run().resumed);
@@ -484,7 +484,7 @@ TEST_F(ClientJournal, ARunAfterARefusalThatWasKilledLeavesTheOperationOpen) {
   struct Crash {};
   server.script = {status(401)};
   const std::string key = run(order_1()).key;
-  server.by_time = [](ClientWorld::Moment) -> Tried { throw Crash(); };
+  server.by_time = [](ClientWorld::Moment) -> Fetched { throw Crash(); };
   EXPECT_THROW(run(order_1()), Crash);
   server.by_time = nullptr;
   // A refusal of the caller settles nothing now.
@@ -497,7 +497,7 @@ TEST_F(ClientJournal, ARunAfterARefusalThatWasKilledLeavesTheOperationOpen) {
 TEST_F(ClientJournal, ARunAfterASuccessThatWasKilledLeavesItEnded) {
   struct Crash {};
   const std::string key = run(order_1()).key;
-  server.by_time = [](ClientWorld::Moment) -> Tried { throw Crash(); };
+  server.by_time = [](ClientWorld::Moment) -> Fetched { throw Crash(); };
   EXPECT_THROW(run(order_1()), Crash);
   server.by_time = nullptr;
   const ClientAnswer next = run(order_1());
@@ -518,7 +518,7 @@ TEST_F(ClientJournal, ARefusalOfOneRunDoesNotEndWhatAnotherHasBegun) {
   for (const ClientRequest& request : {order_1(), charge()}) {
     Server other;
     other.script = {lost(), lost()};
-    server.by_time = [&](ClientWorld::Moment) -> Tried {
+    server.by_time = [&](ClientWorld::Moment) -> Fetched {
       EXPECT_EQ(sent(*client_of(other, options), request).ending, Ending::gave_up);
       return status(401);
     };
@@ -669,7 +669,7 @@ constexpr int kClients = 1000;
 constexpr double kPeakShareMax = 0.25;
 
 // The largest share of the clients that arrive within 100 ms, not counting the first tries, which are simultaneous.
-double peak_share(const std::function<Tried(ClientWorld::Moment)>& behaviour, std::size_t& tries) {
+double peak_share(const std::function<Fetched(ClientWorld::Moment)>& behaviour, std::size_t& tries) {
   std::map<std::int64_t, int> arrivals;
   tries = 0;
   for (std::uint32_t seed = 1; seed <= kClients; ++seed) {
@@ -687,7 +687,7 @@ double peak_share(const std::function<Tried(ClientWorld::Moment)>& behaviour, st
 TEST(ClientStorm, AThousandClientsThatFailTogetherDoNotComeBackTogether) {
   std::size_t tries = 0;
   const double share = peak_share(
-      [](ClientWorld::Moment now) -> Tried {
+      [](ClientWorld::Moment now) -> Fetched {
         if (now.time_since_epoch() < seconds(3)) return lost();
         return status(201);
       },
@@ -701,7 +701,7 @@ TEST(ClientStorm, AThousandClientsThatFailTogetherDoNotComeBackTogether) {
 TEST(ClientStorm, NeitherDoThoseWhoWereToldTheSameSecond) {
   std::size_t tries = 0;
   const double share = peak_share(
-      [](ClientWorld::Moment now) -> Tried {
+      [](ClientWorld::Moment now) -> Fetched {
         if (now.time_since_epoch() < seconds(2)) return status(503, {{"Retry-After", "2"}});
         return status(201);
       },

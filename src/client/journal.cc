@@ -2,7 +2,7 @@
 
 #include "base/crypto.h"
 #include "base/write_all.h"
-#include "client/judge.h"
+#include "core/judge.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,35 +1,14 @@
 // world: everything about a Client that is not a rule: clocks, chance, sleep and the network.
 #pragma once
 
-#include "client/url.h"
+#include "http/fetch.h"
 
 #include <oncekey/client.h>
 
 #include <chrono>
 #include <string>
-#include <variant>
 
 namespace oncekey {
-
-// A request as it goes out.
-struct WireRequest {
-  std::string method;
-  Url url;
-  Headers headers; // all but those of framing
-  std::string_view body;
-};
-
-struct TryFailure {
-  enum class Kind {
-    not_sent, // certainly not executed
-    unknown,  // a byte may have left
-  };
-  Kind kind = Kind::unknown;
-  std::string reason;
-  bool lasting = false; // another try would fail in the same way: a certificate that is not trusted, too long an answer
-};
-
-using Tried = std::variant<ClientResponse, TryFailure>;
 
 class ClientWorld {
  public:
@@ -41,7 +20,7 @@ class ClientWorld {
   virtual void sleep(Millis duration) = 0;
   virtual double chance() = 0; // from 0 to less than 1
   // Over by `due`, whatever the server does.
-  virtual Tried exchange(const WireRequest& request, Moment due) = 0;
+  virtual Fetched exchange(const FetchRequest& request, Moment due) = 0;
 };
 
 // A Client in another world than the real one.

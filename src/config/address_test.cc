@@ -38,16 +38,16 @@ TEST(Address, RefusesWhatIsNotOneAndSaysWhy) {
       {":8080", "0.0.0.0 or [::] stands for every interface"},
       {"*:8080", "0.0.0.0 or [::] stands for every interface"},
       {"127.0.0.1", "the port is missing"},
-      {"127.0.0.1:", "write HOST:PORT"},
-      {"127.0.0.1:65536", "from 0 to 65535"},
-      {"127.0.0.1:-1", "from 0 to 65535"},
-      {"127.0.0.1:80x", "from 0 to 65535"},
-      {"127.0.0.1:+80", "from 0 to 65535"},
-      {"::1:8080", "write HOST:PORT"},
+      {"127.0.0.1:", "expected HOST:PORT"},
+      {"127.0.0.1:65536", "up to 65535"},
+      {"127.0.0.1:-1", "up to 65535"},
+      {"127.0.0.1:80x", "up to 65535"},
+      {"127.0.0.1:+80", "up to 65535"},
+      {"::1:8080", "expected HOST:PORT"},
       {"[::1]", "the port is missing"},
-      {"[::1", "write HOST:PORT"},
-      {"[::1]8080", "write HOST:PORT"},
-      {"[127.0.0.1]:80", "not an IPv6 address"},
+      {"[::1", "expected HOST:PORT"},
+      {"[::1]8080", "expected HOST:PORT"},
+      {"[127.0.0.1]:80", "an IPv6 address in brackets"},
       {"256.0.0.1:80", "must be an IP address or localhost"},
       {"example.com:80", "must be an IP address or localhost"},
   };
@@ -68,14 +68,14 @@ TEST(Loopback, IsTheWholeOfItsNetworkAndNothingElse) {
 TEST(Upstream, HasTheDefaultPortOfItsScheme) {
   const auto plain = parse_upstream("http://api.internal");
   ASSERT_TRUE(plain.ok());
-  EXPECT_EQ(plain->scheme, UpstreamUrl::Scheme::http);
+  EXPECT_FALSE(plain->tls);
   EXPECT_EQ(plain->host, "api.internal");
   EXPECT_EQ(plain->port, 80);
   EXPECT_EQ(plain->authority, "api.internal");
 
   const auto secure = parse_upstream("HTTPS://api.internal/");
   ASSERT_TRUE(secure.ok());
-  EXPECT_EQ(secure->scheme, UpstreamUrl::Scheme::https);
+  EXPECT_TRUE(secure->tls);
   EXPECT_EQ(secure->port, 443);
   EXPECT_EQ(secure->authority, "api.internal");
 }
@@ -93,20 +93,20 @@ TEST(Upstream, RefusesWhatIsNotOneAndSaysWhy) {
     const char* text;
     const char* why;
   } cases[] = {
-      {"127.0.0.1:9090", "write http://HOST:PORT"},
-      {"ftp://a", "write http://HOST:PORT"},
-      {"http://", "write http://HOST:PORT"},
-      {"http://:80", "write http://HOST:PORT"},
+      {"127.0.0.1:9090", "begins with http:// or https://"},
+      {"ftp://a", "begins with http:// or https://"},
+      {"http://", "expected HOST:PORT"},
+      {"http://:80", "expected HOST:PORT"},
       {"http://a:0", "from 1 to 65535"},
-      {"http://a:99999", "from 1 to 65535"},
-      {"http://a/v1", "may not have a path"},
-      {"http://a?x=1", "may not have a path or a query"},
-      {"http://a#x", "may not have a path or a query"},
-      {"http://user:pw@a", "may not have a user or password"},
-      {"http://a b", "neither a name nor an IP address"},
-      {"http://a\r\nX: y", "neither a name nor an IP address"},
-      {"http://[::1", "write http://HOST:PORT"},
-      {"http://[xyz]", "neither a name nor an IP address"},
+      {"http://a:99999", "up to 65535"},
+      {"http://a/v1", "expected no path and no query"},
+      {"http://a?x=1", "expected no path and no query"},
+      {"http://a#x", "expected no fragment"},
+      {"http://user:pw@a", "expected no user and no password"},
+      {"http://a b", "visible ASCII"},
+      {"http://a\r\nX: y", "visible ASCII"},
+      {"http://[::1", "expected HOST:PORT or [IPV6]:PORT"},
+      {"http://[xyz]", "expected a name, an IPv4 address or an IPv6 address"},
   };
   for (const auto& c : cases) {
     const auto url = parse_upstream(c.text);

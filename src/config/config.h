@@ -1,6 +1,7 @@
 // config: the settings of `oncekey serve`, from a TOML file or from flags, checked before anything starts.
 #pragma once
 
+#include "base/url.h"
 #include "core/path.h"
 #include "core/policy.h"
 #include "signatures/provider.h"
@@ -25,22 +26,8 @@ bool is_loopback(const Address& address);
 // resolved: the check must not depend on the network, and Via catches the loops it misses.
 bool reaches(std::string_view host, const Address& address);
 
-struct UpstreamUrl {
-  enum class Scheme { http, https };
-  Scheme scheme = Scheme::http;
-  std::string host;
-  std::uint16_t port = 80;
-  std::string authority; // what goes into Host when the client's is not kept
-};
-Result<UpstreamUrl> parse_upstream(std::string_view text);
-// "http://HOST:PORT", without the scheme's usual port.
-std::string to_string(const UpstreamUrl& url);
-// A URL with a path: the server, and the target to ask it for.
-struct TargetUrl {
-  UpstreamUrl server;
-  std::string target;
-};
-Result<TargetUrl> parse_target_url(std::string_view text);
+// A URL without a path and a query: those of the requests are forwarded.
+Result<Url> parse_upstream(std::string_view text);
 
 struct RouteState; // the gateway's: gateway/shared.h
 
@@ -48,15 +35,14 @@ struct Route {
   std::string path; // glob in normal form: * matches any characters, also slashes; everything else matches itself
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
-  std::optional<UpstreamUrl> upstream{}; // nothing: the one at the top
-  const RouteState* state = nullptr;     // set in a configuration that a gateway uses, and lives as long as that
+  std::optional<Url> upstream{};     // nothing: the one at the top
+  const RouteState* state = nullptr; // set in a configuration that a gateway uses, and lives as long as that
 };
 
 // A place that staged messages are delivered to: [[destination]], and the delivery half of a [[webhook]].
 struct Endpoint {
   std::string name; // of its jobs: "hook /hooks/stripe" or "to billing"
-  UpstreamUrl url;
-  std::string target = "/";  // path and query of the URL
+  Url url;
   std::string ca_file;       // PEM; the system's certificates when empty
   std::string authorization; // sent as Authorization; never kept with a message
   Millis timeout = std::chrono::seconds(30);
@@ -131,7 +117,7 @@ struct Config {
   std::string admin_token; // required when admin is not on loopback; else made at the first start
   std::string admin_tls_cert;
   std::string admin_tls_key;
-  UpstreamUrl upstream;    // without a host where every route has its own
+  Url upstream;            // without a host where every route has its own
   std::string upstream_ca; // PEM file for all of them; the system's certificates when empty
   std::string tls_cert;
   std::string tls_key;
@@ -174,9 +160,9 @@ Result<Config> load_admin_settings(const std::string& path);
 Status check_config(const Config& config);
 
 // Where the requests of a route go.
-const UpstreamUrl& upstream_of(const Config& config, const Route& route);
+const Url& upstream_of(const Config& config, const Route& route);
 // Every upstream once: the one at the top first, if there is one, then those of the routes in their order.
-std::vector<UpstreamUrl> upstreams_of(const Config& config);
+std::vector<Url> upstreams_of(const Config& config);
 
 // What is allowed but deserves a second look, one sentence each. Printed by `oncekey check` and logged at start.
 std::vector<std::string> warnings_of(const Config& config);

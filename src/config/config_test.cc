@@ -284,7 +284,7 @@ lame_duck = "8s"
   EXPECT_EQ(c.admin_tls_key, "admin.key");
   EXPECT_TRUE(c.trust_clock);
   EXPECT_TRUE(c.core_dumps);
-  EXPECT_EQ(c.upstream.scheme, UpstreamUrl::Scheme::https);
+  EXPECT_TRUE(c.upstream.tls);
   EXPECT_EQ(c.upstream_ca, "ca.pem");
   EXPECT_EQ(c.tls_cert, "cert.pem");
   EXPECT_EQ(c.tls_key, "key.pem");
@@ -327,13 +327,13 @@ path = "/*"
 )",
                                    "test.toml");
   ASSERT_TRUE(config.ok()) << config.fault().message;
-  const auto goes_to = [&](std::size_t route) { return to_string(upstream_of(*config, config->routes[route])); };
+  const auto goes_to = [&](std::size_t route) { return upstream_of(*config, config->routes[route]).origin(); };
   EXPECT_EQ(goes_to(0), "https://orders");
   EXPECT_EQ(goes_to(1), "https://orders");
   EXPECT_EQ(goes_to(2), "http://main");
   EXPECT_EQ(goes_to(3), "http://main");
   std::vector<std::string> all;
-  for (const UpstreamUrl& url : upstreams_of(*config)) all.push_back(to_string(url));
+  for (const Url& url : upstreams_of(*config)) all.push_back(url.origin());
   EXPECT_EQ(all, (std::vector<std::string>{"http://main", "https://orders"}));
 }
 

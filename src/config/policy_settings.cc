@@ -88,7 +88,7 @@ Status read_jwt_keys(const Node& node, Policy& policy) {
   auto text = as_text(node);
   if (!text) return std::move(text).fault();
   if (!text->starts_with(kFile) || text->size() == kFile.size()) {
-    if (const auto url = parse_target_url(*text); !url)
+    if (const auto url = parse_url(*text); !url)
       return invalid(
           fmt::format("\"{}\" names no keys: write \"file:PATH\" of a JSON Web Key Set, or its URL, as in "
                       "\"https://id.example.com/.well-known/jwks.json\"",

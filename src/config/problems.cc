@@ -34,7 +34,7 @@ bool has_scope(const Policy& policy, ScopeSource::Kind kind) {
 constexpr std::size_t kMostUpstreams = 64;
 
 void check_upstreams(const Config& config, std::vector<Problem>& out) {
-  const auto check = [&](const UpstreamUrl& url, std::optional<std::size_t> route) {
+  const auto check = [&](const Url& url, std::optional<std::size_t> route) {
     if (url.port == config.listen.port && reaches(url.host, config.listen))
       out.push_back({route,
                      {"upstream", "listen"},
@@ -64,7 +64,7 @@ void check_upstreams(const Config& config, std::vector<Problem>& out) {
                                  route.path)});
     }
   }
-  const std::vector<UpstreamUrl> all = upstreams_of(config);
+  const std::vector<Url> all = upstreams_of(config);
   if (all.size() > kMostUpstreams)
     out.push_back(
         {std::nullopt,
@@ -72,9 +72,7 @@ void check_upstreams(const Config& config, std::vector<Problem>& out) {
          fmt::format("there are {} different upstreams: at most {} are possible, because each has connections "
                      "and metrics of its own; run several gateways",
                      all.size(), kMostUpstreams)});
-  if (!config.upstream_ca.empty() && std::none_of(all.begin(), all.end(), [](const UpstreamUrl& url) {
-        return url.scheme == UpstreamUrl::Scheme::https;
-      }))
+  if (!config.upstream_ca.empty() && std::none_of(all.begin(), all.end(), [](const Url& url) { return url.tls; }))
     out.push_back(
         {std::nullopt, {"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified"});
 }
@@ -456,12 +454,11 @@ std::vector<std::string> warnings_of(const Config& config) {
                     config.admin.host));
   if (config.core_dumps)
     warnings.push_back("core_dumps = true: a core dump holds the bodies, keys and tokens that were in memory");
-  const std::vector<UpstreamUrl> upstreams = upstreams_of(config);
+  const std::vector<Url> upstreams = upstreams_of(config);
   for (const Webhook& webhook : config.webhooks) {
     const Endpoint& endpoint = webhook.endpoint;
-    const bool on_an_upstream = std::any_of(upstreams.begin(), upstreams.end(), [&](const UpstreamUrl& url) {
-      return url.authority == endpoint.url.authority;
-    });
+    const bool on_an_upstream = std::any_of(upstreams.begin(), upstreams.end(),
+                                            [&](const Url& url) { return url.authority == endpoint.url.authority; });
     if (on_an_upstream && endpoint.authorization.empty())
       warnings.push_back(
           fmt::format("webhook {}: deliver_to is on the upstream, where clients of the gateway can post "
@@ -483,8 +480,8 @@ std::vector<std::string> warnings_of(const Config& config) {
           "gateway must, or anyone can name any account: read its stored answers, block its keys and poison them with "
           "answers of their own");
     if (policy.tokens.keys.starts_with("http://")) {
-      const auto url = parse_target_url(policy.tokens.keys);
-      if (url && !is_loopback({url->server.host, url->server.port}))
+      const auto url = parse_url(policy.tokens.keys);
+      if (url && !is_loopback({url->host, url->port}))
         add("jwt_keys is fetched over plain HTTP: anyone on the way can put keys of their own in its place; use "
             "https://");
     }

@@ -155,7 +155,7 @@ TEST(UnsafeCombinations, AreRefusedWithTheReason) {
       {"[[route]]\npath = \"/a\"\nupstream = \"http://localhost:8081\"",
        "4: upstream is the gateway's own admin address"},
       {"[[route]]\npath = \"/a\"\nupstream = \"http://api/v1\"",
-       "4: upstream: \"http://api/v1\" is not an upstream: it may not have a path"},
+       "4: upstream: \"http://api/v1\" is not an upstream: expected no path"},
       {"[[route]]\npath = \"/a\"\nupstream = 9090", "4: upstream: "},
       {"admin = \"127.0.0.1:8080\"", "2: admin and listen are the same address"},
       {"store = \"memory:\"\nrequire_durability = \"process\"", "3: require_durability = \"process\" cannot be met"},

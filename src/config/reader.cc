@@ -1,6 +1,7 @@
 #include "config/reader.h"
 
 #include "base/durations.h"
+#include "base/masked_url.h"
 #include "config/delivery.h"
 #include "config/named_files.h"
 #include "config/suggestion.h"
@@ -240,7 +241,7 @@ void Reader::read_route(const toml::table* table, unsigned line) {
       } else if (name == "upstream") {
         lines_[{index, "upstream"}] = key_line;
         const auto text = as_text(value);
-        auto url = text ? parse_upstream(*text) : Result<UpstreamUrl>(text.fault());
+        auto url = text ? parse_upstream(*text) : Result<Url>(text.fault());
         if (!url) add_finding(key_line, name, url.fault().message, index);
         if (url) route.upstream = std::move(url).value();
       } else if (name == "policy") {
@@ -281,10 +282,10 @@ bool Reader::read_endpoint_setting(std::string_view name, const toml::node& valu
 
 void Reader::read_endpoint_url(std::string_view name, const toml::node& value, unsigned line, Endpoint& endpoint) {
   const auto text = as_text(value);
-  const auto url = text ? parse_target_url(*text) : Result<TargetUrl>(text.fault());
+  auto url = text ? parse_url(*text) : Result<Url>(text.fault());
+  if (!url && text) url = invalid(fmt::format("\"{}\" is not a URL: {}", masked_url(*text), url.fault().message));
   if (!url) return add_finding(line, name, url.fault().message, {});
-  endpoint.url = url->server;
-  endpoint.target = url->target;
+  endpoint.url = *std::move(url);
 }
 
 void Reader::check_endpoint(const Endpoint& endpoint, const toml::table& table, unsigned line) {
@@ -305,7 +306,7 @@ void Reader::check_endpoint(const Endpoint& endpoint, const toml::table& table, 
     add_pair(table.contains("first_pause") ? "first_pause" : "longest_pause",
              fmt::format("first_pause ({}) is longer than longest_pause ({})", format_duration(endpoint.first_pause),
                          format_duration(endpoint.longest_pause)));
-  if (!endpoint.ca_file.empty() && !endpoint.url.host.empty() && endpoint.url.scheme == UpstreamUrl::Scheme::http)
+  if (!endpoint.ca_file.empty() && !endpoint.url.host.empty() && !endpoint.url.tls)
     add("ca", "is set but the messages are not delivered to https://: nothing would be verified; leave it out");
 }
 
@@ -321,7 +322,7 @@ void Reader::check_webhook(const Webhook& webhook, const toml::table& table, uns
   if (!webhook.order_by.empty() && !webhook.order_by.starts_with('/'))
     add("order_by", "is a JSON pointer and begins with /, as in \"/data/object/id\"");
   check_endpoint(webhook.endpoint, table, line);
-  if (!webhook.url.empty() && (!parse_target_url(webhook.url) || webhook.url.find('?') != std::string::npos))
+  if (!webhook.url.empty() && (!parse_url(webhook.url) || webhook.url.find('?') != std::string::npos))
     add("url", "is the URL the sender knows, without its query, as in \"https://example.com/hooks/sms\"");
   for (const char* const described : {"signature_header", "algorithm", "encoding", "signature_prefix", "signed",
                                       "timestamp_header", "id_header", "id_pointer"}) {
@@ -331,7 +332,7 @@ void Reader::check_webhook(const Webhook& webhook, const toml::table& table, uns
   }
   if (webhook.max_body > config_.limits.max_buffered_bytes)
     add("max_body", "is more than limits.max_buffered_bytes: such a body would never fit");
-  const std::string_view target = webhook.endpoint.target;
+  const std::string_view target = webhook.endpoint.url.target;
   if (webhook.endpoint.url.port == config_.listen.port && reaches(webhook.endpoint.url.host, config_.listen) &&
       target.substr(0, target.find('?')) == webhook.path)
     add("deliver_to", "is this webhook itself: every event would be taken for its own repetition");

@@ -58,14 +58,14 @@ const Route* find_route(const std::vector<Route>& routes, std::string_view metho
   return nullptr;
 }
 
-const UpstreamUrl& upstream_of(const Config& config, const Route& route) {
+const Url& upstream_of(const Config& config, const Route& route) {
   return route.upstream ? *route.upstream : config.upstream;
 }
 
-std::vector<UpstreamUrl> upstreams_of(const Config& config) {
-  std::vector<UpstreamUrl> all;
-  const auto add = [&](const UpstreamUrl& url) {
-    const auto same = [&](const UpstreamUrl& other) { return to_string(other) == to_string(url); };
+std::vector<Url> upstreams_of(const Config& config) {
+  std::vector<Url> all;
+  const auto add = [&](const Url& url) {
+    const auto same = [&](const Url& other) { return other.origin() == url.origin(); };
     if (!url.host.empty() && std::none_of(all.begin(), all.end(), same)) all.push_back(url);
   };
   add(config.upstream);

@@ -1,14 +1,9 @@
 #include "core/form.h"
 
+#include "base/url.h"
+
 namespace oncekey {
 namespace {
-
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
 
 bool decode(std::string_view text, std::string& out) {
   out.reserve(text.size());
@@ -16,8 +11,8 @@ bool decode(std::string_view text, std::string& out) {
     if (text[i] == '+') {
       out.push_back(' ');
     } else if (text[i] == '%') {
-      const int high = i + 2 < text.size() ? hex_digit(text[i + 1]) : -1;
-      const int low = i + 2 < text.size() ? hex_digit(text[i + 2]) : -1;
+      const int high = i + 2 < text.size() ? hex_value(text[i + 1]) : -1;
+      const int low = i + 2 < text.size() ? hex_value(text[i + 2]) : -1;
       if (high < 0 || low < 0) return false;
       out.push_back(static_cast<char>(high << 4 | low));
       i += 2;

@@ -1,5 +1,7 @@
 #include "core/host.h"
 
+#include "base/url.h"
+
 #include <algorithm>
 
 namespace oncekey {
@@ -8,12 +10,6 @@ namespace {
 std::string_view without_port(std::string_view authority) {
   if (authority.starts_with('[')) return authority.substr(0, std::min(authority.find(']'), authority.size() - 1) + 1);
   return authority.substr(0, authority.find(':'));
-}
-
-int host_hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  const char lower = static_cast<char>(c | 0x20);
-  return lower >= 'a' && lower <= 'f' ? lower - 'a' + 10 : -1;
 }
 
 bool is_unreserved(int c) {
@@ -26,8 +22,8 @@ void respell(std::string_view name, std::string& out) {
   for (std::size_t at = 0; at < name.size(); ++at) {
     char c = name[at];
     if (c == '%' && at + 2 < name.size()) {
-      const int high = host_hex_digit(name[at + 1]);
-      const int low = host_hex_digit(name[at + 2]);
+      const int high = hex_value(name[at + 1]);
+      const int low = hex_value(name[at + 2]);
       if (high >= 0 && low >= 0 && is_unreserved(high * 16 + low)) {
         c = static_cast<char>(high * 16 + low);
         at += 2;

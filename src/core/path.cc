@@ -1,5 +1,7 @@
 #include "core/path.h"
 
+#include "base/url.h"
+
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -41,18 +43,11 @@ bool is_normal_path(std::string_view path) {
   return before != '/' || path.size() == 1;
 }
 
-int hex_value_of(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
 // The byte that two hexadecimal digits at `at` stand for.
 std::optional<unsigned char> byte_at(std::string_view text, std::size_t at) {
   if (at + 2 > text.size()) return std::nullopt;
-  const int high = hex_value_of(text[at]);
-  const int low = hex_value_of(text[at + 1]);
+  const int high = hex_value(text[at]);
+  const int low = hex_value(text[at + 1]);
   if (high < 0 || low < 0) return std::nullopt;
   return static_cast<unsigned char>(high * 16 + low);
 }

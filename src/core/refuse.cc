@@ -1,7 +1,7 @@
 // The gateway's refusals: one table with a row for every code, and the two formats they are written in.
 #include "base/enum_name.h"
 #include "base/json_text.h"
-#include "core/reasons.h"
+#include "base/reasons.h"
 #include "core/replies.h"
 
 #include <fmt/format.h>
@@ -227,13 +227,8 @@ void append_member(std::string& json, std::string_view name, std::string_view va
 }
 
 std::string problem_body(const Standing& standing, const Refusal& refusal) {
-  std::string json = "{";
-  append_member(json, "type", fmt::format("urn:oncekey:problem:{}", to_string(refusal.code)));
-  append_member(json, "title", standing.title);
-  json += fmt::format(",\"status\":{}", standing.status);
-  append_member(json, "detail", full_detail(standing, refusal));
-  json += "}\n";
-  return json;
+  const std::string type = fmt::format("urn:oncekey:problem:{}", to_string(refusal.code));
+  return problem_json(type, standing.title, standing.status, full_detail(standing, refusal)) + "\n";
 }
 
 // Stripe's own sentences where it has them: clients compare them.

@@ -1,6 +1,7 @@
 #include "delivery/attempt.h"
 
-#include "client/backoff.h"
+#include "base/backoff.h"
+#include "core/judge.h"
 
 #include <fmt/format.h>
 
@@ -33,7 +34,8 @@ AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delive
   end.message = std::move(message);
   end.message.status = attempt;
   end.message.reason = how_it_went(delivered);
-  if (delivered.status >= 200 && delivered.status < 300) {
+  const Judgement judgement = delivered.status == 0 ? Judgement::retry : meaning_of(delivered.status).delivery;
+  if (judgement == Judgement::success) {
     end.kind = AttemptEnd::Kind::completed;
     if (!endpoint.keep_delivered) {
       end.message.headers.clear();
@@ -41,12 +43,12 @@ AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delive
     }
     return end;
   }
-  RetryRules rules;
-  rules.initial = endpoint.first_pause;
-  rules.longest = endpoint.longest_pause;
-  rules.retry_after_max = kRetryAfterMax;
-  end.pause = wait_before(static_cast<std::uint32_t>(attempt) + 1, rules, chance, delivered.retry_after);
-  if (stay.age < endpoint.budget) {
+  const Millis pause =
+      pause_after(static_cast<std::uint32_t>(attempt), endpoint.first_pause, endpoint.longest_pause, chance);
+  end.pause = lengthened(pause, endpoint.first_pause, delivered.retry_after, kRetryAfterMax);
+  if (judgement == Judgement::refusal) {
+    end.kind = AttemptEnd::Kind::dead;
+  } else if (stay.age < endpoint.budget) {
     end.kind = AttemptEnd::Kind::again;
     end.pause = std::min(end.pause, endpoint.budget - stay.age); // the last attempt is made when the budget ends
   } else if (stay.ordered && attempt < kTriesOfAnOrderMin) {

@@ -34,10 +34,17 @@ TEST(Attempt, ASuccessEndsTheJobAndKeepsTheMessageIfTold) {
   EXPECT_EQ(light.message.headers.size(), 0U);
 }
 
-TEST(Attempt, EveryOtherAnswerIsTriedAgain) {
-  for (const int status : {0, 199, 300, 302, 400, 404, 409, 410, 429, 500, 503}) {
+TEST(Attempt, NearlyEveryOtherAnswerIsTriedAgain) {
+  for (const int status : {0, 199, 300, 302, 400, 401, 404, 409, 429, 500, 503}) {
     EXPECT_EQ(end_of(Endpoint{}, message(0), answered(status), Millis{0}, 0).kind, Kind::again) << status;
   }
+}
+
+TEST(Attempt, AReceiverThatIsGoneForGoodMakesADeadLetterAtOnce) {
+  const AttemptEnd gone = end_of(Endpoint{}, message(0), answered(410), Millis{0}, 0);
+  EXPECT_EQ(gone.kind, Kind::dead);
+  EXPECT_EQ(gone.message.reason, "410 As Answered");
+  EXPECT_EQ(gone.message.body, "hello");
 }
 
 TEST(Attempt, PausesDoubleUpToTheLongestAndAreJittered) {

@@ -1,8 +1,9 @@
 #include "delivery/deliverer.h"
 
-#include "client/judge.h"
+#include "core/judge.h"
 #include "delivery/attempt.h"
 #include "delivery/staging.h"
+#include "http/fetch.h"
 
 #include <fmt/format.h>
 
@@ -22,14 +23,14 @@ constexpr Millis kLeaseSpareMin{2'000};
 constexpr Millis kLeaseSpareMax{30'000};
 // An attempt that begins with less than this to spare might outlast its lease: clocks are read late, timers tick.
 constexpr Millis kLeaseMargin{500};
-// Of the receiver's answer; nobody reads it.
-constexpr std::size_t kAnswerBytesMax = 64u << 10;
+// The deliverer has no use for the body of the receiver's answer.
+constexpr AnswerLimit kAnswerLimit{64u << 10, AnswerLimit::Longer::is_cut};
 
 UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   UpstreamOptions options;
   options.host = endpoint.url.host;
   options.port = endpoint.url.port;
-  options.tls = endpoint.url.scheme == UpstreamUrl::Scheme::https;
+  options.tls = endpoint.url.tls;
   options.ca_file = endpoint.ca_file;
   options.ca_setting = fmt::format("\"{}\": ca", endpoint.name);
   options.connect_timeout = std::min(config.timeouts.connect, endpoint.timeout);
@@ -43,7 +44,7 @@ UpstreamRequest request_of(const Endpoint& endpoint, const TakenJob& job) {
   const StoredResponse& message = *job.record.response;
   UpstreamRequest request;
   request.method = job.record.method;
-  request.target = endpoint.target;
+  request.target = endpoint.url.target;
   request.headers.add("Host", endpoint.url.authority);
   for (std::size_t at = 0; at < message.headers.size(); ++at) {
     const Field field = message.headers[at];
@@ -89,16 +90,10 @@ std::size_t Deliverer::Line::room() const {
 }
 
 Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Loop& timers)
-    : shared_(shared),
-      metrics_(metrics),
-      timers_(timers),
-      wakeups_(timers),
-      poll_(timers,
-            [this] {
-              poll_.after(kPollEvery);
-              look();
-            }),
-      random_(static_cast<std::minstd_rand::result_type>(random_u64())) {}
+    : shared_(shared), metrics_(metrics), timers_(timers), wakeups_(timers), poll_(timers, [this] {
+        poll_.after(kPollEvery);
+        look();
+      }) {}
 
 Deliverer::~Deliverer() = default;
 
@@ -217,7 +212,7 @@ Task<void> Deliverer::deliver(Line& line, Message message) {
     co_await call(line, job, delivered);
     const Millis age = shared_.store.now() - job.record.first_received;
     AttemptEnd outcome =
-        end_of(line.endpoint, std::move(*job.record.response), delivered, {age, job.record.ordered}, chance());
+        end_of(line.endpoint, std::move(*job.record.response), delivered, {age, job.record.ordered}, random_chance());
     if (outcome.kind == AttemptEnd::Kind::dead) {
       shared_.log.error("delivery_dead", {{"endpoint", line.endpoint.name},
                                           {"job", short_hash(job.id)},
@@ -247,24 +242,16 @@ Task<void> Deliverer::call(Line& line, const TakenJob& job, Delivered& delivered
   const std::string& body = job.record.response->body;
   UpstreamCall call(*line.pool);
   const MonotonicTime due = std::chrono::steady_clock::now() + line.endpoint.timeout;
-  CallError error = co_await call.send(request, Framing::length, body.size(), body, due);
-  ResponseHead head;
-  while (error == CallError::none && head.status < 200) error = co_await call.read_head(head);
-  std::size_t read = 0;
-  while (error == CallError::none && read <= kAnswerBytesMax) {
-    std::string_view piece;
-    error = co_await call.read_piece(piece);
-    if (piece.empty()) break;
-    read += piece.size();
-  }
-  if (error != CallError::none) {
-    delivered.reason = call.reason();
+  const Fetched fetched = co_await fetch(call, request, body, due, kAnswerLimit);
+  if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) {
+    delivered.reason = failure->reason;
     co_return;
   }
-  delivered.status = head.status;
-  delivered.reason = head.reason;
+  const auto& answer = std::get<FetchedAnswer>(fetched);
+  delivered.status = answer.status;
+  delivered.reason = answer.reason;
   delivered.retry_after =
-      retry_after(head.headers, std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now()));
+      retry_after(answer.headers, std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now()));
 }
 
 Task<void> Deliverer::end(const Line& line, const TakenJob& job, AttemptEnd end, Tried tried) {

@@ -20,7 +20,6 @@
 #include <deque>
 #include <memory>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -98,7 +97,6 @@ class Deliverer {
   Task<void> give_back(Line& line, Message message);
   // Whether the lease outlives an attempt that begins now. One that does not might meet the next owner's.
   bool still_ours(const Line& line, const TakenJob& job) const;
-  double chance() { return std::uniform_real_distribution<double>(0, 1)(random_); }
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
@@ -106,7 +104,6 @@ class Deliverer {
   Wakeups wakeups_;
   Timer poll_;
   std::vector<std::unique_ptr<Line>> lines_;
-  std::minstd_rand random_;
   std::atomic<std::uint32_t> open_{0}; // messages and takes under way
   std::atomic<bool> stopped_{false};
   std::atomic<bool> poked_{false};

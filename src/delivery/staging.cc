@@ -20,8 +20,7 @@ ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message) {
   claim.route = endpoint.name;
   claim.key = std::move(message.key);
   claim.method = std::move(message.method);
-  claim.target = fmt::format("{}://{}{}", endpoint.url.scheme == UpstreamUrl::Scheme::https ? "https" : "http",
-                             endpoint.url.authority, endpoint.target);
+  claim.target = endpoint.url.origin() + endpoint.url.target;
   claim.staged = Staged{std::move(message.message), message.ordered};
   return claim;
 }

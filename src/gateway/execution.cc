@@ -31,25 +31,10 @@ constexpr std::size_t kAlwaysKeptBytes = 64u << 10;
 // Kept whatever room the store has: StoreRoom::kEndingBytes covers it.
 constexpr std::size_t kWithinEndingBytes = 1024;
 
-// Percent-encodes everything but RFC 3986's unreserved characters.
-std::string percent_encode(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '.' || c == '_' || c == '~';
-    if (plain) {
-      out.push_back(c);
-    } else {
-      fmt::format_to(std::back_inserter(out), "%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return out;
-}
-
 std::string probe_target(const Probe& probe, std::string_view key) {
   static constexpr std::string_view kPlaceholder = "{key}";
   std::string target = probe.target_template;
-  const std::string encoded = percent_encode(key);
+  const std::string encoded = percent_encoded(key);
   for (std::size_t at = target.find(kPlaceholder); at != std::string::npos;
        at = target.find(kPlaceholder, at + encoded.size())) {
     target.replace(at, kPlaceholder.size(), encoded);

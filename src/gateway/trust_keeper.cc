@@ -1,6 +1,6 @@
 #include "gateway/trust_keeper.h"
 
-#include "base/masked_url.h"
+#include "base/backoff.h"
 #include "config/identity_files.h"
 
 #include <fmt/format.h>
@@ -15,9 +15,9 @@ namespace oncekey {
 namespace {
 
 constexpr std::chrono::milliseconds kLookEvery{1000};
-constexpr std::size_t kSetBytesMax = 1u << 20;
+constexpr AnswerLimit kSetLimit{1u << 20, AnswerLimit::Longer::fails};
 constexpr std::chrono::seconds kFetchTimeout{10};
-// Between two tries that fail: doubled from the first to the second.
+// Between two tries that fail.
 constexpr std::chrono::seconds kFirstPause{1};
 constexpr std::chrono::seconds kLongestPause{60};
 
@@ -30,11 +30,11 @@ FileStamp stamp_of(const std::string& path) {
           static_cast<std::uint64_t>(status.st_ino)};
 }
 
-UpstreamOptions fetch_options(const UpstreamUrl& server, const Config& config) {
+UpstreamOptions fetch_options(const Url& server, const Config& config) {
   UpstreamOptions options;
   options.host = server.host;
   options.port = server.port;
-  options.tls = server.scheme == UpstreamUrl::Scheme::https;
+  options.tls = server.tls;
   options.connect_timeout = std::min<Millis>(config.timeouts.connect, kFetchTimeout);
   options.idle_timeout = config.timeouts.upstream_idle;
   options.max_header_bytes = config.limits.max_header_bytes;
@@ -42,27 +42,20 @@ UpstreamOptions fetch_options(const UpstreamUrl& server, const Config& config) {
   return options;
 }
 
-// In a label and in the log: without what may be secret in a query.
-std::string shown(const std::string& source) {
-  const std::string masked = masked_url(source);
-  return masked.substr(0, masked.find('?'));
-}
-
 } // namespace
 
-struct TrustKeeper::Url {
-  Url(TrustedKeys& trusted, TargetUrl target_url)
-      : keys(trusted), url(std::move(target_url)), name(shown(keys.source)) {}
+struct TrustKeeper::KeyUrl {
+  KeyUrl(TrustedKeys& trusted, Url at) : keys(trusted), url(std::move(at)), name(url.shown()) {}
 
   TrustedKeys& keys;
-  const TargetUrl url;
-  const std::string name;
+  const Url url;
+  const std::string name; // in labels and in the log: without what may be secret in a query
   std::unique_ptr<UpstreamPool> pool;
   std::atomic<std::uint32_t> connections{0};
   UpstreamCall* call = nullptr; // under way
   bool fetching = false;
-  MonotonicTime due;                       // of the next fetch
-  std::chrono::seconds pause{kFirstPause}; // after the next failure
+  MonotonicTime due; // of the next fetch
+  Backoff pauses{kFirstPause, kLongestPause};
   std::optional<MonotonicTime> fetched_at;
   prometheus::Gauge* age = nullptr;
   prometheus::Gauge* usable = nullptr;
@@ -95,10 +88,10 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Lo
                               }});
       continue;
     }
-    auto target = parse_target_url(keys->source);
-    if (!target) return invalid(fmt::format("jwt_keys: {}", target.fault().message));
-    auto url = std::make_unique<Url>(*keys, *std::move(target));
-    auto pool = UpstreamPool::make(fetch_options(url->url.server, shared.config()), timers, url->connections);
+    auto parsed = parse_url(keys->source);
+    if (!parsed) return invalid(fmt::format("jwt_keys: {}", parsed.fault().message));
+    auto url = std::make_unique<KeyUrl>(*keys, *std::move(parsed));
+    auto pool = UpstreamPool::make(fetch_options(url->url, shared.config()), timers, url->connections);
     if (!pool) return std::move(pool).fault();
     url->pool = std::move(pool).value();
     keys->on_asked([keeper = made.get(), asked = url.get()] {
@@ -211,16 +204,20 @@ void TrustKeeper::show_ages() {
   }
 }
 
-Task<void> TrustKeeper::fetch(Url& url) {
+Task<void> TrustKeeper::fetch(KeyUrl& url) {
   ++fetches_;
   url.fetching = true;
-  ResponseHead head;
-  std::string body;
+  Headers headers;
   std::string reason;
   try {
-    co_await get(url, head, body, reason);
-    if (reason.empty()) {
-      auto set = parse_jwks(body, SecretKeys::refused);
+    Fetched fetched = co_await get(url);
+    if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) {
+      reason = failure->reason;
+    } else if (auto& answer = std::get<FetchedAnswer>(fetched); answer.status != 200) {
+      reason = fmt::format("it answered {}, and 200 was expected; redirects are not followed", answer.status);
+    } else {
+      headers = std::move(answer.headers);
+      auto set = parse_jwks(answer.body, SecretKeys::refused);
       if (!set) {
         reason = set.fault().message;
       } else {
@@ -233,22 +230,23 @@ Task<void> TrustKeeper::fetch(Url& url) {
   } catch (const std::exception& error) {
     reason = error.what(); // out of memory, say
   }
+  url.call = nullptr;
   const MonotonicTime now = std::chrono::steady_clock::now();
   if (reason.empty()) {
     url.fetched->Increment();
     url.fetched_at = now;
-    url.pause = kFirstPause;
-    url.due = now + jwks_lifetime(head.headers);
+    url.pauses.reset();
+    url.due = now + jwks_lifetime(headers);
   } else if (!stopped_) {
     url.failed->Increment();
-    url.due = now + url.pause;
+    const Millis pause = url.pauses.next();
+    url.due = now + pause;
     shared_.log.warning("jwks_fetch_failed",
                         {{"keys", url.name},
                          {"reason", reason},
                          {"next", url.fetched_at ? "the keys fetched before stay in use"
                                                  : "keyed requests of its routes get 503 until it can be fetched"},
-                         {"retry_seconds", url.pause.count()}});
-    url.pause = std::min(2 * url.pause, kLongestPause);
+                         {"retry_seconds", std::chrono::ceil<std::chrono::seconds>(pause).count()}});
   }
   url.keys.fetched(!reason.empty());
   url.fetching = false;
@@ -256,31 +254,15 @@ Task<void> TrustKeeper::fetch(Url& url) {
   --fetches_;
 }
 
-// The set into `body`, or why there is none into `reason`.
-Task<void> TrustKeeper::get(Url& url, ResponseHead& head, std::string& body, std::string& reason) {
+// The set, or why there is none.
+Task<Fetched> TrustKeeper::get(KeyUrl& url) {
   UpstreamRequest request;
   request.method = "GET";
   request.target = url.url.target;
-  request.headers.add("Host", url.url.server.authority);
   request.headers.add("Accept", "application/jwk-set+json, application/json");
   UpstreamCall call(*url.pool);
   url.call = &call;
-  CallError error = co_await call.send(request, Framing::none, 0, {}, std::chrono::steady_clock::now() + kFetchTimeout);
-  while (error == CallError::none && head.status < 200) error = co_await call.read_head(head);
-  while (error == CallError::none && body.size() <= kSetBytesMax) {
-    std::string_view piece;
-    error = co_await call.read_piece(piece);
-    if (piece.empty()) break;
-    body.append(piece);
-  }
-  url.call = nullptr;
-  if (error != CallError::none) {
-    reason = call.reason();
-  } else if (head.status != 200) {
-    reason = fmt::format("it answered {}, and 200 was expected; redirects are not followed", head.status);
-  } else if (body.size() > kSetBytesMax) {
-    reason = "it is longer than 1 MiB";
-  }
+  co_return co_await oncekey::fetch(call, request, {}, std::chrono::steady_clock::now() + kFetchTimeout, kSetLimit);
 }
 
 } // namespace oncekey

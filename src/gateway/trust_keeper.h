@@ -6,7 +6,7 @@
 #pragma once
 
 #include "gateway/shared.h"
-#include "http/upstream.h"
+#include "http/fetch.h"
 #include "net/loop.h"
 
 #include <atomic>
@@ -39,20 +39,20 @@ class TrustKeeper {
   bool over() const { return stopped_.load() && fetches_.load() == 0; }
 
  private:
-  struct Url;
+  struct KeyUrl;
   struct File;
 
   TrustKeeper(GatewayShared& shared, Loop& timers);
   void tick();
   void look_at_files();
   void show_ages();
-  Task<void> fetch(Url& url);
-  Task<void> get(Url& url, ResponseHead& head, std::string& body, std::string& reason);
+  Task<void> fetch(KeyUrl& url);
+  Task<Fetched> get(KeyUrl& url);
 
   GatewayShared& shared_;
   Loop& timers_;
   Timer tick_;
-  std::vector<std::unique_ptr<Url>> urls_;
+  std::vector<std::unique_ptr<KeyUrl>> urls_;
   std::vector<File> files_;
   std::function<void(const std::string&, std::size_t)> accounts_added_;
   std::atomic<std::uint32_t> fetches_{0};

@@ -6,11 +6,11 @@
 namespace oncekey {
 namespace {
 
-UpstreamOptions options_of(const Config& config, const UpstreamUrl& url, std::size_t upstreams) {
+UpstreamOptions options_of(const Config& config, const Url& url, std::size_t upstreams) {
   UpstreamOptions options;
   options.host = url.host;
   options.port = url.port;
-  options.tls = url.scheme == UpstreamUrl::Scheme::https;
+  options.tls = url.tls;
   options.ca_file = config.upstream_ca;
   options.connect_timeout = config.timeouts.connect;
   options.idle_timeout = config.timeouts.upstream_idle;
@@ -23,14 +23,14 @@ UpstreamOptions options_of(const Config& config, const UpstreamUrl& url, std::si
 } // namespace
 
 Upstreams::Upstreams(const Config& config, Metrics& metrics) {
-  for (const UpstreamUrl& url : upstreams_of(config)) {
-    all_.push_back(std::make_unique<Upstream>(config, url, all_.size(), metrics.upstream(to_string(url))));
+  for (const Url& url : upstreams_of(config)) {
+    all_.push_back(std::make_unique<Upstream>(config, url, all_.size(), metrics.upstream(url.origin())));
   }
   of_no_route_ = find(config.upstream);
 }
 
-Upstream* Upstreams::find(const UpstreamUrl& url) const {
-  const std::string name = to_string(url);
+Upstream* Upstreams::find(const Url& url) const {
+  const std::string name = url.origin();
   for (const auto& upstream : all_) {
     if (upstream->name == name) return upstream.get();
   }

@@ -20,10 +20,10 @@ namespace oncekey {
 
 // One upstream as all threads see it.
 struct Upstream {
-  Upstream(const Config& config, const UpstreamUrl& at, std::size_t position, UpstreamMetrics counted)
-      : url(at), name(to_string(at)), index(position), breaker(config.breaker), metrics(counted) {}
+  Upstream(const Config& config, const Url& at, std::size_t position, UpstreamMetrics counted)
+      : url(at), name(at.origin()), index(position), breaker(config.breaker), metrics(counted) {}
 
-  const UpstreamUrl url;
+  const Url url;
   const std::string name; // as in the configuration; the label of its metrics
   const std::size_t index;
   UpstreamBreaker breaker;
@@ -36,7 +36,7 @@ class Upstreams {
   Upstreams(const Config& config, Metrics& metrics);
 
   // Null if no configuration at the start named it.
-  Upstream* find(const UpstreamUrl& url) const;
+  Upstream* find(const Url& url) const;
   // For requests whose path no route has; null if the configuration names none.
   Upstream* of_no_route() { return of_no_route_; }
   const std::vector<std::unique_ptr<Upstream>>& all() const { return all_; }

@@ -1,5 +1,8 @@
 #include "http/exchange.h"
 
+#include "base/json_text.h"
+#include "base/reasons.h"
+
 #include <oncekey/check.h>
 
 #include <fmt/format.h>
@@ -40,8 +43,7 @@ std::span<char> ReadBuffer::room(std::size_t least) {
 
 std::string problem_body(int status, std::string_view detail, std::string_view code) {
   const std::string type = code.empty() ? "about:blank" : fmt::format("urn:oncekey:problem:{}", code);
-  return fmt::format(R"({{"type":"{}","title":"{}","status":{},"detail":"{}"}})", type, usual_reason(status), status,
-                     detail);
+  return problem_json(type, reason_of(status), status, detail);
 }
 
 std::string_view http_date() {
@@ -191,7 +193,7 @@ void Exchange::begin_head(std::string& out, int status, std::string_view reason,
   out.append("HTTP/1.1 ");
   append_number(out, static_cast<std::uint64_t>(status));
   out.push_back(' ');
-  out.append(reason.empty() ? usual_reason(status) : reason);
+  out.append(reason.empty() ? reason_of(status) : reason);
   out.append("\r\n");
   out.append(headers.lines());
   for (std::size_t i = 0; i < added_.size(); ++i) {
@@ -297,7 +299,7 @@ Task<bool> Exchange::send_end() {
 
 Task<void> Exchange::send_interim(int status, std::string_view reason, const Headers& headers) {
   if (head_.version < 11 || client_gone_) co_return;
-  std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason.empty() ? usual_reason(status) : reason);
+  std::string out = fmt::format("HTTP/1.1 {} {}\r\n", status, reason.empty() ? reason_of(status) : reason);
   out.append(headers.lines());
   out.append("\r\n");
   if (!transport_.has_room_for(out.size())) co_return;
@@ -312,7 +314,7 @@ Task<bool> Exchange::switch_protocols(std::string_view reason, const Headers& he
   switched_ = true;
   status_ = 101;
   keep_alive_ = false;
-  std::string out = fmt::format("HTTP/1.1 101 {}\r\n", reason.empty() ? usual_reason(101) : reason);
+  std::string out = fmt::format("HTTP/1.1 101 {}\r\n", reason.empty() ? reason_of(101) : reason);
   out.append(headers.lines());
   for (std::size_t i = 0; i < added_.size(); ++i) {
     const Field field = added_[i];

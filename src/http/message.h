@@ -42,10 +42,8 @@ struct ResponseHead {
 };
 
 // 1xx, 204 and 304 have no body whatever their fields say; neither has any answer to HEAD.
-bool status_forbids_body(int status);
+inline bool status_forbids_body(int status) { return status / 100 == 1 || status == 204 || status == 304; }
 // 205 has no content either, but says so by its framing.
 inline constexpr int kResetContent = 205;
-// The reason phrase a status usually carries; empty for unknown ones.
-std::string_view usual_reason(int status);
 
 } // namespace oncekey

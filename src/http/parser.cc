@@ -1,5 +1,7 @@
 #include "http/parser.h"
 
+#include "base/url.h"
+
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 
@@ -247,16 +249,13 @@ ParseFault settle_target(RequestHead& head) {
     if (head.method == "OPTIONS") return {};
     return {400, "the target * goes with OPTIONS alone"};
   }
-  const std::size_t scheme = starts_with_ignoring_case(head.target, "http://")    ? 7
-                             : starts_with_ignoring_case(head.target, "https://") ? 8
-                                                                                  : 0;
-  if (scheme == 0) return {400, "the request target is neither a path nor an http URL"};
-  const std::size_t path = head.target.find_first_of("/?", scheme);
-  const std::string authority = head.target.substr(scheme, path == std::string::npos ? path : path - scheme);
-  if (!valid_host(authority)) return {400, "the host in the request target is not valid"};
-  replace_host(head.headers, authority);
-  std::string target = path == std::string::npos ? "/" : head.target.substr(path);
-  if (target.front() == '?') target.insert(0, 1, '/');
+  if (!starts_with_ignoring_case(head.target, "http://") && !starts_with_ignoring_case(head.target, "https://"))
+    return {400, "the request target is neither a path nor an http URL"};
+  const auto url = split_url(head.target);
+  if (!url || url->userinfo || !valid_host(url->hosts)) return {400, "the host in the request target is not valid"};
+  replace_host(head.headers, url->hosts);
+  std::string target(url->target);
+  if (!target.starts_with('/')) target.insert(0, 1, '/');
   head.target = std::move(target);
   return {};
 }

@@ -1,5 +1,7 @@
 #include "http/server.h"
 
+#include "base/reasons.h"
+
 #include <fmt/format.h>
 
 #include <sys/socket.h>
@@ -33,7 +35,7 @@ std::string refusal_text(const ParseFault& fault) {
   return fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nDate: {}\r\n"
       "{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
-      fault.status, usual_reason(fault.status), http_date(),
+      fault.status, reason_of(fault.status), http_date(),
       fault.status == 503 || fault.status == 429 ? "Retry-After: 1\r\n" : "", body.size(), body);
 }
 

@@ -2,6 +2,7 @@
 // there is time left.
 #pragma once
 
+#include "base/backoff.h"
 #include "phases/engine.h"
 #include "phases/session.h"
 
@@ -9,16 +10,14 @@
 
 #include <chrono>
 #include <functional>
-#include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <thread>
 
 namespace oncekey::phases {
 
-// How long to go on. Waits double from try to try and are drawn at random, so that those who were in each other's way
-// do not meet again.
+// How long to go on. The pauses are spread (base/backoff.h), so that transactions that were in each other's way do not
+// meet again.
 class ConflictBudget {
  public:
   explicit ConflictBudget(Millis length) : deadline_(std::chrono::steady_clock::now() + length) {}
@@ -27,24 +26,18 @@ class ConflictBudget {
   bool wait() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline_) return false;
-    const auto longest = std::chrono::microseconds(std::min<std::int64_t>(kLongestMicros, kFirstMicros << tries_));
-    if (tries_ < 16) ++tries_;
-    // Few transactions ever come here; seeding asks the operating system.
-    if (!random_) random_.emplace(std::random_device{}());
-    const auto drawn =
-        std::chrono::microseconds(std::uniform_int_distribution<std::int64_t>(0, longest.count())(*random_));
-    std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(drawn, deadline_ - now));
+    const auto pause = pause_after(++conflicts_, kFirstPause, kLongestPause, random_chance());
+    std::this_thread::sleep_for(std::min<std::chrono::steady_clock::duration>(pause, deadline_ - now));
     return true;
   }
 
  private:
-  // About a local round trip, and about the longest a person does not notice.
-  static constexpr std::int64_t kFirstMicros = 500;
-  static constexpr std::int64_t kLongestMicros = 100'000;
+  // About half a local round trip, and about the longest a person does not notice.
+  static constexpr std::chrono::microseconds kFirstPause{250};
+  static constexpr std::chrono::microseconds kLongestPause{100'000};
 
   const std::chrono::steady_clock::time_point deadline_;
-  int tries_ = 0;
-  std::optional<std::minstd_rand> random_;
+  std::uint32_t conflicts_ = 0;
 };
 
 DatabaseError database_error(const Fault& fault, const std::string& code);

@@ -1,8 +1,8 @@
 // Outcomes as HTTP answers, by the rules of core: for the same outcome, library and gateway send the same bytes.
 #include "base/crypto.h"
+#include "base/reasons.h"
 #include "base/utf8.h"
 #include "core/admit.h"
-#include "core/reasons.h"
 #include "core/replies.h"
 #include "phases/runner_policy.h"
 

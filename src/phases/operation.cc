@@ -1,7 +1,7 @@
 #include <oncekey/operation.h>
 
+#include "base/reasons.h"
 #include "base/utf8.h"
-#include "core/reasons.h"
 
 #include <fmt/format.h>
 

@@ -280,12 +280,10 @@ Command bury(const RecordId& id, std::int64_t fence, std::string_view why) {
 // The pick itself counts the attempt and puts the next one off: no other completer picks the operation meanwhile, and
 // an attempt that kills its completer is counted.
 const std::string_view kPickAbandoned =
-    "UPDATE oncekey_operation SET attempts = attempts + 1, next_attempt_at = {now} + CAST($4 AS bigint) * "
-    "(CASE WHEN attempts < 20 AND (CAST($2 AS bigint) << attempts) < CAST($3 AS bigint)"
-    " THEN CAST($2 AS bigint) << attempts ELSE CAST($3 AS bigint) END) / 1000"
-    " WHERE id = (SELECT id FROM oncekey_operation WHERE (first_received, id) > ($5, $6)"
+    "UPDATE oncekey_operation SET attempts = attempts + 1, next_attempt_at = {now} + {at $2 attempts}"
+    " WHERE id = (SELECT id FROM oncekey_operation WHERE (first_received, id) > ($3, $4)"
     " AND first_received <= (SELECT {now}) - $1 AND lease_until <= (SELECT {now})"
-    " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL AND operation {in_texts $7}"
+    " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL AND operation {in_texts $5}"
     " ORDER BY first_received, id LIMIT 1 {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
 const std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";

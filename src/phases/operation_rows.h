@@ -104,8 +104,8 @@ Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease);
 Command give_lease_up(const RecordId& id, std::int64_t fence);
 Command bury(const RecordId& id, std::int64_t fence, std::string_view why);
 
-// The completer's. pick: $1 grace, $2 first backoff, $3 longest, $4 jitter in thousandths, $5 $6 where to go on, $7 the
-// names of the operations.
+// The completer's. pick: $1 grace, $2 the pauses after the first attempt, the second, … by id_list(), $3 $4 where to go
+// on, $5 the names of the operations.
 extern const std::string_view kPickAbandoned;
 extern const std::string_view kNoteError;           // $1 id, $2 why
 extern const std::string_view kNoAttempt;           // $1 id, $2 why, $3 attempts: the last one counted is taken back

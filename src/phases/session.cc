@@ -1,5 +1,7 @@
 #include "phases/session.h"
 
+#include "base/json_text.h"
+
 #include <oncekey/check.h>
 
 #include <fmt/format.h>
@@ -24,6 +26,13 @@ std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
     return postgres ? fmt::format("= ANY (ARRAY(SELECT jsonb_array_elements_text({}::jsonb)))", list)
                     : fmt::format("IN (SELECT value FROM json_each({}))", list);
   }
+  if (token.starts_with("at ")) {
+    const std::size_t blank = token.find(' ', 3);
+    const std::string_view list = token.substr(3, blank - 3), index = token.substr(blank + 1);
+    return postgres
+               ? fmt::format("({0}::bigint[])[least({1} + 1, cardinality({0}::bigint[]))]", list, index)
+               : fmt::format("json_extract({0}, '$[' || min({1}, json_array_length({0}) - 1) || ']')", list, index);
+  }
   ONCEKEY_CHECK(token.starts_with("in "), "a token of session.h");
   const std::string_view value = token.substr(3);
   return postgres ? fmt::format("= ANY ({}::bigint[])", value)
@@ -41,16 +50,7 @@ std::string text_list(std::span<const std::string> texts) {
   std::string list = "[";
   for (const std::string& text : texts) {
     if (list.size() > 1) list.push_back(',');
-    list.push_back('"');
-    for (const char c : text) {
-      if (static_cast<unsigned char>(c) < 0x20) {
-        list += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-        continue;
-      }
-      if (c == '"' || c == '\\') list.push_back('\\');
-      list.push_back(c);
-    }
-    list.push_back('"');
+    append_json_string(list, text);
   }
   list.push_back(']');
   return list;

@@ -6,6 +6,7 @@
 //   {skip_locked}  the same, passing over rows that others have locked
 //   {in $1}        whether the column before it is in a list made by id_list()
 //   {in_texts $1}  whether the column before it is in a list made by text_list()
+//   {at $1 n}      the element n (from 0) of a list made by id_list(); its last one if it is shorter
 //
 // Faults. `conflict` means: roll back and try again (serialization failure, deadlock, busy, a prepared statement that
 // is gone). `timeout`, from end and transact alone: it is not known whether the transaction committed. All others mean

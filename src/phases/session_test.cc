@@ -11,6 +11,10 @@ TEST(InDialect, ReplacesTokensAndLeavesTheRest) {
   EXPECT_EQ(in_dialect("x {skip_locked}", Dialect::postgres, Millis(0)), "x FOR UPDATE SKIP LOCKED");
   EXPECT_EQ(in_dialect("id {in $2}", Dialect::postgres, Millis(0)), "id = ANY ($2::bigint[])");
   EXPECT_EQ(in_dialect("id {in $2}", Dialect::sqlite, Millis(0)), "id IN (SELECT value FROM json_each($2))");
+  EXPECT_EQ(in_dialect("1 + {at $2 attempts}", Dialect::postgres, Millis(0)),
+            "1 + ($2::bigint[])[least(attempts + 1, cardinality($2::bigint[]))]");
+  EXPECT_EQ(in_dialect("1 + {at $2 attempts}", Dialect::sqlite, Millis(0)),
+            "1 + json_extract($2, '$[' || min(attempts, json_array_length($2) - 1) || ']')");
 }
 
 TEST(InDialect, TheClockMayBeAhead) {

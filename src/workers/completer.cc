@@ -1,6 +1,6 @@
 #include <oncekey/workers.h>
 
-#include "base/crypto.h"
+#include "base/backoff.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
 #include "workers/concurrently.h"
@@ -19,17 +19,15 @@ namespace {
 using phases::Command;
 using phases::Isolation;
 
-void add(CompleterCounts& to, const CompleterCounts& counts) {
-  to.picked += counts.picked;
-  to.finished += counts.finished;
-  to.not_yet += counts.not_yet;
-  to.failed += counts.failed;
-  to.dead += counts.dead;
-  to.unknown += counts.unknown;
+// The pauses after the first attempt, the second and so on, as the statement that picks wants them.
+std::string pause_list(Dialect dialect, const CompleterOptions& options) {
+  const double chance = random_chance();
+  std::vector<std::int64_t> pauses;
+  for (std::uint32_t attempt = 1; pauses.size() < static_cast<std::size_t>(std::max(1, options.attempts_max));
+       ++attempt)
+    pauses.push_back(pause_after(attempt, options.backoff_first, options.backoff_max, chance).count());
+  return phases::id_list(dialect, pauses);
 }
-
-// A thousandth-share of the wait, drawn from its upper half: operations that failed together do not come back together.
-std::int64_t jitter_permille() { return 500 + static_cast<std::int64_t>(random_u64() % 501); }
 
 Status run_command(Database& database, const Command& command) {
   auto session = database.engine().session();
@@ -49,9 +47,9 @@ Result<std::optional<UnfinishedOperation>> pick(Database& database, const Comple
                                                 const std::string& names, PickedUpTo& place) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
+  const std::string pauses = pause_list(database.dialect(), options);
   const Command command{phases::kPickAbandoned,
-                        {std::int64_t{options.grace.count()}, std::int64_t{options.backoff_first.count()},
-                         std::int64_t{options.backoff_max.count()}, jitter_permille(), place.first_received,
+                        {std::int64_t{options.grace.count()}, std::string_view(pauses), place.first_received,
                          Bytes{place.id}, std::string_view(names)}};
   auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
   if (!rows.ok()) return std::move(rows).fault();
@@ -87,20 +85,19 @@ std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
   return by_name;
 }
 
-class CompleterLoop final : public BackgroundWorker::Impl {
+class CompleterLoop final : public CountingLoop<CompleterCounts> {
  public:
   CompleterLoop(Database& database, std::map<std::string, Completer::Resume> resume_by_name, CompleterOptions options)
-      : Impl(options.idle_wait), database_(database), resume_by_name_(std::move(resume_by_name)), options_(options) {
+      : CountingLoop(options.idle_wait),
+        database_(database),
+        resume_by_name_(std::move(resume_by_name)),
+        options_(options) {
     std::vector<std::string> names;
     for (const auto& [name, resume] : resume_by_name_) names.push_back(name);
     names_ = phases::text_list(names);
   }
 
-  Result<CompleterCounts> run_once();
-  CompleterCounts metrics() const {
-    const std::lock_guard lock(metrics_mutex_);
-    return total_;
-  }
+  Result<CompleterCounts> run_once() override;
 
  private:
   // What the threads of one run_once share.
@@ -108,7 +105,7 @@ class CompleterLoop final : public BackgroundWorker::Impl {
     std::mutex mutex;
     CompleterCounts counts;
     PickedUpTo place;
-    std::optional<Fault> failed;
+    Status done = ok_status();
     bool nothing_left = false;
   };
 
@@ -121,8 +118,6 @@ class CompleterLoop final : public BackgroundWorker::Impl {
   const std::map<std::string, Completer::Resume> resume_by_name_;
   std::string names_; // the operations' names, in the form that kPickAbandoned takes
   const CompleterOptions options_;
-  mutable std::mutex metrics_mutex_;
-  CompleterCounts total_;
 };
 
 Result<CompleterCounts> CompleterLoop::run_once() {
@@ -134,7 +129,7 @@ Result<CompleterCounts> CompleterLoop::run_once() {
     if (!stopping()) {
       auto picked = pick(database_, options_, names_, round.place);
       if (!picked.ok()) {
-        round.failed = std::move(picked).fault();
+        round.done = std::move(picked).fault();
       } else {
         first = std::move(picked).value();
       }
@@ -153,16 +148,7 @@ Result<CompleterCounts> CompleterLoop::run_once() {
       work(round);
     }
   }
-  {
-    const std::lock_guard lock(metrics_mutex_);
-    add(total_, round.counts);
-  }
-  if (round.failed) {
-    failing("database", round.failed->message);
-    return std::move(*round.failed);
-  }
-  working("database");
-  return round.counts;
+  return ended(round.counts, std::move(round.done));
 }
 
 // Picks one operation after another, one thread at a time, and completes them beside the other threads.
@@ -171,10 +157,10 @@ void CompleterLoop::work(Round& round) {
     std::optional<UnfinishedOperation> operation;
     {
       const std::lock_guard lock(round.mutex);
-      if (round.nothing_left || round.failed || round.counts.picked >= options_.batch || stopping()) return;
+      if (round.nothing_left || !round.done.ok() || round.counts.picked >= options_.batch || stopping()) return;
       auto picked = pick(database_, options_, names_, round.place);
       if (!picked.ok()) {
-        round.failed = std::move(picked).fault();
+        round.done = std::move(picked).fault();
         return;
       }
       operation = std::move(picked).value();
@@ -192,8 +178,8 @@ void CompleterLoop::finish(Round& round, const UnfinishedOperation& operation) {
   CompleterCounts counts;
   auto done = complete(operation, counts);
   const std::lock_guard lock(round.mutex);
-  add(round.counts, counts);
-  if (!done.ok() && !round.failed) round.failed = std::move(done).fault();
+  round.counts += counts;
+  if (!done.ok() && round.done.ok()) round.done = std::move(done);
 }
 
 Status CompleterLoop::complete(const UnfinishedOperation& operation, CompleterCounts& counts) {
@@ -240,6 +226,16 @@ CompleterLoop::Turn CompleterLoop::turn() {
 }
 
 } // namespace
+
+CompleterCounts& CompleterCounts::operator+=(const CompleterCounts& other) {
+  picked += other.picked;
+  finished += other.finished;
+  not_yet += other.not_yet;
+  failed += other.failed;
+  dead += other.dead;
+  unknown += other.unknown;
+  return *this;
+}
 
 Completer::Completer(Runner& runner, CompleterOptions options)
     : Completer(runner.database(), resumed_by(runner), options) {}

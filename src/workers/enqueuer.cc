@@ -1,5 +1,6 @@
 #include <oncekey/workers.h>
 
+#include "base/backoff.h"
 #include "base/crypto.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
@@ -23,20 +24,8 @@ using phases::Isolation;
 // Deliveries end after one half of a claim, so that accepted jobs are deleted while the claim still holds.
 constexpr int kClaimUsedShare = 2;
 
-void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
-  to.claimed += counts.claimed;
-  to.delivered += counts.delivered;
-  to.refused += counts.refused;
-  to.given_back += counts.given_back;
-  to.dead += counts.dead;
-  to.sinks_down += counts.sinks_down;
-}
-
-// Doubles with every failure; drawn from the upper half.
-Millis backoff(int failures, const EnqueuerOptions& options) {
-  const std::int64_t doubled = options.backoff_first.count() << std::min(std::max(failures, 0), 20);
-  const std::int64_t wait = std::min(doubled, std::int64_t{options.backoff_max.count()});
-  return Millis{wait / 2 + static_cast<std::int64_t>(random_u64() % static_cast<std::uint64_t>(wait / 2 + 1))};
+Millis pause_of(const EnqueuerOptions& options, int failures) {
+  return pause_after(static_cast<std::uint32_t>(failures), options.backoff_first, options.backoff_max, random_chance());
 }
 
 SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& turn) {
@@ -84,16 +73,17 @@ class BatchEnd {
       accepted_ = phases::id_list(dialect, accepted);
       commands.push_back({phases::kDeleteJobs, {std::string_view(accepted_)}});
     }
-    std::unordered_map<JobId, std::string_view> reasons;
-    for (const SinkReport::RefusedJob& refusal : report.refused) reasons.emplace(refusal.id, refusal.why);
+    std::unordered_map<JobId, const SinkReport::RefusedJob*> refusals;
+    for (const SinkReport::RefusedJob& refusal : report.refused) refusals.emplace(refusal.id, &refusal);
     for (const Job& job : jobs) {
-      const auto why = reasons.find(job.id);
-      if (why == reasons.end() || open.erase(job.id) == 0) continue;
+      const auto found = refusals.find(job.id);
+      if (found == refusals.end() || open.erase(job.id) == 0) continue;
       ++refused;
-      reasons_.push_back(error_text(why->second));
+      reasons_.push_back(error_text(found->second->why));
+      const int attempts_max = found->second->for_good ? 1 : options.attempts_max;
       commands.push_back({phases::kRefuseJob,
                           {job.id, claim, std::string_view(reasons_.back()),
-                           std::int64_t{backoff(job.attempts, options).count()}, std::int64_t{options.attempts_max}}});
+                           std::int64_t{pause_of(options, job.attempts + 1).count()}, std::int64_t{attempts_max}}});
     }
     given_back = open.size();
     if (given_back != 0) {
@@ -114,19 +104,15 @@ class BatchEnd {
   std::deque<std::string> reasons_;
 };
 
-class EnqueuerLoop final : public BackgroundWorker::Impl {
+class EnqueuerLoop final : public CountingLoop<EnqueuerCounts> {
  public:
   EnqueuerLoop(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
-      : Impl(options.idle_wait), database_(database), options_(options) {
+      : CountingLoop(options.idle_wait), database_(database), options_(options) {
     for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
   }
 
   void run() override;
-  Result<EnqueuerCounts> run_once();
-  EnqueuerCounts metrics() const {
-    const std::lock_guard lock(metrics_mutex_);
-    return total_;
-  }
+  Result<EnqueuerCounts> run_once() override;
 
  private:
   struct SinkState {
@@ -141,8 +127,6 @@ class EnqueuerLoop final : public BackgroundWorker::Impl {
   Database& database_;
   std::map<std::string, SinkState> sinks_;
   const EnqueuerOptions options_;
-  mutable std::mutex metrics_mutex_;
-  EnqueuerCounts total_;
 };
 
 // A thread for each sink: one that is slow or down holds up no other.
@@ -181,7 +165,7 @@ Result<EnqueuerCounts> EnqueuerLoop::run_once() {
     auto drained = drain(*sinks[i].first, *sinks[i].second);
     const std::lock_guard lock(mutex);
     if (drained.ok()) {
-      add(counts, *drained);
+      counts += *drained;
     } else {
       failed = std::move(drained).fault();
     }
@@ -195,16 +179,7 @@ Result<EnqueuerCounts> EnqueuerLoop::drain(const std::string& name, SinkState& s
   EnqueuerCounts counts;
   if (stopping() || std::chrono::steady_clock::now() < state.not_before) return counts;
   auto drained = drain(name, state, counts);
-  {
-    const std::lock_guard lock(metrics_mutex_);
-    add(total_, counts);
-  }
-  if (!drained.ok()) {
-    failing("database", drained.fault().message);
-    return std::move(drained).fault();
-  }
-  working("database");
-  return counts;
+  return ended(counts, std::move(drained));
 }
 
 // Claim, deliver, delete: no transaction is open during the delivery. A crash before the deletion leaves the jobs to
@@ -222,7 +197,7 @@ Status EnqueuerLoop::drain(const std::string& name, SinkState& state, EnqueuerCo
   if (!report.down || !report.accepted.empty()) state.failures = 0;
   if (report.down) {
     ++counts.sinks_down;
-    state.not_before = std::chrono::steady_clock::now() + backoff(state.failures++, options_);
+    state.not_before = std::chrono::steady_clock::now() + pause_of(options_, ++state.failures);
     failing("sink " + name, error_text(*report.down));
   } else {
     working("sink " + name);
@@ -248,6 +223,16 @@ EnqueuerLoop::Turn EnqueuerLoop::turn() {
 }
 
 } // namespace
+
+EnqueuerCounts& EnqueuerCounts::operator+=(const EnqueuerCounts& other) {
+  claimed += other.claimed;
+  delivered += other.delivered;
+  refused += other.refused;
+  given_back += other.given_back;
+  dead += other.dead;
+  sinks_down += other.sinks_down;
+  return *this;
+}
 
 Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
     : BackgroundWorker(std::make_unique<EnqueuerLoop>(database, std::move(sinks), options)) {}

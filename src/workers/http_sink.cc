@@ -2,8 +2,9 @@
 #include <oncekey/workers.h>
 
 #include "base/json_text.h"
+#include "core/judge.h"
+#include "http/fetch.h"
 #include "workers/concurrently.h"
-#include "workers/http_post.h"
 
 #include <fmt/format.h>
 
@@ -14,25 +15,23 @@
 namespace oncekey {
 namespace {
 
-// Statuses that say "not now" rather than "not this".
-bool says_later(int status) { return status == 408 || status == 425 || status == 429 || status == 503; }
-bool is_success(int status) { return status >= 200 && status < 300; }
-
-// A server's error is the server's trouble or that of the one job it stumbles over, and so is an exchange that breaks
-// off or times out, or a "not now". Were it always the server's, one such job would hold up all others for ever; were
-// it always the job's, an outage would make dead letters of all. So the next ones are tried: if one gets through, it
-// was the jobs' before it, and if so many in a row do not, the server's. A server that is slow or says "not now" is
-// asked once more and no oftener.
+// A failed exchange may be the receiver's fault or that of the one job it fails for. Blaming the receiver each time
+// lets one such job hold up all others for ever; blaming the job each time makes dead letters of all jobs in an outage.
+// So the next jobs are tried: if one of them gets through, the jobs before it are to blame, and if this many in a row
+// do not, the receiver is. A receiver that is slow or says "not now" is asked once more and no oftener.
 constexpr std::size_t kSuspectsMax = 10;
 constexpr std::size_t kNotNowMax = 2;
 // Jobs that are remembered as tried in vain. Some will have been delivered by other enqueuers meanwhile.
 constexpr std::size_t kTriedInVainMax = 10'000;
+// A sink has no use for the body of an answer.
+constexpr AnswerLimit kAnswerLimit{64u << 10, AnswerLimit::Longer::is_cut};
 
 bool one_line(std::string_view text) { return text.find_first_of("\r\n") == std::string_view::npos; }
 
 class HttpSink final : public Sink {
  public:
-  HttpSink(PostUrl url, HttpSinkOptions options) : url_(std::move(url)), options_(std::move(options)) {}
+  HttpSink(Url url, std::unique_ptr<Fetcher> fetcher, HttpSinkOptions options)
+      : url_(std::move(url)), fetcher_(std::move(fetcher)), options_(std::move(options)) {}
 
   // "In a row" means in the order in which the answers came.
   SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
@@ -51,10 +50,12 @@ class HttpSink final : public Sink {
   }
 
  private:
-  enum class Answer { accepted, refused, not_sent, stumbled, not_now, no_connection };
+  enum class Ending { accepted, failed, not_sent, no_connection };
   struct Tried {
-    Answer answer;
+    Ending ending;
     std::string why;
+    Suspect suspect = Suspect::receiver; // of one that failed
+    bool for_good = false;
   };
   struct Round {
     SinkReport report;
@@ -75,38 +76,37 @@ class HttpSink final : public Sink {
   }
 
   Tried try_one(const Job& job) const {
-    if (!one_line(job.name)) return {Answer::not_sent, "the job's name has a line break and cannot be a header"};
-    const auto status = http_post(url_, headers_of(job), job.args, {options_.connect_timeout, options_.answer_timeout});
-    if (!status.ok()) {
-      const bool connected = status.fault().kind == FaultKind::timeout;
-      return {connected ? Answer::not_now : Answer::no_connection, status.fault().message};
+    if (!one_line(job.name)) return {Ending::not_sent, "the job's name has a line break and cannot be a header"};
+    const FetchRequest request{"POST", url_, headers_of(job), job.args};
+    const Fetched fetched = fetcher_->fetch(request, std::chrono::steady_clock::now() + options_.timeout);
+    if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) {
+      const bool sent = failure->kind == FetchFailure::Kind::unknown;
+      return {sent ? Ending::failed : Ending::no_connection, failure->reason};
     }
-    std::string said = fmt::format("answered {}", *status);
-    if (is_success(*status)) return {Answer::accepted, {}};
-    if (says_later(*status)) return {Answer::not_now, std::move(said)};
-    return {*status >= 500 ? Answer::stumbled : Answer::refused, std::move(said)};
+    const int status = std::get<FetchedAnswer>(fetched).status;
+    const StatusMeaning& meaning = meaning_of(status);
+    if (meaning.delivery == Judgement::success) return {Ending::accepted, {}};
+    return {Ending::failed, fmt::format("answered {}", status), meaning.suspect,
+            meaning.delivery == Judgement::refusal};
   }
 
   void take(const Job& job, Tried tried, Round& round) {
-    switch (tried.answer) {
-      case Answer::accepted:
+    switch (tried.ending) {
+      case Ending::accepted:
         got_through(round);
         tried_in_vain_.erase(job.id);
         round.report.accepted.push_back(job.id);
         break;
-      case Answer::not_sent:
+      case Ending::not_sent:
         round.report.refused.push_back({job.id, std::move(tried.why)});
         break;
-      case Answer::refused:
+      case Ending::failed:
+        if (tried.suspect != Suspect::message) return suspect(job, std::move(tried), round);
         got_through(round);
         tried_in_vain_.erase(job.id);
-        round.report.refused.push_back({job.id, std::move(tried.why)});
+        round.report.refused.push_back({job.id, std::move(tried.why), tried.for_good});
         break;
-      case Answer::not_now:
-      case Answer::stumbled:
-        suspect(job, std::move(tried), round);
-        break;
-      case Answer::no_connection:
+      case Ending::no_connection:
         round.report.down = std::move(tried.why);
         break;
     }
@@ -118,7 +118,7 @@ class HttpSink final : public Sink {
       round.report.refused.push_back({job.id, std::move(tried.why)});
       return;
     }
-    if (tried.answer == Answer::not_now) ++round.not_now;
+    if (tried.suspect == Suspect::receiver) ++round.not_now;
     round.suspects.push_back({job.id, std::move(tried.why)});
     if (round.not_now >= kNotNowMax || round.suspects.size() >= kSuspectsMax) {
       round.report.down = round.suspects.back().why;
@@ -132,7 +132,7 @@ class HttpSink final : public Sink {
     round.not_now = 0;
   }
 
-  // Whoever is still suspected has no successor that got through.
+  // After the jobs that are still suspected, none got through.
   void end(Round& round) {
     if (round.suspects.empty()) return;
     if (!round.report.down && round.anything_through && round.not_now == 0) {
@@ -154,7 +154,8 @@ class HttpSink final : public Sink {
     return headers;
   }
 
-  const PostUrl url_;
+  const Url url_;
+  const std::unique_ptr<Fetcher> fetcher_;
   const HttpSinkOptions options_;
   std::unordered_set<JobId> tried_in_vain_;
 };
@@ -170,41 +171,52 @@ RunOutcome outcome_of(int status) {
   return Finished{}; // the application keeps the answer; the completer has no use for it
 }
 
-Status check_options(const HttpSinkOptions& options) {
-  if (one_line(options.authorization) && one_line(options.content_type)) return ok_status();
-  return invalid("a header value has a line break");
+struct Receiver {
+  Url url;
+  std::unique_ptr<Fetcher> fetcher;
+};
+
+Result<Receiver> open_receiver(std::string_view url, const HttpSinkOptions& options) {
+  auto parsed = parse_url(url);
+  if (!parsed.ok()) return std::move(parsed).fault();
+  if (!one_line(options.authorization) || !one_line(options.content_type))
+    return invalid("authorization and content_type: expected a header value without line breaks");
+  auto fetcher = Fetcher::open(options.ca_file, kAnswerLimit);
+  if (!fetcher.ok()) return std::move(fetcher).fault();
+  return Receiver{std::move(parsed).value(), std::move(fetcher).value()};
 }
 
 } // namespace
 
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options) {
-  auto parsed = parse_post_url(url);
-  if (!parsed.ok()) return std::move(parsed).fault();
-  if (auto good = check_options(options); !good.ok()) return std::move(good).fault();
-  return std::unique_ptr<Sink>(std::make_unique<HttpSink>(std::move(parsed).value(), std::move(options)));
+  auto receiver = open_receiver(url, options);
+  if (!receiver.ok()) return std::move(receiver).fault();
+  return std::unique_ptr<Sink>(
+      std::make_unique<HttpSink>(std::move(receiver->url), std::move(receiver->fetcher), std::move(options)));
 }
 
 Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions options) {
-  auto parsed = parse_post_url(url);
-  if (!parsed.ok()) return std::move(parsed).fault();
-  if (auto good = check_options(options); !good.ok()) return std::move(good).fault();
-  return Completer::Resume([url = std::move(parsed).value(),
-                            options = std::move(options)](const UnfinishedOperation& operation) -> Result<RunOutcome> {
-    const std::string id = to_hex(operation.id);
-    std::string body = "{\"operation\":";
-    append_json_string(body, operation.operation);
-    body += fmt::format(",\"id\":\"{}\"}}", id);
-    Headers headers;
-    headers.add("Idempotency-Key", id);
-    headers.add("Content-Type", "application/json");
-    if (!options.authorization.empty()) headers.add("Authorization", options.authorization);
-    const auto status = http_post(url, headers, body, {options.connect_timeout, options.answer_timeout});
-    if (!status.ok()) return status.fault();
-    if (*status != 409 && *status != 410 && *status != 404 && (*status < 200 || *status >= 300)) {
-      return unavailable(fmt::format("the application answered {}", *status));
-    }
-    return outcome_of(*status);
-  });
+  auto opened = open_receiver(url, options);
+  if (!opened.ok()) return std::move(opened).fault();
+  const auto receiver = std::make_shared<Receiver>(std::move(opened).value());
+  return Completer::Resume(
+      [receiver, options = std::move(options)](const UnfinishedOperation& operation) -> Result<RunOutcome> {
+        const std::string id = to_hex(operation.id);
+        std::string body = "{\"operation\":";
+        append_json_string(body, operation.operation);
+        body += fmt::format(",\"id\":\"{}\"}}", id);
+        FetchRequest request{"POST", receiver->url, {}, body};
+        request.headers.add("Idempotency-Key", id);
+        request.headers.add("Content-Type", "application/json");
+        if (!options.authorization.empty()) request.headers.add("Authorization", options.authorization);
+        const Fetched fetched = receiver->fetcher->fetch(request, std::chrono::steady_clock::now() + options.timeout);
+        if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) return unavailable(failure->reason);
+        const int status = std::get<FetchedAnswer>(fetched).status;
+        if (status != 409 && status != 410 && status != 404 && (status < 200 || status >= 300)) {
+          return unavailable(fmt::format("the application answered {}", status));
+        }
+        return outcome_of(status);
+      });
 }
 
 } // namespace oncekey

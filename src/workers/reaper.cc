@@ -4,40 +4,27 @@
 namespace oncekey {
 namespace {
 
-class ReaperLoop final : public BackgroundWorker::Impl {
+class ReaperLoop final : public CountingLoop<ReaperCounts> {
  public:
   ReaperLoop(Database& database, ReaperOptions options)
-      : Impl(options.idle_wait), database_(database), options_(options) {}
+      : CountingLoop(options.idle_wait), database_(database), options_(options) {}
 
-  Result<ReaperCounts> run_once();
-  ReaperCounts metrics() const {
-    const std::lock_guard lock(metrics_mutex_);
-    return total_;
+  Result<ReaperCounts> run_once() override {
+    ReaperCounts counts;
+    Status done = reap(counts);
+    return ended(counts, std::move(done));
   }
 
  private:
   Turn turn() override { return run_once().ok() ? Turn::idle : Turn::failed; }
-  Result<ReaperCounts> reap();
+  Status reap(ReaperCounts& counts);
 
   Database& database_;
   const ReaperOptions options_;
-  mutable std::mutex metrics_mutex_;
-  ReaperCounts total_;
 };
 
-Result<ReaperCounts> ReaperLoop::run_once() {
-  auto counts = reap();
-  if (counts.ok()) {
-    working("database");
-  } else {
-    failing("database", counts.fault().message);
-  }
-  return counts;
-}
-
 // One bucket at a time, each in a transaction of its own: a bucket that is in use is left to the next run.
-Result<ReaperCounts> ReaperLoop::reap() {
-  ReaperCounts counts;
+Status ReaperLoop::reap(ReaperCounts& counts) {
   auto expired = database_.engine().expired_buckets(options_.margin);
   if (!expired.ok()) return std::move(expired).fault();
   for (const phases::ExpiredBucket& bucket : *expired) {
@@ -52,14 +39,17 @@ Result<ReaperCounts> ReaperLoop::reap() {
       ++counts.inbox_buckets;
     }
   }
-  const std::lock_guard lock(metrics_mutex_);
-  total_.answer_buckets += counts.answer_buckets;
-  total_.inbox_buckets += counts.inbox_buckets;
-  total_.postponed += counts.postponed;
-  return counts;
+  return ok_status();
 }
 
 } // namespace
+
+ReaperCounts& ReaperCounts::operator+=(const ReaperCounts& other) {
+  answer_buckets += other.answer_buckets;
+  inbox_buckets += other.inbox_buckets;
+  postponed += other.postponed;
+  return *this;
+}
 
 Reaper::Reaper(Database& database, ReaperOptions options)
     : BackgroundWorker(std::make_unique<ReaperLoop>(database, options)) {}

@@ -40,4 +40,35 @@ struct BackgroundWorker::Impl {
   std::map<std::string, std::string> troubles_;
 };
 
+// The inside of a worker that counts what its runs did.
+template <class Counts>
+class CountingLoop : public BackgroundWorker::Impl {
+ public:
+  using Impl::Impl;
+  virtual Result<Counts> run_once() = 0;
+  Counts metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return total_;
+  }
+
+ protected:
+  // The end of a run: counts it and reports whether the database failed. The result of run_once().
+  Result<Counts> ended(const Counts& counts, Status done) {
+    {
+      const std::lock_guard lock(metrics_mutex_);
+      total_ += counts;
+    }
+    if (done.ok()) {
+      working("database");
+      return counts;
+    }
+    failing("database", done.fault().message);
+    return std::move(done).fault();
+  }
+
+ private:
+  mutable std::mutex metrics_mutex_;
+  Counts total_;
+};
+
 } // namespace oncekey

@@ -340,6 +340,25 @@ TEST_P(Jobs, ASinkThatFailsIsToldOnceAndAgainWhenItWorks) {
   EXPECT_EQ(told, (std::vector<std::string>{"sink mail: nobody there", "sink mail: works"}));
 }
 
+TEST_P(Jobs, AJobThatIsRefusedForGoodIsADeadLetterAtOnce) {
+  stage(2);
+  std::map<std::string, std::shared_ptr<Sink>> sinks;
+  sinks["mail"] = batch_callback_sink([](std::span<const Job> jobs) {
+    SinkReport report;
+    report.refused.push_back({jobs[0].id, "answered 410", true});
+    report.refused.push_back({jobs[1].id, "answered 404"});
+    return report;
+  });
+  Enqueuer enqueuer(*database, std::move(sinks));
+  const EnqueuerCounts counts = run_once(enqueuer);
+  EXPECT_EQ(counts.refused, 2u);
+  EXPECT_EQ(counts.dead, 1u);
+  const auto letters = list_dead_jobs(*database);
+  ASSERT_TRUE(letters.ok()) << letters.fault().message;
+  ASSERT_EQ(letters->size(), 1u);
+  EXPECT_EQ((*letters)[0].last_error, "answered 410");
+}
+
 TEST_P(Jobs, ADelayedJobWaits) {
   const auto done = run_transaction(*database, [](Transaction& transaction) {
     transaction.stage_job({.sink = "mail", .name = "later", .delay = 1h});

@@ -31,10 +31,13 @@ Job job_with(JobId id, std::string args = "{}") {
   return {.id = id, .sink = "s", .name = "send_receipt", .args = std::move(args), .staged_at = Time{1700000000123ms}};
 }
 
-// Answers each connection with the next of the given texts and keeps what it was sent.
+// Answers each connection with the next of the given texts, or one connection with all of them, and keeps what it was
+// sent.
 class ScriptedServer {
  public:
-  explicit ScriptedServer(std::vector<std::string> answers) : answers_(std::move(answers)) {
+  enum class Manner { closes, keeps_open };
+  explicit ScriptedServer(std::vector<std::string> answers, Manner manner = Manner::closes)
+      : answers_(std::move(answers)), manner_(manner) {
     listener_ = socket(AF_INET, SOCK_STREAM, 0);
     sockaddr_in address{};
     address.sin_family = AF_INET;
@@ -59,8 +62,9 @@ class ScriptedServer {
 
  private:
   void serve() {
+    int connection = -1;
     for (const std::string& answer : answers_) {
-      const int connection = accept(listener_, nullptr, nullptr);
+      if (connection < 0) connection = accept(listener_, nullptr, nullptr);
       if (connection < 0) return;
       std::string request;
       char buffer[4096];
@@ -81,18 +85,24 @@ class ScriptedServer {
       } else {
         EXPECT_EQ(write(connection, answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
       }
+      if (manner_ == Manner::keeps_open) continue;
       close(connection);
+      connection = -1;
     }
+    if (connection >= 0) close(connection);
   }
 
   std::vector<std::string> answers_;
+  const Manner manner_;
   std::vector<std::string> requests_;
   int listener_ = -1;
   int port_ = 0;
   std::thread thread_;
 };
 
-std::string answer(int status) { return fmt::format("HTTP/1.1 {} X\r\nContent-Length: 0\r\n\r\n", status); }
+std::string answer(int status) {
+  return fmt::format("HTTP/1.1 {} X\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status);
+}
 
 TEST(HttpSink, PostsTheArgsWithTheJobsIdAsKey) {
   std::string request;
@@ -114,6 +124,19 @@ TEST(HttpSink, PostsTheArgsWithTheJobsIdAsKey) {
   EXPECT_THAT(request, HasSubstr("Oncekey-Attempt: 1\r\n"));
   EXPECT_THAT(request, HasSubstr("Authorization: Bearer t\r\n"));
   EXPECT_THAT(request, HasSubstr("\r\n\r\n{\"a\":1}"));
+}
+
+TEST(HttpSink, UsesItsConnectionAgain) {
+  const std::string ok = "HTTP/1.1 200 X\r\nContent-Length: 0\r\n\r\n";
+  ScriptedServer server({ok, ok, ok}, ScriptedServer::Manner::keeps_open); // and accepts no second one
+  HttpSinkOptions options;
+  options.timeout = 5s;
+  auto sink = http_sink(server.url(), options);
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(1, 2, 3));
+  EXPECT_FALSE(report.down) << *report.down;
 }
 
 TEST(HttpSink, ARefusalIsTheJobsAndATroubleIsTheSinks) {
@@ -193,6 +216,29 @@ TEST(HttpSink, AServerThatStumblesOverEverythingIsDownAndNoJobIsBlamed) {
   EXPECT_TRUE(one.refused.empty());
 }
 
+TEST(HttpSink, AReceiverThatIsGoneForGoodMakesADeadLetterOfTheJob) {
+  ScriptedServer server({answer(410), answer(200), answer(404)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_THAT(report.accepted, ElementsAre(2));
+  ASSERT_THAT(ids_of(report.refused), ElementsAre(1, 3));
+  EXPECT_TRUE(report.refused[0].for_good);
+  EXPECT_FALSE(report.refused[1].for_good);
+}
+
+TEST(HttpSink, CredentialsThatAreRefusedBlameNoJob) {
+  ScriptedServer server({answer(401), answer(403), answer(401)});
+  auto sink = http_sink(server.url());
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1), job_with(2), job_with(3)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  EXPECT_TRUE(report.accepted.empty());
+  EXPECT_TRUE(report.refused.empty());
+  EXPECT_EQ(report.down, "answered 401");
+}
+
 TEST(HttpSink, NobodyThereSilenceAndNonsenseAreTheSinksTrouble) {
   auto nobody = http_sink("http://127.0.0.1:1/");
   ASSERT_TRUE(nobody.ok());
@@ -201,7 +247,7 @@ TEST(HttpSink, NobodyThereSilenceAndNonsenseAreTheSinksTrouble) {
 
   ScriptedServer server({"silence", "SSH-2.0-x\r\n\r\n", ""});
   HttpSinkOptions options;
-  options.answer_timeout = 100ms;
+  options.timeout = 100ms;
   auto sink = http_sink(server.url(), options);
   for (int i = 0; i < 3; ++i) {
     const SinkReport report = sink.value()->deliver(jobs, kFarAway());
@@ -279,6 +325,21 @@ TEST_F(RedisSinks, SidekiqFindsItsJobs) {
   EXPECT_THAT(pushed[2], HasSubstr("\"retry\":true"));
   EXPECT_THAT(pushed[1], HasSubstr("\"args\":[{\"a\":1}]"));
   EXPECT_THAT(pushed[0], HasSubstr("\"args\":[\"not json\"]"));
+}
+
+TEST_F(RedisSinks, SidekiqGetsNamesInUtf8) {
+  auto sink = sidekiq_sink(url, "mailers");
+  ASSERT_TRUE(sink.ok());
+  Job job = job_with(42,
+                     "Gr\xc3\xbc\xc3\x9f"
+                     "e"); // not JSON: becomes a string
+  job.name =
+      "Gr\xc3\xbc\xc3\x9f"
+      "e";
+  EXPECT_THAT(sink.value()->deliver({&job, 1}, kFarAway()).accepted, ElementsAre(42));
+  EXPECT_THAT(ask("LRANGE queue:mailers 0 -1").at(0), HasSubstr("\"class\":\"Gr\xc3\xbc\xc3\x9f"
+                                                                "e\",\"args\":[\"Gr\xc3\xbc\xc3\x9f"
+                                                                "e\"]"));
 }
 
 TEST_F(RedisSinks, AStreamGetsEveryJobInOrder) {

@@ -12,10 +12,10 @@
 namespace oncekey {
 namespace {
 
-constexpr Millis kFirstPause{20};
+constexpr Millis kFirstPause{10};
 constexpr Millis kLongestPause{1000};
 // How often a server that did not answer is looked at.
-constexpr Millis kFirstLook{100};
+constexpr Millis kFirstLook{50};
 constexpr Millis kLongestLook{2000};
 // A claim nobody knows the outcome of is looked for after its caller was told so: as long as its lease would last, but
 // no shorter than a server takes to come back or to end what it was asked, and no longer than it can matter to a retry.

@@ -22,8 +22,8 @@
 // answered from memory, whatever the server does.
 #pragma once
 
+#include "base/backoff.h"
 #include "base/log.h"
-#include "store/common/backoff.h"
 #include "store/common/breaker.h"
 #include "store/common/later.h"
 #include "store/common/own_claims.h"

@@ -21,7 +21,7 @@ constexpr Millis kNewsLookUpEvery{50};
 
 } // namespace
 
-News::News(Shared& shared) : shared_(shared), backoff_(Millis{50}, Millis{2000}), thread_([this] { run(); }) {}
+News::News(Shared& shared) : shared_(shared), backoff_(Millis{25}, Millis{2000}), thread_([this] { run(); }) {}
 
 News::~News() { thread_.join(); }
 

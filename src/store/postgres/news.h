@@ -5,7 +5,7 @@
 // asked for many times a second. Where it does, they are asked for once a second all the same: a net that costs little.
 #pragma once
 
-#include "store/common/backoff.h"
+#include "base/backoff.h"
 #include "store/postgres/shared.h"
 
 #include <memory>

@@ -166,7 +166,7 @@ Upkeep::~Upkeep() {
 
 void Upkeep::run() {
   pthread_setname_np(pthread_self(), "store-upkeep");
-  Backoff backoff(Millis{100}, Millis{5000});
+  Backoff backoff(Millis{50}, Millis{5000});
   Deadline next = std::chrono::steady_clock::now();
   while (!shared_.stopping()) {
     answer_questions();

@@ -5,8 +5,8 @@
 // on one store: what another has done already is no error.
 #pragma once
 
+#include "base/backoff.h"
 #include "core/bucket.h"
-#include "store/common/backoff.h"
 #include "store/postgres/shared.h"
 
 #include "core/store.h"

@@ -9,7 +9,7 @@
 namespace oncekey::postgres {
 namespace {
 
-constexpr Millis kFirstPause{50};
+constexpr Millis kFirstPause{25};
 constexpr Millis kLongestPause{2000};
 // A worker without calls looks this often whether its connection is still there.
 constexpr Millis kIdleLook{1000};

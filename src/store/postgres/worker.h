@@ -5,7 +5,7 @@
 // at once.
 #pragma once
 
-#include "store/common/backoff.h"
+#include "base/backoff.h"
 #include "store/postgres/exchange.h"
 #include "store/postgres/shared.h"
 

@@ -9,7 +9,7 @@ namespace oncekey::redis {
 namespace {
 
 // A server that restarts is back within some tens of milliseconds; one that is gone must not be hammered.
-constexpr Millis kFirstReconnectPause{20};
+constexpr Millis kFirstReconnectPause{10};
 constexpr Millis kLongestReconnectPause{2000};
 
 } // namespace

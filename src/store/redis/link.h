@@ -5,7 +5,7 @@
 // why.
 #pragma once
 
-#include "store/common/backoff.h"
+#include "base/backoff.h"
 #include "store/redis/connection.h"
 #include "store/redis/loop.h"
 #include "store/redis/outbox.h"

@@ -2,6 +2,7 @@
 
 #include "base/durations.h"
 #include "base/masked_url.h"
+#include "base/url.h"
 
 #include <fmt/format.h>
 
@@ -25,31 +26,6 @@ std::optional<Number> whole_number(std::string_view text, Number least, Number m
   return number;
 }
 
-int hex_digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-std::optional<std::string> percent_decoded(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      out.push_back(text[i]);
-      continue;
-    }
-    if (i + 2 >= text.size()) return std::nullopt;
-    const int high = hex_digit(text[i + 1]);
-    const int low = hex_digit(text[i + 2]);
-    if (high < 0 || low < 0) return std::nullopt;
-    out.push_back(static_cast<char>(high * 16 + low));
-    i += 2;
-  }
-  return out;
-}
-
 // Hash tags and SCAN patterns are made around it, so it must not hold their characters.
 bool is_prefix(std::string_view text) {
   const auto allowed = [](char c) {
@@ -64,23 +40,19 @@ class Parser {
   explicit Parser(std::string_view text) : text_(text) {}
 
   Result<Url> parse() {
-    std::string_view rest = text_;
-    if (Status status = scheme(rest); !status) return std::move(status).fault();
-    const std::size_t question = std::min(rest.find('?'), rest.size());
-    std::string_view address = rest.substr(0, question);
-    const std::size_t at = address.rfind('@');
-    if (at != std::string_view::npos) {
-      if (Status status = login(address.substr(0, at)); !status) return std::move(status).fault();
-      address.remove_prefix(at + 1);
+    const Result<UrlParts> parts = split_url(text_);
+    if (!parts) return refuse(parts.fault().message);
+    if (Status status = scheme(parts->scheme); !status) return std::move(status).fault();
+    if (Status status = login(parts->userinfo.value_or("")); !status) return std::move(status).fault();
+    if (Status status = hosts(parts->hosts); !status) {
+      // With an @ behind it, the part at fault may belong to a password that holds a slash.
+      if (parts->target.find('@') == std::string_view::npos) return std::move(status).fault();
+      return refuse("expected / and ? in the user and the password percent-encoded, as %2F and %3F");
     }
-    const std::size_t slash = std::min(address.find('/'), address.size());
-    if (Status status = hosts(address.substr(0, slash)); !status) return std::move(status).fault();
-    if (slash < address.size()) {
-      if (Status status = database(address.substr(slash + 1)); !status) return std::move(status).fault();
-    }
-    if (question < rest.size()) {
-      if (Status status = settings(rest.substr(question + 1)); !status) return std::move(status).fault();
-    }
+    const std::size_t question = std::min(parts->target.find('?'), parts->target.size());
+    if (Status status = database(parts->target.substr(0, question)); !status) return std::move(status).fault();
+    if (Status status = settings(parts->target.substr(std::min(question + 1, parts->target.size()))); !status)
+      return std::move(status).fault();
     return std::move(url_);
   }
 
@@ -89,16 +61,11 @@ class Parser {
     return invalid(fmt::format("\"{}\" is not a usable Redis URL: {}", masked_url(text_), why));
   }
 
-  Status scheme(std::string_view& rest) {
-    const std::size_t end = rest.find("://");
-    const std::string_view name = rest.substr(0, end);
-    if (end == std::string_view::npos ||
-        (name != "redis" && name != "rediss" && name != "redis+cluster" && name != "rediss+cluster")) {
-      return refuse("it begins with redis://, rediss://, redis+cluster:// or rediss+cluster://");
-    }
+  Status scheme(std::string_view name) {
+    if (name != "redis" && name != "rediss" && name != "redis+cluster" && name != "rediss+cluster")
+      return refuse("expected redis://, rediss://, redis+cluster:// or rediss+cluster://");
     url_.tls = name.starts_with("rediss");
     url_.cluster = name.ends_with("+cluster");
-    rest.remove_prefix(end + 3);
     return ok_status();
   }
 
@@ -106,7 +73,7 @@ class Parser {
     const std::size_t colon = std::min(text.find(':'), text.size());
     const auto user = percent_decoded(text.substr(0, colon));
     const auto password = percent_decoded(colon < text.size() ? text.substr(colon + 1) : std::string_view{});
-    if (!user || !password) return refuse("after a % in the login two hex digits must follow; a % itself is %25");
+    if (!user || !password) return refuse("user and password: expected two hex digits after a %; a % itself is %25");
     url_.user = *user;
     url_.password = *password;
     return ok_status();
@@ -126,39 +93,19 @@ class Parser {
   }
 
   Status host(std::string_view text) {
-    std::string_view name = text;
-    std::string_view port;
-    bool has_port = false;
-    if (text.starts_with('[')) {
-      const std::size_t close = text.find(']');
-      if (close == std::string_view::npos) return refuse("a [ of an IPv6 address has no ]");
-      name = text.substr(1, close - 1);
-      const std::string_view behind = text.substr(close + 1);
-      if (!behind.empty() && behind.front() != ':')
-        return refuse("behind the ] of an address comes a colon and a port");
-      has_port = !behind.empty();
-      if (has_port) port = behind.substr(1);
-    } else if (const std::size_t colon = text.find(':'); colon != std::string_view::npos) {
-      name = text.substr(0, colon);
-      port = text.substr(colon + 1);
-      has_port = true;
-    }
-    if (name.empty()) return refuse("a host is missing");
-    Host host{std::string(name), kDefaultPort};
-    if (has_port) {
-      const auto number = whole_number<std::uint16_t>(port, 1, 65535);
-      if (!number) return refuse(fmt::format("\"{}\" is not a port, a whole number from 1 to 65535", port));
-      host.port = *number;
-    }
-    url_.hosts.push_back(std::move(host));
+    Result<HostPort> place = parse_host_port(text);
+    if (!place) return refuse(place.fault().message);
+    if (place->port == 0) return refuse("port: expected a whole number from 1 to 65535, got \"0\"");
+    url_.hosts.push_back({std::move(place->host), place->port.value_or(kDefaultPort)});
     return ok_status();
   }
 
-  Status database(std::string_view text) {
+  Status database(std::string_view path) {
+    const std::string_view text = path.substr(std::min<std::size_t>(1, path.size()));
     if (text.empty()) return ok_status();
     if (url_.cluster) return refuse("a cluster has no numbered databases; leave out what follows the /");
     const auto number = whole_number<int>(text, 0, kDatabaseMax);
-    if (!number) return refuse(fmt::format("\"{}\" is not the number of a database", text));
+    if (!number) return refuse(fmt::format("database: expected a number, got \"{}\"", text));
     url_.database = *number;
     return ok_status();
   }
@@ -169,9 +116,10 @@ class Parser {
       const std::string_view pair = query.substr(0, end);
       query.remove_prefix(std::min(end + 1, query.size()));
       const std::size_t equals = pair.find('=');
-      if (equals == std::string_view::npos) return refuse("a setting is written name=value");
+      if (equals == std::string_view::npos) return refuse("settings: expected name=value");
       const auto value = percent_decoded(pair.substr(equals + 1));
-      if (!value) return refuse("after a % in a setting two hex digits must follow; a % itself is %25");
+      if (!value)
+        return refuse(fmt::format("{}: expected two hex digits after a %; a % itself is %25", pair.substr(0, equals)));
       if (Status status = setting(pair.substr(0, equals), *value); !status) return status;
     }
     if (!url_.password.empty() && !url_.password_file.empty()) {
@@ -220,10 +168,7 @@ class Parser {
 
 } // namespace
 
-std::string to_string(const Host& host) {
-  const bool v6 = host.name.find(':') != std::string::npos;
-  return fmt::format(fmt::runtime(v6 ? "[{}]:{}" : "{}:{}"), host.name, host.port);
-}
+std::string to_string(const Host& host) { return host_and_port(host.name, host.port); }
 
 Result<Url> parse_url(std::string_view text) { return Parser(text).parse(); }
 

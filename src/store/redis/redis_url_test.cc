@@ -47,14 +47,14 @@ TEST(RedisUrl, AClusterHasSeveralHosts) {
 }
 
 TEST(RedisUrl, WhatIsWrongIsSaid) {
-  EXPECT_NE(refused("http://a").find("begins with redis://"), std::string::npos);
-  EXPECT_NE(refused("redis://").find("host is missing"), std::string::npos);
+  EXPECT_NE(refused("http://a").find("expected redis://"), std::string::npos);
+  EXPECT_NE(refused("redis://").find("expected HOST:PORT"), std::string::npos);
   EXPECT_NE(refused("redis://a,b").find("redis+cluster://"), std::string::npos);
-  EXPECT_NE(refused("redis://a:0").find("not a port"), std::string::npos);
-  EXPECT_NE(refused("redis://a:70000").find("not a port"), std::string::npos);
-  EXPECT_NE(refused("redis://a:").find("not a port"), std::string::npos);
-  EXPECT_NE(refused("redis://[::1").find("no ]"), std::string::npos);
-  EXPECT_NE(refused("redis://a/x").find("number of a database"), std::string::npos);
+  EXPECT_NE(refused("redis://a:0").find("from 1 to 65535"), std::string::npos);
+  EXPECT_NE(refused("redis://a:70000").find("up to 65535"), std::string::npos);
+  EXPECT_NE(refused("redis://a:").find("expected HOST:PORT"), std::string::npos);
+  EXPECT_NE(refused("redis://[::1").find("[IPV6]:PORT"), std::string::npos);
+  EXPECT_NE(refused("redis://a/x").find("database: expected a number"), std::string::npos);
   EXPECT_NE(refused("redis+cluster://a:1/2").find("no numbered databases"), std::string::npos);
   EXPECT_NE(refused("redis://a?timeout=1s").find("there is no setting \"timeout\""), std::string::npos);
   EXPECT_NE(refused("redis://a?wait=many").find("number of replicas"), std::string::npos);
@@ -69,6 +69,8 @@ TEST(RedisUrl, WhatIsWrongIsSaid) {
 TEST(RedisUrl, NoMessageShowsAPassword) {
   EXPECT_EQ(refused("redis://u:hidden@a:0").find("hidden"), std::string::npos);
   EXPECT_EQ(refused("redis://:hidden@a?x=1").find("hidden"), std::string::npos);
+  EXPECT_EQ(refused("redis://u:hidden/hidden@a").find("hidden"), std::string::npos);
+  EXPECT_NE(refused("redis://u:hidden/hidden@a").find("%2F"), std::string::npos);
 }
 
 TEST(RedisEndpoint, HostAndPortOrNothing) {

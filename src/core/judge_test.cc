@@ -1,4 +1,4 @@
-#include "client/judge.h"
+#include "core/judge.h"
 
 #include <gtest/gtest.h>
 
@@ -7,17 +7,20 @@
 namespace oncekey {
 namespace {
 
-ClientResponse answered(int status, std::string body = "",
-                        std::vector<std::pair<std::string, std::string>> fields = {}) {
-  ClientResponse response;
-  response.status = status;
-  response.body = std::move(body);
-  for (const auto& [name, value] : fields) response.headers.add(name, value);
-  return response;
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
+Headers headers_of(const Fields& fields) {
+  Headers headers;
+  for (const auto& [name, value] : fields) headers.add(name, value);
+  return headers;
 }
 
-std::string judged(int status, std::string body = "", std::vector<std::pair<std::string, std::string>> fields = {}) {
-  switch (judge(answered(status, std::move(body), std::move(fields))).judgement) {
+Judged judge(int status, const std::string& body = "", const Fields& fields = {}) {
+  return judge_call(status, "", headers_of(fields), body);
+}
+
+std::string_view to_string(Judgement judgement) {
+  switch (judgement) {
     case Judgement::success:
       return "success";
     case Judgement::refusal:
@@ -26,6 +29,57 @@ std::string judged(int status, std::string body = "", std::vector<std::pair<std:
       return "retry";
   }
   return "";
+}
+
+std::string_view to_string(Suspect suspect) {
+  switch (suspect) {
+    case Suspect::message:
+      return "message";
+    case Suspect::either:
+      return "either";
+    case Suspect::receiver:
+      return "receiver";
+  }
+  return "";
+}
+
+std::string_view judged(int status, const std::string& body = "", const Fields& fields = {}) {
+  return to_string(judge(status, body, fields).judgement);
+}
+
+// Every status there is, in ranges that mean the same. docs/WEBHOOKS.md says the same in words.
+TEST(StatusMeaning, IsThisTable) {
+  struct Row {
+    int first, last;
+    std::string_view call, may_have_done, delivery, suspect;
+  };
+  const Row rows[] = {
+      {100, 199, "refusal", "may", "retry", "either"},  {200, 299, "success", "may", "success", "message"},
+      {300, 302, "refusal", "may", "retry", "either"},  {303, 303, "success", "may", "retry", "either"},
+      {304, 399, "refusal", "may", "retry", "either"},  {400, 400, "refusal", "not", "retry", "message"},
+      {401, 401, "refusal", "not", "retry", "either"},  {402, 402, "refusal", "not", "retry", "message"},
+      {403, 403, "refusal", "not", "retry", "either"},  {404, 406, "refusal", "not", "retry", "message"},
+      {407, 407, "refusal", "not", "retry", "either"},  {408, 408, "retry", "not", "retry", "receiver"},
+      {409, 409, "retry", "may", "retry", "message"},   {410, 410, "refusal", "not", "refusal", "message"},
+      {411, 424, "refusal", "not", "retry", "message"}, {425, 425, "retry", "not", "retry", "receiver"},
+      {426, 428, "refusal", "not", "retry", "message"}, {429, 429, "retry", "not", "retry", "receiver"},
+      {430, 499, "refusal", "not", "retry", "message"}, {500, 502, "retry", "may", "retry", "either"},
+      {503, 503, "retry", "may", "retry", "receiver"},  {504, 599, "retry", "may", "retry", "either"},
+  };
+  int next = 100;
+  for (const Row& row : rows) {
+    EXPECT_EQ(row.first, next) << "a status is missing or twice in the table";
+    next = row.last + 1;
+    for (int status = row.first; status <= row.last; ++status) {
+      const StatusMeaning& meaning = meaning_of(status);
+      EXPECT_EQ(to_string(meaning.call), row.call) << status;
+      EXPECT_EQ(meaning.may_have_done, row.may_have_done == "may") << status;
+      EXPECT_EQ(to_string(meaning.delivery), row.delivery) << status;
+      EXPECT_EQ(to_string(meaning.suspect), row.suspect) << status;
+      EXPECT_EQ(judged(status), row.call) << status;
+    }
+  }
+  EXPECT_EQ(next, 600);
 }
 
 TEST(Judge, ByTheStatusAlone) {
@@ -95,22 +149,22 @@ TEST(Judge, BodiesOfUnknownFormCountForNothing) {
 }
 
 TEST(Judge, KnowsWhichTriesMayHaveHadAnEffect) {
-  for (const int status : {408, 425, 429, 400, 401, 422}) EXPECT_FALSE(judge(answered(status)).may_have_done) << status;
-  for (const int status : {302, 409, 500, 502, 503, 504}) EXPECT_TRUE(judge(answered(status)).may_have_done) << status;
-  EXPECT_FALSE(judge(answered(409, R"({"type":"x:mismatch"})")).may_have_done);
+  for (const int status : {408, 425, 429, 400, 401, 422}) EXPECT_FALSE(judge(status).may_have_done) << status;
+  for (const int status : {302, 409, 500, 502, 503, 504}) EXPECT_TRUE(judge(status).may_have_done) << status;
+  EXPECT_FALSE(judge(409, R"({"type":"x:mismatch"})").may_have_done);
   // A server that failed has not judged the key, whatever it fails with.
   for (const char* const body : {R"({"error":{"code":"ledger_mismatch"}})", R"({"error":{"type":"idempotency_error"}})",
                                  R"({"code":"connection_reused"})"}) {
-    EXPECT_EQ(judge(answered(500, body)).judgement, Judgement::retry) << body;
-    EXPECT_TRUE(judge(answered(500, body)).may_have_done) << body;
+    EXPECT_EQ(judge(500, body).judgement, Judgement::retry) << body;
+    EXPECT_TRUE(judge(500, body).may_have_done) << body;
   }
-  EXPECT_TRUE(judge(answered(409, R"({"type":"x:indeterminate"})")).may_have_done);
+  EXPECT_TRUE(judge(409, R"({"type":"x:indeterminate"})").may_have_done);
 }
 
 TEST(Judge, KnowsAReplayByItsMarker) {
-  EXPECT_TRUE(is_replay(answered(200, "", {{"Idempotent-Replayed", "true"}}).headers));
-  EXPECT_FALSE(is_replay(answered(200, "", {{"Idempotent-Replayed", "false"}}).headers));
-  EXPECT_FALSE(is_replay(answered(200).headers));
+  EXPECT_TRUE(is_replay(headers_of({{"Idempotent-Replayed", "true"}})));
+  EXPECT_FALSE(is_replay(headers_of({{"Idempotent-Replayed", "false"}})));
+  EXPECT_FALSE(is_replay({}));
 }
 
 // 2023-11-14T22:13:20Z
@@ -118,7 +172,7 @@ constexpr Time kWall{Millis(1'700'000'000'000)};
 
 std::optional<Millis> after(std::string value, std::vector<std::pair<std::string, std::string>> others = {}) {
   others.emplace_back("Retry-After", std::move(value));
-  return retry_after(answered(503, "", others).headers, kWall);
+  return retry_after(headers_of(others), kWall);
 }
 
 TEST(RetryAfter, InSeconds) {
@@ -126,7 +180,7 @@ TEST(RetryAfter, InSeconds) {
   EXPECT_EQ(after("5"), Millis(5000));
   EXPECT_EQ(after("007"), Millis(7000));
   EXPECT_GT(after("99999999999999999999999"), Millis(1'000'000));
-  EXPECT_EQ(retry_after(answered(503).headers, kWall), std::nullopt);
+  EXPECT_EQ(retry_after({}, kWall), std::nullopt);
 }
 
 TEST(RetryAfter, AsADateInAllThreeForms) {

@@ -1,4 +1,4 @@
-#include "core/reasons.h"
+#include "base/reasons.h"
 
 #include <algorithm>
 #include <iterator>
@@ -12,6 +12,9 @@ struct Reason {
 };
 
 constexpr Reason kReasons[] = {
+    {100, "Continue"},
+    {101, "Switching Protocols"},
+    {103, "Early Hints"},
     {200, "OK"},
     {201, "Created"},
     {202, "Accepted"},
@@ -19,6 +22,9 @@ constexpr Reason kReasons[] = {
     {204, "No Content"},
     {205, "Reset Content"},
     {206, "Partial Content"},
+    {207, "Multi-Status"},
+    {208, "Already Reported"},
+    {226, "IM Used"},
     {300, "Multiple Choices"},
     {301, "Moved Permanently"},
     {302, "Found"},
@@ -33,6 +39,7 @@ constexpr Reason kReasons[] = {
     {404, "Not Found"},
     {405, "Method Not Allowed"},
     {406, "Not Acceptable"},
+    {407, "Proxy Authentication Required"},
     {408, "Request Timeout"},
     {409, "Conflict"},
     {410, "Gone"},
@@ -46,6 +53,7 @@ constexpr Reason kReasons[] = {
     {421, "Misdirected Request"},
     {422, "Unprocessable Content"},
     {423, "Locked"},
+    {424, "Failed Dependency"},
     {425, "Too Early"},
     {426, "Upgrade Required"},
     {428, "Precondition Required"},
@@ -58,6 +66,9 @@ constexpr Reason kReasons[] = {
     {503, "Service Unavailable"},
     {504, "Gateway Timeout"},
     {505, "HTTP Version Not Supported"},
+    {507, "Insufficient Storage"},
+    {508, "Loop Detected"},
+    {511, "Network Authentication Required"},
 };
 
 } // namespace
@@ -65,10 +76,7 @@ constexpr Reason kReasons[] = {
 std::string_view reason_of(int status) {
   const auto* const found = std::lower_bound(std::begin(kReasons), std::end(kReasons), status,
                                              [](const Reason& reason, int wanted) { return reason.status < wanted; });
-  if (found != std::end(kReasons) && found->status == status) return found->text;
-  if (status < 300) return "OK";
-  if (status < 400) return "Redirect";
-  return status < 500 ? "Refused" : "Error";
+  return found != std::end(kReasons) && found->status == status ? found->text : std::string_view{};
 }
 
 } // namespace oncekey

@@ -1,10 +1,12 @@
-#include "client/judge.h"
+#include "core/judge.h"
 
 #include "core/json_pointer.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 
 namespace oncekey {
 namespace {
@@ -55,37 +57,50 @@ bool says_true(const Headers& headers, std::string_view name) {
   return value && equal_ignoring_case(*value, "true");
 }
 
-std::string status_text(const ClientResponse& response) {
-  return response.reason.empty() ? fmt::format("{}", response.status)
-                                 : fmt::format("{} {}", response.status, response.reason);
-}
+constexpr int kLeast = std::numeric_limits<int>::min();
+constexpr int kMost = std::numeric_limits<int>::max();
 
-bool retried_by_status(int status) {
-  return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
-}
-
-// Those among the above that a request got before it came to anything.
-bool before_execution(int status) { return status == 408 || status == 425 || status == 429; }
+constexpr StatusMeaning kMeanings[] = {
+    // The first row that holds the status counts.
+    //          a call               may have done  a delivery           whose trouble
+    {200, 299, Judgement::success, true, Judgement::success, Suspect::message},
+    {303, 303, Judgement::success, true, Judgement::retry, Suspect::either},
+    {kLeast, 399, Judgement::refusal, true, Judgement::retry, Suspect::either}, // redirections are not followed
+    {401, 401, Judgement::refusal, false, Judgement::retry, Suspect::either},
+    {403, 403, Judgement::refusal, false, Judgement::retry, Suspect::either},
+    {407, 407, Judgement::refusal, false, Judgement::retry, Suspect::either},
+    {408, 408, Judgement::retry, false, Judgement::retry, Suspect::receiver},
+    {409, 409, Judgement::retry, true, Judgement::retry, Suspect::message},
+    {410, 410, Judgement::refusal, false, Judgement::refusal, Suspect::message},
+    {425, 425, Judgement::retry, false, Judgement::retry, Suspect::receiver},
+    {429, 429, Judgement::retry, false, Judgement::retry, Suspect::receiver},
+    {400, 499, Judgement::refusal, false, Judgement::retry, Suspect::message},
+    {503, 503, Judgement::retry, true, Judgement::retry, Suspect::receiver},
+    {500, kMost, Judgement::retry, true, Judgement::retry, Suspect::either},
+};
 
 } // namespace
 
-bool is_success(int status) { return (status >= 200 && status < 300) || status == 303; }
+const StatusMeaning& meaning_of(int status) {
+  return *std::find_if(std::begin(kMeanings), std::end(kMeanings),
+                       [&](const StatusMeaning& meaning) { return status >= meaning.first && status <= meaning.last; });
+}
 
 bool is_about_the_caller(int status) { return status == 401 || status == 403 || status == 407; }
 
-Judged judge(const ClientResponse& response) {
-  const int status = response.status;
-  if (is_success(status)) return {Judgement::success, "", true};
-  const std::string text = status_text(response);
+Judged judge_call(int status, std::string_view reason, const Headers& headers, std::string_view body) {
+  const StatusMeaning& by_status = meaning_of(status);
+  if (by_status.call == Judgement::success) return {Judgement::success, "", true};
+  const std::string text = reason.empty() ? fmt::format("{}", status) : fmt::format("{} {}", status, reason);
   if (status < 400) {
     return {Judgement::refusal, text + ": redirections are not followed, a key belongs to the server it was made for",
             true};
   }
-  const bool may_have_done = retried_by_status(status) && !before_execution(status);
-  const Meaning meaning = meaning_of_body(response.body);
+  const bool may_have_done = by_status.may_have_done;
+  const Meaning meaning = meaning_of_body(body);
   const bool in_progress = meaning == Meaning::in_progress;
   // Adyen's word for the same thing is transient-error.
-  if (says_true(response.headers, "Stripe-Should-Retry") || says_true(response.headers, "transient-error"))
+  if (says_true(headers, "Stripe-Should-Retry") || says_true(headers, "transient-error"))
     return {Judgement::retry, text, may_have_done, in_progress};
   switch (meaning) {
     case Meaning::another_request:
@@ -101,10 +116,9 @@ Judged judge(const ClientResponse& response) {
     case Meaning::unsaid:
       break;
   }
-  if (response.headers.has("Stripe-Should-Retry"))
+  if (headers.has("Stripe-Should-Retry"))
     return {Judgement::refusal, text + ": the server says that trying again changes nothing", may_have_done};
-  if (retried_by_status(status)) return {Judgement::retry, text, may_have_done, in_progress};
-  return {Judgement::refusal, text, may_have_done};
+  return {by_status.call, text, may_have_done, by_status.call == Judgement::retry && in_progress};
 }
 
 bool is_replay(const Headers& headers) {

@@ -1,5 +1,3 @@
-// The rules about waiting and about how often, by themselves.
-#include "client/backoff.h"
 #include "client/retry_budget.h"
 
 #include <gtest/gtest.h>
@@ -11,38 +9,6 @@
 
 namespace oncekey {
 namespace {
-
-constexpr double kMost = 0.9999;
-
-TEST(Backoff, DoublesUpToTheLongestAndTakesHalfToAllOfIt) {
-  const RetryRules rules;
-  EXPECT_EQ(wait_before(2, rules, 0), Millis(500));
-  EXPECT_EQ(wait_before(2, rules, kMost), Millis(999));
-  EXPECT_EQ(wait_before(3, rules, 0), Millis(1000));
-  EXPECT_EQ(wait_before(3, rules, 0.5), Millis(1500));
-  EXPECT_EQ(wait_before(5, rules, 0), Millis(4000));
-  EXPECT_EQ(wait_before(6, rules, 0), Millis(4000));
-  EXPECT_EQ(wait_before(1000, rules, kMost), Millis(7999));
-}
-
-TEST(Backoff, IsNeverBelowTheInitialWait) {
-  RetryRules rules;
-  rules.longest = Millis(600);
-  EXPECT_EQ(wait_before(2, rules, 0), Millis(500));
-  EXPECT_EQ(wait_before(9, rules, kMost), Millis(599));
-  rules.longest = Millis(1);
-  EXPECT_EQ(wait_before(9, rules, 0.5), Millis(500));
-}
-
-TEST(Backoff, IsLengthenedByRetryAfterAndKeepsItsSpread) {
-  const RetryRules rules;
-  EXPECT_EQ(wait_before(2, rules, 0, Millis(3000)), Millis(3000));
-  EXPECT_EQ(wait_before(2, rules, 0.5, Millis(3000)), Millis(3250));
-  EXPECT_EQ(wait_before(2, rules, 0, Millis(0)), Millis(500));
-  EXPECT_EQ(wait_before(5, rules, 0, Millis(1000)), Millis(4500)); // 1 s asked for and 3.5 s of its own spread
-  EXPECT_EQ(wait_before(2, rules, 0, std::chrono::hours(5)), Millis(60'000));
-  EXPECT_EQ(wait_before(2, rules, 0, std::nullopt), Millis(500));
-}
 
 constexpr Time kStart{Millis(1'700'000'000'000)};
 
