@@ -1,9 +1,9 @@
 // PostgresStore: one store for any number of gateways, in a database people already run.
 //
 // Its parts: a CallQueue gathers calls in lanes by id; Workers send them in batches, each batch one round trip and one
-// commit; Exchange says how a batch is asked for and answered; the rules themselves are functions in the database
-// (migrations/), so that a claim is decided where the record is, by the server's clock, under the id's lock. Upkeep
-// keeps the partitions and the marker, News hears of what other gateways have settled.
+// commit; SqlBatch says how a batch is asked for and answered; the rules themselves are functions in the database
+// (migrations/), so that a claim is decided where the record is, by the server's clock, under the id's lock.
+// Housekeeping keeps the partitions and the marker, News hears of what other gateways have settled.
 //
 // Every call is made once. `unavailable` means that nothing was changed, `timeout` that the server may have committed
 // what it was asked.

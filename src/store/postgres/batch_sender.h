@@ -1,4 +1,4 @@
-// Worker: one connection and the thread that serves calls over it.
+// BatchSender: one connection and the thread that serves calls over it.
 //
 // It takes whatever waits as its next batch, asks for all of it in one round trip and one commit, and answers. While it
 // does so the next batch gathers. A server that is gone is tried again with growing pauses; meanwhile calls are refused
@@ -6,31 +6,31 @@
 #pragma once
 
 #include "store/common/backoff.h"
-#include "store/postgres/exchange.h"
-#include "store/postgres/shared.h"
+#include "store/postgres/postgres_state.h"
+#include "store/postgres/sql_batch.h"
 
 #include <memory>
 #include <thread>
 
 namespace oncekey::postgres {
 
-class Worker {
+class BatchSender {
  public:
-  explicit Worker(Shared& shared);
-  // After shared.stop() and queue.close().
-  ~Worker();
+  explicit BatchSender(PostgresState& state);
+  // After state.stop() and queue.close().
+  ~BatchSender();
 
  private:
   void run();
   bool connect();
   void disconnect();
-  void serve(Batch batch);
-  void settle_writes(Exchange& exchange, const Section& section, Outbox& outbox);
+  void serve(CallBatch batch);
+  void settle_writes(SqlBatch& sql, const Section& section, PendingAnswers& pending);
   // True if asking again may work now.
-  bool mend(Exchange& exchange, const SqlError& error, Outbox& outbox);
+  bool mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pending);
   bool make_partition(std::int64_t bucket);
 
-  Shared& shared_;
+  PostgresState& state_;
   std::unique_ptr<Connection> connection_;
   Backoff backoff_;
   std::thread thread_;

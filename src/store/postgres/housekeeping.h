@@ -1,4 +1,4 @@
-// Upkeep: what a store does besides answering calls, on a connection and a thread of its own.
+// Housekeeping: what a store does besides answering calls, on a connection and a thread of its own.
 //
 // About once a second it counts the marker's tick up, makes partitions ahead of need and drops those whose time is
 // over; now and then it looks at the server's settings and measures the tables. Any number of gateways do this at once
@@ -7,7 +7,7 @@
 
 #include "core/bucket.h"
 #include "store/common/backoff.h"
-#include "store/postgres/shared.h"
+#include "store/postgres/postgres_state.h"
 
 #include "core/store.h"
 
@@ -20,12 +20,12 @@
 
 namespace oncekey::postgres {
 
-class Upkeep {
+class Housekeeping {
  public:
   enum class Rounds { in_background, by_hand };
-  Upkeep(Shared& shared, Rounds rounds);
-  // After shared.stop().
-  ~Upkeep();
+  Housekeeping(PostgresState& state, Rounds rounds);
+  // After state.stop().
+  ~Housekeeping();
 
   // One round now, on the caller's thread.
   Status round();
@@ -62,7 +62,7 @@ class Upkeep {
   void ask(std::function<Result<T>()> look, Done<T> done);
   void answer_questions();
 
-  Shared& shared_;
+  PostgresState& state_;
   std::mutex connection_mutex_; // a round by hand and one in the background take turns
   std::unique_ptr<Connection> connection_;
   Deadline look_again_{};

@@ -1,9 +1,9 @@
-// Shared: what the threads of a Postgres store have in common.
+// PostgresState: what the threads of a Postgres store have in common.
 #pragma once
 
 #include "base/log.h"
 #include "store/common/memory_watch.h"
-#include "store/postgres/call_queue.h"
+#include "store/postgres/postgres_queue.h"
 #include "store/postgres/postgres_url.h"
 #include "store/postgres/server.h"
 
@@ -47,7 +47,7 @@ class AwaitedIds {
   std::unordered_map<RecordId, Deadline> ids_;
 };
 
-struct SharedOptions {
+struct PostgresStateOptions {
   Log& log;
   PostgresTarget target;
   Millis call_timeout;
@@ -55,15 +55,15 @@ struct SharedOptions {
   std::function<Millis()> local_clock;
 };
 
-class Shared {
+class PostgresState {
  public:
-  explicit Shared(SharedOptions options);
+  explicit PostgresState(PostgresStateOptions options);
 
   Log& log;
   const PostgresTarget target;
   const Millis call_timeout;
   const std::function<Millis()> skew;
-  CallQueue queue;
+  PostgresQueue queue;
   MemoryWatch memory;
   ServerClock clock;
   AwaitedIds awaited;
@@ -84,7 +84,7 @@ class Shared {
   // Counts the marker's tick up and looks at what it is.
   Status count_tick(Connection& connection);
 
-  // How many workers have a connection decides whether calls may wait for one.
+  // How many senders have a connection decides whether calls may wait for one.
   void connected();
   void disconnected();
   void cannot_connect(const Fault& fault);

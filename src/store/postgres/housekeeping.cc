@@ -1,9 +1,9 @@
-#include "store/postgres/upkeep.h"
+#include "store/postgres/housekeeping.h"
 
 #include "base/durations.h"
 #include "core/record_codec.h"
 #include "store/common/listing.h"
-#include "store/postgres/exchange.h"
+#include "store/postgres/sql_batch.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -151,11 +151,11 @@ std::optional<std::string> id_bound(std::string_view prefix, char padding) {
 
 } // namespace
 
-Upkeep::Upkeep(Shared& shared, Rounds rounds) : shared_(shared) {
+Housekeeping::Housekeeping(PostgresState& state, Rounds rounds) : state_(state) {
   if (rounds == Rounds::in_background) thread_ = std::thread([this] { run(); });
 }
 
-Upkeep::~Upkeep() {
+Housekeeping::~Housekeeping() {
   {
     const std::lock_guard lock(mutex_);
     wake_.notify_all();
@@ -164,29 +164,29 @@ Upkeep::~Upkeep() {
   for (const Question& question : questions_) question.refuse(unavailable("the store is being closed"));
 }
 
-void Upkeep::run() {
+void Housekeeping::run() {
   pthread_setname_np(pthread_self(), "store-upkeep");
   Backoff backoff(Millis{100}, Millis{5000});
   Deadline next = std::chrono::steady_clock::now();
-  while (!shared_.stopping()) {
+  while (!state_.stopping()) {
     answer_questions();
     if (std::chrono::steady_clock::now() >= next) {
       const Status done = round();
       if (done) backoff.reset();
       if (!done)
-        shared_.log.warning("store_upkeep_failed", {{"store", shared_.target.name}, {"reason", done.fault().message}});
+        state_.log.warning("store_upkeep_failed", {{"store", state_.target.name}, {"reason", done.fault().message}});
       next = deadline_in(done ? kRoundEvery : backoff.next());
     }
     std::unique_lock lock(mutex_);
-    wake_.wait_until(lock, next, [this] { return shared_.stopping() || !questions_.empty(); });
+    wake_.wait_until(lock, next, [this] { return state_.stopping() || !questions_.empty(); });
   }
 }
 
-Status Upkeep::round() {
+Status Housekeeping::round() {
   const std::lock_guard turn(connection_mutex_);
   if (const Status connected = ensure_connection(); !connected) return connected;
-  if (const Status counted = shared_.count_tick(*connection_); !counted) return counted;
-  if (!shared_.memory.memory()) return ok_status(); // there may be no tables
+  if (const Status counted = state_.count_tick(*connection_); !counted) return counted;
+  if (!state_.memory.memory()) return ok_status(); // there may be no tables
   const Result<std::vector<Partition>> present = partitions();
   if (!present) return present.fault();
   if (const Status made = make_ahead(*present); !made) return made;
@@ -196,26 +196,26 @@ Status Upkeep::round() {
   return measure();
 }
 
-Status Upkeep::ensure_connection() {
+Status Housekeeping::ensure_connection() {
   if (connection_ && connection_->usable()) {
     if (std::chrono::steady_clock::now() < look_again_) return ok_status();
   } else {
     connection_.reset();
     Result<std::unique_ptr<Connection>> opened =
-        Connection::open(shared_.target, deadline_in(shared_.call_timeout), shared_.stopping());
+        Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
     if (!opened) return opened.fault();
     connection_ = *std::move(opened);
-    limit_session(*connection_, kStatementTimeMax, deadline_in(shared_.call_timeout));
+    limit_session(*connection_, kStatementTimeMax, deadline_in(state_.call_timeout));
   }
   look_again_ = deadline_in(kLookEvery);
-  const Status admitted = shared_.admit(*connection_);
+  const Status admitted = state_.admit(*connection_);
   if (!admitted) connection_.reset();
   return admitted;
 }
 
-Result<std::vector<Upkeep::Partition>> Upkeep::partitions() {
-  const Section section = connection_->run({kPartitions, {}}, deadline_in(shared_.call_timeout));
-  if (section.outcome != SectionOutcome::committed) return fault_of(section, shared_.target.name);
+Result<std::vector<Housekeeping::Partition>> Housekeeping::partitions() {
+  const Section section = connection_->run({kPartitions, {}}, deadline_in(state_.call_timeout));
+  if (section.outcome != SectionOutcome::committed) return fault_of(section, state_.target.name);
   std::vector<Partition> found;
   const PGresult* const result = section.results[0].get();
   for (int at = 0; at < PQntuples(result); ++at) {
@@ -228,9 +228,9 @@ Result<std::vector<Upkeep::Partition>> Upkeep::partitions() {
   return found;
 }
 
-Status Upkeep::make_ahead(const std::vector<Partition>& present) {
-  const Time now = shared_.clock.now() + shared_.skew();
-  for (const auto& [width_log2, retention] : shared_.retentions()) {
+Status Housekeeping::make_ahead(const std::vector<Partition>& present) {
+  const Time now = state_.clock.now() + state_.skew();
+  for (const auto& [width_log2, retention] : state_.retentions()) {
     const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
     const BucketId needed = bucket_of(now + retention + ahead, retention);
     const auto is_needed = [&](const Partition& partition) { return partition.bucket == needed; };
@@ -238,23 +238,23 @@ Status Upkeep::make_ahead(const std::vector<Partition>& present) {
     Statement statement{"SELECT oncekey.make_partition($1)", {}};
     statement.params.int8(number_of(needed));
     const Section made = connection_->run(statement, deadline_in(kDropTime));
-    if (made.outcome != SectionOutcome::committed) return fault_of(made, shared_.target.name);
+    if (made.outcome != SectionOutcome::committed) return fault_of(made, state_.target.name);
     const std::lock_guard lock(mutex_);
     ++stats_.buckets;
   }
   return ok_status();
 }
 
-void Upkeep::drop_ended(const std::vector<Partition>& present) {
+void Housekeeping::drop_ended(const std::vector<Partition>& present) {
   if (std::chrono::steady_clock::now() < drop_again_) return;
-  const Time now = shared_.clock.now() + shared_.skew();
+  const Time now = state_.clock.now() + state_.skew();
   for (const Partition& partition : present) {
     if (partition.bucket.end() > now) continue;
     if (const Status dropped = drop(partition); !dropped) {
-      shared_.log.info("partition_not_dropped", {{"store", shared_.target.name},
-                                                 {"partition", partition.name},
-                                                 {"reason", dropped.fault().message},
-                                                 {"again_in", format_duration(kDropPause)}});
+      state_.log.info("partition_not_dropped", {{"store", state_.target.name},
+                                                {"partition", partition.name},
+                                                {"reason", dropped.fault().message},
+                                                {"again_in", format_duration(kDropPause)}});
       drop_again_ = deadline_in(kDropPause);
       return;
     }
@@ -262,25 +262,25 @@ void Upkeep::drop_ended(const std::vector<Partition>& present) {
 }
 
 // A crash between the two steps leaves a table that nobody reads, which the next round finds.
-Status Upkeep::drop(const Partition& partition) {
+Status Housekeeping::drop(const Partition& partition) {
   if (partition.attached) {
     Statement statement{"SELECT oncekey.detach_partition($1)", {}};
     statement.params.int8(number_of(partition.bucket));
     const Section detached = connection_->run(statement, deadline_in(kDropTime));
-    if (detached.outcome != SectionOutcome::committed) return fault_of(detached, shared_.target.name);
+    if (detached.outcome != SectionOutcome::committed) return fault_of(detached, state_.target.name);
   }
   const Section dropped =
       connection_->run_script("DROP TABLE IF EXISTS oncekey." + partition.name, deadline_in(kDropTime));
-  if (dropped.outcome != SectionOutcome::committed) return fault_of(dropped, shared_.target.name);
-  shared_.log.info("partition_dropped", {{"store", shared_.target.name}, {"partition", partition.name}});
+  if (dropped.outcome != SectionOutcome::committed) return fault_of(dropped, state_.target.name);
+  state_.log.info("partition_dropped", {{"store", state_.target.name}, {"partition", partition.name}});
   const std::lock_guard lock(mutex_);
   --stats_.buckets;
   return ok_status();
 }
 
-Status Upkeep::measure() {
+Status Housekeeping::measure() {
   const Section section = connection_->run({kMeasure, {}}, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return fault_of(section, shared_.target.name);
+  if (section.outcome != SectionOutcome::committed) return fault_of(section, state_.target.name);
   const Row row(section.results[0].get(), 0);
   const std::lock_guard lock(mutex_);
   stats_.records_estimate = static_cast<std::uint64_t>(row.int8(0));
@@ -288,35 +288,35 @@ Status Upkeep::measure() {
   return ok_status();
 }
 
-StoreStats Upkeep::stats() const {
+StoreStats Housekeeping::stats() const {
   const std::lock_guard lock(mutex_);
   StoreStats stats = stats_;
-  stats.syncs = shared_.batches.load(std::memory_order_relaxed);
-  stats.writes = shared_.written.load(std::memory_order_relaxed);
+  stats.syncs = state_.batches.load(std::memory_order_relaxed);
+  stats.writes = state_.written.load(std::memory_order_relaxed);
   return stats;
 }
 
 template <class T>
-void Upkeep::ask(std::function<Result<T>()> look, Done<T> done) {
+void Housekeeping::ask(std::function<Result<T>()> look, Done<T> done) {
   if (!thread_.joinable()) return done(look());
   const std::lock_guard lock(mutex_);
   questions_.push_back({[look = std::move(look), done] { done(look()); }, [done](const Fault& fault) { done(fault); }});
   wake_.notify_all();
 }
 
-void Upkeep::list(const ListRequest& request, Done<std::vector<Listed>> done) {
+void Housekeeping::list(const ListRequest& request, Done<std::vector<Listed>> done) {
   ask<std::vector<Listed>>([this, request] { return list_now(request); }, std::move(done));
 }
 
-void Upkeep::browse(const BrowseRequest& request, Done<BrowsePage> done) {
+void Housekeeping::browse(const BrowseRequest& request, Done<BrowsePage> done) {
   ask<BrowsePage>([this, request] { return browse_now(request); }, std::move(done));
 }
 
-void Upkeep::count_waiting(Done<WaitingKeys> done) {
+void Housekeeping::count_waiting(Done<WaitingKeys> done) {
   ask<WaitingKeys>([this] { return count_now(); }, std::move(done));
 }
 
-void Upkeep::answer_questions() {
+void Housekeeping::answer_questions() {
   for (;;) {
     Question next;
     {
@@ -329,21 +329,21 @@ void Upkeep::answer_questions() {
   }
 }
 
-Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
+Result<std::vector<Listed>> Housekeeping::list_now(const ListRequest& request) {
   const std::optional<std::string> low = id_bound(request.id_prefix, '0');
   const std::optional<std::string> high = id_bound(request.id_prefix, 'f');
   if (!low || !high) return std::vector<Listed>{};
   const std::lock_guard turn(connection_mutex_);
   if (const Status connected = ensure_connection(); !connected) return connected.fault();
   Statement statement{kList, {}};
-  statement.params.int8(shared_.skew().count());
+  statement.params.int8(state_.skew().count());
   statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
   statement.params.boolean(request.abandoned_only).bytes(*low).bytes(*high);
   statement.params.int2(!request.staged ? std::int16_t{0} : *request.staged ? std::int16_t{1} : std::int16_t{2});
   statement.params.int8(static_cast<std::int64_t>(std::min<std::size_t>(request.limit, 1'000'000)));
   statement.params.int4(kResponseFrontBytes);
   const Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
   std::vector<Listed> listed;
   const PGresult* const result = section.results[0].get();
   for (int at = 0; at < PQntuples(result); ++at) {
@@ -354,27 +354,27 @@ Result<std::vector<Listed>> Upkeep::list_now(const ListRequest& request) {
   return listed;
 }
 
-Status Upkeep::note_unsettled() {
+Status Housekeeping::note_unsettled() {
   Statement statement{"SELECT oncekey.note_unsettled($1)", {}};
-  statement.params.int8(shared_.skew().count());
+  statement.params.int8(state_.skew().count());
   const Section noted = connection_->run(statement, deadline_in(kListTime));
-  if (noted.outcome != SectionOutcome::committed) return unavailable(fault_of(noted, shared_.target.name).message);
+  if (noted.outcome != SectionOutcome::committed) return unavailable(fault_of(noted, state_.target.name).message);
   return ok_status();
 }
 
-Result<WaitingKeys> Upkeep::count_now() {
+Result<WaitingKeys> Housekeeping::count_now() {
   const std::lock_guard turn(connection_mutex_);
   if (const Status connected = ensure_connection(); !connected) return connected.fault();
   if (const Status noted = note_unsettled(); !noted) return noted.fault();
   Statement statement{"SELECT abandoned, indeterminate FROM oncekey.count_waiting($1, $2)", {}};
-  statement.params.int8(shared_.skew().count()).int8(static_cast<std::int64_t>(kWaitingCountMax));
+  statement.params.int8(state_.skew().count()).int8(static_cast<std::int64_t>(kWaitingCountMax));
   const Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
   const Row row(section.results[0].get(), 0);
   return WaitingKeys{static_cast<std::uint64_t>(row.int8(0)), static_cast<std::uint64_t>(row.int8(1))};
 }
 
-Result<BrowsePage> Upkeep::browse_now(const BrowseRequest& request) {
+Result<BrowsePage> Housekeeping::browse_now(const BrowseRequest& request) {
   const std::lock_guard turn(connection_mutex_);
   if (const Status connected = ensure_connection(); !connected) return connected.fault();
   const bool waiting = only_waiting(request.shown);
@@ -387,7 +387,7 @@ Result<BrowsePage> Upkeep::browse_now(const BrowseRequest& request) {
   const auto looks = static_cast<std::int64_t>(std::min(request.look_max, hoped));
   const auto limit = static_cast<std::int64_t>(request.limit);
   Statement statement{sql.c_str(), {}};
-  statement.params.int8(shared_.skew().count());
+  statement.params.int8(state_.skew().count());
   statement.params.text(as_text(request.key, TextEncoding::utf8)).text(as_text(request.route, TextEncoding::utf8));
   statement.params.int8(request.after ? request.after->first_received.time_since_epoch().count()
                                       : std::numeric_limits<std::int64_t>::max());
@@ -395,7 +395,7 @@ Result<BrowsePage> Upkeep::browse_now(const BrowseRequest& request) {
   statement.params.bytes({reinterpret_cast<const char*>(before.bytes.data()), before.bytes.size()});
   statement.params.int8(limit).int8(looks).int4(kResponseFrontBytes);
   const Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, shared_.target.name).message);
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
   BrowsePage page;
   const PGresult* const result = section.results[0].get();
   for (int at = 0; at < PQntuples(result); ++at) {

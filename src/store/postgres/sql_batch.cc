@@ -1,4 +1,4 @@
-#include "store/postgres/exchange.h"
+#include "store/postgres/sql_batch.h"
 
 #include "core/bucket.h"
 #include "core/record_codec.h"
@@ -68,6 +68,14 @@ bool copy_exactly(std::string_view from, Bytes& to) {
   return true;
 }
 
+bool is_partial(const StoredResponse& response) { return response.omitted && !response.omitted->whole; }
+
+std::string encoded(const StoredResponse& response) {
+  std::string bytes;
+  encode_response(response, bytes);
+  return bytes;
+}
+
 // A lock is held for one round trip and one commit; whoever met it comes back after about as long.
 Millis rest_after_a_lock() {
   thread_local std::minstd_rand random{std::random_device{}()};
@@ -113,17 +121,18 @@ Result<Record> record_of(const Row& row, const RecordId& id) {
   return record;
 }
 
-Exchange::Exchange(Batch& batch, ExchangeTerms terms)
+SqlBatch::SqlBatch(CallBatch& batch, SqlTerms terms)
     : batch_(batch), terms_(std::move(terms)), busy_(batch.size(), false) {
   for (std::size_t at = 0; at < batch.size(); ++at) {
     if (batch[at].calls.empty()) continue;
-    const auto& what = batch[at].calls.front().what;
-    if (const auto* claim = std::get_if<ClaimCall>(&what)) {
-      (claim->only_read ? reads_ : claims_).push_back(at);
+    const PostgresCall& call = *batch[at].calls.front();
+    const StoreCall& what = call.what;
+    if (std::holds_alternative<ClaimCall>(what)) {
+      (call.only_read ? reads_ : claims_).push_back(at);
     } else if (const auto* find = std::get_if<FindCall>(&what)) {
       reads_.push_back(at);
       if (find->interest == Interest::settling) awaits_.push_back(at);
-    } else if (std::holds_alternative<FenceCall>(what)) {
+    } else if (std::holds_alternative<FenceCall>(what) || std::holds_alternative<AttemptCall>(what)) {
       fences_.push_back(at);
     } else if (std::holds_alternative<TakeCall>(what)) {
       takes_.push_back(at);
@@ -133,19 +142,19 @@ Exchange::Exchange(Batch& batch, ExchangeTerms terms)
   }
 }
 
-ArrayParam Exchange::locks_of(const Indexes& groups) const {
+ArrayParam SqlBatch::locks_of(const Indexes& groups) const {
   ArrayParam locks(kInt8Oid, groups.size());
   for (const std::size_t at : groups) locks.add_int8(lock_of(batch_[at].id));
   return locks;
 }
 
-ArrayParam Exchange::ids_of(const Indexes& groups) const {
+ArrayParam SqlBatch::ids_of(const Indexes& groups) const {
   ArrayParam ids(kByteaOid, groups.size());
   for (const std::size_t at : groups) ids.add_bytes(view_of(batch_[at].id));
   return ids;
 }
 
-Statement Exchange::claim_statement() const {
+Statement SqlBatch::claim_statement() const {
   const std::size_t count = claims_.size();
   ArrayParam fingerprints(kByteaOid, count), tokens(kByteaOid, count);
   ArrayParam leases(kInt8Oid, count), retentions(kInt8Oid, count), widths(kInt4Oid, count), take_over(kBoolOid, count);
@@ -165,9 +174,7 @@ Statement Exchange::claim_statement() const {
     targets.add_bytes(as_text(request.target, terms_.encoding));
     if (request.staged) {
       jobs.add_int2(static_cast<std::int16_t>(kStaged | kResting | (request.staged->ordered ? kOrdered : 0)));
-      std::string message;
-      encode_response(request.staged->message, message);
-      messages.add_bytes(message);
+      messages.add_bytes(encoded(request.staged->message));
     } else {
       jobs.add_int2(0);
       messages.add_null();
@@ -184,21 +191,31 @@ Statement Exchange::claim_statement() const {
   return statement;
 }
 
-Statement Exchange::settle_statement() const {
+Statement SqlBatch::settle_statement() const {
   const std::size_t count = fences_.size();
   ArrayParam fences(kInt8Oid, count), verbs(kInt2Oid, count), leases(kInt8Oid, count);
   ArrayParam responses(kByteaOid, count), partials(kBoolOid, count);
   for (const std::size_t at : fences_) {
+    if (const auto* attempt = std::get_if<AttemptCall>(&batch_[at].calls.front()->what)) {
+      fences.add_int8(static_cast<std::int64_t>(attempt->owner.fence));
+      verbs.add_int2(attempt->end.kind == AttemptEnd::Kind::again       ? 6
+                     : attempt->end.kind == AttemptEnd::Kind::completed ? 8
+                                                                        : 7);
+      leases.add_int8(attempt->end.pause.count());
+      responses.add_bytes(encoded(attempt->end.message));
+      partials.add_bool(false);
+      continue;
+    }
     const FenceCall& call = first<FenceCall>(at);
     fences.add_int8(static_cast<std::int64_t>(call.owner.fence));
     verbs.add_int2(static_cast<std::int16_t>(call.verb));
     leases.add_int8(call.lease.count());
-    if (call.verb == FenceVerb::complete || call.verb >= FenceVerb::attempt_again) {
-      responses.add_bytes(call.response);
+    if (call.verb == FenceVerb::complete) {
+      responses.add_bytes(encoded(call.response));
     } else {
       responses.add_null();
     }
-    partials.add_bool(call.partial);
+    partials.add_bool(is_partial(call.response));
   }
   Statement statement{"SELECT oncekey.settle($1, $2, $3, $4, $5, $6, $7, $8)", {}};
   statement.params.int8(terms_.skew.count()).array(locks_of(fences_)).array(ids_of(fences_)).array(std::move(fences));
@@ -207,13 +224,13 @@ Statement Exchange::settle_statement() const {
   return statement;
 }
 
-Statement Exchange::await_statement() const {
+Statement SqlBatch::await_statement() const {
   Statement statement{"SELECT oncekey.await($1, $2, $3)", {}};
   statement.params.int8(terms_.skew.count()).array(locks_of(awaits_)).array(ids_of(awaits_));
   return statement;
 }
 
-Statement Exchange::operate_statement(std::size_t group) const {
+Statement SqlBatch::operate_statement(std::size_t group) const {
   const OperatorCall& call = first<OperatorCall>(group);
   const auto action = [&]() -> std::int16_t {
     switch (call.action) {
@@ -229,11 +246,11 @@ Statement Exchange::operate_statement(std::size_t group) const {
   }();
   Statement statement{"SELECT oncekey.operate($1, $2, $3, $4, $5, $6)", {}};
   statement.params.int8(terms_.skew.count()).int8(lock_of(call.id)).bytes(view_of(call.id)).int2(action);
-  statement.params.bytes(call.response).boolean(call.partial);
+  statement.params.bytes(encoded(call.response)).boolean(is_partial(call.response));
   return statement;
 }
 
-Statement Exchange::take_statement(std::size_t group) const {
+Statement SqlBatch::take_statement(std::size_t group) const {
   const TakeRequest& request = first<TakeCall>(group).request;
   Statement statement{"SELECT * FROM oncekey.take($1, $2, $3, $4, $5::int4, $6)", {}};
   statement.params.text(terms_.marker.generation).int8(static_cast<std::int64_t>(terms_.marker.tick));
@@ -242,7 +259,7 @@ Statement Exchange::take_statement(std::size_t group) const {
   return statement;
 }
 
-std::vector<Statement> Exchange::writes() const {
+std::vector<Statement> SqlBatch::writes() const {
   std::vector<Statement> statements;
   if (!claims_.empty()) statements.push_back(claim_statement());
   if (!fences_.empty()) statements.push_back(settle_statement());
@@ -252,7 +269,7 @@ std::vector<Statement> Exchange::writes() const {
   return statements;
 }
 
-std::vector<Statement> Exchange::reads() const {
+std::vector<Statement> SqlBatch::reads() const {
   Statement statement{"SELECT * FROM oncekey.find($1, $2)", {}};
   statement.params.int8(terms_.skew.count()).array(ids_of(reads_));
   std::vector<Statement> statements;
@@ -260,84 +277,87 @@ std::vector<Statement> Exchange::reads() const {
   return statements;
 }
 
-void Exchange::read_writes(const Section& section, Outbox& outbox) {
+void SqlBatch::read_writes(const Section& section, PendingAnswers& pending) {
   std::size_t next = 0;
-  if (!claims_.empty()) read_claims(section.results[next++].get(), outbox);
-  if (!fences_.empty()) read_fences(section.results[next++].get(), outbox);
+  if (!claims_.empty()) read_claims(section.results[next++].get(), pending);
+  if (!fences_.empty()) read_fences(section.results[next++].get(), pending);
   if (!awaits_.empty()) read_awaits(section.results[next++].get());
-  for (const std::size_t at : operators_) read_operator(at, section.results[next++].get(), outbox);
-  for (const std::size_t at : takes_) read_taken(at, section.results[next++].get(), outbox);
+  for (const std::size_t at : operators_) read_operator(at, section.results[next++].get(), pending);
+  for (const std::size_t at : takes_) read_taken(at, section.results[next++].get(), pending);
 }
 
-void Exchange::read_claims(const PGresult* result, Outbox& outbox) {
+void SqlBatch::read_claims(const PGresult* result, PendingAnswers& pending) {
   // A claim without a row met a lock that was not free.
   for (const std::size_t at : claims_) batch_[at].rest = rest_after_a_lock();
   for (int at = 0; at < PQntuples(result); ++at) {
     const Row row(result, at);
     const auto place = static_cast<std::size_t>(row.int4(column_n)) - 1;
     if (place >= claims_.size()) continue;
-    Group& group = batch_[claims_[place]];
+    CallGroup& group = batch_[claims_[place]];
     group.rest = Millis{0};
     server_time_ = time_at(row, column_moment);
     const std::int16_t answer = row.int2(column_answer);
     if (answer == kClaimed) {
       const Claimed claimed{static_cast<std::uint64_t>(row.int8(column_fence)), row.boolean(column_took_over),
                             *server_time_};
-      answer_claimed(group, claimed, outbox);
+      answer_claimed(group, claimed, pending);
     } else if (answer == kFoundLong) {
-      for (Call& call : group.calls) std::get<ClaimCall>(call.what).only_read = true;
+      for (const PostgresCallPtr& call : group.calls) call->only_read = true;
     } else {
-      share_found(group, found_of(row, group.id), outbox);
+      share_found(group, found_of(row, group.id), pending);
     }
   }
 }
 
-void Exchange::answer_claimed(Group& group, const Claimed& claimed, Outbox& outbox) {
-  auto& claim = std::get<ClaimCall>(group.calls.front().what);
+void SqlBatch::answer_claimed(CallGroup& group, const Claimed& claimed, PendingAnswers& pending) {
+  auto& claim = std::get<ClaimCall>(group.calls.front()->what);
   ++written_;
   retentions_.push_back(claim.request.retention);
-  outbox.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
+  pending.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
   group.calls.erase(group.calls.begin());
 }
 
 // Whoever would only find gets what was found. The others, who would take over what the first one left, ask themselves.
-void Exchange::share_found(Group& group, const Result<Found>& found, Outbox& outbox) {
+void SqlBatch::share_found(CallGroup& group, const Result<Found>& found, PendingAnswers& pending) {
   if (!found) {
-    for (Call& call : group.calls) outbox.refuse(call, found.fault());
+    for (const PostgresCallPtr& call : group.calls) pending.refuse(call->what, found.fault());
     group.calls.clear();
     return;
   }
-  std::vector<Call> staying;
+  std::vector<PostgresCallPtr> staying;
   const std::optional<Record> record(*found->record);
-  for (Call& call : group.calls) {
-    auto& claim = std::get<ClaimCall>(call.what);
-    claim.only_read = false;
+  for (PostgresCallPtr& call : group.calls) {
+    auto& claim = std::get<ClaimCall>(call->what);
+    call->only_read = false;
     if (&call != &group.calls.front() && claim_changes(record, claim.request, found->now)) {
       staying.push_back(std::move(call));
     } else {
-      outbox.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(*found)));
+      pending.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(*found)));
     }
   }
   group.calls = std::move(staying);
 }
 
-void Exchange::read_fences(const PGresult* result, Outbox& outbox) {
+void SqlBatch::read_fences(const PGresult* result, PendingAnswers& pending) {
   const std::vector<std::string_view> answers = Row(result, 0).array(0);
   for (std::size_t at = 0; at < fences_.size(); ++at) {
-    Group& group = batch_[fences_[at]];
+    CallGroup& group = batch_[fences_[at]];
     const std::int16_t answer = at < answers.size() ? int2_of(answers[at]) : std::int16_t{0};
     if (answer != 1 && answer != 2) {
       group.rest = rest_after_a_lock();
       continue;
     }
     if (answer == 1) ++written_;
-    outbox.add(first<FenceCall>(fences_[at]).done,
-               Result<FenceAnswer>(answer == 1 ? FenceAnswer::done : FenceAnswer::lost));
+    const Result<FenceAnswer> told = answer == 1 ? FenceAnswer::done : FenceAnswer::lost;
+    if (auto* attempt = std::get_if<AttemptCall>(&group.calls.front()->what))
+      pending.add(attempt->done, told);
+    else
+      pending.add(first<FenceCall>(fences_[at]).done, told);
     group.calls.clear();
   }
 }
 
-void Exchange::read_awaits(const PGresult* result) {
+void SqlBatch::read_awaits(const PGresult* result) {
   const std::vector<std::string_view> locked = Row(result, 0).array(0);
   for (std::size_t at = 0; at < awaits_.size(); ++at) {
     if (at < locked.size() && bool_of(locked[at])) continue;
@@ -346,7 +366,7 @@ void Exchange::read_awaits(const PGresult* result) {
   }
 }
 
-void Exchange::read_operator(std::size_t group, const PGresult* result, Outbox& outbox) {
+void SqlBatch::read_operator(std::size_t group, const PGresult* result, PendingAnswers& pending) {
   constexpr OperatorAnswer kAnswers[] = {OperatorAnswer::done, OperatorAnswer::absent, OperatorAnswer::live,
                                          OperatorAnswer::completed};
   const std::int16_t answer = Row(result, 0).int2(0);
@@ -354,11 +374,11 @@ void Exchange::read_operator(std::size_t group, const PGresult* result, Outbox& 
     batch_[group].rest = rest_after_a_lock();
     return;
   }
-  outbox.add(first<OperatorCall>(group).done, Result<OperatorAnswer>(kAnswers[answer - 1]));
+  pending.add(first<OperatorCall>(group).done, Result<OperatorAnswer>(kAnswers[answer - 1]));
   batch_[group].calls.clear();
 }
 
-void Exchange::read_taken(std::size_t group, const PGresult* result, Outbox& outbox) {
+void SqlBatch::read_taken(std::size_t group, const PGresult* result, PendingAnswers& pending) {
   Result<std::vector<TakenJob>> answer = std::vector<TakenJob>{};
   for (int at = 0; at < PQntuples(result) && answer; ++at) {
     const Row row(result, at);
@@ -378,11 +398,11 @@ void Exchange::read_taken(std::size_t group, const PGresult* result, Outbox& out
     answer->push_back(std::move(taken));
     ++written_;
   }
-  outbox.add(first<TakeCall>(group).done, std::move(answer));
+  pending.add(first<TakeCall>(group).done, std::move(answer));
   batch_[group].calls.clear();
 }
 
-void Exchange::read_reads(const Section& section, Outbox& outbox) {
+void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
   const PGresult* const result = section.results[0].get();
   std::vector<int> row_of(reads_.size(), -1);
   for (int at = 0; at < PQntuples(result); ++at) {
@@ -390,16 +410,16 @@ void Exchange::read_reads(const Section& section, Outbox& outbox) {
     if (place < row_of.size()) row_of[place] = at;
   }
   for (std::size_t at = 0; at < reads_.size(); ++at) {
-    Group& group = batch_[reads_[at]];
+    CallGroup& group = batch_[reads_[at]];
     if (busy_[reads_[at]] || group.calls.empty()) continue;
     std::optional<Result<Found>> found;
     if (row_of[at] >= 0) found = found_of(Row(result, row_of[at]), group.id);
     if (found && *found) server_time_ = (*found)->now;
-    if (is_claim(group.calls.front())) {
+    if (std::holds_alternative<ClaimCall>(group.calls.front()->what)) {
       if (found) {
-        share_found(group, *found, outbox);
+        share_found(group, *found, pending);
       } else {
-        for (Call& call : group.calls) std::get<ClaimCall>(call.what).only_read = false; // gone: claimed after all
+        for (const PostgresCallPtr& call : group.calls) call->only_read = false; // gone: claimed after all
       }
       continue;
     }
@@ -407,41 +427,41 @@ void Exchange::read_reads(const Section& section, Outbox& outbox) {
         (*found)->record->state == RecordState::in_progress) {
       awaited_.push_back(group.id);
     }
-    for (Call& call : group.calls) {
-      Done<std::optional<Found>>& done = std::get<FindCall>(call.what).done;
+    for (const PostgresCallPtr& call : group.calls) {
+      Done<std::optional<Found>>& done = std::get<FindCall>(call->what).done;
       if (!found) {
-        outbox.add(done, Result<std::optional<Found>>(std::optional<Found>{}));
+        pending.add(done, Result<std::optional<Found>>(std::optional<Found>{}));
       } else if (!*found) {
-        outbox.add(done, Result<std::optional<Found>>(found->fault()));
+        pending.add(done, Result<std::optional<Found>>(found->fault()));
       } else {
-        outbox.add(done, Result<std::optional<Found>>(std::optional<Found>(**found)));
+        pending.add(done, Result<std::optional<Found>>(std::optional<Found>(**found)));
       }
     }
     group.calls.clear();
   }
 }
 
-void Exchange::keep_writes() {
+void SqlBatch::keep_writes() {
   for (const std::size_t at : awaits_) busy_[at] = true;
 }
 
-void Exchange::refuse_groups(const Indexes& groups, const Fault& fault, Outbox& outbox) {
+void SqlBatch::refuse_groups(const Indexes& groups, const Fault& fault, PendingAnswers& pending) {
   for (const std::size_t at : groups) {
-    for (Call& call : batch_[at].calls) outbox.refuse(call, fault);
+    for (const PostgresCallPtr& call : batch_[at].calls) pending.refuse(call->what, fault);
     batch_[at].calls.clear();
   }
 }
 
-void Exchange::refuse_writes(const Fault& fault, Outbox& outbox) {
+void SqlBatch::refuse_writes(const Fault& fault, PendingAnswers& pending) {
   for (const Indexes* groups : {&claims_, &fences_, &operators_, &takes_, &awaits_})
-    refuse_groups(*groups, fault, outbox);
+    refuse_groups(*groups, fault, pending);
 }
 
-void Exchange::refuse_reads(const Fault& fault, Outbox& outbox) { refuse_groups(reads_, fault, outbox); }
+void SqlBatch::refuse_reads(const Fault& fault, PendingAnswers& pending) { refuse_groups(reads_, fault, pending); }
 
-void Exchange::refuse_claims(const Fault& fault, Outbox& outbox) {
-  refuse_groups(claims_, fault, outbox);
-  refuse_groups(takes_, fault, outbox);
+void SqlBatch::refuse_claims(const Fault& fault, PendingAnswers& pending) {
+  refuse_groups(claims_, fault, pending);
+  refuse_groups(takes_, fault, pending);
 }
 
 } // namespace oncekey::postgres

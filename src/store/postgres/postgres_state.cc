@@ -1,4 +1,4 @@
-#include "store/postgres/shared.h"
+#include "store/postgres/postgres_state.h"
 
 #include "core/bucket.h"
 #include "store/postgres/schema.h"
@@ -42,26 +42,26 @@ std::vector<RecordId> AwaitedIds::current() {
   return ids;
 }
 
-Shared::Shared(SharedOptions options)
+PostgresState::PostgresState(PostgresStateOptions options)
     : log(options.log),
       target(std::move(options.target)),
       call_timeout(options.call_timeout),
       skew(std::move(options.skew)),
       clock(std::move(options.local_clock)) {}
 
-Status Shared::may_claim() const {
+Status PostgresState::may_claim() const {
   if (const Status remembers = memory.memory(); !remembers) return remembers;
   const std::lock_guard lock(mutex_);
   if (other_secret_) return *other_secret_;
   return ok_status();
 }
 
-KnownMarker Shared::known_marker() const {
+KnownMarker PostgresState::known_marker() const {
   const std::lock_guard lock(mutex_);
   return known_marker_;
 }
 
-Status Shared::admit(Connection& connection) {
+Status PostgresState::admit(Connection& connection) {
   const std::lock_guard turn(marker_mutex_);
   const Result<ServerSight> sight = look_at_server(connection, target.name, deadline_in(call_timeout));
   if (!sight) return sight.fault();
@@ -90,7 +90,7 @@ Status Shared::admit(Connection& connection) {
   return ok_status();
 }
 
-Status Shared::count_tick(Connection& connection) {
+Status PostgresState::count_tick(Connection& connection) {
   const std::lock_guard turn(marker_mutex_);
   const Result<std::optional<Meta>> meta = tick(connection, deadline_in(call_timeout));
   if (!meta) return meta.fault();
@@ -98,7 +98,7 @@ Status Shared::count_tick(Connection& connection) {
   return ok_status();
 }
 
-void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
+void PostgresState::see(Connection& connection, const std::optional<Meta>& meta) {
   const bool remembered = memory.memory().ok();
   const Status seen = memory.see(0, meta ? std::optional(meta->marker) : std::nullopt);
   if (!seen && remembered) {
@@ -126,51 +126,51 @@ void Shared::see(Connection& connection, const std::optional<Meta>& meta) {
 
 // A gateway that starts later remembers nothing: it must find the loss written down, or it would take an emptied
 // database for a new one and execute everything again. If this fails the next look at the marker tries again.
-void Shared::note_loss(Connection& connection, const std::optional<Meta>& meta) {
+void PostgresState::note_loss(Connection& connection, const std::optional<Meta>& meta) {
   const Deadline deadline = deadline_in(call_timeout);
   const Status noted = meta ? mark_lost(connection, meta->marker.generation, deadline)
                             : make_lost_schema(connection, target.name, secret, deadline);
   if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
 }
 
-void Shared::connected() {
+void PostgresState::connected() {
   const std::lock_guard lock(mutex_);
   queue.served_by(++connected_);
   queue.accept_again();
 }
 
-void Shared::disconnected() {
+void PostgresState::disconnected() {
   const std::lock_guard lock(mutex_);
   queue.served_by(--connected_);
 }
 
-void Shared::cannot_connect(const Fault& fault) {
-  std::vector<Call> refused;
+void PostgresState::cannot_connect(const Fault& fault) {
+  std::vector<PostgresCallPtr> refused;
   {
     const std::lock_guard lock(mutex_);
     if (connected_ == 0) refused = queue.refuse_all(fault);
   }
-  for (Call& call : refused) refuse(call, fault);
+  for (const PostgresCallPtr& call : refused) refuse(call->what, fault);
 }
 
-void Shared::claimed_with(Millis retention) {
+void PostgresState::claimed_with(Millis retention) {
   const int width = bucket_width_log2(retention);
   const std::lock_guard lock(mutex_);
   Millis& longest = retentions_[width];
   longest = std::max(longest, retention);
 }
 
-std::map<int, Millis> Shared::retentions() const {
+std::map<int, Millis> PostgresState::retentions() const {
   const std::lock_guard lock(mutex_);
   return retentions_;
 }
 
-void Shared::announce_to(Store::Listener listener) {
+void PostgresState::announce_to(Store::Listener listener) {
   const std::lock_guard lock(mutex_);
   listener_ = std::move(listener);
 }
 
-void Shared::announce(const std::optional<RecordId>& settled) const {
+void PostgresState::announce(const std::optional<RecordId>& settled) const {
   Store::Listener listener;
   {
     const std::lock_guard lock(mutex_);
@@ -179,13 +179,13 @@ void Shared::announce(const std::optional<RecordId>& settled) const {
   if (listener) listener(settled);
 }
 
-void Shared::stop() {
+void PostgresState::stop() {
   const std::lock_guard lock(mutex_);
   stopping_ = true;
   stop_.notify_all();
 }
 
-bool Shared::sleep(Millis duration) {
+bool PostgresState::sleep(Millis duration) {
   std::unique_lock lock(mutex_);
   stop_.wait_for(lock, duration, [this] { return stopping_.load(); });
   return !stopping_;

@@ -1,12 +1,12 @@
-// Exchange: one batch as the statements that ask for it, and the server's answers as the calls' answers.
+// SqlBatch: one batch as the statements that ask for it, and the server's answers as the calls' answers.
 //
 // Writes go first, in one transaction, reads after it in another: a long response is sent when no lock is held any
 // more, and a find that is also a promise to be told (Interest::settling) reads what it was promised for.
 #pragma once
 
-#include "store/postgres/call_queue.h"
-#include "store/postgres/calls.h"
 #include "store/postgres/connection.h"
+#include "store/postgres/pending_answers.h"
+#include "store/postgres/postgres_queue.h"
 #include "store/postgres/server.h"
 
 #include <cstdint>
@@ -17,16 +17,16 @@
 namespace oncekey::postgres {
 
 // What the statements carry besides the calls.
-struct ExchangeTerms {
+struct SqlTerms {
   KnownMarker marker; // of the store as we know it; claims are refused on any other
   Millis skew{};
   TextEncoding encoding = TextEncoding::utf8;
 };
 
-class Exchange {
+class SqlBatch {
  public:
-  // The batch outlives the exchange. Calls that get an answer leave it, those that stay are to be asked for again.
-  Exchange(Batch& batch, ExchangeTerms terms);
+  // The batch outlives the sql. Calls that get an answer leave it, those that stay are to be asked for again.
+  SqlBatch(CallBatch& batch, SqlTerms terms);
 
   bool has_writes() const {
     return !claims_.empty() || !fences_.empty() || !operators_.empty() || !awaits_.empty() || !takes_.empty();
@@ -36,16 +36,16 @@ class Exchange {
   std::vector<Statement> reads() const;
 
   // Only for sections that were committed. Writes are read first.
-  void read_writes(const Section& section, Outbox& outbox);
-  void read_reads(const Section& section, Outbox& outbox);
+  void read_writes(const Section& section, PendingAnswers& pending);
+  void read_reads(const Section& section, PendingAnswers& pending);
 
   // Answers with a fault whatever has not been answered of the writes, or of the reads.
-  void refuse_writes(const Fault& fault, Outbox& outbox);
-  void refuse_reads(const Fault& fault, Outbox& outbox);
+  void refuse_writes(const Fault& fault, PendingAnswers& pending);
+  void refuse_reads(const Fault& fault, PendingAnswers& pending);
   // The writes are asked for again, and so are the reads that stand behind one.
   void keep_writes();
   // For when claims and takes alone are refused: the other writes stay.
-  void refuse_claims(const Fault& fault, Outbox& outbox);
+  void refuse_claims(const Fault& fault, PendingAnswers& pending);
 
   // Learned from the answers.
   std::int64_t records_written() const { return written_; }
@@ -57,7 +57,7 @@ class Exchange {
   using Indexes = std::vector<std::size_t>;
   template <class T>
   T& first(std::size_t index) const {
-    return std::get<T>(batch_[index].calls.front().what);
+    return std::get<T>(batch_[index].calls.front()->what);
   }
   ArrayParam locks_of(const Indexes& groups) const;
   ArrayParam ids_of(const Indexes& groups) const;
@@ -67,17 +67,17 @@ class Exchange {
   Statement operate_statement(std::size_t group) const;
   Statement take_statement(std::size_t group) const;
 
-  void read_claims(const PGresult* result, Outbox& outbox);
-  void read_fences(const PGresult* result, Outbox& outbox);
+  void read_claims(const PGresult* result, PendingAnswers& pending);
+  void read_fences(const PGresult* result, PendingAnswers& pending);
   void read_awaits(const PGresult* result);
-  void read_operator(std::size_t group, const PGresult* result, Outbox& outbox);
-  void read_taken(std::size_t group, const PGresult* result, Outbox& outbox);
-  void answer_claimed(Group& group, const Claimed& claimed, Outbox& outbox);
-  void share_found(Group& group, const Result<Found>& found, Outbox& outbox);
-  void refuse_groups(const Indexes& groups, const Fault& fault, Outbox& outbox);
+  void read_operator(std::size_t group, const PGresult* result, PendingAnswers& pending);
+  void read_taken(std::size_t group, const PGresult* result, PendingAnswers& pending);
+  void answer_claimed(CallGroup& group, const Claimed& claimed, PendingAnswers& pending);
+  void share_found(CallGroup& group, const Result<Found>& found, PendingAnswers& pending);
+  void refuse_groups(const Indexes& groups, const Fault& fault, PendingAnswers& pending);
 
-  Batch& batch_;
-  const ExchangeTerms terms_;
+  CallBatch& batch_;
+  const SqlTerms terms_;
   Indexes claims_, fences_, operators_, takes_, awaits_, reads_; // an awaited id is among the reads as well
   std::vector<bool> busy_;                                       // by group: its lock was not free
   std::int64_t written_ = 0;
