@@ -1,5 +1,8 @@
 #include "store/redis/call.h"
 
+#include "core/transitions.h"
+#include "store/redis/record_value.h"
+
 #include <utility>
 
 namespace oncekey::redis {
@@ -33,7 +36,97 @@ std::vector<std::string> keys_of_jobs(const KeyNames& names, std::uint32_t parti
   return keys;
 }
 
+Fault odd_answer() { return {FaultKind::timeout, "Redis gave an answer of an unexpected shape"}; }
+
+Result<Found> found_in(const Answer& answer) {
+  if (!answer.reply.is_text()) return odd_answer();
+  Result<Record> record = decode_value(answer.reply.text());
+  if (!record) return std::move(record).fault();
+  return Found{*std::move(record), answer.now};
+}
+
+Result<FenceAnswer> fence_answer(const Answer& answer) {
+  if (!answer.reply.is_integer()) return odd_answer();
+  return *answer.reply.integer() == 1 ? FenceAnswer::done : FenceAnswer::lost;
+}
+
+Result<OperatorAnswer> operator_answer(const Answer& answer) {
+  constexpr OperatorAnswer kAnswers[] = {OperatorAnswer::done, OperatorAnswer::absent, OperatorAnswer::live,
+                                         OperatorAnswer::completed};
+  const std::int64_t number = answer.reply.integer().value_or(-1);
+  if (number < 0 || number > 3) return odd_answer();
+  return kAnswers[number];
+}
+
+Result<std::vector<TakenJob>> taken_answer(const Answer& answer) {
+  std::vector<TakenJob> taken;
+  for (std::size_t at = 1; at + 1 < answer.reply.size(); at += 2) {
+    const std::optional<RecordId> id = record_id_from_hex(answer.reply[at].text());
+    Result<Record> record = redis::decode_value(answer.reply[at + 1].text());
+    if (!id) return odd_answer();
+    if (!record) return std::move(record).fault();
+    taken.push_back({*id, *std::move(record), answer.now});
+  }
+  return taken;
+}
+
+std::vector<CallPtr> answer_claims(Call& call, const Answer& answer) {
+  const ClaimCall& claim = std::get<ClaimCall>(call.what);
+  if (answer.reply.is_integer()) {
+    const auto fence_and_took_over = static_cast<std::uint64_t>(*answer.reply.integer());
+    claim.done(ClaimAnswer(Claimed{fence_and_took_over / 2, fence_and_took_over % 2 == 1, answer.now}));
+    return std::move(call.sharing);
+  }
+  const Result<Found> found = found_in(answer);
+  if (!found) return answer_calls(call, found.fault());
+  claim.done(ClaimAnswer(*found));
+  if (call.sharing.empty()) return {};
+  std::vector<CallPtr> others;
+  const std::optional<Record> record(*found->record);
+  for (CallPtr& each : call.sharing) {
+    const ClaimCall& other = std::get<ClaimCall>(each->what);
+    if (claim_changes(record, other.request, found->now)) {
+      others.push_back(std::move(each));
+    } else {
+      other.done(ClaimAnswer(*found));
+    }
+  }
+  return others;
+}
+
+void answer_finds(const Call& call, const Answer& answer) {
+  Result<std::optional<Found>> told = std::optional<Found>();
+  if (!answer.reply.is_nil()) {
+    Result<Found> found = found_in(answer);
+    told = found ? Result<std::optional<Found>>(std::optional<Found>(*std::move(found))) : std::move(found).fault();
+  }
+  std::get<FindCall>(call.what).done(told);
+  for (const CallPtr& each : call.sharing) std::get<FindCall>(each->what).done(told);
+}
+
 } // namespace
+
+std::vector<CallPtr> answer_calls(Call& call, const Result<Answer>& answer) {
+  if (!answer) {
+    refuse(call.what, answer.fault());
+    for (const CallPtr& each : call.sharing) refuse(each->what, answer.fault());
+    return {};
+  }
+  if (std::holds_alternative<ClaimCall>(call.what)) return answer_claims(call, *answer);
+  if (std::holds_alternative<FindCall>(call.what)) {
+    answer_finds(call, *answer);
+  } else if (const auto* fence = std::get_if<FenceCall>(&call.what)) {
+    fence->done(fence_answer(*answer));
+  } else if (const auto* by_hand = std::get_if<OperatorCall>(&call.what)) {
+    by_hand->done(operator_answer(*answer));
+  } else if (const auto* attempt = std::get_if<AttemptCall>(&call.what)) {
+    attempt->done(fence_answer(*answer));
+  } else if (const auto* take = std::get_if<TakeCall>(&call.what)) {
+    if (const auto left = answer->reply[0].integer()) call.jobs_left(*left > 0);
+    take->done(taken_answer(*answer));
+  }
+  return {};
+}
 
 std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls) {
   const std::vector<std::string> job_keys = keys_of_jobs(frame.names, partition, calls);

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace oncekey::redis {
@@ -18,6 +19,9 @@ constexpr std::size_t kBatchBytesMax = 256u << 10;
 // How often a call follows at once where it is sent to, before that counts as going round in circles.
 constexpr int kResentMax = 16;
 constexpr Millis kPauseBeforeAnotherTry{10};
+// One is being executed while the next one travels.
+constexpr int kGroupsUnderWay = 2;
+constexpr int kGroupsUnderWayWithSync = 1;
 
 Fault closed_fault() { return unavailable("the store is closed"); }
 
@@ -50,7 +54,7 @@ Dispatcher::Dispatcher(asio::io_context& context, Servers& servers, StoreState& 
 
 void Dispatcher::submit(CallPtr call) {
   call->partition = names_.partition_of(call->id);
-  call->deadline = Clock::now() + options_.call_timeout;
+  call->answer_by = Clock::now() + options_.call_timeout;
   bool wake = false;
   {
     const std::lock_guard lock(mutex_);
@@ -59,7 +63,7 @@ void Dispatcher::submit(CallPtr call) {
       wake = inbox_.size() == wake_at_;
     }
   }
-  if (call) return call->answered(closed_fault());
+  if (call) return refuse(call->what, closed_fault());
   if (wake) asio::post(context_, [this] { drain(); });
 }
 
@@ -81,36 +85,41 @@ void Dispatcher::route(CallPtr call) {
   if (link->is_new()) return send_later(std::move(call), link->why_not());
   if (!link->is_ready()) {
     servers_.refresh_soon();
-    return call->answered(link->why_not());
+    return finish(std::move(call), link->why_not());
   }
-  link->outbox.add(std::move(call));
+  std::vector<CallPtr> sharing = std::exchange(call->sharing, {});
+  link->queue.add(std::move(call));
   if (touched_.empty() || touched_.back() != link) touched_.push_back(link);
+  for (CallPtr& each : sharing) route(std::move(each)); // of one that is sent again
+}
+
+void Dispatcher::finish(CallPtr call, const Result<Answer>& answer) {
+  for (CallPtr& other : answer_calls(*call, answer)) route(std::move(other));
 }
 
 void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
   if (!link->is_ready()) {
-    for (const CallPtr& call : link->outbox.drop()) call->answered(link->why_not());
+    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) {
+      finish(std::move(call), link->why_not());
+    }
     return;
   }
   const bool syncs = state_.durability() == Durability::power;
-  while (true) {
+  // Without a sync a batch costs little: it does not wait for more calls.
+  const std::size_t enough = syncs ? std::numeric_limits<std::size_t>::max() : 1;
+  while (link->groups < (syncs ? kGroupsUnderWayWithSync : kGroupsUnderWay)) {
     const Deadline now = Clock::now();
-    switch (link->outbox.departure(syncs, now)) {
-      case Departure::nothing:
-        return;
-      case Departure::when_gathered:
-        return gather(link);
-      case Departure::now:
-        wake_at(1);
-        send_group(link, link->outbox.take(now));
-        break;
-    }
+    const std::optional<Deadline> departure = link->queue.departure(now, enough);
+    if (!departure) return;
+    if (*departure > now) return gather(link, *departure);
+    wake_at(1);
+    send_group(link, now);
   }
 }
 
-void Dispatcher::gather(const std::shared_ptr<Link>& link) {
+void Dispatcher::gather(const std::shared_ptr<Link>& link, Deadline until) {
   if (!std::exchange(link->gathering, true)) {
-    const auto timer = std::make_shared<Timer>(context_, link->outbox.gather_until());
+    const auto timer = std::make_shared<Timer>(context_, until);
     timer->async_wait([this, timer, link](error_code) {
       link->gathering = false;
       wake_at(1);
@@ -118,8 +127,8 @@ void Dispatcher::gather(const std::shared_ptr<Link>& link) {
       drain();
     });
   }
-  // With several servers somebody else's call must not wait for this one's.
-  if (names_.partitions() == 1) wake_at(link->outbox.missing());
+  // With several servers a call for another one must not wait for this one's.
+  if (names_.partitions() == 1) wake_at(link->queue.missing());
 }
 
 void Dispatcher::wake_at(std::size_t calls) {
@@ -134,21 +143,32 @@ void Dispatcher::wake_at(std::size_t calls) {
 
 void Dispatcher::batch_is_done(Group& group) {
   if (--group.batches > 0) return;
-  group.link->outbox.group_done(group.calls, Clock::now());
+  const Deadline now = Clock::now();
+  --group.link->groups;
+  group.link->queue.give_back(std::move(group.ids), now - group.left_at, now);
   touched_.push_back(group.link);
 }
 
 void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
   const Status may_claim = state_.may_claim();
   if (may_claim) return;
-  const auto refused =
-      std::stable_partition(calls.begin(), calls.end(), [](const CallPtr& call) { return !call->claims; });
-  for (auto call = refused; call != calls.end(); ++call) (*call)->answered(may_claim.fault());
+  const auto refused = std::stable_partition(
+      calls.begin(), calls.end(), [](const CallPtr& call) { return kind_of(call->what) != CallKind::begins_work; });
+  for (auto call = refused; call != calls.end(); ++call) finish(std::move(*call), may_claim.fault());
   calls.erase(refused, calls.end());
 }
 
-void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls) {
-  const auto group = std::make_shared<Group>(Group{link, 1, calls.size()});
+void Dispatcher::send_group(const std::shared_ptr<Link>& link, Deadline now) {
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  const auto group = std::make_shared<Group>(Group{link, link->queue.take(kAll, kAll), now, 1});
+  ++link->groups;
+  std::vector<CallPtr> calls;
+  calls.reserve(group->ids.size());
+  for (auto& each : group->ids) {
+    calls.push_back(std::move(each.calls.front()));
+    each.calls.erase(each.calls.begin());
+    calls.back()->sharing = std::exchange(each.calls, {});
+  }
   refuse_claims_of(calls);
   if (names_.partitions() > 1) {
     std::stable_sort(calls.begin(), calls.end(),
@@ -179,7 +199,7 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   const std::uint32_t partition = sent->calls[0]->partition;
   sent->turn = ++ticks_[partition].asked;
   Deadline deadline = Deadline::max();
-  for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->deadline);
+  for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
   state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);
@@ -205,7 +225,7 @@ void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
     take_reply(sent, reply->look());
   } else {
     servers_.refresh_soon();
-    for (const CallPtr& call : sent.calls) call->answered(reply.fault());
+    for (CallPtr& call : sent.calls) finish(std::move(call), reply.fault());
   }
   batch_is_done(*sent.group);
   drain(); // those that are sent elsewhere or again leave with what has gathered meanwhile
@@ -218,7 +238,7 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   const std::uint32_t partition = calls[0]->partition;
   const Result<BatchReply> batch = parse_batch_reply(reply, calls.size());
   if (!batch) {
-    for (const CallPtr& call : calls) call->answered(batch.fault());
+    for (CallPtr& call : calls) finish(std::move(call), batch.fault());
     return;
   }
   if (batch->lost) return take_loss(sent, *batch->lost);
@@ -227,13 +247,14 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   const Status memory = state_.remembers();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Reply answer = batch->answer(i);
-    if (calls[i]->claims && !memory) {
-      // The loss became known while it was on its way: the claim stands until its lease is over, and nobody acts on it.
-      calls[i]->answered(memory.fault());
+    if (!memory && kind_of(calls[i]->what) == CallKind::begins_work) {
+      // The loss became known while it was on its way: the claim stands until its lease is over, and its caller does
+      // not act on it.
+      finish(std::move(calls[i]), memory.fault());
     } else if (!answer.is_error()) {
-      calls[i]->answered(Answer{answer, batch->now});
+      finish(std::move(calls[i]), Answer{answer, batch->now});
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
-      calls[i]->answered(*std::move(fault));
+      finish(std::move(calls[i]), *std::move(fault));
     } else {
       std::vector<CallPtr> one;
       one.push_back(std::move(calls[i]));
@@ -272,10 +293,10 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
         send_later(std::move(call), fault);
         break;
       case ErrorKind::refused:
-        call->answered(Fault{FaultKind::unavailable, fault.message});
+        finish(std::move(call), Fault{FaultKind::unavailable, fault.message});
         break;
       case ErrorKind::unclear:
-        call->answered(fault);
+        finish(std::move(call), fault);
         break;
     }
   }
@@ -287,7 +308,7 @@ void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
     if (status) {
       send_later(std::move(call), unavailable("the store was just given a new marker"));
     } else {
-      call->answered(status.fault());
+      finish(std::move(call), status.fault());
     }
   }
 }
@@ -357,14 +378,16 @@ Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {
 
 void Dispatcher::send_again(CallPtr call, const Fault& because) {
   if (++call->resent > kResentMax) return send_later(std::move(call), because);
-  if (Clock::now() >= call->deadline) return call->answered(Fault{FaultKind::unavailable, because.message});
+  if (Clock::now() >= call->answer_by) {
+    return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
+  }
   route(std::move(call));
 }
 
 void Dispatcher::send_later(CallPtr call, const Fault& because) {
   call->resent = 0;
-  if (Clock::now() + kPauseBeforeAnotherTry >= call->deadline) {
-    return call->answered(Fault{FaultKind::unavailable, because.message});
+  if (Clock::now() + kPauseBeforeAnotherTry >= call->answer_by) {
+    return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
   }
   parked_.push_back(std::move(call));
   if (parked_timer_runs_) return;
@@ -394,9 +417,9 @@ void Dispatcher::stop() {
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
   for (const auto& [host, link] : servers_.links()) {
-    for (CallPtr& call : link->outbox.drop()) calls.push_back(std::move(call));
+    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) calls.push_back(std::move(call));
   }
-  for (const CallPtr& call : calls) call->answered(closed_fault());
+  for (CallPtr& call : calls) finish(std::move(call), closed_fault());
 }
 
 } // namespace oncekey::redis

@@ -1,7 +1,8 @@
 // Dispatcher: brings calls to the servers that have their records, and their answers back.
 //
-// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches;
-// outbox.h says when.
+// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches. A
+// server that syncs before it answers pays a sync for every group of batches: there one group is under way at a time,
+// and it leaves after the batch delay.
 //
 // A call that certainly did nothing is sent again until its deadline where that may help: when its slot is elsewhere or
 // on its way, after a failover, when the server has forgotten the script. One that may have done something is never
@@ -48,8 +49,9 @@ class Dispatcher {
   // One write to a server: its batches, until the last of them is answered.
   struct Group {
     std::shared_ptr<Link> link;
+    CallQueue<Call>::Batch ids; // without the calls
+    Deadline left_at{};
     std::size_t batches = 0;
-    std::size_t calls = 0;
   };
   using GroupPtr = std::shared_ptr<Group>;
   // A batch that waits for its reply.
@@ -70,14 +72,16 @@ class Dispatcher {
 
   void drain();
   void route(CallPtr call);
+  // Answers it and those that share the answer; others of them are sent.
+  void finish(CallPtr call, const Result<Answer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
-  void gather(const std::shared_ptr<Link>& link);
+  void gather(const std::shared_ptr<Link>& link, Deadline until);
   void batch_is_done(Group& group);
   // Wakes the loop when so many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
   // Answers the claims among them while none may be made: they may have waited since before that was known.
   void refuse_claims_of(std::vector<CallPtr>& calls);
-  void send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls);
+  void send_group(const std::shared_ptr<Link>& link, Deadline now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
                           bool count_tick) const;

@@ -20,11 +20,8 @@
 namespace oncekey {
 namespace {
 
-using redis::Answer;
 using redis::Call;
 using redis::CallPtr;
-
-Fault odd_answer() { return {FaultKind::timeout, "Redis gave an answer of an unexpected shape"}; }
 
 CallPtr call_for(const RecordId& id, std::string_view verb) {
   auto call = std::make_unique<Call>();
@@ -53,48 +50,6 @@ void add_response(Call& call, const StoredResponse& response) {
   call.add(bytes);
 }
 
-Result<Found> found_in(const Answer& answer) {
-  Result<Record> record = redis::decode_value(answer.reply.text());
-  if (!record) return std::move(record).fault();
-  return Found{*std::move(record), answer.now};
-}
-
-Result<ClaimAnswer> claim_answer(const Answer& answer) {
-  if (answer.reply.is_integer()) {
-    const auto fence_and_took_over = static_cast<std::uint64_t>(*answer.reply.integer());
-    return ClaimAnswer(Claimed{fence_and_took_over / 2, fence_and_took_over % 2 == 1, answer.now});
-  }
-  if (!answer.reply.is_text()) return odd_answer();
-  Result<Found> found = found_in(answer);
-  if (!found) return std::move(found).fault();
-  return ClaimAnswer(*std::move(found));
-}
-
-Result<std::optional<Found>> find_answer(const Answer& answer) {
-  if (answer.reply.is_nil()) return std::optional<Found>();
-  if (!answer.reply.is_text()) return odd_answer();
-  Result<Found> found = found_in(answer);
-  if (!found) return std::move(found).fault();
-  return std::optional<Found>(*std::move(found));
-}
-
-Result<FenceAnswer> fence_answer(const Answer& answer) {
-  if (!answer.reply.is_integer()) return odd_answer();
-  return *answer.reply.integer() == 1 ? FenceAnswer::done : FenceAnswer::lost;
-}
-
-Result<std::vector<TakenJob>> taken_answer(const Answer& answer) {
-  std::vector<TakenJob> taken;
-  for (std::size_t at = 1; at + 1 < answer.reply.size(); at += 2) {
-    const std::optional<RecordId> id = record_id_from_hex(answer.reply[at].text());
-    Result<Record> record = redis::decode_value(answer.reply[at + 1].text());
-    if (!id) return odd_answer();
-    if (!record) return std::move(record).fault();
-    taken.push_back({*id, *std::move(record), answer.now});
-  }
-  return taken;
-}
-
 // The answers of several partitions to one take.
 struct TakeInParts {
   std::mutex mutex;
@@ -119,47 +74,28 @@ struct TakeInParts {
   }
 };
 
-Result<OperatorAnswer> operator_answer(const Answer& answer) {
-  switch (answer.reply.integer().value_or(-1)) {
-    case 0:
-      return OperatorAnswer::done;
-    case 1:
-      return OperatorAnswer::absent;
-    case 2:
-      return OperatorAnswer::live;
-    case 3:
-      return OperatorAnswer::completed;
-    default:
-      return odd_answer();
-  }
-}
-
 } // namespace
 
 class RedisStore::Impl {
  public:
-  explicit Impl(std::unique_ptr<redis::Session> opened)
-      : rates(opened->context(), opened->servers(), opened->names()), session(std::move(opened)) {}
+  Impl(std::unique_ptr<redis::Session> opened, QueueLimits limits)
+      : room(limits), rates(opened->context(), opened->servers(), opened->names()), session(std::move(opened)) {}
 
-  template <class T>
-  void submit(CallPtr call, Result<T> (*read)(const Answer&), Done<T> done) {
-    call->answered = [read, done = std::move(done)](Result<Answer> answer) {
-      if (answer) {
-        done(read(*answer));
-      } else {
-        done(std::move(answer).fault());
-      }
-    };
+  void submit(CallPtr call, StoreCall what) {
+    call->what = std::move(what);
+    std::optional<QueueRoom::Place> place = room.admit(kind_of(call->what), call->arguments.size());
+    if (!place) return refuse(call->what, overloaded());
+    call->place = *std::move(place);
     session->dispatcher().submit(std::move(call));
   }
 
   // A call after which nothing is owned any more. One that was lost is remembered: its owner may try something else.
-  void submit_last(CallPtr call, const Ownership& owner, Done<FenceAnswer> done) {
-    submit<FenceAnswer>(std::move(call), fence_answer,
-                        [this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
-                          if (answer && *answer == FenceAnswer::done) tokens.forget(owner);
-                          done(std::move(answer));
-                        });
+  void submit_last(CallPtr call, FenceVerb verb, const Ownership& owner, Done<FenceAnswer> done) {
+    submit(std::move(call),
+           FenceCall{verb, owner, Millis{}, {}, [this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
+                       if (answer && *answer == FenceAnswer::done) tokens.forget(owner);
+                       done(std::move(answer));
+                     }});
   }
 
   // Where a route has jobs, as far as is known here.
@@ -198,7 +134,8 @@ class RedisStore::Impl {
 
   static constexpr std::size_t kPartitionsPerTake = 16;
 
-  // Above the session, whose loop may still have a call of it when it ends.
+  // Above the session, whose loop may still have calls when it ends.
+  QueueRoom room;
   redis::Rates rates;
   redis::OwnTokens tokens;
   const std::unique_ptr<redis::Session> session;
@@ -213,23 +150,21 @@ Result<std::unique_ptr<RedisStore>> RedisStore::open(RedisOptions options) {
   Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
   if (!session) return std::move(session).fault();
   if (Status status = (*session)->open_store(); !status) return std::move(status).fault();
-  return std::unique_ptr<RedisStore>(new RedisStore(std::make_unique<Impl>(*std::move(session))));
+  return std::unique_ptr<RedisStore>(new RedisStore(std::make_unique<Impl>(*std::move(session), options.queue_limits)));
 }
 
 void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   if (Status may = impl_->session->state().may_claim(); !may) return done(std::move(may).fault());
   if (request.staged) return stage(request, std::move(done));
   CallPtr call = call_for(request.id, "C");
-  call->claims = true;
   call->add(redis::encode_times(request));
   call->add(request.abandoned == Abandoned::take_over ? "1" : "0");
   call->add(redis::encode_identity(request));
-  impl_->submit<ClaimAnswer>(
-      std::move(call), claim_answer,
-      [this, id = request.id, token = request.token, done = std::move(done)](Result<ClaimAnswer> answer) {
-        if (answer) note_owner(id, token, *answer);
-        done(std::move(answer));
-      });
+  auto answered = [this, id = request.id, token = request.token, done = std::move(done)](Result<ClaimAnswer> answer) {
+    if (answer) note_owner(id, token, *answer);
+    done(std::move(answer));
+  };
+  impl_->submit(std::move(call), ClaimCall{std::move(request), std::move(answered)});
 }
 
 void RedisStore::note_owner(const RecordId& id, const ClaimToken& token, const ClaimAnswer& answer) {
@@ -243,7 +178,6 @@ void RedisStore::note_owner(const RecordId& id, const ClaimToken& token, const C
 
 void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
   CallPtr call = call_for(request.id, "S");
-  call->claims = true;
   call->job_route = request.route;
   call->add(redis::encode_times(request));
   call->add(redis::encode_identity(request));
@@ -252,12 +186,11 @@ void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
   encode_response(request.staged->message, message);
   call->add(message);
   const std::uint32_t partition = impl_->session->names().partition_of(request.id);
-  impl_->submit<ClaimAnswer>(
-      std::move(call), claim_answer,
-      [this, route = request.route, partition, done = std::move(done)](Result<ClaimAnswer> answer) {
-        if (answer) impl_->has_jobs(route, partition, true);
-        done(std::move(answer));
-      });
+  auto answered = [this, route = request.route, partition, done = std::move(done)](Result<ClaimAnswer> answer) {
+    if (answer) impl_->has_jobs(route, partition, true);
+    done(std::move(answer));
+  };
+  impl_->submit(std::move(call), ClaimCall{request, std::move(answered)});
 }
 
 void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
@@ -269,17 +202,15 @@ void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> do
   parts->done = std::move(done);
   for (const auto& [partition, limit] : limits) {
     CallPtr call = call_for(names.nobody_in(partition), "T");
-    call->claims = true;
     call->job_route = request.route;
     call->add(request.route);
     call->add_decimal(limit);
     add_millis(*call, request.lease);
-    call->answered = [this, route = request.route, parts, partition = partition](const Result<Answer>& answer) {
-      if (!answer) return parts->add(answer.fault());
-      if (const auto left = answer->reply[0].integer()) impl_->has_jobs(route, partition, *left > 0);
-      parts->add(taken_answer(*answer));
+    call->jobs_left = [this, route = request.route, partition = partition](bool any) {
+      impl_->has_jobs(route, partition, any);
     };
-    impl_->session->dispatcher().submit(std::move(call));
+    impl_->submit(std::move(call),
+                  TakeCall{request, [parts](Result<std::vector<TakenJob>> part) { parts->add(std::move(part)); }});
   }
 }
 
@@ -294,33 +225,33 @@ void RedisStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceA
   std::string message;
   encode_response(end.message, message);
   call->add(message);
-  impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
+  impl_->submit(std::move(call), AttemptCall{owner, {}, std::move(done)});
 }
 
 void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
   if (interest == Interest::settling) impl_->session->announcements().somebody_waits();
   CallPtr call = call_for(id, "F");
   call->add(interest == Interest::settling ? "1" : "0");
-  impl_->submit<std::optional<Found>>(std::move(call), find_answer, std::move(done));
+  impl_->submit(std::move(call), FindCall{id, interest, std::move(done)});
 }
 
 void RedisStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
   CallPtr call = call_for(owner, "R", impl_->tokens.find(owner));
   add_millis(*call, lease);
-  impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
+  impl_->submit(std::move(call), FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
 }
 
 void RedisStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
   CallPtr call = call_for(owner, "D", impl_->tokens.find(owner));
   add_response(*call, response);
   if (response.omitted && !response.omitted->whole) {
-    return impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
+    return impl_->submit(std::move(call), FenceCall{FenceVerb::complete, owner, Millis{}, {}, std::move(done)});
   }
-  impl_->submit_last(std::move(call), owner, std::move(done));
+  impl_->submit_last(std::move(call), FenceVerb::complete, owner, std::move(done));
 }
 
 void RedisStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  impl_->submit_last(call_for(owner, "L", impl_->tokens.find(owner)), owner, std::move(done));
+  impl_->submit_last(call_for(owner, "L", impl_->tokens.find(owner)), FenceVerb::release, owner, std::move(done));
 }
 
 void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
@@ -328,7 +259,8 @@ void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done)
   const bool finder = by == Holder::finder;
   CallPtr call = call_for(owner, "H", finder ? std::nullopt : impl_->tokens.find(owner));
   call->add(finder ? "1" : "0");
-  impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
+  const FenceVerb verb = finder ? FenceVerb::hold_found : FenceVerb::hold;
+  impl_->submit(std::move(call), FenceCall{verb, owner, Millis{}, {}, std::move(done)});
 }
 
 void RedisStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
@@ -342,7 +274,7 @@ void RedisStore::operate(const RecordId& id, OperatorAction action, StoredRespon
          if (*found && (*found)->record->staged) call->job_route = (*found)->record->route;
          call->add(to_string(action));
          add_response(*call, response);
-         impl_->submit<OperatorAnswer>(std::move(call), operator_answer, std::move(done));
+         impl_->submit(std::move(call), OperatorCall{id, action, {}, std::move(done)});
        });
 }
 

@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "core/store.h"
+#include "store/common/queue_limits.h"
 
 #include <oncekey/result.h>
 
@@ -31,6 +32,7 @@ struct RedisOptions {
   Millis call_timeout{2000};
   // For tests: the time to go by in place of the servers' clocks.
   std::function<Time()> clock = nullptr;
+  QueueLimits queue_limits = {};
 };
 
 class RedisStore final : public Store {
