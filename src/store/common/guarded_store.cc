@@ -49,10 +49,18 @@ struct GuardedStore::ClaimCall {
 struct GuardedStore::FenceCall {
   Ownership owner;
   std::function<void(Done<FenceAnswer>)> send;
-  // Whether a record with our fence is what this call would have made of it.
-  std::function<bool(const std::optional<Found>&)> made_this;
+  // Reads the record or the job: `done` if it has our fence and is what this call would have made of it.
+  std::function<void(Done<FenceAnswer>)> read_back;
   std::shared_ptr<const StoredResponse> response; // of a completion
   Done<FenceAnswer> done;
+  Clock::time_point until;
+  Backoff pauses{kFirstPause, kLongestPause};
+  bool unknown = false;
+};
+
+struct GuardedStore::StageCall {
+  StageRequest request;
+  Done<StageAnswer> done;
   Clock::time_point until;
   Backoff pauses{kFirstPause, kLongestPause};
   bool unknown = false;
@@ -146,9 +154,8 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
   if (Found* const found = std::get_if<Found>(&*answer)) {
     const Record& record = *found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
-      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown. (A job has no
-      // owner yet, and nobody to tell.)
-      if (!record.staged && record.lease_over(found->now)) {
+      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown.
+      if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }
       return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now}));
@@ -160,7 +167,7 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
       renewed.lease_until = found->now + call->request.lease;
       *found = Found{std::move(renewed), found->now};
     }
-  } else if (!call->request.staged) {
+  } else {
     own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
   }
   call->done(std::move(answer));
@@ -169,8 +176,6 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
 void GuardedStore::give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault) {
   options_.log.warning("claim_unknown", {{"key", short_hash(call->request.id)}, {"reason", fault.message}});
   call->done(Fault{FaultKind::timeout, fault.message});
-  // A job may be taken as soon as it is staged. Whoever staged it comes again, and finds it if it is there.
-  if (call->request.staged) return;
   call->until = Clock::now() + std::clamp(call->request.lease, kLookForClaimMin, kLookForClaimMax);
   release_if_ours(call);
 }
@@ -216,9 +221,9 @@ void GuardedStore::complete(const Ownership& owner, StoredResponse response, Don
   call->send = [this, owner, kept](Done<FenceAnswer> answered) {
     server_->complete(owner, *kept, std::move(answered));
   };
-  call->made_this = [kept](const std::optional<Found>& found) {
+  call->read_back = read_record(owner, [kept](const std::optional<Found>& found) {
     return found && found->record->state == RecordState::completed && same_response(*found->record->response, *kept);
-  };
+  });
   call->done = std::move(done);
   call->until = Clock::now() + options_.complete_patience;
   send(call);
@@ -228,7 +233,8 @@ void GuardedStore::release(const Ownership& owner, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner](Done<FenceAnswer> answered) { server_->release(owner, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); };
+  call->read_back = read_record(
+      owner, [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); });
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -239,9 +245,9 @@ void GuardedStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> don
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner, by](Done<FenceAnswer> answered) { server_->hold(owner, by, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) {
+  call->read_back = read_record(owner, [](const std::optional<Found>& found) {
     return found && found->record->state == RecordState::indeterminate;
-  };
+  });
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -261,7 +267,12 @@ void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result
     }
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
-  if (*answer == FenceAnswer::lost && call->unknown) return read_back(call);
+  if (*answer == FenceAnswer::lost && call->unknown) {
+    return call->read_back([this, call](Result<FenceAnswer> read) {
+      if (!read) return fence_answered(call, std::move(read));
+      finish(*call, std::move(read));
+    });
+  }
   finish(*call, std::move(answer));
 }
 
@@ -278,34 +289,82 @@ void GuardedStore::finish(const FenceCall& call, Result<FenceAnswer> answer) {
 }
 
 // `lost` may mean that an attempt of ours came before: the record tells.
-void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
-  server_->find(call->owner.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
-    if (!found) return fence_answered(call, std::move(found).fault());
-    const bool with_our_fence = !*found || (*found)->record->fence == call->owner.fence;
-    finish(*call, with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+std::function<void(Done<FenceAnswer>)> GuardedStore::read_record(
+    const Ownership& owner, std::function<bool(const std::optional<Found>&)> made_this) {
+  return [this, owner, made_this = std::move(made_this)](Done<FenceAnswer> done) {
+    server_->find(owner.id, Interest::none, [owner, made_this, done](const Result<std::optional<Found>>& found) {
+      if (!found) return done(found.fault());
+      const bool with_our_fence = !*found || (*found)->record->fence == owner.fence;
+      done(with_our_fence && made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+    });
+  };
+}
+
+void GuardedStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
+  if (const Status may = store_.may_claim(); !may) return done(may.fault());
+  auto call = std::make_shared<StageCall>();
+  call->request = std::move(request);
+  call->done = std::move(done);
+  call->until = Clock::now() + store_.options_.claim_patience;
+  store_.send(call);
+}
+
+// An attempt of unknown outcome needs no more than another one: the id is known if it was made. A job that stays
+// unknown may be delivered; its sender tries again and finds it.
+void GuardedStore::send(const std::shared_ptr<StageCall>& call) {
+  server_->jobs().stage(call->request, [this, call](Result<StageAnswer> answer) {
+    count(answer);
+    if (answer) {
+      if (call->unknown) answer->staged = true;
+      return call->done(std::move(answer));
+    }
+    if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
+    if (!call->unknown || !worth_another_try(answer.fault())) return call->done(std::move(answer));
+    if (Clock::now() >= call->until) return call->done(Fault{FaultKind::timeout, answer.fault().message});
+    later_.after(call->pauses.next(), [this, call] { send(call); });
   });
 }
 
 // One that stays unknown has leased some jobs to nobody; they are due again when the lease is over.
-void GuardedStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status may = may_claim(); !may) return done(may.fault());
-  server_->take(request, counted(std::move(done)));
+void GuardedStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (const Status may = store_.may_claim(); !may) return done(may.fault());
+  store_.server_->jobs().take(request, store_.counted(std::move(done)));
 }
 
-void GuardedStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+void GuardedStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   const auto kept = std::make_shared<const AttemptEnd>(std::move(end));
+  JobStore& jobs = store_.server_->jobs();
   call->owner = owner;
-  call->send = [this, owner, kept](Done<FenceAnswer> answered) {
-    server_->end_attempt(owner, *kept, std::move(answered));
+  call->send = [&jobs, owner, kept](Done<FenceAnswer> answered) {
+    jobs.end_attempt(owner, *kept, std::move(answered));
   };
-  call->made_this = [](const std::optional<Found>& found) {
-    return found && (found->record->resting || found->record->state != RecordState::in_progress);
+  call->read_back = [&jobs, owner](Done<FenceAnswer> answered) {
+    jobs.find(owner.id, [owner, answered](const Result<std::optional<FoundJob>>& found) {
+      if (!found) return answered(found.fault());
+      const bool ended = *found && (*found)->job.fence == owner.fence && (*found)->job.state != JobState::taken;
+      answered(ended ? FenceAnswer::done : FenceAnswer::lost);
+    });
   };
   call->done = std::move(done);
-  call->until = Clock::now() + options_.complete_patience;
-  send(call);
+  call->until = Clock::now() + store_.options_.complete_patience;
+  store_.send(call);
 }
+
+void GuardedStore::Jobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
+  if (store_.breaker_.is_open()) return done(store_.left_alone());
+  store_.server_->jobs().find(id, store_.counted(std::move(done)));
+}
+
+void GuardedStore::Jobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
+  store_.server_->jobs().operate(id, route, action, store_.counted(std::move(done)));
+}
+
+void GuardedStore::Jobs::list(const JobListRequest& request, Done<JobPage> done) {
+  store_.server_->jobs().list(request, std::move(done));
+}
+
+void GuardedStore::Jobs::count(Done<std::vector<JobCount>> done) { store_.server_->jobs().count(std::move(done)); }
 
 void GuardedStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
