@@ -3,7 +3,6 @@
 #include "core/record_codec.h"
 #include "store/redis/browsing.h"
 #include "store/redis/listing.h"
-#include "store/redis/own_tokens.h"
 #include "store/redis/rates.h"
 #include "store/redis/record_value.h"
 #include "store/redis/session.h"
@@ -33,10 +32,10 @@ CallPtr call_for(const RecordId& id, std::string_view verb) {
   return call;
 }
 
-CallPtr call_for(const Ownership& owner, std::string_view verb, const std::optional<ClaimToken>& token) {
+CallPtr call_for(const Ownership& owner, std::string_view verb) {
   CallPtr call = call_for(owner.id, verb);
   std::string words = redis::encode_fence(owner.fence);
-  if (token) words.append(token->begin(), token->end());
+  if (owner.token != ClaimToken{}) words.append(owner.token.begin(), owner.token.end());
   call->add(words);
   return call;
 }
@@ -153,15 +152,6 @@ class RedisStore::Impl {
     session->dispatcher().submit(std::move(call));
   }
 
-  // A call after which nothing is owned any more. One that was lost is remembered: its owner may try something else.
-  void submit_last(CallPtr call, const Ownership& owner, Done<FenceAnswer> done) {
-    submit<FenceAnswer>(std::move(call), fence_answer,
-                        [this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
-                          if (answer && *answer == FenceAnswer::done) tokens.forget(owner);
-                          done(std::move(answer));
-                        });
-  }
-
   // Where a route has jobs, as far as is known here.
   struct Whereabouts {
     std::set<std::uint32_t> with_jobs;
@@ -200,7 +190,6 @@ class RedisStore::Impl {
 
   // Above the session, whose loop may still have a call of it when it ends.
   redis::Rates rates;
-  redis::OwnTokens tokens;
   const std::unique_ptr<redis::Session> session;
   std::mutex jobs_mutex;
   std::map<std::string, Whereabouts> whereabouts; // by route
@@ -224,21 +213,7 @@ void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   call->add(redis::encode_times(request));
   call->add(request.abandoned == Abandoned::take_over ? "1" : "0");
   call->add(redis::encode_identity(request));
-  impl_->submit<ClaimAnswer>(
-      std::move(call), claim_answer,
-      [this, id = request.id, token = request.token, done = std::move(done)](Result<ClaimAnswer> answer) {
-        if (answer) note_owner(id, token, *answer);
-        done(std::move(answer));
-      });
-}
-
-void RedisStore::note_owner(const RecordId& id, const ClaimToken& token, const ClaimAnswer& answer) {
-  if (const auto* const claimed = std::get_if<Claimed>(&answer)) {
-    impl_->tokens.add({id, claimed->fence}, token);
-  } else if (const Record& record = *std::get<Found>(answer).record; record.claimed_by == token) {
-    // An attempt before this one has made it, and was not heard of.
-    impl_->tokens.add({id, record.fence}, token);
-  }
+  impl_->submit<ClaimAnswer>(std::move(call), claim_answer, std::move(done));
 }
 
 void RedisStore::stage(const ClaimRequest& request, Done<ClaimAnswer> done) {
@@ -284,7 +259,7 @@ void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> do
 }
 
 void RedisStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "E", std::nullopt);
+  CallPtr call = call_for(owner, "E");
   call->job_route = end.route;
   call->add(end.kind == AttemptEnd::Kind::again       ? "again"
             : end.kind == AttemptEnd::Kind::completed ? "completed"
@@ -305,29 +280,24 @@ void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<
 }
 
 void RedisStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "R", impl_->tokens.find(owner));
+  CallPtr call = call_for(owner, "R");
   add_millis(*call, lease);
   impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
 }
 
 void RedisStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "D", impl_->tokens.find(owner));
+  CallPtr call = call_for(owner, "D");
   add_response(*call, response);
-  if (response.omitted && !response.omitted->whole) {
-    return impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
-  }
-  impl_->submit_last(std::move(call), owner, std::move(done));
+  impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
 }
 
 void RedisStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  impl_->submit_last(call_for(owner, "L", impl_->tokens.find(owner)), owner, std::move(done));
+  impl_->submit<FenceAnswer>(call_for(owner, "L"), fence_answer, std::move(done));
 }
 
 void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
-  // A finder names the record that it has found, whosever it is.
-  const bool finder = by == Holder::finder;
-  CallPtr call = call_for(owner, "H", finder ? std::nullopt : impl_->tokens.find(owner));
-  call->add(finder ? "1" : "0");
+  CallPtr call = call_for(owner, "H");
+  call->add(by == Holder::finder ? "1" : "0");
   impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
 }
 
@@ -371,6 +341,10 @@ void RedisStore::count_waiting(Done<WaitingKeys> done) {
 }
 
 void RedisStore::announce_to(Listener listener) { impl_->session->announcements().tell(std::move(listener)); }
+std::size_t RedisStore::server_of(const RecordId& id) const {
+  return impl_->session->servers().number_of(impl_->session->names().partition_of(id));
+}
+std::size_t RedisStore::servers() const { return impl_->session->servers().count(); }
 Time RedisStore::now() const { return impl_->session->now(); }
 const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->session->state().secret; }
 Durability RedisStore::durability() const { return impl_->session->state().durability(); }

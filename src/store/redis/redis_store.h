@@ -52,6 +52,8 @@ class RedisStore final : public Store {
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
   void count_waiting(Done<WaitingKeys> done) override;
   void announce_to(Listener listener) override;
+  std::size_t server_of(const RecordId& id) const override;
+  std::size_t servers() const override;
   Time now() const override;
   const std::array<std::uint8_t, 32>& secret() const override;
   Durability durability() const override;
@@ -62,7 +64,6 @@ class RedisStore final : public Store {
 
  private:
   void stage(const ClaimRequest& request, Done<ClaimAnswer> done);
-  void note_owner(const RecordId& id, const ClaimToken& token, const ClaimAnswer& answer);
   class Impl;
   explicit RedisStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
