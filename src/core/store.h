@@ -69,7 +69,8 @@ struct Claimed {
   std::uint64_t fence = 0;
   // An earlier owner may have executed: see Record::took_over.
   bool took_over = false;
-  Time now{}; // the store's clock at the claim
+  Time now{};         // the store's clock at the claim
+  ClaimToken token{}; // ClaimRequest::token; goes into the Ownership
 };
 
 // Somebody was here before. The fingerprint may differ from the caller's: compare it before looking at the state.
@@ -84,10 +85,18 @@ struct Found {
 using ClaimAnswer = std::variant<Claimed, Found>;
 
 // Names an ownership in renew, complete, release and hold.
+//
+// A fence alone is not always enough on a replicated server: a replica that becomes the primary without the last
+// writes, and whose clock is behind that of the lost primary, may give a fence again. The token tells the two owners
+// apart. Embedded stores have no tokens and go by the fence.
 struct Ownership {
   RecordId id;
   std::uint64_t fence = 0;
+  ClaimToken token{}; // Record::claimed_by; all zero when the claim had none, and then not compared
 };
+inline bool owned_by(const Record& record, const Ownership& owner) {
+  return record.fence == owner.fence && (owner.token == ClaimToken{} || record.claimed_by == owner.token);
+}
 
 enum class FenceAnswer {
   done, // the write happened and is durable
@@ -186,6 +195,9 @@ struct StoreStats {
 
 class JobStore;
 
+// More servers than this share numbers.
+inline constexpr std::size_t kStoreServersMax = 64;
+
 class Store {
  public:
   virtual ~Store() = default;
@@ -253,12 +265,18 @@ class Store {
 
   virtual Time now() const = 0;
 
+  // A store may be spread over several servers that fail one by one. Which of them has the record, as a number below
+  // kStoreServersMax, and how many there are. From any thread.
+  virtual std::size_t server_of(const RecordId& /*id*/) const { return 0; }
+  virtual std::size_t servers() const { return 1; }
+
   // Thirty-two random bytes made when the store was created. Ids and fingerprints are keyed with them, so that all
   // gateways on one store agree and nobody outside can compute either.
   virtual const std::array<std::uint8_t, 32>& secret() const = 0;
 
   virtual Durability durability() const = 0;
-  // Nothing while all is well, else why claims are refused at the moment.
+  // Nothing while claims are taken, else why they are refused at the moment. A store of several servers is healthy as
+  // long as one of them answers: the others stop their own keys alone.
   virtual Status healthy() const = 0;
   virtual StoreStats stats() const = 0;
 

@@ -14,9 +14,9 @@ namespace {
 
 constexpr Millis kFirstPause{20};
 constexpr Millis kLongestPause{1000};
-// How often a server that did not answer is looked at.
-constexpr Millis kFirstLook{100};
-constexpr Millis kLongestLook{2000};
+// How often a server that did not answer is asked again.
+constexpr Millis kFirstProbe{100};
+constexpr Millis kLongestProbe{2000};
 // A claim nobody knows the outcome of is looked for after its caller was told so: as long as its lease would last, but
 // no shorter than a server takes to come back or to end what it was asked, and no longer than it can matter to a retry.
 constexpr Millis kLookForClaimMin{15'000};
@@ -34,6 +34,12 @@ bool same_response(const StoredResponse& a, const StoredResponse& b) {
 // That a call could not even be made says nothing about one before it whose outcome is unknown.
 bool worth_another_try(const Fault& fault) {
   return fault.kind == FaultKind::timeout || fault.kind == FaultKind::unavailable;
+}
+
+Fault left_alone(const Breaker& breaker) {
+  const std::optional<Fault> reason = breaker.open_because();
+  return unavailable("the store does not answer and is left alone for a moment: " +
+                     (reason ? reason->message : std::string("it has just come back")));
 }
 
 } // namespace
@@ -72,53 +78,50 @@ GuardedStore::GuardedStore(std::unique_ptr<Store> server, GuardOptions options)
 GuardedStore::~GuardedStore() { later_.stop(); } // before the server goes that it would call
 
 template <class T>
-void GuardedStore::count(const Result<T>& result) {
-  if (result.ok()) return breaker_.succeeded();
+void GuardedStore::count(const RecordId& id, const Result<T>& result) {
+  Breaker& breaker = breaker_of(id);
+  if (result.ok()) return breaker.succeeded();
   if (!worth_another_try(result.fault())) return;
-  if (breaker_.failed(result.fault())) {
+  if (breaker.failed(result.fault())) {
     options_.log.warning("store_left_alone", {{"reason", result.fault().message}});
-    look_whether_it_is_back(std::make_shared<Backoff>(kFirstLook, kLongestLook));
+    probe(breaker, id, std::make_shared<Backoff>(kFirstProbe, kLongestProbe));
   }
 }
 
-void GuardedStore::look_whether_it_is_back(const std::shared_ptr<Backoff>& pauses) {
-  later_.after(pauses->next(), [this, pauses] {
-    if (!breaker_.is_open()) return; // an owner was faster
-    server_->find(RecordId{}, Interest::none, [this, pauses](const Result<std::optional<Found>>& found) {
-      if (!found) return look_whether_it_is_back(pauses);
-      breaker_.succeeded();
+void GuardedStore::probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses) {
+  later_.after(pauses->next(), [this, &breaker, id, pauses] {
+    if (!breaker.is_open()) return; // an owner's call was answered before
+    server_->find(id, Interest::none, [this, &breaker, id, pauses](const Result<std::optional<Found>>& found) {
+      if (!found) return probe(breaker, id, pauses);
+      breaker.succeeded();
       options_.log.info("store_is_back");
     });
   });
 }
 
 template <class T>
-Done<T> GuardedStore::counted(Done<T> done) {
-  return [this, done = std::move(done)](Result<T> result) {
-    count(result);
+Done<T> GuardedStore::counted(const RecordId& id, Done<T> done) {
+  return [this, id, done = std::move(done)](Result<T> result) {
+    count(id, result);
     done(std::move(result));
   };
 }
 
 Status GuardedStore::healthy() const {
   if (Status server = server_->healthy(); !server) return server;
-  if (std::optional<Fault> reason = breaker_.open_because()) return *std::move(reason);
+  std::size_t open = 0;
+  for (const Breaker& breaker : breakers_) {
+    std::optional<Fault> reason = breaker.open_because();
+    if (reason && ++open >= server_->servers()) return *std::move(reason);
+  }
+  return durable_enough();
+}
+
+Status GuardedStore::durable_enough() const {
   if (server_->durability() < options_.least_durability) {
     return unavailable(fmt::format("the store's durability is \"{}\" and \"{}\" is required: its settings have changed",
                                    to_string(server_->durability()), to_string(options_.least_durability)));
   }
-  return ok_status();
-}
-
-Fault GuardedStore::left_alone() const {
-  const std::optional<Fault> reason = breaker_.open_because();
-  return unavailable("the store does not answer and is left alone for a moment: " +
-                     (reason ? reason->message : std::string("it has just come back")));
-}
-
-Status GuardedStore::may_claim() {
-  if (breaker_.is_open()) return left_alone();
-  if (server_->durability() < options_.least_durability) return healthy();
   return ok_status();
 }
 
@@ -127,7 +130,8 @@ void GuardedStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     const Time now = server_->now();
     if (!cached->expired(now)) return done(ClaimAnswer(Found{cached, now}));
   }
-  if (const Status may = may_claim(); !may) return done(may.fault());
+  if (const Breaker& breaker = breaker_of(request.id); breaker.is_open()) return done(left_alone(breaker));
+  if (const Status durable = durable_enough(); !durable) return done(durable.fault());
   if (owners_here_ && owners_here_(request.id)) request.abandoned = Abandoned::leave;
   const std::uint64_t number = claims_.fetch_add(1, std::memory_order_relaxed);
   std::memcpy(request.token.data(), &process_, sizeof process_);
@@ -144,7 +148,7 @@ void GuardedStore::send(const std::shared_ptr<ClaimCall>& call) {
 }
 
 void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer) {
-  count(answer);
+  count(call->request.id, answer);
   if (!answer) {
     if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
     if (!call->unknown || !worth_another_try(answer.fault())) return call->done(std::move(answer));
@@ -158,17 +162,20 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
       if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }
-      return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now}));
+      return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now, call->request.token}));
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
     if (works_here(owners_here_, call->request.id, record, found->now) == OwnerWorksHere::yes) {
-      renew({call->request.id, record.fence}, call->request.lease, [](const Result<FenceAnswer>&) {});
+      renew({call->request.id, record.fence, record.claimed_by}, call->request.lease,
+            [](const Result<FenceAnswer>&) {});
       Record renewed = record;
       renewed.lease_until = found->now + call->request.lease;
       *found = Found{std::move(renewed), found->now};
     }
   } else {
-    own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
+    Claimed& claimed = std::get<Claimed>(*answer);
+    claimed.token = call->request.token;
+    own_claims_.add(std::move(call->request), claimed);
   }
   call->done(std::move(answer));
 }
@@ -190,9 +197,10 @@ void GuardedStore::release_if_ours(const std::shared_ptr<ClaimCall>& call) {
       if (!found || !*found) return release_if_ours(call);
       const Record& record = *(*found)->record;
       if (record.state != RecordState::in_progress || record.claimed_by != call->request.token) return;
-      server_->release({call->request.id, record.fence}, [this, call](const Result<FenceAnswer>& released) {
-        if (!released) release_if_ours(call);
-      });
+      server_->release({call->request.id, record.fence, record.claimed_by},
+                       [this, call](const Result<FenceAnswer>& released) {
+                         if (!released) release_if_ours(call);
+                       });
     });
   });
 }
@@ -202,12 +210,13 @@ void GuardedStore::find(const RecordId& id, Interest interest, Done<std::optiona
     const Time now = server_->now();
     if (!cached->expired(now)) return done(std::optional<Found>(Found{cached, now}));
   }
-  if (breaker_.is_open()) return done(left_alone());
-  server_->find(id, interest, counted(std::move(done)));
+  if (const Breaker& breaker = breaker_of(id); breaker.is_open()) return done(left_alone(breaker));
+  server_->find(id, interest, counted(id, std::move(done)));
 }
 
 void GuardedStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  server_->renew(owner, lease, counted<FenceAnswer>([this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
+  server_->renew(owner, lease,
+                 counted<FenceAnswer>(owner.id, [this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
                    if (answer && *answer == FenceAnswer::lost) own_claims_.forget(owner);
                    done(std::move(answer));
                  }));
@@ -258,7 +267,7 @@ void GuardedStore::send(const std::shared_ptr<FenceCall>& call) {
 }
 
 void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer) {
-  count(answer);
+  count(call->owner.id, answer);
   if (!answer) {
     if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
     if (!worth_another_try(answer.fault()) || Clock::now() >= call->until) {
@@ -294,14 +303,15 @@ std::function<void(Done<FenceAnswer>)> GuardedStore::read_record(
   return [this, owner, made_this = std::move(made_this)](Done<FenceAnswer> done) {
     server_->find(owner.id, Interest::none, [owner, made_this, done](const Result<std::optional<Found>>& found) {
       if (!found) return done(found.fault());
-      const bool with_our_fence = !*found || (*found)->record->fence == owner.fence;
-      done(with_our_fence && made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+      const bool ours = !*found || owned_by(*(*found)->record, owner);
+      done(ours && made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
     });
   };
 }
 
 void GuardedStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
-  if (const Status may = store_.may_claim(); !may) return done(may.fault());
+  if (const Breaker& breaker = store_.breaker_of(request.id); breaker.is_open()) return done(left_alone(breaker));
+  if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());
   auto call = std::make_shared<StageCall>();
   call->request = std::move(request);
   call->done = std::move(done);
@@ -313,7 +323,7 @@ void GuardedStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
 // unknown may be delivered; its sender tries again and finds it.
 void GuardedStore::send(const std::shared_ptr<StageCall>& call) {
   server_->jobs().stage(call->request, [this, call](Result<StageAnswer> answer) {
-    count(answer);
+    count(call->request.id, answer);
     if (answer) {
       if (call->unknown) answer->staged = true;
       return call->done(std::move(answer));
@@ -325,10 +335,11 @@ void GuardedStore::send(const std::shared_ptr<StageCall>& call) {
   });
 }
 
-// One that stays unknown has leased some jobs to nobody; they are due again when the lease is over.
+// One that stays unknown has leased some jobs to nobody; they are due again when the lease is over. No breaker here:
+// jobs come from all servers, and no client waits for them.
 void GuardedStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status may = store_.may_claim(); !may) return done(may.fault());
-  store_.server_->jobs().take(request, store_.counted(std::move(done)));
+  if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());
+  store_.server_->jobs().take(request, std::move(done));
 }
 
 void GuardedStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
@@ -352,12 +363,12 @@ void GuardedStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Don
 }
 
 void GuardedStore::Jobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
-  if (store_.breaker_.is_open()) return done(store_.left_alone());
-  store_.server_->jobs().find(id, store_.counted(std::move(done)));
+  if (const Breaker& breaker = store_.breaker_of(id); breaker.is_open()) return done(left_alone(breaker));
+  store_.server_->jobs().find(id, store_.counted(id, std::move(done)));
 }
 
 void GuardedStore::Jobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
-  store_.server_->jobs().operate(id, route, action, store_.counted(std::move(done)));
+  store_.server_->jobs().operate(id, route, action, store_.counted(id, std::move(done)));
 }
 
 void GuardedStore::Jobs::list(const JobListRequest& request, Done<JobPage> done) {
@@ -368,15 +379,16 @@ void GuardedStore::Jobs::count(Done<std::vector<JobCount>> done) { store_.server
 
 void GuardedStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
-  server_->operate(id, action, std::move(response), counted(std::move(done)));
+  server_->operate(id, action, std::move(response), counted(id, std::move(done)));
 }
 
+// Listings are for people, and say nothing of the calls that the breakers are about.
 void GuardedStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  server_->list(request, counted(std::move(done)));
+  server_->list(request, std::move(done));
 }
 
 void GuardedStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  server_->browse(request, std::move(done)); // for people: says nothing of the calls that the breaker is about
+  server_->browse(request, std::move(done));
 }
 
 void GuardedStore::count_waiting(Done<WaitingKeys> done) { server_->count_waiting(std::move(done)); }

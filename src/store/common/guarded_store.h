@@ -18,10 +18,10 @@
 //   stage      is sent again: the id tells whether an earlier attempt was made, and then the answer says staged.
 //   end of an attempt at a job   as complete.
 //
-// A breaker refuses claims at once while the server does not answer; a look at it now and then, from here and not at a
-// client's cost, finds out when it does. Owners who want to write what they have done are let through: refusing them
-// would turn done work into unknown work. Completed records that were seen lately are
-// answered from memory, whatever the server does.
+// Each server of the store has a circuit breaker. While it is open, claims of that server's keys are refused at once;
+// the guard itself asks the server now and then, at no client's cost, and closes the breaker when it answers. Owners
+// that write what they have done are let through: refusing them would turn done work into unknown work. Completed
+// records that were seen lately are answered from memory, whatever the server does.
 #pragma once
 
 #include "base/log.h"
@@ -34,6 +34,7 @@
 #include "core/job_store.h"
 #include "core/store.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -99,9 +100,10 @@ class GuardedStore final : public Store {
     GuardedStore& store_;
   };
 
-  Fault left_alone() const;
-  void look_whether_it_is_back(const std::shared_ptr<Backoff>& pauses);
-  Status may_claim();
+  Breaker& breaker_of(const RecordId& id) { return breakers_[server_->server_of(id) % breakers_.size()]; }
+  // Asks the server of this breaker for a record of its own until it answers.
+  void probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses);
+  Status durable_enough() const;
   void send(const std::shared_ptr<ClaimCall>& call);
   void claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer);
   void give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault);
@@ -112,14 +114,14 @@ class GuardedStore final : public Store {
   void finish(const FenceCall& call, Result<FenceAnswer> answer);
   std::function<void(Done<FenceAnswer>)> read_record(const Ownership& owner,
                                                      std::function<bool(const std::optional<Found>&)> made_this);
-  // The result as it is, counted by the breaker.
+  // The result as it is, counted by the breaker of the record's server.
   template <class T>
-  Done<T> counted(Done<T> done);
+  Done<T> counted(const RecordId& id, Done<T> done);
   template <class T>
-  void count(const Result<T>& result);
+  void count(const RecordId& id, const Result<T>& result);
 
   const GuardOptions options_;
-  Breaker breaker_;
+  std::array<Breaker, kStoreServersMax> breakers_; // by Store::server_of
   ReplayCache replays_{kReplayCacheBytes};
   OwnClaims own_claims_;
   OwnersHere owners_here_;

@@ -36,12 +36,18 @@ class Server final : public Store {
   std::optional<ClaimRequest> last_claim;
   std::atomic<Time> time = kNow;
   Durability level = Durability::power;
+  // The records of this server number are refused.
+  std::atomic<std::size_t> dead_server = kStoreServersMax;
+  std::size_t server_of(const RecordId& id) const override { return id.bytes[0] % server_count; }
+  std::size_t servers() const override { return server_count; }
+  std::size_t server_count = 1;
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
     {
       const std::lock_guard lock(mutex);
       last_claim = request;
     }
+    if (server_of(request.id) == dead_server) return done(unavailable("that server is dead"));
     over_the_wire<ClaimAnswer>(std::move(done), [&]() -> ClaimAnswer {
       ClaimStep step = claim_step(record(request.id), request, ++last_fence_, time);
       keep(request.id, std::move(step.write));
@@ -49,6 +55,7 @@ class Server final : public Store {
     });
   }
   void find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) override {
+    if (server_of(id) == dead_server) return done(unavailable("that server is dead"));
     over_the_wire<std::optional<Found>>(std::move(done), [&]() -> std::optional<Found> {
       const std::optional<Record> found = record(id);
       if (!found) return std::nullopt;
@@ -459,6 +466,24 @@ TEST_F(GuardedStoreTest, ADeadStoreIsNotAskedAndOwnersMayStillFinish) {
   server_->next.clear();
   EXPECT_EQ(*complete(1, fence, "charged"), FenceAnswer::done);
   EXPECT_TRUE(guard_->healthy()) << "an answer closes the breaker";
+}
+
+TEST_F(GuardedStoreTest, ADeadServerStopsItsOwnKeysAlone) {
+  server_->server_count = 3;
+  for (const std::size_t dead : {0U, 1U}) {
+    server_->dead_server = dead;
+    const auto first = static_cast<std::uint8_t>(30 + 31 * dead);
+    for (int i = 0; i < kFailuresToOpen; ++i) EXPECT_FALSE(claim(first));
+    const int before = server_->calls;
+    EXPECT_NE(claim(first).fault().message.find("left alone"), std::string::npos);
+    EXPECT_EQ(server_->calls, before) << "asked all the same";
+    own(static_cast<std::uint8_t>(first + 1));
+    own(static_cast<std::uint8_t>(first + 2));
+    EXPECT_TRUE(guard_->healthy()) << "the other servers' keys are taken";
+    server_->dead_server = kStoreServersMax;
+    for (int i = 0; i < 500 && !claim(first); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_TRUE(claim(first)) << "found again by a look at its own records";
+  }
 }
 
 TEST_F(GuardedStoreTest, AStoreThatIsBackIsFoundWithoutAnybodyAsking) {

@@ -14,10 +14,11 @@ constexpr Millis kLongestReconnectPause{2000};
 
 } // namespace
 
-Link::Link(asio::io_context& context, Host host, const ConnectionOptions& options, Millis connect_timeout,
-           LinkOwner& owner)
+Link::Link(asio::io_context& context, Host host, std::uint8_t number, const ConnectionOptions& options,
+           Millis connect_timeout, LinkOwner& owner)
     : context_(context),
       host_(std::move(host)),
+      number_(number),
       options_(options),
       connect_timeout_(connect_timeout),
       owner_(&owner),

@@ -29,14 +29,16 @@ class LinkOwner {
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
-  Link(asio::io_context& context, Host host, const ConnectionOptions& options, Millis connect_timeout,
-       LinkOwner& owner);
+  // `number` is the server's in Store::server_of.
+  Link(asio::io_context& context, Host host, std::uint8_t number, const ConnectionOptions& options,
+       Millis connect_timeout, LinkOwner& owner);
 
   void start();
   // Closes the connection; nobody is called any more.
   void stop();
 
   const Host& host() const { return host_; }
+  std::uint8_t number() const { return number_; }
   bool is_ready() const { return ready_; }
   // It has neither been connected nor failed to: a moment's patience may help.
   bool is_new() const { return !ready_ && !why_not_; }
@@ -56,6 +58,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
   asio::io_context& context_;
   const Host host_;
+  const std::uint8_t number_;
   const ConnectionOptions& options_;
   const Millis connect_timeout_;
   LinkOwner* owner_; // null once stopped

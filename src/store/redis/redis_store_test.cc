@@ -101,11 +101,14 @@ Result<std::optional<Found>> find(Store& store, const RecordId& id, Interest int
   return wait_for_answer<std::optional<Found>>([&](auto done) { store.find(id, interest, std::move(done)); });
 }
 std::uint64_t fence_of(Store& store, const RecordId& id) { return (*find(store, id))->record->fence; }
-Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fence, const std::string& body = "x") {
+Result<FenceAnswer> complete(Store& store, const Ownership& owner, const std::string& body = "x") {
   StoredResponse response;
   response.status = 200;
   response.body = body;
-  return wait_for_answer<FenceAnswer>([&](auto done) { store.complete({id, fence}, response, std::move(done)); });
+  return wait_for_answer<FenceAnswer>([&](auto done) { store.complete(owner, response, std::move(done)); });
+}
+Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fence, const std::string& body = "x") {
+  return complete(store, {id, fence}, body);
 }
 OperatorAnswer operate(Store& store, const RecordId& id, OperatorAction action) {
   return *wait_for_answer<OperatorAnswer>([&](auto done) { store.operate(id, action, {}, std::move(done)); });
@@ -387,7 +390,7 @@ TEST_F(RedisServer, AnOwnerOwnsNothingOfARecordThatHasItsFenceByAccident) {
     ClaimRequest request = claim_of(id);
     request.token.fill(token);
     const auto answer = wait_for_answer<ClaimAnswer>([&](auto done) { store.claim(request, std::move(done)); });
-    return Ownership{id, std::get<Claimed>(*answer).fence};
+    return Ownership{id, std::get<Claimed>(*answer).fence, request.token};
   };
   // As after a failover that lost the claim, to a replica whose clock is behind.
   const auto counter_is_ahead = [&] { console_->ask({"HSET", marker(), "fence", "8000000000000000"}); };
@@ -401,10 +404,10 @@ TEST_F(RedisServer, AnOwnerOwnsNothingOfARecordThatHasItsFenceByAccident) {
             FenceAnswer::lost);
   EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->hold(paused, Holder::owner, std::move(done)); }),
             FenceAnswer::lost);
-  EXPECT_EQ(*complete(*here, id, paused.fence, "ours"), FenceAnswer::lost);
+  EXPECT_EQ(*complete(*here, paused, "ours"), FenceAnswer::lost);
   EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->release(paused, std::move(done)); }),
             FenceAnswer::lost);
-  EXPECT_EQ(*complete(*there, id, next.fence, "theirs"), FenceAnswer::done);
+  EXPECT_EQ(*complete(*there, next, "theirs"), FenceAnswer::done);
   EXPECT_EQ((*find(*here, id))->record->response->body, "theirs");
 }
 

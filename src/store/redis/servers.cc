@@ -16,6 +16,8 @@ constexpr Millis kMapAge{5000};
 // During a failover the map is wanted by every call; asking more often would not bring it sooner.
 constexpr Millis kLeastMapAge{100};
 constexpr Millis kReadyPoll{10};
+// A restarting server is back in less. Another one that is away must not keep a gateway from starting.
+constexpr Millis kPatienceWithOthers{1000};
 
 } // namespace
 
@@ -28,12 +30,12 @@ Servers::Servers(asio::io_context& context, const Url& url, const ConnectionOpti
       names_(names),
       owner_(owner),
       owners_(names.partitions()),
+      numbers_(names.partitions()),
       refresh_due_(context) {}
 
 void Servers::start() {
   if (!url_.cluster) {
-    owners_.assign(owners_.size(), link_to(url_.hosts[0]));
-    return;
+    return set_owner(0, link_to(url_.hosts[0]));
   }
   asio::co_spawn(context_, keep_map(), asio::detached);
 }
@@ -47,7 +49,8 @@ void Servers::stop() {
 std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
-    link = std::make_shared<Link>(context_, host, options_, call_timeout_, owner_);
+    link = std::make_shared<Link>(context_, host, next_number_, options_, call_timeout_, owner_);
+    next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
     if (!stopped_) link->start();
   }
   return link;
@@ -59,7 +62,7 @@ std::shared_ptr<Link> Servers::find_link(const Host& host) const {
 }
 
 void Servers::moved(std::uint32_t partition, const Host& host) {
-  owners_[partition] = link_to(host);
+  set_owner(partition, link_to(host));
   refresh_soon();
 }
 
@@ -89,10 +92,12 @@ std::optional<std::uint32_t> Servers::marked_partition(Link& link) const {
   return link.marked;
 }
 
+Fault Servers::no_map() const { return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet"); }
+
 Status Servers::all_ready() const {
   const Link* seen = nullptr;
   for (const std::shared_ptr<Link>& link : owners_) {
-    if (!link) return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet");
+    if (!link) return no_map();
     if (link.get() == seen) continue;
     seen = link.get();
     if (!link->is_ready()) return link->why_not();
@@ -100,10 +105,30 @@ Status Servers::all_ready() const {
   return ok_status();
 }
 
+Status Servers::first_ready() const {
+  if (!owners_[0]) return no_map();
+  if (!owners_[0]->is_ready()) return owners_[0]->why_not();
+  return ok_status();
+}
+
+Status Servers::any_ready() const {
+  for (const std::shared_ptr<Link>& link : primaries()) {
+    if (link->is_ready()) return ok_status();
+  }
+  return first_ready();
+}
+
 Task<Status> Servers::until_ready(Deadline deadline) {
+  Deadline others = Deadline::max();
   while (true) {
     Status ready = all_ready();
-    if (ready || ready.fault().kind == FaultKind::invalid || Clock::now() >= deadline) co_return ready;
+    const Deadline now = Clock::now();
+    if (ready || ready.fault().kind == FaultKind::invalid) co_return ready;
+    Status first = first_ready();
+    const std::vector<std::shared_ptr<Link>> links = primaries();
+    const bool tried = std::none_of(links.begin(), links.end(), [](const auto& link) { return link->is_new(); });
+    if (first && tried && others == Deadline::max()) others = now + kPatienceWithOthers;
+    if (now >= std::min(deadline, others)) co_return first;
     co_await sleep_for(context_, kReadyPoll);
   }
 }
@@ -176,9 +201,15 @@ void Servers::apply(const std::vector<SlotRange>& ranges) {
     const auto range = std::find_if(ranges.begin(), ranges.end(),
                                     [&](const SlotRange& each) { return each.first <= slot && slot <= each.last; });
     // A slot that nobody serves at the moment stays where it was: who had it last tells best what is the matter.
-    if (range != ranges.end()) owners_[partition] = link_to(range->primary);
+    if (range != ranges.end()) set_owner(partition, link_to(range->primary));
   }
+  count_ = std::max<std::size_t>(1, primaries().size());
   drop_unused();
+}
+
+void Servers::set_owner(std::uint32_t partition, const std::shared_ptr<Link>& link) {
+  owners_[partition] = link;
+  numbers_[partition].store(link->number(), std::memory_order_relaxed);
 }
 
 void Servers::drop_unused() {

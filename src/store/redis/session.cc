@@ -175,12 +175,12 @@ Task<Status> Session::prepare(const std::shared_ptr<Connection>& connection) { r
 
 void Session::link_ready(const Host& host) {
   log_.info("store_connected", {{"server", to_string(host)}});
-  state_.reachable(servers_.all_ready());
+  state_.reachable(servers_.any_ready());
 }
 
 void Session::link_lost(const Host& host, const std::string& why) {
   log_.warning("store_connection_lost", {{"server", to_string(host)}, {"reason", why}});
-  state_.reachable(servers_.all_ready());
+  state_.reachable(servers_.any_ready());
   servers_.refresh_soon();
 }
 

@@ -50,7 +50,7 @@ class StoreState {
   // Servers that are no longer part of it do not count any more.
   void keep_only(const std::vector<Host>& hosts);
   void store_is_another(std::optional<Fault> fault);
-  // Why the servers cannot be reached; nothing while they can.
+  // Why no server can be reached; nothing while one can.
   void reachable(const Status& status);
   Status healthy() const;
 

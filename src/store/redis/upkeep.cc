@@ -107,7 +107,7 @@ Task<void> Upkeep::run() {
       if (++ticks % kTicksPerExamination == 0) examine_all();
     }
     co_await look_at_meta();
-    state_.reachable(servers_.all_ready());
+    state_.reachable(servers_.any_ready());
     say_what_changed();
     if (!stopped_) co_await sleep_for(context_, kLeastBetweenLooks);
   }
