@@ -1,11 +1,11 @@
 // calls: what a caller wants of a store, as a value that waits until a batch takes it.
 #pragma once
 
+#include "core/job_store.h"
 #include "core/store.h"
 #include "store/common/queue_limits.h"
 
 #include <cstdint>
-#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -40,6 +40,12 @@ struct OperatorCall {
   Done<OperatorAnswer> done;
 };
 
+// Of a JobStore.
+struct StageCall {
+  StageRequest request;
+  Done<StageAnswer> done;
+};
+
 struct TakeCall {
   TakeRequest request;
   Done<std::vector<TakenJob>> done;
@@ -51,36 +57,40 @@ struct AttemptCall {
   Done<FenceAnswer> done;
 };
 
-using StoreCall = std::variant<ClaimCall, FindCall, FenceCall, OperatorCall, TakeCall, AttemptCall>;
+struct FindJobCall {
+  RecordId id;
+  Done<std::optional<FoundJob>> done;
+};
 
-inline const RecordId& id_of(const ClaimCall& call) { return call.request.id; }
-inline const RecordId& id_of(const FindCall& call) { return call.id; }
-inline const RecordId& id_of(const FenceCall& call) { return call.owner.id; }
-inline const RecordId& id_of(const OperatorCall& call) { return call.id; }
-inline const RecordId& id_of(const AttemptCall& call) { return call.owner.id; }
+struct JobOperatorCall {
+  RecordId id;
+  JobAction action = JobAction::retry;
+  Done<JobAnswer> done;
+};
 
-inline std::size_t body_bytes(const ClaimCall& call) {
-  return call.request.staged ? call.request.staged->message.body.size() : 0;
-}
-inline std::size_t body_bytes(const FenceCall& call) { return call.response.body.size(); }
-inline std::size_t body_bytes(const OperatorCall& call) { return call.response.body.size(); }
-inline std::size_t body_bytes(const AttemptCall& call) { return call.end.message.body.size(); }
-inline std::size_t body_bytes(const FindCall&) { return 0; }
-inline std::size_t body_bytes(const TakeCall&) { return 0; }
+using StoreCall = std::variant<ClaimCall, FindCall, FenceCall, OperatorCall, StageCall, TakeCall, AttemptCall,
+                               FindJobCall, JobOperatorCall>;
 
-// The same for a variant of these, or of types derived from them.
+// For a variant of these, or of types derived from them.
 template <class... Calls>
 std::size_t body_bytes(const std::variant<Calls...>& call) {
-  return std::visit([](const auto& each) { return body_bytes(each); }, call);
+  return std::visit(
+      [](const auto& each) -> std::size_t {
+        if constexpr (requires { each.response.body; }) return each.response.body.size();
+        if constexpr (requires { each.request.message.body; }) return each.request.message.body.size();
+        return 0;
+      },
+      call);
 }
 template <class... Calls>
 CallKind kind_of(const std::variant<Calls...>& call) {
-  return std::visit(
-      []<class Each>(const Each&) {
-        const bool begins = std::is_base_of_v<ClaimCall, Each> || std::is_base_of_v<TakeCall, Each>;
-        return begins ? CallKind::begins_work : CallKind::other;
+  // Claims, and jobs to stage or to take: they have a request.
+  const bool begins = std::visit(
+      [](const auto& each) {
+        return requires { each.request; };
       },
       call);
+  return begins ? CallKind::begins_work : CallKind::other;
 }
 template <class... Calls>
 void refuse(std::variant<Calls...>& call, const Fault& fault) {

@@ -3,6 +3,7 @@
 #include "base/durations.h"
 #include "core/record_codec.h"
 #include "store/common/listing.h"
+#include "store/postgres/single_calls.h"
 #include "store/postgres/sql_batch.h"
 
 #include <fmt/format.h>
@@ -41,24 +42,36 @@ constexpr const char* kMeasure =
 // none of what follows is shown.
 constexpr const char* kList =
     "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
-    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, r.job, "
-    "r.id, substring(r.response FROM 1 FOR $8) "
+    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, "
+    "r.id, substring(r.response FROM 1 FOR $7) "
     "FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
     "WHERE r.state <> 4 AND r.expires_at > m.moment AND ($2 = 0 OR r.state = $2) "
-    "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 "
-    "AND ($6 = 0 OR (r.job <> 0) = ($6 = 1)) LIMIT $7";
-constexpr int kListIdColumn = 19;
-constexpr int kListFrontColumn = 20;
+    "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 LIMIT $6";
+constexpr int kListIdColumn = 18;
+constexpr int kListFrontColumn = 19;
+
+// State 1 is that of StoredJob::state_at().
+constexpr const char* kListJobs =
+    "SELECT m.moment, j.* FROM oncekey.job j, (SELECT oncekey.clock() + $1 AS moment) m "
+    "WHERE j.expires_at > m.moment AND j.id BETWEEN $4 AND $5 AND ($3 = '' OR j.route = $3) "
+    "AND ($2 = 0 OR $2 = CASE WHEN j.state = 2 AND j.due_at <= m.moment THEN 1 ELSE j.state END) LIMIT $6";
+constexpr const char* kCountJobs =
+    "SELECT j.route, j.state, count(*) FROM oncekey.job j "
+    "WHERE j.state IN (1, 2) AND j.expires_at > oncekey.clock() + $1 GROUP BY j.route, j.state UNION ALL "
+    "SELECT j.route, j.state, count(*) FROM oncekey.job j "
+    "WHERE j.state = 5 AND j.expires_at > oncekey.clock() + $1 GROUP BY j.route, j.state";
+// Expired jobs deleted in one round.
+constexpr int kForgottenPerRound = 1000;
 
 // What browse looks at, newest first.
 constexpr std::string_view kAllRecords = "oncekey.record r";
 constexpr std::string_view kUnsettledRecords = "oncekey.unsettled u JOIN oncekey.record r ON r.id = u.id";
 constexpr std::size_t kLooksPerCall = 1000;
 constexpr std::size_t kSearchLooksPerCall = 20'000;
-constexpr int kBrowseLookedColumn = 21;
-constexpr int kBrowseFittingColumn = 22;
-constexpr int kBrowseLastTimeColumn = 23;
-constexpr int kBrowseLastIdColumn = 24;
+constexpr int kBrowseLookedColumn = 20;
+constexpr int kBrowseFittingColumn = 21;
+constexpr int kBrowseLastTimeColumn = 22;
+constexpr int kBrowseLastIdColumn = 23;
 
 // As is_shown() of store/common/listing.h has it.
 std::string_view condition_of(KeysShown shown) {
@@ -86,7 +99,7 @@ std::string_view condition_of(KeysShown shown) {
 std::string browse_sql(std::string_view records, std::string_view condition) {
   return fmt::format(
       "WITH m AS MATERIALIZED (SELECT oncekey.clock() + $1 AS moment), looked AS MATERIALIZED ("
-      "SELECT r.bucket, r.id, r.first_received, r.job = 0 AND r.expires_at > m.moment AND ($2 = '' OR r.key = $2) "
+      "SELECT r.bucket, r.id, r.first_received, r.expires_at > m.moment AND ($2 = '' OR r.key = $2) "
       "AND ($3 = '' OR r.route = $3) AND {1} AS fits "
       "FROM {0} CROSS JOIN m WHERE r.first_received <= $4 AND (r.first_received < $4 OR r.id < $5) "
       "ORDER BY r.first_received DESC, r.id DESC LIMIT $7), "
@@ -96,7 +109,7 @@ std::string browse_sql(std::string_view records, std::string_view condition) {
       "ORDER BY l.first_received DESC, l.id DESC LIMIT $6) "
       "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
       "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, "
-      "r.job, r.id, substring(r.response FROM 1 FOR $8), n.looked, n.fitting, last.first_received, last.id "
+      "r.id, substring(r.response FROM 1 FOR $8), n.looked, n.fitting, last.first_received, last.id "
       "FROM numbers n CROSS JOIN m LEFT JOIN last ON true "
       "LEFT JOIN (lines JOIN oncekey.record r ON r.bucket = lines.bucket AND r.id = lines.id) ON true "
       "ORDER BY r.first_received DESC, r.id DESC",
@@ -191,6 +204,7 @@ Status Housekeeping::round() {
   if (!present) return present.fault();
   if (const Status made = make_ahead(*present); !made) return made;
   drop_ended(*present);
+  if (const Status forgotten = forget_jobs(); !forgotten) return forgotten;
   if (std::chrono::steady_clock::now() < measure_again_) return ok_status();
   measure_again_ = deadline_in(kMeasureEvery);
   return measure();
@@ -278,6 +292,14 @@ Status Housekeeping::drop(const Partition& partition) {
   return ok_status();
 }
 
+Status Housekeeping::forget_jobs() {
+  Statement statement{"SELECT oncekey.forget_jobs($1, $2)", {}};
+  statement.params.int8(state_.skew().count()).int4(kForgottenPerRound);
+  const Section forgotten = connection_->run(statement, deadline_in(kDropTime));
+  if (forgotten.outcome != SectionOutcome::committed) return fault_of(forgotten, state_.target.name);
+  return ok_status();
+}
+
 Status Housekeeping::measure() {
   const Section section = connection_->run({kMeasure, {}}, deadline_in(kListTime));
   if (section.outcome != SectionOutcome::committed) return fault_of(section, state_.target.name);
@@ -316,6 +338,14 @@ void Housekeeping::count_waiting(Done<WaitingKeys> done) {
   ask<WaitingKeys>([this] { return count_now(); }, std::move(done));
 }
 
+void Housekeeping::list_jobs(const JobListRequest& request, Done<JobPage> done) {
+  ask<JobPage>([this, request] { return list_jobs_now(request); }, std::move(done));
+}
+
+void Housekeeping::count_jobs(Done<std::vector<JobCount>> done) {
+  ask<std::vector<JobCount>>([this] { return count_jobs_now(); }, std::move(done));
+}
+
 void Housekeeping::answer_questions() {
   for (;;) {
     Question next;
@@ -333,25 +363,71 @@ Result<std::vector<Listed>> Housekeeping::list_now(const ListRequest& request) {
   const std::optional<std::string> low = id_bound(request.id_prefix, '0');
   const std::optional<std::string> high = id_bound(request.id_prefix, 'f');
   if (!low || !high) return std::vector<Listed>{};
-  const std::lock_guard turn(connection_mutex_);
-  if (const Status connected = ensure_connection(); !connected) return connected.fault();
   Statement statement{kList, {}};
   statement.params.int8(state_.skew().count());
   statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
   statement.params.boolean(request.abandoned_only).bytes(*low).bytes(*high);
-  statement.params.int2(!request.staged ? std::int16_t{0} : *request.staged ? std::int16_t{1} : std::int16_t{2});
   statement.params.int8(static_cast<std::int64_t>(std::min<std::size_t>(request.limit, 1'000'000)));
   statement.params.int4(kResponseFrontBytes);
-  const Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
+  const Result<Section> section = ask_server(statement);
+  if (!section) return section.fault();
   std::vector<Listed> listed;
-  const PGresult* const result = section.results[0].get();
+  const PGresult* const result = section->results[0].get();
   for (int at = 0; at < PQntuples(result); ++at) {
     Result<Listed> line = line_of(Row(result, at));
     if (!line) return std::move(line).fault();
     listed.push_back(*std::move(line));
   }
   return listed;
+}
+
+Result<JobPage> Housekeeping::list_jobs_now(const JobListRequest& request) {
+  JobPage page;
+  const std::optional<std::string> low = id_bound(request.id_prefix, '0');
+  const std::optional<std::string> high = id_bound(request.id_prefix, 'f');
+  if (!low || !high) return page;
+  Statement statement{kListJobs, {}};
+  statement.params.int8(state_.skew().count());
+  statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
+  statement.params.text(as_text(request.route, TextEncoding::utf8)).bytes(*low).bytes(*high);
+  const std::size_t limit = std::min<std::size_t>(request.limit, 1'000'000);
+  statement.params.int8(static_cast<std::int64_t>(limit) + 1); // one more tells whether there are others
+  const Result<Section> section = ask_server(statement);
+  if (!section) return section.fault();
+  const PGresult* const result = section->results[0].get();
+  for (int at = 0; at < PQntuples(result); ++at) {
+    if (page.jobs.size() == limit) {
+      page.whole = false;
+      break;
+    }
+    Result<StoredJob> job = job_of(Row(result, at));
+    if (!job) return std::move(job).fault();
+    page.jobs.push_back(*std::move(job));
+  }
+  return page;
+}
+
+Result<std::vector<JobCount>> Housekeeping::count_jobs_now() {
+  Statement statement{kCountJobs, {}};
+  statement.params.int8(state_.skew().count());
+  const Result<Section> section = ask_server(statement);
+  if (!section) return section.fault();
+  std::vector<JobCount> counts;
+  const PGresult* const result = section->results[0].get();
+  for (int at = 0; at < PQntuples(result); ++at) {
+    const Row row(result, at);
+    counts.push_back(
+        {std::string(row.bytes(0)), static_cast<JobState>(row.int2(1)), static_cast<std::uint64_t>(row.int8(2))});
+  }
+  return counts;
+}
+
+Result<Section> Housekeeping::ask_server(const Statement& statement) {
+  const std::lock_guard turn(connection_mutex_);
+  if (const Status connected = ensure_connection(); !connected) return connected.fault();
+  Section section = connection_->run(statement, deadline_in(kListTime));
+  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
+  return section;
 }
 
 Status Housekeeping::note_unsettled() {

@@ -9,6 +9,7 @@
 #include "store/common/backoff.h"
 #include "store/postgres/postgres_state.h"
 
+#include "core/job_store.h"
 #include "core/store.h"
 
 #include <deque>
@@ -33,6 +34,8 @@ class Housekeeping {
   void list(const ListRequest& request, Done<std::vector<Listed>> done);
   void browse(const BrowseRequest& request, Done<BrowsePage> done);
   void count_waiting(Done<WaitingKeys> done);
+  void list_jobs(const JobListRequest& request, Done<JobPage> done);
+  void count_jobs(Done<std::vector<JobCount>> done);
   StoreStats stats() const;
 
  private:
@@ -47,10 +50,14 @@ class Housekeeping {
   Status make_ahead(const std::vector<Partition>& present);
   void drop_ended(const std::vector<Partition>& present);
   Status drop(const Partition& partition);
+  Status forget_jobs();
   Status measure();
+  Result<Section> ask_server(const Statement& statement);
   Result<std::vector<Listed>> list_now(const ListRequest& request);
   Result<BrowsePage> browse_now(const BrowseRequest& request);
   Result<WaitingKeys> count_now();
+  Result<JobPage> list_jobs_now(const JobListRequest& request);
+  Result<std::vector<JobCount>> count_jobs_now();
   Status note_unsettled();
 
   // What an operator asks, answered on this thread.

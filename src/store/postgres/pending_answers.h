@@ -32,7 +32,7 @@ class PendingAnswers {
   }
 
   std::tuple<Answers<ClaimAnswer>, Answers<std::optional<Found>>, Answers<FenceAnswer>, Answers<OperatorAnswer>,
-             Answers<std::vector<TakenJob>>>
+             Answers<StageAnswer>, Answers<std::vector<TakenJob>>, Answers<std::optional<FoundJob>>, Answers<JobAnswer>>
       answers_;
 };
 

@@ -3,6 +3,7 @@
 #include "store/postgres/batch_sender.h"
 #include "store/postgres/housekeeping.h"
 #include "store/postgres/news.h"
+#include "store/postgres/postgres_jobs.h"
 #include "store/postgres/postgres_state.h"
 #include "store/postgres/schema.h"
 
@@ -82,6 +83,7 @@ struct PostgresStore::Parts {
   // After the secret is known.
   void start(int connections, Housekeeping::Rounds rounds) {
     housekeeping.emplace(state, rounds);
+    jobs.emplace(state, *housekeeping, [this](const RecordId& id, StoreCall call) { submit(id, std::move(call)); });
     news.emplace(state);
     for (int number = 0; number < connections; ++number) senders.push_back(std::make_unique<BatchSender>(state));
     sweeper = std::thread([this] { sweep(); });
@@ -117,6 +119,7 @@ struct PostgresStore::Parts {
 
   PostgresState state;
   std::optional<Housekeeping> housekeeping;
+  std::optional<PostgresJobs> jobs;
   std::optional<News> news;
   std::vector<std::unique_ptr<BatchSender>> senders;
   std::thread sweeper;
@@ -177,14 +180,7 @@ void PostgresStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> do
   parts_->submit(owner.id, FenceCall{verb, owner, Millis{}, {}, std::move(done)});
 }
 
-void PostgresStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status may_claim = parts_->state.may_claim(); !may_claim) return done(may_claim.fault());
-  parts_->submit(RecordId{}, TakeCall{request, std::move(done)}); // one after another
-}
-
-void PostgresStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, AttemptCall{owner, std::move(end), std::move(done)});
-}
+JobStore& PostgresStore::jobs() { return *parts_->jobs; }
 
 void PostgresStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                             Done<OperatorAnswer> done) {

@@ -3,6 +3,7 @@
 #include "core/bucket.h"
 #include "core/record_codec.h"
 #include "core/transitions.h"
+#include "store/postgres/single_calls.h"
 
 #include <algorithm>
 #include <cstring>
@@ -32,49 +33,10 @@ enum Column : int {
   column_method,
   column_target,
   column_response,
-  column_job,
-  column_id,
 };
-
-// The bits of `job`.
-constexpr std::int16_t kStaged = 1;
-constexpr std::int16_t kOrdered = 2;
-constexpr std::int16_t kResting = 4;
 
 constexpr std::int16_t kClaimed = 1;
 constexpr std::int16_t kFoundLong = 3;
-
-std::string_view view_of(const std::uint8_t* bytes, std::size_t size) {
-  return {static_cast<const char*>(static_cast<const void*>(bytes)), size};
-}
-template <class Tag>
-std::string_view view_of(const Digest<Tag>& digest) {
-  return view_of(digest.bytes.data(), digest.bytes.size());
-}
-
-// The lock of an id: some of its bits, which are as good as any others. Ids that share one take turns, nothing more.
-std::int64_t lock_of(const RecordId& id) {
-  std::int64_t lock;
-  std::memcpy(&lock, id.bytes.data() + 8, sizeof lock);
-  return lock;
-}
-
-Time time_at(const Row& row, int column) { return Time{Millis{row.int8(column)}}; }
-
-template <class Bytes>
-bool copy_exactly(std::string_view from, Bytes& to) {
-  if (from.size() != to.size()) return false;
-  std::memcpy(to.data(), from.data(), to.size());
-  return true;
-}
-
-bool is_partial(const StoredResponse& response) { return response.omitted && !response.omitted->whole; }
-
-std::string encoded(const StoredResponse& response) {
-  std::string bytes;
-  encode_response(response, bytes);
-  return bytes;
-}
 
 // A lock is held for one round trip and one commit; whoever met it comes back after about as long.
 Millis rest_after_a_lock() {
@@ -110,10 +72,6 @@ Result<Record> record_of(const Row& row, const RecordId& id) {
   record.key = row.bytes(column_key);
   record.method = row.bytes(column_method);
   record.target = row.bytes(column_target);
-  const std::int16_t job = row.int2(column_job);
-  record.staged = (job & kStaged) != 0;
-  record.ordered = (job & kOrdered) != 0;
-  record.resting = (job & kResting) != 0;
   if (row.is_null(column_response)) return record;
   Result<StoredResponse> response = decode_response(row.bytes(column_response));
   if (!response) return Fault{response.fault().kind, "record " + short_hash(id) + ": " + response.fault().message};
@@ -132,12 +90,10 @@ SqlBatch::SqlBatch(CallBatch& batch, SqlTerms terms)
     } else if (const auto* find = std::get_if<FindCall>(&what)) {
       reads_.push_back(at);
       if (find->interest == Interest::settling) awaits_.push_back(at);
-    } else if (std::holds_alternative<FenceCall>(what) || std::holds_alternative<AttemptCall>(what)) {
+    } else if (std::holds_alternative<FenceCall>(what)) {
       fences_.push_back(at);
-    } else if (std::holds_alternative<TakeCall>(what)) {
-      takes_.push_back(at);
     } else {
-      operators_.push_back(at);
+      singles_.push_back(at);
     }
   }
 }
@@ -159,7 +115,6 @@ Statement SqlBatch::claim_statement() const {
   ArrayParam fingerprints(kByteaOid, count), tokens(kByteaOid, count);
   ArrayParam leases(kInt8Oid, count), retentions(kInt8Oid, count), widths(kInt4Oid, count), take_over(kBoolOid, count);
   ArrayParam routes(kTextOid, count), keys(kTextOid, count), methods(kTextOid, count), targets(kTextOid, count);
-  ArrayParam jobs(kInt2Oid, count), messages(kByteaOid, count);
   for (const std::size_t at : claims_) {
     const ClaimRequest& request = first<ClaimCall>(at).request;
     fingerprints.add_bytes(view_of(request.fingerprint));
@@ -172,22 +127,14 @@ Statement SqlBatch::claim_statement() const {
     keys.add_bytes(as_text(request.key, terms_.encoding));
     methods.add_bytes(as_text(request.method, terms_.encoding));
     targets.add_bytes(as_text(request.target, terms_.encoding));
-    if (request.staged) {
-      jobs.add_int2(static_cast<std::int16_t>(kStaged | kResting | (request.staged->ordered ? kOrdered : 0)));
-      messages.add_bytes(encoded(request.staged->message));
-    } else {
-      jobs.add_int2(0);
-      messages.add_null();
-    }
   }
-  Statement statement{
-      "SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)", {}};
+  Statement statement{"SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+                      {}};
   statement.params.text(terms_.marker.generation).int8(static_cast<std::int64_t>(terms_.marker.tick));
   statement.params.int8(terms_.skew.count()).array(locks_of(claims_)).array(ids_of(claims_));
   statement.params.array(std::move(fingerprints)).array(std::move(leases)).array(std::move(retentions));
   statement.params.array(std::move(widths)).array(std::move(take_over)).array(std::move(tokens));
   statement.params.array(std::move(routes)).array(std::move(keys)).array(std::move(methods)).array(std::move(targets));
-  statement.params.array(std::move(jobs)).array(std::move(messages));
   return statement;
 }
 
@@ -196,16 +143,6 @@ Statement SqlBatch::settle_statement() const {
   ArrayParam fences(kInt8Oid, count), verbs(kInt2Oid, count), leases(kInt8Oid, count);
   ArrayParam responses(kByteaOid, count), partials(kBoolOid, count);
   for (const std::size_t at : fences_) {
-    if (const auto* attempt = std::get_if<AttemptCall>(&batch_[at].calls.front()->what)) {
-      fences.add_int8(static_cast<std::int64_t>(attempt->owner.fence));
-      verbs.add_int2(attempt->end.kind == AttemptEnd::Kind::again       ? 6
-                     : attempt->end.kind == AttemptEnd::Kind::completed ? 8
-                                                                        : 7);
-      leases.add_int8(attempt->end.pause.count());
-      responses.add_bytes(encoded(attempt->end.message));
-      partials.add_bool(false);
-      continue;
-    }
     const FenceCall& call = first<FenceCall>(at);
     fences.add_int8(static_cast<std::int64_t>(call.owner.fence));
     verbs.add_int2(static_cast<std::int16_t>(call.verb));
@@ -230,42 +167,18 @@ Statement SqlBatch::await_statement() const {
   return statement;
 }
 
-Statement SqlBatch::operate_statement(std::size_t group) const {
-  const OperatorCall& call = first<OperatorCall>(group);
-  const auto action = [&]() -> std::int16_t {
-    switch (call.action) {
-      case OperatorAction::release:
-        return 1;
-      case OperatorAction::complete:
-        return 2;
-      case OperatorAction::rerun:
-        return 3;
-    }
-    ONCEKEY_CHECK(false, "every action of an operator has its number");
-    return 0;
-  }();
-  Statement statement{"SELECT oncekey.operate($1, $2, $3, $4, $5, $6)", {}};
-  statement.params.int8(terms_.skew.count()).int8(lock_of(call.id)).bytes(view_of(call.id)).int2(action);
-  statement.params.bytes(encoded(call.response)).boolean(is_partial(call.response));
-  return statement;
-}
-
-Statement SqlBatch::take_statement(std::size_t group) const {
-  const TakeRequest& request = first<TakeCall>(group).request;
-  Statement statement{"SELECT * FROM oncekey.take($1, $2, $3, $4, $5::int4, $6)", {}};
-  statement.params.text(terms_.marker.generation).int8(static_cast<std::int64_t>(terms_.marker.tick));
-  statement.params.int8(terms_.skew.count()).text(as_text(request.route, terms_.encoding));
-  statement.params.int8(static_cast<std::int64_t>(request.limit)).int8(request.lease.count());
-  return statement;
-}
-
 std::vector<Statement> SqlBatch::writes() const {
   std::vector<Statement> statements;
   if (!claims_.empty()) statements.push_back(claim_statement());
   if (!fences_.empty()) statements.push_back(settle_statement());
   if (!awaits_.empty()) statements.push_back(await_statement());
-  for (const std::size_t at : operators_) statements.push_back(operate_statement(at));
-  for (const std::size_t at : takes_) statements.push_back(take_statement(at));
+  for (const std::size_t at : singles_) {
+    std::visit(
+        [&]<class Call>(const Call& call) {
+          if constexpr (requires { statement_of(call, terms_); }) statements.push_back(statement_of(call, terms_));
+        },
+        batch_[at].calls.front()->what);
+  }
   return statements;
 }
 
@@ -282,8 +195,25 @@ void SqlBatch::read_writes(const Section& section, PendingAnswers& pending) {
   if (!claims_.empty()) read_claims(section.results[next++].get(), pending);
   if (!fences_.empty()) read_fences(section.results[next++].get(), pending);
   if (!awaits_.empty()) read_awaits(section.results[next++].get());
-  for (const std::size_t at : operators_) read_operator(at, section.results[next++].get(), pending);
-  for (const std::size_t at : takes_) read_taken(at, section.results[next++].get(), pending);
+  for (const std::size_t at : singles_) {
+    const PGresult* const result = section.results[next++].get();
+    const bool answered = std::visit(
+        [&]<class Call>(Call& call) {
+          if constexpr (requires { answer_of(call, result); }) {
+            auto answer = answer_of(call, result);
+            if (answer) pending.add(call.done, *std::move(answer));
+            return answer.has_value();
+          }
+          return false;
+        },
+        batch_[at].calls.front()->what);
+    if (answered) {
+      ++written_;
+      batch_[at].calls.clear();
+    } else {
+      batch_[at].rest = rest_after_a_lock();
+    }
+  }
 }
 
 void SqlBatch::read_claims(const PGresult* result, PendingAnswers& pending) {
@@ -348,11 +278,8 @@ void SqlBatch::read_fences(const PGresult* result, PendingAnswers& pending) {
       continue;
     }
     if (answer == 1) ++written_;
-    const Result<FenceAnswer> told = answer == 1 ? FenceAnswer::done : FenceAnswer::lost;
-    if (auto* attempt = std::get_if<AttemptCall>(&group.calls.front()->what))
-      pending.add(attempt->done, told);
-    else
-      pending.add(first<FenceCall>(fences_[at]).done, told);
+    pending.add(first<FenceCall>(fences_[at]).done,
+                Result<FenceAnswer>(answer == 1 ? FenceAnswer::done : FenceAnswer::lost));
     group.calls.clear();
   }
 }
@@ -364,42 +291,6 @@ void SqlBatch::read_awaits(const PGresult* result) {
     busy_[awaits_[at]] = true;
     batch_[awaits_[at]].rest = rest_after_a_lock();
   }
-}
-
-void SqlBatch::read_operator(std::size_t group, const PGresult* result, PendingAnswers& pending) {
-  constexpr OperatorAnswer kAnswers[] = {OperatorAnswer::done, OperatorAnswer::absent, OperatorAnswer::live,
-                                         OperatorAnswer::completed};
-  const std::int16_t answer = Row(result, 0).int2(0);
-  if (answer < 1 || answer > 4) {
-    batch_[group].rest = rest_after_a_lock();
-    return;
-  }
-  pending.add(first<OperatorCall>(group).done, Result<OperatorAnswer>(kAnswers[answer - 1]));
-  batch_[group].calls.clear();
-}
-
-void SqlBatch::read_taken(std::size_t group, const PGresult* result, PendingAnswers& pending) {
-  Result<std::vector<TakenJob>> answer = std::vector<TakenJob>{};
-  for (int at = 0; at < PQntuples(result) && answer; ++at) {
-    const Row row(result, at);
-    TakenJob taken;
-    if (!copy_exactly(row.bytes(column_id), taken.id.bytes)) {
-      answer = corrupt("a job's id does not have 32 bytes");
-      break;
-    }
-    Result<Record> record = record_of(row, taken.id);
-    if (!record) {
-      answer = std::move(record).fault();
-      break;
-    }
-    taken.record = *std::move(record);
-    taken.now = time_at(row, column_moment);
-    server_time_ = taken.now;
-    answer->push_back(std::move(taken));
-    ++written_;
-  }
-  pending.add(first<TakeCall>(group).done, std::move(answer));
-  batch_[group].calls.clear();
 }
 
 void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
@@ -453,15 +344,18 @@ void SqlBatch::refuse_groups(const Indexes& groups, const Fault& fault, PendingA
 }
 
 void SqlBatch::refuse_writes(const Fault& fault, PendingAnswers& pending) {
-  for (const Indexes* groups : {&claims_, &fences_, &operators_, &takes_, &awaits_})
-    refuse_groups(*groups, fault, pending);
+  for (const Indexes* groups : {&claims_, &fences_, &singles_, &awaits_}) refuse_groups(*groups, fault, pending);
 }
 
 void SqlBatch::refuse_reads(const Fault& fault, PendingAnswers& pending) { refuse_groups(reads_, fault, pending); }
 
 void SqlBatch::refuse_claims(const Fault& fault, PendingAnswers& pending) {
-  refuse_groups(claims_, fault, pending);
-  refuse_groups(takes_, fault, pending);
+  for (const Indexes* groups : {&claims_, &singles_}) {
+    for (const std::size_t at : *groups) {
+      const bool begins = !batch_[at].calls.empty() && kind_of(batch_[at].calls.front()->what) == CallKind::begins_work;
+      if (begins) refuse_groups({at}, fault, pending);
+    }
+  }
 }
 
 } // namespace oncekey::postgres

@@ -7,7 +7,7 @@
 #include "store/postgres/connection.h"
 #include "store/postgres/pending_answers.h"
 #include "store/postgres/postgres_queue.h"
-#include "store/postgres/server.h"
+#include "store/postgres/sql_parts.h"
 
 #include <cstdint>
 #include <span>
@@ -16,21 +16,12 @@
 
 namespace oncekey::postgres {
 
-// What the statements carry besides the calls.
-struct SqlTerms {
-  KnownMarker marker; // of the store as we know it; claims are refused on any other
-  Millis skew{};
-  TextEncoding encoding = TextEncoding::utf8;
-};
-
 class SqlBatch {
  public:
   // The batch outlives the sql. Calls that get an answer leave it, those that stay are to be asked for again.
   SqlBatch(CallBatch& batch, SqlTerms terms);
 
-  bool has_writes() const {
-    return !claims_.empty() || !fences_.empty() || !operators_.empty() || !awaits_.empty() || !takes_.empty();
-  }
+  bool has_writes() const { return !claims_.empty() || !fences_.empty() || !singles_.empty() || !awaits_.empty(); }
   bool has_reads() const { return !reads_.empty(); }
   std::vector<Statement> writes() const;
   std::vector<Statement> reads() const;
@@ -64,22 +55,18 @@ class SqlBatch {
   Statement claim_statement() const;
   Statement settle_statement() const;
   Statement await_statement() const;
-  Statement operate_statement(std::size_t group) const;
-  Statement take_statement(std::size_t group) const;
 
   void read_claims(const PGresult* result, PendingAnswers& pending);
   void read_fences(const PGresult* result, PendingAnswers& pending);
   void read_awaits(const PGresult* result);
-  void read_operator(std::size_t group, const PGresult* result, PendingAnswers& pending);
-  void read_taken(std::size_t group, const PGresult* result, PendingAnswers& pending);
   void answer_claimed(CallGroup& group, const Claimed& claimed, PendingAnswers& pending);
   void share_found(CallGroup& group, const Result<Found>& found, PendingAnswers& pending);
   void refuse_groups(const Indexes& groups, const Fault& fault, PendingAnswers& pending);
 
   CallBatch& batch_;
   const SqlTerms terms_;
-  Indexes claims_, fences_, operators_, takes_, awaits_, reads_; // an awaited id is among the reads as well
-  std::vector<bool> busy_;                                       // by group: its lock was not free
+  Indexes claims_, fences_, singles_, awaits_, reads_; // an awaited id is among the reads as well
+  std::vector<bool> busy_;                             // by group: its lock was not free
   std::int64_t written_ = 0;
   std::optional<Time> server_time_;
   std::vector<RecordId> awaited_;

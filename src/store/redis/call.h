@@ -11,6 +11,7 @@
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,13 +27,16 @@ struct Answer {
   Time now{}; // the store's clock when it was made
 };
 
+enum class Script { records, jobs };
+
 struct Call : QueuedCall {
+  Script script = Script::records;
   std::uint32_t partition = 0;
   std::string arguments; // of the script, as words on the wire; `what` has no bodies
   std::size_t words = 0;
   // The other calls of a group that left together: they share the answer.
   std::vector<std::unique_ptr<Call>> sharing;
-  std::optional<std::string> job_route; // touches the jobs of this route
+  std::string job_route; // touches the indexes of this route's jobs; empty for none
   // Of a take: told whether the route has jobs left in this partition.
   std::function<void(bool)> jobs_left;
   // Sent in a batch of its own: others may be in another place while a slot is on its way.
@@ -45,8 +49,10 @@ struct Call : QueuedCall {
     ++words;
   }
   void add_decimal(std::uint64_t number) { add(std::to_string(number)); }
+  void add_millis(Millis time) { add_decimal(static_cast<std::uint64_t>(std::max<std::int64_t>(0, time.count()))); }
 };
 using CallPtr = std::unique_ptr<Call>;
+CallPtr call_for(const RecordId& id, std::string_view verb, Script script = Script::records);
 
 // Answers a call and those that share its answer. Returns the claims among them that have to be sent themselves, since
 // they would change what the first one found or made.

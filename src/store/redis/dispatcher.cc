@@ -177,8 +177,9 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, Deadline now) {
   std::vector<CallPtr> batch;
   std::size_t bytes = 0;
   for (CallPtr& call : calls) {
-    const bool fits = !batch.empty() && batch[0]->partition == call->partition && batch.size() < kBatchCallsMax &&
-                      bytes + call->arguments.size() <= kBatchBytesMax && !call->alone && !batch[0]->alone;
+    const bool fits = !batch.empty() && batch[0]->partition == call->partition && batch[0]->script == call->script &&
+                      batch.size() < kBatchCallsMax && bytes + call->arguments.size() <= kBatchBytesMax &&
+                      !call->alone && !batch[0]->alone;
     if (!fits && !batch.empty()) {
       send_batch(group, std::exchange(batch, {}));
       bytes = 0;
@@ -217,7 +218,8 @@ std::string Dispatcher::batch_bytes(std::uint32_t partition, std::span<const Cal
   std::string clock;
   if (options_.clock) clock = std::to_string(options_.clock().time_since_epoch().count());
   const std::uint64_t seen_tick = ticks_[partition].largest_of(generation);
-  return batch_command({names_, script_sha_, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
+  const std::string& script = !calls.empty() && calls[0]->script == Script::jobs ? job_script_sha_ : record_script_sha_;
+  return batch_command({names_, script, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
 }
 
 void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
@@ -269,8 +271,10 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   if (to.name.empty()) to.name = link.host().name;
   // The script is on its way to the server before what needs it.
   if (error.kind == ErrorKind::no_script) {
-    link.connection()->send(command({"SCRIPT", "LOAD", kBatchScript}), Clock::now() + options_.call_timeout,
-                            [](const Result<OwnedReply>&) {});
+    for (const std::string* script : {&record_script(), &job_script()}) {
+      link.connection()->send(command({"SCRIPT", "LOAD", *script}), Clock::now() + options_.call_timeout,
+                              [](const Result<OwnedReply>&) {});
+    }
   }
   if (error.kind == ErrorKind::moved) servers_.moved(calls[0]->partition, to);
   if (error.kind == ErrorKind::again) servers_.refresh_soon();
@@ -368,11 +372,15 @@ Task<Status> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint3
 }
 
 Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {
-  std::string load = command({"SCRIPT", "LOAD", kBatchScript});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
-  if (!reply) co_return reply.fault();
-  if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
-  script_sha_ = std::string(reply->look().text());
+  const std::pair<const std::string&, std::string&> scripts[] = {{record_script(), record_script_sha_},
+                                                                 {job_script(), job_script_sha_}};
+  for (const auto& [script, sha] : scripts) {
+    std::string load = command({"SCRIPT", "LOAD", script});
+    const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
+    if (!reply) co_return reply.fault();
+    if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
+    sha = std::string(reply->look().text());
+  }
   co_return ok_status();
 }
 

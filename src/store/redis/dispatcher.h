@@ -103,7 +103,8 @@ class Dispatcher {
   const KeyNames& names_;
   const Options options_;
   const std::function<void()> look_again_;
-  std::string script_sha_;
+  std::string record_script_sha_;
+  std::string job_script_sha_;
   std::vector<SeenTicks> ticks_; // by partition
   std::set<std::uint32_t> watched_;
 

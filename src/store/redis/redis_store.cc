@@ -41,7 +41,10 @@ void add_response(Call& call, const StoredResponse& response) {
 class RedisStore::Impl {
  public:
   Impl(std::unique_ptr<redis::Session> opened, QueueLimits limits)
-      : room(limits), rates(opened->context(), opened->servers(), opened->names()), session(std::move(opened)) {}
+      : room(limits),
+        rates(opened->context(), opened->servers(), opened->names()),
+        jobs(*opened, [this](CallPtr call, StoreCall what) { submit(std::move(call), std::move(what)); }),
+        session(std::move(opened)) {}
 
   void submit(CallPtr call, StoreCall what) {
     call->what = std::move(what);
@@ -54,8 +57,8 @@ class RedisStore::Impl {
   // Above the session, whose loop may still have calls when it ends.
   QueueRoom room;
   redis::Rates rates;
+  redis::RedisJobs jobs;
   const std::unique_ptr<redis::Session> session;
-  redis::RedisJobs jobs{*session, [this](CallPtr call, StoreCall what) { submit(std::move(call), std::move(what)); }};
 };
 
 RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
