@@ -3,8 +3,7 @@
 // Calls for records of one partition travel together as a batch: one script run, one reply.
 #pragma once
 
-#include "store/redis/loop.h"
-#include "store/redis/reply.h"
+#include "redis/connection.h"
 #include "store/redis/slots.h"
 
 #include <oncekey/record.h>

@@ -2,8 +2,6 @@
 
 #include "store/redis/scripts.h"
 
-#include <boost/asio/post.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -37,16 +35,15 @@ std::optional<Fault> record_fault(std::string_view error) {
 
 } // namespace
 
-Dispatcher::Dispatcher(asio::io_context& context, Servers& servers, StoreState& state, const KeyNames& names,
-                       Options options, std::function<void()> look_again)
-    : context_(context),
+Dispatcher::Dispatcher(Loop& loop, Servers& servers, StoreState& state, const KeyNames& names, Options options,
+                       std::function<void()> look_again)
+    : loop_(loop),
       servers_(servers),
       state_(state),
       names_(names),
       options_(std::move(options)),
       look_again_(std::move(look_again)),
-      ticks_(names.partitions()),
-      parked_due_(context) {}
+      ticks_(names.partitions()) {}
 
 void Dispatcher::submit(CallPtr call) {
   call->partition = names_.partition_of(call->id);
@@ -60,7 +57,7 @@ void Dispatcher::submit(CallPtr call) {
     }
   }
   if (call) return call->answered(closed_fault());
-  if (wake) asio::post(context_, [this] { drain(); });
+  if (wake) loop_.post([this] { drain(); });
 }
 
 void Dispatcher::drain() {
@@ -109,17 +106,17 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
 }
 
 void Dispatcher::gather(const std::shared_ptr<Link>& link) {
-  if (!std::exchange(link->gathering, true)) {
-    const auto timer = std::make_shared<Timer>(context_, link->outbox.gather_until());
-    timer->async_wait([this, timer, link](error_code) {
-      link->gathering = false;
-      wake_at(1);
-      touched_.push_back(link);
-      drain();
-    });
-  }
+  if (!std::exchange(link->gathering, true)) spawn(send_gathered(link));
   // With several servers somebody else's call must not wait for this one's.
   if (names_.partitions() == 1) wake_at(link->outbox.missing());
+}
+
+Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link) {
+  co_await sleep_until(loop_, link->outbox.gather_until());
+  link->gathering = false;
+  wake_at(1);
+  touched_.push_back(link);
+  drain();
 }
 
 void Dispatcher::wake_at(std::size_t calls) {
@@ -129,7 +126,7 @@ void Dispatcher::wake_at(std::size_t calls) {
     wake_at_ = calls;
     due = !inbox_.empty() && inbox_.size() >= calls;
   }
-  if (due) asio::post(context_, [this] { drain(); });
+  if (due) loop_.post([this] { drain(); });
 }
 
 void Dispatcher::batch_is_done(Group& group) {
@@ -183,7 +180,7 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
   state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);
-  const std::shared_ptr<Connection> connection = group->link->connection();
+  const std::shared_ptr<RedisConnection> connection = group->link->connection();
   if (std::exchange(sent->calls[0]->asked, std::nullopt)) {
     connection->send(command({"ASKING"}), deadline, [](const Result<OwnedReply>&) {});
   }
@@ -321,7 +318,7 @@ void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std
   ticks.largest = tick;
 }
 
-Task<Status> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
+Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
   watched_.insert(partition);
   const std::uint64_t turn = ++ticks_[partition].asked;
   const std::string generation = state_.memory.generation();
@@ -346,7 +343,7 @@ Task<Status> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint3
   co_return ok_status();
 }
 
-Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {
+Task<Status> Dispatcher::load_script(std::shared_ptr<RedisConnection> connection) {
   std::string load = command({"SCRIPT", "LOAD", kBatchScript});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
   if (!reply) co_return reply.fault();
@@ -367,16 +364,12 @@ void Dispatcher::send_later(CallPtr call, const Fault& because) {
     return call->answered(Fault{FaultKind::unavailable, because.message});
   }
   parked_.push_back(std::move(call));
-  if (parked_timer_runs_) return;
-  parked_timer_runs_ = true;
-  parked_due_.expires_after(kPauseBeforeAnotherTry);
-  parked_due_.async_wait([this](error_code error) {
-    if (!error) parked_are_due();
-  });
+  if (!std::exchange(parked_wait_, true)) spawn(route_parked());
 }
 
-void Dispatcher::parked_are_due() {
-  parked_timer_runs_ = false;
+Task<void> Dispatcher::route_parked() {
+  co_await sleep_for(loop_, kPauseBeforeAnotherTry);
+  parked_wait_ = false;
   std::vector<CallPtr> parked;
   std::swap(parked, parked_);
   for (CallPtr& call : parked) route(std::move(call));
@@ -390,7 +383,6 @@ void Dispatcher::stop() {
     stopped_ = true;
     std::swap(calls, inbox_);
   }
-  parked_due_.cancel();
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
   for (const auto& [host, link] : servers_.links()) {

@@ -1,8 +1,8 @@
 #include "store/redis/listing.h"
 
+#include "redis/server_error.h"
 #include "store/common/listing.h"
 #include "store/redis/record_value.h"
-#include "store/redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -27,7 +27,7 @@ bool is_hex(std::string_view text) {
 // Goes through one server.
 class Scan {
  public:
-  Scan(std::shared_ptr<Connection> connection, const KeyNames& names, const ListRequest& request, Time now,
+  Scan(std::shared_ptr<RedisConnection> connection, const KeyNames& names, const ListRequest& request, Time now,
        std::vector<Listed>& listed, std::set<RecordId>& seen)
       : connection_(std::move(connection)),
         names_(names),
@@ -77,7 +77,7 @@ class Scan {
     co_return ok_status();
   }
 
-  const std::shared_ptr<Connection> connection_;
+  const std::shared_ptr<RedisConnection> connection_;
   const KeyNames& names_;
   const ListRequest& request_;
   const Time now_;

@@ -1,9 +1,9 @@
 #include "store/redis/meta.h"
 
+#include "redis/server_error.h"
 #include "store/common/memory_watch.h"
 #include "store/common/secret_check.h"
 #include "store/redis/scripts.h"
-#include "store/redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -49,16 +49,16 @@ Result<std::optional<Meta>> parse_meta(Reply reply) {
 
 std::string new_generation() { return fmt::format("{:016x}{:016x}", random_u64(), random_u64()); }
 
-Task<Status> on_all_partitions(asio::io_context& context, Servers& servers, std::uint32_t partitions, Deadline deadline,
+Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, Deadline deadline,
                                EachCommand make, EachCheck check) {
   struct Gathering {
-    explicit Gathering(asio::io_context& loop) : all(loop) {}
+    explicit Gathering(Loop& on) : all(on) {}
     std::uint32_t left = 0;
     Status status = ok_status();
     EachCheck check;
-    Arrival<bool> all;
+    Notice all;
   };
-  const auto gathering = std::make_shared<Gathering>(context);
+  const auto gathering = std::make_shared<Gathering>(loop);
   gathering->left = partitions;
   gathering->check = std::move(check);
   for (std::uint32_t partition = 0; partition < partitions; ++partition) {
@@ -73,7 +73,7 @@ Task<Status> on_all_partitions(asio::io_context& context, Servers& servers, std:
         status = gathering->check(partition, reply->look());
       }
       if (gathering->status) gathering->status = std::move(status);
-      if (--gathering->left == 0) gathering->all.set(true);
+      if (--gathering->left == 0) gathering->all.give();
     };
     if (link && link->is_ready()) {
       link->connection()->send(make(partition), deadline, told);
@@ -81,7 +81,7 @@ Task<Status> on_all_partitions(asio::io_context& context, Servers& servers, std:
       told(link ? link->why_not() : unavailable("the cluster's slots are not known yet"));
     }
   }
-  co_await gathering->all.wait_until(Deadline::max());
+  co_await gathering->all.wait();
   co_return gathering->status;
 }
 
@@ -135,8 +135,8 @@ Task<Status> MetaKeeper::make_markers(std::string generation, bool& foreign) {
     if (reply.text() != generation) foreign = true;
     return ok_status();
   };
-  const Status status = co_await on_all_partitions(context_, servers_, names_.partitions(),
-                                                   Clock::now() + kMarkersTimeout, std::move(make), std::move(check));
+  const Status status = co_await on_all_partitions(loop_, servers_, names_.partitions(), Clock::now() + kMarkersTimeout,
+                                                   std::move(make), std::move(check));
   co_return status;
 }
 
@@ -181,8 +181,8 @@ Task<Status> MetaKeeper::accept_loss() {
     return command({"HSET", names_.marker(partition), "generation", generation, "replaces", kReplacesAny, "tick", "0"});
   };
   EachCheck check = [](std::uint32_t, Reply) { return ok_status(); };
-  const Status marked = co_await on_all_partitions(context_, servers_, names_.partitions(),
-                                                   Clock::now() + kMarkersTimeout, std::move(make), std::move(check));
+  const Status marked = co_await on_all_partitions(loop_, servers_, names_.partitions(), Clock::now() + kMarkersTimeout,
+                                                   std::move(make), std::move(check));
   if (!marked) co_return marked;
   // Last: gateways follow when they see it here, and by then every marker is in place.
   std::string accept =

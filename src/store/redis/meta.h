@@ -27,14 +27,14 @@ std::string new_generation();
 // Sends each partition's owner a command and waits for all replies. The first fault, or what `check` objects to.
 using EachCommand = std::function<std::string(std::uint32_t partition)>;
 using EachCheck = std::function<Status(std::uint32_t partition, Reply reply)>;
-Task<Status> on_all_partitions(asio::io_context& context, Servers& servers, std::uint32_t partitions, Deadline deadline,
+Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, Deadline deadline,
                                EachCommand make, EachCheck check);
 
 // Talks to whoever has the store's meta. All on the loop's thread.
 class MetaKeeper {
  public:
-  MetaKeeper(asio::io_context& context, Servers& servers, const KeyNames& names, Millis call_timeout)
-      : context_(context), servers_(servers), names_(names), call_timeout_(call_timeout) {}
+  MetaKeeper(Loop& loop, Servers& servers, const KeyNames& names, Millis call_timeout)
+      : loop_(loop), servers_(servers), names_(names), call_timeout_(call_timeout) {}
 
   // Makes the store where there is none. With two gateways at once both end up with the same.
   Task<Result<Meta>> create();
@@ -53,7 +53,7 @@ class MetaKeeper {
   Task<Status> make_markers(std::string generation, bool& foreign);
   Task<Status> set(std::string command);
 
-  asio::io_context& context_;
+  Loop& loop_;
   Servers& servers_;
   const KeyNames& names_;
   const Millis call_timeout_;

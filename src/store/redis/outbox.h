@@ -7,7 +7,6 @@
 
 #include "store/common/returning.h"
 #include "store/redis/call.h"
-#include "store/redis/loop.h"
 
 #include <utility>
 #include <vector>

@@ -7,9 +7,6 @@
 #include "store/redis/record_value.h"
 #include "store/redis/session.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -138,7 +135,7 @@ Result<OperatorAnswer> operator_answer(const Answer& answer) {
 class RedisStore::Impl {
  public:
   explicit Impl(std::unique_ptr<redis::Session> opened)
-      : rates(opened->context(), opened->servers(), opened->names()), session(std::move(opened)) {}
+      : rates(opened->loop(), opened->servers(), opened->names()), session(std::move(opened)) {}
 
   template <class T>
   void submit(CallPtr call, Result<T> (*read)(const Answer&), Done<T> done) {
@@ -318,26 +315,23 @@ void RedisStore::operate(const RecordId& id, OperatorAction action, StoredRespon
 
 void RedisStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
   redis::Session& session = *impl_->session;
-  boost::asio::co_spawn(
-      session.context(),
-      redis::list_records(session.servers(), session.names(), request, session.now(), std::move(done)),
-      boost::asio::detached);
+  session.loop().post([&session, request, done = std::move(done)]() mutable {
+    spawn(redis::list_records(session.servers(), session.names(), request, session.now(), std::move(done)));
+  });
 }
 
 void RedisStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
   redis::Session& session = *impl_->session;
-  boost::asio::co_spawn(
-      session.context(),
-      redis::browse_records(session.servers(), session.names(), request, session.now(), std::move(done)),
-      boost::asio::detached);
+  session.loop().post([&session, request, done = std::move(done)]() mutable {
+    spawn(redis::browse_records(session.servers(), session.names(), request, session.now(), std::move(done)));
+  });
 }
 
 void RedisStore::count_waiting(Done<WaitingKeys> done) {
   redis::Session& session = *impl_->session;
-  boost::asio::co_spawn(
-      session.context(),
-      redis::count_waiting_records(session.servers(), session.names(), session.now(), std::move(done)),
-      boost::asio::detached);
+  session.loop().post([&session, done = std::move(done)]() mutable {
+    spawn(redis::count_waiting_records(session.servers(), session.names(), session.now(), std::move(done)));
+  });
 }
 
 void RedisStore::announce_to(Listener listener) { impl_->session->announcements().tell(std::move(listener)); }

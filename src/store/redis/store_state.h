@@ -3,9 +3,9 @@
 
 #include "base/crypto.h"
 #include "core/store.h"
+#include "redis/connection.h"
 #include "store/common/memory_watch.h"
 #include "store/redis/examination.h"
-#include "store/redis/loop.h"
 
 #include <oncekey/result.h>
 

@@ -1,9 +1,6 @@
 #include "store/redis/upkeep.h"
 
-#include "store/redis/server_error.h"
-
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include "redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -20,9 +17,9 @@ constexpr Millis kLeastBetweenLooks{100};
 
 } // namespace
 
-Upkeep::Upkeep(asio::io_context& context, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher,
-               MetaKeeper& meta, StoreState& state, const KeyNames& names, Millis call_timeout)
-    : context_(context),
+Upkeep::Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
+               StoreState& state, const KeyNames& names, Millis call_timeout)
+    : loop_(loop),
       log_(log),
       url_(url),
       servers_(servers),
@@ -31,9 +28,9 @@ Upkeep::Upkeep(asio::io_context& context, Log& log, const Url& url, Servers& ser
       state_(state),
       names_(names),
       call_timeout_(call_timeout),
-      due_(context) {}
+      look_wanted_(loop) {}
 
-Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
+Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
   Status status = co_await dispatcher_.load_script(connection);
   if (status) status = co_await examine_server(connection);
   if (!status) co_return status;
@@ -53,7 +50,7 @@ Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
   co_return status;
 }
 
-Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<Connection> connection, std::string_view name) {
+Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<RedisConnection> connection, std::string_view name) {
   std::string get = command({"CONFIG", "GET", name});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
   std::optional<std::string> value;
@@ -61,7 +58,7 @@ Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<Connection> con
   co_return value;
 }
 
-Task<Status> Upkeep::examine_server(std::shared_ptr<Connection> connection) {
+Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection) {
   std::string get = command({"INFO"});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
   if (!reply) co_return reply.fault();
@@ -97,10 +94,8 @@ Task<void> Upkeep::run() {
   Deadline next_tick = Clock::now() + kTickEvery;
   int ticks = 0;
   while (!stopped_) {
-    due_.expires_at(next_tick);
-    if (!look_again_) co_await due_.async_wait(use_task);
+    co_await look_wanted_.wait_until(next_tick);
     if (stopped_) break;
-    look_again_ = false;
     if (Clock::now() >= next_tick) {
       next_tick = Clock::now() + kTickEvery;
       tick_all();
@@ -109,32 +104,27 @@ Task<void> Upkeep::run() {
     co_await look_at_meta();
     state_.reachable(servers_.any_ready());
     say_what_changed();
-    if (!stopped_) co_await sleep_for(context_, kLeastBetweenLooks);
+    if (!stopped_) co_await sleep_for(loop_, kLeastBetweenLooks);
   }
 }
 
-void Upkeep::look_again() {
-  look_again_ = true;
-  due_.cancel();
-}
+void Upkeep::look_again() { look_wanted_.give(); }
 
 void Upkeep::stop() {
   stopped_ = true;
-  due_.cancel();
+  look_wanted_.give();
 }
 
 void Upkeep::tick_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
     if (!partition || !link->is_ready()) continue;
-    const std::shared_ptr<Connection> connection = link->connection();
-    asio::co_spawn(
-        context_,
-        [this, connection, partition = *partition]() -> Task<void> {
-          const Status asked_again_in_a_second = co_await dispatcher_.tick(connection, partition);
-        },
-        asio::detached);
+    spawn(tick_server(link->connection(), *partition));
   }
+}
+
+Task<void> Upkeep::tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
+  const Status asked_again_in_a_second = co_await dispatcher_.tick(connection, partition);
 }
 
 void Upkeep::examine_all() {
@@ -142,17 +132,15 @@ void Upkeep::examine_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     hosts.push_back(link->host());
     if (!link->is_ready()) continue;
-    const std::shared_ptr<Connection> connection = link->connection();
-    asio::co_spawn(
-        context_,
-        [this, connection]() -> Task<void> {
-          const Status status = co_await examine_server(connection);
-          // What it has become cannot be used: a replica, or another version. Connecting again says so to everybody.
-          if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
-        },
-        asio::detached);
+    spawn(examine_again(link->connection()));
   }
   state_.keep_only(hosts);
+}
+
+Task<void> Upkeep::examine_again(std::shared_ptr<RedisConnection> connection) {
+  const Status status = co_await examine_server(connection);
+  // The server has become a replica, or another version: it cannot be used. The next attempt to connect says why.
+  if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
 }
 
 Task<void> Upkeep::look_at_meta() {
