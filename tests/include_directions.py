@@ -27,12 +27,13 @@ MAY_SEE = {
     "store/memory": {"base", "core", "store/common"},
     "store/rocksdb": {"base", "core", "store/common"},
     "store/postgres": {"base", "core", "store/common"},
-    "store/redis": {"base", "core", "store/common"},
+    "store/redis": {"base", "core", "net", "redis", "store/common"},
     "inbox": {"base", "core"},
     "phases": {"base", "core"},
-    "workers": {"base", "core", "phases"},
+    "workers": {"base", "core", "phases", "redis"},
     "config": {"base", "core", "inbox"},
     "net": {"base"},
+    "redis": {"base", "net"},
     "http": {"base", "net"},
     "client": {"base", "core", "net", "http"},
     "gateway": {"base", "core", "config", "net", "http", "inbox"},
@@ -40,7 +41,7 @@ MAY_SEE = {
     "admin": {"base", "core", "config", "net", "http", "gateway"},
     "cli": {"base", "core", "config", "net", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
 }
-SEES_ONLY_PLAIN_PUBLIC = {"base", "net", "http"}
+SEES_ONLY_PLAIN_PUBLIC = {"base", "net", "redis", "http"}
 
 # The one file outside cli that names concrete stores.
 NAMES_STORES = {
@@ -52,12 +53,12 @@ LIBRARIES = {
     "rocksdb/": {"store/rocksdb"},
     "libpq": {"store/postgres", "phases"},
     "sqlite3": {"phases"},
-    "hiredis/": {"store/redis", "workers"},
+    "hiredis/": {"redis"},
     "toml++/": {"config"},
     "CLI/": {"cli"},
     "spdlog/": {"base"},
-    "openssl/": {"base", "net", "http", "store/redis", "workers"},
-    "boost/asio": {"net", "http", "store/redis", "client", "gateway", "delivery", "admin", "cli"},
+    "openssl/": {"base", "net", "http", "workers"},
+    "boost/asio": {"net", "http", "client", "gateway", "delivery", "admin", "cli"},
     "boost/beast": {"http", "admin", "cli"},
     "prometheus/": {"gateway", "delivery", "admin"},
 }

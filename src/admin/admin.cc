@@ -55,10 +55,10 @@ Result<StoredResponse> response_of(const json::object& object) {
 
 } // namespace
 
-Admin::Admin(GatewayShared& shared, Timers& timers)
+Admin::Admin(GatewayShared& shared, Loop& timers)
     : shared_(shared),
-      context_(timers.context()),
-      wakeups_(context_),
+      loop_(timers),
+      wakeups_(loop_),
       on_loopback_(is_loopback(shared.config().admin)),
       say_again_(timers, [this] { log_wrong_tokens(); }) {}
 
@@ -137,12 +137,9 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Cre
 Task<void> Admin::wait(std::chrono::milliseconds delay) {
   // In pieces, to notice when the process is to end.
   const MonotonicTime due = std::chrono::steady_clock::now() + delay;
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
-      context_);
   for (MonotonicTime now = std::chrono::steady_clock::now(); now < due && !shared_.draining.load();
        now = std::chrono::steady_clock::now()) {
-    timer.expires_at(std::min(due, now + kTimerTick));
-    co_await timer.async_wait(use_task);
+    co_await sleep_until(loop_, std::min<MonotonicTime>(due, now + kTimerTick));
   }
 }
 
@@ -313,11 +310,7 @@ Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::
   co_return Answer{400, "application/json", problem("say why: \"reason\" goes into the audit trail")};
 }
 
-Task<void> Admin::give_way() {
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
-      context_, std::chrono::steady_clock::time_point::min());
-  co_await timer.async_wait(use_task);
-}
+Task<void> Admin::give_way() { co_await loop_.next_turn(); }
 
 Task<std::optional<Admin::Answer>> Admin::read_json(Exchange& exchange, json::object& out) {
   const auto refused = [](int status, std::string_view message) {

@@ -30,7 +30,7 @@
 #include "gateway/shared.h"
 #include "http/door.h"
 #include "http/server.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <boost/json/object.hpp>
 
@@ -43,7 +43,7 @@ namespace oncekey {
 class Admin final : public Handler {
  public:
   // `gateway` is set once the public listener exists; until then the gateway is not ready.
-  Admin(GatewayShared& shared, Timers& timers);
+  Admin(GatewayShared& shared, Loop& timers);
   void serves(const Server& gateway) { gateway_ = &gateway; }
 
   Task<void> handle(Exchange& exchange) override;
@@ -92,7 +92,7 @@ class Admin final : public Handler {
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;
-  asio::io_context& context_;
+  Loop& loop_;
   Wakeups wakeups_;
   const bool on_loopback_;
   TokenGuesses guesses_;

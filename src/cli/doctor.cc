@@ -7,7 +7,8 @@
 #include "cli/identity_memory.h"
 #include "config/named_files.h"
 #include "gateway/store_room.h"
-#include "http/reach.h"
+#include "net/connect.h"
+#include "net/listener.h"
 #include "store/open_store.h"
 
 #include <fmt/format.h>
@@ -117,13 +118,23 @@ class Doctor {
   void ok(std::string about, std::string text) { add(Diagnosis::Status::ok, std::move(about), std::move(text), ""); }
 
   Result<std::string> connect(const UpstreamUrl& url, const std::string& ca_file) const {
-    const bool tls = url.scheme == UpstreamUrl::Scheme::https;
-    return try_to_connect({url.host, url.port, tls, ca_file}, config_.timeouts.connect);
+    TlsContext tls;
+    if (url.scheme == UpstreamUrl::Scheme::https) {
+      Result<TlsContext> made = client_tls({.ca_file = ca_file, .ca_setting = "upstream_ca"});
+      if (!made) return std::move(made).fault();
+      tls = *std::move(made);
+    }
+    Loop loop;
+    const MonotonicTime due = std::chrono::steady_clock::now() + config_.timeouts.connect;
+    Connected connected = loop.run_to_end(oncekey::connect(loop, url.host, url.port, std::move(tls), due));
+    if (connected.failure != ConnectFailure::none) return unavailable(std::move(connected.reason));
+    return std::move(connected.address);
   }
 
   void listener(const std::string& setting, const Address& address) {
     if (address.port == 0) return ok(setting, fmt::format("{} takes a free port at start", address.host));
-    const Status bound = try_to_bind(address.host, address.port);
+    Loop loop;
+    const Status bound = Listener(loop).listen(address.host, address.port);
     if (bound) return ok(setting, fmt::format("{} is free", shown_address(address)));
     if (gateway_runs_)
       return add(Diagnosis::Status::warning, setting,

@@ -2,7 +2,6 @@
 
 #include "store/open_store.h"
 
-#include <boost/asio/post.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -94,8 +93,8 @@ void log_added_accounts(Log& log, const std::string& file, std::size_t credentia
                                  "keys are not found any more, and a retry of one executes again"}});
 }
 
-IdentityWriter::IdentityWriter(boost::asio::io_context& context, std::string url, Log& log)
-    : context_(context), url_(std::move(url)), log_(log) {}
+IdentityWriter::IdentityWriter(Loop& loop, std::string url, Log& log)
+    : loop_(loop), url_(std::move(url)), log_(log) {}
 
 IdentityWriter::~IdentityWriter() {
   if (thread_.joinable()) thread_.join();
@@ -110,7 +109,7 @@ void IdentityWriter::begin_next() {
   if (thread_.joinable()) thread_.join(); // it has posted its end
   thread_ = std::thread([this, basis = jobs_.front().basis] {
     Status done = remember_identity(url_, basis, IdentityChange::refused, log_);
-    boost::asio::post(context_, [this, done = std::move(done)] {
+    loop_.post([this, done = std::move(done)] {
       const Then then = std::move(jobs_.front().then);
       jobs_.pop_front();
       if (!jobs_.empty()) begin_next();

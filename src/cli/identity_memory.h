@@ -8,10 +8,10 @@
 
 #include "base/log.h"
 #include "config/identity_rules.h"
+#include "net/loop.h"
 
 #include <oncekey/result.h>
 
-#include <boost/asio/io_context.hpp>
 
 #include <deque>
 #include <functional>
@@ -51,7 +51,7 @@ class IdentityWriter {
  public:
   using Then = std::function<void(Status)>;
 
-  IdentityWriter(boost::asio::io_context& context, std::string url, Log& log);
+  IdentityWriter(Loop& loop, std::string url, Log& log);
   ~IdentityWriter(); // waits for the call under way
   IdentityWriter(const IdentityWriter&) = delete;
   IdentityWriter& operator=(const IdentityWriter&) = delete;
@@ -66,7 +66,7 @@ class IdentityWriter {
   };
   void begin_next();
 
-  boost::asio::io_context& context_;
+  Loop& loop_;
   const std::string url_;
   Log& log_;
   std::deque<Job> jobs_; // the first is under way

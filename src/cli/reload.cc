@@ -48,7 +48,7 @@ LogLevel log_level_of(std::string_view text) {
   return LogLevel::info;
 }
 
-Reloader::Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, IdentityBasis remembered,
+Reloader::Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered,
                    Parts parts, Log& log)
     : flags_(std::move(flags)),
       running_(std::move(running)),
@@ -56,8 +56,8 @@ Reloader::Reloader(asio::io_context& context, ServeFlags flags, ReadConfig runni
       remembered_(std::move(remembered)),
       parts_(std::move(parts)),
       log_(log),
-      signals_(context, SIGHUP),
-      writer_(context, running_.config.store, log) {
+      signals_(loop, {SIGHUP}, [this] { reload(); }),
+      writer_(loop, running_.config.store, log) {
   if (parts_.keeper != nullptr) {
     parts_.keeper->on_accounts_added([this](const std::string& file, std::size_t credentials) {
       // Else it is told of when it is remembered.
@@ -65,26 +65,24 @@ Reloader::Reloader(asio::io_context& context, ServeFlags flags, ReadConfig runni
       remember_accounts();
     });
   }
-  wait();
-}
-
-// A signal that comes during a reload is kept until the reload has ended.
-void Reloader::wait() {
-  signals_.async_wait([this](const error_code& ec, int) {
-    if (!ec) reload();
-  });
 }
 
 void Reloader::reload() {
+  // A signal that comes during a reload is kept until the reload has ended.
+  if (reloading_) {
+    asked_again_ = true;
+    return;
+  }
+  reloading_ = true;
   std::vector<std::string> reasons;
   const std::shared_ptr<Next> next = prepare(reasons);
   if (!next) {
     refuse(reasons);
-    return wait();
+    return reloaded();
   }
   if (next->basis == remembered_) {
     take_on(*next);
-    return wait();
+    return reloaded();
   }
   // Remembered before it is used: a restart must not accept rules that forget what is executed from now on.
   writer_.remember(next->basis, [this, next](const Status& remembered) {
@@ -93,8 +91,13 @@ void Reloader::reload() {
     } else {
       refuse({remembered.fault().message});
     }
-    wait();
+    reloaded();
   });
+}
+
+void Reloader::reloaded() {
+  reloading_ = false;
+  if (std::exchange(asked_again_, false)) reload();
 }
 
 void Reloader::refuse(const std::vector<std::string>& reasons) {

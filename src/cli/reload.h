@@ -16,6 +16,7 @@
 #include "gateway/shared.h"
 #include "gateway/trust_keeper.h"
 #include "http/server.h"
+#include "net/signals.h"
 
 #include <functional>
 #include <map>
@@ -40,7 +41,7 @@ class Reloader {
     std::function<void()> trust_upstream; // has the certificates of the upstream read anew
   };
   // `running` is what the process has started with, as it was read, and `remembered` what the store remembers of it.
-  Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts,
+  Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts,
            Log& log);
 
  private:
@@ -51,12 +52,12 @@ class Reloader {
     std::vector<std::string> changed;
     FileDigests files;
     std::unique_ptr<Generation> generation; // null where no setting has changed
-    Server::TlsContext for_clients;
-    Server::TlsContext for_operators;
+    TlsContext for_clients;
+    TlsContext for_operators;
   };
 
-  void wait();
   void reload();
+  void reloaded();
   // Null, with one reason each, where it cannot be taken on.
   std::shared_ptr<Next> prepare(std::vector<std::string>& reasons);
   Status load(Next& next, const ConfigChanges& changes) const;
@@ -71,7 +72,9 @@ class Reloader {
   IdentityBasis remembered_;
   Parts parts_;
   Log& log_;
-  asio::signal_set signals_;
+  bool reloading_ = false;
+  bool asked_again_ = false; // while reloading
+  SignalWatch signals_;
   IdentityWriter writer_;
 };
 

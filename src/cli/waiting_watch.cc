@@ -11,7 +11,7 @@ constexpr int kShareOfTime = 20;
 
 } // namespace
 
-WaitingWatch::WaitingWatch(GatewayShared& shared, Timers& timers)
+WaitingWatch::WaitingWatch(GatewayShared& shared, Loop& timers)
     : shared_(shared), timer_(timers, [this] { look(); }) {
   look();
 }

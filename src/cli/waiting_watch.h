@@ -5,7 +5,7 @@
 #pragma once
 
 #include "gateway/shared.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include "core/store.h"
 
@@ -24,7 +24,7 @@ class WaitingWatch {
   // More of them are logged at most this often.
   static constexpr std::chrono::seconds kSaidEvery{60};
 
-  WaitingWatch(GatewayShared& shared, Timers& timers);
+  WaitingWatch(GatewayShared& shared, Loop& timers);
 
  private:
   // Where a store leaves its answer, on whatever thread, and however late.

@@ -77,11 +77,11 @@ std::string make_request_id() {
   return id;
 }
 
-Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
+Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Loop& timers)
     : shared_(shared),
       pools_(pools),
       timers_(timers),
-      wakeups_(timers.context()),
+      wakeups_(timers),
       recent_accounts_(shared.shares),
       pulse_(timers, [this] {
         shared_.live_calls.renew_after_a_pause(shared_.store);
@@ -458,7 +458,7 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
         const MonotonicTime now = std::chrono::steady_clock::now();
         const bool may_wait = policy.wait.count() > 0 && now < wait_until && !shared_.draining.load();
         if (may_wait && !ticket && (waiting.held() > 0 || waiting.try_add(1) == Grant::given)) {
-          ticket = shared_.waiters.join(request.admitted.id, timers_.context(), policy.max_waiters);
+          ticket = shared_.waiters.join(request.admitted.id, timers_, policy.max_waiters);
         }
         if (!may_wait || !ticket) {
           co_await refuse_in_progress(request, decision, *std::get<Found>(*answer).record);
@@ -638,7 +638,7 @@ Task<void> Gateway::send_compressible(Exchange& exchange, BufferedBytes& buffere
   std::string compressed;
   if (fits && accepts_gzip(request.headers)) {
     buffered.hold(body.size()); // at most as long as what it is made of, and kept until the client has taken it
-    compressed = co_await gzip(timers_.context(), body);
+    compressed = co_await gzip(timers_, body);
   }
   Headers headers = compressed.empty() ? head.headers : headers_of_compressed(head.headers);
   add_vary(headers);

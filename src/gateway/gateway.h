@@ -81,7 +81,7 @@ struct KeyedRequest {
 class Gateway final : public Handler {
  public:
   // `pools` are those of this thread.
-  Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers);
+  Gateway(GatewayShared& shared, UpstreamPools& pools, Loop& timers);
 
   Task<void> handle(Exchange& exchange) override;
   // Closes the tunnels of this thread, on this thread, and lets no new one begin.
@@ -204,7 +204,7 @@ class Gateway final : public Handler {
 
   GatewayShared& shared_;
   UpstreamPools& pools_;
-  Timers& timers_;
+  Loop& timers_;
   Wakeups wakeups_;
   RecentAccounts recent_accounts_;
   Timer pulse_; // notices a pause of the process

@@ -11,13 +11,11 @@ namespace {
 
 // The request body on its way upstream, as a coroutine of its own beside the one that reads the response.
 struct Pump {
-  explicit Pump(asio::io_context& context) : finished(context) { finished.expires_at(MonotonicTime::max()); }
+  explicit Pump(Loop& loop) : finished(loop) {}
   bool running = false;
   bool client_broke_off = false;
   bool stop = false; // nothing more of the body is wanted
-  // Never expires; cancelled when the pump ends.
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
-      finished;
+  Notice finished;
 };
 
 Task<void> pump_body(Exchange& exchange, UpstreamCall& call, Millis patience, Pump& pump) {
@@ -50,7 +48,7 @@ Task<void> run_pump(Exchange& exchange, UpstreamCall& call, Millis patience, Pum
     // The upstream gets no more of the body and will not answer: the call's deadline ends it.
   }
   pump.running = false;
-  pump.finished.cancel();
+  pump.finished.give();
 }
 
 // What the upstream says to us alone stays here.
@@ -209,7 +207,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     co_return;
   }
 
-  Pump pump(timers_.context());
+  Pump pump(timers_);
   if (streaming) {
     co_await exchange.invite_body();
     spawn(run_pump(exchange, call, patience, pump));
@@ -265,7 +263,7 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     pump.stop = true;
     exchange.stop_reading();
     call.deadline(std::chrono::steady_clock::now());
-    while (pump.running) co_await pump.finished.async_wait(use_task);
+    while (pump.running) co_await pump.finished.wait();
   }
   if (exchange.note() != nullptr) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
   if (passed != nullptr) {

@@ -7,7 +7,7 @@
 #include "base/crypto.h"
 #include "config/config.h"
 #include "core/caller.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <oncekey/result.h>
 

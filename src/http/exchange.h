@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,7 +37,7 @@ class ReadBuffer {
   bool empty() const { return at_ == end_; }
   void consume(std::size_t count) { at_ += count; }
   // Room for at least `least` more bytes. Invalidates views of unread().
-  asio::mutable_buffer room(std::size_t least);
+  std::span<char> room(std::size_t least);
   void received(std::size_t count) { end_ += count; }
 
  private:
@@ -80,7 +81,7 @@ class Exchange {
   Party* address() const { return address_; }     // whose share the request counts in; null for a trusted proxy
   bool secure() const { return transport_.secure(); }
   const CertificateName* certificate() const { return transport_.certificate(); } // null without one
-  Timers& timers() { return timers_; }
+  Loop& loop() { return transport_.loop(); }
   // Null unless requests are logged.
   AccessNote* note() const { return note_; }
   void note_into(AccessNote& note) { note_ = &note; }
@@ -160,7 +161,6 @@ class Exchange {
 
   Transport& transport_;
   ReadBuffer& buffer_;
-  Timers& timers_;
   RequestHead head_;
   RequestParser parser_;
   std::string_view peer_;

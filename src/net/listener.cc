@@ -2,8 +2,6 @@
 
 #include "net/errors.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 
 namespace oncekey {
@@ -25,19 +23,15 @@ bool is_of_the_connection(int error) {
 Status Listener::listen(const std::string& host, std::uint16_t port) {
   const auto address = parse_ip(host == "localhost" ? "127.0.0.1" : host, port);
   if (!address)
-    return invalid(fmt::format("cannot listen on {}: give an IP address, such as 127.0.0.1 or 0.0.0.0", host));
+    return invalid("give an IP address, such as 127.0.0.1 or 0.0.0.0");
   Descriptor made(::socket(address->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   // A port that a process has just given up can be had.
   const int yes = 1;
   const bool listens = made.open() && ::setsockopt(made.number(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
                        ::bind(made.number(), address->get(), address->length) == 0 &&
                        ::listen(made.number(), kBacklog) == 0;
-  if (!listens && errno == EADDRINUSE) {
-    return invalid(fmt::format(
-        "cannot listen on {}: another process has this port; stop it or choose another with --listen or --admin",
-        address->text()));
-  }
-  if (!listens) return invalid(fmt::format("cannot listen on {}: {}", address->text(), last_system_error().message()));
+  if (!listens && errno == EADDRINUSE) return Fault{FaultKind::conflict, "another process has this port"};
+  if (!listens) return invalid(last_system_error().message());
   socket_.assign(std::move(made));
   return ok_status();
 }

@@ -15,7 +15,7 @@ class Listener {
  public:
   explicit Listener(Loop& loop) : socket_(loop) {}
 
-  // `host` is an IP address or "localhost". A fault says which address and why.
+  // `host` is an IP address or "localhost". A fault says why not; `conflict`: another process has the port.
   Status listen(const std::string& host, std::uint16_t port);
   // With the port that was given.
   std::string address() const;

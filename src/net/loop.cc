@@ -178,6 +178,7 @@ void Loop::turn(Sleep sleep) {
     make_ready(due);
   }
   // From here on tasks run.
+  if (pending_.load()) run_posted();
   WaitList ready;
   ready.swap(ready_);
   while (!ready.empty()) {
@@ -185,7 +186,6 @@ void Loop::turn(Sleep sleep) {
     wait.unlink();
     wait.frame_->resume();
   }
-  if (pending_.load()) run_posted();
   if (now >= next_tick_) tick(now);
 }
 

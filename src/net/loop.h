@@ -4,9 +4,9 @@
 // lock. Only post(), wake() and stop() may be called from other threads.
 //
 // A turn of the loop has two parts. First the loop asks the kernel what has happened and marks it: sockets become
-// readable or writable, deadlines pass. Then it resumes the tasks that waited for that, and runs what was posted. No
-// task runs during the first part, so that no event can meet an object that an earlier event has destroyed. What
-// becomes ready during the second part has its turn in the next one: one busy connection starves no other.
+// readable or writable, deadlines pass. Then it runs what was posted and resumes the tasks that waited. No task runs
+// during the first part, so that no event can meet an object that an earlier event has destroyed. A task that becomes
+// ready while tasks run has its turn in the next one: one busy connection starves no other.
 //
 // Sockets are registered once, edge-triggered, for both directions. A read that returns fewer bytes than it had room
 // for has emptied the socket, so the next read waits for an event without asking the kernel first.
@@ -154,6 +154,16 @@ class Loop {
   void run_until(Over over) {
     while (!over()) turn(Sleep::yes);
   }
+  // Runs on the caller's thread until the task is over; its value, or the exception it ended with.
+  template <class T>
+  T run_to_end(Task<T> task) {
+    std::optional<T> value;
+    std::exception_ptr thrown;
+    spawn(keep(std::move(task), value, thrown));
+    run_until([&] { return value || thrown; });
+    if (thrown) std::rethrow_exception(thrown);
+    return *std::move(value);
+  }
   // One turn without sleeping.
   void poll() { turn(Sleep::no); }
 
@@ -204,6 +214,14 @@ class Loop {
   using WaitList = boost::intrusive::list<Wait, boost::intrusive::constant_time_size<false>>;
   using Deadlines = boost::intrusive::multiset<TimedWait, boost::intrusive::constant_time_size<false>>;
 
+  template <class T>
+  static Task<void> keep(Task<T> task, std::optional<T>& value, std::exception_ptr& thrown) {
+    try {
+      value.emplace(co_await std::move(task));
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  }
   void add(std::unique_ptr<Posted> work);
   void ring_if_asleep();
   void turn(Sleep sleep);

@@ -78,6 +78,7 @@ std::size_t body_bytes(const std::variant<Calls...>& call) {
       [](const auto& each) -> std::size_t {
         if constexpr (requires { each.response.body; }) return each.response.body.size();
         if constexpr (requires { each.request.message.body; }) return each.request.message.body.size();
+        if constexpr (requires { each.message_bytes; }) return each.message_bytes;
         return 0;
       },
       call);

@@ -98,7 +98,8 @@ void BatchSender::disconnect() {
 void BatchSender::serve(CallBatch batch) {
   const Deadline taken_at = std::chrono::steady_clock::now();
   PendingAnswers pending;
-  if (const Status may_claim = state_.may_claim(); !may_claim) refuse_claims_of(batch, may_claim.fault(), pending);
+  if (const Status may_claim = state_.marker.may_claim(); !may_claim)
+    refuse_claims_of(batch, may_claim.fault(), pending);
   const Millis skew = state_.skew();
   SqlBatch sql(batch, {state_.known_marker(), skew, connection_->text_encoding()});
   std::vector<std::vector<Statement>> sections;
@@ -153,7 +154,7 @@ bool BatchSender::mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pen
   if (error.state == "40001" || error.state == "40P01") return true;
   if (error.state == kOtherMarker || says_gone(error)) {
     if (!connection_->usable() || !state_.admit(*connection_)) return false;
-    const Status may_claim = state_.may_claim();
+    const Status may_claim = state_.marker.may_claim();
     if (!may_claim) sql.refuse_claims(may_claim.fault(), pending);
     return error.state == kOtherMarker;
   }

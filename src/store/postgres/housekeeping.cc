@@ -199,7 +199,7 @@ Status Housekeeping::round() {
   const std::lock_guard turn(connection_mutex_);
   if (const Status connected = ensure_connection(); !connected) return connected;
   if (const Status counted = state_.count_tick(*connection_); !counted) return counted;
-  if (!state_.memory.memory()) return ok_status(); // there may be no tables
+  if (!state_.marker.memory.memory()) return ok_status(); // there may be no tables
   const Result<std::vector<Partition>> present = partitions();
   if (!present) return present.fault();
   if (const Status made = make_ahead(*present); !made) return made;

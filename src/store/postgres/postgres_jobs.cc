@@ -6,13 +6,13 @@
 namespace oncekey::postgres {
 
 void PostgresJobs::stage(StageRequest request, Done<StageAnswer> done) {
-  if (const Status may_claim = state_.may_claim(); !may_claim) return done(may_claim.fault());
+  if (const Status may_claim = state_.marker.may_claim(); !may_claim) return done(may_claim.fault());
   const RecordId id = request.id;
   submit_(id, StageCall{std::move(request), std::move(done)});
 }
 
 void PostgresJobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status may_claim = state_.may_claim(); !may_claim) return done(may_claim.fault());
+  if (const Status may_claim = state_.marker.may_claim(); !may_claim) return done(may_claim.fault());
   submit_(RecordId{}, TakeCall{request, std::move(done)}); // takes go one after another
 }
 

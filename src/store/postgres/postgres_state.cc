@@ -47,14 +47,8 @@ PostgresState::PostgresState(PostgresStateOptions options)
       target(std::move(options.target)),
       call_timeout(options.call_timeout),
       skew(std::move(options.skew)),
+      marker(log, target.name),
       clock(std::move(options.local_clock)) {}
-
-Status PostgresState::may_claim() const {
-  if (const Status remembers = memory.memory(); !remembers) return remembers;
-  const std::lock_guard lock(mutex_);
-  if (other_secret_) return *other_secret_;
-  return ok_status();
-}
 
 KnownMarker PostgresState::known_marker() const {
   const std::lock_guard lock(mutex_);
@@ -70,66 +64,37 @@ Status PostgresState::admit(Connection& connection) {
 
   const Durability level = durability_of(settings);
   durability = level;
-  const std::string shown = fmt::format(
-      "{} (fsync={} full_page_writes={} synchronous_commit={} synchronous_standby_names=\"{}\")", to_string(level),
-      settings.fsync, settings.full_page_writes, settings.synchronous_commit, settings.synchronous_standby_names);
-  bool changed = false;
-  {
-    const std::lock_guard lock(mutex_);
-    changed = std::exchange(durability_logged_, shown) != shown;
-  }
-  if (changed) {
-    log.info("durability", {{"store", target.name},
-                            {"level", to_string(level)},
-                            {"fsync", settings.fsync},
-                            {"full_page_writes", settings.full_page_writes},
-                            {"synchronous_commit", settings.synchronous_commit},
-                            {"synchronous_standby_names", settings.synchronous_standby_names}});
-  }
+  marker.report_durability(
+      level,
+      fmt::format("fsync={} full_page_writes={} synchronous_commit={} synchronous_standby_names=\"{}\"", settings.fsync,
+                  settings.full_page_writes, settings.synchronous_commit, settings.synchronous_standby_names));
   see(connection, sight->meta);
   return ok_status();
 }
 
 Status PostgresState::count_tick(Connection& connection) {
   const std::lock_guard turn(marker_mutex_);
-  const Result<std::optional<Meta>> meta = tick(connection, deadline_in(call_timeout));
+  const Result<std::optional<MetaRow>> meta = tick(connection, deadline_in(call_timeout));
   if (!meta) return meta.fault();
   see(connection, *meta);
   return ok_status();
 }
 
-void PostgresState::see(Connection& connection, const std::optional<Meta>& meta) {
-  const bool remembered = memory.memory().ok();
-  const Status seen = memory.see(0, meta ? std::optional(meta->marker) : std::nullopt);
-  if (!seen && remembered) {
-    log.error("memory_lost", {{"store", target.name}, {"reason", seen.fault().message}});
-    loss_to_note_ = true;
-  }
-  if (seen && !remembered) {
-    log.warning("memory_loss_accepted", {{"store", target.name}, {"generation", memory.generation()}});
-  }
-  // A marker that makes up for the loss, or one that tells of it, was written by somebody who knows.
-  loss_to_note_ = !meta || (loss_to_note_ && !seen && !meta->marker.lost);
-  if (loss_to_note_) note_loss(connection, meta);
+void PostgresState::see(Connection& connection, const std::optional<MetaRow>& meta) {
+  const Status seen = marker.see(0, meta);
+  marker.report_memory(marker.memory.memory());
+  if (marker.must_note_loss(meta)) note_loss(connection, meta);
   if (!meta) return;
   clock.learn(meta->clock);
   const std::lock_guard lock(mutex_);
   if (seen) known_marker_ = {meta->marker.generation, meta->marker.tick};
-  other_secret_.reset();
-  if (meta->secret != secret) {
-    // Ids are keyed with the secret: with two of them, two gateways would take one key for two.
-    other_secret_ = unavailable("Postgres at " + target.name +
-                                " has another secret than when this gateway started: it was created anew. Restart the "
-                                "gateway to use it");
-  }
 }
 
-// A gateway that starts later remembers nothing: it must find the loss written down, or it would take an emptied
-// database for a new one and execute everything again. If this fails the next look at the marker tries again.
-void PostgresState::note_loss(Connection& connection, const std::optional<Meta>& meta) {
+// If this fails the next look at the marker tries again.
+void PostgresState::note_loss(Connection& connection, const std::optional<MetaRow>& meta) {
   const Deadline deadline = deadline_in(call_timeout);
   const Status noted = meta ? mark_lost(connection, meta->marker.generation, deadline)
-                            : make_lost_schema(connection, target.name, secret, deadline);
+                            : make_lost_schema(connection, target.name, marker.secret, deadline);
   if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
 }
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "base/log.h"
-#include "store/common/memory_watch.h"
+#include "store/common/marker_keeper.h"
+#include "store/common/server_clock.h"
 #include "store/postgres/postgres_queue.h"
 #include "store/postgres/postgres_url.h"
 #include "store/postgres/server.h"
@@ -21,18 +22,6 @@
 #include <vector>
 
 namespace oncekey::postgres {
-
-// The server's clock, as far as it can be told from here: what it said last, and the time since.
-class ServerClock {
- public:
-  explicit ServerClock(std::function<Millis()> local) : local_(std::move(local)) {}
-  void learn(Time server) { offset_.store(server.time_since_epoch().count() - local_().count()); }
-  Time now() const { return Time{Millis{offset_.load() + local_().count()}}; }
-
- private:
-  const std::function<Millis()> local_;
-  std::atomic<std::int64_t> offset_ = 0;
-};
 
 // Ids that somebody in this process waits for. A waiter that is still there looks again before its entry ends.
 class AwaitedIds {
@@ -64,16 +53,12 @@ class PostgresState {
   const Millis call_timeout;
   const std::function<Millis()> skew;
   PostgresQueue queue;
-  MemoryWatch memory;
+  MarkerKeeper marker;
   ServerClock clock;
   AwaitedIds awaited;
-  std::array<std::uint8_t, 32> secret{}; // set once, before any thread starts
   std::atomic<Durability> durability = Durability::none;
   std::atomic<std::uint64_t> batches = 0;
   std::atomic<std::uint64_t> written = 0;
-
-  // Whether claims may be made: not while the store has lost its memory.
-  Status may_claim() const;
 
   // The marker as it was when the store last remembered everything.
   KnownMarker known_marker() const;
@@ -103,20 +88,17 @@ class PostgresState {
 
  private:
   // The marker as it was just read. Tells the other gateways if it shows a loss.
-  void see(Connection& connection, const std::optional<Meta>& meta);
-  void note_loss(Connection& connection, const std::optional<Meta>& meta);
+  void see(Connection& connection, const std::optional<MetaRow>& meta);
+  void note_loss(Connection& connection, const std::optional<MetaRow>& meta);
 
   // Held from the reading of a marker until it has been looked at: two threads that looked in another order than they
   // read would take an older tick for one that went back.
   std::mutex marker_mutex_;
-  bool loss_to_note_ = false; // until a marker says that memory was lost
   mutable std::mutex mutex_;
   std::condition_variable stop_;
   std::atomic<bool> stopping_ = false;
   int connected_ = 0;
-  std::optional<Fault> other_secret_;
   KnownMarker known_marker_;
-  std::string durability_logged_;
   std::map<int, Millis> retentions_;
   Store::Listener listener_;
 };

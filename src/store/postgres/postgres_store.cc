@@ -26,10 +26,6 @@ constexpr Millis kCancelTime{500};
 // How often the queue is searched for calls that have waited too long.
 constexpr Millis kSweepEvery{50};
 
-Millis steady_clock_millis() {
-  return std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now().time_since_epoch());
-}
-
 // What the options and the URL say together.
 struct Settled {
   PostgresTarget target;
@@ -127,7 +123,6 @@ struct PostgresStore::Parts {
 
 Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions options) {
   if (!options.skew) options.skew = [] { return Millis{0}; };
-  if (!options.local_clock) options.local_clock = steady_clock_millis;
   Result<Connected> connected = connect_and_migrate(options);
   if (!connected) return std::move(connected).fault();
   Settled& settled = connected->settled;
@@ -141,7 +136,7 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions optio
   }
   auto parts = std::make_unique<Parts>(
       PostgresStateOptions{options.log, settled.target, settled.call_timeout, options.skew, options.local_clock});
-  parts->state.secret = sight->meta->secret;
+  parts->state.marker.secret = sight->meta->secret;
   if (const Status admitted = parts->state.admit(*connected->connection); !admitted) return admitted.fault();
   connected->connection.reset();
   parts->start(settled.connections, options.maintenance == PostgresOptions::Maintenance::by_hand
@@ -154,7 +149,7 @@ PostgresStore::PostgresStore(std::unique_ptr<Parts> parts) : parts_(std::move(pa
 PostgresStore::~PostgresStore() = default;
 
 void PostgresStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
-  if (const Status may_claim = parts_->state.may_claim(); !may_claim) return done(may_claim.fault());
+  if (const Status may_claim = parts_->state.marker.may_claim(); !may_claim) return done(may_claim.fault());
   const RecordId id = request.id;
   parts_->submit(id, ClaimCall{std::move(request), std::move(done)});
 }
@@ -199,11 +194,11 @@ void PostgresStore::count_waiting(Done<WaitingKeys> done) { parts_->housekeeping
 
 void PostgresStore::announce_to(Listener listener) { parts_->state.announce_to(std::move(listener)); }
 Time PostgresStore::now() const { return parts_->state.clock.now() + parts_->state.skew(); }
-const std::array<std::uint8_t, 32>& PostgresStore::secret() const { return parts_->state.secret; }
+const std::array<std::uint8_t, 32>& PostgresStore::secret() const { return parts_->state.marker.secret; }
 Durability PostgresStore::durability() const { return parts_->state.durability; }
 
 Status PostgresStore::healthy() const {
-  if (const Status may_claim = parts_->state.may_claim(); !may_claim) return may_claim;
+  if (const Status may_claim = parts_->state.marker.may_claim(); !may_claim) return may_claim;
   if (const std::optional<Fault> fault = parts_->state.queue.fault()) return *fault;
   return ok_status();
 }

@@ -3,9 +3,8 @@
 // Calls for records of one partition travel together as a batch: one script run, one reply.
 #pragma once
 
+#include "redis/connection.h"
 #include "store/common/call_queue.h"
-#include "store/redis/loop.h"
-#include "store/redis/reply.h"
 #include "store/redis/slots.h"
 
 #include <oncekey/record.h>

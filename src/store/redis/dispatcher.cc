@@ -2,8 +2,6 @@
 
 #include "store/redis/scripts.h"
 
-#include <boost/asio/post.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -41,16 +39,15 @@ std::optional<Fault> record_fault(std::string_view error) {
 
 } // namespace
 
-Dispatcher::Dispatcher(asio::io_context& context, Servers& servers, StoreState& state, const KeyNames& names,
-                       Options options, std::function<void()> look_again)
-    : context_(context),
+Dispatcher::Dispatcher(Loop& loop, Servers& servers, StoreState& state, const KeyNames& names, Options options,
+                       std::function<void()> look_again)
+    : loop_(loop),
       servers_(servers),
       state_(state),
       names_(names),
       options_(std::move(options)),
       look_again_(std::move(look_again)),
-      ticks_(names.partitions()),
-      parked_due_(context) {}
+      ticks_(names.partitions()) {}
 
 void Dispatcher::submit(CallPtr call) {
   call->partition = names_.partition_of(call->id);
@@ -64,7 +61,7 @@ void Dispatcher::submit(CallPtr call) {
     }
   }
   if (call) return refuse(call->what, closed_fault());
-  if (wake) asio::post(context_, [this] { drain(); });
+  if (wake) loop_.post([this] { drain(); });
 }
 
 void Dispatcher::drain() {
@@ -118,17 +115,17 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
 }
 
 void Dispatcher::gather(const std::shared_ptr<Link>& link, Deadline until) {
-  if (!std::exchange(link->gathering, true)) {
-    const auto timer = std::make_shared<Timer>(context_, until);
-    timer->async_wait([this, timer, link](error_code) {
-      link->gathering = false;
-      wake_at(1);
-      touched_.push_back(link);
-      drain();
-    });
-  }
+  if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, until));
   // With several servers a call for another one must not wait for this one's.
   if (names_.partitions() == 1) wake_at(link->queue.missing());
+}
+
+Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link, Deadline at) {
+  co_await sleep_until(loop_, at);
+  link->gathering = false;
+  wake_at(1);
+  touched_.push_back(link);
+  drain();
 }
 
 void Dispatcher::wake_at(std::size_t calls) {
@@ -138,7 +135,7 @@ void Dispatcher::wake_at(std::size_t calls) {
     wake_at_ = calls;
     due = !inbox_.empty() && inbox_.size() >= calls;
   }
-  if (due) asio::post(context_, [this] { drain(); });
+  if (due) loop_.post([this] { drain(); });
 }
 
 void Dispatcher::batch_is_done(Group& group) {
@@ -196,7 +193,7 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   const auto sent = std::make_shared<Sent>(); // std::function wants to copy what it holds
   sent->group = group;
   sent->calls = std::move(calls);
-  sent->generation = state_.memory.generation();
+  sent->generation = state_.marker.memory.generation();
   const std::uint32_t partition = sent->calls[0]->partition;
   sent->turn = ++ticks_[partition].asked;
   Deadline deadline = Deadline::max();
@@ -204,7 +201,7 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
   state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);
-  const std::shared_ptr<Connection> connection = group->link->connection();
+  const std::shared_ptr<RedisConnection> connection = group->link->connection();
   if (std::exchange(sent->calls[0]->asked, std::nullopt)) {
     connection->send(command({"ASKING"}), deadline, [](const Result<OwnedReply>&) {});
   }
@@ -318,17 +315,17 @@ void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
 }
 
 Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker) {
-  if (sent_with != state_.memory.generation()) return ok_status(); // it was sent before we knew
+  if (sent_with != state_.marker.memory.generation()) return ok_status(); // it was sent before we knew
   if (marker.generation && marker.generation != sent_with && marker.replaces == kReplacesAny) {
     // An operator accepts a loss. All markers are written before the store itself says so, and only then do we follow.
     look_again_();
-    return state_.memory.memory();
+    return state_.marker.memory.memory();
   }
   Status status = ok_status();
   if (marker.generation) {
-    status = state_.memory.see(partition, Marker{*marker.generation, marker.replaces, marker.tick, false});
+    status = state_.marker.memory.see(partition, Marker{*marker.generation, marker.replaces, marker.tick, false});
   } else {
-    status = state_.memory.see(partition, std::nullopt);
+    status = state_.marker.memory.see(partition, std::nullopt);
   }
   look_again_();
   return status;
@@ -336,20 +333,20 @@ Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_w
 
 void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation,
                           std::uint64_t tick) {
-  if (tick == 0 || generation != state_.memory.generation()) return;
+  if (tick == 0 || generation != state_.marker.memory.generation()) return;
   SeenTicks& ticks = ticks_[partition];
   // While a partition moves to another server answers may overtake each other: an older one proves nothing.
   if (turn < ticks.seen) return;
   ticks.seen = turn;
-  if (!state_.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
+  if (!state_.marker.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
   ticks.generation = generation;
   ticks.largest = tick;
 }
 
-Task<Status> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint32_t partition) {
+Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
   watched_.insert(partition);
   const std::uint64_t turn = ++ticks_[partition].asked;
-  const std::string generation = state_.memory.generation();
+  const std::string generation = state_.marker.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
   if (!reply) co_return reply.fault(); // it has not forgotten for that, but nobody can tell
@@ -371,7 +368,7 @@ Task<Status> Dispatcher::tick(std::shared_ptr<Connection> connection, std::uint3
   co_return ok_status();
 }
 
-Task<Status> Dispatcher::load_script(std::shared_ptr<Connection> connection) {
+Task<Status> Dispatcher::load_script(std::shared_ptr<RedisConnection> connection) {
   const std::pair<const std::string&, std::string&> scripts[] = {{record_script(), record_script_sha_},
                                                                  {job_script(), job_script_sha_}};
   for (const auto& [script, sha] : scripts) {
@@ -398,16 +395,12 @@ void Dispatcher::send_later(CallPtr call, const Fault& because) {
     return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
   }
   parked_.push_back(std::move(call));
-  if (parked_timer_runs_) return;
-  parked_timer_runs_ = true;
-  parked_due_.expires_after(kPauseBeforeAnotherTry);
-  parked_due_.async_wait([this](error_code error) {
-    if (!error) parked_are_due();
-  });
+  if (!std::exchange(parked_wait_, true)) spawn(route_parked());
 }
 
-void Dispatcher::parked_are_due() {
-  parked_timer_runs_ = false;
+Task<void> Dispatcher::route_parked() {
+  co_await sleep_for(loop_, kPauseBeforeAnotherTry);
+  parked_wait_ = false;
   std::vector<CallPtr> parked;
   std::swap(parked, parked_);
   for (CallPtr& call : parked) route(std::move(call));
@@ -421,7 +414,6 @@ void Dispatcher::stop() {
     stopped_ = true;
     std::swap(calls, inbox_);
   }
-  parked_due_.cancel();
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
   for (const auto& [host, link] : servers_.links()) {

@@ -9,8 +9,8 @@
 // sent again here.
 #pragma once
 
+#include "redis/server_error.h"
 #include "store/redis/call.h"
-#include "store/redis/server_error.h"
 #include "store/redis/servers.h"
 #include "store/redis/store_state.h"
 
@@ -31,16 +31,16 @@ class Dispatcher {
     std::function<Time()> clock; // null for the servers'
   };
   // `look_again` is called when a marker says that an operator has changed the store.
-  Dispatcher(asio::io_context& context, Servers& servers, StoreState& state, const KeyNames& names, Options options,
+  Dispatcher(Loop& loop, Servers& servers, StoreState& state, const KeyNames& names, Options options,
              std::function<void()> look_again);
 
   // From any thread.
   void submit(CallPtr call);
 
   // The rest on the loop's thread.
-  Task<Status> load_script(std::shared_ptr<Connection> connection);
+  Task<Status> load_script(std::shared_ptr<RedisConnection> connection);
   // Counts the marker of a partition up and compares it with what was seen before. A fault when nobody answered.
-  Task<Status> tick(std::shared_ptr<Connection> connection, std::uint32_t partition);
+  Task<Status> tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
   // All partitions whose markers were ever counted up so.
   const std::set<std::uint32_t>& watched() const { return watched_; }
   void stop();
@@ -76,6 +76,7 @@ class Dispatcher {
   void finish(CallPtr call, const Result<Answer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
   void gather(const std::shared_ptr<Link>& link, Deadline until);
+  Task<void> send_gathered(std::shared_ptr<Link> link, Deadline at);
   void batch_is_done(Group& group);
   // Wakes the loop when so many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
@@ -95,9 +96,9 @@ class Dispatcher {
   Status after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker);
   void send_again(CallPtr call, const Fault& because);
   void send_later(CallPtr call, const Fault& because);
-  void parked_are_due();
+  Task<void> route_parked();
 
-  asio::io_context& context_;
+  Loop& loop_;
   Servers& servers_;
   StoreState& state_;
   const KeyNames& names_;
@@ -115,8 +116,7 @@ class Dispatcher {
 
   std::vector<std::shared_ptr<Link>> touched_; // have new calls waiting
   std::vector<CallPtr> parked_;
-  Timer parked_due_;
-  bool parked_timer_runs_ = false;
+  bool parked_wait_ = false; // route_parked() runs
 };
 
 } // namespace oncekey::redis

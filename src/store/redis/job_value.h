@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/job.h"
-#include "store/redis/reply.h"
+#include "redis/reply.h"
 
 #include <oncekey/result.h>
 

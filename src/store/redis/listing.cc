@@ -1,11 +1,11 @@
 #include "store/redis/listing.h"
 
 #include "core/job_transitions.h"
+#include "redis/server_error.h"
 #include "store/common/listing.h"
 #include "store/redis/job_value.h"
 #include "store/redis/meta.h"
 #include "store/redis/record_value.h"
-#include "store/redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -55,7 +55,7 @@ class Scan {
   virtual Status add(const RecordId& id, Reply reply) = 0;
 
  private:
-  Task<Status> scan(std::shared_ptr<Connection> connection, Deadline deadline) {
+  Task<Status> scan(std::shared_ptr<RedisConnection> connection, Deadline deadline) {
     std::string cursor = "0";
     do {
       if (Clock::now() >= deadline) {
@@ -77,7 +77,7 @@ class Scan {
     co_return ok_status();
   }
 
-  Task<Status> look_at(std::shared_ptr<Connection> connection, std::string key) {
+  Task<Status> look_at(std::shared_ptr<RedisConnection> connection, std::string key) {
     const std::optional<RecordId> id = id_of(key);
     // A key may be met twice while slots or hash tables move.
     if (!id || !seen_.insert(*id).second) co_return ok_status();
@@ -166,8 +166,7 @@ Task<void> list_jobs(Servers& servers, const KeyNames& names, JobListRequest req
   done(std::move(scan).page());
 }
 
-Task<void> count_jobs(asio::io_context& context, Servers& servers, const KeyNames& names,
-                      Done<std::vector<JobCount>> done) {
+Task<void> count_jobs(Loop& loop, Servers& servers, const KeyNames& names, Done<std::vector<JobCount>> done) {
   std::map<std::pair<std::string, JobState>, std::uint64_t> counts;
   EachCommand make = [&](std::uint32_t partition) { return command({"HGETALL", names.job_counts(partition)}); };
   EachCheck add = [&](std::uint32_t, Reply reply) {
@@ -179,7 +178,7 @@ Task<void> count_jobs(asio::io_context& context, Servers& servers, const KeyName
     }
     return ok_status();
   };
-  const Status status = co_await on_all_partitions(context, servers, names.partitions(), Clock::now() + kStepTimeout,
+  const Status status = co_await on_all_partitions(loop, servers, names.partitions(), Clock::now() + kStepTimeout,
                                                    std::move(make), std::move(add));
   if (!status) co_return done(status.fault());
   std::vector<JobCount> listed;

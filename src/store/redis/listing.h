@@ -16,7 +16,6 @@ Task<void> list_records(Servers& servers, const KeyNames& names, ListRequest req
 Task<void> list_jobs(Servers& servers, const KeyNames& names, JobListRequest request, Time now, Done<JobPage> done);
 
 // By counters that the scripts keep.
-Task<void> count_jobs(asio::io_context& context, Servers& servers, const KeyNames& names,
-                      Done<std::vector<JobCount>> done);
+Task<void> count_jobs(Loop& loop, Servers& servers, const KeyNames& names, Done<std::vector<JobCount>> done);
 
 } // namespace oncekey::redis

@@ -3,9 +3,6 @@
 #include "core/job_codec.h"
 #include "store/redis/listing.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -150,15 +147,15 @@ void RedisJobs::operate(const RecordId& id, const std::string& route, JobAction 
 }
 
 void RedisJobs::list(const JobListRequest& request, Done<JobPage> done) {
-  boost::asio::co_spawn(session_.context(),
-                        list_jobs(session_.servers(), session_.names(), request, session_.now(), std::move(done)),
-                        boost::asio::detached);
+  session_.loop().post([this, request, done = std::move(done)]() mutable {
+    spawn(list_jobs(session_.servers(), session_.names(), request, session_.now(), std::move(done)));
+  });
 }
 
 void RedisJobs::count(Done<std::vector<JobCount>> done) {
-  boost::asio::co_spawn(session_.context(),
-                        count_jobs(session_.context(), session_.servers(), session_.names(), std::move(done)),
-                        boost::asio::detached);
+  session_.loop().post([this, done = std::move(done)]() mutable {
+    spawn(count_jobs(session_.loop(), session_.servers(), session_.names(), std::move(done)));
+  });
 }
 
 } // namespace oncekey::redis

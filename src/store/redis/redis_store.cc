@@ -8,9 +8,6 @@
 #include "store/redis/redis_jobs.h"
 #include "store/redis/session.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include <utility>
 
 namespace oncekey {
@@ -42,7 +39,7 @@ class RedisStore::Impl {
  public:
   Impl(std::unique_ptr<redis::Session> opened, QueueLimits limits)
       : room(limits),
-        rates(opened->context(), opened->servers(), opened->names()),
+        rates(opened->loop(), opened->servers(), opened->names()),
         jobs(*opened, [this](CallPtr call, StoreCall what) { submit(std::move(call), std::move(what)); }),
         session(std::move(opened)) {}
 
@@ -123,26 +120,23 @@ void RedisStore::operate(const RecordId& id, OperatorAction action, StoredRespon
 
 void RedisStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
   redis::Session& session = *impl_->session;
-  boost::asio::co_spawn(
-      session.context(),
-      redis::list_records(session.servers(), session.names(), request, session.now(), std::move(done)),
-      boost::asio::detached);
+  session.loop().post([&session, request, done = std::move(done)]() mutable {
+    spawn(redis::list_records(session.servers(), session.names(), request, session.now(), std::move(done)));
+  });
 }
 
 void RedisStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
   redis::Session& session = *impl_->session;
-  boost::asio::co_spawn(
-      session.context(),
-      redis::browse_records(session.servers(), session.names(), request, session.now(), std::move(done)),
-      boost::asio::detached);
+  session.loop().post([&session, request, done = std::move(done)]() mutable {
+    spawn(redis::browse_records(session.servers(), session.names(), request, session.now(), std::move(done)));
+  });
 }
 
 void RedisStore::count_waiting(Done<WaitingKeys> done) {
   redis::Session& session = *impl_->session;
-  boost::asio::co_spawn(
-      session.context(),
-      redis::count_waiting_records(session.servers(), session.names(), session.now(), std::move(done)),
-      boost::asio::detached);
+  session.loop().post([&session, done = std::move(done)]() mutable {
+    spawn(redis::count_waiting_records(session.servers(), session.names(), session.now(), std::move(done)));
+  });
 }
 
 void RedisStore::announce_to(Listener listener) { impl_->session->announcements().tell(std::move(listener)); }
@@ -151,7 +145,7 @@ std::size_t RedisStore::server_of(const RecordId& id) const {
 }
 std::size_t RedisStore::servers() const { return impl_->session->servers().count(); }
 Time RedisStore::now() const { return impl_->session->now(); }
-const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->session->state().secret; }
+const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->session->state().marker.secret; }
 Durability RedisStore::durability() const { return impl_->session->state().durability(); }
 Status RedisStore::healthy() const { return impl_->session->state().healthy(); }
 RateKeeper* RedisStore::rates() { return &impl_->rates; }

@@ -4,14 +4,8 @@
 #include "store/redis/redis_store.h"
 
 #include "base/crypto.h"
-#include "store/redis/redis_url.h"
-#include "store/redis/reply.h"
+#include "redis/blocking_client.h"
 #include "store/redis/slots.h"
-
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/write.hpp>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -33,23 +27,18 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A plain connection of the test's own, one command at a time.
+// A connection of the test's own, one command at a time.
 class Console {
  public:
-  explicit Console(const Host& host) : host_(host), socket_(context_) {
-    boost::asio::ip::tcp::resolver resolver(context_);
-    boost::asio::connect(socket_, resolver.resolve(host.name, std::to_string(host.port)));
+  explicit Console(const Host& host) : host_(host) {
+    Url url;
+    url.hosts = {host};
+    client_ = *BlockingClient::make(std::move(url), std::chrono::seconds(60));
   }
 
   OwnedReply ask(std::initializer_list<std::string_view> words) {
-    boost::asio::write(socket_, boost::asio::buffer(command(words)));
-    while (true) {
-      Result<std::optional<OwnedReply>> reply = replies_.next();
-      if (reply->has_value()) return **std::move(reply);
-      std::array<char, 4096> bytes;
-      const std::size_t got = socket_.read_some(boost::asio::buffer(bytes));
-      replies_.feed({bytes.data(), got});
-    }
+    const std::vector<std::string> commands{command(words)};
+    return *std::move(client_->run(commands).front());
   }
   std::string text(std::initializer_list<std::string_view> words) { return std::string(ask(words).look().text()); }
   void set(std::string_view name, std::string_view value) { EXPECT_EQ(text({"CONFIG", "SET", name, value}), "OK"); }
@@ -57,9 +46,7 @@ class Console {
 
  private:
   const Host host_;
-  boost::asio::io_context context_;
-  boost::asio::ip::tcp::socket socket_;
-  ReplyReader replies_;
+  std::unique_ptr<BlockingClient> client_;
 };
 
 template <class Condition>

@@ -1,8 +1,5 @@
 #include "store/redis/servers.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,9 +18,9 @@ constexpr Millis kPatienceWithOthers{1000};
 
 } // namespace
 
-Servers::Servers(asio::io_context& context, const Url& url, const ConnectionOptions& options, Millis call_timeout,
+Servers::Servers(Loop& loop, const Url& url, const ConnectionOptions& options, Millis call_timeout,
                  const KeyNames& names, LinkOwner& owner)
-    : context_(context),
+    : loop_(loop),
       url_(url),
       options_(options),
       call_timeout_(call_timeout),
@@ -31,25 +28,25 @@ Servers::Servers(asio::io_context& context, const Url& url, const ConnectionOpti
       owner_(owner),
       owners_(names.partitions()),
       numbers_(names.partitions()),
-      refresh_due_(context) {}
+      refresh_wanted_(loop) {}
 
 void Servers::start() {
   if (!url_.cluster) {
     return set_owner(0, link_to(url_.hosts[0]));
   }
-  asio::co_spawn(context_, keep_map(), asio::detached);
+  spawn(keep_map());
 }
 
 void Servers::stop() {
   stopped_ = true;
-  refresh_due_.cancel();
+  refresh_wanted_.give();
   for (const auto& [host, link] : links_) link->stop();
 }
 
 std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
-    link = std::make_shared<Link>(context_, host, next_number_, options_, call_timeout_, owner_);
+    link = std::make_shared<Link>(loop_, host, next_number_, options_, call_timeout_, owner_);
     next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
     if (!stopped_) link->start();
   }
@@ -67,9 +64,7 @@ void Servers::moved(std::uint32_t partition, const Host& host) {
 }
 
 void Servers::refresh_soon() {
-  if (!url_.cluster || refresh_wanted_) return;
-  refresh_wanted_ = true;
-  refresh_due_.cancel();
+  if (url_.cluster) refresh_wanted_.give();
 }
 
 std::vector<std::shared_ptr<Link>> Servers::primaries() const {
@@ -129,7 +124,7 @@ Task<Status> Servers::until_ready(Deadline deadline) {
     const bool tried = std::none_of(links.begin(), links.end(), [](const auto& link) { return link->is_new(); });
     if (first && tried && others == Deadline::max()) others = now + kPatienceWithOthers;
     if (now >= std::min(deadline, others)) co_return first;
-    co_await sleep_for(context_, kReadyPoll);
+    co_await sleep_for(loop_, kReadyPoll);
   }
 }
 
@@ -144,20 +139,17 @@ Host Servers::any_host() {
 
 Task<void> Servers::keep_map() {
   while (!stopped_) {
-    refresh_wanted_ = false;
     const Status status = co_await refresh();
     if (stopped_) break;
     no_map_.reset();
     if (!status) no_map_ = status.fault();
-    co_await sleep_for(context_, kLeastMapAge);
-    if (stopped_ || refresh_wanted_ || !status) continue;
-    refresh_due_.expires_after(kMapAge);
-    co_await refresh_due_.async_wait(use_task);
+    co_await sleep_for(loop_, kLeastMapAge);
+    if (status) co_await refresh_wanted_.wait_until(Clock::now() + kMapAge);
   }
 }
 
 Task<Status> Servers::refresh() {
-  std::vector<std::shared_ptr<Connection>> known;
+  std::vector<std::shared_ptr<RedisConnection>> known;
   for (const auto& [host, link] : links_) {
     if (link->is_ready()) known.push_back(link->connection());
   }
@@ -169,7 +161,7 @@ Task<Status> Servers::refresh() {
   Status status = unavailable("no node of the cluster can be reached");
   for (std::size_t i = 0; i < url_.hosts.size() && !stopped_; ++i) {
     const Host& host = url_.hosts[(first + i) % url_.hosts.size()];
-    const auto connection = std::make_shared<Connection>(context_, host, options_);
+    const auto connection = std::make_shared<RedisConnection>(loop_, host, options_);
     status = co_await connection->open(Clock::now() + call_timeout_);
     if (status && !stopped_) status = co_await refresh_from(connection);
     connection->close("it is no longer needed");
@@ -178,7 +170,7 @@ Task<Status> Servers::refresh() {
   co_return status;
 }
 
-Task<Status> Servers::refresh_from(std::shared_ptr<Connection> connection) {
+Task<Status> Servers::refresh_from(std::shared_ptr<RedisConnection> connection) {
   std::string slots = command({"CLUSTER", "SLOTS"});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(slots), Clock::now() + call_timeout_);
   if (stopped_) co_return unavailable("the store is closed");

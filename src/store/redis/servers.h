@@ -21,8 +21,8 @@ namespace oncekey::redis {
 
 class Servers {
  public:
-  Servers(asio::io_context& context, const Url& url, const ConnectionOptions& options, Millis call_timeout,
-          const KeyNames& names, LinkOwner& owner);
+  Servers(Loop& loop, const Url& url, const ConnectionOptions& options, Millis call_timeout, const KeyNames& names,
+          LinkOwner& owner);
 
   void start();
   void stop();
@@ -58,14 +58,14 @@ class Servers {
  private:
   Task<void> keep_map();
   Task<Status> refresh();
-  Task<Status> refresh_from(std::shared_ptr<Connection> connection);
+  Task<Status> refresh_from(std::shared_ptr<RedisConnection> connection);
   void apply(const std::vector<SlotRange>& ranges);
   void set_owner(std::uint32_t partition, const std::shared_ptr<Link>& link);
   Status all_ready() const;
   Fault no_map() const;
   void drop_unused();
 
-  asio::io_context& context_;
+  Loop& loop_;
   const Url& url_;
   const ConnectionOptions& options_;
   const Millis call_timeout_;
@@ -78,8 +78,7 @@ class Servers {
   std::atomic<std::size_t> count_{1};              // of different owners
   std::uint8_t next_number_ = 0;
   std::optional<Fault> no_map_; // why the map could not be had the last time
-  bool refresh_wanted_ = false;
-  Timer refresh_due_;
+  Notice refresh_wanted_;
   std::size_t turn_ = 0; // whom to ask next, so that one node with an old map does not mislead us for long
 };
 

@@ -6,8 +6,8 @@
 #pragma once
 
 #include "core/rate_keeper.h"
-#include "store/redis/redis_url.h"
-#include "store/redis/reply.h"
+#include "redis/redis_url.h"
+#include "redis/reply.h"
 
 #include <oncekey/record.h>
 

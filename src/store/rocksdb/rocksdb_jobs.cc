@@ -38,7 +38,7 @@ void RocksdbJobs::stage(StageRequest request, Done<StageAnswer> done) {
   encode_message(request.message, message);
   request.message = Message{};
   Writer::JobCall<StageAnswer> call;
-  call.bytes = message.size();
+  call.message_bytes = message.size();
   call.apply = [request = std::move(request), message = std::move(message)](JobTable& table, JobBatch& batch) {
     return table.stage(request, message, batch);
   };

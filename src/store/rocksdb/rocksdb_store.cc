@@ -101,7 +101,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     (*found)->record = *std::move(record);
   }
   if (forgetful_.load(std::memory_order_acquire)) return done(*loss_);
-  writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});
+  writer_->submit(Writer::ClaimCall{{{std::move(request), std::move(done)}}, seen, *std::move(found)});
 }
 
 void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) {
@@ -115,27 +115,26 @@ void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
 }
 
 void RocksdbStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{Writer::FenceVerb::renew, owner, lease, {}, std::move(done)});
+  writer_->submit(Writer::FenceCall{{FenceVerb::renew, owner, lease, {}, std::move(done)}});
 }
 
 void RocksdbStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  writer_->submit(
-      Writer::FenceCall{Writer::FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
+  writer_->submit(Writer::FenceCall{{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)}});
 }
 
 void RocksdbStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{Writer::FenceVerb::release, owner, Millis{}, {}, std::move(done)});
+  writer_->submit(Writer::FenceCall{{FenceVerb::release, owner, Millis{}, {}, std::move(done)}});
 }
 
 void RocksdbStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
   if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
-  const auto verb = by == Holder::owner ? Writer::FenceVerb::hold : Writer::FenceVerb::hold_found;
-  writer_->submit(Writer::FenceCall{verb, owner, Millis{}, {}, std::move(done)});
+  const auto verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
+  writer_->submit(Writer::FenceCall{{verb, owner, Millis{}, {}, std::move(done)}});
 }
 
 void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
-  writer_->submit(Writer::OperatorCall{id, action, std::move(response), std::move(done)});
+  writer_->submit(Writer::OperatorCall{{id, action, std::move(response), std::move(done)}});
 }
 
 void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {

@@ -15,20 +15,10 @@
 namespace oncekey {
 namespace {
 
-std::size_t body_bytes(const Writer::Call& call) {
-  if (const auto* fence = std::get_if<Writer::FenceCall>(&call)) return fence->response.body.size();
-  if (const auto* by_hand = std::get_if<Writer::OperatorCall>(&call)) return by_hand->response.body.size();
-  if (const auto* stage = std::get_if<Writer::JobCall<StageAnswer>>(&call)) return stage->bytes;
-  return 0;
-}
+constexpr QueueLimits kQueueLimits;
 
-// Refused first when the queue is full.
-bool begins_something(const Writer::Call& call) {
-  return std::holds_alternative<Writer::ClaimCall>(call) || std::holds_alternative<Writer::JobCall<StageAnswer>>(call);
-}
-
-void refuse(Writer::Call call, const Fault& fault) {
-  std::visit([&](auto& refused) { refused.done(fault); }, call);
+CallKind kind_in_queue(const Writer::Call& call) {
+  return std::holds_alternative<Writer::JobCall<StageAnswer>>(call) ? CallKind::begins_work : kind_of(call);
 }
 
 // Ids are hashes: some of their bits are as good as any others.
@@ -73,21 +63,18 @@ void Writer::submit(Call call) {
   bool wake = false;
   {
     const std::lock_guard lock(queue_mutex_);
-    const bool begins = begins_something(call);
-    const std::size_t calls_max = begins ? kQueuedCallsMax : kQueuedCallsHardMax;
-    const bool bytes_full =
-        begins ? queued_bytes_ >= kQueuedBytesMax : body_bytes(call) > 0 && queued_bytes_ >= kQueuedBytesHardMax;
+    const std::size_t bytes = body_bytes(call);
     if (failure_) {
       refusal = failure_;
-    } else if (queue_.size() >= calls_max || bytes_full) {
-      refusal = unavailable("the store is overloaded: too many writes wait for the disk; try again later");
+    } else if (kQueueLimits.are_reached(kind_in_queue(call), bytes, queue_.size(), queued_bytes_)) {
+      refusal = overloaded();
     } else {
-      queued_bytes_ += body_bytes(call);
+      queued_bytes_ += bytes;
       queue_.push_back(std::move(call));
       wake = std::exchange(writer_waits_, false);
     }
   }
-  if (refusal) return refuse(std::move(call), *refusal);
+  if (refusal) return refuse(call, *refusal);
   if (wake) queue_filled_.notify_one();
 }
 

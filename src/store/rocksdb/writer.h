@@ -17,6 +17,7 @@
 // process lives, and the next batch is tried when it comes. RocksDB refuses writes until the disk has room again.
 #pragma once
 
+#include "store/common/calls.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/fences.h"
 #include "store/rocksdb/job_table.h"
@@ -43,16 +44,6 @@
 
 namespace oncekey {
 
-// Calls waiting for the next batch. Beyond it new claims are refused: at fifty thousand a second it is more than a
-// second's work, longer than a client should be kept waiting.
-inline constexpr std::size_t kQueuedCallsMax = 65536;
-// Owners may finish what they began even then: refusing their answers would turn done work into unknown work. They
-// are as many as there are claims, so a wider limit still is one.
-inline constexpr std::size_t kQueuedCallsHardMax = 4 * kQueuedCallsMax;
-// Response bodies waiting for the next batch; as above, beyond it new claims are refused first, and calls without a
-// body never.
-inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;
-inline constexpr std::size_t kQueuedBytesHardMax = 4 * kQueuedBytesMax;
 // One batch, so that a few large bodies do not make everybody wait for one huge sync.
 inline constexpr std::size_t kBatchBytesMax = std::size_t{16} << 20;
 // Owners at work whose records are kept in memory. More may be at work; theirs are then read from the database.
@@ -79,37 +70,24 @@ class Writer {
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
+  // A call and its answer, which is set while a batch is built.
+  template <class Asked, class T>
+  struct Answered : Asked {
+    std::optional<Result<T>> answer{};
+  };
   // A claim with what its caller found. `seen` was taken from last_batch() before the lookup.
-  struct ClaimCall {
-    ClaimRequest request;
+  struct ClaimCall : Answered<oncekey::ClaimCall, ClaimAnswer> {
     std::uint64_t seen = 0;
     std::optional<Stored> found;
-    Done<ClaimAnswer> done;
-    // Set while a batch is built.
-    std::optional<Result<ClaimAnswer>> answer{};
   };
-  enum class FenceVerb { renew, complete, release, hold, hold_found };
-  struct FenceCall {
-    FenceVerb verb;
-    Ownership owner;
-    Millis lease{};          // renew
-    StoredResponse response; // complete
-    Done<FenceAnswer> done;
-    std::optional<Result<FenceAnswer>> answer{};
-  };
-  struct OperatorCall {
-    RecordId id;
-    OperatorAction action;
-    StoredResponse response;
-    Done<OperatorAnswer> done;
-    std::optional<Result<OperatorAnswer>> answer{};
-  };
+  using FenceCall = Answered<oncekey::FenceCall, FenceAnswer>;
+  using OperatorCall = Answered<oncekey::OperatorCall, OperatorAnswer>;
   // A change of jobs.
   template <class T>
   struct JobCall {
     std::function<Result<T>(JobTable& jobs, JobBatch& batch)> apply;
     Done<T> done;
-    std::size_t bytes = 0; // of a message
+    std::size_t message_bytes = 0;
     std::optional<Result<T>> answer{};
   };
   using Call = std::variant<ClaimCall, FenceCall, OperatorCall, JobCall<StageAnswer>, JobCall<std::vector<TakenJob>>,

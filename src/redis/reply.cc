@@ -1,4 +1,4 @@
-#include "store/redis/reply.h"
+#include "redis/reply.h"
 
 #include <charconv>
 

@@ -1,4 +1,4 @@
-#include "store/redis/server_error.h"
+#include "redis/server_error.h"
 
 #include <fmt/format.h>
 

@@ -1,23 +1,21 @@
-// Connection: one connection to a server, on which commands are sent without waiting and answered in their order.
+// RedisConnection: one connection to a server, on which commands are sent without waiting and answered in their order.
 //
-// What happens to a command is always told, once: its reply (an error of the server is a reply too), or a fault.
-// `unavailable` means that no byte of it left, `timeout` that it may have been executed. When the answer to any command
-// is overdue the whole connection is closed, since those behind it could only be later still.
+// Every command ends once: with its reply (an error of the server is a reply too), or with a fault. `unavailable` means
+// that no byte of it left, `timeout` that it may have been executed. When the answer to any command is overdue the
+// whole connection is closed, since those behind it could only be later still.
 //
-// With `replicas` given, a group of commands that is written together is followed by WAIT, and none of its covered
-// commands is answered before so many replicas have confirmed.
+// With `replicas` given, the commands that are written together are followed by WAIT, and none of the covered ones is
+// answered before so many replicas have confirmed.
 //
-// Used on the loop's thread alone. Kept by shared pointers: whoever runs in a callback may drop theirs.
+// Belongs to its loop's thread. Kept by shared pointers: a callback may drop the last one of its caller.
 #pragma once
 
-#include "store/redis/loop.h"
-#include "store/redis/redis_url.h"
-#include "store/redis/reply.h"
+#include "net/loop.h"
+#include "net/transport.h"
+#include "redis/redis_url.h"
+#include "redis/reply.h"
 
 #include <oncekey/result.h>
-
-#include <boost/asio/ssl/context.hpp>
-#include <boost/asio/ssl/stream.hpp>
 
 #include <array>
 #include <deque>
@@ -28,25 +26,30 @@
 
 namespace oncekey::redis {
 
+using Clock = std::chrono::steady_clock;
+using Deadline = MonotonicTime;
+
 struct ConnectionOptions {
   std::string user;
   std::string password;
   int database = 0;
-  asio::ssl::context* tls = nullptr; // null for none
+  TlsContext tls; // null for none
   int replicas = 0;
   Millis replicas_timeout{};
 };
+// As the URL says. Reads the password file and the certificates that it names.
+Result<ConnectionOptions> connection_options(const Url& url);
 
-// Whether an answer has to wait for the replicas.
+// Does the answer wait for the replicas?
 enum class Covered { no, yes };
 
-class Connection : public std::enable_shared_from_this<Connection> {
+class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
  public:
   using Answered = std::function<void(Result<OwnedReply>)>;
 
-  Connection(asio::io_context& context, Host host, const ConnectionOptions& options);
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
+  RedisConnection(Loop& loop, Host host, const ConnectionOptions& options);
+  RedisConnection(const RedisConnection&) = delete;
+  RedisConnection& operator=(const RedisConnection&) = delete;
 
   // Connects, logs in and selects the database. Once; a connection that failed or was closed stays closed.
   Task<Status> open(Deadline deadline);
@@ -56,13 +59,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   void close(const std::string& why);
   bool is_open() const { return state_ == State::open; }
-  bool is_idle() const { return pending_.empty(); }
   const Host& host() const { return host_; }
   const std::string& why_closed() const { return why_closed_; }
 
   // Called once when an open connection closes, with everything sent on it answered.
   void on_closed(std::function<void()> told) { closed_ = std::move(told); }
-  // Messages of channels that were subscribed to.
+  // Called with the messages of channels that were subscribed to.
   void on_message(std::function<void(Reply)> told) { message_ = std::move(told); }
 
  private:
@@ -78,27 +80,23 @@ class Connection : public std::enable_shared_from_this<Connection> {
     Answered answered;
     OwnedReply reply;
   };
-  using TlsStream = asio::ssl::stream<Socket&>;
 
-  Task<Status> connect(Deadline deadline);
-  Task<Status> start_tls();
   Task<Status> log_in(Deadline deadline);
+  Task<Status> log_in_with(std::string command, Deadline deadline, std::string_view refused);
   void enqueue(std::string_view command, Deadline deadline, Answered answered, Kind kind);
-  void flush();
-  void written(error_code error);
-  void read();
-  void received(error_code error, std::size_t bytes);
+  Task<void> write_outgoing();
+  Task<void> read_replies();
+  void take_replies();
   void take(OwnedReply reply);
   void answer_held(const OwnedReply& confirmed);
   void watch(Deadline deadline);
-  void look_for_overdue();
-  std::string lost_because(error_code error) const;
+  void close_if_overdue();
+  void lost(std::error_code error);
 
-  asio::io_context& context_;
+  Loop& loop_;
   const Host host_;
-  const ConnectionOptions& options_;
-  Socket socket_;
-  std::unique_ptr<TlsStream> tls_;
+  const ConnectionOptions options_;
+  std::unique_ptr<Transport> transport_; // null before it is open
   State state_ = State::fresh;
   std::string why_closed_;
   std::function<void()> closed_;
@@ -108,8 +106,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::array<char, 64u << 10> received_; // large enough for the answers of a few batches
   std::string outgoing_;                 // not yet handed to the socket
   std::string being_written_;
-  bool writing_ = false;
-  bool flush_is_due_ = false;
+  bool writing_ = false; // or about to
   bool wait_is_due_ = false;
   Deadline wait_deadline_;
   std::uint64_t enqueued_bytes_ = 0;

@@ -1,4 +1,4 @@
-#include "store/redis/redis_url.h"
+#include "redis/redis_url.h"
 
 #include "base/durations.h"
 #include "base/masked_url.h"

@@ -1,7 +1,7 @@
 // server_error: what a server's error reply means for the call that got it.
 #pragma once
 
-#include "store/redis/redis_url.h"
+#include "redis/redis_url.h"
 
 #include <oncekey/result.h>
 
