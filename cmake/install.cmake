@@ -43,14 +43,13 @@ function(oncekey_archive name)
     COMPONENT library)
 endfunction()
 
-oncekey_archive(common ABOUT "What Oncekey's libraries share" ROOMS base core
-  LINKS OpenSSL::Crypto spdlog::spdlog fmt::fmt Boost::json oncekey::xxhash Threads::Threads
-  FLAGS "-lspdlog -lfmt -lboost_json -lboost_container -lxxhash -lcrypto -pthread")
-oncekey_archive(client ABOUT "A client that retries under one idempotency key" ROOMS net http client NEEDS common
-  LINKS OpenSSL::SSL FLAGS "-lssl")
+oncekey_archive(common ABOUT "What Oncekey's libraries share" ROOMS base core net
+  LINKS OpenSSL::SSL OpenSSL::Crypto spdlog::spdlog fmt::fmt Boost::json oncekey::xxhash Threads::Threads
+  FLAGS "-lspdlog -lfmt -lboost_json -lboost_container -lxxhash -lssl -lcrypto -pthread")
+oncekey_archive(client ABOUT "A client that retries under one idempotency key" ROOMS http client NEEDS common)
 oncekey_archive(phases ABOUT "Atomic phases with recovery points and staged jobs" ROOMS phases NEEDS common
   LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL FLAGS "-lsqlite3 -lpq")
-oncekey_archive(workers ABOUT "Completer, enqueuer and reaper for operations and staged jobs" ROOMS workers
+oncekey_archive(workers ABOUT "Completer, enqueuer and reaper for operations and staged jobs" ROOMS redis workers
   NEEDS phases client LINKS oncekey::hiredis FLAGS "-lhiredis")
 
 # The public headers: those below and what they include.

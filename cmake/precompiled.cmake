@@ -5,7 +5,6 @@ option(ONCEKEY_PRECOMPILE "read the headers of libraries once for all sources" O
 set(standard_headers <algorithm> <array> <atomic> <charconv> <chrono> <condition_variable> <cstdint> <cstring> <deque>
   <filesystem> <fstream> <functional> <future> <iostream> <map> <memory> <mutex> <optional> <set> <span> <string>
   <string_view> <thread> <unordered_map> <utility> <variant> <vector> <fmt/format.h>)
-set(asio_headers <boost/asio.hpp> <boost/asio/ssl.hpp>)
 
 # One library per set of headers; it holds nothing else.
 function(oncekey_precompiled name)
@@ -24,7 +23,6 @@ endfunction()
 
 if(ONCEKEY_PRECOMPILE)
   oncekey_precompiled(precompiled_standard HEADERS ${standard_headers} LINKS fmt::fmt)
-  oncekey_precompiled(precompiled_asio HEADERS ${standard_headers} ${asio_headers} LINKS fmt::fmt oncekey_asio)
   if(ONCEKEY_TESTS)
     find_package(GTest REQUIRED)
     oncekey_precompiled(precompiled_tests HEADERS ${standard_headers} <gtest/gtest.h> <gmock/gmock.h>

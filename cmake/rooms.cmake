@@ -1,23 +1,15 @@
 # One library per room (docs/ARCHITECTURE.md). What a room may include is what it links: a wrong include does not link,
 # and tests/include_directions.py says so in words.
 function(oncekey_room name)
-  cmake_parse_arguments(ROOM "" "FOLDER;HEADERS" "USES;LINKS" ${ARGN})
+  cmake_parse_arguments(ROOM "" "FOLDER" "USES;LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${ROOM_FOLDER}/*.cc)
   list(FILTER sources EXCLUDE REGEX "_test\\.cc$")
   list(FILTER sources EXCLUDE REGEX "/cli/main\\.cc$")
   add_library(oncekey_${name} STATIC ${sources})
   target_include_directories(oncekey_${name} PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_link_libraries(oncekey_${name} PUBLIC ${ROOM_USES} PRIVATE oncekey_flags ${ROOM_LINKS})
-  if(NOT ROOM_HEADERS)
-    set(ROOM_HEADERS precompiled_standard)
-  endif()
-  oncekey_use_precompiled(oncekey_${name} ${ROOM_HEADERS})
+  oncekey_use_precompiled(oncekey_${name} precompiled_standard)
 endfunction()
-
-# Boost's headers are not ours to warn about.
-add_library(oncekey_asio INTERFACE)
-target_link_libraries(oncekey_asio INTERFACE Boost::headers OpenSSL::SSL OpenSSL::Crypto Threads::Threads)
-target_compile_definitions(oncekey_asio INTERFACE BOOST_ASIO_NO_DEPRECATED BOOST_ASIO_DISABLE_BOOST_COROUTINE)
 
 include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
 
@@ -25,13 +17,14 @@ include(${CMAKE_CURRENT_LIST_DIR}/precompiled.cmake)
 set_source_files_properties(${PROJECT_SOURCE_DIR}/src/base/crypto.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 oncekey_room(base FOLDER base LINKS OpenSSL::Crypto spdlog::spdlog USES fmt::fmt Threads::Threads)
 oncekey_room(core FOLDER core USES oncekey_base LINKS Boost::json ${XXHASH_LIBRARY})
+# Below http, the Redis client and what uses them: tasks, timers, sockets with TLS.
+oncekey_room(net FOLDER net USES oncekey_base Boost::headers LINKS OpenSSL::SSL)
+oncekey_room(redis FOLDER redis USES oncekey_net LINKS ${HIREDIS_LIBRARY})
 oncekey_room(store_common FOLDER store/common USES oncekey_core)
 oncekey_room(store_memory FOLDER store/memory USES oncekey_store_common)
 oncekey_room(store_rocksdb FOLDER store/rocksdb USES oncekey_store_common LINKS RocksDB::rocksdb-shared)
 oncekey_room(store_postgres FOLDER store/postgres USES oncekey_store_common LINKS PostgreSQL::PostgreSQL)
-oncekey_room(store_redis FOLDER store/redis HEADERS precompiled_asio USES oncekey_store_common oncekey_asio LINKS ${HIREDIS_LIBRARY})
-# gcc 12 takes the frame allocator of asio::awaitable for a mismatch of new and delete.
-target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
+oncekey_room(store_redis FOLDER store/redis USES oncekey_store_common oncekey_redis)
 oncekey_room(store FOLDER store USES oncekey_core
   LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
 oncekey_room(signatures FOLDER signatures USES oncekey_core)
@@ -41,10 +34,8 @@ oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
 oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL)
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
 oncekey_room(config FOLDER config USES oncekey_core oncekey_signatures LINKS tomlplusplus::tomlplusplus)
-# Below http and the Redis store: the event loop, tasks, sockets with TLS.
-oncekey_room(net FOLDER net USES oncekey_base Boost::headers LINKS OpenSSL::SSL)
 oncekey_room(http FOLDER http USES oncekey_net)
-oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http LINKS ${HIREDIS_LIBRARY} Boost::json)
+oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http oncekey_redis LINKS Boost::json)
 oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery USES oncekey_gateway)

@@ -36,6 +36,9 @@ ROOMS = {
     "net": Room(
         "the event loop, tasks, timers, sockets with TLS, names; no HTTP, no policy",
         sees="base", libraries="openssl"),
+    "redis": Room(
+        "the one Redis client: URL, login, TLS, pipelined commands and their replies; blocking for callers without a loop",
+        sees="base net", libraries="hiredis"),
     "http": Room(
         "strict messages, server, exchange, upstream pool, forwarding, tunnel; sees neither store nor policy",
         sees="base net", libraries="boost/beast"),
@@ -64,10 +67,10 @@ ROOMS = {
         sees="base core store/common", libraries="libpq"),
     "store/redis": Room(
         "the store in a Redis server or cluster",
-        sees="base core store/common", libraries="hiredis openssl boost/asio"),
+        sees="base redis core store/common"),
     "store": Room(
         "`open_store`, the one place that maps a URL to a store",
-        sees="base core store/common store/memory store/rocksdb store/postgres store/redis"),
+        sees="base redis core store/common store/memory store/rocksdb store/postgres store/redis"),
     "gateway": Room(
         "the flow of a request; trust in callers, limits, waiters, leases, upstreams and their circuit breakers, metrics",
         sees="base net http core config", libraries="prometheus"),
@@ -83,7 +86,7 @@ ROOMS = {
         sees="base core", libraries="libpq sqlite3"),
     "workers": Room(
         "the library's completer, enqueuer and reaper, and the sinks that staged jobs go to",
-        sees="base http core phases", libraries="hiredis"),
+        sees="base redis http core phases"),
     "admin": Room(
         "health, metrics and the JSON API for operators",
         sees="base net http core config gateway"),

@@ -97,12 +97,17 @@ struct HttpSinkOptions {
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options = {});
 
 struct RedisSinkOptions {
+  // For connecting and the answers to one group of commands; a call_timeout in the URL comes first.
   Millis timeout = std::chrono::seconds(5);
 };
+// The URLs of Redis sinks: redis://[user[:password]@]host[:port][/database], or rediss:// for TLS with the server's
+// certificate verified. User and password may be percent-encoded; an IPv6 address stands in brackets. Settings behind
+// a `?`: call_timeout, password_file, tls_ca, tls_cert, tls_key. Streams also take redis+cluster:// and
+// rediss+cluster://host:port,host:port,….
+
 // Pushes each job to a list as Sidekiq reads it: LPUSH queue:QUEUE with class (the job's name), args, jid (the job's id
 // as 24 hex digits), queue, created_at, enqueued_at and retry; QUEUE is added to the set `queues`. Args that are not a
-// JSON array become the only argument; args that are not JSON at all become a string. URL:
-// redis://[user:pass@]host:port/db.
+// JSON array become the only argument; args that are not JSON at all become a string.
 Result<std::unique_ptr<Sink>> sidekiq_sink(std::string_view redis_url, std::string queue,
                                            RedisSinkOptions options = {});
 // Appends each job to a stream: XADD STREAM * id ID name NAME args ARGS.

@@ -95,7 +95,7 @@ Outcome outcome_of(CallError error, int status, const Headers& headers) {
 Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim,
                                         Verdict verdict) {
   const InFlight in_flight(shared_.metrics.in_flight);
-  const Ownership owner{request.admitted.id, claimed.fence};
+  const Ownership owner{request.admitted.id, claimed.fence, claimed.token};
   request.took_over = claimed.took_over;
   if (claimed.took_over) {
     shared_.metrics.takeovers.Increment();

@@ -437,7 +437,8 @@ Task<void> Gateway::handle_keyed(KeyedRequest& request) {
       case Verdict::hold: {
         // Abandoned, and this policy does not execute twice. Whoever comes first says so in the record; if somebody
         // else settled it in between, their word counts.
-        const Ownership found{request.admitted.id, std::get<Found>(*answer).record->fence};
+        const Record& abandoned = *std::get<Found>(*answer).record;
+        const Ownership found{request.admitted.id, abandoned.fence, abandoned.claimed_by};
         const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
             wakeups_, [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
         if (!held) {

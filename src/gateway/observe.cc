@@ -47,7 +47,7 @@ Task<void> Gateway::observe(KeyedRequest& request) {
   const auto* claimed = std::get_if<Claimed>(&*answer);
   if (claimed == nullptr) co_return;
   // The record ends as enforcement would have left it, so that the next request is counted as it would be decided.
-  const Ownership owner{request.admitted.id, claimed->fence};
+  const Ownership owner{request.admitted.id, claimed->fence, claimed->token};
   StoredResponse nothing;
   nothing.status = passed.status;
   switch (settle(request.policy(), outcome_of(passed.error, passed.status, passed.headers))) {

@@ -1,7 +1,7 @@
 #include <oncekey/sinks.h>
 
 #include "base/json_text.h"
-#include "workers/redis_connection.h"
+#include "redis/blocking_client.h"
 
 #include <fmt/format.h>
 #include <boost/json/parse.hpp>
@@ -52,10 +52,24 @@ std::string sidekiq_payload(const Job& job, const std::string& queue) {
   return json;
 }
 
+// Errors about one command rather than about the server, its memory, its disk, its role or our right to use it. The
+// server's own are many, and new ones come; these are few.
+bool is_about_the_command(std::string_view error) {
+  constexpr std::string_view kAboutOne[] = {"WRONGTYPE ",          "ERR wrong number of arguments",
+                                            "ERR syntax error",    "ERR string exceeds maximum allowed size",
+                                            "ERR value is",        "ERR Protocol error",
+                                            "ERR invalid",         "ERR Invalid",
+                                            "ERR The ID specified"};
+  return std::any_of(std::begin(kAboutOne), std::end(kAboutOne),
+                     [&](std::string_view start) { return error.starts_with(start); });
+}
+
+using RedisPtr = std::unique_ptr<redis::BlockingClient>;
+
 // What both have in common: one command a job, sent in groups.
 class RedisSink : public Sink {
  public:
-  RedisSink(RedisAddress address, const RedisSinkOptions& options) : redis_(std::move(address), options.timeout) {}
+  explicit RedisSink(RedisPtr redis) : redis_(std::move(redis)) {}
 
   SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
     SinkReport report;
@@ -68,43 +82,42 @@ class RedisSink : public Sink {
   }
 
  protected:
-  virtual std::vector<RedisArguments> before_each_group() const { return {}; }
-  virtual RedisArguments command_of(const Job& job) const = 0;
+  virtual std::vector<std::string> before_each_group() const { return {}; }
+  virtual std::string command_of(const Job& job) const = 0;
 
  private:
   void hand_over(std::span<const Job> group, SinkReport& report) {
-    std::vector<RedisArguments> commands = before_each_group();
+    std::vector<std::string> commands = before_each_group();
     const std::size_t first = commands.size();
     for (const Job& job : group) commands.push_back(command_of(job));
-    auto errors = redis_.run(commands);
-    if (!errors.ok()) {
-      report.down = errors.fault().message;
-      return;
-    }
+    const std::vector<Result<redis::OwnedReply>> answers = redis_->run(commands);
     for (std::size_t i = 0; i < group.size(); ++i) {
-      const std::string& error = (*errors)[first + i];
+      const Result<redis::OwnedReply>& answer = answers[first + i];
+      const std::string_view error = !answer                     ? answer.fault().message
+                                     : answer->look().is_error() ? answer->look().text()
+                                                                 : std::string_view{};
       if (error.empty()) {
         report.accepted.push_back(group[i].id);
-      } else if (is_servers_trouble(error)) {
-        report.down = error;
-      } else {
-        report.refused.push_back({group[i].id, error});
+      } else if (answer && is_about_the_command(error)) {
+        report.refused.push_back({group[i].id, std::string(error)});
+      } else if (!report.down) {
+        report.down = error; // the first one tells most: after it the server may close the connection
       }
     }
+    if (report.down) redis_->disconnect();
   }
 
-  RedisConnection redis_;
+  const RedisPtr redis_;
 };
 
 class SidekiqSink final : public RedisSink {
  public:
-  SidekiqSink(RedisAddress address, std::string queue, const RedisSinkOptions& options)
-      : RedisSink(std::move(address), options), queue_(std::move(queue)) {}
+  SidekiqSink(RedisPtr redis, std::string queue) : RedisSink(std::move(redis)), queue_(std::move(queue)) {}
 
  protected:
-  std::vector<RedisArguments> before_each_group() const override { return {{"SADD", "queues", queue_}}; }
-  RedisArguments command_of(const Job& job) const override {
-    return {"LPUSH", "queue:" + queue_, sidekiq_payload(job, queue_)};
+  std::vector<std::string> before_each_group() const override { return {redis::command({"SADD", "queues", queue_})}; }
+  std::string command_of(const Job& job) const override {
+    return redis::command({"LPUSH", "queue:" + queue_, sidekiq_payload(job, queue_)});
   }
 
  private:
@@ -113,34 +126,44 @@ class SidekiqSink final : public RedisSink {
 
 class RedisStreamSink final : public RedisSink {
  public:
-  RedisStreamSink(RedisAddress address, std::string stream, const RedisSinkOptions& options)
-      : RedisSink(std::move(address), options), stream_(std::move(stream)) {}
+  RedisStreamSink(RedisPtr redis, std::string stream) : RedisSink(std::move(redis)), stream_(std::move(stream)) {}
 
  protected:
-  RedisArguments command_of(const Job& job) const override {
-    return {"XADD", stream_, "*", "id", fmt::format("{}", job.id), "name", job.name, "args", job.args};
+  std::string command_of(const Job& job) const override {
+    return redis::command({"XADD", stream_, "*", "id", fmt::format("{}", job.id), "name", job.name, "args", job.args});
   }
 
  private:
   const std::string stream_;
 };
 
+Result<RedisPtr> client_for(redis::Url url, const RedisSinkOptions& options) {
+  if (url.wait != 0 || url.prefix != redis::Url{}.prefix) {
+    return invalid("wait and prefix in a Redis URL are for stores; a sink has neither");
+  }
+  return redis::BlockingClient::make(std::move(url), options.timeout);
+}
+
 } // namespace
 
 Result<std::unique_ptr<Sink>> sidekiq_sink(std::string_view redis_url, std::string queue, RedisSinkOptions options) {
-  auto address = parse_redis_address(redis_url);
-  if (!address.ok()) return std::move(address).fault();
   if (queue.empty()) return invalid("a Sidekiq queue has a name");
-  return std::unique_ptr<Sink>(std::make_unique<SidekiqSink>(std::move(address).value(), std::move(queue), options));
+  Result<redis::Url> url = redis::parse_url(redis_url);
+  if (!url) return std::move(url).fault();
+  if (url->cluster) return invalid("Sidekiq does not use a Redis Cluster: write redis:// or rediss:// in the URL");
+  Result<RedisPtr> redis = client_for(*std::move(url), options);
+  if (!redis) return std::move(redis).fault();
+  return std::unique_ptr<Sink>(std::make_unique<SidekiqSink>(*std::move(redis), std::move(queue)));
 }
 
 Result<std::unique_ptr<Sink>> redis_stream_sink(std::string_view redis_url, std::string stream,
                                                 RedisSinkOptions options) {
-  auto address = parse_redis_address(redis_url);
-  if (!address.ok()) return std::move(address).fault();
   if (stream.empty()) return invalid("a Redis stream has a name");
-  return std::unique_ptr<Sink>(
-      std::make_unique<RedisStreamSink>(std::move(address).value(), std::move(stream), options));
+  Result<redis::Url> url = redis::parse_url(redis_url);
+  if (!url) return std::move(url).fault();
+  Result<RedisPtr> redis = client_for(*std::move(url), options);
+  if (!redis) return std::move(redis).fault();
+  return std::unique_ptr<Sink>(std::make_unique<RedisStreamSink>(*std::move(redis), std::move(stream)));
 }
 
 } // namespace oncekey

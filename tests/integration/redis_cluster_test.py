@@ -181,5 +181,55 @@ class FailoverTest(SharedStoreTest):
         self.assert_first(self.post_until_settled(self.here, "/charges", key=fresh_key()))
 
 
+class ClusterWithoutReplicas(ClusterBackend):
+    def __init__(self):
+        self.server = RedisCluster(replicas=0, cluster_require_full_coverage="no")
+
+
+class DeadPrimaryTest(SharedStoreTest):
+    """A primary dies and no replica takes its place: its own keys are refused, and no others."""
+
+    backend_type = ClusterWithoutReplicas
+    # A call that waits for a dead server would wait for longer than the test's client does.
+    url_settings = "call_timeout=60s"
+
+    def test_a_dead_primary_stops_its_own_keys_alone(self):
+        # The first one has what the whole store shares.
+        for number in (0, 1):
+            with self.subTest(primary=number):
+                dead = self.backend.server.nodes[number]
+                before = set(dead.ask("KEYS", "*"))
+                dead.kill()
+                keys = [fresh_key("dead") for _ in range(60)]
+                answers = {key: self.post(self.here, key=key) for key in keys}
+                refused = [key for key in keys if answers[key].status == 503]
+                self.assertTrue(0 < len(refused) < len(keys), f"{len(refused)} of {len(keys)} keys were refused")
+                for key in keys:
+                    if key in refused:
+                        self.assert_store_unavailable(answers[key])
+                    else:
+                        self.assert_first(answers[key])
+                        self.assert_replay_of(answers[key], self.post(self.there, key=key))
+                self.assertEqual(self.here.admin.get("/readyz").status, 200)
+                dead.start()
+                self.backend.server.wait_until_ok()
+                for key in refused:
+                    self.assert_first(self.post_until_settled(self.there, "/charges", key=key))
+                    self.assertEqual(self.upstream.executions(key), 1)
+                self.assertEqual(len(set(dead.ask("KEYS", "*")) - before), len(refused),
+                                 "all keys of the dead primary were refused, and no others")
+
+    def test_a_gateway_starts_while_a_primary_is_dead(self):
+        dead = self.backend.server.nodes[2]
+        dead.kill()
+        try:
+            with Gateway(self.upstream.url, ROUTES, store=self.store_url()) as gateway:
+                answers = [self.post(gateway, key=fresh_key("without")).status for _ in range(60)]
+                self.assertEqual(set(answers), {201, 503})
+        finally:
+            dead.start()
+            self.backend.server.wait_until_ok()
+
+
 if __name__ == "__main__":
     unittest.main()

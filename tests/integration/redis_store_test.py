@@ -227,7 +227,7 @@ class RedisTest(SharedStoreTest):
                          store=f"rediss://localhost:{port}/0?tls_ca={certificate}") as gateway:
                 self.assert_first(self.post(gateway))
             log = self.refusal(store=f"rediss://127.0.0.1:{port}/0?tls_ca={certificate}")
-            self.assertIn("certificate is for another name than 127.0.0.1", log)
+            self.assertIn(f"127.0.0.1:{port} failed: its certificate is for another name", log)
             self.assertIn("not trusted", self.refusal(store=f"rediss://localhost:{port}/0"))
 
     # Restored backups.

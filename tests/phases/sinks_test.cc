@@ -376,6 +376,31 @@ TEST_F(RedisSinks, ALostConnectionIsTheSinksTroubleAndIsMadeAnew) {
   EXPECT_TRUE(nobody.value()->deliver(jobs, kFarAway()).down);
 }
 
+TEST_F(RedisSinks, AUserAndItsPasswordComePercentEncoded) {
+  ask("ACL SETUSER worker@home on >p:ss@word ~rides +xadd");
+  const std::string host = url.substr(url.find("://") + 3);
+  const Job jobs[] = {job_with(1)};
+  auto sink = redis_stream_sink("redis://worker%40home:p%3Ass%40word@" + host, "rides");
+  ASSERT_TRUE(sink.ok());
+  EXPECT_THAT(sink.value()->deliver(jobs, kFarAway()).accepted, ElementsAre(1));
+  auto stranger = redis_stream_sink("redis://worker%40home:wrong@" + host, "rides");
+  const SinkReport report = stranger.value()->deliver(jobs, kFarAway());
+  EXPECT_TRUE(report.refused.empty());
+  ASSERT_TRUE(report.down);
+  EXPECT_THAT(*report.down, HasSubstr("WRONGPASS"));
+  ask("ACL DELUSER worker@home");
+}
+
+TEST_F(RedisSinks, OverTlsNothingIsSaidToAServerWithout) {
+  auto sink = redis_stream_sink("rediss://" + url.substr(url.find("://") + 3), "rides");
+  ASSERT_TRUE(sink.ok());
+  const Job jobs[] = {job_with(1)};
+  const SinkReport report = sink.value()->deliver(jobs, kFarAway());
+  ASSERT_TRUE(report.down);
+  EXPECT_THAT(*report.down, HasSubstr("TLS"));
+  EXPECT_TRUE(ask("XRANGE rides - +").empty());
+}
+
 // Says the same to everybody, and closes.
 class ClosingServer {
  public:
@@ -415,6 +440,22 @@ class ClosingServer {
   std::atomic<int> connections_{0};
   std::thread thread_;
 };
+
+TEST_F(RedisSinks, InAClusterAStreamIsLookedForWhereItIs) {
+  const std::size_t colon = url.rfind(':');
+  ClosingServer elsewhere(fmt::format("-MOVED 1 127.0.0.1:{}\r\n", std::atoi(url.c_str() + colon + 1)));
+  const Job jobs[] = {job_with(1)};
+  auto sink = redis_stream_sink("redis+cluster" + elsewhere.url().substr(5), "rides");
+  ASSERT_TRUE(sink.ok());
+  EXPECT_THAT(sink.value()->deliver(jobs, kFarAway()).accepted, ElementsAre(1));
+  EXPECT_THAT(sink.value()->deliver(jobs, kFarAway()).accepted, ElementsAre(1));
+  EXPECT_EQ(elsewhere.connections(), 1) << "where it is was forgotten";
+  auto single = redis_stream_sink(elsewhere.url(), "rides");
+  const SinkReport report = single.value()->deliver(jobs, kFarAway());
+  EXPECT_TRUE(report.refused.empty());
+  ASSERT_TRUE(report.down);
+  EXPECT_THAT(*report.down, HasSubstr("MOVED"));
+}
 
 TEST(RedisSinkConnection, ThatTheServerClosedDoesNotEndTheProcess) {
   const auto before = std::signal(SIGPIPE, SIG_DFL); // whoever started us may have us ignore it
@@ -464,6 +505,11 @@ TEST(RedisSinkUrls, AreChecked) {
   EXPECT_FALSE(sidekiq_sink("redis://x:port", "q").ok());
   EXPECT_FALSE(sidekiq_sink("redis://x", "").ok());
   EXPECT_TRUE(sidekiq_sink("redis://me:p@ss@x:6380/3", "q").ok());
+  EXPECT_TRUE(sidekiq_sink("rediss://[::1]:6380", "q").ok());
+  EXPECT_TRUE(redis_stream_sink("rediss+cluster://a:1,b:2/", "s").ok());
+  EXPECT_FALSE(sidekiq_sink("redis+cluster://x", "q").ok()) << "its keys are of several slots";
+  EXPECT_FALSE(redis_stream_sink("redis://x?wait=1", "s").ok()) << "a store's setting";
+  EXPECT_FALSE(redis_stream_sink("rediss://x?tls_ca=/nowhere", "s").ok());
 }
 
 } // namespace

@@ -1,8 +1,8 @@
-// Breaker: stops asking a store that does not answer.
+// Breaker: the circuit breaker of one server. Stops asking a server that does not answer.
 //
 // A dead server costs every caller its whole time-out; a thousand callers waiting for it are worse than a thousand
-// quick refusals. After a few failures in a row the breaker opens and calls are refused at once, until somebody has
-// found the server to answer again.
+// quick refusals. After a few failures in a row the breaker opens and calls are refused at once, until a probe finds
+// the server to answer again.
 #pragma once
 
 #include <oncekey/result.h>
@@ -23,7 +23,7 @@ class Breaker {
   std::optional<Fault> open_because() const;
 
   void succeeded();
-  // True if this failure has opened it: whoever hears so finds out when the server is back.
+  // True if this failure has opened it: the caller then probes the server until it is back.
   bool failed(const Fault& fault);
 
  private:

@@ -14,9 +14,9 @@ namespace {
 
 constexpr Millis kFirstPause{10};
 constexpr Millis kLongestPause{1000};
-// How often a server that did not answer is looked at.
-constexpr Millis kFirstLook{50};
-constexpr Millis kLongestLook{2000};
+// How often a server that did not answer is asked again.
+constexpr Millis kFirstProbe{50};
+constexpr Millis kLongestProbe{2000};
 // A claim nobody knows the outcome of is looked for after its caller was told so: as long as its lease would last, but
 // no shorter than a server takes to come back or to end what it was asked, and no longer than it can matter to a retry.
 constexpr Millis kLookForClaimMin{15'000};
@@ -36,6 +36,12 @@ bool worth_another_try(const Fault& fault) {
   return fault.kind == FaultKind::timeout || fault.kind == FaultKind::unavailable;
 }
 
+Fault left_alone(const Breaker& breaker) {
+  const std::optional<Fault> reason = breaker.open_because();
+  return unavailable("the store does not answer and is left alone for a moment: " +
+                     (reason ? reason->message : std::string("it has just come back")));
+}
+
 } // namespace
 
 struct GuardedStore::ClaimCall {
@@ -49,10 +55,18 @@ struct GuardedStore::ClaimCall {
 struct GuardedStore::FenceCall {
   Ownership owner;
   std::function<void(Done<FenceAnswer>)> send;
-  // Whether a record with our fence is what this call would have made of it.
-  std::function<bool(const std::optional<Found>&)> made_this;
+  // Reads the record or the job: `done` if it has our fence and is what this call would have made of it.
+  std::function<void(Done<FenceAnswer>)> read_back;
   std::shared_ptr<const StoredResponse> response; // of a completion
   Done<FenceAnswer> done;
+  Clock::time_point until;
+  Backoff pauses{kFirstPause, kLongestPause};
+  bool unknown = false;
+};
+
+struct GuardedStore::StageCall {
+  StageRequest request;
+  Done<StageAnswer> done;
   Clock::time_point until;
   Backoff pauses{kFirstPause, kLongestPause};
   bool unknown = false;
@@ -64,53 +78,50 @@ GuardedStore::GuardedStore(std::unique_ptr<Store> server, GuardOptions options)
 GuardedStore::~GuardedStore() { later_.stop(); } // before the server goes that it would call
 
 template <class T>
-void GuardedStore::count(const Result<T>& result) {
-  if (result.ok()) return breaker_.succeeded();
+void GuardedStore::count(const RecordId& id, const Result<T>& result) {
+  Breaker& breaker = breaker_of(id);
+  if (result.ok()) return breaker.succeeded();
   if (!worth_another_try(result.fault())) return;
-  if (breaker_.failed(result.fault())) {
+  if (breaker.failed(result.fault())) {
     options_.log.warning("store_left_alone", {{"reason", result.fault().message}});
-    look_whether_it_is_back(std::make_shared<Backoff>(kFirstLook, kLongestLook));
+    probe(breaker, id, std::make_shared<Backoff>(kFirstProbe, kLongestProbe));
   }
 }
 
-void GuardedStore::look_whether_it_is_back(const std::shared_ptr<Backoff>& pauses) {
-  later_.after(pauses->next(), [this, pauses] {
-    if (!breaker_.is_open()) return; // an owner was faster
-    server_->find(RecordId{}, Interest::none, [this, pauses](const Result<std::optional<Found>>& found) {
-      if (!found) return look_whether_it_is_back(pauses);
-      breaker_.succeeded();
+void GuardedStore::probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses) {
+  later_.after(pauses->next(), [this, &breaker, id, pauses] {
+    if (!breaker.is_open()) return; // an owner's call was answered before
+    server_->find(id, Interest::none, [this, &breaker, id, pauses](const Result<std::optional<Found>>& found) {
+      if (!found) return probe(breaker, id, pauses);
+      breaker.succeeded();
       options_.log.info("store_is_back");
     });
   });
 }
 
 template <class T>
-Done<T> GuardedStore::counted(Done<T> done) {
-  return [this, done = std::move(done)](Result<T> result) {
-    count(result);
+Done<T> GuardedStore::counted(const RecordId& id, Done<T> done) {
+  return [this, id, done = std::move(done)](Result<T> result) {
+    count(id, result);
     done(std::move(result));
   };
 }
 
 Status GuardedStore::healthy() const {
   if (Status server = server_->healthy(); !server) return server;
-  if (std::optional<Fault> reason = breaker_.open_because()) return *std::move(reason);
+  std::size_t open = 0;
+  for (const Breaker& breaker : breakers_) {
+    std::optional<Fault> reason = breaker.open_because();
+    if (reason && ++open >= server_->servers()) return *std::move(reason);
+  }
+  return durable_enough();
+}
+
+Status GuardedStore::durable_enough() const {
   if (server_->durability() < options_.least_durability) {
     return unavailable(fmt::format("the store's durability is \"{}\" and \"{}\" is required: its settings have changed",
                                    to_string(server_->durability()), to_string(options_.least_durability)));
   }
-  return ok_status();
-}
-
-Fault GuardedStore::left_alone() const {
-  const std::optional<Fault> reason = breaker_.open_because();
-  return unavailable("the store does not answer and is left alone for a moment: " +
-                     (reason ? reason->message : std::string("it has just come back")));
-}
-
-Status GuardedStore::may_claim() {
-  if (breaker_.is_open()) return left_alone();
-  if (server_->durability() < options_.least_durability) return healthy();
   return ok_status();
 }
 
@@ -119,7 +130,8 @@ void GuardedStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     const Time now = server_->now();
     if (!cached->expired(now)) return done(ClaimAnswer(Found{cached, now}));
   }
-  if (const Status may = may_claim(); !may) return done(may.fault());
+  if (const Breaker& breaker = breaker_of(request.id); breaker.is_open()) return done(left_alone(breaker));
+  if (const Status durable = durable_enough(); !durable) return done(durable.fault());
   if (owners_here_ && owners_here_(request.id)) request.abandoned = Abandoned::leave;
   const std::uint64_t number = claims_.fetch_add(1, std::memory_order_relaxed);
   std::memcpy(request.token.data(), &process_, sizeof process_);
@@ -136,7 +148,7 @@ void GuardedStore::send(const std::shared_ptr<ClaimCall>& call) {
 }
 
 void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer) {
-  count(answer);
+  count(call->request.id, answer);
   if (!answer) {
     if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
     if (!call->unknown || !worth_another_try(answer.fault())) return call->done(std::move(answer));
@@ -146,22 +158,24 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
   if (Found* const found = std::get_if<Found>(&*answer)) {
     const Record& record = *found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
-      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown. (A job has no
-      // owner yet, and nobody to tell.)
-      if (!record.staged && record.lease_over(found->now)) {
+      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown.
+      if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }
-      return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now}));
+      return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now, call->request.token}));
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
     if (works_here(owners_here_, call->request.id, record, found->now) == OwnerWorksHere::yes) {
-      renew({call->request.id, record.fence}, call->request.lease, [](const Result<FenceAnswer>&) {});
+      renew({call->request.id, record.fence, record.claimed_by}, call->request.lease,
+            [](const Result<FenceAnswer>&) {});
       Record renewed = record;
       renewed.lease_until = found->now + call->request.lease;
       *found = Found{std::move(renewed), found->now};
     }
-  } else if (!call->request.staged) {
-    own_claims_.add(std::move(call->request), std::get<Claimed>(*answer));
+  } else {
+    Claimed& claimed = std::get<Claimed>(*answer);
+    claimed.token = call->request.token;
+    own_claims_.add(std::move(call->request), claimed);
   }
   call->done(std::move(answer));
 }
@@ -169,8 +183,6 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
 void GuardedStore::give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault) {
   options_.log.warning("claim_unknown", {{"key", short_hash(call->request.id)}, {"reason", fault.message}});
   call->done(Fault{FaultKind::timeout, fault.message});
-  // A job may be taken as soon as it is staged. Whoever staged it comes again, and finds it if it is there.
-  if (call->request.staged) return;
   call->until = Clock::now() + std::clamp(call->request.lease, kLookForClaimMin, kLookForClaimMax);
   release_if_ours(call);
 }
@@ -185,9 +197,10 @@ void GuardedStore::release_if_ours(const std::shared_ptr<ClaimCall>& call) {
       if (!found || !*found) return release_if_ours(call);
       const Record& record = *(*found)->record;
       if (record.state != RecordState::in_progress || record.claimed_by != call->request.token) return;
-      server_->release({call->request.id, record.fence}, [this, call](const Result<FenceAnswer>& released) {
-        if (!released) release_if_ours(call);
-      });
+      server_->release({call->request.id, record.fence, record.claimed_by},
+                       [this, call](const Result<FenceAnswer>& released) {
+                         if (!released) release_if_ours(call);
+                       });
     });
   });
 }
@@ -197,12 +210,13 @@ void GuardedStore::find(const RecordId& id, Interest interest, Done<std::optiona
     const Time now = server_->now();
     if (!cached->expired(now)) return done(std::optional<Found>(Found{cached, now}));
   }
-  if (breaker_.is_open()) return done(left_alone());
-  server_->find(id, interest, counted(std::move(done)));
+  if (const Breaker& breaker = breaker_of(id); breaker.is_open()) return done(left_alone(breaker));
+  server_->find(id, interest, counted(id, std::move(done)));
 }
 
 void GuardedStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  server_->renew(owner, lease, counted<FenceAnswer>([this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
+  server_->renew(owner, lease,
+                 counted<FenceAnswer>(owner.id, [this, owner, done = std::move(done)](Result<FenceAnswer> answer) {
                    if (answer && *answer == FenceAnswer::lost) own_claims_.forget(owner);
                    done(std::move(answer));
                  }));
@@ -216,9 +230,9 @@ void GuardedStore::complete(const Ownership& owner, StoredResponse response, Don
   call->send = [this, owner, kept](Done<FenceAnswer> answered) {
     server_->complete(owner, *kept, std::move(answered));
   };
-  call->made_this = [kept](const std::optional<Found>& found) {
+  call->read_back = read_record(owner, [kept](const std::optional<Found>& found) {
     return found && found->record->state == RecordState::completed && same_response(*found->record->response, *kept);
-  };
+  });
   call->done = std::move(done);
   call->until = Clock::now() + options_.complete_patience;
   send(call);
@@ -228,7 +242,8 @@ void GuardedStore::release(const Ownership& owner, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner](Done<FenceAnswer> answered) { server_->release(owner, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); };
+  call->read_back = read_record(
+      owner, [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); });
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -239,9 +254,9 @@ void GuardedStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> don
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner, by](Done<FenceAnswer> answered) { server_->hold(owner, by, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) {
+  call->read_back = read_record(owner, [](const std::optional<Found>& found) {
     return found && found->record->state == RecordState::indeterminate;
-  };
+  });
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -252,7 +267,7 @@ void GuardedStore::send(const std::shared_ptr<FenceCall>& call) {
 }
 
 void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer) {
-  count(answer);
+  count(call->owner.id, answer);
   if (!answer) {
     if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
     if (!worth_another_try(answer.fault()) || Clock::now() >= call->until) {
@@ -261,7 +276,12 @@ void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result
     }
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
-  if (*answer == FenceAnswer::lost && call->unknown) return read_back(call);
+  if (*answer == FenceAnswer::lost && call->unknown) {
+    return call->read_back([this, call](Result<FenceAnswer> read) {
+      if (!read) return fence_answered(call, std::move(read));
+      finish(*call, std::move(read));
+    });
+  }
   finish(*call, std::move(answer));
 }
 
@@ -278,46 +298,97 @@ void GuardedStore::finish(const FenceCall& call, Result<FenceAnswer> answer) {
 }
 
 // `lost` may mean that an attempt of ours came before: the record tells.
-void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
-  server_->find(call->owner.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
-    if (!found) return fence_answered(call, std::move(found).fault());
-    const bool with_our_fence = !*found || (*found)->record->fence == call->owner.fence;
-    finish(*call, with_our_fence && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+std::function<void(Done<FenceAnswer>)> GuardedStore::read_record(
+    const Ownership& owner, std::function<bool(const std::optional<Found>&)> made_this) {
+  return [this, owner, made_this = std::move(made_this)](Done<FenceAnswer> done) {
+    server_->find(owner.id, Interest::none, [owner, made_this, done](const Result<std::optional<Found>>& found) {
+      if (!found) return done(found.fault());
+      const bool ours = !*found || owned_by(*(*found)->record, owner);
+      done(ours && made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+    });
+  };
+}
+
+void GuardedStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
+  if (const Breaker& breaker = store_.breaker_of(request.id); breaker.is_open()) return done(left_alone(breaker));
+  if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());
+  auto call = std::make_shared<StageCall>();
+  call->request = std::move(request);
+  call->done = std::move(done);
+  call->until = Clock::now() + store_.options_.claim_patience;
+  store_.send(call);
+}
+
+// An attempt of unknown outcome needs no more than another one: the id is known if it was made. A job that stays
+// unknown may be delivered; its sender tries again and finds it.
+void GuardedStore::send(const std::shared_ptr<StageCall>& call) {
+  server_->jobs().stage(call->request, [this, call](Result<StageAnswer> answer) {
+    count(call->request.id, answer);
+    if (answer) {
+      if (call->unknown) answer->staged = true;
+      return call->done(std::move(answer));
+    }
+    if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
+    if (!call->unknown || !worth_another_try(answer.fault())) return call->done(std::move(answer));
+    if (Clock::now() >= call->until) return call->done(Fault{FaultKind::timeout, answer.fault().message});
+    later_.after(call->pauses.next(), [this, call] { send(call); });
   });
 }
 
-// One that stays unknown has leased some jobs to nobody; they are due again when the lease is over.
-void GuardedStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status may = may_claim(); !may) return done(may.fault());
-  server_->take(request, counted(std::move(done)));
+// One that stays unknown has leased some jobs to nobody; they are due again when the lease is over. No breaker here:
+// jobs come from all servers, and no client waits for them.
+void GuardedStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());
+  store_.server_->jobs().take(request, std::move(done));
 }
 
-void GuardedStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+void GuardedStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   const auto kept = std::make_shared<const AttemptEnd>(std::move(end));
+  JobStore& jobs = store_.server_->jobs();
   call->owner = owner;
-  call->send = [this, owner, kept](Done<FenceAnswer> answered) {
-    server_->end_attempt(owner, *kept, std::move(answered));
+  call->send = [&jobs, owner, kept](Done<FenceAnswer> answered) {
+    jobs.end_attempt(owner, *kept, std::move(answered));
   };
-  call->made_this = [](const std::optional<Found>& found) {
-    return found && (found->record->resting || found->record->state != RecordState::in_progress);
+  call->read_back = [&jobs, owner](Done<FenceAnswer> answered) {
+    jobs.find(owner.id, [owner, answered](const Result<std::optional<FoundJob>>& found) {
+      if (!found) return answered(found.fault());
+      const bool ended = *found && (*found)->job.fence == owner.fence && (*found)->job.state != JobState::taken;
+      answered(ended ? FenceAnswer::done : FenceAnswer::lost);
+    });
   };
   call->done = std::move(done);
-  call->until = Clock::now() + options_.complete_patience;
-  send(call);
+  call->until = Clock::now() + store_.options_.complete_patience;
+  store_.send(call);
 }
+
+void GuardedStore::Jobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
+  if (const Breaker& breaker = store_.breaker_of(id); breaker.is_open()) return done(left_alone(breaker));
+  store_.server_->jobs().find(id, store_.counted(id, std::move(done)));
+}
+
+void GuardedStore::Jobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
+  store_.server_->jobs().operate(id, route, action, store_.counted(id, std::move(done)));
+}
+
+void GuardedStore::Jobs::list(const JobListRequest& request, Done<JobPage> done) {
+  store_.server_->jobs().list(request, std::move(done));
+}
+
+void GuardedStore::Jobs::count(Done<std::vector<JobCount>> done) { store_.server_->jobs().count(std::move(done)); }
 
 void GuardedStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
-  server_->operate(id, action, std::move(response), counted(std::move(done)));
+  server_->operate(id, action, std::move(response), counted(id, std::move(done)));
 }
 
+// Listings are for people, and say nothing of the calls that the breakers are about.
 void GuardedStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  server_->list(request, counted(std::move(done)));
+  server_->list(request, std::move(done));
 }
 
 void GuardedStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  server_->browse(request, std::move(done)); // for people: says nothing of the calls that the breaker is about
+  server_->browse(request, std::move(done));
 }
 
 void GuardedStore::count_waiting(Done<WaitingKeys> done) { server_->count_waiting(std::move(done)); }

@@ -16,10 +16,13 @@
 // An owner of this process never loses its record to a claim of this process (Store::owners_here): the claim is sent
 // with Abandoned::leave while such an owner is at work, and renews a lease that it finds over.
 //
-// A breaker refuses claims at once while the server does not answer; a look at it now and then, from here and not at a
-// client's cost, finds out when it does. Owners who want to write what they have done are let through: refusing them
-// would turn done work into unknown work. Completed records that were seen lately are
-// answered from memory, whatever the server does.
+//   stage      is sent again: the id tells whether an earlier attempt was made, and then the answer says staged.
+//   end of an attempt at a job   as complete.
+//
+// Each server of the store has a circuit breaker. While it is open, claims of that server's keys are refused at once;
+// the guard itself asks the server now and then, at no client's cost, and closes the breaker when it answers. Owners
+// that write what they have done are let through: refusing them would turn done work into unknown work. Completed
+// records that were seen lately are answered from memory, whatever the server does.
 #pragma once
 
 #include "base/backoff.h"
@@ -29,8 +32,10 @@
 #include "store/common/own_claims.h"
 #include "store/common/replay_cache.h"
 
+#include "core/job_store.h"
 #include "core/store.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -61,8 +66,7 @@ class GuardedStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
@@ -79,32 +83,52 @@ class GuardedStore final : public Store {
  private:
   struct ClaimCall;
   struct FenceCall;
+  struct StageCall;
   using Clock = std::chrono::steady_clock;
 
-  Fault left_alone() const;
-  void look_whether_it_is_back(const std::shared_ptr<Backoff>& pauses);
-  Status may_claim();
+  class Jobs final : public JobStore {
+   public:
+    explicit Jobs(GuardedStore& store) : store_(store) {}
+    void stage(StageRequest request, Done<StageAnswer> done) override;
+    void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
+    void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+    void find(const RecordId& id, Done<std::optional<FoundJob>> done) override;
+    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override;
+    void list(const JobListRequest& request, Done<JobPage> done) override;
+    void count(Done<std::vector<JobCount>> done) override;
+
+   private:
+    GuardedStore& store_;
+  };
+
+  Breaker& breaker_of(const RecordId& id) { return breakers_[server_->server_of(id) % breakers_.size()]; }
+  // Asks the server of this breaker for a record of its own until it answers.
+  void probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses);
+  Status durable_enough() const;
   void send(const std::shared_ptr<ClaimCall>& call);
   void claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer);
   void give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault);
   void release_if_ours(const std::shared_ptr<ClaimCall>& call);
   void send(const std::shared_ptr<FenceCall>& call);
   void fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer);
+  void send(const std::shared_ptr<StageCall>& call);
   void finish(const FenceCall& call, Result<FenceAnswer> answer);
-  void read_back(const std::shared_ptr<FenceCall>& call);
-  // The result as it is, counted by the breaker.
+  std::function<void(Done<FenceAnswer>)> read_record(const Ownership& owner,
+                                                     std::function<bool(const std::optional<Found>&)> made_this);
+  // The result as it is, counted by the breaker of the record's server.
   template <class T>
-  Done<T> counted(Done<T> done);
+  Done<T> counted(const RecordId& id, Done<T> done);
   template <class T>
-  void count(const Result<T>& result);
+  void count(const RecordId& id, const Result<T>& result);
 
   const GuardOptions options_;
-  Breaker breaker_;
+  std::array<Breaker, kStoreServersMax> breakers_; // by Store::server_of
   ReplayCache replays_{kReplayCacheBytes};
   OwnClaims own_claims_;
   OwnersHere owners_here_;
   const std::uint64_t process_; // the random half of the tokens made here
   std::atomic<std::uint64_t> claims_{0};
+  Jobs jobs_{*this};
   Later later_;
   // Destroyed first: its last callbacks need what is above.
   std::unique_ptr<Store> server_;

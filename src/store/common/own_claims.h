@@ -38,7 +38,7 @@ class OwnClaims {
   std::optional<Record> take(const Ownership& owner) {
     const std::lock_guard lock(mutex_);
     const auto found = by_id_.find(owner.id);
-    if (found == by_id_.end() || found->second->claimed.fence != owner.fence) return std::nullopt;
+    if (found == by_id_.end() || !is_of(*found->second, owner)) return std::nullopt;
     Record record = record_of(std::move(*found->second));
     erase(found);
     return record;
@@ -50,6 +50,9 @@ class OwnClaims {
     ClaimRequest request;
     Claimed claimed;
   };
+  static bool is_of(const Claim& claim, const Ownership& owner) {
+    return claim.claimed.fence == owner.fence && (owner.token == ClaimToken{} || claim.request.token == owner.token);
+  }
   using ById = std::unordered_map<RecordId, std::list<Claim>::iterator>;
   void erase(ById::iterator known) {
     claims_.erase(known->second);

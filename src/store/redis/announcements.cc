@@ -16,15 +16,16 @@ std::int64_t millis_now() { return std::chrono::floor<Millis>(Clock::now().time_
 
 } // namespace
 
-Announcements::Announcements(asio::io_context& context, Servers& servers, const ConnectionOptions& options,
-                             const Url& url, const KeyNames& names, Millis call_timeout)
-    : context_(context),
+Announcements::Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const Url& url,
+                             const KeyNames& names, Millis call_timeout)
+    : loop_(loop),
       servers_(servers),
       options_(options),
       url_(url),
       names_(names),
       call_timeout_(call_timeout),
-      first_attempt_(context) {}
+      first_attempt_(loop),
+      closed_(loop) {}
 
 void Announcements::tell(Store::Listener listener) {
   const std::lock_guard lock(mutex_);
@@ -50,22 +51,22 @@ void Announcements::say_anything_may_have() {
 
 Task<void> Announcements::run() {
   while (!stopped_) {
-    connection_ = std::make_shared<Connection>(context_, servers_.any_host(), options_);
+    connection_ = std::make_shared<RedisConnection>(loop_, servers_.any_host(), options_);
     const auto connection = connection_;
     Status status = co_await connection->open(Clock::now() + call_timeout_);
     if (status && !stopped_) status = co_await listen(connection);
-    first_attempt_.set(true);
+    first_attempt_.give();
     say_anything_may_have(); // what was settled while we did not listen
     if (status) co_await stay(connection);
     connection->close("the store is closed");
     if (stopped_) break;
-    co_await sleep_for(context_, kWhileNobodyListens);
+    co_await sleep_for(loop_, kWhileNobodyListens);
   }
 }
 
 Task<void> Announcements::until_first_attempt(Deadline deadline) { co_await first_attempt_.wait_until(deadline); }
 
-Task<Status> Announcements::listen(std::shared_ptr<Connection> connection) {
+Task<Status> Announcements::listen(std::shared_ptr<RedisConnection> connection) {
   connection->on_message([this](Reply message) {
     if (const std::optional<RecordId> id = record_id_from_hex(message[2].text())) say(*id);
   });
@@ -76,16 +77,15 @@ Task<Status> Announcements::listen(std::shared_ptr<Connection> connection) {
   co_return ok_status();
 }
 
-Task<void> Announcements::stay(std::shared_ptr<Connection> connection) {
-  const auto closed = std::make_shared<Arrival<bool>>(context_);
-  connection->on_closed([closed] { closed->set(true); });
+Task<void> Announcements::stay(std::shared_ptr<RedisConnection> connection) {
+  connection->on_closed([this] { closed_.give(); });
   while (!stopped_ && connection->is_open()) {
     // A connection that died silently is noticed by the question that nobody answers.
     std::string ping = command({"PING"});
     const Result<OwnedReply> alive = co_await connection->ask(std::move(ping), Clock::now() + call_timeout_);
     if (!alive || stopped_) break;
     if (url_.cluster) say_anything_may_have();
-    co_await closed->wait_until(Clock::now() + kWhileSomebodyWaits);
+    co_await closed_.wait_until(Clock::now() + kWhileSomebodyWaits);
   }
 }
 

@@ -5,7 +5,7 @@
 // without our noticing; there the same is said every few seconds as long as somebody waits.
 #pragma once
 
-#include "store/redis/connection.h"
+#include "redis/connection.h"
 #include "store/redis/servers.h"
 
 #include "core/store.h"
@@ -18,8 +18,8 @@ namespace oncekey::redis {
 
 class Announcements {
  public:
-  Announcements(asio::io_context& context, Servers& servers, const ConnectionOptions& options, const Url& url,
-                const KeyNames& names, Millis call_timeout);
+  Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const Url& url, const KeyNames& names,
+                Millis call_timeout);
 
   // From any thread.
   void tell(Store::Listener listener);
@@ -32,20 +32,21 @@ class Announcements {
   void stop();
 
  private:
-  Task<Status> listen(std::shared_ptr<Connection> connection);
-  Task<void> stay(std::shared_ptr<Connection> connection);
+  Task<Status> listen(std::shared_ptr<RedisConnection> connection);
+  Task<void> stay(std::shared_ptr<RedisConnection> connection);
   void say(const std::optional<RecordId>& settled);
   void say_anything_may_have();
 
-  asio::io_context& context_;
+  Loop& loop_;
   Servers& servers_;
   const ConnectionOptions& options_;
   const Url& url_;
   const KeyNames& names_;
   const Millis call_timeout_;
   bool stopped_ = false;
-  Arrival<bool> first_attempt_;
-  std::shared_ptr<Connection> connection_;
+  Notice first_attempt_;
+  Notice closed_; // the connection
+  std::shared_ptr<RedisConnection> connection_;
   std::atomic<std::int64_t> waiting_until_{0}; // of our steady clock, in milliseconds
   std::mutex mutex_;
   std::shared_ptr<const Store::Listener> listener_; // guarded by mutex_

@@ -1,9 +1,9 @@
 #include "store/redis/browsing.h"
 
+#include "redis/server_error.h"
 #include "store/common/listing.h"
 #include "store/redis/record_value.h"
 #include "store/redis/scripts.h"
-#include "store/redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -31,7 +31,7 @@ constexpr std::size_t kForgottenPerCount = 256;
 using Replies = std::vector<OwnedReply>;
 
 // Sends all and then waits: one round trip. Error replies are among the answers.
-Task<Result<Replies>> ask_all(std::shared_ptr<Connection> connection, std::vector<std::string> commands) {
+Task<Result<Replies>> ask_all(std::shared_ptr<RedisConnection> connection, std::vector<std::string> commands) {
   Replies replies;
   if (commands.empty()) co_return replies;
   const auto earlier = std::make_shared<std::vector<Result<OwnedReply>>>();
@@ -67,7 +67,7 @@ class Look {
   bool may_go_on() const { return looked_ < request_.look_max && Clock::now() < deadline_; }
   void missed_some() { all_ = false; }
 
-  Task<Status> at_records(std::shared_ptr<Connection> connection, std::vector<RecordId> ids) {
+  Task<Status> at_records(std::shared_ptr<RedisConnection> connection, std::vector<RecordId> ids) {
     std::erase_if(ids, [&](const RecordId& id) { return !seen_.insert(id).second; });
     Status status = co_await at_fronts(connection, ids, kFrontEnd);
     if (status && !cut_.empty()) {
@@ -80,7 +80,7 @@ class Look {
   BrowsePage page() && { return std::move(newest_).page(looked_, all_); }
 
  private:
-  Task<Status> at_fronts(std::shared_ptr<Connection> connection, std::vector<RecordId> ids, std::string_view end) {
+  Task<Status> at_fronts(std::shared_ptr<RedisConnection> connection, std::vector<RecordId> ids, std::string_view end) {
     std::vector<std::string> commands;
     for (const RecordId& id : ids) commands.push_back(command({"GETRANGE", names_.record(id), "0", end}));
     const Result<Replies> replies = co_await ask_all(connection, std::move(commands));
@@ -114,7 +114,7 @@ class Look {
   bool all_ = true;
 };
 
-Task<Status> look_through(std::shared_ptr<Connection> connection, const KeyNames& names, Look& look) {
+Task<Status> look_through(std::shared_ptr<RedisConnection> connection, const KeyNames& names, Look& look) {
   const std::string pattern = names.records_pattern("");
   std::string cursor = "0";
   do {
@@ -164,12 +164,12 @@ std::optional<UnsettledField> parse_field(std::string_view name, std::string_vie
 
 // What the markers of one server have of it.
 struct UnsettledFields {
-  std::shared_ptr<Connection> connection;
+  std::shared_ptr<RedisConnection> connection;
   std::vector<std::pair<std::uint32_t, UnsettledField>> fields; // with their partitions
 };
 
 // All markers of a server are asked at once. A large one comes in steps, at most `fields_max` of it.
-Task<Result<UnsettledFields>> unsettled_at(std::shared_ptr<Connection> connection, const KeyNames& names,
+Task<Result<UnsettledFields>> unsettled_at(std::shared_ptr<RedisConnection> connection, const KeyNames& names,
                                            std::vector<std::uint32_t> partitions, std::size_t fields_max, bool& all) {
   UnsettledFields found{connection, {}};
   const std::string pattern = fmt::format("{}*", kUnsettledField);

@@ -12,37 +12,6 @@ OwnedReply reply_from(std::string_view bytes) {
   return **std::move(reply);
 }
 
-TEST(RedisReply, BytesThatComeInPiecesMakeAReply) {
-  ReplyReader reader;
-  for (const char c : std::string_view("*2\r\n$3\r\na\r\n\r\n:7\r")) {
-    reader.feed({&c, 1});
-    EXPECT_FALSE(reader.next()->has_value());
-  }
-  reader.feed("\n");
-  const OwnedReply reply = **reader.next();
-  EXPECT_EQ(reply.look()[0].text(), "a\r\n");
-  EXPECT_EQ(reply.look()[1].integer(), 7);
-}
-
-TEST(RedisReply, WhatIsNotThereIsNothing) {
-  const OwnedReply reply = reply_from("*2\r\n$-1\r\n+12\r\n");
-  EXPECT_TRUE(reply.look()[0].is_nil());
-  EXPECT_TRUE(reply.look()[9][3].is_nil());
-  EXPECT_EQ(reply.look()[1].integer(), 12);
-  EXPECT_FALSE(reply.look()[0].integer());
-  EXPECT_EQ(reply.look()[1].size(), 0u);
-}
-
-TEST(RedisReply, BytesThatAreNoReplyAreAFault) {
-  ReplyReader reader;
-  reader.feed("HTTP/1.1 400 Bad Request\r\n");
-  EXPECT_FALSE(reader.next());
-}
-
-TEST(RedisReply, ACommandIsWordsWithTheirLengths) {
-  EXPECT_EQ(command({"GET", "a b"}), "*2\r\n$3\r\nGET\r\n$3\r\na b\r\n");
-}
-
 TEST(RedisBatch, AReplyHasAnAnswerForEachCall) {
   const OwnedReply reply = reply_from("*4\r\n:1700\r\n:9\r\n*2\r\n:1\r\n:0\r\n-OOM full\r\n");
   const Result<BatchReply> batch = parse_batch_reply(reply.look(), 2);
@@ -87,12 +56,12 @@ TEST(RedisBatch, KeysComeBeforeArguments) {
 TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
   const KeyNames names("p", 1);
   std::vector<CallPtr> calls;
-  calls.push_back(std::make_unique<Call>());
+  calls.push_back(call_for({}, "T", Script::jobs));
   calls[0]->job_route = "hook /h";
-  calls[0]->add("T");
   const std::string sent = batch_command({names, "sha", "gen", 0, "", true}, 0, calls);
-  EXPECT_EQ(sent, command({"EVALSHA", "sha", "5", "p:{0}:marker", names.record({}), "p:{0}:jobs", "p:{0}:due:hook /h",
-                           "p:{0}:order:0000000000000000", "gen", "0", "", "1", "p:settled", "1", "T"}));
+  EXPECT_EQ(sent, command({"EVALSHA", "sha", "8", "p:{0}:marker", names.job({}), names.message({}), "p:{0}:jobs",
+                           "p:{0}:job_counts", "p:{0}:job_expiry", "p:{0}:due:hook /h", "p:{0}:order:0000000000000000",
+                           "gen", "0", "", "1", "p:settled", "1", "T"}));
 }
 
 TEST(KeyNames, NobodyOfAPartitionIsInIt) {

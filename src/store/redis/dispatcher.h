@@ -1,15 +1,16 @@
 // Dispatcher: brings calls to the servers that have their records, and their answers back.
 //
-// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches;
-// outbox.h says when.
+// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches. A
+// server that syncs before it answers pays a sync for every group of batches: there one group is under way at a time,
+// and it leaves after the batch delay.
 //
 // A call that certainly did nothing is sent again until its deadline where that may help: when its slot is elsewhere or
 // on its way, after a failover, when the server has forgotten the script. One that may have done something is never
 // sent again here.
 #pragma once
 
+#include "redis/server_error.h"
 #include "store/redis/call.h"
-#include "store/redis/server_error.h"
 #include "store/redis/servers.h"
 #include "store/redis/store_state.h"
 
@@ -30,16 +31,16 @@ class Dispatcher {
     std::function<Time()> clock; // null for the servers'
   };
   // `look_again` is called when a marker says that an operator has changed the store.
-  Dispatcher(asio::io_context& context, Servers& servers, StoreState& state, const KeyNames& names, Options options,
+  Dispatcher(Loop& loop, Servers& servers, StoreState& state, const KeyNames& names, Options options,
              std::function<void()> look_again);
 
   // From any thread.
   void submit(CallPtr call);
 
   // The rest on the loop's thread.
-  Task<Status> load_script(std::shared_ptr<Connection> connection);
+  Task<Status> load_script(std::shared_ptr<RedisConnection> connection);
   // Counts the marker of a partition up and compares it with what was seen before. A fault when nobody answered.
-  Task<Status> tick(std::shared_ptr<Connection> connection, std::uint32_t partition);
+  Task<Status> tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
   // All partitions whose markers were ever counted up so.
   const std::set<std::uint32_t>& watched() const { return watched_; }
   void stop();
@@ -48,8 +49,9 @@ class Dispatcher {
   // One write to a server: its batches, until the last of them is answered.
   struct Group {
     std::shared_ptr<Link> link;
+    CallQueue<Call>::Batch ids; // without the calls
+    Deadline left_at{};
     std::size_t batches = 0;
-    std::size_t calls = 0;
   };
   using GroupPtr = std::shared_ptr<Group>;
   // A batch that waits for its reply.
@@ -70,14 +72,17 @@ class Dispatcher {
 
   void drain();
   void route(CallPtr call);
+  // Answers it and those that share the answer; others of them are sent.
+  void finish(CallPtr call, const Result<Answer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
-  void gather(const std::shared_ptr<Link>& link);
+  void gather(const std::shared_ptr<Link>& link, Deadline until);
+  Task<void> send_gathered(std::shared_ptr<Link> link, Deadline at);
   void batch_is_done(Group& group);
   // Wakes the loop when so many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
   // Answers the claims among them while none may be made: they may have waited since before that was known.
   void refuse_claims_of(std::vector<CallPtr>& calls);
-  void send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls);
+  void send_group(const std::shared_ptr<Link>& link, Deadline now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
                           bool count_tick) const;
@@ -91,15 +96,16 @@ class Dispatcher {
   Status after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker);
   void send_again(CallPtr call, const Fault& because);
   void send_later(CallPtr call, const Fault& because);
-  void parked_are_due();
+  Task<void> route_parked();
 
-  asio::io_context& context_;
+  Loop& loop_;
   Servers& servers_;
   StoreState& state_;
   const KeyNames& names_;
   const Options options_;
   const std::function<void()> look_again_;
-  std::string script_sha_;
+  std::string record_script_sha_;
+  std::string job_script_sha_;
   std::vector<SeenTicks> ticks_; // by partition
   std::set<std::uint32_t> watched_;
 
@@ -110,8 +116,7 @@ class Dispatcher {
 
   std::vector<std::shared_ptr<Link>> touched_; // have new calls waiting
   std::vector<CallPtr> parked_;
-  Timer parked_due_;
-  bool parked_timer_runs_ = false;
+  bool parked_wait_ = false; // route_parked() runs
 };
 
 } // namespace oncekey::redis

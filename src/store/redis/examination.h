@@ -10,7 +10,7 @@
 #pragma once
 
 #include "core/store.h"
-#include "store/redis/redis_url.h"
+#include "redis/redis_url.h"
 
 #include <oncekey/result.h>
 

@@ -6,9 +6,8 @@
 #pragma once
 
 #include "base/backoff.h"
-#include "store/redis/connection.h"
-#include "store/redis/loop.h"
-#include "store/redis/outbox.h"
+#include "redis/connection.h"
+#include "store/redis/call.h"
 
 #include <functional>
 #include <memory>
@@ -22,14 +21,15 @@ class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
   // A connection that was just opened and is not yet used by anybody else.
-  virtual Task<Status> prepare(const std::shared_ptr<Connection>& connection) = 0;
+  virtual Task<Status> prepare(const std::shared_ptr<RedisConnection>& connection) = 0;
   virtual void link_ready(const Host& host) = 0;
   virtual void link_lost(const Host& host, const std::string& why) = 0;
 };
 
 class Link : public std::enable_shared_from_this<Link> {
  public:
-  Link(asio::io_context& context, Host host, const ConnectionOptions& options, Millis connect_timeout,
+  // `number` is the server's in Store::server_of.
+  Link(Loop& loop, Host host, std::uint8_t number, const ConnectionOptions& options, Millis connect_timeout,
        LinkOwner& owner);
 
   void start();
@@ -37,32 +37,34 @@ class Link : public std::enable_shared_from_this<Link> {
   void stop();
 
   const Host& host() const { return host_; }
+  std::uint8_t number() const { return number_; }
   bool is_ready() const { return ready_; }
   // It has neither been connected nor failed to: a moment's patience may help.
   bool is_new() const { return !ready_ && !why_not_; }
   Fault why_not() const;
-  const std::shared_ptr<Connection>& connection() const { return connection_; }
+  const std::shared_ptr<RedisConnection>& connection() const { return connection_; }
 
-  Outbox outbox;
-  bool gathering = false; // a timer runs until the outbox has gathered
+  CallQueue<Call> queue;
+  int groups = 0;         // of calls under way
+  bool gathering = false; // a timer runs until the batch delay is over
   // The partition whose marker stands for this server's memory; the same for as long as it has it.
   std::optional<std::uint32_t> marked;
 
  private:
   Task<void> keep();
   Task<Status> attempt();
-  Task<void> until_closed();
 
-  asio::io_context& context_;
+  Loop& loop_;
   const Host host_;
+  const std::uint8_t number_;
   const ConnectionOptions& options_;
   const Millis connect_timeout_;
   LinkOwner* owner_; // null once stopped
-  std::shared_ptr<Connection> connection_;
+  std::shared_ptr<RedisConnection> connection_;
   bool ready_ = false;
   std::optional<Fault> why_not_;
   Backoff pauses_;
-  Timer wake_;
+  Notice wake_; // the connection closed, or stop()
 };
 
 } // namespace oncekey::redis

@@ -1,7 +1,7 @@
 // meta: the store as a whole, as it is kept beside the records.
 #pragma once
 
-#include "base/crypto.h"
+#include "store/common/marker_keeper.h"
 #include "store/redis/servers.h"
 
 #include <oncekey/result.h>
@@ -14,12 +14,9 @@ namespace oncekey::redis {
 // The layout of keys, markers and records that this version writes.
 inline constexpr int kStoreFormat = 1;
 
-struct Meta {
-  Secret secret{};
-  std::string generation;
-  std::string replaces;
+// Its marker has no tick: each partition has its own.
+struct MetaHash : StoreMeta {
   bool ready = false; // all markers are made
-  bool lost = false;  // a gateway has noticed a loss that nobody has accepted yet
 };
 
 std::string new_generation();
@@ -27,21 +24,21 @@ std::string new_generation();
 // Sends each partition's owner a command and waits for all replies. The first fault, or what `check` objects to.
 using EachCommand = std::function<std::string(std::uint32_t partition)>;
 using EachCheck = std::function<Status(std::uint32_t partition, Reply reply)>;
-Task<Status> on_all_partitions(asio::io_context& context, Servers& servers, std::uint32_t partitions, Deadline deadline,
+Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, Deadline deadline,
                                EachCommand make, EachCheck check);
 
 // Talks to whoever has the store's meta. All on the loop's thread.
 class MetaKeeper {
  public:
-  MetaKeeper(asio::io_context& context, Servers& servers, const KeyNames& names, Millis call_timeout)
-      : context_(context), servers_(servers), names_(names), call_timeout_(call_timeout) {}
+  MetaKeeper(Loop& loop, Servers& servers, const KeyNames& names, Millis call_timeout)
+      : loop_(loop), servers_(servers), names_(names), call_timeout_(call_timeout) {}
 
   // Makes the store where there is none. With two gateways at once both end up with the same.
-  Task<Result<Meta>> create();
+  Task<Result<MetaHash>> create();
   // Nothing when it is not there.
-  Task<Result<std::optional<Meta>>> read();
+  Task<Result<std::optional<MetaHash>>> read();
   // Notes a loss for all gateways, unless somebody has changed what was `seen`. `ours` is put there if nothing is.
-  Task<void> note_loss(Meta ours, std::optional<Meta> seen);
+  Task<void> note_loss(StoreMeta ours, std::optional<MetaHash> seen);
   // The text of read_identity_note() and write_identity_note() (store/open_store.h).
   Task<Status> read_identity(std::string& text);
   Task<Status> write_identity(std::string expected, std::string next, bool& written);
@@ -53,7 +50,7 @@ class MetaKeeper {
   Task<Status> make_markers(std::string generation, bool& foreign);
   Task<Status> set(std::string command);
 
-  asio::io_context& context_;
+  Loop& loop_;
   Servers& servers_;
   const KeyNames& names_;
   const Millis call_timeout_;

@@ -1,7 +1,5 @@
 #include "store/redis/rates.h"
 
-#include <boost/asio/post.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -46,10 +44,11 @@ Result<Taken> taken_in(Reply reply) {
 } // namespace
 
 struct Rates::Question {
-  Question(asio::io_context& context, std::function<void(Result<Taken>)> told) : done(std::move(told)), late(context) {}
+  Question(Loop& loop, std::function<void(Result<Taken>)> told)
+      : done(std::move(told)), late(loop, [this] { answer(unavailable("Redis did not answer in time")); }) {}
   // Once: whoever comes second finds nobody.
   void answer(Result<Taken> taken) {
-    late.cancel();
+    late.clear();
     if (const auto told = std::exchange(done, nullptr)) told(std::move(taken));
   }
   std::function<void(Result<Taken>)> done;
@@ -62,17 +61,16 @@ std::string Rates::script_run(const RateBucketId& bucket, const Rate& rate, std:
 }
 
 void Rates::take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) {
-  asio::post(context_, [this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "1"),
-                        done = std::move(done)]() mutable {
-    send(partition, command, std::make_shared<Question>(context_, std::move(done)));
+  loop_.post([this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "1"),
+              done = std::move(done)]() mutable {
+    send(partition, command, std::make_shared<Question>(loop_, std::move(done)));
   });
 }
 
 void Rates::give_back(const RateBucketId& bucket, const Rate& rate) {
-  asio::post(context_,
-             [this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "-1")]() mutable {
-               send(partition, command, std::make_shared<Question>(context_, nullptr));
-             });
+  loop_.post([this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "-1")]() mutable {
+    send(partition, command, std::make_shared<Question>(loop_, nullptr));
+  });
 }
 
 void Rates::send(std::uint32_t partition, const std::string& command, const std::shared_ptr<Question>& question) {
@@ -82,10 +80,7 @@ void Rates::send(std::uint32_t partition, const std::string& command, const std:
     return;
   }
   if (question->done) {
-    question->late.expires_after(kPatience);
-    question->late.async_wait([question](error_code error) {
-      if (!error) question->answer(unavailable("Redis did not answer in time"));
-    });
+    question->late.after(kPatience);
   }
   link->connection()->send(command, Clock::now() + kOverdue, [this, question](const Result<OwnedReply>& reply) {
     if (!reply) {

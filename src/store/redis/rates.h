@@ -15,8 +15,7 @@ namespace oncekey::redis {
 
 class Rates final : public RateKeeper {
  public:
-  Rates(asio::io_context& context, Servers& servers, const KeyNames& names)
-      : context_(context), servers_(servers), names_(names) {}
+  Rates(Loop& loop, Servers& servers, const KeyNames& names) : loop_(loop), servers_(servers), names_(names) {}
 
   void take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) override;
   void give_back(const RateBucketId& bucket, const Rate& rate) override;
@@ -26,7 +25,7 @@ class Rates final : public RateKeeper {
   std::string script_run(const RateBucketId& bucket, const Rate& rate, std::string_view tokens) const;
   void send(std::uint32_t partition, const std::string& command, const std::shared_ptr<Question>& question);
 
-  asio::io_context& context_;
+  Loop& loop_;
   Servers& servers_;
   const KeyNames& names_;
 };

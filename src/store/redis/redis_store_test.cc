@@ -4,14 +4,8 @@
 #include "store/redis/redis_store.h"
 
 #include "base/crypto.h"
-#include "store/redis/redis_url.h"
-#include "store/redis/reply.h"
+#include "redis/blocking_client.h"
 #include "store/redis/slots.h"
-
-#include <boost/asio/connect.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/write.hpp>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -33,23 +27,18 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A plain connection of the test's own, one command at a time.
+// A connection of the test's own, one command at a time.
 class Console {
  public:
-  explicit Console(const Host& host) : host_(host), socket_(context_) {
-    boost::asio::ip::tcp::resolver resolver(context_);
-    boost::asio::connect(socket_, resolver.resolve(host.name, std::to_string(host.port)));
+  explicit Console(const Host& host) : host_(host) {
+    Url url;
+    url.hosts = {host};
+    client_ = *BlockingClient::make(std::move(url), std::chrono::seconds(60));
   }
 
   OwnedReply ask(std::initializer_list<std::string_view> words) {
-    boost::asio::write(socket_, boost::asio::buffer(command(words)));
-    while (true) {
-      Result<std::optional<OwnedReply>> reply = replies_.next();
-      if (reply->has_value()) return **std::move(reply);
-      std::array<char, 4096> bytes;
-      const std::size_t got = socket_.read_some(boost::asio::buffer(bytes));
-      replies_.feed({bytes.data(), got});
-    }
+    const std::vector<std::string> commands{command(words)};
+    return *std::move(client_->run(commands).front());
   }
   std::string text(std::initializer_list<std::string_view> words) { return std::string(ask(words).look().text()); }
   void set(std::string_view name, std::string_view value) { EXPECT_EQ(text({"CONFIG", "SET", name, value}), "OK"); }
@@ -57,9 +46,7 @@ class Console {
 
  private:
   const Host host_;
-  boost::asio::io_context context_;
-  boost::asio::ip::tcp::socket socket_;
-  ReplyReader replies_;
+  std::unique_ptr<BlockingClient> client_;
 };
 
 template <class Condition>
@@ -101,11 +88,14 @@ Result<std::optional<Found>> find(Store& store, const RecordId& id, Interest int
   return wait_for_answer<std::optional<Found>>([&](auto done) { store.find(id, interest, std::move(done)); });
 }
 std::uint64_t fence_of(Store& store, const RecordId& id) { return (*find(store, id))->record->fence; }
-Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fence, const std::string& body = "x") {
+Result<FenceAnswer> complete(Store& store, const Ownership& owner, const std::string& body = "x") {
   StoredResponse response;
   response.status = 200;
   response.body = body;
-  return wait_for_answer<FenceAnswer>([&](auto done) { store.complete({id, fence}, response, std::move(done)); });
+  return wait_for_answer<FenceAnswer>([&](auto done) { store.complete(owner, response, std::move(done)); });
+}
+Result<FenceAnswer> complete(Store& store, const RecordId& id, std::uint64_t fence, const std::string& body = "x") {
+  return complete(store, {id, fence}, body);
 }
 OperatorAnswer operate(Store& store, const RecordId& id, OperatorAction action) {
   return *wait_for_answer<OperatorAnswer>([&](auto done) { store.operate(id, action, {}, std::move(done)); });
@@ -244,6 +234,118 @@ class RedisServer : public ::testing::Test {
   Log log_{LogLevel::error};
 };
 
+// Storms and limits. Calls that are made from a callback wait in the queue until it returns, since it runs on the
+// thread that sends them.
+
+// Runs `calls` on the store's own thread.
+void on_the_loop(Store& store, const std::function<void()>& calls) {
+  std::promise<void> ran;
+  store.find(random_id(), Interest::none, [&](const Result<std::optional<Found>>&) {
+    calls();
+    ran.set_value();
+  });
+  ran.get_future().wait();
+}
+
+TEST_F(RedisServer, AStormOfClaimsOfACompletedKeyIsOneCommand) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  ASSERT_TRUE(complete(*store, id, fence_of(*store, id), "answer"));
+  constexpr int kClaims = 200;
+  std::atomic<int> answered = 0;
+  std::uint64_t before = 0;
+  on_the_loop(*store, [&] {
+    before = store->stats().writes;
+    for (int i = 0; i < kClaims; ++i) {
+      store->claim(claim_of(id), [&](const Result<ClaimAnswer>& answer) {
+        EXPECT_EQ(std::get<Found>(*answer).record->response->body, "answer");
+        ++answered;
+      });
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return answered == kClaims; }));
+  EXPECT_EQ(store->stats().writes - before, 1u);
+}
+
+TEST_F(RedisServer, AStormOfFirstClaimsHasOneOwnerAndTheOthersShareOneAnswer) {
+  const auto store = open();
+  const RecordId id = random_id();
+  constexpr int kClaims = 200;
+  std::atomic<int> owners = 0;
+  std::atomic<int> answered = 0;
+  std::uint64_t before = 0;
+  on_the_loop(*store, [&] {
+    before = store->stats().writes;
+    for (int i = 0; i < kClaims; ++i) {
+      store->claim(claim_of(id), [&](const Result<ClaimAnswer>& answer) {
+        if (std::holds_alternative<Claimed>(*answer)) ++owners;
+        ++answered;
+      });
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return answered == kClaims; }));
+  EXPECT_EQ(owners, 1);
+  EXPECT_EQ(store->stats().writes - before, 2u);
+}
+
+TEST_F(RedisServer, AClaimThatWouldTakeOverAsksForItself) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ClaimRequest abandoned = claim_of(id);
+  abandoned.lease = Millis{0};
+  ASSERT_TRUE(wait_for_answer<ClaimAnswer>([&](auto done) { store->claim(abandoned, std::move(done)); }));
+  std::promise<Result<ClaimAnswer>> left;
+  std::promise<Result<ClaimAnswer>> taken;
+  on_the_loop(*store, [&] {
+    store->claim(claim_of(id), [&](Result<ClaimAnswer> answer) { left.set_value(std::move(answer)); });
+    ClaimRequest request = claim_of(id);
+    request.abandoned = Abandoned::take_over;
+    store->claim(request, [&](Result<ClaimAnswer> answer) { taken.set_value(std::move(answer)); });
+  });
+  const Result<ClaimAnswer> found = left.get_future().get();
+  const Result<ClaimAnswer> owned = taken.get_future().get();
+  ASSERT_TRUE(found && owned);
+  EXPECT_TRUE(std::holds_alternative<Found>(*found));
+  ASSERT_TRUE(std::holds_alternative<Claimed>(*owned));
+  EXPECT_TRUE(std::get<Claimed>(*owned).took_over);
+}
+
+TEST_F(RedisServer, AFullQueueRefusesClaimsAndStillTakesCompletions) {
+  Result<std::unique_ptr<RedisStore>> opened =
+      RedisStore::open({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
+  ASSERT_TRUE(opened) << opened.fault().message;
+  RedisStore& store = **opened;
+  const RecordId id = random_id();
+  const Result<ClaimAnswer> owned = claim(store, id);
+  ASSERT_TRUE(owned);
+  const std::uint64_t fence = std::get<Claimed>(*owned).fence;
+  std::atomic<int> refused = 0;
+  std::atomic<int> answered = 0;
+  std::promise<Result<FenceAnswer>> completed;
+  on_the_loop(store, [&] {
+    for (int i = 0; i < 20; ++i) {
+      store.claim(claim_of(random_id()), [&](const Result<ClaimAnswer>& answer) {
+        if (!answer) {
+          EXPECT_THAT(answer.fault().message, HasSubstr("overloaded"));
+          ++refused;
+        }
+        ++answered;
+      });
+    }
+    StoredResponse response;
+    response.status = 200;
+    store.complete({id, fence}, response, [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
+  });
+  const Result<FenceAnswer> done = completed.get_future().get();
+  ASSERT_TRUE(done) << done.fault().message;
+  EXPECT_EQ(*done, FenceAnswer::done);
+  EXPECT_TRUE(eventually([&] { return answered == 20; }));
+  EXPECT_GE(refused, 10);
+  EXPECT_LT(refused, 20);
+  EXPECT_TRUE(claims(store)) << "there is room again";
+}
+
 // Time and expiry are the server's.
 
 TEST_F(RedisServer, TheClockIsTheServers) {
@@ -275,7 +377,7 @@ TEST_F(RedisServer, AnOwnerOwnsNothingOfARecordThatHasItsFenceByAccident) {
     ClaimRequest request = claim_of(id);
     request.token.fill(token);
     const auto answer = wait_for_answer<ClaimAnswer>([&](auto done) { store.claim(request, std::move(done)); });
-    return Ownership{id, std::get<Claimed>(*answer).fence};
+    return Ownership{id, std::get<Claimed>(*answer).fence, request.token};
   };
   // As after a failover that lost the claim, to a replica whose clock is behind.
   const auto counter_is_ahead = [&] { console_->ask({"HSET", marker(), "fence", "8000000000000000"}); };
@@ -289,10 +391,10 @@ TEST_F(RedisServer, AnOwnerOwnsNothingOfARecordThatHasItsFenceByAccident) {
             FenceAnswer::lost);
   EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->hold(paused, Holder::owner, std::move(done)); }),
             FenceAnswer::lost);
-  EXPECT_EQ(*complete(*here, id, paused.fence, "ours"), FenceAnswer::lost);
+  EXPECT_EQ(*complete(*here, paused, "ours"), FenceAnswer::lost);
   EXPECT_EQ(*wait_for_answer<FenceAnswer>([&](auto done) { here->release(paused, std::move(done)); }),
             FenceAnswer::lost);
-  EXPECT_EQ(*complete(*there, id, next.fence, "theirs"), FenceAnswer::done);
+  EXPECT_EQ(*complete(*there, next, "theirs"), FenceAnswer::done);
   EXPECT_EQ((*find(*here, id))->record->response->body, "theirs");
 }
 

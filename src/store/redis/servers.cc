@@ -1,8 +1,5 @@
 #include "store/redis/servers.h"
 
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,38 +13,41 @@ constexpr Millis kMapAge{5000};
 // During a failover the map is wanted by every call; asking more often would not bring it sooner.
 constexpr Millis kLeastMapAge{100};
 constexpr Millis kReadyPoll{10};
+// A restarting server is back in less. Another one that is away must not keep a gateway from starting.
+constexpr Millis kPatienceWithOthers{1000};
 
 } // namespace
 
-Servers::Servers(asio::io_context& context, const Url& url, const ConnectionOptions& options, Millis call_timeout,
+Servers::Servers(Loop& loop, const Url& url, const ConnectionOptions& options, Millis call_timeout,
                  const KeyNames& names, LinkOwner& owner)
-    : context_(context),
+    : loop_(loop),
       url_(url),
       options_(options),
       call_timeout_(call_timeout),
       names_(names),
       owner_(owner),
       owners_(names.partitions()),
-      refresh_due_(context) {}
+      numbers_(names.partitions()),
+      refresh_wanted_(loop) {}
 
 void Servers::start() {
   if (!url_.cluster) {
-    owners_.assign(owners_.size(), link_to(url_.hosts[0]));
-    return;
+    return set_owner(0, link_to(url_.hosts[0]));
   }
-  asio::co_spawn(context_, keep_map(), asio::detached);
+  spawn(keep_map());
 }
 
 void Servers::stop() {
   stopped_ = true;
-  refresh_due_.cancel();
+  refresh_wanted_.give();
   for (const auto& [host, link] : links_) link->stop();
 }
 
 std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
-    link = std::make_shared<Link>(context_, host, options_, call_timeout_, owner_);
+    link = std::make_shared<Link>(loop_, host, next_number_, options_, call_timeout_, owner_);
+    next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
     if (!stopped_) link->start();
   }
   return link;
@@ -59,14 +59,12 @@ std::shared_ptr<Link> Servers::find_link(const Host& host) const {
 }
 
 void Servers::moved(std::uint32_t partition, const Host& host) {
-  owners_[partition] = link_to(host);
+  set_owner(partition, link_to(host));
   refresh_soon();
 }
 
 void Servers::refresh_soon() {
-  if (!url_.cluster || refresh_wanted_) return;
-  refresh_wanted_ = true;
-  refresh_due_.cancel();
+  if (url_.cluster) refresh_wanted_.give();
 }
 
 std::vector<std::shared_ptr<Link>> Servers::primaries() const {
@@ -89,10 +87,12 @@ std::optional<std::uint32_t> Servers::marked_partition(Link& link) const {
   return link.marked;
 }
 
+Fault Servers::no_map() const { return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet"); }
+
 Status Servers::all_ready() const {
   const Link* seen = nullptr;
   for (const std::shared_ptr<Link>& link : owners_) {
-    if (!link) return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet");
+    if (!link) return no_map();
     if (link.get() == seen) continue;
     seen = link.get();
     if (!link->is_ready()) return link->why_not();
@@ -100,11 +100,31 @@ Status Servers::all_ready() const {
   return ok_status();
 }
 
+Status Servers::first_ready() const {
+  if (!owners_[0]) return no_map();
+  if (!owners_[0]->is_ready()) return owners_[0]->why_not();
+  return ok_status();
+}
+
+Status Servers::any_ready() const {
+  for (const std::shared_ptr<Link>& link : primaries()) {
+    if (link->is_ready()) return ok_status();
+  }
+  return first_ready();
+}
+
 Task<Status> Servers::until_ready(Deadline deadline) {
+  Deadline others = Deadline::max();
   while (true) {
     Status ready = all_ready();
-    if (ready || ready.fault().kind == FaultKind::invalid || Clock::now() >= deadline) co_return ready;
-    co_await sleep_for(context_, kReadyPoll);
+    const Deadline now = Clock::now();
+    if (ready || ready.fault().kind == FaultKind::invalid) co_return ready;
+    Status first = first_ready();
+    const std::vector<std::shared_ptr<Link>> links = primaries();
+    const bool tried = std::none_of(links.begin(), links.end(), [](const auto& link) { return link->is_new(); });
+    if (first && tried && others == Deadline::max()) others = now + kPatienceWithOthers;
+    if (now >= std::min(deadline, others)) co_return first;
+    co_await sleep_for(loop_, kReadyPoll);
   }
 }
 
@@ -119,20 +139,17 @@ Host Servers::any_host() {
 
 Task<void> Servers::keep_map() {
   while (!stopped_) {
-    refresh_wanted_ = false;
     const Status status = co_await refresh();
     if (stopped_) break;
     no_map_.reset();
     if (!status) no_map_ = status.fault();
-    co_await sleep_for(context_, kLeastMapAge);
-    if (stopped_ || refresh_wanted_ || !status) continue;
-    refresh_due_.expires_after(kMapAge);
-    co_await refresh_due_.async_wait(use_task);
+    co_await sleep_for(loop_, kLeastMapAge);
+    if (status) co_await refresh_wanted_.wait_until(Clock::now() + kMapAge);
   }
 }
 
 Task<Status> Servers::refresh() {
-  std::vector<std::shared_ptr<Connection>> known;
+  std::vector<std::shared_ptr<RedisConnection>> known;
   for (const auto& [host, link] : links_) {
     if (link->is_ready()) known.push_back(link->connection());
   }
@@ -144,7 +161,7 @@ Task<Status> Servers::refresh() {
   Status status = unavailable("no node of the cluster can be reached");
   for (std::size_t i = 0; i < url_.hosts.size() && !stopped_; ++i) {
     const Host& host = url_.hosts[(first + i) % url_.hosts.size()];
-    const auto connection = std::make_shared<Connection>(context_, host, options_);
+    const auto connection = std::make_shared<RedisConnection>(loop_, host, options_);
     status = co_await connection->open(Clock::now() + call_timeout_);
     if (status && !stopped_) status = co_await refresh_from(connection);
     connection->close("it is no longer needed");
@@ -153,7 +170,7 @@ Task<Status> Servers::refresh() {
   co_return status;
 }
 
-Task<Status> Servers::refresh_from(std::shared_ptr<Connection> connection) {
+Task<Status> Servers::refresh_from(std::shared_ptr<RedisConnection> connection) {
   std::string slots = command({"CLUSTER", "SLOTS"});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(slots), Clock::now() + call_timeout_);
   if (stopped_) co_return unavailable("the store is closed");
@@ -176,9 +193,15 @@ void Servers::apply(const std::vector<SlotRange>& ranges) {
     const auto range = std::find_if(ranges.begin(), ranges.end(),
                                     [&](const SlotRange& each) { return each.first <= slot && slot <= each.last; });
     // A slot that nobody serves at the moment stays where it was: who had it last tells best what is the matter.
-    if (range != ranges.end()) owners_[partition] = link_to(range->primary);
+    if (range != ranges.end()) set_owner(partition, link_to(range->primary));
   }
+  count_ = std::max<std::size_t>(1, primaries().size());
   drop_unused();
+}
+
+void Servers::set_owner(std::uint32_t partition, const std::shared_ptr<Link>& link) {
+  owners_[partition] = link;
+  numbers_[partition].store(link->number(), std::memory_order_relaxed);
 }
 
 void Servers::drop_unused() {
@@ -186,7 +209,7 @@ void Servers::drop_unused() {
   std::erase_if(links_, [&](const auto& entry) {
     const std::shared_ptr<Link>& link = entry.second;
     if (std::find(used.begin(), used.end(), link) != used.end()) return false;
-    if (!link->outbox.idle()) return false;
+    if (link->groups > 0 || link->queue.has_ids()) return false;
     link->stop();
     return true;
   });

@@ -3,12 +3,15 @@
 // A single server has all of them. In a cluster the map comes from any node that can be reached, and is asked for again
 // when a node says that a slot has moved, when a connection is lost, and every few seconds.
 //
-// Used on the loop's thread alone.
+// Used on the loop's thread alone, except where said otherwise.
 #pragma once
 
 #include "store/redis/link.h"
 #include "store/redis/slots.h"
 
+#include "core/store.h"
+
+#include <atomic>
 #include <map>
 #include <memory>
 #include <optional>
@@ -18,8 +21,8 @@ namespace oncekey::redis {
 
 class Servers {
  public:
-  Servers(asio::io_context& context, const Url& url, const ConnectionOptions& options, Millis call_timeout,
-          const KeyNames& names, LinkOwner& owner);
+  Servers(Loop& loop, const Url& url, const ConnectionOptions& options, Millis call_timeout, const KeyNames& names,
+          LinkOwner& owner);
 
   void start();
   void stop();
@@ -38,9 +41,16 @@ class Servers {
   std::vector<std::shared_ptr<Link>> primaries() const;
   // The first partition that this link has, or the one it was marked with if it still has it.
   std::optional<std::uint32_t> marked_partition(Link& link) const;
-  // Every partition has an owner that can be reached; else why not.
-  Status all_ready() const;
-  // Waits for that. Ends early with a fault that no waiting mends.
+  // For Store::server_of and Store::servers; from any thread.
+  std::size_t number_of(std::uint32_t partition) const { return numbers_[partition].load(std::memory_order_relaxed); }
+  std::size_t count() const { return count_.load(std::memory_order_relaxed); }
+
+  // The server of partition 0 can be reached, which has what the whole store shares; else why not.
+  Status first_ready() const;
+  // Any server can be reached; else why not.
+  Status any_ready() const;
+  // Waits until every server is connected. Without one of the others it goes on once that has failed for a moment: its
+  // keys alone are refused. Ends early with a fault that no waiting mends.
   Task<Status> until_ready(Deadline deadline);
   // A server to listen at: any that can be reached, else one of those in the URL.
   Host any_host();
@@ -48,11 +58,14 @@ class Servers {
  private:
   Task<void> keep_map();
   Task<Status> refresh();
-  Task<Status> refresh_from(std::shared_ptr<Connection> connection);
+  Task<Status> refresh_from(std::shared_ptr<RedisConnection> connection);
   void apply(const std::vector<SlotRange>& ranges);
+  void set_owner(std::uint32_t partition, const std::shared_ptr<Link>& link);
+  Status all_ready() const;
+  Fault no_map() const;
   void drop_unused();
 
-  asio::io_context& context_;
+  Loop& loop_;
   const Url& url_;
   const ConnectionOptions& options_;
   const Millis call_timeout_;
@@ -60,10 +73,12 @@ class Servers {
   LinkOwner& owner_;
   bool stopped_ = false;
   std::map<Host, std::shared_ptr<Link>> links_;
-  std::vector<std::shared_ptr<Link>> owners_; // by partition
-  std::optional<Fault> no_map_;               // why the map could not be had the last time
-  bool refresh_wanted_ = false;
-  Timer refresh_due_;
+  std::vector<std::shared_ptr<Link>> owners_;      // by partition
+  std::vector<std::atomic<std::uint8_t>> numbers_; // of those, for other threads
+  std::atomic<std::size_t> count_{1};              // of different owners
+  std::uint8_t next_number_ = 0;
+  std::optional<Fault> no_map_; // why the map could not be had the last time
+  Notice refresh_wanted_;
   std::size_t turn_ = 0; // whom to ask next, so that one node with an old map does not mislead us for long
 };
 

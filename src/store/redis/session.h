@@ -10,9 +10,6 @@
 #include "store/redis/store_state.h"
 #include "store/redis/upkeep.h"
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/ssl/context.hpp>
-
 #include <memory>
 #include <thread>
 
@@ -34,7 +31,7 @@ class Session final : private LinkOwner {
   Status read_identity(std::string& text);
   Status write_identity(const std::string& expected, const std::string& next, bool& written);
 
-  asio::io_context& context() { return context_; }
+  Loop& loop() { return loop_; }
   StoreState& state() { return state_; }
   Dispatcher& dispatcher() { return dispatcher_; }
   Announcements& announcements() { return announcements_; }
@@ -43,9 +40,9 @@ class Session final : private LinkOwner {
   Time now() const { return clock_ ? clock_() : state_.clock.now(); }
 
  private:
-  Session(const RedisOptions& options, Url url, std::unique_ptr<asio::ssl::context> tls);
+  Session(const RedisOptions& options, Url url, ConnectionOptions connections);
 
-  Task<Status> prepare(const std::shared_ptr<Connection>& connection) override;
+  Task<Status> prepare(const std::shared_ptr<RedisConnection>& connection) override;
   void link_ready(const Host& host) override;
   void link_lost(const Host& host, const std::string& why) override;
 
@@ -54,18 +51,18 @@ class Session final : private LinkOwner {
   Task<Status> reach_on_loop();
   Task<Status> read_identity_on_loop(std::string& text);
   Task<Status> write_identity_on_loop(std::string expected, std::string next, bool& written);
-  Status block_on(Task<Status> task);
+  // Runs the task that `start` makes on the loop's thread.
+  template <class Start>
+  Status block_on(Start start);
 
   Log& log_;
   const Url url_;
   const Millis call_timeout_;
   const std::function<Time()> clock_;
   const KeyNames names_;
-  const std::unique_ptr<asio::ssl::context> tls_;
   const ConnectionOptions connection_options_;
   // Above all that lives on it, so that it goes last.
-  asio::io_context context_{1};
-  asio::executor_work_guard<Executor> work_{context_.get_executor()};
+  Loop loop_;
   StoreState state_;
   Servers servers_;
   MetaKeeper meta_;

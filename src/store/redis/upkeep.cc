@@ -1,9 +1,6 @@
 #include "store/redis/upkeep.h"
 
-#include "store/redis/server_error.h"
-
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
+#include "redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -20,9 +17,9 @@ constexpr Millis kLeastBetweenLooks{100};
 
 } // namespace
 
-Upkeep::Upkeep(asio::io_context& context, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher,
-               MetaKeeper& meta, StoreState& state, const KeyNames& names, Millis call_timeout)
-    : context_(context),
+Upkeep::Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
+               StoreState& state, const KeyNames& names, Millis call_timeout)
+    : loop_(loop),
       log_(log),
       url_(url),
       servers_(servers),
@@ -31,16 +28,16 @@ Upkeep::Upkeep(asio::io_context& context, Log& log, const Url& url, Servers& ser
       state_(state),
       names_(names),
       call_timeout_(call_timeout),
-      due_(context) {}
+      look_wanted_(loop) {}
 
-Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
+Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
   Status status = co_await dispatcher_.load_script(connection);
   if (status) status = co_await examine_server(connection);
   if (!status) co_return status;
   // A server that comes back may come back without its memory.
   const std::shared_ptr<Link> link = servers_.find_link(connection->host());
   const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
-  if (state_.memory.generation().empty()) co_return status;
+  if (state_.marker.memory.generation().empty()) co_return status;
   // After a failover the slots become known as this server's one by one, nodes that have not heard of it give old maps
   // in between, and only some markers were ever looked at. It is asked for all of those: what is not its own it
   // refuses.
@@ -53,7 +50,7 @@ Task<Status> Upkeep::prepare(std::shared_ptr<Connection> connection) {
   co_return status;
 }
 
-Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<Connection> connection, std::string_view name) {
+Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<RedisConnection> connection, std::string_view name) {
   std::string get = command({"CONFIG", "GET", name});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
   std::optional<std::string> value;
@@ -61,7 +58,7 @@ Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<Connection> con
   co_return value;
 }
 
-Task<Status> Upkeep::examine_server(std::shared_ptr<Connection> connection) {
+Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection) {
   std::string get = command({"INFO"});
   const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
   if (!reply) co_return reply.fault();
@@ -78,12 +75,12 @@ Task<Status> Upkeep::examine_server(std::shared_ptr<Connection> connection) {
 }
 
 Task<Status> Upkeep::adopt_store() {
-  Result<Meta> meta = co_await meta_.create();
+  Result<MetaHash> meta = co_await meta_.create();
   if (!meta) co_return std::move(meta).fault();
-  state_.secret = meta->secret;
+  state_.marker.secret = meta->secret;
   // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
-  Marker marker{meta->generation, meta->replaces, 0, false};
-  if (Status seen = state_.memory.see(names_.partitions(), marker); !seen) co_return seen;
+  Marker marker{meta->marker.generation, meta->marker.replaces, 0, false};
+  if (Status seen = state_.marker.memory.see(names_.partitions(), marker); !seen) co_return seen;
   see_meta(*meta);
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
@@ -97,44 +94,37 @@ Task<void> Upkeep::run() {
   Deadline next_tick = Clock::now() + kTickEvery;
   int ticks = 0;
   while (!stopped_) {
-    due_.expires_at(next_tick);
-    if (!look_again_) co_await due_.async_wait(use_task);
+    co_await look_wanted_.wait_until(next_tick);
     if (stopped_) break;
-    look_again_ = false;
     if (Clock::now() >= next_tick) {
       next_tick = Clock::now() + kTickEvery;
       tick_all();
       if (++ticks % kTicksPerExamination == 0) examine_all();
     }
     co_await look_at_meta();
-    state_.reachable(servers_.all_ready());
+    state_.reachable(servers_.any_ready());
     say_what_changed();
-    if (!stopped_) co_await sleep_for(context_, kLeastBetweenLooks);
+    if (!stopped_) co_await sleep_for(loop_, kLeastBetweenLooks);
   }
 }
 
-void Upkeep::look_again() {
-  look_again_ = true;
-  due_.cancel();
-}
+void Upkeep::look_again() { look_wanted_.give(); }
 
 void Upkeep::stop() {
   stopped_ = true;
-  due_.cancel();
+  look_wanted_.give();
 }
 
 void Upkeep::tick_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
     if (!partition || !link->is_ready()) continue;
-    const std::shared_ptr<Connection> connection = link->connection();
-    asio::co_spawn(
-        context_,
-        [this, connection, partition = *partition]() -> Task<void> {
-          const Status asked_again_in_a_second = co_await dispatcher_.tick(connection, partition);
-        },
-        asio::detached);
+    spawn(tick_server(link->connection(), *partition));
   }
+}
+
+Task<void> Upkeep::tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
+  const Status asked_again_in_a_second = co_await dispatcher_.tick(connection, partition);
 }
 
 void Upkeep::examine_all() {
@@ -142,58 +132,36 @@ void Upkeep::examine_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     hosts.push_back(link->host());
     if (!link->is_ready()) continue;
-    const std::shared_ptr<Connection> connection = link->connection();
-    asio::co_spawn(
-        context_,
-        [this, connection]() -> Task<void> {
-          const Status status = co_await examine_server(connection);
-          // What it has become cannot be used: a replica, or another version. Connecting again says so to everybody.
-          if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
-        },
-        asio::detached);
+    spawn(examine_again(link->connection()));
   }
   state_.keep_only(hosts);
 }
 
+Task<void> Upkeep::examine_again(std::shared_ptr<RedisConnection> connection) {
+  const Status status = co_await examine_server(connection);
+  // The server has become a replica, or another version: it cannot be used. The next attempt to connect says why.
+  if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
+}
+
 Task<void> Upkeep::look_at_meta() {
-  const Result<std::optional<Meta>> found = co_await meta_.read();
+  const Result<std::optional<MetaHash>> found = co_await meta_.read();
   if (!found || stopped_) co_return;
   see_meta(*found);
-  const bool noted = found->has_value() && (*found)->lost;
-  if (state_.memory.memory() || noted) co_return;
-  Meta ours;
-  ours.secret = state_.secret;
-  ours.generation = state_.memory.generation();
+  if (!state_.marker.must_note_loss(*found)) co_return;
+  StoreMeta ours;
+  ours.secret = state_.marker.secret;
+  ours.marker.generation = state_.marker.memory.generation();
   co_await meta_.note_loss(ours, *found);
 }
 
-void Upkeep::see_meta(const std::optional<Meta>& meta) {
-  const std::size_t place = names_.partitions(); // behind those of the markers
-  Status seen = ok_status();
-  if (!meta) {
-    seen = state_.memory.see(place, std::nullopt);
-    return;
-  }
-  const bool another = meta->secret != state_.secret;
-  state_.store_is_another(
-      another ? std::optional<Fault>(unavailable(
-                    "the store was created anew with another secret, so that this gateway and new ones would not "
-                    "recognise each other's keys: restart this gateway"))
-              : std::nullopt);
-  if (another && meta->replaces == kReplacesAny) return; // accepted, but not for us
-  seen = state_.memory.see(place, Marker{meta->generation, meta->replaces, 0, meta->lost});
+void Upkeep::see_meta(const std::optional<MetaHash>& meta) {
+  // At the place behind those of the partitions' markers. may_claim() tells what it means.
+  const Status seen = state_.marker.see(names_.partitions(), meta);
 }
 
 void Upkeep::say_what_changed() {
-  const Durability level = state_.durability();
-  if (said_durability_ != level) {
-    said_durability_ = level;
-    log_.info("durability", {{"level", to_string(level)}, {"reason", state_.durability_reason()}});
-  }
-  const Status memory = state_.remembers();
-  if (!memory && !said_lost_) log_.error("memory_lost", {{"reason", memory.fault().message}});
-  if (memory && said_lost_) log_.info("memory_loss_accepted", {{"generation", state_.memory.generation()}});
-  said_lost_ = !memory;
+  state_.marker.report_durability(state_.durability(), state_.durability_reason());
+  state_.marker.report_memory(state_.remembers());
 }
 
 } // namespace oncekey::redis

@@ -19,11 +19,11 @@ namespace oncekey::redis {
 
 class Upkeep {
  public:
-  Upkeep(asio::io_context& context, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher,
-         MetaKeeper& meta, StoreState& state, const KeyNames& names, Millis call_timeout);
+  Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
+         StoreState& state, const KeyNames& names, Millis call_timeout);
 
   // A connection that was just opened.
-  Task<Status> prepare(std::shared_ptr<Connection> connection);
+  Task<Status> prepare(std::shared_ptr<RedisConnection> connection);
   // Creates or finds the store, once the servers are there.
   Task<Status> adopt_store();
   Task<void> run();
@@ -32,15 +32,17 @@ class Upkeep {
   void stop();
 
  private:
-  Task<Status> examine_server(std::shared_ptr<Connection> connection);
-  Task<std::optional<std::string>> setting(std::shared_ptr<Connection> connection, std::string_view name);
+  Task<Status> examine_server(std::shared_ptr<RedisConnection> connection);
+  Task<std::optional<std::string>> setting(std::shared_ptr<RedisConnection> connection, std::string_view name);
   Task<void> look_at_meta();
-  void see_meta(const std::optional<Meta>& meta);
+  void see_meta(const std::optional<MetaHash>& meta);
   void tick_all();
+  Task<void> tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
   void examine_all();
+  Task<void> examine_again(std::shared_ptr<RedisConnection> connection);
   void say_what_changed();
 
-  asio::io_context& context_;
+  Loop& loop_;
   Log& log_;
   const Url& url_;
   Servers& servers_;
@@ -50,10 +52,7 @@ class Upkeep {
   const KeyNames& names_;
   const Millis call_timeout_;
   bool stopped_ = false;
-  bool look_again_ = false;
-  Timer due_;
-  std::optional<Durability> said_durability_;
-  bool said_lost_ = false;
+  Notice look_wanted_;
 };
 
 } // namespace oncekey::redis

@@ -1,0 +1,248 @@
+#include "redis/connection.h"
+
+#include "net/connect.h"
+#include "redis/server_error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <utility>
+
+namespace oncekey::redis {
+namespace {
+
+Result<std::string> read_password(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!file) return invalid(fmt::format("the password file {} cannot be read", path));
+  while (text.ends_with('\n') || text.ends_with('\r')) text.pop_back();
+  if (text.empty()) return invalid(fmt::format("the password file {} is empty", path));
+  return text;
+}
+
+} // namespace
+
+Result<ConnectionOptions> connection_options(const Url& url) {
+  ConnectionOptions options;
+  options.user = url.user;
+  options.password = url.password;
+  options.database = url.database;
+  if (!url.password_file.empty()) {
+    Result<std::string> password = read_password(url.password_file);
+    if (!password) return std::move(password).fault();
+    options.password = *std::move(password);
+  }
+  if (url.tls) {
+    Result<TlsContext> tls = client_tls({.ca_file = url.tls_ca, .cert_file = url.tls_cert, .key_file = url.tls_key});
+    if (!tls) return std::move(tls).fault();
+    options.tls = *std::move(tls);
+  }
+  return options;
+}
+
+RedisConnection::RedisConnection(Loop& loop, Host host, const ConnectionOptions& options)
+    : loop_(loop), host_(std::move(host)), options_(options), overdue_(loop, [this] { close_if_overdue(); }) {}
+
+Task<Status> RedisConnection::open(Deadline deadline) {
+  const auto self = shared_from_this();
+  Connected connected = co_await connect(loop_, host_.name, host_.port, options_.tls, deadline);
+  Status status = ok_status();
+  if (connected.failure == ConnectFailure::distrusted) {
+    status = invalid(connected.reason + " (tls_ca=PATH in the URL names the authority that signs it)");
+  } else if (connected.failure != ConnectFailure::none) {
+    status = unavailable(connected.reason);
+  } else if (state_ == State::closed) {
+    status = unavailable(why_closed_);
+  } else {
+    transport_ = std::move(connected.transport);
+    transport_->no_deadline(); // each command has its own
+    state_ = State::open;
+    spawn(read_replies());
+    status = co_await log_in(deadline);
+  }
+  if (!status) {
+    const std::string why = state_ == State::closed ? why_closed_ : status.fault().message;
+    close(why);
+    co_return Fault{status.fault().kind, fmt::format("cannot use Redis at {}: {}", to_string(host_), why)};
+  }
+  co_return ok_status();
+}
+
+// Servers say in many ways that a login is wrong; while they load their data they say that instead.
+Task<Status> RedisConnection::log_in_with(std::string command, Deadline deadline, std::string_view refused) {
+  const Result<OwnedReply> reply = co_await ask(std::move(command), deadline);
+  if (!reply) co_return reply.fault();
+  if (!reply->look().is_error()) co_return ok_status();
+  const ServerError error = parse_error(reply->look().text());
+  if (error.kind == ErrorKind::again) co_return unavailable(error.text);
+  co_return invalid(fmt::format("{}: {}", refused, error.text));
+}
+
+Task<Status> RedisConnection::log_in(Deadline deadline) {
+  Status status = ok_status();
+  if (!options_.password.empty() || !options_.user.empty()) {
+    std::string auth = options_.user.empty() ? command({"AUTH", options_.password})
+                                             : command({"AUTH", options_.user, options_.password});
+    status = co_await log_in_with(std::move(auth), deadline, "it refuses the login");
+  }
+  if (status && options_.database != 0) {
+    std::string select = command({"SELECT", std::to_string(options_.database)});
+    status = co_await log_in_with(std::move(select), deadline, "it refuses the database");
+  }
+  co_return status;
+}
+
+Task<Result<OwnedReply>> RedisConnection::ask(std::string command, Deadline deadline) {
+  const auto arrival = std::make_shared<Arrival<Result<OwnedReply>>>(loop_);
+  send(command, deadline, [arrival](Result<OwnedReply> reply) { arrival->set(std::move(reply)); });
+  // Every command is answered: when the connection says so, and not a moment before.
+  std::optional<Result<OwnedReply>> reply = co_await arrival->wait_until(Deadline::max());
+  ONCEKEY_CHECK(reply.has_value(), "a command went without an answer");
+  co_return *std::move(reply);
+}
+
+void RedisConnection::send(std::string_view command, Deadline deadline, Answered answered, Covered covered) {
+  if (state_ != State::open) {
+    return answered(unavailable(fmt::format("no connection to Redis at {}: {}", to_string(host_), why_closed_)));
+  }
+  const bool holds = covered == Covered::yes && options_.replicas > 0;
+  enqueue(command, deadline, std::move(answered), holds ? Kind::covered : Kind::plain);
+  if (holds) {
+    wait_is_due_ = true;
+    wait_deadline_ = deadline;
+  }
+  if (!std::exchange(writing_, true)) spawn(write_outgoing());
+}
+
+void RedisConnection::enqueue(std::string_view command, Deadline deadline, Answered answered, Kind kind) {
+  pending_.push_back({std::move(answered), deadline, enqueued_bytes_, kind});
+  outgoing_.append(command);
+  enqueued_bytes_ += command.size();
+  watch(deadline);
+}
+
+Task<void> RedisConnection::write_outgoing() {
+  const auto self = shared_from_this();
+  // What other callers send in the same turn of the loop goes out with it.
+  co_await loop_.next_turn();
+  while (state_ == State::open && !outgoing_.empty()) {
+    if (std::exchange(wait_is_due_, false)) {
+      enqueue(command({"WAIT", std::to_string(options_.replicas), std::to_string(options_.replicas_timeout.count())}),
+              wait_deadline_, nullptr, Kind::wait);
+    }
+    being_written_.clear();
+    std::swap(being_written_, outgoing_);
+    handed_bytes_ += being_written_.size();
+    const IoResult written = co_await transport_->write(being_written_);
+    if (written.error) lost(written.error);
+  }
+  writing_ = false;
+}
+
+Task<void> RedisConnection::read_replies() {
+  const auto self = shared_from_this();
+  while (state_ == State::open) {
+    const IoResult got = co_await transport_->read_some(received_);
+    if (state_ != State::open) break;
+    if (got.error) {
+      lost(got.error);
+      break;
+    }
+    replies_.feed({received_.data(), got.bytes});
+    take_replies();
+  }
+}
+
+void RedisConnection::take_replies() {
+  while (state_ == State::open) {
+    Result<std::optional<OwnedReply>> reply = replies_.next();
+    if (!reply) return close(reply.fault().message);
+    if (!reply->has_value()) return;
+    take(**std::move(reply));
+  }
+}
+
+void RedisConnection::take(OwnedReply reply) {
+  if (message_ && reply.look()[0].text() == "message") return message_(reply.look());
+  if (pending_.empty()) {
+    // A server with too many clients says so to a new one before it is asked anything.
+    return close(reply.look().is_error() ? std::string(reply.look().text()) : "the server sent an answer to nothing");
+  }
+  Pending first = std::move(pending_.front());
+  pending_.pop_front();
+  switch (first.kind) {
+    case Kind::plain:
+      return first.answered(std::move(reply));
+    case Kind::covered:
+      held_.push_back({std::move(first.answered), std::move(reply)});
+      return;
+    case Kind::wait:
+      return answer_held(reply);
+  }
+}
+
+void RedisConnection::answer_held(const OwnedReply& confirmed) {
+  const std::int64_t replicas = confirmed.look().is_integer() ? *confirmed.look().integer() : -1;
+  std::vector<Held> held;
+  std::swap(held, held_);
+  for (Held& each : held) {
+    if (replicas >= options_.replicas) {
+      each.answered(std::move(each.reply));
+    } else {
+      each.answered(Fault{FaultKind::timeout,
+                          fmt::format("{} of the {} replicas that the store's URL waits for have confirmed to Redis at "
+                                      "{} in time: what was written may be lost in a failover",
+                                      std::max<std::int64_t>(replicas, 0), options_.replicas, to_string(host_))});
+    }
+  }
+}
+
+void RedisConnection::watch(Deadline deadline) {
+  if (deadline >= watched_) return;
+  watched_ = deadline;
+  overdue_.at(deadline);
+}
+
+void RedisConnection::close_if_overdue() {
+  const auto self = shared_from_this(); // the callbacks of close() may drop the last pointer
+  watched_ = Deadline::max();
+  if (state_ == State::closed || pending_.empty()) return;
+  Deadline earliest = Deadline::max();
+  for (const Pending& each : pending_) earliest = std::min(earliest, each.deadline);
+  if (earliest <= Clock::now()) return close("it did not answer in time");
+  watch(earliest);
+}
+
+void RedisConnection::lost(std::error_code error) {
+  close(is_end(error) ? "it closed the connection" : error.message());
+}
+
+void RedisConnection::close(const std::string& why) {
+  if (state_ == State::closed) return;
+  const bool was_open = state_ == State::open;
+  state_ = State::closed;
+  why_closed_ = why;
+  if (transport_) transport_->close();
+  overdue_.clear();
+  std::deque<Pending> pending;
+  std::swap(pending, pending_);
+  std::vector<Held> held;
+  std::swap(held, held_);
+  const std::string where = to_string(host_);
+  for (Held& each : held) {
+    each.answered(Fault{FaultKind::timeout, fmt::format("the connection to Redis at {} was lost: {}", where, why)});
+  }
+  for (Pending& each : pending) {
+    if (!each.answered) continue;
+    if (each.begins_at < handed_bytes_) {
+      each.answered(Fault{FaultKind::timeout, fmt::format("no answer from Redis at {}: {}", where, why)});
+    } else {
+      each.answered(unavailable(fmt::format("nothing was sent to Redis at {}: {}", where, why)));
+    }
+  }
+  if (was_open && closed_) std::exchange(closed_, nullptr)();
+}
+
+} // namespace oncekey::redis

@@ -1,0 +1,120 @@
+// RedisConnection: one connection to a server, on which commands are sent without waiting and answered in their order.
+//
+// Every command ends once: with its reply (an error of the server is a reply too), or with a fault. `unavailable` means
+// that no byte of it left, `timeout` that it may have been executed. When the answer to any command is overdue the
+// whole connection is closed, since those behind it could only be later still.
+//
+// With `replicas` given, the commands that are written together are followed by WAIT, and none of the covered ones is
+// answered before so many replicas have confirmed.
+//
+// Belongs to its loop's thread. Kept by shared pointers: a callback may drop the last one of its caller.
+#pragma once
+
+#include "net/loop.h"
+#include "net/transport.h"
+#include "redis/redis_url.h"
+#include "redis/reply.h"
+
+#include <oncekey/result.h>
+
+#include <array>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace oncekey::redis {
+
+using Clock = std::chrono::steady_clock;
+using Deadline = MonotonicTime;
+
+struct ConnectionOptions {
+  std::string user;
+  std::string password;
+  int database = 0;
+  TlsContext tls; // null for none
+  int replicas = 0;
+  Millis replicas_timeout{};
+};
+// As the URL says. Reads the password file and the certificates that it names.
+Result<ConnectionOptions> connection_options(const Url& url);
+
+// Does the answer wait for the replicas?
+enum class Covered { no, yes };
+
+class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
+ public:
+  using Answered = std::function<void(Result<OwnedReply>)>;
+
+  RedisConnection(Loop& loop, Host host, const ConnectionOptions& options);
+  RedisConnection(const RedisConnection&) = delete;
+  RedisConnection& operator=(const RedisConnection&) = delete;
+
+  // Connects, logs in and selects the database. Once; a connection that failed or was closed stays closed.
+  Task<Status> open(Deadline deadline);
+
+  void send(std::string_view command, Deadline deadline, Answered answered, Covered covered = Covered::no);
+  Task<Result<OwnedReply>> ask(std::string command, Deadline deadline);
+
+  void close(const std::string& why);
+  bool is_open() const { return state_ == State::open; }
+  const Host& host() const { return host_; }
+  const std::string& why_closed() const { return why_closed_; }
+
+  // Called once when an open connection closes, with everything sent on it answered.
+  void on_closed(std::function<void()> told) { closed_ = std::move(told); }
+  // Called with the messages of channels that were subscribed to.
+  void on_message(std::function<void(Reply)> told) { message_ = std::move(told); }
+
+ private:
+  enum class State { fresh, open, closed };
+  enum class Kind { plain, covered, wait };
+  struct Pending {
+    Answered answered;
+    Deadline deadline;
+    std::uint64_t begins_at; // in the stream of all bytes sent
+    Kind kind;
+  };
+  struct Held {
+    Answered answered;
+    OwnedReply reply;
+  };
+
+  Task<Status> log_in(Deadline deadline);
+  Task<Status> log_in_with(std::string command, Deadline deadline, std::string_view refused);
+  void enqueue(std::string_view command, Deadline deadline, Answered answered, Kind kind);
+  Task<void> write_outgoing();
+  Task<void> read_replies();
+  void take_replies();
+  void take(OwnedReply reply);
+  void answer_held(const OwnedReply& confirmed);
+  void watch(Deadline deadline);
+  void close_if_overdue();
+  void lost(std::error_code error);
+
+  Loop& loop_;
+  const Host host_;
+  const ConnectionOptions options_;
+  std::unique_ptr<Transport> transport_; // null before it is open
+  State state_ = State::fresh;
+  std::string why_closed_;
+  std::function<void()> closed_;
+  std::function<void(Reply)> message_;
+
+  ReplyReader replies_;
+  std::array<char, 64u << 10> received_; // large enough for the answers of a few batches
+  std::string outgoing_;                 // not yet handed to the socket
+  std::string being_written_;
+  bool writing_ = false; // or about to
+  bool wait_is_due_ = false;
+  Deadline wait_deadline_;
+  std::uint64_t enqueued_bytes_ = 0;
+  std::uint64_t handed_bytes_ = 0;
+  std::deque<Pending> pending_;
+  std::vector<Held> held_;
+  Timer overdue_;
+  Deadline watched_ = Deadline::max();
+};
+
+} // namespace oncekey::redis
