@@ -9,6 +9,7 @@
 #include "net/loop.h"
 #include "net/pace.h"
 #include "net/tls.h"
+#include "net/watched_descriptor.h"
 
 #include <array>
 #include <cstddef>
