@@ -94,7 +94,7 @@ void Loop::turn(Sleep sleep) {
   }
   take_events(until);
   asleep_.store(false, std::memory_order_relaxed);
-  const MonotonicTime now = std::chrono::steady_clock::now();
+  const MonotonicTime now = events_taken_ = std::chrono::steady_clock::now();
   while (!deadlines_.empty() && deadlines_.begin()->due_ <= now) {
     TimedWait& due = *deadlines_.begin();
     due.forget_deadline();
@@ -110,6 +110,13 @@ void Loop::turn(Sleep sleep) {
     wait.frame_->resume();
   }
   if (now >= next_tick_) tick(now);
+}
+
+void Loop::catch_up() {
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (now - events_taken_ < kFresh) return;
+  take_events(std::nullopt);
+  events_taken_ = now;
 }
 
 void Loop::take_events(std::optional<MonotonicTime> until) {

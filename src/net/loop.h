@@ -132,6 +132,10 @@ class Loop {
   class NextTurn;
   NextTurn next_turn();
 
+  // Marks what has happened since the turn began, unless that was asked less than kFresh ago. Resumes no task.
+  void catch_up();
+  static constexpr std::chrono::microseconds kFresh{100};
+
   // Names that are being resolved (net/resolve.h).
   Lookups& lookups();
 
@@ -177,6 +181,7 @@ class Loop {
   WaitList ready_;
   Deadlines deadlines_;
   MonotonicTime next_tick_;
+  MonotonicTime events_taken_; // when the kernel was asked last
   bool has_pwait2_ = true;
 
   std::atomic<bool> stopped_{false};

@@ -39,11 +39,9 @@ class WatchedDescriptor {
   // asking it again.
   ssize_t receive(void* into, std::size_t bytes);
   ssize_t send(const msghdr& message);
-  // As far as the loop knows there is nothing to read, nor an end. What has happened since the last turn it does not
-  // know yet.
+  // As far as the loop knows there is nothing to read, nor an end. What has happened since it last asked the kernel it
+  // does not know yet.
   bool quiet() const { return watched_ && !readable_; }
-  // The next receive() asks the kernel, whatever is known.
-  void look_again() { readable_ = true; }
 
   class Ready;
   // co_await: true once the descriptor is readable (writable), as the next system call will tell; false if the wait
