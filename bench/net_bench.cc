@@ -23,7 +23,7 @@ struct Proxy {
     while (!idle.empty()) {
       std::unique_ptr<Transport> taken = std::move(idle.back());
       idle.pop_back();
-      if (taken->quiet(Transport::Ask::loop)) co_return taken;
+      if (taken->quiet()) co_return taken;
     }
     const MonotonicTime due = std::chrono::steady_clock::now() + std::chrono::seconds(5);
     Connected connected = co_await connect(loop, "127.0.0.1", upstream_port, nullptr, due);

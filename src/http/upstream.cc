@@ -15,10 +15,6 @@ constexpr std::chrono::milliseconds kSweep{1000};
 // wait for the upstream to read it.
 constexpr std::size_t kSentAtOnceBytes = 64u << 10;
 
-// An idle connection that was used so short a time ago is taken without asking the kernel whether the upstream has
-// closed it meanwhile: the loop would know. After a longer pause the upstream may close it at this very moment.
-constexpr std::chrono::milliseconds kJustUsed{100};
-
 std::string authority_of(const UpstreamOptions& options) {
   const bool is_ipv6 = options.host.find(':') != std::string::npos;
   std::string authority = is_ipv6 ? fmt::format("[{}]", options.host) : options.host;
@@ -78,8 +74,7 @@ std::shared_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
     idle_.pop_back();
     const auto idle = now - connection->idle_since;
     // Anything to read on an idle connection is either its end or a response to no request.
-    const Transport::Ask ask = idle < kJustUsed ? Transport::Ask::loop : Transport::Ask::kernel;
-    if (idle <= options_.idle_timeout && connection->transport->quiet(ask)) return connection;
+    if (idle <= options_.idle_timeout && connection->transport->quiet()) return connection;
   }
   return nullptr;
 }

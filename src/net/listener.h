@@ -3,6 +3,7 @@
 
 #include "net/loop.h"
 #include "net/socket_address.h"
+#include "net/watched_descriptor.h"
 
 #include <oncekey/result.h>
 

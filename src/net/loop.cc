@@ -1,6 +1,7 @@
 #include "net/loop.h"
 
 #include "net/resolve.h"
+#include "net/watched_descriptor.h"
 
 #include <oncekey/check.h>
 
@@ -21,93 +22,6 @@ constexpr int kEventsMax = 256;
 } // namespace
 
 Timer::Timer(Loop& loop, std::function<void()> fire) : fire_(std::move(fire)) { loop.timers_.push_back(*this); }
-
-void WatchedDescriptor::assign(Descriptor descriptor) {
-  close();
-  descriptor_ = std::move(descriptor);
-  readable_ = writable_ = true;
-  ended_ = watched_ = false;
-}
-
-void WatchedDescriptor::close() {
-  descriptor_.close(); // which takes it out of epoll
-  watched_ = false;
-  resume(reader_, Why::closed);
-  resume(writer_, Why::closed);
-}
-
-WatchedDescriptor::~WatchedDescriptor() {
-  close();
-  for (Ready* const waiting : {reader_, writer_}) {
-    if (waiting != nullptr) waiting->slot_ = nullptr;
-  }
-}
-
-void WatchedDescriptor::interrupt() {
-  resume(reader_, Why::interrupted);
-  resume(writer_, Why::interrupted);
-}
-
-void WatchedDescriptor::resume(Ready* waiting, Why why) {
-  if (waiting == nullptr) return;
-  // A task that is about to go on anyway is told only that the descriptor is gone.
-  if (!waiting->woken_ || why == Why::closed) waiting->why_ = why;
-  if (!std::exchange(waiting->woken_, true)) loop_.make_ready(*waiting);
-}
-
-ssize_t WatchedDescriptor::receive(void* into, std::size_t bytes) {
-  if (!readable_) {
-    errno = EAGAIN;
-    return -1;
-  }
-  ssize_t got = 0;
-  do {
-    got = ::recv(descriptor_.number(), into, bytes, 0);
-  } while (got < 0 && errno == EINTR);
-  if (got == 0) ended_ = true;
-  // What comes after a short read is a new edge. An end that has been seen makes no further one.
-  if (got < 0 ? errno == EAGAIN || errno == EWOULDBLOCK : static_cast<std::size_t>(got) < bytes && !ended_)
-    readable_ = false;
-  return got;
-}
-
-ssize_t WatchedDescriptor::send(const msghdr& message) {
-  if (!writable_) {
-    errno = EAGAIN;
-    return -1;
-  }
-  ssize_t went = 0;
-  do {
-    went = ::sendmsg(descriptor_.number(), &message, MSG_NOSIGNAL);
-  } while (went < 0 && errno == EINTR);
-  if (went < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) writable_ = false;
-  return went;
-}
-
-void WatchedDescriptor::watch() {
-  if (watched_) return;
-  epoll_event event{};
-  event.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET;
-  event.data.ptr = this;
-  if (::epoll_ctl(loop_.epoll_.number(), EPOLL_CTL_ADD, descriptor_.number(), &event) == 0) {
-    watched_ = true;
-    return;
-  }
-  // Out of memory or of watches (fs.epoll.max_user_watches): the waits end, and the next system calls fail or not.
-  close();
-}
-
-void WatchedDescriptor::happened(std::uint32_t events) {
-  if ((events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0) {
-    readable_ = true;
-    ended_ = ended_ || (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-    resume(reader_, Why::ready);
-  }
-  if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
-    writable_ = true;
-    resume(writer_, Why::ready);
-  }
-}
 
 Loop::Loop()
     : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
@@ -180,7 +94,7 @@ void Loop::turn(Sleep sleep) {
   }
   take_events(until);
   asleep_.store(false, std::memory_order_relaxed);
-  const MonotonicTime now = std::chrono::steady_clock::now();
+  const MonotonicTime now = events_taken_ = std::chrono::steady_clock::now();
   while (!deadlines_.empty() && deadlines_.begin()->due_ <= now) {
     TimedWait& due = *deadlines_.begin();
     due.forget_deadline();
@@ -196,6 +110,13 @@ void Loop::turn(Sleep sleep) {
     wait.frame_->resume();
   }
   if (now >= next_tick_) tick(now);
+}
+
+void Loop::catch_up() {
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (now - events_taken_ < kFresh) return;
+  take_events(std::nullopt);
+  events_taken_ = now;
 }
 
 void Loop::take_events(std::optional<MonotonicTime> until) {

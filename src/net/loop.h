@@ -8,19 +8,12 @@
 // during the first part, so that no event can meet an object that an earlier event has destroyed. A task that becomes
 // ready while tasks run has its turn in the next one: one busy connection starves no other.
 //
-// Sockets are registered once, edge-triggered, for both directions. A read that returns fewer bytes than it had room
-// for has emptied the socket, so the next read waits for an event without asking the kernel first.
-//
 // Two kinds of time. Timer: by the thousand, cheap to move, up to kTimerTick late (a deadline on every read and write).
 // Notice::wait_until() and sleep_until(): exact to the kernel's timer, for the few that need it.
 #pragma once
 
 #include "net/descriptor.h"
 #include "net/task.h"
-
-#include <oncekey/check.h>
-
-#include <sys/socket.h>
 
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
@@ -43,6 +36,7 @@ inline constexpr std::chrono::milliseconds kTimerTick{50};
 
 class Loop;
 class Lookups;
+class WatchedDescriptor;
 
 // A task that waits for its loop. Lives in the frame of that task; the base of what is awaited.
 class Wait : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
@@ -83,61 +77,6 @@ class Timer : public boost::intrusive::list_base_hook<boost::intrusive::link_mod
   friend class Loop;
   MonotonicTime due_ = MonotonicTime::max();
   std::function<void()> fire_;
-};
-
-// A descriptor that a loop watches, and the tasks that wait for it: at most one to read and one to write.
-class WatchedDescriptor {
- public:
-  explicit WatchedDescriptor(Loop& loop, Descriptor descriptor = {})
-      : loop_(loop), descriptor_(std::move(descriptor)) {}
-  ~WatchedDescriptor();
-  WatchedDescriptor(const WatchedDescriptor&) = delete;
-  WatchedDescriptor& operator=(const WatchedDescriptor&) = delete;
-
-  Loop& loop() const { return loop_; }
-  bool open() const { return descriptor_.open(); }
-  int number() const { return descriptor_.number(); }
-  // A non-blocking descriptor, in place of the one before.
-  void assign(Descriptor descriptor);
-  // Ends all waits.
-  void close();
-  // Ends the waits of now, without anything having happened.
-  void interrupt();
-
-  // recv() and send() that remember what the kernel said: a call that is known to block fails with EAGAIN without
-  // asking it again.
-  ssize_t receive(void* into, std::size_t bytes);
-  ssize_t send(const msghdr& message);
-  // As far as the loop knows there is nothing to read, nor an end. What has happened since the last turn it does not
-  // know yet.
-  bool quiet() const { return watched_ && !readable_; }
-  // The next receive() asks the kernel, whatever is known.
-  void look_again() { readable_ = true; }
-
-  class Ready;
-  // co_await: true once the descriptor is readable (writable), as the next system call will tell; false if the wait
-  // was interrupted or the descriptor closed.
-  Ready until_readable();
-  Ready until_writable();
-  bool has_writer() const { return writer_ != nullptr; }
-  // Lets the reader look again, although nothing has happened.
-  void resume_reader() { resume(reader_, Why::ready); }
-
- private:
-  friend class Loop;
-  enum class Why { ready, interrupted, closed };
-  void resume(Ready* waiting, Why why);
-  void happened(std::uint32_t events);
-  void watch();
-
-  Loop& loop_;
-  Descriptor descriptor_;
-  Ready* reader_ = nullptr;
-  Ready* writer_ = nullptr;
-  bool readable_ = true;
-  bool writable_ = true;
-  bool ended_ = false; // the peer has ended its direction, or the connection failed: a read never blocks again
-  bool watched_ = false;
 };
 
 class Loop {
@@ -193,6 +132,10 @@ class Loop {
   class NextTurn;
   NextTurn next_turn();
 
+  // Marks what has happened since the turn began, unless that was asked less than kFresh ago. Resumes no task.
+  void catch_up();
+  static constexpr std::chrono::microseconds kFresh{100};
+
   // Names that are being resolved (net/resolve.h).
   Lookups& lookups();
 
@@ -238,6 +181,7 @@ class Loop {
   WaitList ready_;
   Deadlines deadlines_;
   MonotonicTime next_tick_;
+  MonotonicTime events_taken_; // when the kernel was asked last
   bool has_pwait2_ = true;
 
   std::atomic<bool> stopped_{false};
@@ -250,38 +194,6 @@ class Loop {
   std::vector<TaskFrame*> resuming_;             // the same
   std::shared_ptr<Lookups> lookups_;
 };
-
-class WatchedDescriptor::Ready : public Wait {
- public:
-  Ready(WatchedDescriptor& watched, Ready*& slot) : watched_(watched), slot_(&slot) {}
-  ~Ready() { leave(); }
-  bool await_ready() const noexcept { return !watched_.open(); }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> caller) {
-    ONCEKEY_CHECK(*slot_ == nullptr, "at most one task reads a descriptor, and one writes it");
-    *slot_ = this;
-    watched_.loop_.suspend(*this, caller.promise());
-    watched_.watch();
-  }
-  bool await_resume() noexcept {
-    leave();
-    return why_ == Why::ready;
-  }
-
- private:
-  friend class WatchedDescriptor;
-  void leave() {
-    if (slot_ != nullptr && *slot_ == this) *slot_ = nullptr;
-    slot_ = nullptr;
-  }
-  WatchedDescriptor& watched_;
-  Ready** slot_; // null once the descriptor is gone
-  Why why_ = Why::closed;
-  bool woken_ = false;
-};
-
-inline WatchedDescriptor::Ready WatchedDescriptor::until_readable() { return Ready(*this, reader_); }
-inline WatchedDescriptor::Ready WatchedDescriptor::until_writable() { return Ready(*this, writer_); }
 
 class Loop::NextTurn : public Wait {
  public:

@@ -1,7 +1,7 @@
 // SignalWatch: signals to the process, as calls on a loop.
 #pragma once
 
-#include "net/loop.h"
+#include "net/watched_descriptor.h"
 
 #include <functional>
 #include <vector>

@@ -343,15 +343,13 @@ bool Transport::has_room_for(std::size_t bytes) {
   return 2 * (static_cast<std::size_t>(waiting) + bytes + kTlsOverhead) <= static_cast<std::size_t>(room);
 }
 
-bool Transport::quiet(Ask ask) {
+bool Transport::quiet() {
   if (!socket_.open()) return false;
-  if (ask == Ask::loop && socket_.quiet() && (!tls_ || !tls_->has_pending())) return true;
+  socket_.loop().catch_up();
+  if (socket_.quiet() && (!tls_ || !tls_->has_pending())) return true;
   char byte;
-  if (tls_) {
-    // What was decrypted, or waits to be, is in TLS's own buffers, where the kernel does not see it.
-    if (ask == Ask::kernel) socket_.look_again();
-    return tls_->read({&byte, 1}).error == kWouldBlock;
-  }
+  // What was decrypted, or waits to be, is in TLS's own buffers, where the kernel does not see it.
+  if (tls_) return tls_->read({&byte, 1}).error == kWouldBlock;
   const ssize_t got = ::recv(socket_.number(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }

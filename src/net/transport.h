@@ -9,6 +9,7 @@
 #include "net/loop.h"
 #include "net/pace.h"
 #include "net/tls.h"
+#include "net/watched_descriptor.h"
 
 #include <array>
 #include <cstddef>
@@ -67,10 +68,9 @@ class Transport {
   void no_deadline() { timer_.clear(); }
   bool expired() const { return expired_; }
 
-  // No data and no end of stream is waiting to be read: safe to send another request on. `loop` is what the loop knew
-  // at the beginning of its turn, at no cost; `kernel` is a system call.
-  enum class Ask { loop, kernel };
-  bool quiet(Ask ask);
+  // No data and no end of stream is waiting to be read: safe to send another request on. An end that arrived within the
+  // last Loop::kFresh may be missed, as one that is still on its way is.
+  bool quiet();
   bool secure() const { return tls_ != nullptr; }
   // As a server: of the client's certificate, which the handshake has verified. Null if it has shown none.
   const CertificateName* certificate() const { return certificate_ ? &*certificate_ : nullptr; }
