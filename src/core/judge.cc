@@ -61,8 +61,7 @@ constexpr int kLeast = std::numeric_limits<int>::min();
 constexpr int kMost = std::numeric_limits<int>::max();
 
 constexpr StatusMeaning kMeanings[] = {
-    // The first row that holds the status counts.
-    //          a call               may have done  a delivery           whose trouble
+    // Statuses, a call, whether it may have been done, a delivery, whose trouble. The first row with the status counts.
     {200, 299, Judgement::success, true, Judgement::success, Suspect::message},
     {303, 303, Judgement::success, true, Judgement::retry, Suspect::either},
     {kLeast, 399, Judgement::refusal, true, Judgement::retry, Suspect::either}, // redirections are not followed
