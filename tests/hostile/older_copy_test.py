@@ -90,7 +90,7 @@ class OlderCopyTest(StoreTest):
         self.assert_waits()
         self.gateway.stop()
         accepted = run_cli("store", "accept-loss", "--store", self.gateway.store, "--yes")
-        self.assertIn("when the gateway starts", accepted.stdout)
+        self.assertIn("at its next start", accepted.stdout)
         self.gateway.start()
         self.assertEqual(self.post("new").status, 201)
 
