@@ -32,7 +32,7 @@ struct Call {
   std::function<void(Result<Answer>)> answered;
   Deadline deadline;
   std::optional<std::string> job_route; // touches the jobs of this route
-  // May make its caller an owner, which nobody may become once memory is lost.
+  // May make its caller an owner: refused once memory is lost.
   bool claims = false;
   // Sent in a batch of its own: others may be in another place while a slot is on its way.
   bool alone = false;

@@ -67,7 +67,7 @@ TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
 TEST(KeyNames, NobodyOfAPartitionIsInIt) {
   const KeyNames names("p", 1024);
   for (std::uint32_t partition = 0; partition < names.partitions(); ++partition) {
-    EXPECT_EQ(names.partition_of(names.nobody_in(partition)), partition);
+    EXPECT_EQ(names.partition_of(names.first_id_in(partition)), partition);
   }
 }
 

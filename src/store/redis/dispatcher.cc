@@ -13,13 +13,13 @@ namespace {
 // A script blocks the server while it runs: some hundred microseconds for so many calls.
 constexpr std::size_t kBatchCallsMax = 64;
 constexpr std::size_t kBatchBytesMax = 256u << 10;
-// How often a call follows at once where it is sent to, before that counts as going round in circles.
+// How often a call follows redirections at once, before it waits a moment.
 constexpr int kResentMax = 16;
 constexpr Millis kPauseBeforeAnotherTry{10};
 
 Fault closed_fault() { return unavailable("the store is closed"); }
 
-// The script's own errors, beside those of the server.
+// The errors that the script itself makes.
 std::optional<Fault> record_fault(std::string_view error) {
   if (error.starts_with("CORRUPT") || error.starts_with("WRONGTYPE")) {
     return corrupt(fmt::format("a record in Redis cannot be read: {}; look at what else uses this server", error));
@@ -107,7 +107,7 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
 
 void Dispatcher::gather(const std::shared_ptr<Link>& link) {
   if (!std::exchange(link->gathering, true)) spawn(send_gathered(link));
-  // With several servers somebody else's call must not wait for this one's.
+  // With several servers, a call to another server must not wait for this one's batch.
   if (names_.partitions() == 1) wake_at(link->outbox.missing());
 }
 
@@ -164,7 +164,7 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallP
     batch.push_back(std::move(call));
   }
   if (!batch.empty()) send_batch(group, std::move(batch));
-  // The count began at one, so that batches which fail at once do not end the group before it is whole.
+  // The count began at one, so that batches that fail at once do not end the group before it is complete.
   batch_is_done(*group);
 }
 
@@ -205,7 +205,7 @@ void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
     for (const CallPtr& call : sent.calls) call->answered(reply.fault());
   }
   batch_is_done(*sent.group);
-  drain(); // those that are sent elsewhere or again leave with what has gathered meanwhile
+  drain(); // calls that are sent again leave together with the calls that have gathered meanwhile
 }
 
 void Dispatcher::take_reply(Sent& sent, Reply reply) {
@@ -225,7 +225,7 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Reply answer = batch->answer(i);
     if (calls[i]->claims && !memory) {
-      // The loss became known while it was on its way: the claim stands until its lease is over, and nobody acts on it.
+      // The loss became known while the claim was on its way. It stands until its lease is over, without an owner.
       calls[i]->answered(memory.fault());
     } else if (!answer.is_error()) {
       calls[i]->answered(Answer{answer, batch->now});
@@ -243,7 +243,7 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   const Fault fault = fault_of(error, link.host());
   Host to = error.host;
   if (to.name.empty()) to.name = link.host().name;
-  // The script is on its way to the server before what needs it.
+  // Sent first, so that the script is there when the calls arrive again.
   if (error.kind == ErrorKind::no_script) {
     link.connection()->send(command({"SCRIPT", "LOAD", kBatchScript}), Clock::now() + options_.call_timeout,
                             [](const Result<OwnedReply>&) {});
@@ -290,9 +290,9 @@ void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
 }
 
 Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker) {
-  if (sent_with != state_.memory.generation()) return ok_status(); // it was sent before we knew
+  if (sent_with != state_.memory.generation()) return ok_status(); // sent before the new generation was known
   if (marker.generation && marker.generation != sent_with && marker.replaces == kReplacesAny) {
-    // An operator accepts a loss. All markers are written before the store itself says so, and only then do we follow.
+    // An operator accepts a loss. accept_loss() writes all markers first and the meta last; the meta is what counts.
     look_again_();
     return state_.memory.memory();
   }
@@ -310,7 +310,7 @@ void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std
                           std::uint64_t tick) {
   if (tick == 0 || generation != state_.memory.generation()) return;
   SeenTicks& ticks = ticks_[partition];
-  // While a partition moves to another server answers may overtake each other: an older one proves nothing.
+  // While a partition moves to another server, answers may overtake each other: an older one proves nothing.
   if (turn < ticks.seen) return;
   ticks.seen = turn;
   if (!state_.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
@@ -324,9 +324,9 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
   const std::string generation = state_.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
-  if (!reply) co_return reply.fault(); // it has not forgotten for that, but nobody can tell
+  if (!reply) co_return reply.fault(); // unknown whether it has forgotten
   if (reply->look().is_error()) {
-    // It may have forgotten the script, and has nobody else who would notice.
+    // A server that has forgotten the script, and gets no calls that would notice.
     if (parse_error(reply->look().text()).kind == ErrorKind::no_script) co_await load_script(connection);
     co_return ok_status();
   }
@@ -337,8 +337,8 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
     co_return ok_status();
   }
   if (!options_.clock) state_.clock.learn(batch->now);
-  // With replicas to wait for, only what they have counts as seen, or a failover that lost nothing else would pass for
-  // lost memory. Batches learn that; the reply to this one was not held back for them.
+  // With wait=N only a tick that the replicas have counts as seen. Otherwise a failover that lost this tick alone would
+  // look like lost memory. The replies to batches are held back until the replicas have confirmed; this reply was not.
   if (!options_.count_ticks) saw_tick(partition, turn, generation, batch->tick);
   co_return ok_status();
 }

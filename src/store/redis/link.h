@@ -20,7 +20,7 @@ namespace oncekey::redis {
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
-  // A connection that was just opened and is not yet used by anybody else.
+  // A connection that was just opened, before anything else is sent on it.
   virtual Task<Status> prepare(const std::shared_ptr<RedisConnection>& connection) = 0;
   virtual void link_ready(const Host& host) = 0;
   virtual void link_lost(const Host& host, const std::string& why) = 0;
@@ -33,13 +33,13 @@ class Link : public std::enable_shared_from_this<Link> {
        LinkOwner& owner);
 
   void start();
-  // Closes the connection; nobody is called any more.
+  // Closes the connection; the owner is not called any more.
   void stop();
 
   const Host& host() const { return host_; }
   std::uint8_t number() const { return number_; }
   bool is_ready() const { return ready_; }
-  // It has neither been connected nor failed to: a moment's patience may help.
+  // The first attempt to connect is still under way.
   bool is_new() const { return !ready_ && !why_not_; }
   Fault why_not() const;
   const std::shared_ptr<RedisConnection>& connection() const { return connection_; }

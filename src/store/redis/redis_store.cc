@@ -157,7 +157,7 @@ class RedisStore::Impl {
   };
 
   // Which partitions to take from, and how many from each. Some of all are only asked whether they have any, in turn:
-  // jobs that nobody delivers any more may be anywhere.
+  // jobs of a gateway that is gone may be anywhere.
   std::map<std::uint32_t, std::size_t> where_to_take(const TakeRequest& request) {
     const std::uint32_t all = session->names().partitions();
     if (all == 1) return {{0, request.limit}};
@@ -240,7 +240,7 @@ void RedisStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> do
   parts->open = limits.size();
   parts->done = std::move(done);
   for (const auto& [partition, limit] : limits) {
-    CallPtr call = call_for(names.nobody_in(partition), "T");
+    CallPtr call = call_for(names.first_id_in(partition), "T");
     call->claims = true;
     call->job_route = request.route;
     call->add(request.route);
@@ -270,7 +270,7 @@ void RedisStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceA
 }
 
 void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
-  if (interest == Interest::settling) impl_->session->announcements().somebody_waits();
+  if (interest == Interest::settling) impl_->session->announcements().note_waiter();
   CallPtr call = call_for(id, "F");
   call->add(interest == Interest::settling ? "1" : "0");
   impl_->submit<std::optional<Found>>(std::move(call), find_answer, std::move(done));

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Millis kTickEvery{1000};
 constexpr int kTicksPerExamination = 5;
-// However often somebody wants us to look again.
+// However often look_again() is called.
 constexpr Millis kLeastBetweenLooks{100};
 
 } // namespace
@@ -31,16 +31,16 @@ Upkeep::Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatche
       look_wanted_(loop) {}
 
 Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
-  Status status = co_await dispatcher_.load_script(connection);
-  if (status) status = co_await examine_server(connection);
+  // First, because a server that wants a password closes a connection that begins with something as long as a script.
+  Status status = co_await examine_server(connection);
+  if (status) status = co_await dispatcher_.load_script(connection);
   if (!status) co_return status;
-  // A server that comes back may come back without its memory.
+  // A server that comes back may have lost its memory.
   const std::shared_ptr<Link> link = servers_.find_link(connection->host());
   const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
   if (state_.memory.generation().empty()) co_return status;
-  // After a failover the slots become known as this server's one by one, nodes that have not heard of it give old maps
-  // in between, and only some markers were ever looked at. It is asked for all of those: what is not its own it
-  // refuses.
+  // After a failover the map gives this server its slots one by one, and nodes that have not heard of the failover give
+  // old maps in between. So every marker that was ever compared is asked for here; the server refuses those of others.
   std::set<std::uint32_t> partitions = dispatcher_.watched();
   if (partition) partitions.insert(*partition);
   for (const std::uint32_t each : partitions) {
@@ -78,7 +78,7 @@ Task<Status> Upkeep::adopt_store() {
   Result<Meta> meta = co_await meta_.create();
   if (!meta) co_return std::move(meta).fault();
   state_.secret = meta->secret;
-  // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
+  // First as if nothing were lost, so that the watch knows the generation that an operator's acceptance replaces.
   Marker marker{meta->generation, meta->replaces, 0, false};
   if (Status seen = state_.memory.see(names_.partitions(), marker); !seen) co_return seen;
   see_meta(*meta);
@@ -156,7 +156,7 @@ Task<void> Upkeep::look_at_meta() {
 }
 
 void Upkeep::see_meta(const std::optional<Meta>& meta) {
-  const std::size_t place = names_.partitions(); // behind those of the markers
+  const std::size_t place = names_.partitions(); // the markers have the places before
   Status seen = ok_status();
   if (!meta) {
     seen = state_.memory.see(place, std::nullopt);
@@ -168,7 +168,7 @@ void Upkeep::see_meta(const std::optional<Meta>& meta) {
                     "the store was created anew with another secret, so that this gateway and new ones would not "
                     "recognise each other's keys: restart this gateway"))
               : std::nullopt);
-  if (another && meta->replaces == kReplacesAny) return; // accepted, but not for us
+  if (another && meta->replaces == kReplacesAny) return; // accepted for gateways with the new secret only
   seen = state_.memory.see(place, Marker{meta->generation, meta->replaces, 0, meta->lost});
 }
 
