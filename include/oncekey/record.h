@@ -89,12 +89,6 @@ struct Record {
   bool took_over = false;
   // An operator said it may be executed again: the next retry takes over whatever the policy says.
   bool rerun = false;
-  // A job: work that a store hands out itself (ClaimRequest::staged). `response` then is the message to deliver.
-  bool staged = false;
-  // Handed out only after every earlier job of the same order; see order_of.
-  bool ordered = false;
-  // A staged record put back for a later attempt: the lease is only the pause before it, and nobody is at work.
-  bool resting = false;
   // The attempt that made the present owner. Kept by shared stores alone.
   ClaimToken claimed_by{};
 
@@ -114,19 +108,6 @@ struct Record {
   // Abandoned as operators see it: no operator has allowed another run yet.
   bool left_abandoned(Time now) const { return abandoned(now) && !rerun; }
 };
-
-// Jobs that must go one after another have ids with the same first two bytes, by which Redis Cluster finds the place of
-// a record, and the same last eight, which name the order.
-inline RecordId with_order(RecordId id, const RecordId& order) {
-  std::memcpy(id.bytes.data(), order.bytes.data(), 2);
-  std::memcpy(id.bytes.data() + id.bytes.size() - 8, order.bytes.data() + order.bytes.size() - 8, 8);
-  return id;
-}
-inline std::uint64_t order_of(const RecordId& id) {
-  std::uint64_t order;
-  std::memcpy(&order, id.bytes.data() + id.bytes.size() - sizeof order, sizeof order);
-  return order;
-}
 
 } // namespace oncekey
 

@@ -1,16 +1,11 @@
 #include "core/record_codec.h"
 
-#include <fmt/format.h>
-#include <xxhash.h>
-
-#include <bit>
-#include <cstring>
 #include <utility>
 
 namespace oncekey {
 namespace {
 
-static_assert(std::endian::native == std::endian::little, "the format is little-endian and written by plain copies");
+using namespace codec;
 
 // Bits of the flags byte.
 constexpr std::uint8_t kTookOver = 1;
@@ -18,84 +13,6 @@ constexpr std::uint8_t kRerun = 2;
 constexpr std::uint8_t kHasResponse = 4;
 constexpr std::uint8_t kHasOmitted = 8;
 constexpr std::uint8_t kOmittedWhole = 16;
-constexpr std::uint8_t kStaged = 32;
-constexpr std::uint8_t kOrdered = 64;
-constexpr std::uint8_t kResting = 128;
-
-constexpr std::size_t kChecksumBytes = 8;
-
-template <class Number>
-void put(std::string& out, Number value) {
-  char bytes[sizeof value];
-  std::memcpy(bytes, &value, sizeof value);
-  out.append(bytes, sizeof value);
-}
-
-void put_time(std::string& out, Time time) { put<std::int64_t>(out, time.time_since_epoch().count()); }
-
-template <class Tag>
-void put_digest(std::string& out, const Digest<Tag>& digest) {
-  char bytes[32];
-  std::memcpy(bytes, digest.bytes.data(), sizeof bytes);
-  out.append(bytes, sizeof bytes);
-}
-
-void put_text(std::string& out, std::string_view text) {
-  text = text.substr(0, kTextBytesMax);
-  put<std::uint16_t>(out, static_cast<std::uint16_t>(text.size()));
-  out.append(text);
-}
-
-void put_bytes(std::string& out, std::string_view bytes) {
-  put<std::uint32_t>(out, static_cast<std::uint32_t>(bytes.size()));
-  out.append(bytes);
-}
-
-// Reads from the front of a view. After the first read past the end everything reads as zero and ok() is false, so
-// that a parse is one straight run with one question at the end.
-class Cursor {
- public:
-  explicit Cursor(std::string_view bytes) : rest_(bytes) {}
-
-  template <class Number>
-  Number number() {
-    Number value{};
-    const std::string_view bytes = take(sizeof value);
-    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
-  }
-  Time time() { return Time{Millis{number<std::int64_t>()}}; }
-  template <class Tag>
-  Digest<Tag> digest() {
-    Digest<Tag> value;
-    const std::string_view bytes = take(value.bytes.size());
-    if (!bytes.empty()) std::memcpy(value.bytes.data(), bytes.data(), bytes.size());
-    return value;
-  }
-  std::string_view text() { return take(number<std::uint16_t>()); }
-  std::string_view bytes(std::size_t length_max) {
-    const std::uint32_t length = number<std::uint32_t>();
-    if (length > length_max) ok_ = false;
-    return take(length);
-  }
-
-  bool ok() const { return ok_; }
-  bool at_end() const { return rest_.empty(); }
-
- private:
-  std::string_view take(std::size_t length) {
-    if (!ok_ || length > rest_.size()) {
-      ok_ = false;
-      return {};
-    }
-    const std::string_view front = rest_.substr(0, length);
-    rest_.remove_prefix(length);
-    return front;
-  }
-
-  std::string_view rest_;
-  bool ok_ = true;
-};
 
 std::uint8_t flags_of(const StoredResponse& response) {
   std::uint8_t flags = kHasResponse;
@@ -110,9 +27,6 @@ std::uint8_t flags_of(const Record& record) {
   std::uint8_t flags = 0;
   if (record.took_over) flags |= kTookOver;
   if (record.rerun) flags |= kRerun;
-  if (record.staged) flags |= kStaged;
-  if (record.ordered) flags |= kOrdered;
-  if (record.resting) flags |= kResting;
   if (record.response) flags |= flags_of(*record.response);
   return flags;
 }
@@ -133,34 +47,6 @@ void put_response(std::string& out, const StoredResponse& response) {
   put_bytes(out, response.headers.lines());
   put_bytes(out, response.body);
 }
-
-void put_checksum(std::string& out, std::size_t begin) {
-  put<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
-}
-
-// What stands between the format byte and the checksum, once both are as they should be.
-Result<Cursor> content_of(std::string_view bytes) {
-  if (bytes.size() < 1 + kChecksumBytes) return corrupt("a stored record is damaged: it is cut short");
-  const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
-  std::uint64_t checksum;
-  std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
-  if (XXH3_64bits(content.data(), content.size()) != checksum) {
-    return corrupt("a stored record is damaged: its checksum does not match its bytes");
-  }
-  Cursor cursor(content);
-  const std::uint8_t format = cursor.number<std::uint8_t>();
-  if (format > kRecordFormat) {
-    return Fault{
-        FaultKind::newer_format,
-        fmt::format("a stored record has format version {}, and this version of oncekey reads up to {}: it was "
-                    "written by a newer oncekey, run that one or a later one on this store",
-                    format, kRecordFormat)};
-  }
-  if (format != kRecordFormat) return corrupt(fmt::format("a stored record has the unknown format version {}", format));
-  return cursor;
-}
-
-Fault misshapen() { return corrupt("a stored record is damaged: its bytes do not have the shape of a record"); }
 
 bool is_state(std::uint8_t value) {
   return value >= static_cast<std::uint8_t>(RecordState::in_progress) &&
@@ -213,7 +99,7 @@ void encode_record(const Record& record, std::string& out) {
 }
 
 Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
-  Result<Cursor> content = content_of(bytes);
+  Result<Cursor> content = content_of(bytes, "record", kRecordFormat);
   if (!content) return std::move(content).fault();
   Cursor& cursor = *content;
   Record record;
@@ -231,16 +117,12 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   record.target = cursor.text();
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
-  record.staged = (flags & kStaged) != 0;
-  record.ordered = (flags & kOrdered) != 0;
-  record.resting = (flags & kResting) != 0;
-  if (record.staged) body = DecodeBody::yes;
   bool well_formed = is_state(state);
   record.state = static_cast<RecordState>(state);
   if ((flags & kHasResponse) != 0) {
     well_formed = read_response(cursor, flags, body, record.response.emplace()) && well_formed;
   }
-  if (!well_formed || !cursor.ok() || !cursor.at_end()) return misshapen();
+  if (!well_formed || !cursor.ok() || !cursor.at_end()) return misshapen("record");
   return record;
 }
 
@@ -254,12 +136,12 @@ void encode_response(const StoredResponse& response, std::string& out) {
 }
 
 Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body) {
-  Result<Cursor> content = content_of(bytes);
+  Result<Cursor> content = content_of(bytes, "record", kRecordFormat);
   if (!content) return std::move(content).fault();
   const std::uint8_t flags = content->number<std::uint8_t>();
   const bool known = (flags & kHasResponse) != 0 && (flags & ~(kHasResponse | kHasOmitted | kOmittedWhole)) == 0;
   StoredResponse response;
-  if (!known || !read_response(*content, flags, body, response) || !content->at_end()) return misshapen();
+  if (!known || !read_response(*content, flags, body, response) || !content->at_end()) return misshapen("record");
   return response;
 }
 

@@ -1,6 +1,8 @@
 // record_codec: records as bytes. The format is docs/RECORD_FORMAT.md.
 #pragma once
 
+#include "core/codec_parts.h"
+
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
@@ -13,13 +15,6 @@ namespace oncekey {
 // The version this build writes, and the newest it reads.
 inline constexpr std::uint8_t kRecordFormat = 1;
 
-// Texts for people longer than this are cut when stored: they are shown, never compared, and a length of two bytes is
-// enough for anything a strict header limit lets through.
-inline constexpr std::size_t kTextBytesMax = 65535;
-// More than any limit on stored headers or bodies may be set to; a longer length on disk is damage, not data.
-inline constexpr std::size_t kHeaderBytesMax = std::size_t{64} << 20;
-inline constexpr std::size_t kBodyBytesMax = std::size_t{1} << 30;
-
 // Appends the encoded record to `out`.
 void encode_record(const Record& record, std::string& out);
 
@@ -27,8 +22,7 @@ enum class DecodeBody { yes, no };
 
 // Verifies the checksum, then parses. A wrong checksum or shape is `corrupt`; a later format version is `newer_format`
 // with a message that says which version wrote it and what to do. With DecodeBody::no the response's headers and body
-// are left empty: for listings and for deciding, where megabytes of body would be copied for nothing. A job is decoded
-// whole in any case, since it is written on with its message.
+// are left empty: for listings and for deciding, where megabytes of body would be copied for nothing.
 Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBody::yes);
 
 // The response alone, in the same manner: for stores that keep a record's other parts as columns or fields.

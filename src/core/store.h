@@ -15,9 +15,7 @@
 // Threads. All calls may be made from any thread at any time. Answers arrive through a callback, once, on a thread of
 // the store's choosing (possibly the caller's, before the call returns). Callbacks must not block.
 //
-// Staged work. A record can be claimed for nobody, with a message: a job. The claim remembers the key and stages the
-// work in one step, so that a repetition finds it, and `take` hands it out to one worker at a time until it is
-// completed.
+// Messages to be delivered are not records: jobs() gives the place for them (core/job_store.h).
 //
 // Faults. A fault of kind `timeout` means the effect is unknown: read back with `find` before deciding anything. Every
 // other kind means that nothing was changed.
@@ -51,12 +49,6 @@ enum class Abandoned {
   take_over, // become its owner with the next fence
 };
 
-// Makes a claimed record a job. Nobody owns it after the claim: it is due once the lease of the claim is over.
-struct Staged {
-  StoredResponse message; // for whoever takes it
-  bool ordered = false;   // see order_of
-};
-
 struct ClaimRequest {
   RecordId id;
   Fingerprint fingerprint;
@@ -65,7 +57,6 @@ struct ClaimRequest {
   Millis retention{};
   Abandoned abandoned = Abandoned::leave;
   ClaimToken token{}; // becomes Record::claimed_by
-  std::optional<Staged> staged{};
   // For people; see Record.
   std::string route;
   std::string key;
@@ -118,7 +109,7 @@ enum class Holder { owner, finder };
 enum class OperatorAction {
   release,  // "it did not happen": free for a new first request
   complete, // "it happened, and this is the answer"
-  rerun,    // "let the next retry execute it"; a job is due at once, also one that was completed
+  rerun,    // "let the next retry execute it"
 };
 std::string_view to_string(OperatorAction action);
 
@@ -127,32 +118,6 @@ enum class OperatorAnswer {
   absent,    // no such record, or it has expired
   live,      // an owner is at work and its lease is live; wait or stop the owner first
   completed, // it has an answer already; changing that would break the promise made to its client
-};
-
-struct TakeRequest {
-  std::string route; // ClaimRequest::route of the jobs wanted
-  std::size_t limit = 1;
-  Millis lease{};
-};
-
-// A job and the caller's ownership of it: record.fence is the caller's.
-struct TakenJob {
-  RecordId id;
-  Record record;
-  Time now{};
-};
-
-// How an attempt at a job ended.
-struct AttemptEnd {
-  enum class Kind {
-    completed, // done: the job stays as a memory of its key
-    again,     // due again after the pause
-    dead,      // a dead letter, indeterminate until an operator decides
-  };
-  Kind kind = Kind::completed;
-  Millis pause{};
-  StoredResponse message; // kept instead of the one it had; its reason may tell how the attempt went
-  std::string route{};    // the job's, as it was taken
 };
 
 // Whether whoever looks at a record will wait for it to be settled.
@@ -164,8 +129,7 @@ std::string_view to_string(Durability level);
 struct ListRequest {
   std::optional<RecordState> state;
   bool abandoned_only = false;
-  std::optional<bool> staged; // jobs alone, or none of them
-  std::string id_prefix;      // hex digits the id begins with; empty for all
+  std::string id_prefix; // hex digits the id begins with; empty for all
   std::size_t limit = 100;
 };
 
@@ -175,7 +139,7 @@ struct Listed {
   Record record;
 };
 
-// Which keys `browse` shows. Jobs are never among them.
+// Which keys `browse` shows.
 enum class KeysShown {
   all,
   waiting, // abandoned or indeterminate: a person or a retry has to settle them
@@ -227,8 +191,9 @@ struct StoreStats {
   std::uint64_t buckets = 0;
   std::uint64_t syncs = 0;  // group commits so far
   std::uint64_t writes = 0; // records written in them
-  std::uint64_t jobs = 0;   // staged records that are not completed and not dead; 0 where the store would have to count
 };
+
+class JobStore;
 
 // More servers than this share numbers.
 inline constexpr std::size_t kStoreServersMax = 64;
@@ -239,7 +204,7 @@ class Store {
 
   // Absent and expired records are claimed afresh. A record with another fingerprint is always returned as found and
   // never changed. An abandoned one with the same fingerprint is taken over if `abandoned` says so or an operator
-  // marked it `rerun`; a job never, nor a record whose owner works in this process (see owners_here).
+  // marked it `rerun`; one whose owner works in this process never (see owners_here).
   virtual void claim(ClaimRequest request, Done<ClaimAnswer> done) = 0;
 
   // The record as it is; nothing for absent and expired ones. With Interest::settling, and if the record is in
@@ -263,12 +228,8 @@ class Store {
   // finder also if the owner has renewed since, works in this process, or an operator has allowed another run.
   virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
 
-  // Makes the caller the owner of jobs of a route whose lease is over, those due longest first; no job twice at a time.
-  // Of ordered ones with the same order the first alone, until it is completed or dead. May be fewer than there are.
-  virtual void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) = 0;
-
-  // What whoever took a job says at the end. The verbs above are for claims, and answer `lost` to jobs.
-  virtual void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) = 0;
+  // The jobs of this store. Lives as long as the store.
+  virtual JobStore& jobs() = 0;
 
   // Settles a record by hand. `response` is used by `complete` alone.
   virtual void operate(const RecordId& id, OperatorAction action, StoredResponse response,

@@ -10,14 +10,13 @@ namespace {
 bool is_free(const std::optional<Record>& found, Time now) { return !found || found->expired(now); }
 
 bool may_take_over(const Record& found, const ClaimRequest& request, Time now) {
-  return !found.staged && found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
+  return found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
 }
 
 // The record if `fence` owns it and has not settled it. That the lease is over does not matter while nobody took the
 // record over: the owner was slow, and its write is still the only one there can be.
 bool owns(const std::optional<Record>& found, std::uint64_t fence, Time now) {
-  return found && !found->staged && !found->expired(now) && found->state == RecordState::in_progress &&
-         found->fence == fence;
+  return found && !found->expired(now) && found->state == RecordState::in_progress && found->fence == fence;
 }
 
 Record fresh_record(const ClaimRequest& request, std::uint64_t fence, Time now) {
@@ -33,12 +32,6 @@ Record fresh_record(const ClaimRequest& request, std::uint64_t fence, Time now) 
   record.key = request.key;
   record.method = request.method;
   record.target = request.target;
-  if (request.staged) {
-    record.staged = true;
-    record.ordered = request.staged->ordered;
-    record.resting = true;
-    record.response = request.staged->message;
-  }
   return record;
 }
 
@@ -78,7 +71,7 @@ ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& req
 
 OwnerWorksHere works_here(const Store::OwnersHere& owners, const RecordId& id, const std::optional<Record>& found,
                           Time now) {
-  if (!owners || !found || found->staged || !found->abandoned(now)) return OwnerWorksHere::no;
+  if (!owners || !found || !found->abandoned(now)) return OwnerWorksHere::no;
   return owners(id) == found->fence ? OwnerWorksHere::yes : OwnerWorksHere::no;
 }
 
@@ -91,12 +84,12 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 }
 
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
-  const bool streaming = found && !found->staged && !found->expired(now) && found->state == RecordState::completed &&
+  const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
                          found->fence == fence && found->response && found->response->omitted &&
                          !found->response->omitted->whole;
   // Held by somebody who thought its owner gone, while the owner had the answer: knowing is better than not knowing.
-  const bool held = found && !found->staged && !found->expired(now) && found->state == RecordState::indeterminate &&
-                    found->fence == fence;
+  const bool held =
+      found && !found->expired(now) && found->state == RecordState::indeterminate && found->fence == fence;
   if (!streaming && !held && !owns(found, fence, now)) return {};
   Record record = *found;
   if (!streaming) record.settled_at = now;
@@ -124,41 +117,11 @@ FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Hol
   return {std::move(record), false, FenceAnswer::done};
 }
 
-FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fence, AttemptEnd end, Time now) {
-  const bool taken = found && found->staged && !found->resting && !found->expired(now) &&
-                     found->state == RecordState::in_progress && found->fence == fence;
-  if (!taken) return {};
-  Record record = *found;
-  record.response = std::move(end.message);
-  if (end.kind == AttemptEnd::Kind::again) {
-    record.resting = true;
-    record.lease_until = now + end.pause;
-    stay_for_the_lease(record);
-  } else {
-    record.state = end.kind == AttemptEnd::Kind::completed ? RecordState::completed : RecordState::indeterminate;
-    record.settled_at = now;
-  }
-  return {std::move(record), false, FenceAnswer::done};
-}
-
-std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, std::uint64_t fence, Time now) {
-  if (is_free(found, now) || !found->staged || !found->abandoned(now)) return std::nullopt;
-  Record record = *found;
-  record.fence = fence;
-  record.lease_until = now + lease;
-  record.resting = false;
-  record.rerun = false;
-  // One lease more than it lasts: a job whose taker is gone must still be there to be taken again.
-  record.expires_at = std::max(record.expires_at, now + 2 * lease);
-  return record;
-}
-
 OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response,
                           Time now) {
   if (is_free(found, now)) return {std::nullopt, false, OperatorAnswer::absent};
-  const bool again = found->staged && action == OperatorAction::rerun;
-  if (found->state == RecordState::completed && !again) return {std::nullopt, false, OperatorAnswer::completed};
-  if (found->state == RecordState::in_progress && !found->lease_over(now) && !found->resting) {
+  if (found->state == RecordState::completed) return {std::nullopt, false, OperatorAnswer::completed};
+  if (found->state == RecordState::in_progress && !found->lease_over(now)) {
     return {std::nullopt, false, OperatorAnswer::live};
   }
   Record record = *found;
@@ -169,15 +132,13 @@ OperatorStep operate_step(const std::optional<Record>& found, OperatorAction act
       record.state = RecordState::completed;
       record.settled_at = now;
       record.rerun = false;
-      record.resting = false;
       record.response = std::move(response);
       break;
     case OperatorAction::rerun:
       // Abandoned with permission: the next retry with the same fingerprint takes over, with the next fence.
       record.state = RecordState::in_progress;
       record.lease_until = now;
-      record.rerun = !record.staged; // a job needs no permission: it is due
-      record.resting = record.staged;
+      record.rerun = true;
       break;
   }
   return {std::move(record), false, OperatorAnswer::done};

@@ -5,11 +5,9 @@
 // nothing when the store stays as it is.
 //
 // None of the steps looks at the headers or the body of a found response, and none writes a record on from one: a
-// record decoded without them (DecodeBody::no) is enough. Jobs are the exception: they are written on with their
-// message.
+// record decoded without them (DecodeBody::no) is enough.
 //
-// `fence` in claim_step and take_step is the next number of the store's counter. It is used if the answer is Claimed or
-// a record.
+// `fence` in claim_step is the next number of the store's counter. It is used if the answer is Claimed.
 #pragma once
 
 #include "core/store.h"
@@ -50,11 +48,6 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now);
 FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
 FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Holder by, Time now);
-
-FenceStep end_attempt_step(const std::optional<Record>& found, std::uint64_t fence, AttemptEnd end, Time now);
-
-// The record as its new owner has it; nothing if it cannot be taken now.
-std::optional<Record> take_step(const std::optional<Record>& found, Millis lease, std::uint64_t fence, Time now);
 
 struct OperatorStep {
   std::optional<Record> write;

@@ -183,9 +183,10 @@ TEST_P(BrowseConformance, ARestartKeepsWhatWaits) {
 }
 
 TEST_P(BrowseConformance, JobsAreNotAmongTheKeys) {
-  ClaimRequest staged = request(1, Abandoned::leave, 1);
-  staged.staged = Staged{answer("message"), false};
-  value_of<ClaimAnswer>([&](auto done) { store().claim(std::move(staged), std::move(done)); });
+  StageRequest job;
+  job.id = id(1);
+  job.retention = kRetention;
+  value_of<StageAnswer>([&](auto done) { store().jobs().stage(std::move(job), std::move(done)); });
   own(2);
   advance(2 * kLease);
   EXPECT_EQ(all(KeysShown::all), Numbers{2});

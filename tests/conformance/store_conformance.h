@@ -4,10 +4,12 @@
 // hand, so nothing here sleeps.
 #pragma once
 
+#include "core/job_store.h"
 #include "core/store.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -137,18 +139,13 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   std::unique_ptr<StoreUnderTest> under_test_; // goes first: its threads may have news to tell
 };
 
-// The part that is about staged work: jobs_conformance.cc.
+// The part that is about jobs: jobs_conformance.cc.
 class JobsConformance : public StoreConformance {
  protected:
-  static StoredResponse message(std::string body) {
-    StoredResponse message;
-    message.reason = "staged";
-    message.headers.add("Content-Type", "application/json");
-    message.body = std::move(body);
-    return message;
-  }
-
   static constexpr const char* kRoute = "hook /hooks/stripe";
+  static constexpr const char* kOther = "hook /hooks/github";
+
+  JobStore& jobs() { return store().jobs(); }
 
   // Jobs from 100 on are of one order.
   static RecordId job(std::uint64_t number) {
@@ -158,50 +155,86 @@ class JobsConformance : public StoreConformance {
     return with_order(job, id(0xa5a5));
   }
 
-  ClaimAnswer stage(std::uint64_t number, Millis delay = Millis{0}, std::string body = "event") {
-    ClaimRequest request;
+  static StageRequest to_stage(std::uint64_t number, std::string body = "event") {
+    StageRequest request;
     request.id = job(number);
     request.fingerprint = print(1);
-    request.lease = delay;
-    request.retention = kRetention;
     request.route = kRoute;
     request.key = "evt_" + std::to_string(number);
-    request.method = "POST";
-    request.target = "http://127.0.0.1:9090/events";
-    request.staged = Staged{message(std::move(body)), number >= 100};
-    return value_of<ClaimAnswer>([&](Done<ClaimAnswer> done) { store().claim(std::move(request), std::move(done)); });
+    request.ordered = number >= 100;
+    request.retention = kRetention;
+    request.message.target = "http://127.0.0.1:9090/events";
+    request.message.headers.add("Content-Type", "application/json");
+    request.message.body = std::move(body);
+    return request;
   }
+  // Whether it was staged.
+  bool stage(StageRequest request) {
+    return value_of<StageAnswer>([&](auto done) { jobs().stage(std::move(request), std::move(done)); }).staged;
+  }
+  bool stage(std::uint64_t number) { return stage(to_stage(number)); }
 
   // A store of many partitions may need some calls to look at them all.
-  std::vector<TakenJob> take(std::size_t limit = 10) {
+  std::vector<TakenJob> take(std::size_t limit = 10, const char* route = kRoute, Millis overdue = Millis{0}) {
     std::vector<TakenJob> all;
     for (int call = 0; call < 100 && all.size() < limit; ++call) {
-      TakeRequest request{kRoute, limit - all.size(), kLease};
-      std::vector<TakenJob> taken = value_of<std::vector<TakenJob>>(
-          [&](Done<std::vector<TakenJob>> done) { store().take(request, std::move(done)); });
+      const TakeRequest request{route, limit - all.size(), kLease, overdue};
+      std::vector<TakenJob> taken =
+          value_of<std::vector<TakenJob>>([&](auto done) { jobs().take(request, std::move(done)); });
       std::move(taken.begin(), taken.end(), std::back_inserter(all));
     }
     return all;
   }
 
-  FenceAnswer end(const RecordId& id, std::uint64_t fence, AttemptEnd::Kind kind, Millis pause = Millis{0},
-                  std::string body = "event") {
-    return value_of<FenceAnswer>([&](Done<FenceAnswer> done) {
-      store().end_attempt({id, fence}, AttemptEnd{kind, pause, message(std::move(body)), kRoute}, std::move(done));
+  using Kind = AttemptEnd::Kind;
+  static AttemptEnd ending(Kind kind, Millis pause = Millis{0}) {
+    AttemptEnd end;
+    end.kind = kind;
+    end.result = kind == Kind::delivered ? AttemptResult{204, "No Content"} : AttemptResult{0, "connection refused"};
+    end.pause = pause;
+    if (kind == Kind::dead) end.why_dead = "the receiver does not exist";
+    return end;
+  }
+  FenceAnswer end(const TakenJob& taken, AttemptEnd end) {
+    end.route = taken.job.route;
+    return value_of<FenceAnswer>([&](auto done) {
+      jobs().end_attempt({taken.job.id, taken.job.fence}, std::move(end), std::move(done));
     });
   }
-  FenceAnswer end(const TakenJob& taken, AttemptEnd::Kind kind, Millis pause = Millis{0}) {
-    return end(taken.id, taken.record.fence, kind, pause);
+  FenceAnswer end(const TakenJob& taken, Kind kind, Millis pause = Millis{0}) {
+    return end(taken, ending(kind, pause));
   }
 
-  OperatorAnswer operate(const RecordId& id, OperatorAction action) {
-    return value_of<OperatorAnswer>(
-        [&](Done<OperatorAnswer> done) { store().operate(id, action, StoredResponse{}, std::move(done)); });
+  JobAnswer operate(std::uint64_t number, JobAction action) {
+    return value_of<JobAnswer>([&](auto done) { jobs().operate(job(number), kRoute, action, std::move(done)); });
   }
-
-  std::optional<Found> look(const RecordId& id) {
-    return value_of<std::optional<Found>>(
-        [&](Done<std::optional<Found>> done) { store().find(id, Interest::none, std::move(done)); });
+  std::optional<FoundJob> look(std::uint64_t number) {
+    return value_of<std::optional<FoundJob>>([&](auto done) { jobs().find(job(number), std::move(done)); });
+  }
+  JobPage list(const JobListRequest& request) {
+    return value_of<JobPage>([&](auto done) { jobs().list(request, std::move(done)); });
+  }
+  std::vector<std::string> listed(std::optional<JobState> state, std::string route = {}) {
+    JobListRequest request;
+    request.state = state;
+    request.route = std::move(route);
+    std::vector<std::string> keys;
+    for (const StoredJob& job : list(request).jobs) keys.push_back(job.key);
+    std::sort(keys.begin(), keys.end());
+    return keys;
+  }
+  // Counts may be late: asked until it is as expected, for a while.
+  bool counts_become(const std::map<std::pair<std::string, JobState>, std::uint64_t>& expected) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (;;) {
+      std::map<std::pair<std::string, JobState>, std::uint64_t> counts;
+      for (const JobCount& each : value_of<std::vector<JobCount>>([&](auto done) { jobs().count(std::move(done)); })) {
+        counts[{each.route, each.state}] += each.count;
+      }
+      if (counts == expected) return true;
+      if (std::chrono::steady_clock::now() > until) return false;
+      std::this_thread::sleep_for(Millis{20});
+    }
   }
 };
 

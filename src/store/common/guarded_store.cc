@@ -55,10 +55,18 @@ struct GuardedStore::ClaimCall {
 struct GuardedStore::FenceCall {
   Ownership owner;
   std::function<void(Done<FenceAnswer>)> send;
-  // Is a record of this owner what this call would have made of it?
-  std::function<bool(const std::optional<Found>&)> made_this;
+  // Reads the record or the job: `done` if it has our fence and is what this call would have made of it.
+  std::function<void(Done<FenceAnswer>)> read_back;
   std::shared_ptr<const StoredResponse> response; // of a completion
   Done<FenceAnswer> done;
+  Clock::time_point until;
+  Backoff pauses{kFirstPause, kLongestPause};
+  bool unknown = false;
+};
+
+struct GuardedStore::StageCall {
+  StageRequest request;
+  Done<StageAnswer> done;
   Clock::time_point until;
   Backoff pauses{kFirstPause, kLongestPause};
   bool unknown = false;
@@ -150,9 +158,8 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
   if (Found* const found = std::get_if<Found>(&*answer)) {
     const Record& record = *found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
-      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown. (A job has no
-      // owner yet, and nobody to tell.)
-      if (!record.staged && record.lease_over(found->now)) {
+      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown.
+      if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }
       return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now, call->request.token}));
@@ -168,7 +175,7 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
   } else {
     Claimed& claimed = std::get<Claimed>(*answer);
     claimed.token = call->request.token;
-    if (!call->request.staged) own_claims_.add(std::move(call->request), claimed);
+    own_claims_.add(std::move(call->request), claimed);
   }
   call->done(std::move(answer));
 }
@@ -176,8 +183,6 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
 void GuardedStore::give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault) {
   options_.log.warning("claim_unknown", {{"key", short_hash(call->request.id)}, {"reason", fault.message}});
   call->done(Fault{FaultKind::timeout, fault.message});
-  // A job may be taken as soon as it is staged. Whoever staged it comes again, and finds it if it is there.
-  if (call->request.staged) return;
   call->until = Clock::now() + std::clamp(call->request.lease, kLookForClaimMin, kLookForClaimMax);
   release_if_ours(call);
 }
@@ -225,9 +230,9 @@ void GuardedStore::complete(const Ownership& owner, StoredResponse response, Don
   call->send = [this, owner, kept](Done<FenceAnswer> answered) {
     server_->complete(owner, *kept, std::move(answered));
   };
-  call->made_this = [kept](const std::optional<Found>& found) {
+  call->read_back = read_record(owner, [kept](const std::optional<Found>& found) {
     return found && found->record->state == RecordState::completed && same_response(*found->record->response, *kept);
-  };
+  });
   call->done = std::move(done);
   call->until = Clock::now() + options_.complete_patience;
   send(call);
@@ -237,7 +242,8 @@ void GuardedStore::release(const Ownership& owner, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner](Done<FenceAnswer> answered) { server_->release(owner, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); };
+  call->read_back = read_record(
+      owner, [](const std::optional<Found>& found) { return !found || found->record->abandoned(found->now); });
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -248,9 +254,9 @@ void GuardedStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> don
   auto call = std::make_shared<FenceCall>();
   call->owner = owner;
   call->send = [this, owner, by](Done<FenceAnswer> answered) { server_->hold(owner, by, std::move(answered)); };
-  call->made_this = [](const std::optional<Found>& found) {
+  call->read_back = read_record(owner, [](const std::optional<Found>& found) {
     return found && found->record->state == RecordState::indeterminate;
-  };
+  });
   call->done = std::move(done);
   call->until = Clock::now() + options_.release_patience;
   send(call);
@@ -270,7 +276,12 @@ void GuardedStore::fence_answered(const std::shared_ptr<FenceCall>& call, Result
     }
     return later_.after(call->pauses.next(), [this, call] { send(call); });
   }
-  if (*answer == FenceAnswer::lost && call->unknown) return read_back(call);
+  if (*answer == FenceAnswer::lost && call->unknown) {
+    return call->read_back([this, call](Result<FenceAnswer> read) {
+      if (!read) return fence_answered(call, std::move(read));
+      finish(*call, std::move(read));
+    });
+  }
   finish(*call, std::move(answer));
 }
 
@@ -287,35 +298,84 @@ void GuardedStore::finish(const FenceCall& call, Result<FenceAnswer> answer) {
 }
 
 // `lost` may mean that an attempt of ours came before: the record tells.
-void GuardedStore::read_back(const std::shared_ptr<FenceCall>& call) {
-  server_->find(call->owner.id, Interest::none, [this, call](Result<std::optional<Found>> found) {
-    if (!found) return fence_answered(call, std::move(found).fault());
-    const bool ours = !*found || owned_by(*(*found)->record, call->owner);
-    finish(*call, ours && call->made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+std::function<void(Done<FenceAnswer>)> GuardedStore::read_record(
+    const Ownership& owner, std::function<bool(const std::optional<Found>&)> made_this) {
+  return [this, owner, made_this = std::move(made_this)](Done<FenceAnswer> done) {
+    server_->find(owner.id, Interest::none, [owner, made_this, done](const Result<std::optional<Found>>& found) {
+      if (!found) return done(found.fault());
+      const bool ours = !*found || owned_by(*(*found)->record, owner);
+      done(ours && made_this(*found) ? FenceAnswer::done : FenceAnswer::lost);
+    });
+  };
+}
+
+void GuardedStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
+  if (const Breaker& breaker = store_.breaker_of(request.id); breaker.is_open()) return done(left_alone(breaker));
+  if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());
+  auto call = std::make_shared<StageCall>();
+  call->request = std::move(request);
+  call->done = std::move(done);
+  call->until = Clock::now() + store_.options_.claim_patience;
+  store_.send(call);
+}
+
+// An attempt of unknown outcome needs no more than another one: the id is known if it was made. A job that stays
+// unknown may be delivered; its sender tries again and finds it.
+void GuardedStore::send(const std::shared_ptr<StageCall>& call) {
+  server_->jobs().stage(call->request, [this, call](Result<StageAnswer> answer) {
+    count(call->request.id, answer);
+    if (answer) {
+      if (call->unknown) answer->staged = true;
+      return call->done(std::move(answer));
+    }
+    if (answer.fault().kind == FaultKind::timeout) call->unknown = true;
+    if (!call->unknown || !worth_another_try(answer.fault())) return call->done(std::move(answer));
+    if (Clock::now() >= call->until) return call->done(Fault{FaultKind::timeout, answer.fault().message});
+    later_.after(call->pauses.next(), [this, call] { send(call); });
   });
 }
 
 // A take of unknown outcome has leased jobs without an owner; they are due again when the lease is over. No breaker:
 // jobs come from all servers, and no client waits for them.
-void GuardedStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status durable = durable_enough(); !durable) return done(durable.fault());
-  server_->take(request, std::move(done));
+void GuardedStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());
+  store_.server_->jobs().take(request, std::move(done));
 }
 
-void GuardedStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+void GuardedStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
   auto call = std::make_shared<FenceCall>();
   const auto kept = std::make_shared<const AttemptEnd>(std::move(end));
+  JobStore& jobs = store_.server_->jobs();
   call->owner = owner;
-  call->send = [this, owner, kept](Done<FenceAnswer> answered) {
-    server_->end_attempt(owner, *kept, std::move(answered));
+  call->send = [&jobs, owner, kept](Done<FenceAnswer> answered) {
+    jobs.end_attempt(owner, *kept, std::move(answered));
   };
-  call->made_this = [](const std::optional<Found>& found) {
-    return found && (found->record->resting || found->record->state != RecordState::in_progress);
+  call->read_back = [&jobs, owner](Done<FenceAnswer> answered) {
+    jobs.find(owner.id, [owner, answered](const Result<std::optional<FoundJob>>& found) {
+      if (!found) return answered(found.fault());
+      const bool ended = *found && (*found)->job.fence == owner.fence && (*found)->job.state != JobState::taken;
+      answered(ended ? FenceAnswer::done : FenceAnswer::lost);
+    });
   };
   call->done = std::move(done);
-  call->until = Clock::now() + options_.complete_patience;
-  send(call);
+  call->until = Clock::now() + store_.options_.complete_patience;
+  store_.send(call);
 }
+
+void GuardedStore::Jobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
+  if (const Breaker& breaker = store_.breaker_of(id); breaker.is_open()) return done(left_alone(breaker));
+  store_.server_->jobs().find(id, store_.counted(id, std::move(done)));
+}
+
+void GuardedStore::Jobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
+  store_.server_->jobs().operate(id, route, action, store_.counted(id, std::move(done)));
+}
+
+void GuardedStore::Jobs::list(const JobListRequest& request, Done<JobPage> done) {
+  store_.server_->jobs().list(request, std::move(done));
+}
+
+void GuardedStore::Jobs::count(Done<std::vector<JobCount>> done) { store_.server_->jobs().count(std::move(done)); }
 
 void GuardedStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {

@@ -15,6 +15,9 @@
 // An owner of this process never loses its record to a claim of this process (Store::owners_here): the claim is sent
 // with Abandoned::leave while such an owner is at work, and renews a lease that it finds over.
 //
+//   stage      is sent again: the id tells whether an earlier attempt was made, and then the answer says staged.
+//   end of an attempt at a job   as complete.
+//
 // Each server of the store has a circuit breaker. While it is open, claims of that server's keys are refused at once;
 // the guard itself asks the server now and then, at no client's cost, and closes the breaker when it answers. Owners
 // that write what they have done are let through: refusing them would turn done work into unknown work. Completed
@@ -28,6 +31,7 @@
 #include "store/common/own_claims.h"
 #include "store/common/replay_cache.h"
 
+#include "core/job_store.h"
 #include "core/store.h"
 
 #include <array>
@@ -61,8 +65,7 @@ class GuardedStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
@@ -79,7 +82,23 @@ class GuardedStore final : public Store {
  private:
   struct ClaimCall;
   struct FenceCall;
+  struct StageCall;
   using Clock = std::chrono::steady_clock;
+
+  class Jobs final : public JobStore {
+   public:
+    explicit Jobs(GuardedStore& store) : store_(store) {}
+    void stage(StageRequest request, Done<StageAnswer> done) override;
+    void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
+    void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+    void find(const RecordId& id, Done<std::optional<FoundJob>> done) override;
+    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override;
+    void list(const JobListRequest& request, Done<JobPage> done) override;
+    void count(Done<std::vector<JobCount>> done) override;
+
+   private:
+    GuardedStore& store_;
+  };
 
   Breaker& breaker_of(const RecordId& id) { return breakers_[server_->server_of(id) % breakers_.size()]; }
   // Asks the server of this breaker for a record of its own until it answers.
@@ -91,8 +110,10 @@ class GuardedStore final : public Store {
   void release_if_ours(const std::shared_ptr<ClaimCall>& call);
   void send(const std::shared_ptr<FenceCall>& call);
   void fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer);
+  void send(const std::shared_ptr<StageCall>& call);
   void finish(const FenceCall& call, Result<FenceAnswer> answer);
-  void read_back(const std::shared_ptr<FenceCall>& call);
+  std::function<void(Done<FenceAnswer>)> read_record(const Ownership& owner,
+                                                     std::function<bool(const std::optional<Found>&)> made_this);
   // The result as it is, counted by the breaker of the record's server.
   template <class T>
   Done<T> counted(const RecordId& id, Done<T> done);
@@ -106,6 +127,7 @@ class GuardedStore final : public Store {
   OwnersHere owners_here_;
   const std::uint64_t process_; // the random half of the tokens made here
   std::atomic<std::uint64_t> claims_{0};
+  Jobs jobs_{*this};
   Later later_;
   // Destroyed first: its last callbacks need what is above.
   std::unique_ptr<Store> server_;

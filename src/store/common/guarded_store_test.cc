@@ -1,5 +1,6 @@
 #include "store/common/guarded_store.h"
 
+#include "core/job_transitions.h"
 #include "core/transitions.h"
 
 #include <gtest/gtest.h>
@@ -74,21 +75,7 @@ class Server final : public Store {
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
     fence(owner, std::move(done), [&](const auto& found) { return hold_step(found, owner.fence, by, time); });
   }
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
-    over_the_wire<std::vector<TakenJob>>(std::move(done), [&]() -> std::vector<TakenJob> {
-      std::vector<TakenJob> taken;
-      for (const auto& [id, found] : records_) {
-        if (std::optional<Record> job = take_step(found, request.lease, ++last_fence_, time))
-          taken.push_back({id, *job, time.load()});
-      }
-      for (const TakenJob& job : taken) keep(job.id, job.record);
-      return taken;
-    });
-  }
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
-    fence(owner, std::move(done),
-          [&](const auto& found) { return end_attempt_step(found, owner.fence, std::move(end), time); });
-  }
+  JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& /*id*/, OperatorAction /*action*/, StoredResponse /*response*/,
                Done<OperatorAnswer> done) override {
     done(OperatorAnswer::absent);
@@ -108,8 +95,62 @@ class Server final : public Store {
     if (found == records_.end()) return std::nullopt;
     return found->second;
   }
+  std::optional<StoredJob> job(const RecordId& id) const {
+    const std::lock_guard lock(mutex);
+    const auto found = stored_jobs_.find(id);
+    if (found == stored_jobs_.end()) return std::nullopt;
+    return found->second;
+  }
 
  private:
+  class Jobs final : public JobStore {
+   public:
+    explicit Jobs(Server& server) : server_(server) {}
+    void stage(StageRequest request, Done<StageAnswer> done) override {
+      server_.over_the_wire<StageAnswer>(std::move(done), [&]() -> StageAnswer {
+        const std::optional<StoredJob> found = server_.job(request.id);
+        const std::optional<StoredJob> staged = stage_step(found, request, server_.time);
+        if (staged) server_.stored_jobs_[request.id] = *staged;
+        return {staged.has_value(), staged ? staged->fingerprint : found->fingerprint};
+      });
+    }
+    void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
+      server_.over_the_wire<std::vector<TakenJob>>(std::move(done), [&]() -> std::vector<TakenJob> {
+        std::vector<TakenJob> taken;
+        for (auto& [id, found] : server_.stored_jobs_) {
+          const auto job = take_job_step(found, request, ++server_.last_fence_, server_.time);
+          if (!job) continue;
+          found = *job;
+          taken.push_back({*job, {}, server_.time.load()});
+        }
+        return taken;
+      });
+    }
+    void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
+      server_.over_the_wire<FenceAnswer>(std::move(done), [&] {
+        const auto job = end_attempt_step(server_.job(owner.id), owner.fence, std::move(end), server_.time);
+        if (job) server_.stored_jobs_[owner.id] = *job;
+        return job ? FenceAnswer::done : FenceAnswer::lost;
+      });
+    }
+    void find(const RecordId& id, Done<std::optional<FoundJob>> done) override {
+      server_.over_the_wire<std::optional<FoundJob>>(std::move(done), [&]() -> std::optional<FoundJob> {
+        const std::optional<StoredJob> found = server_.job(id);
+        if (!found) return std::nullopt;
+        return FoundJob{*found, Message{}, server_.time.load()};
+      });
+    }
+    void operate(const RecordId& /*id*/, const std::string& /*route*/, JobAction /*action*/,
+                 Done<JobAnswer> done) override {
+      done(JobAnswer::absent);
+    }
+    void list(const JobListRequest& /*request*/, Done<JobPage> done) override { done(JobPage{}); }
+    void count(Done<std::vector<JobCount>> done) override { done(std::vector<JobCount>{}); }
+
+   private:
+    Server& server_;
+  };
+
   template <class Step>
   void fence(const Ownership& owner, Done<FenceAnswer> done, Step step) {
     over_the_wire<FenceAnswer>(std::move(done), [&] {
@@ -139,6 +180,8 @@ class Server final : public Store {
 
   std::uint64_t last_fence_ = 0;
   std::map<RecordId, Record> records_;
+  std::map<RecordId, StoredJob> stored_jobs_;
+  Jobs jobs_{*this};
   std::array<std::uint8_t, 32> secret_{};
 };
 
@@ -181,15 +224,16 @@ class GuardedStoreTest : public ::testing::Test {
   Result<ClaimAnswer> claim(std::uint8_t key) {
     return wait_for<ClaimAnswer>([&](auto done) { guard_->claim(request(key), std::move(done)); });
   }
-  Result<ClaimAnswer> stage(std::uint8_t key) {
-    ClaimRequest job = request(key);
-    job.lease = Millis{0};
-    job.staged = Staged{response("message"), false};
-    return wait_for<ClaimAnswer>([&](auto done) { guard_->claim(job, std::move(done)); });
+  Result<StageAnswer> stage(std::uint8_t key) {
+    StageRequest job;
+    job.id = id(key);
+    job.retention = Millis{400'000};
+    return wait_for<StageAnswer>([&](auto done) { guard_->jobs().stage(job, std::move(done)); });
   }
   std::vector<TakenJob> take() {
-    const TakeRequest wanted{"", 10, Millis{10'000}};
-    const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { guard_->take(wanted, std::move(done)); });
+    const TakeRequest wanted{"", 10, Millis{10'000}, {}};
+    const auto taken =
+        wait_for<std::vector<TakenJob>>([&](auto done) { guard_->jobs().take(wanted, std::move(done)); });
     return taken ? *taken : std::vector<TakenJob>{};
   }
   TakenJob staged_and_taken(std::uint8_t key) {
@@ -199,9 +243,11 @@ class GuardedStoreTest : public ::testing::Test {
     return taken.empty() ? TakenJob{} : taken.front();
   }
   Result<FenceAnswer> end_attempt(const TakenJob& job, AttemptEnd::Kind kind) {
-    const AttemptEnd end{kind, Millis{50'000}, response("message"), {}};
+    AttemptEnd end;
+    end.kind = kind;
+    end.pause = Millis{50'000};
     return wait_for<FenceAnswer>([&](auto done) {
-      guard_->end_attempt({job.id, job.record.fence}, end, std::move(done));
+      guard_->jobs().end_attempt({job.job.id, job.job.fence}, end, std::move(done));
     });
   }
   std::uint64_t own(std::uint8_t key) {
@@ -362,7 +408,7 @@ TEST_F(GuardedStoreTest, AReleaseWhoseAnswerWasLostIsDone) {
 }
 
 TEST_F(GuardedStoreTest, AnAttemptWhoseEndWasLostOnTheWayBackHasEnded) {
-  for (const AttemptEnd::Kind kind : {AttemptEnd::Kind::completed, AttemptEnd::Kind::again, AttemptEnd::Kind::dead}) {
+  for (const AttemptEnd::Kind kind : {AttemptEnd::Kind::delivered, AttemptEnd::Kind::again, AttemptEnd::Kind::dead}) {
     const TakenJob job = staged_and_taken(static_cast<std::uint8_t>(10 + static_cast<int>(kind)));
     server_->next = {Wire::loses_reply};
     const Result<FenceAnswer> answer = end_attempt(job, kind);
@@ -376,12 +422,22 @@ TEST_F(GuardedStoreTest, AnAttemptThatSomebodyElseHasTakenOverIsLost) {
   server_->time = kNow + Millis{60'000};
   ASSERT_EQ(take().size(), 1U);
   server_->next = {Wire::loses_reply};
-  const Result<FenceAnswer> answer = end_attempt(job, AttemptEnd::Kind::completed);
+  const Result<FenceAnswer> answer = end_attempt(job, AttemptEnd::Kind::delivered);
   ASSERT_TRUE(answer);
   EXPECT_EQ(*answer, FenceAnswer::lost);
 }
 
-TEST_F(GuardedStoreTest, AStagedJobWhoseAnswerStaysUnknownIsNotReleased) {
+TEST_F(GuardedStoreTest, AJobWhoseStagingWasLostOnTheWayBackIsStaged) {
+  server_->next = {Wire::loses_reply};
+  const Result<StageAnswer> answer = stage(30);
+  ASSERT_TRUE(answer);
+  EXPECT_TRUE(answer->staged);
+  const Result<StageAnswer> again = stage(30);
+  ASSERT_TRUE(again);
+  EXPECT_FALSE(again->staged);
+}
+
+TEST_F(GuardedStoreTest, AStagedJobWhoseAnswerStaysUnknownIsStillThere) {
   make({.log = log_, .claim_patience = Millis{20}});
   {
     const std::lock_guard lock(server_->mutex);
@@ -393,8 +449,8 @@ TEST_F(GuardedStoreTest, AStagedJobWhoseAnswerStaysUnknownIsNotReleased) {
     const std::lock_guard lock(server_->mutex);
     server_->next.clear();
   }
-  std::this_thread::sleep_for(Millis{300}); // longer than the first try to release a claim
-  EXPECT_EQ(server_->record(id(30))->state, RecordState::in_progress);
+  EXPECT_EQ(server_->job(id(30))->state, JobState::waiting);
+  EXPECT_EQ(take().size(), 1U);
 }
 
 TEST_F(GuardedStoreTest, ADeadStoreIsNotAskedAndOwnersMayStillFinish) {

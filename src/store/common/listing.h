@@ -17,12 +17,11 @@ inline bool is_listed(const ListRequest& request, const RecordId& id, const Reco
   if (record.expired(now)) return false;
   if (request.state && record.state != *request.state) return false;
   if (request.abandoned_only && !record.abandoned(now)) return false;
-  if (request.staged && record.staged != *request.staged) return false;
   return request.id_prefix.empty() || to_hex(id).starts_with(request.id_prefix);
 }
 
 inline bool is_waiting(const Record& record, Time now) {
-  return !record.staged && (record.state == RecordState::indeterminate || record.left_abandoned(now));
+  return record.state == RecordState::indeterminate || record.left_abandoned(now);
 }
 
 inline bool is_shown(KeysShown shown, const Record& record, Time now) {
@@ -47,7 +46,7 @@ inline bool is_shown(KeysShown shown, const Record& record, Time now) {
 
 // Of a page's place apart.
 inline bool is_browsed(const BrowseRequest& request, const Record& record, Time now) {
-  if (record.staged || record.expired(now)) return false;
+  if (record.expired(now)) return false;
   if (!request.key.empty() && record.key != request.key) return false;
   if (!request.route.empty() && record.route != request.route) return false;
   return is_shown(request.shown, record, now);

@@ -7,8 +7,7 @@ namespace {
 constexpr std::size_t kEntryBytes = sizeof(Record) + 512;
 
 bool worth_keeping(const Record& record) {
-  // A job that was completed is no answer to anybody, and may be sent on its way again.
-  return record.state == RecordState::completed && !record.staged && record.response && !record.response->omitted &&
+  return record.state == RecordState::completed && record.response && !record.response->omitted &&
          record.response->body.size() <= kReplayCacheBodyBytesMax;
 }
 

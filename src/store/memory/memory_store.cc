@@ -29,10 +29,9 @@ std::uint64_t response_bytes(const Record& record) {
   return record.response ? record.response->headers.lines().size() + record.response->body.size() : 0;
 }
 
-// For the steps, which read no body but a job's message.
+// For the steps, which read no body.
 std::optional<Record> copy_for_step(const Record* record) {
-  if (record == nullptr) return std::nullopt;
-  return record->staged ? *record : as_listed(*record);
+  return record == nullptr ? std::nullopt : std::optional(as_listed(*record));
 }
 
 bool is_gone(const Record* record, Time now) { return record == nullptr || record->expired(now); }
@@ -43,7 +42,10 @@ Fault full() {
 
 } // namespace
 
-MemoryStore::MemoryStore(MemoryOptions options) : options_(std::move(options)) {
+MemoryStore::MemoryStore(MemoryOptions options)
+    : options_(std::move(options)),
+      use_{options_.records_max, options_.response_bytes_max},
+      jobs_(use_, next_fence_, [this] { return options_.now(); }) {
   if (!options_.now) options_.now = steady_time();
   next_fence_ = least_fence(options_.now());
   fill_random(secret_);
@@ -52,12 +54,8 @@ MemoryStore::MemoryStore(MemoryOptions options) : options_(std::move(options)) {
 void MemoryStore::drop_ended(Shard& shard, Time now) {
   std::erase_if(shard.buckets, [&](const auto& entry) {
     if (entry.first.end() > now) return false;
-    records_ -= entry.second.records.size();
-    const std::lock_guard lock(jobs_mutex_);
-    for (const auto& [id, record] : entry.second.records) {
-      if (record.staged) jobs_.forget(id);
-    }
-    response_bytes_ -= entry.second.response_bytes;
+    use_.records -= entry.second.records.size();
+    use_.bytes -= entry.second.response_bytes;
     return true;
   });
 }
@@ -85,8 +83,8 @@ void MemoryStore::take_out(Shard& shard, const RecordId& id) {
     const auto at = content.records.find(id);
     if (at == content.records.end()) continue;
     content.response_bytes -= response_bytes(at->second);
-    response_bytes_ -= response_bytes(at->second);
-    --records_;
+    use_.bytes -= response_bytes(at->second);
+    --use_.records;
     content.records.erase(at);
     return;
   }
@@ -96,8 +94,6 @@ void MemoryStore::erase(Shard& shard, const RecordId& id) {
   take_out(shard, id);
   ++writes_;
   shard.unsettled.erase(id);
-  const std::lock_guard lock(jobs_mutex_);
-  jobs_.forget(id);
 }
 
 void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
@@ -105,13 +101,10 @@ void MemoryStore::write(Shard& shard, const RecordId& id, Record record) {
   take_out(shard, id);
   BucketContent& content = shard.buckets[bucket_of(record.expires_at, record.expires_at - record.first_received)];
   content.response_bytes += response_bytes(record);
-  response_bytes_ += response_bytes(record);
-  ++records_;
+  use_.bytes += response_bytes(record);
+  ++use_.records;
   ++writes_;
-  if (record.staged) {
-    const std::lock_guard lock(jobs_mutex_);
-    jobs_.note(id, record);
-  } else if (record.state == RecordState::completed) {
+  if (record.state == RecordState::completed) {
     shard.unsettled.erase(id);
   } else {
     shard.unsettled.insert(id);
@@ -127,10 +120,7 @@ void MemoryStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     const std::lock_guard lock(shard.mutex);
     const Time now = options_.now();
     const Record* const found = look_up(shard, request.id);
-    const bool room =
-        records_ < options_.records_max &&
-        (!request.staged || response_bytes_ + request.staged->message.body.size() <= options_.response_bytes_max);
-    if (found != nullptr || room) {
+    if (found != nullptr || use_.records < use_.records_max) {
       const std::optional<Record> known = copy_for_step(found);
       const OwnerWorksHere owner = works_here(owners_here_, request.id, known, now);
       if (claim_changes(known, request, now, owner)) {
@@ -178,7 +168,7 @@ void MemoryStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> 
 }
 
 void MemoryStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  if (response_bytes_ + response.body.size() > options_.response_bytes_max) return done(full());
+  if (!use_.has_room_for(response.body.size())) return done(full());
   by_fence(owner, std::move(done), [&](const std::optional<Record>& found, Time now) {
     return complete_step(found, owner.fence, std::move(response), now);
   });
@@ -193,37 +183,6 @@ void MemoryStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done
   if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
   by_fence(owner, std::move(done),
            [&](const std::optional<Record>& found, Time now) { return hold_step(found, owner.fence, by, now); });
-}
-
-void MemoryStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  std::vector<RecordId> due;
-  {
-    const std::lock_guard lock(jobs_mutex_);
-    due = jobs_.due(request.route, options_.now(), request.limit);
-  }
-  std::vector<TakenJob> taken;
-  for (const RecordId& id : due) {
-    Shard& shard = shard_of(id);
-    const std::lock_guard lock(shard.mutex);
-    const Time now = options_.now();
-    const Record* const found = look_up(shard, id);
-    if (is_gone(found, now)) {
-      const std::lock_guard jobs_lock(jobs_mutex_);
-      jobs_.forget(id);
-      continue;
-    }
-    std::optional<Record> record = take_step(copy_for_step(found), request.lease, next_fence_.fetch_add(1), now);
-    if (!record) continue; // somebody else was here meanwhile
-    write(shard, id, *record);
-    taken.push_back({id, *std::move(record), now});
-  }
-  done(std::move(taken));
-}
-
-void MemoryStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  by_fence(owner, std::move(done), [&](const std::optional<Record>& found, Time now) {
-    return end_attempt_step(found, owner.fence, std::move(end), now);
-  });
 }
 
 void MemoryStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
@@ -305,11 +264,9 @@ StoreStats MemoryStore::stats() const {
     for (const auto& [bucket, content] : shard.buckets) buckets.insert(bucket);
   }
   stats.buckets = buckets.size();
-  stats.records_estimate = records_;
-  stats.bytes_in_memory = records_ * sizeof(Record) + response_bytes_;
+  stats.records_estimate = use_.records;
+  stats.bytes_in_memory = use_.records * sizeof(Record) + use_.bytes;
   stats.writes = writes_;
-  const std::lock_guard lock(jobs_mutex_);
-  stats.jobs = jobs_.size();
   return stats;
 }
 

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/bucket.h"
-#include "store/common/staged_index.h"
+#include "store/memory/memory_jobs.h"
 
 #include "core/store.h"
 
@@ -41,8 +41,7 @@ class MemoryStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   // Looks at every record: there are kMemoryRecordsMax at most.
@@ -83,11 +82,9 @@ class MemoryStore final : public Store {
   std::atomic<std::uint64_t> next_fence_;
   std::array<std::uint8_t, 32> secret_;
   std::array<Shard, kShards> shards_;
-  mutable std::mutex jobs_mutex_; // taken after a shard's
-  StagedIndex jobs_;
+  MemoryUse use_;
+  MemoryJobs jobs_;
   std::atomic<std::int64_t> next_sweep_ = 0; // on the store's clock
-  std::atomic<std::uint64_t> records_ = 0;
-  std::atomic<std::uint64_t> response_bytes_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
 };
 

@@ -9,6 +9,7 @@
 // other (server.h), and are set only where the session is ours alone.
 #pragma once
 
+#include "store/common/deadline.h"
 #include "store/postgres/postgres_url.h"
 #include "store/postgres/values.h"
 
@@ -16,7 +17,6 @@
 #include <oncekey/result.h>
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,9 +25,6 @@
 #include <vector>
 
 namespace oncekey::postgres {
-
-using Deadline = std::chrono::steady_clock::time_point;
-inline Deadline deadline_in(Millis from_now) { return std::chrono::steady_clock::now() + from_now; }
 
 struct Statement {
   const char* sql;

@@ -21,7 +21,7 @@ constexpr Millis kNewsLookUpEvery{50};
 
 } // namespace
 
-News::News(Shared& shared) : shared_(shared), backoff_(Millis{50}, Millis{2000}), thread_([this] { run(); }) {}
+News::News(PostgresState& state) : state_(state), backoff_(Millis{50}, Millis{2000}), thread_([this] { run(); }) {}
 
 News::~News() { thread_.join(); }
 
@@ -29,10 +29,10 @@ void News::run() {
   pthread_setname_np(pthread_self(), "store-news");
   Deadline test_again{};
   Deadline ask_again{};
-  while (!shared_.stopping()) {
+  while (!state_.stopping()) {
     if (!connection_ || !connection_->usable()) {
       if (!connect()) {
-        shared_.sleep(backoff_.next());
+        state_.sleep(backoff_.next());
         continue;
       }
       test_again = {};
@@ -41,7 +41,7 @@ void News::run() {
     if (now >= test_again) {
       const bool heard = test_hearing();
       if (heard != hears_)
-        shared_.log.info("notifications", {{"store", shared_.target.name}, {"arrive", heard ? "yes" : "no"}});
+        state_.log.info("notifications", {{"store", state_.target.name}, {"arrive", heard ? "yes" : "no"}});
       hears_ = heard;
       test_again = deadline_in(kTestEvery);
     }
@@ -56,14 +56,14 @@ void News::run() {
 bool News::connect() {
   connection_.reset();
   Result<std::unique_ptr<Connection>> opened =
-      Connection::open(shared_.target, deadline_in(shared_.call_timeout), shared_.stopping());
+      Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
   if (!opened) return false;
-  const Section listening = (*opened)->run_script("LISTEN oncekey_settled", deadline_in(shared_.call_timeout));
+  const Section listening = (*opened)->run_script("LISTEN oncekey_settled", deadline_in(state_.call_timeout));
   if (listening.outcome != SectionOutcome::committed) return false;
   connection_ = *std::move(opened);
   backoff_.reset();
   // Whatever was settled while nobody listened.
-  shared_.announce(std::nullopt);
+  state_.announce(std::nullopt);
   return true;
 }
 
@@ -73,13 +73,13 @@ bool News::test_hearing() {
   // Over another connection, as real news come: a pooler may well lend the session that listens to whoever speaks over
   // this one, and then one hears oneself and nobody else.
   const Result<std::unique_ptr<Connection>> other =
-      Connection::open(shared_.target, deadline_in(shared_.call_timeout), shared_.stopping());
+      Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
   if (!other) return false;
   const Section sent =
-      (*other)->run_script("NOTIFY oncekey_settled, '" + test_ + "'", deadline_in(shared_.call_timeout));
+      (*other)->run_script("NOTIFY oncekey_settled, '" + test_ + "'", deadline_in(state_.call_timeout));
   if (sent.outcome != SectionOutcome::committed) return false;
   const Deadline until = deadline_in(kTestTime);
-  while (!was_heard_ && std::chrono::steady_clock::now() < until && !shared_.stopping() && connection_->usable()) {
+  while (!was_heard_ && std::chrono::steady_clock::now() < until && !state_.stopping() && connection_->usable()) {
     wait_for_news(std::min(until, deadline_in(kNewsLookUpEvery)));
   }
   return was_heard_;
@@ -99,18 +99,18 @@ void News::hear(std::string_view payload) {
   }
   const std::optional<RecordId> id = record_id_from_hex(payload);
   if (!id) return; // another gateway's test
-  shared_.awaited.remove(*id);
-  shared_.announce(id);
+  state_.awaited.remove(*id);
+  state_.announce(id);
 }
 
 bool News::ask_for_awaited() {
-  const std::vector<RecordId> awaited = shared_.awaited.current();
+  const std::vector<RecordId> awaited = state_.awaited.current();
   if (awaited.empty()) return true;
   ArrayParam ids(kByteaOid, awaited.size());
   for (const RecordId& id : awaited) ids.add_bytes(std::string(id.bytes.begin(), id.bytes.end()));
   Statement statement{"SELECT oncekey.at_work($1, $2)", {}};
-  statement.params.int8(shared_.skew().count()).array(std::move(ids));
-  const Section section = connection_->run(statement, deadline_in(shared_.call_timeout));
+  statement.params.int8(state_.skew().count()).array(std::move(ids));
+  const Section section = connection_->run(statement, deadline_in(state_.call_timeout));
   if (section.outcome != SectionOutcome::committed) {
     connection_->give_up();
     return false;
@@ -120,8 +120,8 @@ bool News::ask_for_awaited() {
   for (int at = 0; at < PQntuples(result); ++at) at_work.insert(Row(result, at).bytes(0));
   for (const RecordId& id : awaited) {
     if (at_work.contains(std::string(id.bytes.begin(), id.bytes.end()))) continue;
-    shared_.awaited.remove(id);
-    shared_.announce(id);
+    state_.awaited.remove(id);
+    state_.announce(id);
   }
   return true;
 }

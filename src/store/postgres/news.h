@@ -6,7 +6,7 @@
 #pragma once
 
 #include "store/common/backoff.h"
-#include "store/postgres/shared.h"
+#include "store/postgres/postgres_state.h"
 
 #include <memory>
 #include <string>
@@ -16,8 +16,8 @@ namespace oncekey::postgres {
 
 class News {
  public:
-  explicit News(Shared& shared);
-  // After shared.stop().
+  explicit News(PostgresState& state);
+  // After state.stop().
   ~News();
 
  private:
@@ -28,7 +28,7 @@ class News {
   bool ask_for_awaited();
   void hear(std::string_view payload);
 
-  Shared& shared_;
+  PostgresState& state_;
   std::unique_ptr<Connection> connection_;
   Backoff backoff_;
   bool hears_ = false;

@@ -1,11 +1,11 @@
 #include "store/postgres/postgres_store.h"
 
-#include "core/record_codec.h"
+#include "store/postgres/batch_sender.h"
+#include "store/postgres/housekeeping.h"
 #include "store/postgres/news.h"
+#include "store/postgres/postgres_jobs.h"
+#include "store/postgres/postgres_state.h"
 #include "store/postgres/schema.h"
-#include "store/postgres/shared.h"
-#include "store/postgres/upkeep.h"
-#include "store/postgres/worker.h"
 
 #include <pthread.h>
 
@@ -25,10 +25,6 @@ constexpr Millis kOpenTime{5000};
 constexpr Millis kCancelTime{500};
 // How often the queue is searched for calls that have waited too long.
 constexpr Millis kSweepEvery{50};
-
-Millis steady_clock_millis() {
-  return std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now().time_since_epoch());
-}
 
 // What the options and the URL say together.
 struct Settled {
@@ -75,66 +71,58 @@ Result<Connected> connect_and_migrate(const PostgresOptions& options) {
   return connected;
 }
 
-bool is_partial(const StoredResponse& response) { return response.omitted && !response.omitted->whole; }
-
-std::string encoded(const StoredResponse& response) {
-  std::string bytes;
-  encode_response(response, bytes);
-  return bytes;
-}
-
 } // namespace
 
 struct PostgresStore::Parts {
-  Parts(SharedOptions options) : shared(std::move(options)) {}
+  Parts(PostgresStateOptions options) : state(std::move(options)) {}
 
   // After the secret is known.
-  void start(int connections, Upkeep::Rounds rounds) {
-    upkeep.emplace(shared, rounds);
-    news.emplace(shared);
-    for (int number = 0; number < connections; ++number) workers.push_back(std::make_unique<Worker>(shared));
+  void start(int connections, Housekeeping::Rounds rounds) {
+    housekeeping.emplace(state, rounds);
+    jobs.emplace(state, *housekeeping, [this](const RecordId& id, StoreCall call) { submit(id, std::move(call)); });
+    news.emplace(state);
+    for (int number = 0; number < connections; ++number) senders.push_back(std::make_unique<BatchSender>(state));
     sweeper = std::thread([this] { sweep(); });
   }
 
   ~Parts() {
-    shared.stop();
-    shared.queue.close();
-    workers.clear();
+    state.stop();
+    state.queue.close();
+    senders.clear();
     news.reset();
-    upkeep.reset();
+    housekeeping.reset();
     if (sweeper.joinable()) sweeper.join();
     await_cancellations(deadline_in(kCancelTime));
-    for (Call& call : shared.queue.refuse_all(unavailable("the store is being closed"))) {
-      refuse(call, unavailable("the store is being closed"));
-    }
+    const Fault closed = unavailable("the store is being closed");
+    for (const PostgresCallPtr& call : state.queue.refuse_all(closed)) refuse(call->what, closed);
   }
 
-  void submit(decltype(Call::what) what) {
+  void submit(const RecordId& id, StoreCall what) {
     const Deadline now = std::chrono::steady_clock::now();
-    Call call{std::move(what), now + shared.call_timeout / 2, now + shared.call_timeout};
-    if (auto refused = shared.queue.submit(std::move(call))) refuse(refused->call, refused->fault);
+    auto refused = state.queue.submit(id, std::move(what), now + state.call_timeout / 2, now + state.call_timeout);
+    if (refused) refuse(refused->call, refused->fault);
   }
 
   void sweep() {
     pthread_setname_np(pthread_self(), "store-sweeper");
-    while (shared.sleep(kSweepEvery)) {
-      for (Call& call : shared.queue.take_overdue(std::chrono::steady_clock::now())) {
-        refuse(call, unavailable("Postgres at " + shared.target.name +
-                                 " is too slow: the call waited too long to be sent, and was not"));
+    while (state.sleep(kSweepEvery)) {
+      for (const PostgresCallPtr& call : state.queue.take_overdue(std::chrono::steady_clock::now())) {
+        refuse(call->what, unavailable("Postgres at " + state.target.name +
+                                       " is too slow: the call waited too long to be sent, and was not"));
       }
     }
   }
 
-  Shared shared;
-  std::optional<Upkeep> upkeep;
+  PostgresState state;
+  std::optional<Housekeeping> housekeeping;
+  std::optional<PostgresJobs> jobs;
   std::optional<News> news;
-  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::unique_ptr<BatchSender>> senders;
   std::thread sweeper;
 };
 
 Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions options) {
   if (!options.skew) options.skew = [] { return Millis{0}; };
-  if (!options.local_clock) options.local_clock = steady_clock_millis;
   Result<Connected> connected = connect_and_migrate(options);
   if (!connected) return std::move(connected).fault();
   Settled& settled = connected->settled;
@@ -147,13 +135,13 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions optio
                        "so with: oncekey store accept-loss --store URL");
   }
   auto parts = std::make_unique<Parts>(
-      SharedOptions{options.log, settled.target, settled.call_timeout, options.skew, options.local_clock});
-  parts->shared.secret = sight->meta->secret;
-  if (const Status admitted = parts->shared.admit(*connected->connection); !admitted) return admitted.fault();
+      PostgresStateOptions{options.log, settled.target, settled.call_timeout, options.skew, options.local_clock});
+  parts->state.marker.secret = sight->meta->secret;
+  if (const Status admitted = parts->state.admit(*connected->connection); !admitted) return admitted.fault();
   connected->connection.reset();
   parts->start(settled.connections, options.maintenance == PostgresOptions::Maintenance::by_hand
-                                        ? Upkeep::Rounds::by_hand
-                                        : Upkeep::Rounds::in_background);
+                                        ? Housekeeping::Rounds::by_hand
+                                        : Housekeeping::Rounds::in_background);
   return std::unique_ptr<PostgresStore>(new PostgresStore(std::move(parts)));
 }
 
@@ -161,72 +149,62 @@ PostgresStore::PostgresStore(std::unique_ptr<Parts> parts) : parts_(std::move(pa
 PostgresStore::~PostgresStore() = default;
 
 void PostgresStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
-  if (const Status may_claim = parts_->shared.may_claim(); !may_claim) return done(may_claim.fault());
-  parts_->submit(ClaimCall{std::move(request), std::move(done)});
+  if (const Status may_claim = parts_->state.marker.may_claim(); !may_claim) return done(may_claim.fault());
+  const RecordId id = request.id;
+  parts_->submit(id, ClaimCall{std::move(request), std::move(done)});
 }
 
 void PostgresStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
-  parts_->submit(FindCall{id, interest, std::move(done)});
+  parts_->submit(id, FindCall{id, interest, std::move(done)});
 }
 
 void PostgresStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  parts_->submit(FenceCall{FenceVerb::renew, owner, lease, {}, false, std::move(done)});
+  parts_->submit(owner.id, FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
 }
 
 void PostgresStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  parts_->submit(
-      FenceCall{FenceVerb::complete, owner, Millis{}, encoded(response), is_partial(response), std::move(done)});
+  parts_->submit(owner.id, FenceCall{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
 }
 
 void PostgresStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  parts_->submit(FenceCall{FenceVerb::release, owner, Millis{}, {}, false, std::move(done)});
+  parts_->submit(owner.id, FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
 }
 
 void PostgresStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
   const FenceVerb verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
-  parts_->submit(FenceCall{verb, owner, Millis{}, {}, false, std::move(done)});
+  parts_->submit(owner.id, FenceCall{verb, owner, Millis{}, {}, std::move(done)});
 }
 
-void PostgresStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (const Status may_claim = parts_->shared.may_claim(); !may_claim) return done(may_claim.fault());
-  parts_->submit(TakeCall{request, std::move(done)});
-}
-
-void PostgresStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  const FenceVerb verb = end.kind == AttemptEnd::Kind::again       ? FenceVerb::attempt_again
-                         : end.kind == AttemptEnd::Kind::completed ? FenceVerb::attempt_completed
-                                                                   : FenceVerb::attempt_dead;
-  parts_->submit(FenceCall{verb, owner, end.pause, encoded(end.message), false, std::move(done)});
-}
+JobStore& PostgresStore::jobs() { return *parts_->jobs; }
 
 void PostgresStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                             Done<OperatorAnswer> done) {
-  parts_->submit(OperatorCall{id, action, encoded(response), is_partial(response), std::move(done)});
+  parts_->submit(id, OperatorCall{id, action, std::move(response), std::move(done)});
 }
 
 void PostgresStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  parts_->upkeep->list(request, std::move(done));
+  parts_->housekeeping->list(request, std::move(done));
 }
 
 void PostgresStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  parts_->upkeep->browse(request, std::move(done));
+  parts_->housekeeping->browse(request, std::move(done));
 }
 
-void PostgresStore::count_waiting(Done<WaitingKeys> done) { parts_->upkeep->count_waiting(std::move(done)); }
+void PostgresStore::count_waiting(Done<WaitingKeys> done) { parts_->housekeeping->count_waiting(std::move(done)); }
 
-void PostgresStore::announce_to(Listener listener) { parts_->shared.announce_to(std::move(listener)); }
-Time PostgresStore::now() const { return parts_->shared.clock.now() + parts_->shared.skew(); }
-const std::array<std::uint8_t, 32>& PostgresStore::secret() const { return parts_->shared.secret; }
-Durability PostgresStore::durability() const { return parts_->shared.durability; }
+void PostgresStore::announce_to(Listener listener) { parts_->state.announce_to(std::move(listener)); }
+Time PostgresStore::now() const { return parts_->state.clock.now() + parts_->state.skew(); }
+const std::array<std::uint8_t, 32>& PostgresStore::secret() const { return parts_->state.marker.secret; }
+Durability PostgresStore::durability() const { return parts_->state.durability; }
 
 Status PostgresStore::healthy() const {
-  if (const Status may_claim = parts_->shared.may_claim(); !may_claim) return may_claim;
-  if (const std::optional<Fault> fault = parts_->shared.queue.fault()) return *fault;
+  if (const Status may_claim = parts_->state.marker.may_claim(); !may_claim) return may_claim;
+  if (const std::optional<Fault> fault = parts_->state.queue.fault()) return *fault;
   return ok_status();
 }
 
-StoreStats PostgresStore::stats() const { return parts_->upkeep->stats(); }
-Status PostgresStore::maintain() { return parts_->upkeep->round(); }
+StoreStats PostgresStore::stats() const { return parts_->housekeeping->stats(); }
+Status PostgresStore::maintain() { return parts_->housekeeping->round(); }
 
 Status migrate_postgres(const PostgresOptions& options) {
   const Result<Connected> connected = connect_and_migrate(options);

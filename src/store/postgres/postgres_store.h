@@ -1,9 +1,9 @@
 // PostgresStore: one store for any number of gateways, in a database people already run.
 //
-// Its parts: a CallQueue gathers calls in lanes by id; Workers send them in batches, each batch one round trip and one
-// commit; Exchange says how a batch is asked for and answered; the rules themselves are functions in the database
-// (migrations/), so that a claim is decided where the record is, by the server's clock, under the id's lock. Upkeep
-// keeps the partitions and the marker, News hears of what other gateways have settled.
+// Its parts: a PostgresQueue gathers calls; BatchSenders send them in batches, each batch one round trip and one
+// commit; SqlBatch says how a batch is asked for and answered; the rules themselves are functions in the database
+// (migrations/), so that a claim is decided where the record is, by the server's clock, under the id's lock.
+// Housekeeping keeps the partitions and the marker, News hears of what other gateways have settled.
 //
 // Every call is made once. `unavailable` means that nothing was changed, `timeout` that the server may have committed
 // what it was asked.
@@ -49,8 +49,7 @@ class PostgresStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;

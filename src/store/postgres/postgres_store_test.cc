@@ -2,6 +2,8 @@
 // may drop.
 #include "store/postgres/postgres_store.h"
 
+#include "core/job_store.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <libpq-fe.h>
@@ -423,21 +425,27 @@ TEST_F(PostgresStoreTest, ATickThatWentBackIsNoticedByTheClaimItselfOverAConnect
   EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
 }
 
-TEST_F(PostgresStoreTest, NoJobIsTakenFromAStoreWhoseTickWentBack) {
+TEST_F(PostgresStoreTest, NoJobIsTakenFromAStoreWhoseTickWentBackAndNoneStaged) {
   const auto store = open();
   ASSERT_TRUE(store);
-  ClaimRequest job = request(1);
-  job.lease = Millis{0};
+  StageRequest job;
+  job.id = request(1).id;
   job.route = "queue";
-  job.staged = Staged{};
-  ASSERT_TRUE(wait_for<ClaimAnswer>([&](auto done) { store->claim(job, std::move(done)); }));
+  job.retention = request(1).retention;
+  const auto stage = [&] {
+    return wait_for<StageAnswer>([&](auto done) { store->jobs().stage(job, std::move(done)); });
+  };
+  ASSERT_TRUE(stage());
   for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
   sql("UPDATE oncekey.meta SET tick = 1");
-  const TakeRequest wanted{"queue", 10, kLease};
-  const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { store->take(wanted, std::move(done)); });
+  const TakeRequest wanted{"queue", 10, kLease, {}};
+  const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { store->jobs().take(wanted, std::move(done)); });
   ASSERT_FALSE(taken);
   EXPECT_EQ(taken.fault().kind, FaultKind::conflict);
-  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job WHERE working"), "0");
+  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job WHERE state = 2"), "0");
+  job.id = request(2).id;
+  EXPECT_FALSE(stage());
+  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job"), "1");
 }
 
 TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryForThoseThatStartLaterToo) {

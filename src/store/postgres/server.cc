@@ -33,10 +33,10 @@ ServerSettings settings_of(const Row& row) {
 }
 
 // Nothing if the row is gone.
-Result<std::optional<Meta>> meta_of(const PGresult* result) {
-  if (PQntuples(result) != 1) return std::optional<Meta>();
+Result<std::optional<MetaRow>> meta_of(const PGresult* result) {
+  if (PQntuples(result) != 1) return std::optional<MetaRow>();
   const Row row(result, 0);
-  Meta meta;
+  MetaRow meta;
   meta.marker = {std::string(row.bytes(0)), std::string(row.bytes(1)), static_cast<std::uint64_t>(row.int8(2)),
                  row.boolean(3)};
   const std::optional<Secret> secret = checked_secret(row.bytes(4));
@@ -47,7 +47,7 @@ Result<std::optional<Meta>> meta_of(const PGresult* result) {
   }
   meta.secret = *secret;
   meta.clock = Time{Millis{row.int8(5)}};
-  return std::optional<Meta>(std::move(meta));
+  return std::optional<MetaRow>(std::move(meta));
 }
 
 } // namespace
@@ -101,7 +101,7 @@ Result<ServerSight> look_at_server(Connection& connection, const std::string& na
   sight.settings = settings_of(Row(answers[0].results[0].get(), 0));
   if (answers[1].outcome == SectionOutcome::rolled_back && says_gone(answers[1].error)) return sight;
   if (answers[1].outcome != SectionOutcome::committed) return unavailable(fault_of(answers[1], name).message);
-  Result<std::optional<Meta>> meta = meta_of(answers[1].results[0].get());
+  Result<std::optional<MetaRow>> meta = meta_of(answers[1].results[0].get());
   if (!meta) return std::move(meta).fault();
   sight.meta = *std::move(meta);
   return sight;
@@ -119,9 +119,9 @@ void limit_session(Connection& connection, Millis longest, Deadline deadline) {
   connection.pipeline(sections, deadline);
 }
 
-Result<std::optional<Meta>> tick(Connection& connection, Deadline deadline) {
+Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline) {
   const Section section = connection.run({kTick, {}}, deadline);
-  if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return std::optional<Meta>{};
+  if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return std::optional<MetaRow>{};
   if (section.outcome != SectionOutcome::committed) return unavailable(section.error.message);
   return meta_of(section.results[0].get());
 }

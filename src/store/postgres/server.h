@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/store.h"
-#include "store/common/memory_watch.h"
+#include "store/common/marker_keeper.h"
 #include "store/postgres/connection.h"
 
 #include <oncekey/result.h>
@@ -43,9 +43,7 @@ Durability durability_of(const ServerSettings& settings);
 Status suitable(const ServerSettings& settings, const std::string& name);
 
 // The row of oncekey.meta.
-struct Meta {
-  Marker marker;
-  std::array<std::uint8_t, 32> secret{};
+struct MetaRow : StoreMeta {
   Time clock{}; // the server's, when it was read
 };
 
@@ -57,7 +55,7 @@ struct KnownMarker {
 
 struct ServerSight {
   ServerSettings settings;
-  std::optional<Meta> meta; // nothing if it is gone
+  std::optional<MetaRow> meta; // nothing if it is gone
 };
 
 // Asks for everything, in one round trip. A fault of kind unavailable if the server did not answer.
@@ -69,7 +67,7 @@ Result<ServerSight> look_at_server(Connection& connection, const std::string& na
 void limit_session(Connection& connection, Millis longest, Deadline deadline);
 
 // Counts the tick up and returns the marker as it is then; nothing if it is gone.
-Result<std::optional<Meta>> tick(Connection& connection, Deadline deadline);
+Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline);
 
 // So that gateways that start from now on refuse as well. Only the marker of that generation is touched: a newer one
 // was written by an operator who has accepted the loss.

@@ -1,7 +1,7 @@
 #include "store/postgres/server.h"
 
+#include "store/postgres/batch_sender.h"
 #include "store/postgres/schema.h"
-#include "store/postgres/worker.h"
 
 #include <gtest/gtest.h>
 

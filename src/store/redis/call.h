@@ -4,11 +4,13 @@
 #pragma once
 
 #include "redis/connection.h"
+#include "store/common/call_queue.h"
 #include "store/redis/slots.h"
 
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,20 +22,22 @@
 namespace oncekey::redis {
 
 struct Answer {
-  Reply reply; // lives as long as the callback runs
-  Time now{};  // the store's clock when it was made
+  Reply reply;
+  Time now{}; // the store's clock when it was made
 };
 
-struct Call {
-  RecordId id;
+enum class Script { records, jobs };
+
+struct Call : QueuedCall {
+  Script script = Script::records;
   std::uint32_t partition = 0;
-  std::string arguments; // of the script, as words on the wire
+  std::string arguments; // of the script, as words on the wire; `what` has no bodies
   std::size_t words = 0;
-  std::function<void(Result<Answer>)> answered;
-  Deadline deadline;
-  std::optional<std::string> job_route; // touches the jobs of this route
-  // May make its caller an owner: refused once memory is lost.
-  bool claims = false;
+  // The other calls of a group that left together: they share the answer.
+  std::vector<std::unique_ptr<Call>> sharing;
+  std::string job_route; // touches the indexes of this route's jobs; empty for none
+  // Of a take: told whether the route has jobs left in this partition.
+  std::function<void(bool)> jobs_left;
   // Sent in a batch of its own: others may be in another place while a slot is on its way.
   bool alone = false;
   std::optional<Host> asked; // where an ASK has sent it; once
@@ -44,8 +48,14 @@ struct Call {
     ++words;
   }
   void add_decimal(std::uint64_t number) { add(std::to_string(number)); }
+  void add_millis(Millis time) { add_decimal(static_cast<std::uint64_t>(std::max<std::int64_t>(0, time.count()))); }
 };
 using CallPtr = std::unique_ptr<Call>;
+CallPtr call_for(const RecordId& id, std::string_view verb, Script script = Script::records);
+
+// Answers a call and those that share its answer. Returns the claims among them that have to be sent themselves, since
+// they would change what the first one found or made.
+[[nodiscard]] std::vector<CallPtr> answer_calls(Call& call, const Result<Answer>& answer);
 
 // What a batch is sent with, besides its calls.
 struct BatchFrame {

@@ -56,12 +56,12 @@ TEST(RedisBatch, KeysComeBeforeArguments) {
 TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
   const KeyNames names("p", 1);
   std::vector<CallPtr> calls;
-  calls.push_back(std::make_unique<Call>());
+  calls.push_back(call_for({}, "T", Script::jobs));
   calls[0]->job_route = "hook /h";
-  calls[0]->add("T");
   const std::string sent = batch_command({names, "sha", "gen", 0, "", true}, 0, calls);
-  EXPECT_EQ(sent, command({"EVALSHA", "sha", "5", "p:{0}:marker", names.record({}), "p:{0}:jobs", "p:{0}:due:hook /h",
-                           "p:{0}:order:0000000000000000", "gen", "0", "", "1", "p:settled", "1", "T"}));
+  EXPECT_EQ(sent, command({"EVALSHA", "sha", "8", "p:{0}:marker", names.job({}), names.message({}), "p:{0}:jobs",
+                           "p:{0}:job_counts", "p:{0}:job_expiry", "p:{0}:due:hook /h", "p:{0}:order:0000000000000000",
+                           "gen", "0", "", "1", "p:settled", "1", "T"}));
 }
 
 TEST(KeyNames, NobodyOfAPartitionIsInIt) {

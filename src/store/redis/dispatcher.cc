@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace oncekey::redis {
@@ -16,6 +17,9 @@ constexpr std::size_t kBatchBytesMax = 256u << 10;
 // How often a call follows redirections at once, before it waits a moment.
 constexpr int kResentMax = 16;
 constexpr Millis kPauseBeforeAnotherTry{10};
+// One is being executed while the next one travels.
+constexpr int kGroupsUnderWay = 2;
+constexpr int kGroupsUnderWayWithSync = 1;
 
 Fault closed_fault() { return unavailable("the store is closed"); }
 
@@ -47,7 +51,7 @@ Dispatcher::Dispatcher(Loop& loop, Servers& servers, StoreState& state, const Ke
 
 void Dispatcher::submit(CallPtr call) {
   call->partition = names_.partition_of(call->id);
-  call->deadline = Clock::now() + options_.call_timeout;
+  call->answer_by = Clock::now() + options_.call_timeout;
   bool wake = false;
   {
     const std::lock_guard lock(mutex_);
@@ -56,7 +60,7 @@ void Dispatcher::submit(CallPtr call) {
       wake = inbox_.size() == wake_at_;
     }
   }
-  if (call) return call->answered(closed_fault());
+  if (call) return refuse(call->what, closed_fault());
   if (wake) loop_.post([this] { drain(); });
 }
 
@@ -78,41 +82,46 @@ void Dispatcher::route(CallPtr call) {
   if (link->is_new()) return send_later(std::move(call), link->why_not());
   if (!link->is_ready()) {
     servers_.refresh_soon();
-    return call->answered(link->why_not());
+    return finish(std::move(call), link->why_not());
   }
-  link->outbox.add(std::move(call));
+  std::vector<CallPtr> sharing = std::exchange(call->sharing, {});
+  link->queue.add(std::move(call));
   if (touched_.empty() || touched_.back() != link) touched_.push_back(link);
+  for (CallPtr& each : sharing) route(std::move(each)); // of one that is sent again
+}
+
+void Dispatcher::finish(CallPtr call, const Result<Answer>& answer) {
+  for (CallPtr& other : answer_calls(*call, answer)) route(std::move(other));
 }
 
 void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
   if (!link->is_ready()) {
-    for (const CallPtr& call : link->outbox.drop()) call->answered(link->why_not());
+    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) {
+      finish(std::move(call), link->why_not());
+    }
     return;
   }
   const bool syncs = state_.durability() == Durability::power;
-  while (true) {
+  // Without a sync a batch costs little: it does not wait for more calls.
+  const std::size_t enough = syncs ? std::numeric_limits<std::size_t>::max() : 1;
+  while (link->groups < (syncs ? kGroupsUnderWayWithSync : kGroupsUnderWay)) {
     const Deadline now = Clock::now();
-    switch (link->outbox.departure(syncs, now)) {
-      case Departure::nothing:
-        return;
-      case Departure::when_gathered:
-        return gather(link);
-      case Departure::now:
-        wake_at(1);
-        send_group(link, link->outbox.take(now));
-        break;
-    }
+    const std::optional<Deadline> departure = link->queue.departure(now, enough);
+    if (!departure) return;
+    if (*departure > now) return gather(link, *departure);
+    wake_at(1);
+    send_group(link, now);
   }
 }
 
-void Dispatcher::gather(const std::shared_ptr<Link>& link) {
-  if (!std::exchange(link->gathering, true)) spawn(send_gathered(link));
+void Dispatcher::gather(const std::shared_ptr<Link>& link, Deadline until) {
+  if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, until));
   // With several servers, a call to another server must not wait for this one's batch.
-  if (names_.partitions() == 1) wake_at(link->outbox.missing());
+  if (names_.partitions() == 1) wake_at(link->queue.missing());
 }
 
-Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link) {
-  co_await sleep_until(loop_, link->outbox.gather_until());
+Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link, Deadline at) {
+  co_await sleep_until(loop_, at);
   link->gathering = false;
   wake_at(1);
   touched_.push_back(link);
@@ -131,21 +140,32 @@ void Dispatcher::wake_at(std::size_t calls) {
 
 void Dispatcher::batch_is_done(Group& group) {
   if (--group.batches > 0) return;
-  group.link->outbox.group_done(group.calls, Clock::now());
+  const Deadline now = Clock::now();
+  --group.link->groups;
+  group.link->queue.give_back(std::move(group.ids), now - group.left_at, now);
   touched_.push_back(group.link);
 }
 
 void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
   const Status may_claim = state_.may_claim();
   if (may_claim) return;
-  const auto refused =
-      std::stable_partition(calls.begin(), calls.end(), [](const CallPtr& call) { return !call->claims; });
-  for (auto call = refused; call != calls.end(); ++call) (*call)->answered(may_claim.fault());
+  const auto refused = std::stable_partition(
+      calls.begin(), calls.end(), [](const CallPtr& call) { return kind_of(call->what) != CallKind::begins_work; });
+  for (auto call = refused; call != calls.end(); ++call) finish(std::move(*call), may_claim.fault());
   calls.erase(refused, calls.end());
 }
 
-void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls) {
-  const auto group = std::make_shared<Group>(Group{link, 1, calls.size()});
+void Dispatcher::send_group(const std::shared_ptr<Link>& link, Deadline now) {
+  constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
+  const auto group = std::make_shared<Group>(Group{link, link->queue.take(kAll, kAll), now, 1});
+  ++link->groups;
+  std::vector<CallPtr> calls;
+  calls.reserve(group->ids.size());
+  for (auto& each : group->ids) {
+    calls.push_back(std::move(each.calls.front()));
+    each.calls.erase(each.calls.begin());
+    calls.back()->sharing = std::exchange(each.calls, {});
+  }
   refuse_claims_of(calls);
   if (names_.partitions() > 1) {
     std::stable_sort(calls.begin(), calls.end(),
@@ -154,8 +174,9 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, std::vector<CallP
   std::vector<CallPtr> batch;
   std::size_t bytes = 0;
   for (CallPtr& call : calls) {
-    const bool fits = !batch.empty() && batch[0]->partition == call->partition && batch.size() < kBatchCallsMax &&
-                      bytes + call->arguments.size() <= kBatchBytesMax && !call->alone && !batch[0]->alone;
+    const bool fits = !batch.empty() && batch[0]->partition == call->partition && batch[0]->script == call->script &&
+                      batch.size() < kBatchCallsMax && bytes + call->arguments.size() <= kBatchBytesMax &&
+                      !call->alone && !batch[0]->alone;
     if (!fits && !batch.empty()) {
       send_batch(group, std::exchange(batch, {}));
       bytes = 0;
@@ -172,11 +193,11 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   const auto sent = std::make_shared<Sent>(); // std::function wants to copy what it holds
   sent->group = group;
   sent->calls = std::move(calls);
-  sent->generation = state_.memory.generation();
+  sent->generation = state_.marker.memory.generation();
   const std::uint32_t partition = sent->calls[0]->partition;
   sent->turn = ++ticks_[partition].asked;
   Deadline deadline = Deadline::max();
-  for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->deadline);
+  for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
   state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);
@@ -194,7 +215,8 @@ std::string Dispatcher::batch_bytes(std::uint32_t partition, std::span<const Cal
   std::string clock;
   if (options_.clock) clock = std::to_string(options_.clock().time_since_epoch().count());
   const std::uint64_t seen_tick = ticks_[partition].largest_of(generation);
-  return batch_command({names_, script_sha_, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
+  const std::string& script = !calls.empty() && calls[0]->script == Script::jobs ? job_script_sha_ : record_script_sha_;
+  return batch_command({names_, script, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
 }
 
 void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
@@ -202,7 +224,7 @@ void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
     take_reply(sent, reply->look());
   } else {
     servers_.refresh_soon();
-    for (const CallPtr& call : sent.calls) call->answered(reply.fault());
+    for (CallPtr& call : sent.calls) finish(std::move(call), reply.fault());
   }
   batch_is_done(*sent.group);
   drain(); // calls that are sent again leave together with the calls that have gathered meanwhile
@@ -215,7 +237,7 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   const std::uint32_t partition = calls[0]->partition;
   const Result<BatchReply> batch = parse_batch_reply(reply, calls.size());
   if (!batch) {
-    for (const CallPtr& call : calls) call->answered(batch.fault());
+    for (CallPtr& call : calls) finish(std::move(call), batch.fault());
     return;
   }
   if (batch->lost) return take_loss(sent, *batch->lost);
@@ -224,13 +246,13 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   const Status memory = state_.remembers();
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Reply answer = batch->answer(i);
-    if (calls[i]->claims && !memory) {
+    if (!memory && kind_of(calls[i]->what) == CallKind::begins_work) {
       // The loss became known while the claim was on its way. It stands until its lease is over, without an owner.
-      calls[i]->answered(memory.fault());
+      finish(std::move(calls[i]), memory.fault());
     } else if (!answer.is_error()) {
-      calls[i]->answered(Answer{answer, batch->now});
+      finish(std::move(calls[i]), Answer{answer, batch->now});
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
-      calls[i]->answered(*std::move(fault));
+      finish(std::move(calls[i]), *std::move(fault));
     } else {
       std::vector<CallPtr> one;
       one.push_back(std::move(calls[i]));
@@ -245,8 +267,10 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   if (to.name.empty()) to.name = link.host().name;
   // Sent first, so that the script is there when the calls arrive again.
   if (error.kind == ErrorKind::no_script) {
-    link.connection()->send(command({"SCRIPT", "LOAD", kBatchScript}), Clock::now() + options_.call_timeout,
-                            [](const Result<OwnedReply>&) {});
+    for (const std::string* script : {&record_script(), &job_script()}) {
+      link.connection()->send(command({"SCRIPT", "LOAD", *script}), Clock::now() + options_.call_timeout,
+                              [](const Result<OwnedReply>&) {});
+    }
   }
   if (error.kind == ErrorKind::moved) servers_.moved(calls[0]->partition, to);
   if (error.kind == ErrorKind::again) servers_.refresh_soon();
@@ -269,10 +293,10 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
         send_later(std::move(call), fault);
         break;
       case ErrorKind::refused:
-        call->answered(Fault{FaultKind::unavailable, fault.message});
+        finish(std::move(call), Fault{FaultKind::unavailable, fault.message});
         break;
       case ErrorKind::unclear:
-        call->answered(fault);
+        finish(std::move(call), fault);
         break;
     }
   }
@@ -284,23 +308,23 @@ void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
     if (status) {
       send_later(std::move(call), unavailable("the store was just given a new marker"));
     } else {
-      call->answered(status.fault());
+      finish(std::move(call), status.fault());
     }
   }
 }
 
 Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker) {
-  if (sent_with != state_.memory.generation()) return ok_status(); // sent before the new generation was known
+  if (sent_with != state_.marker.memory.generation()) return ok_status(); // sent before the new generation was known
   if (marker.generation && marker.generation != sent_with && marker.replaces == kReplacesAny) {
     // An operator accepts a loss. accept_loss() writes all markers first and the meta last; the meta is what counts.
     look_again_();
-    return state_.memory.memory();
+    return state_.marker.memory.memory();
   }
   Status status = ok_status();
   if (marker.generation) {
-    status = state_.memory.see(partition, Marker{*marker.generation, marker.replaces, marker.tick, false});
+    status = state_.marker.memory.see(partition, Marker{*marker.generation, marker.replaces, marker.tick, false});
   } else {
-    status = state_.memory.see(partition, std::nullopt);
+    status = state_.marker.memory.see(partition, std::nullopt);
   }
   look_again_();
   return status;
@@ -308,12 +332,12 @@ Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_w
 
 void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation,
                           std::uint64_t tick) {
-  if (tick == 0 || generation != state_.memory.generation()) return;
+  if (tick == 0 || generation != state_.marker.memory.generation()) return;
   SeenTicks& ticks = ticks_[partition];
   // While a partition moves to another server, answers may overtake each other: an older one proves nothing.
   if (turn < ticks.seen) return;
   ticks.seen = turn;
-  if (!state_.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
+  if (!state_.marker.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
   ticks.generation = generation;
   ticks.largest = tick;
 }
@@ -321,7 +345,7 @@ void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std
 Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
   watched_.insert(partition);
   const std::uint64_t turn = ++ticks_[partition].asked;
-  const std::string generation = state_.memory.generation();
+  const std::string generation = state_.marker.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
   if (!reply) co_return reply.fault(); // unknown whether it has forgotten
@@ -344,24 +368,30 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
 }
 
 Task<Status> Dispatcher::load_script(std::shared_ptr<RedisConnection> connection) {
-  std::string load = command({"SCRIPT", "LOAD", kBatchScript});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
-  if (!reply) co_return reply.fault();
-  if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
-  script_sha_ = std::string(reply->look().text());
+  const std::pair<const std::string&, std::string&> scripts[] = {{record_script(), record_script_sha_},
+                                                                 {job_script(), job_script_sha_}};
+  for (const auto& [script, sha] : scripts) {
+    std::string load = command({"SCRIPT", "LOAD", script});
+    const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
+    if (!reply) co_return reply.fault();
+    if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
+    sha = std::string(reply->look().text());
+  }
   co_return ok_status();
 }
 
 void Dispatcher::send_again(CallPtr call, const Fault& because) {
   if (++call->resent > kResentMax) return send_later(std::move(call), because);
-  if (Clock::now() >= call->deadline) return call->answered(Fault{FaultKind::unavailable, because.message});
+  if (Clock::now() >= call->answer_by) {
+    return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
+  }
   route(std::move(call));
 }
 
 void Dispatcher::send_later(CallPtr call, const Fault& because) {
   call->resent = 0;
-  if (Clock::now() + kPauseBeforeAnotherTry >= call->deadline) {
-    return call->answered(Fault{FaultKind::unavailable, because.message});
+  if (Clock::now() + kPauseBeforeAnotherTry >= call->answer_by) {
+    return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
   }
   parked_.push_back(std::move(call));
   if (!std::exchange(parked_wait_, true)) spawn(route_parked());
@@ -386,9 +416,9 @@ void Dispatcher::stop() {
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
   for (const auto& [host, link] : servers_.links()) {
-    for (CallPtr& call : link->outbox.drop()) calls.push_back(std::move(call));
+    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) calls.push_back(std::move(call));
   }
-  for (const CallPtr& call : calls) call->answered(closed_fault());
+  for (CallPtr& call : calls) finish(std::move(call), closed_fault());
 }
 
 } // namespace oncekey::redis

@@ -1,7 +1,8 @@
 // Dispatcher: brings calls to the servers that have their records, and their answers back.
 //
-// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches;
-// outbox.h says when.
+// Calls come from any thread. On the loop's thread they are sorted by server and partition and sent in batches. A
+// server that syncs before it answers pays a sync for every group of batches: there one group is under way at a time,
+// and it leaves after the batch delay.
 //
 // A call that certainly did nothing is sent again until its deadline where that may help: its slot is on another node
 // or on its way there, a failover is under way, the server has forgotten the script. A call that may have done
@@ -49,8 +50,9 @@ class Dispatcher {
   // One write to a server: its batches, until the last of them is answered.
   struct Group {
     std::shared_ptr<Link> link;
+    CallQueue<Call>::Batch ids; // without the calls
+    Deadline left_at{};
     std::size_t batches = 0;
-    std::size_t calls = 0;
   };
   using GroupPtr = std::shared_ptr<Group>;
   // A batch that waits for its reply.
@@ -71,15 +73,17 @@ class Dispatcher {
 
   void drain();
   void route(CallPtr call);
+  // Answers it and those that share the answer; others of them are sent.
+  void finish(CallPtr call, const Result<Answer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
-  void gather(const std::shared_ptr<Link>& link);
-  Task<void> send_gathered(std::shared_ptr<Link> link);
+  void gather(const std::shared_ptr<Link>& link, Deadline until);
+  Task<void> send_gathered(std::shared_ptr<Link> link, Deadline at);
   void batch_is_done(Group& group);
   // Wakes the loop when this many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
   // Answers the claims among them with a fault while claims are refused: they may have waited since before that.
   void refuse_claims_of(std::vector<CallPtr>& calls);
-  void send_group(const std::shared_ptr<Link>& link, std::vector<CallPtr> calls);
+  void send_group(const std::shared_ptr<Link>& link, Deadline now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
                           bool count_tick) const;
@@ -100,7 +104,8 @@ class Dispatcher {
   const KeyNames& names_;
   const Options options_;
   const std::function<void()> look_again_;
-  std::string script_sha_;
+  std::string record_script_sha_;
+  std::string job_script_sha_;
   std::vector<SeenTicks> ticks_; // by partition
   std::set<std::uint32_t> watched_;
 

@@ -17,9 +17,9 @@ namespace {
 constexpr Millis kMarkersTimeout{5000};
 
 // The fields format, secret (with its check value), generation, replaces, ready, lost.
-Result<std::optional<Meta>> parse_meta(Reply reply) {
+Result<std::optional<MetaHash>> parse_meta(Reply reply) {
   if (reply.size() != 6) return unavailable("Redis gave an answer of an unexpected shape about the store");
-  if (reply[2].is_nil()) return std::optional<Meta>();
+  if (reply[2].is_nil()) return std::optional<MetaHash>();
   const std::int64_t format = reply[0].integer().value_or(0);
   if (format > kStoreFormat) {
     return Fault{FaultKind::newer_format,
@@ -27,7 +27,7 @@ Result<std::optional<Meta>> parse_meta(Reply reply) {
                              "run the newer version everywhere",
                              format, kStoreFormat)};
   }
-  Meta meta;
+  MetaHash meta;
   if (reply[1].text().size() != kSecretWithCheckBytes || format < 1) {
     return corrupt("what Redis keeps of the store as a whole was not written by oncekey; choose another prefix");
   }
@@ -38,11 +38,11 @@ Result<std::optional<Meta>> parse_meta(Reply reply) {
         "found, and every retry would be executed again. Restore it from a backup");
   }
   meta.secret = *secret;
-  meta.generation = std::string(reply[2].text());
-  meta.replaces = std::string(reply[3].text());
+  meta.marker.generation = std::string(reply[2].text());
+  meta.marker.replaces = std::string(reply[3].text());
   meta.ready = reply[4].text() == "1";
-  meta.lost = reply[5].text() == "1";
-  return std::optional<Meta>(std::move(meta));
+  meta.marker.lost = reply[5].text() == "1";
+  return std::optional<MetaHash>(std::move(meta));
 }
 
 } // namespace
@@ -103,27 +103,27 @@ Task<Status> MetaKeeper::set(std::string command) {
   co_return ok_status();
 }
 
-Task<Result<Meta>> MetaKeeper::create() {
+Task<Result<MetaHash>> MetaKeeper::create() {
   Secret secret;
   fill_random(secret);
   std::string create = command({"EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat),
                                 secret_with_check(secret), new_generation()});
   const Result<OwnedReply> reply = co_await ask(std::move(create));
   if (!reply) co_return reply.fault();
-  Result<std::optional<Meta>> parsed = parse_meta(reply->look());
+  Result<std::optional<MetaHash>> parsed = parse_meta(reply->look());
   if (!parsed) co_return std::move(parsed).fault();
   if (!parsed->has_value()) co_return corrupt("what Redis keeps of the store as a whole was not written by oncekey");
-  Meta meta = **std::move(parsed);
+  MetaHash meta = **std::move(parsed);
   if (meta.ready) co_return meta;
   bool foreign = false;
-  const Status made = co_await make_markers(meta.generation, foreign);
+  const Status made = co_await make_markers(meta.marker.generation, foreign);
   if (!made) co_return made.fault();
   // Markers without their meta: a part of the store was flushed.
   std::string ready = command({"HSET", names_.meta(), "ready", "1", "lost", foreign ? "1" : "0"});
   const Status set_ready = co_await set(std::move(ready));
   if (!set_ready) co_return set_ready.fault();
   meta.ready = true;
-  meta.lost = foreign;
+  meta.marker.lost = foreign;
   co_return meta;
 }
 
@@ -140,17 +140,17 @@ Task<Status> MetaKeeper::make_markers(std::string generation, bool& foreign) {
   co_return status;
 }
 
-Task<Result<std::optional<Meta>>> MetaKeeper::read() {
+Task<Result<std::optional<MetaHash>>> MetaKeeper::read() {
   std::string get = command({"HMGET", names_.meta(), "format", "secret", "generation", "replaces", "ready", "lost"});
   const Result<OwnedReply> reply = co_await ask(std::move(get));
   if (!reply) co_return reply.fault();
   co_return parse_meta(reply->look());
 }
 
-Task<void> MetaKeeper::note_loss(Meta ours, std::optional<Meta> seen) {
+Task<void> MetaKeeper::note_loss(StoreMeta ours, std::optional<MetaHash> seen) {
   std::string note =
       command({"EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat),
-               secret_with_check(ours.secret), ours.generation, seen ? seen->generation : std::string()});
+               secret_with_check(ours.secret), ours.marker.generation, seen ? seen->marker.generation : std::string()});
   co_await ask(std::move(note)); // if it fails, the next look tries again
 }
 
@@ -171,7 +171,7 @@ Task<Status> MetaKeeper::write_identity(std::string expected, std::string next, 
 }
 
 Task<Status> MetaKeeper::accept_loss() {
-  const Result<std::optional<Meta>> found = co_await read();
+  const Result<std::optional<MetaHash>> found = co_await read();
   if (!found) co_return found.fault();
   Secret secret;
   fill_random(secret);

@@ -1,7 +1,7 @@
 // meta: the store as a whole, as it is kept beside the records.
 #pragma once
 
-#include "base/crypto.h"
+#include "store/common/marker_keeper.h"
 #include "store/redis/servers.h"
 
 #include <oncekey/result.h>
@@ -14,12 +14,9 @@ namespace oncekey::redis {
 // The layout of keys, markers and records that this version writes.
 inline constexpr int kStoreFormat = 1;
 
-struct Meta {
-  Secret secret{};
-  std::string generation;
-  std::string replaces;
+// Its marker has no tick: each partition has its own.
+struct MetaHash : StoreMeta {
   bool ready = false; // all markers are made
-  bool lost = false;  // a gateway has noticed a loss that no operator has accepted yet
 };
 
 std::string new_generation();
@@ -37,11 +34,11 @@ class MetaKeeper {
       : loop_(loop), servers_(servers), names_(names), call_timeout_(call_timeout) {}
 
   // Creates the store where there is none. Two gateways that start at once end up with the same one.
-  Task<Result<Meta>> create();
+  Task<Result<MetaHash>> create();
   // Nothing when it is not there.
-  Task<Result<std::optional<Meta>>> read();
+  Task<Result<std::optional<MetaHash>>> read();
   // Notes a loss for all gateways, unless the meta is no longer as it was `seen`. Writes `ours` if there is none.
-  Task<void> note_loss(Meta ours, std::optional<Meta> seen);
+  Task<void> note_loss(StoreMeta ours, std::optional<MetaHash> seen);
   // The text of read_identity_note() and write_identity_note() (store/open_store.h).
   Task<Status> read_identity(std::string& text);
   Task<Status> write_identity(std::string expected, std::string next, bool& written);

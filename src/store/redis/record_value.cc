@@ -12,9 +12,6 @@ namespace {
 
 constexpr std::uint8_t kTookOver = 1;
 constexpr std::uint8_t kRerun = 2;
-constexpr std::uint8_t kStaged = 16;
-constexpr std::uint8_t kOrdered = 32;
-constexpr std::uint8_t kResting = 64;
 
 // Reads from the front. Asking for more than there is gives zeros and is remembered.
 class ValueCursor {
@@ -101,10 +98,7 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
   record.state = static_cast<RecordState>(state);
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
-  record.staged = (flags & kStaged) != 0;
-  record.ordered = (flags & kOrdered) != 0;
-  record.resting = (flags & kResting) != 0;
-  if (record.state != RecordState::completed && !record.staged) return record;
+  if (record.state != RecordState::completed) return record;
   const DecodeBody body = response == ReadResponse::whole ? DecodeBody::yes : DecodeBody::no;
   Result<StoredResponse> stored = decode_response(cursor.rest(), body);
   if (stored) {
@@ -131,8 +125,6 @@ std::string encode_identity(const ClaimRequest& request) {
   out.append(texts);
   return out;
 }
-
-std::uint64_t encode_flags(const Staged& staged) { return kStaged | kResting | (staged.ordered ? kOrdered : 0); }
 
 std::string encode_times(const ClaimRequest& request) {
   std::string out;

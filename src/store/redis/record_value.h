@@ -34,8 +34,6 @@ Result<Record> decode_value(std::string_view value, ReadResponse response = Read
 // What a claim leaves in the value from the fingerprint to the texts.
 std::string encode_identity(const ClaimRequest& request);
 // Retention and lease of a claim, and numbers, as the scripts read them.
-// The flags of a job that nobody has taken yet.
-std::uint64_t encode_flags(const Staged& staged);
 std::string encode_times(const ClaimRequest& request);
 std::string encode_fence(std::uint64_t fence);
 std::string encode_status(int status);

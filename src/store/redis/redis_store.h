@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "core/store.h"
+#include "store/common/queue_limits.h"
 
 #include <oncekey/result.h>
 
@@ -31,6 +32,7 @@ struct RedisOptions {
   Millis call_timeout{2000};
   // For tests: the time to go by in place of the servers' clocks.
   std::function<Time()> clock = nullptr;
+  QueueLimits queue_limits = {};
 };
 
 class RedisStore final : public Store {
@@ -45,8 +47,7 @@ class RedisStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
@@ -63,7 +64,6 @@ class RedisStore final : public Store {
   RateKeeper* rates() override;
 
  private:
-  void stage(const ClaimRequest& request, Done<ClaimAnswer> done);
   class Impl;
   explicit RedisStore(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;

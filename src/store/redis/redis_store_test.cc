@@ -234,6 +234,118 @@ class RedisServer : public ::testing::Test {
   Log log_{LogLevel::error};
 };
 
+// Storms and limits. Calls that are made from a callback wait in the queue until it returns, since it runs on the
+// thread that sends them.
+
+// Runs `calls` on the store's own thread.
+void on_the_loop(Store& store, const std::function<void()>& calls) {
+  std::promise<void> ran;
+  store.find(random_id(), Interest::none, [&](const Result<std::optional<Found>>&) {
+    calls();
+    ran.set_value();
+  });
+  ran.get_future().wait();
+}
+
+TEST_F(RedisServer, AStormOfClaimsOfACompletedKeyIsOneCommand) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(*store, id));
+  ASSERT_TRUE(complete(*store, id, fence_of(*store, id), "answer"));
+  constexpr int kClaims = 200;
+  std::atomic<int> answered = 0;
+  std::uint64_t before = 0;
+  on_the_loop(*store, [&] {
+    before = store->stats().writes;
+    for (int i = 0; i < kClaims; ++i) {
+      store->claim(claim_of(id), [&](const Result<ClaimAnswer>& answer) {
+        EXPECT_EQ(std::get<Found>(*answer).record->response->body, "answer");
+        ++answered;
+      });
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return answered == kClaims; }));
+  EXPECT_EQ(store->stats().writes - before, 1u);
+}
+
+TEST_F(RedisServer, AStormOfFirstClaimsHasOneOwnerAndTheOthersShareOneAnswer) {
+  const auto store = open();
+  const RecordId id = random_id();
+  constexpr int kClaims = 200;
+  std::atomic<int> owners = 0;
+  std::atomic<int> answered = 0;
+  std::uint64_t before = 0;
+  on_the_loop(*store, [&] {
+    before = store->stats().writes;
+    for (int i = 0; i < kClaims; ++i) {
+      store->claim(claim_of(id), [&](const Result<ClaimAnswer>& answer) {
+        if (std::holds_alternative<Claimed>(*answer)) ++owners;
+        ++answered;
+      });
+    }
+  });
+  EXPECT_TRUE(eventually([&] { return answered == kClaims; }));
+  EXPECT_EQ(owners, 1);
+  EXPECT_EQ(store->stats().writes - before, 2u);
+}
+
+TEST_F(RedisServer, AClaimThatWouldTakeOverAsksForItself) {
+  const auto store = open();
+  const RecordId id = random_id();
+  ClaimRequest abandoned = claim_of(id);
+  abandoned.lease = Millis{0};
+  ASSERT_TRUE(wait_for_answer<ClaimAnswer>([&](auto done) { store->claim(abandoned, std::move(done)); }));
+  std::promise<Result<ClaimAnswer>> left;
+  std::promise<Result<ClaimAnswer>> taken;
+  on_the_loop(*store, [&] {
+    store->claim(claim_of(id), [&](Result<ClaimAnswer> answer) { left.set_value(std::move(answer)); });
+    ClaimRequest request = claim_of(id);
+    request.abandoned = Abandoned::take_over;
+    store->claim(request, [&](Result<ClaimAnswer> answer) { taken.set_value(std::move(answer)); });
+  });
+  const Result<ClaimAnswer> found = left.get_future().get();
+  const Result<ClaimAnswer> owned = taken.get_future().get();
+  ASSERT_TRUE(found && owned);
+  EXPECT_TRUE(std::holds_alternative<Found>(*found));
+  ASSERT_TRUE(std::holds_alternative<Claimed>(*owned));
+  EXPECT_TRUE(std::get<Claimed>(*owned).took_over);
+}
+
+TEST_F(RedisServer, AFullQueueRefusesClaimsAndStillTakesCompletions) {
+  Result<std::unique_ptr<RedisStore>> opened =
+      RedisStore::open({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
+  ASSERT_TRUE(opened) << opened.fault().message;
+  RedisStore& store = **opened;
+  const RecordId id = random_id();
+  const Result<ClaimAnswer> owned = claim(store, id);
+  ASSERT_TRUE(owned);
+  const std::uint64_t fence = std::get<Claimed>(*owned).fence;
+  std::atomic<int> refused = 0;
+  std::atomic<int> answered = 0;
+  std::promise<Result<FenceAnswer>> completed;
+  on_the_loop(store, [&] {
+    for (int i = 0; i < 20; ++i) {
+      store.claim(claim_of(random_id()), [&](const Result<ClaimAnswer>& answer) {
+        if (!answer) {
+          EXPECT_THAT(answer.fault().message, HasSubstr("overloaded"));
+          ++refused;
+        }
+        ++answered;
+      });
+    }
+    StoredResponse response;
+    response.status = 200;
+    store.complete({id, fence}, response, [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
+  });
+  const Result<FenceAnswer> done = completed.get_future().get();
+  ASSERT_TRUE(done) << done.fault().message;
+  EXPECT_EQ(*done, FenceAnswer::done);
+  EXPECT_TRUE(eventually([&] { return answered == 20; }));
+  EXPECT_GE(refused, 10);
+  EXPECT_LT(refused, 20);
+  EXPECT_TRUE(claims(store)) << "there is room again";
+}
+
 // Time and expiry are the server's.
 
 TEST_F(RedisServer, TheClockIsTheServers) {

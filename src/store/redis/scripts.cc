@@ -1,11 +1,13 @@
 #include "store/redis/scripts.h"
 
 namespace oncekey::redis {
+namespace {
 
-const std::string_view kBatchScript = R"lua(
+// What every batch begins with: the marker, the time, the counter of fences.
+constexpr std::string_view kBatchBegin = R"lua(
 local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick', 'fence')
 local tick = tonumber(marker[3]) or 0
--- A tick only grows: one that is smaller than somebody has seen is that of an older copy.
+-- A tick only grows: a smaller one than a gateway has seen is that of an older copy.
 if marker[1] ~= ARGV[1] or tick < tonumber(ARGV[2]) then return {'LOST', marker[1], marker[2], marker[3]} end
 
 local now = 0
@@ -17,14 +19,7 @@ else
 end
 local channel = ARGV[5]
 
-local redis_call, unpack_head, pack = redis.pcall, struct.unpack, struct.pack
-local band, bor, sub = bit.band, bit.bor, string.sub
-local IN_PROGRESS, COMPLETED, INDETERMINATE = 1, 2, 3
-local TOOK_OVER, RERUN, AWAITED, PARTIAL, STAGED, ORDERED, RESTING = 1, 2, 4, 8, 16, 32, 64
-local NUMBERS = '<BBBI8I8I8I8I8I2' -- all up to the fingerprint
-local FENCE = 4                    -- where it begins
-local FINGERPRINT, TEXTS = 46, 98  -- where they begin
-local FORMAT = 1
+local redis_call, sub = redis.pcall, string.sub
 
 -- The next fence of this partition. The counter is never behind the time in microseconds: a replica that becomes the
 -- master without the last writes begins above every number given before (store/common/fences.h).
@@ -41,6 +36,19 @@ local function decimal(number) return string.format('%.0f', number) end
 -- The keys of this batch that are not settled from now on, by their ids; false for those that are. At the end they go
 -- into fields of the marker: the batch needs no further key for it, and no further command for a claim.
 local unsettled = {}
+local verbs, lengths = {}, {}
+)lua";
+
+constexpr std::string_view kRecordVerbs = R"lua(
+local unpack_head, pack = struct.unpack, struct.pack
+local band, bor = bit.band, bit.bor
+local IN_PROGRESS, COMPLETED, INDETERMINATE = 1, 2, 3
+local TOOK_OVER, RERUN, AWAITED, PARTIAL = 1, 2, 4, 8
+local NUMBERS = '<BBBI8I8I8I8I8I2' -- all up to the fingerprint
+local FENCE = 4                    -- where it begins
+local FINGERPRINT, TEXTS = 46, 98  -- where they begin
+local FORMAT = 1
+
 local function note_open(key, r) unsettled[sub(key, -64)] = decimal(r.lease_until) .. ' ' .. decimal(r.expires_at) end
 local function note_settled(key) unsettled[sub(key, -64)] = false end
 
@@ -85,9 +93,9 @@ local function is_of(value, owner)
   return sub(value, FENCE, FENCE + 7) == sub(owner, 1, 8) and (#owner == 8 or sub(value, 78, 93) == sub(owner, 9))
 end
 local function owns(r, owner)
-  return r and not expired(r) and r.state == IN_PROGRESS and is_of(r.value, owner) and not has(r, STAGED)
+  return r and not expired(r) and r.state == IN_PROGRESS and is_of(r.value, owner)
 end
--- Fingerprint, token and texts: what stays when the response or message after them is another one.
+-- Fingerprint, token and texts: what stays when the response after them is another one.
 local function identity_of(value) return sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94)) end
 local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lease_until) end
 
@@ -110,46 +118,7 @@ local function settle(key, r, answer, rest)
   return answer
 end
 
--- Jobs. For each route a partition has a sorted set of those that may be taken, by when they are due, and for all of them
--- a hash with the expiry and the route of each. Jobs of one order stand in a sorted set of their own, by their places; only the first may be taken.
-local base = sub(KEYS[1], 1, -7) -- without `marker`
-local jobs = base .. 'jobs'
-local function due_of(route) return base .. 'due:' .. route end
-local function queue_of(id) return base .. 'order:' .. sub(id, -16) end
-local function route_of(value) return sub(value, TEXTS + 2, TEXTS + 1 + unpack_head('<I2', value, TEXTS)) end
-
-local function remove_job(id)
-  local kept = redis_call('HGET', jobs, id)
-  if not kept then return end
-  redis_call('ZREM', due_of(string.match(kept, '^%d+ (.*)$')), id)
-  redis_call('HDEL', jobs, id)
-  local queue = queue_of(id)
-  if redis_call('ZREM', queue, id) ~= 1 then return end
-  local first = redis_call('ZRANGE', queue, 0, 0)[1]
-  if not first then return end
-  local r = read(base .. first)
-  local route = string.match(redis_call('HGET', jobs, first) or '', '^%d+ (.*)$')
-  if route then redis_call('ZADD', due_of(route), decimal(r and r.lease_until or now), first) end
-end
-
--- After a write of a job's record; `value` has its texts.
-local function note_job(key, r, value)
-  local id = sub(key, -64)
-  if r.state ~= IN_PROGRESS then return remove_job(id) end
-  local route = route_of(value)
-  redis_call('HSET', jobs, id, decimal(r.expires_at) .. ' ' .. route)
-  if has(r, ORDERED) then
-    local queue = queue_of(id)
-    if not redis_call('ZSCORE', queue, id) then
-      redis_call('ZADD', queue, redis_call('HINCRBY', jobs, 'places', 1), id)
-    end
-    if redis_call('ZRANGE', queue, 0, 0)[1] ~= id then return end
-  end
-  redis_call('ZADD', due_of(route), decimal(r.lease_until), id)
-end
-
-local verbs = {}
-local lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4, S = 4, T = 3, E = 5}
+lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4}
 
 -- What first claims of one kind (retention and lease) have in common.
 local kinds = {}
@@ -157,7 +126,7 @@ local function kind_of(times)
   local kind = kinds[times]
   if not kind then
     local retention, lease = unpack_head('<I8I8', times)
-    local lives = math.max(retention, lease) -- nobody may forget a record while its owner may be at work
+    local lives = math.max(retention, lease) -- a record stays while its owner may be at work
     kind = {lease_until = now + lease, expires_at = now + lives}
     kind.stays = decimal(lives)
     kind.open = decimal(kind.lease_until) .. ' ' .. decimal(kind.expires_at)
@@ -181,7 +150,7 @@ local function claim_found(key, r, kind, take_over, identity)
     return take_fence() * 2
   end
   if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
-     not lease_over(r) or not (take_over or has(r, RERUN)) or has(r, STAGED) then
+     not lease_over(r) or not (take_over or has(r, RERUN)) then
     return r.value
   end
   r.fence = take_fence()
@@ -251,7 +220,6 @@ function verbs.D(key, at)
   if err then return err end
   if not value or not is_of(value, ARGV[at]) or now >= unpack_head('<I8', value, 20) then return 0 end
   local state, flags = value:byte(2, 3)
-  if band(flags, STAGED) ~= 0 then return 0 end
   local settled_at, rest
   if state == IN_PROGRESS or state == INDETERMINATE then
     settled_at, rest = now_bytes, sub(value, FINGERPRINT)
@@ -297,115 +265,214 @@ function verbs.O(key, at)
   local r, err = read(key)
   if err then return err end
   if free(r) then return 1 end
-  local job = has(r, STAGED)
-  if r.state == COMPLETED and not (job and ARGV[at] == 'rerun') then return 3 end
-  if r.state == IN_PROGRESS and not lease_over(r) and not has(r, RESTING) then return 2 end
-  if not job then note_settled(key) end -- or decided by an operator
+  if r.state == COMPLETED then return 3 end
+  if r.state == IN_PROGRESS and not lease_over(r) then return 2 end
+  note_settled(key) -- or decided by an operator
   local rest
   if ARGV[at] == 'release' then
-    local answer = delete(key, r, 0)
-    if job and answer == 0 then remove_job(sub(key, -64)) end
-    return answer
+    return delete(key, r, 0)
   elseif ARGV[at] == 'complete' then
     r.state = COMPLETED
     r.settled_at = now
     unset(r, RERUN)
-    unset(r, RESTING)
     r.status = unpack_head('<I2', ARGV[at + 1])
     if ARGV[at + 2] == '1' then set(r, PARTIAL) end
     rest = identity_of(r.value) .. ARGV[at + 3]
   else
     r.state = IN_PROGRESS
     r.lease_until = now
-    set(r, job and RESTING or RERUN)
+    set(r, RERUN)
   end
-  local answer = settle(key, r, 0, rest)
-  if job and answer == 0 then note_job(key, r, r.value) end
-  return answer
+  return settle(key, r, 0, rest)
 end
 
--- Remembers the key and stages the job.
+)lua";
+
+// What core/job_transitions.cc says, on hashes.
+constexpr std::string_view kJobVerbs = R"lua(
+local WAITING, TAKEN, DELIVERED, DROPPED, DEAD = 1, 2, 3, 4, 5
+local base = sub(KEYS[1], 1, -7) -- without `marker`
+local jobs, counts, expiry = base .. 'jobs', base .. 'job_counts', base .. 'job_expiry'
+local function key_of(id) return base .. 'job:' .. id end
+local function message_of(id) return base .. 'message:' .. id end
+local function due_of(route) return base .. 'due:' .. route end
+local function queue_of(id) return base .. 'order:' .. sub(id, -16) end
+local function route_in(entry) return string.match(entry, '^%d (.*)$') end
+
+-- A job; nothing; or an error in second place.
+local function read(id)
+  local flat = redis_call('HGETALL', key_of(id))
+  if flat.err then return nil, flat end
+  if #flat == 0 then return nil end
+  local j = {}
+  for i = 1, #flat, 2 do j[flat[i]] = flat[i + 1] end
+  if j.format ~= '1' then return nil, {err = j.format and 'NEWERFORMAT ' .. j.format or 'CORRUPT a job without a format'} end
+  j.state, j.due_at, j.expires_at = tonumber(j.state), tonumber(j.due_at), tonumber(j.expires_at)
+  return j
+end
+local function gone(j) return not j or now >= j.expires_at end
+
+-- Brings the indexes up to date with a job as it is now, or with nothing when it is gone. `jobs` has the state and the
+-- route of each job that is open or dead, `counts` how many there are of each, `expiry` when they expire. Of each route
+-- a sorted set has the jobs that may be taken, by when they are due. Jobs of one order stand in a sorted set of their
+-- own, by their places; only the first of them may be taken.
+local function index(id, j)
+  local was = redis_call('HGET', jobs, id)
+  local is = j and (j.state <= TAKEN or j.state == DEAD) and j.state .. ' ' .. j.route
+  if is then
+    redis_call('ZADD', expiry, decimal(j.expires_at), id)
+    if was ~= is then
+      redis_call('HSET', jobs, id, is)
+      redis_call('HINCRBY', counts, is, 1)
+    end
+  elseif was then -- first, since a full server refuses none of these
+    redis_call('HDEL', jobs, id)
+    redis_call('ZREM', expiry, id)
+  end
+  if was and was ~= is and redis_call('HINCRBY', counts, was, -1) <= 0 then redis_call('HDEL', counts, was) end
+  local queue = queue_of(id)
+  if is and j.state ~= DEAD then
+    if j.ordered == '1' then
+      if not redis_call('ZSCORE', queue, id) then
+        redis_call('ZADD', queue, redis_call('HINCRBY', jobs, 'places', 1), id)
+      end
+      if redis_call('ZRANGE', queue, 0, 0)[1] ~= id then return end
+    end
+    redis_call('ZADD', due_of(j.route), decimal(j.due_at), id)
+  elseif was then
+    redis_call('ZREM', due_of(route_in(was)), id)
+    if redis_call('ZREM', queue, id) ~= 1 then return end
+    local first = redis_call('ZRANGE', queue, 0, 0)[1]
+    local entry = first and redis_call('HGET', jobs, first)
+    if entry then
+      redis_call('ZADD', due_of(route_in(entry)), redis_call('HGET', key_of(first), 'due_at') or decimal(now), first)
+    end
+  end
+end
+
+-- Writes some fields of a job; an error, or nothing when all went well. Only a first write can fail.
+local function write(id, j, ...)
+  local done = redis_call('HSET', key_of(id), 'state', j.state, 'due_at', decimal(j.due_at), 'expires_at',
+    decimal(j.expires_at), ...)
+  if type(done) == 'table' then return done end
+  local lives = decimal(j.expires_at - now)
+  redis_call('PEXPIRE', key_of(id), lives)
+  redis_call('PEXPIRE', message_of(id), lives)
+  index(id, j)
+end
+
+lengths = {S = 7, T = 4, E = 8, O = 1, F = 0}
+
 function verbs.S(key, at)
-  local r, err = read(key)
+  local fingerprint, route, event, ordered, delay, retention, message = unpack(ARGV, at, at + 6)
+  local id = sub(key, -64)
+  local j, err = read(id)
   if err then return err end
-  if not free(r) then return r.value end
-  local kind = kind_of(ARGV[at])
-  local job = {state = IN_PROGRESS, flags = tonumber(ARGV[at + 2]), lease_until = kind.lease_until,
-    expires_at = kind.expires_at}
-  local fence = take_fence()
-  local value = pack(NUMBERS, FORMAT, IN_PROGRESS, job.flags, fence, now, kind.expires_at, kind.lease_until, 0, 0) ..
-    ARGV[at + 1] .. ARGV[at + 3]
-  local done = redis_call('SET', key, value, 'PX', kind.stays)
+  if not gone(j) then return {0, j.fingerprint} end
+  index(id, nil)
+  local due_at = now + delay
+  j = {state = WAITING, route = route, ordered = ordered, due_at = due_at,
+    expires_at = math.max(now + retention, due_at)}
+  local done = redis_call('SET', message_of(id), message)
   if done.err then return done end
-  note_job(key, job, value)
-  return fence * 2
+  return write(id, j, 'format', '1', 'fingerprint', fingerprint, 'ordered', ordered, 'message_kept', '1', 'fence', '0',
+    'attempts', '0', 'staged_at', decimal(now), 'ended_at', '0', 'last_at', '0', 'last_status', '0', 'last_reason', '',
+    'why_dead', '', 'route', route, 'key', event) or {1, fingerprint}
 end
 
--- Its key names the partition alone. Answers with the number of jobs that may be taken now or later, and then the ids
--- and records taken, one after another.
+-- Its key names the partition alone.
 function verbs.T(_, at)
-  local due = due_of(ARGV[at])
-  local taken = {redis_call('ZCARD', due)}
-  local ids = redis_call('ZRANGEBYSCORE', due, '-inf', decimal(now), 'LIMIT', 0, ARGV[at + 1])
-  if ids.err then return ids end
-  local failed
-  for _, id in ipairs(ids) do
-    local key = base .. id
-    local r, err = read(key)
+  local due, limit, lease, latest = due_of(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2]), now - ARGV[at + 3]
+  for _, id in ipairs(redis_call('ZRANGEBYSCORE', expiry, '-inf', decimal(now), 'LIMIT', 0, 100)) do index(id, nil) end
+  local taken, failed = {0}
+  for _, id in ipairs(redis_call('ZRANGEBYSCORE', due, '-inf', decimal(latest), 'LIMIT', 0, limit)) do
+    local j, err = read(id)
+    local is_due = j and not gone(j) and j.state <= TAKEN and j.due_at <= latest
+    local message = is_due and redis_call('GET', message_of(id))
+    if is_due and type(message) ~= 'string' then err = message or {err = 'CORRUPT a job without its message'} end
     if err then
       -- One that cannot be read must not keep the others from being taken.
       failed = {err = err.err .. ' (job ' .. id .. ')'}
       redis_call('ZADD', due, decimal(now + 60000), id)
-    elseif not r then
-      -- On its way to another server with its slot, or expired.
-      local expiry = tonumber(string.match(redis_call('HGET', jobs, id) or '0', '^%d+'))
-      if expiry <= now then remove_job(id) else redis_call('ZADD', due, decimal(now + 1000), id) end
-    elseif expired(r) or r.state ~= IN_PROGRESS then
-      remove_job(id)
-    elseif lease_over(r) then
-      r.fence = take_fence()
-      r.lease_until = now + ARGV[at + 2]
-      unset(r, RESTING)
-      -- One lease more than it lasts: a job whose taker is gone must still be there to be taken again.
-      r.expires_at = math.max(r.expires_at, now + 2 * ARGV[at + 2])
-      local not_written = write(key, r)
-      if not_written then
-        failed = not_written
-        break
-      end
-      note_job(key, r, r.value)
-      taken[#taken + 1] = id
-      taken[#taken + 1] = redis_call('GET', key)
+    elseif not j then
+      -- On its way to another server with its slot. One that has expired is not found here any more.
+      redis_call('ZADD', due, decimal(now + 1000), id)
+    elseif not is_due then
+      index(id, not gone(j) and j or nil)
     else
-      redis_call('ZADD', due, decimal(r.lease_until), id)
+      j.state, j.due_at = TAKEN, now + lease
+      -- One lease more than it lasts: a job whose courier is gone must still be there to be taken again.
+      j.expires_at = math.max(j.expires_at, now + 2 * lease)
+      failed = write(id, j, 'fence', decimal(take_fence()))
+      if failed then break end
+      taken[#taken + 1] = id
+      taken[#taken + 1] = redis_call('HGETALL', key_of(id))
+      taken[#taken + 1] = message
     end
   end
+  taken[1] = redis_call('ZCARD', due)
   return #taken == 1 and failed or taken
 end
 
--- The end of an attempt at a job.
 function verbs.E(key, at)
-  local r, err = read(key)
+  local fence, kind, attempted, status, reason, pause, why_dead, keep = unpack(ARGV, at, at + 7)
+  local id = sub(key, -64)
+  local j, err = read(id)
   if err then return err end
-  if not r or expired(r) or r.state ~= IN_PROGRESS or not has(r, STAGED) or has(r, RESTING) or
-     sub(r.value, FENCE, FENCE + 7) ~= ARGV[at] then
-    return 0
+  if gone(j) or j.state ~= TAKEN or j.fence ~= fence then return 0 end
+  local fields = {}
+  if attempted == '1' then
+    fields = {'attempts', decimal(j.attempts + 1), 'last_status', status, 'last_reason', reason, 'last_at', decimal(now)}
   end
-  if ARGV[at + 1] == 'again' then
-    r.lease_until = now + ARGV[at + 2]
-    set(r, RESTING)
-    stay_for_the_lease(r)
+  local function set(name, value)
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  if kind == 'again' then
+    j.state, j.due_at = WAITING, now + pause
+    j.expires_at = math.max(j.expires_at, j.due_at)
   else
-    r.state = ARGV[at + 1] == 'completed' and COMPLETED or INDETERMINATE
-    r.settled_at = now
+    j.state = kind == 'delivered' and DELIVERED or DEAD
+    set('ended_at', decimal(now))
   end
-  r.status = unpack_head('<I2', ARGV[at + 3])
-  local failed = write(key, r, identity_of(r.value) .. ARGV[at + 4])
+  if kind == 'dead' then set('why_dead', why_dead) end
+  local forget = kind == 'delivered' and keep ~= '1'
+  if forget then set('message_kept', '0') end
+  local failed = write(id, j, unpack(fields))
   if failed then return failed end
-  note_job(key, r, r.value)
+  if forget then redis_call('DEL', message_of(id)) end
   return 1
 end
 
+function verbs.O(key, at)
+  local id = sub(key, -64)
+  local j, err = read(id)
+  if err then return err end
+  if gone(j) then return 1 end
+  if j.state == TAKEN and now < j.due_at then return 2 end
+  if ARGV[at] == 'retry' then
+    if j.message_kept ~= '1' then return 4 end
+    j.state, j.due_at = WAITING, now
+    return write(id, j, 'ended_at', '0', 'why_dead', '') or 0
+  end
+  if j.state == DELIVERED or j.state == DROPPED then return 3 end
+  j.state = DROPPED
+  local failed = write(id, j, 'message_kept', '0', 'ended_at', decimal(now))
+  if failed then return failed end
+  redis_call('DEL', message_of(id))
+  return 0
+end
+
+function verbs.F(key)
+  local id = sub(key, -64)
+  local j, err = read(id)
+  if err then return err end
+  return not gone(j) and {redis_call('HGETALL', key), redis_call('GET', message_of(id))}
+end
+)lua";
+
+// Answers the calls and saves what the verbs have gathered.
+constexpr std::string_view kBatchEnd = R"lua(
 local answers = {now, tick}
 local at = 7
 for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cluster
@@ -433,6 +500,18 @@ if ARGV[4] == '1' then
 end
 return answers
 )lua";
+
+} // namespace
+
+const std::string& record_script() {
+  static const std::string script = std::string(kBatchBegin).append(kRecordVerbs).append(kBatchEnd);
+  return script;
+}
+
+const std::string& job_script() {
+  static const std::string script = std::string(kBatchBegin).append(kJobVerbs).append(kBatchEnd);
+  return script;
+}
 
 const std::string_view kForgetFieldScript = R"lua(
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end

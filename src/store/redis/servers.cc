@@ -213,7 +213,7 @@ void Servers::drop_unused() {
   std::erase_if(links_, [&](const auto& entry) {
     const std::shared_ptr<Link>& link = entry.second;
     if (std::find(used.begin(), used.end(), link) != used.end()) return false;
-    if (!link->outbox.idle()) return false;
+    if (link->groups > 0 || link->queue.has_ids()) return false;
     link->stop();
     return true;
   });

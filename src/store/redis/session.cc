@@ -37,6 +37,7 @@ Session::Session(const RedisOptions& options, Url url, ConnectionOptions connect
       clock_(options.clock),
       names_(url_.prefix, url_.cluster ? kClusterPartitions : 1),
       connection_options_(std::move(connections)),
+      state_(log_, to_string(url_.hosts.front())),
       servers_(loop_, url_, connection_options_, call_timeout_, names_, *this),
       meta_(loop_, servers_, names_, call_timeout_),
       dispatcher_(loop_, servers_, state_, names_, {call_timeout_, url_.wait > 0, clock_},

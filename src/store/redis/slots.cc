@@ -35,6 +35,11 @@ std::vector<std::string> make_tags(std::uint32_t count) {
 
 constexpr std::size_t kIdDigits = 64;
 
+std::optional<RecordId> id_at_end(std::string_view key) {
+  if (key.size() <= kIdDigits || key[key.size() - kIdDigits - 1] != ':') return std::nullopt;
+  return record_id_from_hex(key.substr(key.size() - kIdDigits));
+}
+
 } // namespace
 
 std::uint16_t crc16(std::string_view bytes) {
@@ -69,8 +74,20 @@ std::string KeyNames::record(const RecordId& id) const {
 std::string KeyNames::marker(std::uint32_t partition) const {
   return fmt::format("{}:{{{}}}:marker", prefix_, tags_[partition]);
 }
+std::string KeyNames::job(const RecordId& id) const {
+  return fmt::format("{}:{{{}}}:job:{}", prefix_, tags_[partition_of(id)], to_hex(id));
+}
+std::string KeyNames::message(const RecordId& id) const {
+  return fmt::format("{}:{{{}}}:message:{}", prefix_, tags_[partition_of(id)], to_hex(id));
+}
 std::string KeyNames::jobs(std::uint32_t partition) const {
   return fmt::format("{}:{{{}}}:jobs", prefix_, tags_[partition]);
+}
+std::string KeyNames::job_counts(std::uint32_t partition) const {
+  return fmt::format("{}:{{{}}}:job_counts", prefix_, tags_[partition]);
+}
+std::string KeyNames::job_expiry(std::uint32_t partition) const {
+  return fmt::format("{}:{{{}}}:job_expiry", prefix_, tags_[partition]);
 }
 std::string KeyNames::due_jobs(std::uint32_t partition, std::string_view route) const {
   return fmt::format("{}:{{{}}}:due:{}", prefix_, tags_[partition], route);
@@ -97,12 +114,17 @@ std::string KeyNames::records_pattern(std::string_view id_prefix) const {
   pattern.append(id_prefix.size() < kIdDigits ? kIdDigits - id_prefix.size() : 0, '?');
   return pattern;
 }
+std::string KeyNames::jobs_pattern(std::string_view id_prefix) const {
+  return fmt::format("{}:{{*}}:job:{}*", prefix_, id_prefix);
+}
 
 std::optional<RecordId> KeyNames::id_of(std::string_view key) const {
-  if (key.size() <= kIdDigits || key[key.size() - kIdDigits - 1] != ':') return std::nullopt;
-  const std::optional<RecordId> id = record_id_from_hex(key.substr(key.size() - kIdDigits));
-  if (!id || record(*id) != key) return std::nullopt;
-  return id;
+  const std::optional<RecordId> id = id_at_end(key);
+  return id && record(*id) == key ? id : std::nullopt;
+}
+std::optional<RecordId> KeyNames::job_id_of(std::string_view key) const {
+  const std::optional<RecordId> id = id_at_end(key);
+  return id && job(*id) == key ? id : std::nullopt;
 }
 
 Result<std::vector<SlotRange>> parse_slots(Reply reply, const Host& asked) {

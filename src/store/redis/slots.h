@@ -39,7 +39,12 @@ class KeyNames {
 
   std::string record(const RecordId& id) const;
   std::string marker(std::uint32_t partition) const;
+  // A job, its message, and what finds jobs (scripts.cc).
+  std::string job(const RecordId& id) const;
+  std::string message(const RecordId& id) const;
   std::string jobs(std::uint32_t partition) const;
+  std::string job_counts(std::uint32_t partition) const;
+  std::string job_expiry(std::uint32_t partition) const;
   std::string due_jobs(std::uint32_t partition, std::string_view route) const;
   std::string jobs_in_order(const RecordId& id) const;
   // The first id of a partition; no record has it.
@@ -51,10 +56,12 @@ class KeyNames {
   std::string meta() const;
   // Where settled records are announced.
   std::string channel() const { return prefix_ + ":settled"; }
-  // A pattern for SCAN that fits the records whose id begins with these hex digits.
+  // Patterns for SCAN that fit the records or jobs whose id begins with these hex digits.
   std::string records_pattern(std::string_view id_prefix) const;
-  // Nothing if the key is not the name of a record.
+  std::string jobs_pattern(std::string_view id_prefix) const;
+  // Nothing if the key is not the name of a record, or of a job.
   std::optional<RecordId> id_of(std::string_view key) const;
+  std::optional<RecordId> job_id_of(std::string_view key) const;
 
  private:
   std::string prefix_;

@@ -13,44 +13,24 @@ constexpr std::size_t kEvictedPlace = std::numeric_limits<std::size_t>::max();
 
 } // namespace
 
-void ServerClock::learn(Time server_now) {
-  const Deadline here = Clock::now();
-  const Millis difference = server_now.time_since_epoch() - std::chrono::floor<Millis>(here.time_since_epoch());
-  const std::lock_guard lock(mutex_);
-  if (here >= stretch_ends_) {
-    const bool first = stretch_ends_ == Deadline{};
-    last_difference_ = first ? difference : difference_;
-    difference_ = difference;
-    stretch_ends_ = here + kStretch;
-  }
-  difference_ = std::max(difference_, difference);
-}
-
-Time ServerClock::now() const {
-  const Millis here = std::chrono::floor<Millis>(Clock::now().time_since_epoch());
-  const std::lock_guard lock(mutex_);
-  return Time{here + std::max(difference_, last_difference_)};
-}
-
 Status StoreState::remembers() const {
-  Status remembered = memory.memory();
+  Status remembered = marker.memory.memory();
   if (remembered) return remembered;
   const std::lock_guard lock(mutex_);
-  if (evicted_ && evicted_->generation == memory.generation()) return evicted_->fault;
+  if (evicted_ && evicted_->generation == marker.memory.generation()) return evicted_->fault;
   return remembered;
 }
 
 Status StoreState::may_claim() const {
-  if (Status remembered = remembers(); !remembered) return remembered;
-  if (!troubled_.load()) return ok_status();
+  if (Status may = marker.may_claim(); !may) return marker.memory.memory() ? may : remembers();
+  if (!is_evicting_.load()) return ok_status();
   const std::lock_guard lock(mutex_);
-  if (another_store_) return *another_store_;
   if (evicting_) return *evicting_;
   return ok_status();
 }
 
 void StoreState::examined(const Host& host, const Examination& found) {
-  const std::string generation = memory.generation();
+  const std::string generation = marker.memory.generation();
   const std::lock_guard lock(mutex_);
   const auto before = examinations_.find(host);
   if (before != examinations_.end() && !generation.empty()) {
@@ -73,7 +53,7 @@ void StoreState::note_evicted(const Host& host, std::uint64_t keys, const std::s
                   "accept-loss --store URL",
                   to_string(host), keys)};
   evicted_ = Evicted{generation, fault};
-  const Status lost = memory.see(kEvictedPlace, Marker{generation, "", 0, true});
+  const Status lost = marker.memory.see(kEvictedPlace, Marker{generation, "", 0, true});
   ONCEKEY_CHECK(!lost, "a loss was seen and not believed");
 }
 
@@ -95,13 +75,7 @@ void StoreState::sum_up() {
     durability_ = lowest->durability;
     durability_reason_ = lowest->why;
   }
-  troubled_ = evicting_ || another_store_;
-}
-
-void StoreState::store_is_another(std::optional<Fault> fault) {
-  const std::lock_guard lock(mutex_);
-  another_store_ = std::move(fault);
-  troubled_ = evicting_ || another_store_;
+  is_evicting_ = evicting_.has_value();
 }
 
 void StoreState::reachable(const Status& status) {

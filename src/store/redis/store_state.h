@@ -4,7 +4,8 @@
 #include "base/crypto.h"
 #include "core/store.h"
 #include "redis/connection.h"
-#include "store/common/memory_watch.h"
+#include "store/common/marker_keeper.h"
+#include "store/common/server_clock.h"
 #include "store/redis/examination.h"
 
 #include <oncekey/result.h>
@@ -17,27 +18,12 @@
 
 namespace oncekey::redis {
 
-// The server's clock, estimated between its answers.
-class ServerClock {
- public:
-  void learn(Time server_now);
-  Time now() const;
-
- private:
-  // An answer is as old as its way back, so the largest difference is the truest. Looked for in stretches, since the
-  // server's clock may be set back.
-  static constexpr Millis kStretch{10'000};
-  mutable std::mutex mutex_;
-  Millis difference_{};      // server's clock minus ours, of this stretch
-  Millis last_difference_{}; // and the one before
-  Deadline stretch_ends_{};
-};
-
 class StoreState {
  public:
-  MemoryWatch memory;
+  StoreState(Log& log, std::string store) : marker(log, std::move(store)) {}
+
+  MarkerKeeper marker;
   ServerClock clock;
-  Secret secret{}; // set when the store is opened, and not changed after
 
   // A fault while memory is lost, with the best reason that is known.
   Status remembers() const;
@@ -49,7 +35,6 @@ class StoreState {
   void examined(const Host& host, const Examination& found);
   // Servers that are no longer part of it do not count any more.
   void keep_only(const std::vector<Host>& hosts);
-  void store_is_another(std::optional<Fault> fault);
   // Why no server can be reached; nothing while one can.
   void reachable(const Status& status);
   Status healthy() const;
@@ -78,10 +63,9 @@ class StoreState {
   std::map<Host, Examined> examinations_;
   std::optional<Evicted> evicted_;
   std::optional<Fault> evicting_;
-  std::optional<Fault> another_store_;
   std::optional<Fault> unreachable_;
   std::string durability_reason_;
-  std::atomic<bool> troubled_{false}; // evicting_ or another_store_
+  std::atomic<bool> is_evicting_{false};
   std::atomic<Durability> durability_{Durability::none};
 };
 

@@ -38,9 +38,10 @@ Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
   // A server that comes back may have lost its memory.
   const std::shared_ptr<Link> link = servers_.find_link(connection->host());
   const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
-  if (state_.memory.generation().empty()) co_return status;
-  // After a failover the map gives this server its slots one by one, and nodes that have not heard of the failover give
-  // old maps in between. So every marker that was ever compared is asked for here; the server refuses those of others.
+  if (state_.marker.memory.generation().empty()) co_return status;
+  // After a failover the slots become known as this server's one by one, nodes that have not heard of it give old maps
+  // in between, and only some markers were ever looked at. It is asked for all of those: what is not its own it
+  // refuses.
   std::set<std::uint32_t> partitions = dispatcher_.watched();
   if (partition) partitions.insert(*partition);
   for (const std::uint32_t each : partitions) {
@@ -75,12 +76,12 @@ Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection)
 }
 
 Task<Status> Upkeep::adopt_store() {
-  Result<Meta> meta = co_await meta_.create();
+  Result<MetaHash> meta = co_await meta_.create();
   if (!meta) co_return std::move(meta).fault();
-  state_.secret = meta->secret;
-  // First as if nothing were lost, so that the watch knows the generation that an operator's acceptance replaces.
-  Marker marker{meta->generation, meta->replaces, 0, false};
-  if (Status seen = state_.memory.see(names_.partitions(), marker); !seen) co_return seen;
+  state_.marker.secret = meta->secret;
+  // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
+  Marker marker{meta->marker.generation, meta->marker.replaces, 0, false};
+  if (Status seen = state_.marker.memory.see(names_.partitions(), marker); !seen) co_return seen;
   see_meta(*meta);
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
@@ -144,44 +145,24 @@ Task<void> Upkeep::examine_again(std::shared_ptr<RedisConnection> connection) {
 }
 
 Task<void> Upkeep::look_at_meta() {
-  const Result<std::optional<Meta>> found = co_await meta_.read();
+  const Result<std::optional<MetaHash>> found = co_await meta_.read();
   if (!found || stopped_) co_return;
   see_meta(*found);
-  const bool noted = found->has_value() && (*found)->lost;
-  if (state_.memory.memory() || noted) co_return;
-  Meta ours;
-  ours.secret = state_.secret;
-  ours.generation = state_.memory.generation();
+  if (!state_.marker.must_note_loss(*found)) co_return;
+  StoreMeta ours;
+  ours.secret = state_.marker.secret;
+  ours.marker.generation = state_.marker.memory.generation();
   co_await meta_.note_loss(ours, *found);
 }
 
-void Upkeep::see_meta(const std::optional<Meta>& meta) {
-  const std::size_t place = names_.partitions(); // the markers have the places before
-  Status seen = ok_status();
-  if (!meta) {
-    seen = state_.memory.see(place, std::nullopt);
-    return;
-  }
-  const bool another = meta->secret != state_.secret;
-  state_.store_is_another(
-      another ? std::optional<Fault>(unavailable(
-                    "the store was created anew with another secret, so that this gateway and new ones would not "
-                    "recognise each other's keys: restart this gateway"))
-              : std::nullopt);
-  if (another && meta->replaces == kReplacesAny) return; // accepted for gateways with the new secret only
-  seen = state_.memory.see(place, Marker{meta->generation, meta->replaces, 0, meta->lost});
+void Upkeep::see_meta(const std::optional<MetaHash>& meta) {
+  // At the place behind those of the partitions' markers. may_claim() tells what it means.
+  const Status seen = state_.marker.see(names_.partitions(), meta);
 }
 
 void Upkeep::say_what_changed() {
-  const Durability level = state_.durability();
-  if (said_durability_ != level) {
-    said_durability_ = level;
-    log_.info("durability", {{"level", to_string(level)}, {"reason", state_.durability_reason()}});
-  }
-  const Status memory = state_.remembers();
-  if (!memory && !said_lost_) log_.error("memory_lost", {{"reason", memory.fault().message}});
-  if (memory && said_lost_) log_.info("memory_loss_accepted", {{"generation", state_.memory.generation()}});
-  said_lost_ = !memory;
+  state_.marker.report_durability(state_.durability(), state_.durability_reason());
+  state_.marker.report_memory(state_.remembers());
 }
 
 } // namespace oncekey::redis

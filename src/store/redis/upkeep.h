@@ -33,7 +33,7 @@ class Upkeep {
   Task<Status> examine_server(std::shared_ptr<RedisConnection> connection);
   Task<std::optional<std::string>> setting(std::shared_ptr<RedisConnection> connection, std::string_view name);
   Task<void> look_at_meta();
-  void see_meta(const std::optional<Meta>& meta);
+  void see_meta(const std::optional<MetaHash>& meta);
   void tick_all();
   Task<void> tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
   void examine_all();
@@ -51,8 +51,6 @@ class Upkeep {
   const Millis call_timeout_;
   bool stopped_ = false;
   Notice look_wanted_;
-  std::optional<Durability> said_durability_;
-  bool said_lost_ = false;
 };
 
 } // namespace oncekey::redis

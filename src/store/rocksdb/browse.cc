@@ -160,7 +160,7 @@ Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftover
     if (!stored) return true;
     if (!*stored) return false;
     const Record& record = (*stored)->record;
-    if (record.staged || record.state == RecordState::completed || record.expired(now)) return false;
+    if (record.state == RecordState::completed || record.expired(now)) return false;
     found.keys.push_back(
         {id, {record.state, record.rerun, on_disk, record.first_received, record.lease_until, record.expires_at}});
     return true;

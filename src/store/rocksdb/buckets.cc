@@ -19,14 +19,18 @@ void sort_newest_first(BucketList& list) {
   std::sort(list.begin(), list.end(), [](const Bucket& a, const Bucket& b) { return a.id.end() > b.id.end(); });
 }
 
-Fault damaged(const RecordId& id, const BucketId& bucket, const Fault& fault) {
-  return Fault{fault.kind, fmt::format("record {} in {}: {}", short_hash(id), to_string(bucket), fault.message)};
-}
-
 } // namespace
 
-Buckets::Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, BucketList found)
-    : db_(db), options_(std::move(options)) {
+std::string bytes_of_prefix(std::string_view hex) {
+  const std::string padded = std::string(hex.substr(0, hex.size() / 2 * 2)).append(64, '0').substr(0, 64);
+  const std::optional<RecordId> id = record_id_from_hex(padded);
+  if (!id) return {}; // not hex: nothing matches, found out record by record
+  const rocksdb::Slice slice = key_slice(*id);
+  return std::string(slice.data(), std::min<std::size_t>(hex.size() / 2, slice.size()));
+}
+
+Buckets::Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, std::string_view name_prefix, BucketList found)
+    : db_(db), options_(std::move(options)), name_prefix_(name_prefix) {
   sort_newest_first(found);
   list_ = std::make_shared<const BucketList>(std::move(found));
 }
@@ -37,17 +41,27 @@ std::shared_ptr<const BucketList> Buckets::live() const {
 }
 
 Result<std::optional<Stored>> Buckets::lookup(const RecordId& id, DecodeBody body) const {
+  rocksdb::PinnableSlice value;
+  const Result<std::optional<BucketId>> bucket = get(key_slice(id), value);
+  if (!bucket) return Fault{bucket.fault().kind, fmt::format("record {}: {}", short_hash(id), bucket.fault().message)};
+  if (!*bucket) return std::optional<Stored>{};
+  Result<Record> record = decode_record({value.data(), value.size()}, body);
+  if (!record) {
+    return Fault{record.fault().kind,
+                 fmt::format("record {} in {}: {}", short_hash(id), to_string(**bucket), record.fault().message)};
+  }
+  return std::optional<Stored>(Stored{*std::move(record), **bucket});
+}
+
+Result<std::optional<BucketId>> Buckets::get(const rocksdb::Slice& key, rocksdb::PinnableSlice& value) const {
   const std::shared_ptr<const BucketList> list = live();
   for (const Bucket& bucket : *list) {
-    rocksdb::PinnableSlice value;
-    const rocksdb::Status read = db_.Get(read_options_, bucket.family.get(), key_slice(id), &value);
-    if (read.IsNotFound()) continue;
-    if (!read.ok()) return damaged(id, bucket.id, fault_of(read, "could not be read"));
-    Result<Record> record = decode_record({value.data(), value.size()}, body);
-    if (!record) return damaged(id, bucket.id, record.fault());
-    return std::optional<Stored>(Stored{*std::move(record), bucket.id});
+    const rocksdb::Status read = db_.Get(read_options_, bucket.family.get(), key, &value);
+    if (read.ok()) return std::optional(bucket.id);
+    if (!read.IsNotFound()) return fault_of(read, to_string(bucket.id) + " could not be read");
+    value.Reset();
   }
-  return std::optional<Stored>{};
+  return std::optional<BucketId>{};
 }
 
 Result<Bucket> Buckets::ensure(const BucketId& id) {
@@ -56,7 +70,7 @@ Result<Bucket> Buckets::ensure(const BucketId& id) {
   if (const Bucket* bucket = find_in(*live(), id)) return *bucket;
 
   rocksdb::ColumnFamilyHandle* handle = nullptr;
-  const rocksdb::Status created = db_.CreateColumnFamily(options_, to_string(id), &handle);
+  const rocksdb::Status created = db_.CreateColumnFamily(options_, name_prefix_ + to_string(id), &handle);
   if (!created.ok()) return fault_of(created, "a new bucket could not be created");
   const auto destroy = [this](rocksdb::ColumnFamilyHandle* family) { db_.DestroyColumnFamilyHandle(family); };
   Bucket bucket{id, {handle, destroy}};

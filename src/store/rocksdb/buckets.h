@@ -1,4 +1,4 @@
-// Buckets: the column families that records live in, one for each stretch of expiry.
+// Buckets: the column families that records live in, one for each stretch of expiry. Jobs have families of their own.
 //
 // A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made
 // ahead of need, or by the writer when it needs one that is missing, and dropped whole when their stretch is over.
@@ -20,6 +20,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace oncekey {
@@ -42,16 +43,25 @@ inline rocksdb::Slice key_slice(const RecordId& id) {
   return {static_cast<const char*>(static_cast<const void*>(id.bytes.data())), id.bytes.size()};
 }
 
+// What the names of the jobs' families begin with.
+inline constexpr std::string_view kJobFamilies = "job-";
+
+// The whole bytes that a prefix of hex digits begins with: where in the order of ids a listing can start and end.
+std::string bytes_of_prefix(std::string_view hex);
+
 class Buckets {
  public:
-  // `found` are the families the database had when it was opened, each a bucket. The database outlives this object.
-  Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, BucketList found);
+  // `found` are the families with this prefix that the database had when it was opened. The database outlives this
+  // object.
+  Buckets(rocksdb::DB& db, rocksdb::ColumnFamilyOptions options, std::string_view name_prefix, BucketList found);
 
   std::shared_ptr<const BucketList> live() const;
 
   // Expired records are returned like any other, so that a claim can write over them. A record that cannot be read or
   // fails its checksum is a fault, never "absent".
   Result<std::optional<Stored>> lookup(const RecordId& id, DecodeBody body) const;
+  // The bytes under a key, and the bucket they are in; nothing if there are none.
+  Result<std::optional<BucketId>> get(const rocksdb::Slice& key, rocksdb::PinnableSlice& value) const;
 
   // The live bucket of that id, made now if there is none.
   Result<Bucket> ensure(const BucketId& id);
@@ -65,6 +75,7 @@ class Buckets {
  private:
   rocksdb::DB& db_;
   const rocksdb::ColumnFamilyOptions options_;
+  const std::string name_prefix_;
   const rocksdb::ReadOptions read_options_;
   std::mutex creating_; // one creation at a time; taken before list_mutex_
   std::mutex pinned_;   // taken before list_mutex_

@@ -8,7 +8,7 @@
 //   "fence"  a u64 that every fence given is below (fences.h)       once in a block of claims
 //   "loss"   what the store has forgotten, in words              until an operator accepts the loss (witness.h)
 //   "noted", "unsettled/" id                                        keys that are not settled (unsettled.h)
-//   "job/" place:u64 (big-endian) id:32 bytes, with no value        for every job until it is completed or dead
+//   "job/" place:u64 (big-endian) id:32 bytes, with no value        for every job until it is delivered or dropped
 #pragma once
 
 #include "base/crypto.h"

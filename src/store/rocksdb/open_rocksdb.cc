@@ -113,6 +113,7 @@ Result<std::vector<std::string>> family_names(const rocksdb::DBOptions& options,
 struct Opened {
   std::unique_ptr<rocksdb::DB> db;
   BucketList buckets;
+  BucketList job_buckets;
 };
 
 Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::ColumnFamilyOptions& bucket_options,
@@ -121,9 +122,11 @@ Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::C
   if (!names) return names.fault();
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
   std::vector<std::optional<BucketId>> ids; // nothing for the default family
+  const auto of_jobs = [](const std::string& name) { return name.starts_with(kJobFamilies); };
   for (const std::string& name : *names) {
     const bool is_default = name == rocksdb::kDefaultColumnFamilyName;
-    const std::optional<BucketId> id = is_default ? std::nullopt : bucket_from_name(name);
+    const std::string_view bucket = std::string_view(name).substr(of_jobs(name) ? kJobFamilies.size() : 0);
+    const std::optional<BucketId> id = is_default ? std::nullopt : bucket_from_name(bucket);
     if (!is_default && !id) {
       return Fault{FaultKind::newer_format,
                    fmt::format("the store at {} has a part named \"{}\" that this version of oncekey (store format {}) "
@@ -138,14 +141,14 @@ Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::C
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles, &raw);
   if (!status.ok()) return opening_fault(status, path);
-  Opened opened{std::unique_ptr<rocksdb::DB>(raw), {}};
+  Opened opened{std::unique_ptr<rocksdb::DB>(raw), {}, {}};
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if (!ids[i]) {
       raw->DestroyColumnFamilyHandle(handles[i]);
       continue;
     }
     const auto destroy = [raw](rocksdb::ColumnFamilyHandle* family) { raw->DestroyColumnFamilyHandle(family); };
-    opened.buckets.push_back({*ids[i], {handles[i], destroy}});
+    (of_jobs((*names)[i]) ? opened.job_buckets : opened.buckets).push_back({*ids[i], {handles[i], destroy}});
   }
   return opened;
 }
@@ -196,13 +199,14 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
 
   if (const Status synced = sync_logs(options.path); !synced) return synced.fault();
 
-  const StoreAge age = opened->buckets.empty() ? StoreAge::is_new : StoreAge::has_buckets;
+  const bool is_new = opened->buckets.empty() && opened->job_buckets.empty();
+  const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_buckets;
   Result<StoreMeta> meta = load_or_make_meta(*opened->db, age, options.path);
   if (!meta) return std::move(meta).fault();
   const Maintenance maintenance = options.maintenance;
   std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(files), std::move(env),
                                                        std::move(opened->db), buckets, std::move(opened->buckets),
-                                                       *std::move(meta)));
+                                                       std::move(opened->job_buckets), *std::move(meta)));
   // Before anything is written: the number of the newest write is compared.
   if (const Status compared = store->look_for_loss(); !compared) return compared.fault();
   // What expired while nobody ran is gone before the first call. On a full disk that waits for its next round.

@@ -35,20 +35,12 @@ bool has_room(const std::string& folder, std::uint64_t bytes) {
   return std::uint64_t{disk.f_bavail} * disk.f_frsize >= bytes + bytes / 4 + beside;
 }
 
-// The whole bytes that a prefix of hex digits begins with: where in the order of ids a listing can start and end.
-std::string bytes_of_prefix(std::string_view hex) {
-  const std::string padded = std::string(hex.substr(0, hex.size() / 2 * 2)).append(64, '0').substr(0, 64);
-  const std::optional<RecordId> id = record_id_from_hex(padded);
-  if (!id) return {}; // not hex: nothing matches, found out record by record
-  const rocksdb::Slice slice = key_slice(*id);
-  return std::string(slice.data(), std::min<std::size_t>(hex.size() / 2, slice.size()));
-}
-
 } // namespace
 
 RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles> files,
                            std::unique_ptr<rocksdb::Env> env, std::unique_ptr<rocksdb::DB> db,
-                           rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets, StoreMeta meta)
+                           const rocksdb::ColumnFamilyOptions& bucket_options, BucketList buckets,
+                           BucketList job_buckets, StoreMeta meta)
     : log_(options.log),
       folder_(std::move(options.path)),
       meta_(std::move(meta)),
@@ -58,19 +50,19 @@ RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles>
       files_(std::move(files)),
       env_(std::move(env)),
       db_(std::move(db)),
-      buckets_(*db_, std::move(bucket_options), std::move(buckets)),
+      buckets_(*db_, bucket_options, "", std::move(buckets)),
+      job_buckets_(*db_, bucket_options, kJobFamilies, std::move(job_buckets)),
+      job_table_(*db_, job_buckets_),
       writer_(
-          std::make_unique<Writer>(*db_, buckets_, clock_,
+          std::make_unique<Writer>(*db_, buckets_, job_table_, clock_,
                                    WriterOptions{std::move(options.on_fatal), [this] { return files_->sync_failed(); },
                                                  [this](std::uint64_t bytes) { return make_room(bytes); },
                                                  [this] {
                                                    rocksdb::WriteBatch unused;
-                                                   return read_jobs(unused);
-                                                 },
-                                                 [this] {
-                                                   rocksdb::WriteBatch unused;
                                                    return read_unsettled(unused);
-                                                 }})) {}
+                                                 }})),
+      jobs_(job_table_, *writer_, clock_,
+            [this] { return forgetful_.load(std::memory_order_acquire) ? Status(*loss_) : ok_status(); }) {}
 
 RocksdbStore::~RocksdbStore() {
   files_->stop_waiting();
@@ -109,7 +101,7 @@ void RocksdbStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     (*found)->record = *std::move(record);
   }
   if (forgetful_.load(std::memory_order_acquire)) return done(*loss_);
-  writer_->submit(Writer::ClaimCall{std::move(request), seen, *std::move(found), std::move(done)});
+  writer_->submit(Writer::ClaimCall{{{std::move(request), std::move(done)}}, seen, *std::move(found)});
 }
 
 void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) {
@@ -123,36 +115,26 @@ void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
 }
 
 void RocksdbStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{Writer::FenceVerb::renew, owner, lease, {}, std::move(done)});
+  writer_->submit(Writer::FenceCall{{FenceVerb::renew, owner, lease, {}, std::move(done)}});
 }
 
 void RocksdbStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  writer_->submit(
-      Writer::FenceCall{Writer::FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
+  writer_->submit(Writer::FenceCall{{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)}});
 }
 
 void RocksdbStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{Writer::FenceVerb::release, owner, Millis{}, {}, std::move(done)});
+  writer_->submit(Writer::FenceCall{{FenceVerb::release, owner, Millis{}, {}, std::move(done)}});
 }
 
 void RocksdbStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
   if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
-  const auto verb = by == Holder::owner ? Writer::FenceVerb::hold : Writer::FenceVerb::hold_found;
-  writer_->submit(Writer::FenceCall{verb, owner, Millis{}, {}, std::move(done)});
-}
-
-void RocksdbStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (writer_->jobs() == 0) return done(std::vector<TakenJob>{}); // the usual answer costs no thread a wake-up
-  writer_->submit(Writer::TakeCall{request, std::move(done)});
-}
-
-void RocksdbStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  writer_->submit(Writer::AttemptCall{owner, std::move(end), std::move(done)});
+  const auto verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
+  writer_->submit(Writer::FenceCall{{verb, owner, Millis{}, {}, std::move(done)}});
 }
 
 void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
-  writer_->submit(Writer::OperatorCall{id, action, std::move(response), std::move(done)});
+  writer_->submit(Writer::OperatorCall{{id, action, std::move(response), std::move(done)}});
 }
 
 void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
@@ -186,15 +168,19 @@ void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> do
 StoreStats RocksdbStore::stats() const {
   StoreStats stats;
   const std::shared_ptr<const BucketList> live = buckets_.live();
-  stats.buckets = live->size();
   std::uint64_t value = 0;
-  for (const Bucket& bucket : *live) {
-    rocksdb::ColumnFamilyHandle* const family = bucket.family.get();
-    if (db_->GetIntProperty(family, rocksdb::DB::Properties::kEstimateNumKeys, &value)) stats.records_estimate += value;
-    if (db_->GetIntProperty(family, rocksdb::DB::Properties::kTotalSstFilesSize, &value)) stats.bytes_on_disk += value;
-    if (db_->GetIntProperty(family, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
-      stats.bytes_in_memory += value;
-      stats.bytes_on_disk += value; // what is in a memtable is in the log as well, about as long
+  for (const auto& buckets : {live, job_buckets_.live()}) {
+    stats.buckets += buckets->size();
+    for (const Bucket& bucket : *buckets) {
+      rocksdb::ColumnFamilyHandle* const family = bucket.family.get();
+      if (buckets == live && db_->GetIntProperty(family, rocksdb::DB::Properties::kEstimateNumKeys, &value))
+        stats.records_estimate += value;
+      if (db_->GetIntProperty(family, rocksdb::DB::Properties::kTotalSstFilesSize, &value))
+        stats.bytes_on_disk += value;
+      if (db_->GetIntProperty(family, rocksdb::DB::Properties::kSizeAllMemTables, &value)) {
+        stats.bytes_in_memory += value;
+        stats.bytes_on_disk += value; // what is in a memtable is in the log as well, about as long
+      }
     }
   }
   if (!live->empty() &&
@@ -203,35 +189,12 @@ StoreStats RocksdbStore::stats() const {
   }
   stats.syncs = writer_->syncs();
   stats.writes = writer_->writes();
-  stats.jobs = writer_->jobs();
   return stats;
 }
 
 void RocksdbStore::owners_here(OwnersHere owners) {
   owners_here_ = owners;
   writer_->owners_here(std::move(owners));
-}
-
-Result<StagedIndex> RocksdbStore::read_jobs(rocksdb::WriteBatch& leftovers) const {
-  StagedIndex jobs;
-  const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
-  for (at->Seek(rocksdb::Slice(kJobPrefix.data(), kJobPrefix.size())); at->Valid(); at->Next()) {
-    const std::optional<JobPlace> job = parse_job_key(at->key().ToStringView());
-    if (!job) break;
-    const Result<std::optional<Stored>> stored = buckets_.lookup(job->id, DecodeBody::no);
-    if (!stored) return stored.fault();
-    const std::optional<std::uint64_t> older = jobs.place_of(job->id);
-    const bool over = !*stored || !(*stored)->record.staged || (*stored)->record.state != RecordState::in_progress;
-    // Of jobs that have expired, or come again since.
-    if (older) leftovers.Delete(job_key(*older, job->id));
-    if (over) {
-      leftovers.Delete(at->key());
-    } else {
-      jobs.add_at(job->place, job->id, (*stored)->record);
-    }
-  }
-  if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be read");
-  return jobs;
 }
 
 // What other programs have taken, the ballast has in store: endings of what was begun are small and must be written.
@@ -245,8 +208,7 @@ Status RocksdbStore::load_indexes_and_fences() {
   if (const Status loaded = fences.load(*db_, clock_.now()); !loaded) return loaded;
   least_fence_here_ = fences.next();
   rocksdb::WriteBatch leftovers;
-  Result<StagedIndex> jobs = read_jobs(leftovers);
-  if (!jobs) return std::move(jobs).fault();
+  if (const Status jobs = job_table_.load(least_fence_here_, clock_.now(), leftovers); !jobs) return jobs;
   Result<UnsettledKeys> unsettled = read_unsettled(leftovers);
   if (!unsettled) return std::move(unsettled).fault();
   if (leftovers.Count() != 0) {
@@ -258,7 +220,7 @@ Status RocksdbStore::load_indexes_and_fences() {
       return fault_of(written, "entries of what is over could not be removed");
     }
   }
-  writer_->start_with(*std::move(jobs), *std::move(unsettled), fences);
+  writer_->start_with(*std::move(unsettled), fences);
   return ok_status();
 }
 
@@ -284,12 +246,17 @@ Status RocksdbStore::maintain() {
   note_loss();
   keep_witness();
   const Time now = clock_.now();
-  const Result<std::size_t> dropped = buckets_.drop_ended(now);
+  if (const Status kept = keep_buckets(buckets_, writer_->retentions_in_use(), now); !kept) return kept;
+  return keep_buckets(job_buckets_, job_table_.retentions_in_use(), now);
+}
+
+Status RocksdbStore::keep_buckets(Buckets& buckets, const std::map<int, Millis>& retentions, Time now) {
+  const Result<std::size_t> dropped = buckets.drop_ended(now);
   if (!dropped) return dropped.fault();
   if (*dropped != 0) log_.info("buckets_dropped", {{"buckets", *dropped}});
-  for (const auto& [width_log2, retention] : writer_->retentions_in_use()) {
+  for (const auto& [width_log2, retention] : retentions) {
     const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
-    const Result<Bucket> made = buckets_.ensure(bucket_of(now + retention + ahead, retention));
+    const Result<Bucket> made = buckets.ensure(bucket_of(now + retention + ahead, retention));
     if (!made) return made.fault();
   }
   return ok_status();

@@ -17,6 +17,7 @@
 #include "store/rocksdb/ballast.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/meta.h"
+#include "store/rocksdb/rocksdb_jobs.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/watched_files.h"
 #include "store/rocksdb/witness.h"
@@ -71,8 +72,7 @@ class RocksdbStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
@@ -91,15 +91,15 @@ class RocksdbStore final : public Store {
 
  private:
   RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles> files, std::unique_ptr<rocksdb::Env> env,
-               std::unique_ptr<rocksdb::DB> db, rocksdb::ColumnFamilyOptions bucket_options, BucketList buckets,
-               StoreMeta meta);
+               std::unique_ptr<rocksdb::DB> db, const rocksdb::ColumnFamilyOptions& bucket_options, BucketList buckets,
+               BucketList job_buckets, StoreMeta meta);
   void maintain_in_background();
   Status load_indexes_and_fences();
-  // The jobs as the database has them; keys of jobs that are over go into `leftovers`, to be removed.
-  Result<StagedIndex> read_jobs(rocksdb::WriteBatch& leftovers) const;
   Result<UnsettledKeys> read_unsettled(rocksdb::WriteBatch& leftovers) const;
   Result<BrowsePage> browse_waiting(const BrowseRequest& request) const;
   Result<BrowsePage> browse_by_time(const BrowseRequest& request) const;
+  // Drops the buckets that have ended, and makes those that will be needed soon.
+  Status keep_buckets(Buckets& buckets, const std::map<int, Millis>& retentions, Time now);
   void resume_writes();
   bool make_room(std::uint64_t bytes) const;
   // Compares the store with its witness.
@@ -122,7 +122,10 @@ class RocksdbStore final : public Store {
   // In the order of need: the database outlives the buckets' handles, and both outlive the writer.
   std::unique_ptr<rocksdb::DB> db_;
   Buckets buckets_;
+  Buckets job_buckets_;
+  JobTable job_table_;
   std::unique_ptr<Writer> writer_;
+  RocksdbJobs jobs_;
   OwnersHere owners_here_;
   std::uint64_t least_fence_here_ = 0;
   ReplayCache replays_{kReplayCacheBytes};

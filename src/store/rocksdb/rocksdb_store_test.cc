@@ -151,7 +151,7 @@ TEST_F(RocksdbStoreTest, AFullQueueRefusesNewClaimsAndStillTakesAnswers) {
   store_->claim(claim_of(2), [](const Result<ClaimAnswer>&) {});
   files.wait_for_a_sync();
   std::atomic<std::size_t> refused = 0;
-  for (std::uint64_t i = 0; i < kQueuedCallsMax + 10; ++i) {
+  for (std::uint64_t i = 0; i < QueueLimits{}.calls_max + 10; ++i) {
     store_->renew({id_of(1), 1}, kLease, [&](const Result<FenceAnswer>& answer) { refused += answer ? 0 : 1; });
   }
   EXPECT_EQ(refused, 0u);

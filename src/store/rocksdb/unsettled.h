@@ -9,7 +9,7 @@
 //   "unsettled/" id:32 bytes, with no value
 //   "noted"      u64, milliseconds
 //
-// Holds about a hundred bytes for each. Jobs are not among them.
+// Holds about a hundred bytes for each.
 #pragma once
 
 #include "core/store.h"

@@ -88,16 +88,6 @@ void WaitingStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> don
   done(reason_);
 }
 
-void WaitingStore::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (Store* const store = opened()) return store->take(request, std::move(done));
-  done(reason_);
-}
-
-void WaitingStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  if (Store* const store = opened()) return store->end_attempt(owner, std::move(end), std::move(done));
-  done(reason_);
-}
-
 void WaitingStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
   if (Store* const store = opened()) return store->operate(id, action, std::move(response), std::move(done));
@@ -122,6 +112,41 @@ void WaitingStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
 void WaitingStore::count_waiting(Done<WaitingKeys> done) {
   if (Store* const store = opened()) return store->count_waiting(std::move(done));
   done(reason_);
+}
+
+void WaitingStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
+  if (Store* const store = store_.opened()) return store->jobs().stage(std::move(request), std::move(done));
+  done(store_.reason_);
+}
+
+void WaitingStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
+  if (Store* const store = store_.opened()) return store->jobs().take(request, std::move(done));
+  done(store_.reason_);
+}
+
+void WaitingStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
+  if (Store* const store = store_.opened()) return store->jobs().end_attempt(owner, std::move(end), std::move(done));
+  done(store_.reason_);
+}
+
+void WaitingStore::Jobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
+  if (Store* const store = store_.opened()) return store->jobs().find(id, std::move(done));
+  done(store_.reason_);
+}
+
+void WaitingStore::Jobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
+  if (Store* const store = store_.opened()) return store->jobs().operate(id, route, action, std::move(done));
+  done(store_.reason_);
+}
+
+void WaitingStore::Jobs::list(const JobListRequest& request, Done<JobPage> done) {
+  if (Store* const store = store_.opened()) return store->jobs().list(request, std::move(done));
+  done(store_.reason_);
+}
+
+void WaitingStore::Jobs::count(Done<std::vector<JobCount>> done) {
+  if (Store* const store = store_.opened()) return store->jobs().count(std::move(done));
+  done(store_.reason_);
 }
 
 Time WaitingStore::now() const {

@@ -8,6 +8,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 
+#include "core/job_store.h"
 #include "core/store.h"
 
 #include <atomic>
@@ -33,8 +34,7 @@ class WaitingStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+  JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
@@ -49,6 +49,21 @@ class WaitingStore final : public Store {
   StoreStats stats() const override;
 
  private:
+  class Jobs final : public JobStore {
+   public:
+    explicit Jobs(WaitingStore& store) : store_(store) {}
+    void stage(StageRequest request, Done<StageAnswer> done) override;
+    void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
+    void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
+    void find(const RecordId& id, Done<std::optional<FoundJob>> done) override;
+    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override;
+    void list(const JobListRequest& request, Done<JobPage> done) override;
+    void count(Done<std::vector<JobCount>> done) override;
+
+   private:
+    WaitingStore& store_;
+  };
+
   Store* opened() const { return opened_.load(std::memory_order_acquire); }
   void try_until_open();
 
@@ -58,6 +73,7 @@ class WaitingStore final : public Store {
   Log& log_;
   std::unique_ptr<Store> store_;
   std::atomic<Store*> opened_ = nullptr;
+  Jobs jobs_{*this};
 
   std::mutex mutex_; // guards what follows
   std::condition_variable stop_;

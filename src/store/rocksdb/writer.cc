@@ -15,17 +15,10 @@
 namespace oncekey {
 namespace {
 
-std::size_t body_bytes(const Writer::Call& call) {
-  if (const auto* fence = std::get_if<Writer::FenceCall>(&call)) return fence->response.body.size();
-  if (const auto* by_hand = std::get_if<Writer::OperatorCall>(&call)) return by_hand->response.body.size();
-  if (const auto* attempt = std::get_if<Writer::AttemptCall>(&call)) return attempt->end.message.body.size();
-  const auto* claim = std::get_if<Writer::ClaimCall>(&call);
-  if (claim != nullptr && claim->request.staged) return claim->request.staged->message.body.size();
-  return 0;
-}
+constexpr QueueLimits kQueueLimits;
 
-void refuse(Writer::Call call, const Fault& fault) {
-  std::visit([&](auto& refused) { refused.done(fault); }, call);
+CallKind kind_in_queue(const Writer::Call& call) {
+  return std::holds_alternative<Writer::JobCall<StageAnswer>>(call) ? CallKind::begins_work : kind_of(call);
 }
 
 // Ids are hashes: some of their bits are as good as any others.
@@ -36,10 +29,14 @@ std::size_t slot_of(const RecordId& id) { return std::hash<RecordId>{}(id) % kSl
 
 } // namespace
 
-Writer::Writer(rocksdb::DB& db, Buckets& buckets, const StoreClock& clock, WriterOptions options)
-    : db_(db), buckets_(buckets), clock_(clock), options_(std::move(options)), written_in_(kSlots, 0), thread_([this] {
-        run();
-      }) {}
+Writer::Writer(rocksdb::DB& db, Buckets& buckets, JobTable& jobs, const StoreClock& clock, WriterOptions options)
+    : db_(db),
+      buckets_(buckets),
+      jobs_(jobs),
+      clock_(clock),
+      options_(std::move(options)),
+      written_in_(kSlots, 0),
+      thread_([this] { run(); }) {}
 
 Writer::~Writer() {
   {
@@ -50,12 +47,10 @@ Writer::~Writer() {
   thread_.join();
 }
 
-void Writer::start_with(StagedIndex jobs, UnsettledKeys unsettled, const Fences& fences) {
+void Writer::start_with(UnsettledKeys unsettled, const Fences& fences) {
   unsettled_.start_with(std::move(unsettled));
   const std::lock_guard lock(queue_mutex_); // the thread takes it before it looks at the first call
-  jobs_ = std::move(jobs);
   fences_ = fences;
-  jobs_size_.store(jobs_.size(), std::memory_order_relaxed);
 }
 
 void Writer::owners_here(Store::OwnersHere owners) {
@@ -68,21 +63,18 @@ void Writer::submit(Call call) {
   bool wake = false;
   {
     const std::lock_guard lock(queue_mutex_);
-    const bool claims = std::holds_alternative<ClaimCall>(call);
-    const std::size_t calls_max = claims ? kQueuedCallsMax : kQueuedCallsHardMax;
-    const bool bytes_full =
-        claims ? queued_bytes_ >= kQueuedBytesMax : body_bytes(call) > 0 && queued_bytes_ >= kQueuedBytesHardMax;
+    const std::size_t bytes = body_bytes(call);
     if (failure_) {
       refusal = failure_;
-    } else if (queue_.size() >= calls_max || bytes_full) {
-      refusal = unavailable("the store is overloaded: too many writes wait for the disk; try again later");
+    } else if (kQueueLimits.are_reached(kind_in_queue(call), bytes, queue_.size(), queued_bytes_)) {
+      refusal = overloaded();
     } else {
-      queued_bytes_ += body_bytes(call);
+      queued_bytes_ += bytes;
       queue_.push_back(std::move(call));
       wake = std::exchange(writer_waits_, false);
     }
   }
-  if (refusal) return refuse(std::move(call), *refusal);
+  if (refusal) return refuse(call, *refusal);
   if (wake) queue_filled_.notify_one();
 }
 
@@ -133,6 +125,7 @@ void Writer::commit(std::vector<Call>& calls) {
     std::size_t end = begin;
     {
       const std::unique_lock no_drops = buckets_.pin();
+      const std::unique_lock no_drops_of_jobs = jobs_.buckets().pin();
       batch_.Clear();
       batch_records_ = 0;
       live_ = buckets_.live();
@@ -155,7 +148,7 @@ void Writer::commit(std::vector<Call>& calls) {
       }
       live_.reset();
     }
-    jobs_size_.store(jobs_.size(), std::memory_order_relaxed);
+    jobs_.batch_done();
     forget_settled();
     answer(calls, begin, end);
     begin = end;
@@ -240,49 +233,10 @@ void Writer::apply_call(FenceCall& call, Time now) {
   }
 }
 
-void Writer::apply_call(AttemptCall& call, Time now) {
-  const Result<const Current*> found = current(call.owner.id);
-  if (!found) {
-    call.answer = found.fault();
-    return;
-  }
-  FenceStep step = end_attempt_step((*found)->record, call.owner.fence, std::move(call.end), now);
-  call.answer = step.answer;
-  if (const Status written = write_on(call.owner.id, step, **found); !written) {
-    call.answer = written.fault();
-  }
-}
-
-void Writer::apply_call(TakeCall& call, Time now) {
-  std::vector<TakenJob> taken;
-  std::optional<Fault> unreadable;
-  for (const RecordId& id : jobs_.due(call.request.route, now, call.request.limit)) {
-    const Result<const Current*> found = current(id);
-    if (!found) {
-      // One that cannot be read must not keep the others from being taken.
-      unreadable = Fault{found.fault().kind, "job " + to_hex(id) + ": " + found.fault().message};
-      jobs_.postpone(id, now + kUnreadablePause);
-      continue;
-    }
-    std::optional<Record> record = take_step((*found)->record, call.request.lease, fences_.next(), now);
-    if (!record) { // it has expired
-      forget_job(id);
-      continue;
-    }
-    const rocksdb::Status given = fences_.take(batch_);
-    const Status written =
-        given.ok() ? put_on(id, Record(*record), **found) : fault_of(given, "the fence could not be added to a batch");
-    if (!written) {
-      unreadable = written.fault();
-      break;
-    }
-    taken.push_back({id, *std::move(record), now});
-  }
-  if (taken.empty() && unreadable) {
-    call.answer = *unreadable;
-  } else {
-    call.answer = std::move(taken);
-  }
+template <class T>
+void Writer::apply_call(JobCall<T>& call, Time now) {
+  JobBatch batch{batch_, fences_, batch_records_, now};
+  call.answer = call.apply(jobs_, batch);
 }
 
 template <class Step>
@@ -299,7 +253,7 @@ Status Writer::put_on(const RecordId& id, Record&& record, const Current& found)
 }
 
 Status Writer::erase(const RecordId& id, const Current& found) {
-  rocksdb::Status added = found.record->staged ? forget_job(id) : unsettled_.note(id, nullptr, batch_);
+  rocksdb::Status added = unsettled_.note(id, nullptr, batch_);
   for (const Bucket& bucket : *live_) {
     if (added.ok() && bucket.id == found.bucket) added = batch_.Delete(bucket.family.get(), key_slice(id));
   }
@@ -373,15 +327,13 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
       if (old.id == *was_in) added = batch_.Delete(old.family.get(), key_slice(id));
     }
   }
-  if (added.ok()) added = record.staged ? note_job(id, record) : unsettled_.note(id, &record, batch_);
+  if (added.ok()) added = unsettled_.note(id, &record, batch_);
   if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
   TimeEntryPtr entry;
   if (was_in != goes_to) entry = entries_.add(goes_to, record.first_received, record.fence, id);
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
-  if (record.staged) {
-    settled_.push_back(id); // no owner's: there may be very many, with their messages
-  } else if (record.state != RecordState::in_progress) {
+  if (record.state != RecordState::in_progress) {
     settled_.push_back(id);
     if (record.response) {
       record.response->headers.clear();
@@ -393,19 +345,6 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
   newest.bucket = goes_to;
   if (entry) newest.entry = std::move(entry);
   return ok_status();
-}
-
-rocksdb::Status Writer::note_job(const RecordId& id, const Record& record) {
-  if (record.state != RecordState::in_progress) return forget_job(id);
-  if (jobs_.note(id, record) != StagedIndex::Change::added) return rocksdb::Status::OK();
-  return batch_.Put(job_key(*jobs_.place_of(id), id), rocksdb::Slice());
-}
-
-rocksdb::Status Writer::forget_job(const RecordId& id) {
-  const std::optional<std::uint64_t> place = jobs_.place_of(id);
-  if (!place) return rocksdb::Status::OK();
-  jobs_.forget(id);
-  return batch_.Delete(job_key(*place, id));
 }
 
 // The part of a batch that serves people who look for keys.
@@ -465,8 +404,7 @@ void Writer::give_up_batch(std::vector<Call>& calls, std::size_t begin, std::siz
   entries_.clear();
   clock_saved_.reset();
   fences_.batch_given_up();
-  Result<StagedIndex> jobs = options_.load_jobs();
-  if (jobs) jobs_ = *std::move(jobs);
+  jobs_.batch_given_up(clock_.now());
   Result<UnsettledKeys> unsettled = options_.load_unsettled();
   if (unsettled) unsettled_.start_with(*std::move(unsettled));
   const Fault fault = unavailable("the store's disk is full: nothing was written");
@@ -485,7 +423,7 @@ void Writer::answer(std::vector<Call>& calls, std::size_t begin, std::size_t end
 void Writer::complete_answer(ClaimCall& call) {
   Result<ClaimAnswer>& answer = *call.answer;
   Found* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
-  if (found != nullptr && found->record->response && !found->record->staged) {
+  if (found != nullptr && found->record->response) {
     // Completed since its caller looked: the steps work without bodies, and this answer needs one.
     Result<std::optional<Stored>> whole = buckets_.lookup(call.request.id, DecodeBody::yes);
     if (!whole) {
@@ -504,7 +442,7 @@ void Writer::forget_settled() {
     const auto known = known_.find(id);
     if (known == known_.end()) continue;
     const std::optional<Record>& record = known->second.record;
-    if (!record || record->staged || record->state != RecordState::in_progress) known_.erase(known);
+    if (!record || record->state != RecordState::in_progress) known_.erase(known);
   }
   settled_.clear();
   while (known_.size() > kOwnersKeptMax) known_.erase(known_.begin());

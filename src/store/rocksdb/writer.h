@@ -9,8 +9,7 @@
 // and hold read nothing. A claim brings the record its caller has looked up, with the number of the last batch that
 // lookup was sure to see; it is looked up again only if a later batch may have written the id.
 //
-// Jobs. Which ones are due is known here alone (StagedIndex); the database keeps a key for each beside its record, so
-// that the index can be filled again without reading every record there is.
+// Jobs are changed here as well, in the same batches: job_table.h.
 //
 // When a sync fails nothing is tried again: a second sync may report success for pages the kernel has dropped. The
 // calls under way are never answered, `on_fatal` hears why, and every later call is refused. When a file could not be
@@ -18,9 +17,10 @@
 // process lives, and the next batch is tried when it comes. RocksDB refuses writes until the disk has room again.
 #pragma once
 
-#include "store/common/staged_index.h"
+#include "store/common/calls.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/fences.h"
+#include "store/rocksdb/job_table.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/time_index.h"
 #include "store/rocksdb/unsettled.h"
@@ -44,22 +44,10 @@
 
 namespace oncekey {
 
-// Calls waiting for the next batch. Beyond it new claims are refused: at fifty thousand a second it is more than a
-// second's work, longer than a client should be kept waiting.
-inline constexpr std::size_t kQueuedCallsMax = 65536;
-// Owners may finish what they began even then: refusing their answers would turn done work into unknown work. They
-// are as many as there are claims, so a wider limit still is one.
-inline constexpr std::size_t kQueuedCallsHardMax = 4 * kQueuedCallsMax;
-// Response bodies waiting for the next batch; as above, beyond it new claims are refused first, and calls without a
-// body never.
-inline constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;
-inline constexpr std::size_t kQueuedBytesHardMax = 4 * kQueuedBytesMax;
 // One batch, so that a few large bodies do not make everybody wait for one huge sync.
 inline constexpr std::size_t kBatchBytesMax = std::size_t{16} << 20;
 // Owners at work whose records are kept in memory. More may be at work; theirs are then read from the database.
 inline constexpr std::size_t kOwnersKeptMax = 16384;
-// How long a job whose record cannot be read is left alone.
-inline constexpr Millis kUnreadablePause{60'000};
 // How far the saved clock may lag behind: what a reboot with a wrong wall clock can cost.
 inline constexpr Millis kClockSavedEvery{1000};
 
@@ -69,61 +57,44 @@ struct WriterOptions {
   std::function<bool()> sync_failed;
   // Whether the disk has room for a batch of so many bytes, and for what goes on beside it.
   std::function<bool(std::uint64_t bytes)> has_room;
-  // Reads the jobs from the database again, after a batch that changed them was given up.
-  std::function<Result<StagedIndex>()> load_jobs;
-  // The same for the keys that are not settled.
+  // Reads the keys that are not settled from the database again, after a batch that changed them was given up.
   std::function<Result<UnsettledKeys>()> load_unsettled;
 };
 
 class Writer {
  public:
-  // The database, the buckets and the clock outlive the writer.
-  Writer(rocksdb::DB& db, Buckets& buckets, const StoreClock& clock, WriterOptions options);
+  // The database, the buckets, the jobs and the clock outlive the writer.
+  Writer(rocksdb::DB& db, Buckets& buckets, JobTable& jobs, const StoreClock& clock, WriterOptions options);
   // Commits what is queued, saves the clock, and ends the thread.
   ~Writer();
   Writer(const Writer&) = delete;
   Writer& operator=(const Writer&) = delete;
 
+  // A call and its answer, which is set while a batch is built.
+  template <class Asked, class T>
+  struct Answered : Asked {
+    std::optional<Result<T>> answer{};
+  };
   // A claim with what its caller found. `seen` was taken from last_batch() before the lookup.
-  struct ClaimCall {
-    ClaimRequest request;
+  struct ClaimCall : Answered<oncekey::ClaimCall, ClaimAnswer> {
     std::uint64_t seen = 0;
     std::optional<Stored> found;
-    Done<ClaimAnswer> done;
-    // Set while a batch is built.
-    std::optional<Result<ClaimAnswer>> answer{};
   };
-  enum class FenceVerb { renew, complete, release, hold, hold_found };
-  struct FenceCall {
-    FenceVerb verb;
-    Ownership owner;
-    Millis lease{};          // renew
-    StoredResponse response; // complete
-    Done<FenceAnswer> done;
-    std::optional<Result<FenceAnswer>> answer{};
+  using FenceCall = Answered<oncekey::FenceCall, FenceAnswer>;
+  using OperatorCall = Answered<oncekey::OperatorCall, OperatorAnswer>;
+  // A change of jobs.
+  template <class T>
+  struct JobCall {
+    std::function<Result<T>(JobTable& jobs, JobBatch& batch)> apply;
+    Done<T> done;
+    std::size_t message_bytes = 0;
+    std::optional<Result<T>> answer{};
   };
-  struct OperatorCall {
-    RecordId id;
-    OperatorAction action;
-    StoredResponse response;
-    Done<OperatorAnswer> done;
-    std::optional<Result<OperatorAnswer>> answer{};
-  };
-  struct TakeCall {
-    TakeRequest request;
-    Done<std::vector<TakenJob>> done;
-    std::optional<Result<std::vector<TakenJob>>> answer{};
-  };
-  struct AttemptCall {
-    Ownership owner;
-    AttemptEnd end;
-    Done<FenceAnswer> done;
-    std::optional<Result<FenceAnswer>> answer{};
-  };
-  using Call = std::variant<ClaimCall, FenceCall, OperatorCall, TakeCall, AttemptCall>;
+  using Call = std::variant<ClaimCall, FenceCall, OperatorCall, JobCall<StageAnswer>, JobCall<std::vector<TakenJob>>,
+                            JobCall<FenceAnswer>, JobCall<JobAnswer>, JobCall<std::vector<JobCount>>>;
 
   // What was found when the store was opened. Before the first call.
-  void start_with(StagedIndex jobs, UnsettledKeys unsettled, const Fences& fences);
+  void start_with(UnsettledKeys unsettled, const Fences& fences);
   // See Store::owners_here. Before the first call.
   void owners_here(Store::OwnersHere owners);
 
@@ -142,7 +113,6 @@ class Writer {
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
   Unsettled& unsettled() { return unsettled_; }
-  std::uint64_t jobs() const { return jobs_size_.load(std::memory_order_relaxed); }
 
   // The longest retention claimed so far in each class of bucket widths: tells which bucket will be needed next.
   std::map<int, Millis> retentions_in_use() const;
@@ -163,15 +133,13 @@ class Writer {
   void apply_call(ClaimCall& call, Time now);
   void apply_call(FenceCall& call, Time now);
   void apply_call(OperatorCall& call, Time now);
-  void apply_call(TakeCall& call, Time now);
-  void apply_call(AttemptCall& call, Time now);
+  template <class T>
+  void apply_call(JobCall<T>& call, Time now);
   // Writes what a step made of the record found, if anything; a fault if it could not.
   template <class Step>
   Status write_on(const RecordId& id, Step& step, const Current& found);
   Status put_on(const RecordId& id, Record&& record, const Current& found);
   Status erase(const RecordId& id, const Current& found);
-  rocksdb::Status note_job(const RecordId& id, const Record& record);
-  rocksdb::Status forget_job(const RecordId& id);
   Result<const Current*> current(const RecordId& id);
   Result<const Current*> current_for(ClaimCall& call);
   Result<const Current*> read_current(const RecordId& id);
@@ -192,6 +160,7 @@ class Writer {
 
   rocksdb::DB& db_;
   Buckets& buckets_;
+  JobTable& jobs_;
   const StoreClock& clock_;
   const WriterOptions options_;
 
@@ -209,7 +178,6 @@ class Writer {
   std::atomic<std::uint64_t> last_batch_ = 0;
   std::atomic<std::uint64_t> syncs_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
-  std::atomic<std::uint64_t> jobs_size_ = 0;
   mutable std::mutex retentions_mutex_;
   std::map<int, Millis> retentions_;
 
@@ -223,10 +191,9 @@ class Writer {
   std::size_t batch_records_ = 0;
   std::string encoded_;
   std::optional<Time> clock_saved_;
-  // Records of owners at work (jobs not among them), and of everything written in the batch being built, which later
-  // calls of the same batch must see. The newest truth for the ids it has.
+  // Records of owners at work, and of everything written in the batch being built, which later calls of the same batch
+  // must see. The newest truth for the ids it has.
   std::unordered_map<RecordId, Current> known_;
-  StagedIndex jobs_;
   ChangedEntries entries_;                 // of the time index
   Current looked_up_;                      // what the last call found that is not among the known
   std::shared_ptr<const BucketList> live_; // the pinned list of the batch being built

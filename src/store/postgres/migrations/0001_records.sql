@@ -32,7 +32,6 @@ CREATE TABLE oncekey.record (
   rerun          bool NOT NULL DEFAULT false,
   awaited        bool NOT NULL DEFAULT false, -- somebody waits for it to be settled, and wants to be told
   partial        bool NOT NULL DEFAULT false, -- the response's body was left out and is not known whole yet
-  job            int2 NOT NULL DEFAULT 0, -- 1 staged, 2 ordered, 4 resting; `response` then is the message
   id             bytea NOT NULL,
   fingerprint    bytea NOT NULL,
   claimed_by     bytea NOT NULL,
@@ -43,34 +42,55 @@ CREATE TABLE oncekey.record (
   response       bytea -- docs/RECORD_FORMAT.md; has a checksum of its own
 ) PARTITION BY LIST (bucket);
 
--- A long response is compressed where the server has a fast way to do it, and else kept as it is.
-DO $$
-BEGIN
-  IF EXISTS (SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
-    ALTER TABLE oncekey.record ALTER COLUMN response SET COMPRESSION lz4;
-  ELSE
-    ALTER TABLE oncekey.record ALTER COLUMN response SET STORAGE EXTERNAL;
-  END IF;
-END $$;
-
 -- Each claim gets the next number. A standby that is promoted without the last writes has an older value, and so has a
 -- restored backup: check_marker() then moves the counter on to the time in microseconds, which is above every number
 -- given before (src/store/common/fences.h).
 CREATE SEQUENCE oncekey.fence;
 
--- The jobs among the records that are neither completed nor dead, and when each is due. Kept by the functions below, in
--- the transaction that changes the record. Jobs of one queue go one after another, in the order of their places.
+-- Messages to be delivered (src/core/job.h). The state is small and changes with every attempt; the message is written
+-- once. Both are deleted by forget_jobs() when they have expired.
+CREATE SEQUENCE oncekey.job_place;
 CREATE TABLE oncekey.job (
-  id      bytea PRIMARY KEY,
-  route   text NOT NULL,
-  lock    int8 NOT NULL, -- of the id, as the gateways compute it
-  place   int8 NOT NULL GENERATED ALWAYS AS IDENTITY,
-  queue   bytea,
-  due_at  int8 NOT NULL,
-  working bool NOT NULL DEFAULT false -- somebody has taken it: due_at is the end of the lease
+  id           bytea PRIMARY KEY,
+  place        int8 NOT NULL DEFAULT nextval('oncekey.job_place'), -- jobs of one queue go one after another, in this order
+  queue        bytea,          -- of an ordered job: the order that its id names
+  state        int2 NOT NULL,  -- 1 waiting, 2 taken, 3 delivered, 4 dropped, 5 dead
+  message_kept bool NOT NULL,
+  fence        int8 NOT NULL,
+  attempts     int8 NOT NULL,
+  staged_at    int8 NOT NULL,
+  due_at       int8 NOT NULL,
+  ended_at     int8 NOT NULL,
+  expires_at   int8 NOT NULL,
+  last_at      int8 NOT NULL,
+  last_status  int4 NOT NULL,
+  last_reason  text NOT NULL,
+  why_dead     text NOT NULL,
+  fingerprint  bytea NOT NULL,
+  route        text NOT NULL,
+  key          text NOT NULL
 ) WITH (fillfactor = 50);
-CREATE INDEX job_due ON oncekey.job (route, due_at, place);
-CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL;
+CREATE INDEX job_due ON oncekey.job (route, due_at, place) WHERE state IN (1, 2);
+CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL AND state IN (1, 2);
+CREATE INDEX job_dead ON oncekey.job (route) WHERE state = 5;
+CREATE INDEX job_expiry ON oncekey.job (expires_at);
+
+CREATE TABLE oncekey.job_message (
+  id      bytea PRIMARY KEY REFERENCES oncekey.job ON DELETE CASCADE,
+  message bytea NOT NULL -- docs/RECORD_FORMAT.md; has a checksum of its own
+);
+
+-- A long response or message is compressed where the server has a fast way to do it, and else kept as it is.
+DO $$
+BEGIN
+  IF EXISTS (SELECT FROM pg_settings WHERE name = 'default_toast_compression' AND 'lz4' = ANY (enumvals)) THEN
+    ALTER TABLE oncekey.record ALTER COLUMN response SET COMPRESSION lz4;
+    ALTER TABLE oncekey.job_message ALTER COLUMN message SET COMPRESSION lz4;
+  ELSE
+    ALTER TABLE oncekey.record ALTER COLUMN response SET STORAGE EXTERNAL;
+    ALTER TABLE oncekey.job_message ALTER COLUMN message SET STORAGE EXTERNAL;
+  END IF;
+END $$;
 
 -- Keys in progress or indeterminate, so that those that wait for a person are found without a look at all records.
 -- Claims do not write here: every few seconds note_unsettled() adds the claims since the last time that are still open,
@@ -183,25 +203,8 @@ CREATE TYPE oncekey.answer AS (
   key            text,
   method         text,
   target         text,
-  response       bytea,
-  job            int2,
-  id             bytea -- of a job taken; else the caller knows it
+  response       bytea
 );
-
--- Makes oncekey.job say what the records say, for those of the ids that are jobs and whose locks the caller holds.
-CREATE FUNCTION oncekey.note_jobs(locked bool[], ids bytea[], locks int8[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-BEGIN
-  DELETE FROM oncekey.job j USING unnest(locked, ids) AS a(locked, id), oncekey.record r
-  WHERE a.locked AND j.id = a.id AND r.id = a.id AND r.state <> 1;
-  INSERT INTO oncekey.job (id, route, lock, queue, due_at, working)
-  SELECT r.id, r.route, a.lock, CASE WHEN r.job & 2 <> 0 THEN substr(r.id, 25) END, r.lease_until, r.job & 4 = 0
-  FROM unnest(locked, ids, locks) WITH ORDINALITY AS a(locked, id, lock, n) JOIN oncekey.record r ON r.id = a.id
-  WHERE a.locked AND r.job <> 0 AND r.state = 1 ORDER BY a.n
-  ON CONFLICT (id) DO UPDATE SET due_at = excluded.due_at, working = excluded.working;
-END $$;
 
 -- How a call gets at its ids: a transaction lock on each, taken only if it is free, so that nobody ever waits in here
 -- and there is nothing to deadlock on. Only then are records looked at: every statement of these functions has a
@@ -213,8 +216,8 @@ END $$;
 
 CREATE FUNCTION oncekey.claim(
   generation text, tick int8, skew int8, locks int8[], ids bytea[], fingerprints bytea[], leases int8[],
-  retentions int8[], widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[], targets text[],
-  jobs int2[], messages bytea[])
+  retentions int8[], widths int4[], take_over bool[], tokens bytea[], routes text[], keys text[], methods text[],
+  targets text[])
 RETURNS SETOF oncekey.answer LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -242,27 +245,22 @@ BEGIN
                   FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 
   INSERT INTO oncekey.record (bucket, fence, first_received, expires_at, lease_until, state, id, fingerprint, claimed_by,
-                              route, key, method, target, job, response)
+                              route, key, method, target)
   SELECT oncekey.bucket_of(moment + greatest(a.retention, a.lease), a.width), a.fence, moment,
          moment + greatest(a.retention, a.lease), moment + a.lease, 1, a.id, a.fingerprint, a.token,
-         a.route, a.key, a.method, a.target, a.job, a.message
-  FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets, jobs,
-              messages, fences)
-       WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, job,
-                            message, fence, n)
+         a.route, a.key, a.method, a.target
+  FROM unnest(locked, ids, fingerprints, leases, retentions, widths, tokens, routes, keys, methods, targets, fences)
+       WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, token, route, key, method, target, fence, n)
   WHERE a.locked AND a.n <> ALL (known);
   GET DIAGNOSTICS made = ROW_COUNT;
   IF made > 0 THEN
     RETURN QUERY SELECT a.n::int4, 1::int2, moment, a.fence, false, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
-                        NULL::text, NULL::bytea, NULL::int2, NULL::bytea
+                        NULL::text, NULL::bytea
                  FROM unnest(locked, fences) WITH ORDINALITY AS a(locked, fence, n)
                  WHERE a.locked AND a.n <> ALL (known);
   END IF;
-  IF cardinality(known) = 0 THEN
-    IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
-    RETURN;
-  END IF;
+  IF cardinality(known) = 0 THEN RETURN; END IF;
 
   WITH claimed AS (
     UPDATE oncekey.record r SET
@@ -273,8 +271,7 @@ BEGIN
                    THEN moment + greatest(a.retention, a.lease) ELSE greatest(r.expires_at, moment + a.lease) END,
       first_received = CASE WHEN r.expires_at <= moment THEN moment ELSE r.first_received END,
       settled_at = CASE WHEN r.expires_at <= moment THEN 0 ELSE moment END, -- a takeover: since when the owner has it
-      response = CASE WHEN r.expires_at <= moment THEN a.message ELSE r.response END,
-      job = CASE WHEN r.expires_at <= moment THEN a.job ELSE r.job END,
+      response = CASE WHEN r.expires_at <= moment THEN NULL ELSE r.response END,
       partial = r.partial AND r.expires_at > moment,
       awaited = r.awaited AND r.expires_at > moment,
       route = CASE WHEN r.expires_at <= moment THEN a.route ELSE r.route END,
@@ -284,22 +281,19 @@ BEGIN
       took_over = r.expires_at > moment,
       fence = nextval('oncekey.fence'), lease_until = moment + a.lease, state = 1, rerun = false, fingerprint = a.fingerprint,
       claimed_by = a.token
-    FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets,
-                jobs, messages)
+    FROM unnest(locked, ids, fingerprints, leases, retentions, widths, take_over, tokens, routes, keys, methods, targets)
          WITH ORDINALITY AS a(locked, id, fingerprint, lease, retention, width, take_over, token, route, key, method,
-                              target, job, message, n)
+                              target, n)
     WHERE r.id = a.id AND a.locked AND a.n = ANY (known)
       AND (r.expires_at <= moment
-           OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
-              AND r.job = 0)
+           OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun))
     RETURNING a.n, r.fence, r.took_over)
   SELECT coalesce(array_agg(c.n), '{}'), array_agg(c.fence), array_agg(c.took_over) INTO changed, fences, taken
   FROM claimed c;
-  IF 0 < ANY (jobs) THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
   IF cardinality(changed) > 0 THEN
     RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
-                        NULL::text, NULL::bytea, NULL::int2, NULL::bytea
+                        NULL::text, NULL::bytea
                  FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
     IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
   END IF;
@@ -308,18 +302,16 @@ BEGIN
   RETURN QUERY
   SELECT a.n::int4, CASE WHEN octet_length(r.response) > 16384 THEN 3 ELSE 2 END::int2, moment, r.fence, r.took_over,
          r.rerun, r.state, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.fingerprint, r.claimed_by,
-         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END, r.job,
-         NULL::bytea
+         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END
   FROM unnest(ids, fingerprints, take_over) WITH ORDINALITY AS a(id, fingerprint, take_over, n)
        JOIN oncekey.record r ON r.id = a.id
   WHERE a.n = ANY (known) AND a.n <> ALL (changed)
     AND NOT (r.expires_at <= moment
-             OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun)
-              AND r.job = 0);
+             OR r.fingerprint = a.fingerprint AND r.state = 1 AND r.lease_until <= moment AND (a.take_over OR r.rerun));
 END $$;
 
--- renew (1), complete (2), release (3), hold by the owner (4) and by a finder (5); the end of an attempt at a job: again
--- (6), dead (7), completed (8). The answers stand in the order of the ids: 1 done, 2 lost, 3 ask again.
+-- renew (1), complete (2), release (3), hold by the owner (4) and by a finder (5). The answers stand in the order of the
+-- ids: 1 done, 2 lost, 3 ask again.
 CREATE FUNCTION oncekey.settle(
   skew int8, locks int8[], ids bytea[], fences int8[], verbs int2[], leases int8[], responses bytea[], partials bool[])
 RETURNS int2[] LANGUAGE plpgsql
@@ -332,7 +324,6 @@ DECLARE
   moment int8;
   done   int8[];
   told   bytea[];
-  jobs   bool;
   freed  int8[] := '{}';
 BEGIN
   locked := ARRAY(SELECT pg_try_advisory_xact_lock(l) FROM unnest(locks) AS l);
@@ -341,7 +332,7 @@ BEGIN
     WITH released AS (
       DELETE FROM oncekey.record r
       USING unnest(locked, ids, fences, verbs) WITH ORDINALITY AS a(locked, id, fence, verb, n)
-      WHERE r.id = a.id AND a.locked AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment AND r.job = 0
+      WHERE r.id = a.id AND a.locked AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment
         AND r.state = 1 AND NOT r.took_over
       RETURNING a.n, r.id, r.awaited)
     SELECT coalesce(array_agg(d.n), '{}'), array_agg(d.id) FILTER (WHERE d.awaited) INTO freed, told FROM released d;
@@ -349,27 +340,21 @@ BEGIN
   END IF;
   WITH settled AS (
     UPDATE oncekey.record r SET
-      bucket = CASE WHEN a.verb IN (1, 6) THEN oncekey.bucket_outliving(r.bucket, moment + a.lease) ELSE r.bucket END,
-      expires_at = CASE WHEN a.verb IN (1, 6) THEN greatest(r.expires_at, moment + a.lease) ELSE r.expires_at END,
-      lease_until = CASE WHEN a.verb IN (1, 6) THEN moment + a.lease WHEN a.verb = 3 THEN moment
-                    ELSE r.lease_until END,
-      state = CASE a.verb WHEN 2 THEN 2 WHEN 8 THEN 2 WHEN 4 THEN 3 WHEN 5 THEN 3 WHEN 7 THEN 3
-              ELSE r.state END::int2,
-      settled_at = CASE WHEN a.verb IN (1, 3, 6) OR a.verb = 2 AND r.state = 2 THEN r.settled_at ELSE moment END,
+      bucket = CASE a.verb WHEN 1 THEN oncekey.bucket_outliving(r.bucket, moment + a.lease) ELSE r.bucket END,
+      expires_at = CASE a.verb WHEN 1 THEN greatest(r.expires_at, moment + a.lease) ELSE r.expires_at END,
+      lease_until = CASE a.verb WHEN 1 THEN moment + a.lease WHEN 3 THEN moment ELSE r.lease_until END,
+      state = CASE a.verb WHEN 2 THEN 2 WHEN 4 THEN 3 WHEN 5 THEN 3 ELSE r.state END::int2,
+      settled_at = CASE WHEN a.verb IN (1, 3) OR a.verb = 2 AND r.state = 2 THEN r.settled_at ELSE moment END,
       rerun = r.rerun AND a.verb <> 2,
-      response = CASE WHEN a.verb IN (2, 6, 7, 8) THEN a.response ELSE r.response END,
-      partial = CASE WHEN a.verb = 2 THEN a.partial ELSE r.partial END,
-      job = CASE a.verb WHEN 6 THEN r.job | 4 ELSE r.job END
+      response = CASE a.verb WHEN 2 THEN a.response ELSE r.response END,
+      partial = CASE a.verb WHEN 2 THEN a.partial ELSE r.partial END
     FROM unnest(locked, ids, fences, verbs, leases, responses, partials)
          WITH ORDINALITY AS a(locked, id, fence, verb, lease, response, partial, n)
     WHERE r.id = a.id AND a.locked AND r.fence = a.fence AND r.expires_at > moment
-      AND r.job & 5 = CASE WHEN a.verb < 6 THEN 0 ELSE 1 END -- a job that was taken and is not resting
       AND (r.state = 1 AND (a.verb <> 5 OR r.lease_until <= moment AND NOT r.rerun)
            OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
-    RETURNING a.n, r.id, r.awaited AND a.verb NOT IN (1, 6) AS tell, r.job)
-  SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell), bool_or(s.job <> 0)
-  INTO done, told, jobs FROM settled s;
-  IF jobs THEN PERFORM oncekey.note_jobs(locked, ids, locks); END IF;
+    RETURNING a.n, r.id, r.awaited AND a.verb <> 1 AS tell)
+  SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
   -- Only where somebody waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
   RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
@@ -390,24 +375,21 @@ BEGIN
   moment := oncekey.clock() + skew;
   SELECT * INTO found FROM oncekey.record r WHERE r.id = operate.id;
   IF found.id IS NULL OR found.expires_at <= moment THEN RETURN 2; END IF;
-  IF found.state = 2 AND NOT (found.job <> 0 AND action = 3) THEN RETURN 4; END IF;
-  IF found.state = 1 AND found.lease_until > moment AND found.job & 4 = 0 THEN RETURN 3; END IF;
+  IF found.state = 2 THEN RETURN 4; END IF;
+  IF found.state = 1 AND found.lease_until > moment THEN RETURN 3; END IF;
   IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(operate.id, 'hex')); END IF;
   IF action = 1 THEN
     DELETE FROM oncekey.record r WHERE r.id = operate.id;
-    DELETE FROM oncekey.job j WHERE j.id = operate.id;
     RETURN 1;
   END IF;
   UPDATE oncekey.record r SET
     state = CASE action WHEN 2 THEN 2 ELSE 1 END::int2,
     settled_at = CASE WHEN action = 3 THEN r.settled_at ELSE moment END,
     lease_until = CASE WHEN action = 3 THEN moment ELSE r.lease_until END,
-    rerun = CASE action WHEN 2 THEN false WHEN 3 THEN r.job = 0 ELSE r.rerun END,
-    job = CASE action WHEN 2 THEN r.job & 3 WHEN 3 THEN CASE WHEN r.job <> 0 THEN r.job | 4 ELSE 0 END ELSE r.job END,
+    rerun = action = 3,
     response = CASE WHEN action = 2 THEN operate.response ELSE r.response END,
     partial = CASE WHEN action = 2 THEN operate.partial ELSE r.partial END
   WHERE r.id = operate.id;
-  IF found.job <> 0 THEN PERFORM oncekey.note_jobs(ARRAY[true], ARRAY[operate.id], ARRAY[lock]); END IF;
   RETURN 1;
 END $$;
 
@@ -438,11 +420,11 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT a.n::int4, 2::int2, moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at,
-         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response,
-         r.job, NULL::bytea
+         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response
   FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id
   WHERE r.expires_at > moment;
 END $$;
+
 -- Those of the ids that are in progress and have an owner at work: what to ask where notifications do not arrive.
 CREATE FUNCTION oncekey.at_work(skew int8, ids bytea[]) RETURNS SETOF bytea LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
@@ -470,13 +452,12 @@ BEGIN
   SELECT n.noted_until - 15000 INTO since FROM oncekey.noted n;
   INSERT INTO oncekey.unsettled (id)
   SELECT r.id FROM oncekey.record r
-  WHERE r.first_received > since AND r.first_received <= moment AND r.state <> 2 AND r.job = 0
+  WHERE r.first_received > since AND r.first_received <= moment AND r.state <> 2
     AND (r.first_received <= moment - 1000 OR r.state = 3 OR r.lease_until <= moment)
   ON CONFLICT (id) DO NOTHING;
   UPDATE oncekey.noted n SET noted_until = moment - 1000 WHERE n.noted_until < moment - 1000;
   DELETE FROM oncekey.unsettled u
-  WHERE NOT EXISTS (SELECT FROM oncekey.record r WHERE r.id = u.id AND r.state <> 2 AND r.job = 0
-                    AND r.expires_at > moment);
+  WHERE NOT EXISTS (SELECT FROM oncekey.record r WHERE r.id = u.id AND r.state <> 2 AND r.expires_at > moment);
 END $$;
 
 -- Abandoned and indeterminate keys, of the first `looks` in oncekey.unsettled.
@@ -490,13 +471,49 @@ BEGIN
   SELECT count(*) FILTER (WHERE r.state = 1 AND r.lease_until <= moment AND NOT r.rerun),
          count(*) FILTER (WHERE r.state = 3) INTO abandoned, indeterminate
   FROM (SELECT u.id FROM oncekey.unsettled u LIMIT looks) u JOIN oncekey.record r ON r.id = u.id
-  WHERE r.expires_at > moment AND r.job = 0;
+  WHERE r.expires_at > moment;
 END $$;
 
--- Makes the caller the owner of up to `wanted` jobs that are due, those due longest first. Jobs whose lock is not free
--- are left to the next call.
-CREATE FUNCTION oncekey.take(generation text, tick int8, skew int8, of_route text, wanted int4, lease int8)
-RETURNS SETOF oncekey.answer LANGUAGE plpgsql
+-- Jobs: exactly what src/core/job_transitions.cc does. Here too a call takes the lock of its id if it is free, and else
+-- is asked again.
+CREATE FUNCTION oncekey.lock_job(id bytea) RETURNS bool LANGUAGE sql VOLATILE
+AS $$ SELECT pg_try_advisory_xact_lock(('x' || encode(substr(id, 9, 8), 'hex'))::bit(64)::int8) $$;
+
+-- Remembers an event and stages its message, in one transaction. 1 staged, 2 known, 3 ask again; `known` is the
+-- fingerprint of the job that is there.
+CREATE FUNCTION oncekey.stage(
+  generation text, tick int8, skew int8, id bytea, fingerprint bytea, route text, key text, ordered bool, delay int8,
+  retention int8, message bytea, OUT answer int2, OUT known bytea)
+LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+BEGIN
+  PERFORM oncekey.check_marker(generation, tick);
+  answer := 3;
+  IF NOT oncekey.lock_job(id) THEN RETURN; END IF;
+  answer := 2;
+  SELECT j.fingerprint INTO known FROM oncekey.job j WHERE j.id = stage.id AND j.expires_at > moment;
+  IF found THEN RETURN; END IF;
+  DELETE FROM oncekey.job j WHERE j.id = stage.id; -- it has expired, and its place is gone with it
+  INSERT INTO oncekey.job (id, queue, state, message_kept, fence, attempts, staged_at, due_at, ended_at, expires_at,
+                           last_at, last_status, last_reason, why_dead, fingerprint, route, key)
+  VALUES (id, CASE WHEN ordered THEN substr(id, 25) END, 1, true, 0, 0, moment, moment + delay, 0,
+          moment + greatest(retention, delay), 0, 0, '', '', fingerprint, route, key);
+  INSERT INTO oncekey.job_message (id, message) VALUES (id, message);
+  answer := 1;
+  known := fingerprint;
+END $$;
+
+-- A job as its callers get it.
+CREATE TYPE oncekey.job_answer AS (moment int8, job oncekey.job, message bytea);
+
+-- Makes the caller the owner of up to `wanted` jobs that have been due for `overdue`, those due longest first. Jobs whose
+-- lock is not free are left to the next call. What was found without the lock is looked at again under it.
+CREATE FUNCTION oncekey.take(
+  generation text, tick int8, skew int8, of_route text, wanted int4, lease int8, overdue int8)
+RETURNS SETOF oncekey.job_answer LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 #variable_conflict use_column
@@ -506,35 +523,102 @@ DECLARE
 BEGIN
   PERFORM oncekey.check_marker(generation, tick);
   FOR due IN
-    SELECT j.id, j.lock, j.queue, j.place FROM oncekey.job j
-    WHERE j.route = of_route AND j.due_at <= moment
-      AND NOT EXISTS (SELECT FROM oncekey.job e WHERE e.queue = j.queue AND e.id <> j.id
-                      AND (e.place < j.place OR e.working AND e.due_at > moment))
-    ORDER BY j.due_at, j.place LIMIT wanted FOR UPDATE SKIP LOCKED
+    SELECT j.id, j.queue, j.place FROM oncekey.job j
+    WHERE j.route = of_route AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment
+      AND j.message_kept AND (j.queue IS NULL OR NOT oncekey.is_behind(j.id, j.queue, j.place, moment))
+    ORDER BY j.due_at, j.place LIMIT 4 * wanted -- some may be on their way to another gateway
   LOOP
-    CONTINUE WHEN NOT pg_try_advisory_xact_lock(due.lock);
-    IF due.queue IS NOT NULL THEN
-      -- One taker at a time for a queue, and what the last one has done is seen: a job with a lower place may have been
-      -- committed after one with a higher place was taken.
-      CONTINUE WHEN NOT pg_try_advisory_xact_lock(7813586, hashtext(encode(due.queue, 'hex')));
-      CONTINUE WHEN EXISTS (SELECT FROM oncekey.job e WHERE e.queue = due.queue AND e.id <> due.id
-                            AND (e.place < due.place OR e.working AND e.due_at > moment));
-    END IF;
-    UPDATE oncekey.record r SET
-      bucket = oncekey.bucket_outliving(r.bucket, greatest(r.expires_at, moment + 2 * lease)),
-      expires_at = greatest(r.expires_at, moment + 2 * lease), lease_until = moment + lease, fence = nextval('oncekey.fence'),
-      rerun = false, job = r.job & 3
-    WHERE r.id = due.id AND r.job <> 0 AND r.state = 1 AND r.lease_until <= moment AND r.expires_at > moment;
-    IF NOT found THEN -- gone, with its partition
-      DELETE FROM oncekey.job j WHERE j.id = due.id;
-      CONTINUE;
-    END IF;
-    UPDATE oncekey.job j SET due_at = moment + lease, working = true WHERE j.id = due.id;
-    RETURN QUERY
-    SELECT 0, 2::int2, moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, r.lease_until,
-           r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response,
-           r.job, r.id
-    FROM oncekey.record r WHERE r.id = due.id;
+    EXIT WHEN wanted = 0;
+    CONTINUE WHEN NOT oncekey.lock_job(due.id);
+    -- One taker at a time for a queue, which sees what the last one has done.
+    CONTINUE WHEN due.queue IS NOT NULL AND
+      (NOT pg_try_advisory_xact_lock(7813586, hashtext(encode(due.queue, 'hex')))
+       OR oncekey.is_behind(due.id, due.queue, due.place, moment));
+    UPDATE oncekey.job j SET state = 2, fence = nextval('oncekey.fence'), due_at = moment + lease,
+      -- One lease more than it lasts: a job whose courier is gone must still be there to be taken again.
+      expires_at = greatest(j.expires_at, moment + 2 * lease)
+    WHERE j.id = due.id AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment;
+    CONTINUE WHEN NOT found;
+    wanted := wanted - 1;
+    RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j JOIN oncekey.job_message m ON m.id = j.id
+                 WHERE j.id = due.id;
   END LOOP;
 END $$;
+
+-- Does an ordered job have to wait? For those with a lower place, and for one that is taken: a job with a lower place may
+-- have been committed after one with a higher place was taken.
+CREATE FUNCTION oncekey.is_behind(id bytea, queue bytea, place int8, moment int8) RETURNS bool LANGUAGE sql VOLATILE
+AS $$
+  SELECT EXISTS (SELECT FROM oncekey.job e
+                 WHERE e.queue = is_behind.queue AND e.state IN (1, 2) AND e.id <> is_behind.id
+                   AND e.expires_at > moment AND (e.place < is_behind.place OR e.state = 2 AND e.due_at > moment))
+$$;
+
+-- The end of an attempt: delivered (1), again (2), dead (3). 1 done, 2 lost, 3 ask again.
+CREATE FUNCTION oncekey.end_attempt(
+  skew int8, id bytea, fence int8, kind int2, attempted bool, status int4, reason text, pause int8, why_dead text,
+  keep_message bool)
+RETURNS int2 LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+BEGIN
+  IF NOT oncekey.lock_job(id) THEN RETURN 3; END IF;
+  UPDATE oncekey.job j SET
+    attempts = j.attempts + attempted::int4,
+    last_status = CASE WHEN attempted THEN status ELSE j.last_status END,
+    last_reason = CASE WHEN attempted THEN reason ELSE j.last_reason END,
+    last_at = CASE WHEN attempted THEN moment ELSE j.last_at END,
+    state = CASE kind WHEN 1 THEN 3 WHEN 2 THEN 1 ELSE 5 END,
+    due_at = CASE kind WHEN 2 THEN moment + pause ELSE j.due_at END,
+    expires_at = CASE kind WHEN 2 THEN greatest(j.expires_at, moment + pause) ELSE j.expires_at END,
+    ended_at = CASE kind WHEN 2 THEN j.ended_at ELSE moment END,
+    why_dead = CASE kind WHEN 3 THEN end_attempt.why_dead ELSE j.why_dead END,
+    message_kept = kind <> 1 OR keep_message
+  WHERE j.id = end_attempt.id AND j.state = 2 AND j.fence = end_attempt.fence AND j.expires_at > moment;
+  IF NOT found THEN RETURN 2; END IF;
+  IF kind = 1 AND NOT keep_message THEN DELETE FROM oncekey.job_message m WHERE m.id = end_attempt.id; END IF;
+  RETURN 1;
+END $$;
+
+-- What an operator decides: retry (1), drop (2). 1 done, 2 absent, 3 taken, 4 over, 5 the message is gone, 6 ask again.
+CREATE FUNCTION oncekey.operate_job(skew int8, id bytea, action int2) RETURNS int2 LANGUAGE plpgsql
+SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
+AS $$
+DECLARE
+  moment int8 := oncekey.clock() + skew;
+  j      oncekey.job;
+BEGIN
+  IF NOT oncekey.lock_job(id) THEN RETURN 6; END IF;
+  SELECT * INTO j FROM oncekey.job f WHERE f.id = operate_job.id AND f.expires_at > moment;
+  IF NOT found THEN RETURN 2; END IF;
+  IF j.state = 2 AND j.due_at > moment THEN RETURN 3; END IF;
+  IF action = 1 THEN
+    IF NOT j.message_kept THEN RETURN 5; END IF;
+    UPDATE oncekey.job u SET state = 1, due_at = moment, ended_at = 0, why_dead = '',
+      place = CASE WHEN j.state IN (1, 2) THEN j.place ELSE nextval('oncekey.job_place') END -- the end of its queue
+    WHERE u.id = j.id;
+  ELSE
+    IF j.state IN (3, 4) THEN RETURN 4; END IF;
+    UPDATE oncekey.job u SET state = 4, message_kept = false, ended_at = moment WHERE u.id = j.id;
+    DELETE FROM oncekey.job_message m WHERE m.id = j.id;
+  END IF;
+  RETURN 1;
+END $$;
+
+CREATE FUNCTION oncekey.find_job(skew int8, id bytea) RETURNS SETOF oncekey.job_answer LANGUAGE sql VOLATILE
+AS $$
+  SELECT m.moment, j, t.message
+  FROM (SELECT oncekey.clock() + skew AS moment) m, oncekey.job j LEFT JOIN oncekey.job_message t ON t.id = j.id
+  WHERE j.id = find_job.id AND j.expires_at > m.moment
+$$;
+
+-- Deletes up to `most` jobs that have expired.
+CREATE FUNCTION oncekey.forget_jobs(skew int8, most int4) RETURNS void LANGUAGE sql VOLATILE
+AS $$
+  DELETE FROM oncekey.job j WHERE j.id IN (
+    SELECT e.id FROM oncekey.job e WHERE e.expires_at <= oncekey.clock() + skew ORDER BY e.expires_at LIMIT most
+    FOR UPDATE SKIP LOCKED)
+$$;
 )sql"

@@ -1,0 +1,107 @@
+// codec_parts: what the codecs of records and jobs are made of. Numbers are little-endian; docs/RECORD_FORMAT.md.
+#pragma once
+
+#include <oncekey/record.h>
+#include <oncekey/result.h>
+#include <oncekey/time.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace oncekey {
+
+// Texts longer than this are cut when stored: they are shown, never compared, and a length of two bytes is enough for
+// anything a strict header limit lets through.
+inline constexpr std::size_t kTextBytesMax = 65535;
+// More than any limit on stored headers or bodies may be set to; a longer length on disk is damage, not data.
+inline constexpr std::size_t kHeaderBytesMax = std::size_t{64} << 20;
+inline constexpr std::size_t kBodyBytesMax = std::size_t{1} << 30;
+
+namespace codec {
+
+template <class Number>
+void put(std::string& out, Number value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  out.append(bytes, sizeof value);
+}
+
+inline void put_time(std::string& out, Time time) { put<std::int64_t>(out, time.time_since_epoch().count()); }
+
+template <class Tag>
+void put_digest(std::string& out, const Digest<Tag>& digest) {
+  char bytes[32];
+  std::memcpy(bytes, digest.bytes.data(), sizeof bytes);
+  out.append(bytes, sizeof bytes);
+}
+
+inline void put_text(std::string& out, std::string_view text) {
+  text = text.substr(0, kTextBytesMax);
+  put<std::uint16_t>(out, static_cast<std::uint16_t>(text.size()));
+  out.append(text);
+}
+
+inline void put_bytes(std::string& out, std::string_view bytes) {
+  put<std::uint32_t>(out, static_cast<std::uint32_t>(bytes.size()));
+  out.append(bytes);
+}
+
+// Of everything from `begin` on. The last step of an encoding.
+void put_checksum(std::string& out, std::size_t begin);
+
+// Reads from the front of a view. After the first read past the end everything reads as zero and ok() is false, so
+// that a parse is one straight run with one question at the end.
+class Cursor {
+ public:
+  explicit Cursor(std::string_view bytes) : rest_(bytes) {}
+
+  template <class Number>
+  Number number() {
+    Number value{};
+    const std::string_view bytes = take(sizeof value);
+    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  Time time() { return Time{Millis{number<std::int64_t>()}}; }
+  template <class Tag>
+  Digest<Tag> digest() {
+    Digest<Tag> value;
+    const std::string_view bytes = take(value.bytes.size());
+    if (!bytes.empty()) std::memcpy(value.bytes.data(), bytes.data(), bytes.size());
+    return value;
+  }
+  std::string_view text() { return take(number<std::uint16_t>()); }
+  std::string_view bytes(std::size_t length_max) {
+    const std::uint32_t length = number<std::uint32_t>();
+    if (length > length_max) ok_ = false;
+    return take(length);
+  }
+
+  bool ok() const { return ok_; }
+  bool at_end() const { return rest_.empty(); }
+
+ private:
+  std::string_view take(std::size_t length) {
+    if (!ok_ || length > rest_.size()) {
+      ok_ = false;
+      return {};
+    }
+    const std::string_view front = rest_.substr(0, length);
+    rest_.remove_prefix(length);
+    return front;
+  }
+
+  std::string_view rest_;
+  bool ok_ = true;
+};
+
+// What stands between the format byte and the checksum, once both are as they should be. `what` is "record", "job" or
+// "message", for the fault.
+Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::uint8_t newest_format);
+// The bytes do not have the shape of such a thing.
+Fault misshapen(std::string_view what);
+
+} // namespace codec
+} // namespace oncekey

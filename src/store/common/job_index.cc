@@ -1,0 +1,169 @@
+#include "store/common/job_index.h"
+
+#include <algorithm>
+
+namespace oncekey {
+
+JobIndex::JobIndex(JobIndex&& other) noexcept { *this = std::move(other); }
+
+JobIndex& JobIndex::operator=(JobIndex&& other) noexcept {
+  const std::scoped_lock lock(mutex_, other.mutex_);
+  next_place_ = other.next_place_;
+  entries_ = std::move(other.entries_);
+  queues_ = std::move(other.queues_);
+  due_ = std::move(other.due_);
+  by_expiry_ = std::move(other.by_expiry_);
+  counts_ = std::move(other.counts_);
+  return *this;
+}
+
+bool JobIndex::can_be_due(const RecordId& id, const Entry& entry) const {
+  if (entry.state == JobState::dead) return false;
+  return !entry.ordered || queues_.at(order_of(id)).begin()->first == entry.place;
+}
+
+void JobIndex::wait(const RecordId& id, const Entry& entry) {
+  due_[entry.route].insert({{entry.due, entry.place}, id});
+}
+
+void JobIndex::stop_waiting(const RecordId& id, const Entry& entry) {
+  const auto at = due_.find(entry.route);
+  if (at == due_.end()) return;
+  at->second.erase({{entry.due, entry.place}, id});
+  if (at->second.empty()) due_.erase(at);
+}
+
+void JobIndex::set_due(const RecordId& id, Entry& entry, Time due) {
+  const bool first = can_be_due(id, entry);
+  if (first) stop_waiting(id, entry);
+  entry.due = due;
+  if (first) wait(id, entry);
+}
+
+void JobIndex::note(const StoredJob& job) {
+  const std::lock_guard lock(mutex_);
+  const bool indexed = job.open() || job.state == JobState::dead;
+  const auto at = entries_.find(job.id);
+  if (at == entries_.end() || !indexed) {
+    remove(job.id);
+    if (indexed) insert(next_place_, job);
+    return;
+  }
+  if ((at->second.state == JobState::dead) == (job.state == JobState::dead)) {
+    --counts_[{at->second.route, at->second.state}];
+    ++counts_[{job.route, job.state}];
+    at->second.state = job.state;
+    by_expiry_.erase({at->second.expires_at, job.id});
+    by_expiry_.insert({job.expires_at, job.id});
+    at->second.expires_at = job.expires_at;
+    return set_due(job.id, at->second, job.due_at);
+  }
+  // A dead letter keeps its place, for the store's own entry of it; one that is tried again goes to the end.
+  const std::uint64_t place = job.state == JobState::dead ? at->second.place : next_place_;
+  remove(job.id);
+  insert(place, job);
+}
+
+void JobIndex::forget(const RecordId& id) {
+  const std::lock_guard lock(mutex_);
+  remove(id);
+}
+
+void JobIndex::postpone(const RecordId& id, Time due) {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(id);
+  if (at != entries_.end()) set_due(id, at->second, due);
+}
+
+std::optional<std::uint64_t> JobIndex::place_of(const RecordId& id) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = entries_.find(id);
+  if (at == entries_.end()) return std::nullopt;
+  return at->second.place;
+}
+
+void JobIndex::add_at(std::uint64_t place, const StoredJob& job) {
+  const std::lock_guard lock(mutex_);
+  remove(job.id); // an id has one place, the newest
+  insert(place, job);
+}
+
+void JobIndex::insert(std::uint64_t place, const StoredJob& job) {
+  next_place_ = std::max(next_place_, place + 1);
+  const Entry entry{place, job.state, job.ordered, job.due_at, job.expires_at, job.route};
+  entries_[job.id] = entry;
+  ++counts_[{job.route, job.state}];
+  by_expiry_.insert({job.expires_at, job.id});
+  if (entry.ordered && job.open()) queues_[order_of(job.id)].emplace(place, job.id);
+  if (can_be_due(job.id, entry)) wait(job.id, entry);
+}
+
+bool JobIndex::remove(const RecordId& id) {
+  const auto at = entries_.find(id);
+  if (at == entries_.end()) return false;
+  const Entry entry = std::move(at->second);
+  entries_.erase(at);
+  by_expiry_.erase({entry.expires_at, id});
+  if (const auto count = counts_.find({entry.route, entry.state}); --count->second == 0) counts_.erase(count);
+  stop_waiting(id, entry);
+  if (!entry.ordered || entry.state == JobState::dead) return true;
+  const auto queue = queues_.find(order_of(id));
+  queue->second.erase(entry.place);
+  if (queue->second.empty()) {
+    queues_.erase(queue);
+    return true;
+  }
+  const RecordId& next = queue->second.begin()->second;
+  wait(next, entries_.at(next));
+  return true;
+}
+
+std::vector<RecordId> JobIndex::due(const TakeRequest& request, Time now) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RecordId> ids;
+  const auto waiting = due_.find(request.route);
+  if (waiting == due_.end()) return ids;
+  for (const auto& [when, id] : waiting->second) {
+    if (when.first + request.overdue > now || ids.size() >= request.limit) break;
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<RecordId> JobIndex::expired(Time now, std::size_t limit) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RecordId> ids;
+  for (auto at = by_expiry_.begin(); at != by_expiry_.end() && at->first <= now && ids.size() < limit; ++at) {
+    ids.push_back(at->second);
+  }
+  return ids;
+}
+
+std::vector<RecordId> JobIndex::list(const JobListRequest& request, Time now) const {
+  const std::lock_guard lock(mutex_);
+  std::vector<RecordId> ids;
+  std::size_t looked = 0;
+  for (const auto& [id, entry] : entries_) {
+    if (looked++ == request.look_max) break;
+    const bool back = entry.state == JobState::taken && now >= entry.due; // see StoredJob::state_at
+    if (request.state && (back ? JobState::waiting : entry.state) != *request.state) continue;
+    if (request.route.empty() || entry.route == request.route) ids.push_back(id);
+  }
+  return ids;
+}
+
+std::vector<JobCount> JobIndex::count() const {
+  const std::lock_guard lock(mutex_);
+  std::vector<JobCount> counts;
+  for (const auto& [what, count] : counts_) {
+    if (count != 0) counts.push_back({what.first, what.second, count});
+  }
+  return counts;
+}
+
+std::size_t JobIndex::size() const {
+  const std::lock_guard lock(mutex_);
+  return entries_.size();
+}
+
+} // namespace oncekey

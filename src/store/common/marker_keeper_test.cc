@@ -1,0 +1,58 @@
+#include "store/common/marker_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace oncekey {
+namespace {
+
+class MarkerKeeperTest : public ::testing::Test {
+ protected:
+  MarkerKeeperTest() { keeper_.secret.fill(7); }
+
+  static StoreMeta meta(std::string generation, std::string replaces = "", bool lost = false) {
+    StoreMeta meta{{std::move(generation), std::move(replaces), 1, lost}, {}};
+    meta.secret.fill(7);
+    return meta;
+  }
+
+  Log log_{LogLevel::error};
+  MarkerKeeper keeper_{log_, "db.example"};
+};
+
+TEST_F(MarkerKeeperTest, AStoreThatStaysTheSameMayBeClaimedIn) {
+  EXPECT_TRUE(keeper_.see(0, meta("a")));
+  EXPECT_TRUE(keeper_.may_claim());
+  EXPECT_FALSE(keeper_.must_note_loss(meta("a")));
+}
+
+TEST_F(MarkerKeeperTest, ALossIsNotedUntilTheMarkerSaysSo) {
+  EXPECT_TRUE(keeper_.see(0, meta("a")));
+  EXPECT_FALSE(keeper_.see(0, std::nullopt));
+  EXPECT_FALSE(keeper_.may_claim());
+  EXPECT_TRUE(keeper_.must_note_loss(std::nullopt));
+  EXPECT_TRUE(keeper_.must_note_loss(meta("b")));
+  EXPECT_FALSE(keeper_.must_note_loss(meta("b", "", true)));
+}
+
+TEST_F(MarkerKeeperTest, AnAcceptedLossEndsTheRefusals) {
+  EXPECT_TRUE(keeper_.see(0, meta("a")));
+  EXPECT_FALSE(keeper_.see(0, std::nullopt));
+  EXPECT_TRUE(keeper_.see(0, meta("b", "*")));
+  EXPECT_TRUE(keeper_.may_claim());
+}
+
+TEST_F(MarkerKeeperTest, AnotherSecretNeedsARestartWhateverAnOperatorAccepted) {
+  EXPECT_TRUE(keeper_.see(0, meta("a")));
+  StoreMeta other = meta("b", "*");
+  other.secret.fill(8);
+  EXPECT_TRUE(keeper_.see(0, other)) << "this gateway has noticed no loss";
+  const Status may = keeper_.may_claim();
+  ASSERT_FALSE(may);
+  EXPECT_THAT(may.fault().message, testing::HasSubstr("restart this gateway"));
+  EXPECT_TRUE(keeper_.see(0, meta("a")));
+  EXPECT_TRUE(keeper_.may_claim());
+}
+
+} // namespace
+} // namespace oncekey
