@@ -90,13 +90,13 @@ void Dispatcher::route(CallPtr call) {
   for (CallPtr& each : sharing) route(std::move(each)); // of one that is sent again
 }
 
-void Dispatcher::finish(CallPtr call, const Result<Answer>& answer) {
+void Dispatcher::finish(CallPtr call, const Result<ScriptAnswer>& answer) {
   for (CallPtr& other : answer_calls(*call, answer)) route(std::move(other));
 }
 
 void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
   if (!link->is_ready()) {
-    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) {
+    for (CallPtr& call : link->queue.take_out([](const ScriptCall&) { return true; })) {
       finish(std::move(call), link->why_not());
     }
     return;
@@ -250,7 +250,7 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
       // The loss became known while the claim was on its way. It stands until its lease is over, without an owner.
       finish(std::move(calls[i]), memory.fault());
     } else if (!answer.is_error()) {
-      finish(std::move(calls[i]), Answer{answer, batch->now});
+      finish(std::move(calls[i]), ScriptAnswer{answer, batch->now});
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
       finish(std::move(calls[i]), *std::move(fault));
     } else {
@@ -416,7 +416,7 @@ void Dispatcher::stop() {
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
   for (const auto& [host, link] : servers_.links()) {
-    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) calls.push_back(std::move(call));
+    for (CallPtr& call : link->queue.take_out([](const ScriptCall&) { return true; })) calls.push_back(std::move(call));
   }
   for (CallPtr& call : calls) finish(std::move(call), closed_fault());
 }

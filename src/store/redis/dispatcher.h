@@ -10,7 +10,7 @@
 #pragma once
 
 #include "redis/server_error.h"
-#include "store/redis/call.h"
+#include "store/redis/script_call.h"
 #include "store/redis/servers.h"
 #include "store/redis/store_state.h"
 
@@ -50,7 +50,7 @@ class Dispatcher {
   // One write to a server: its batches, until the last of them is answered.
   struct Group {
     std::shared_ptr<Link> link;
-    CallQueue<Call>::Batch ids; // without the calls
+    CallQueue<ScriptCall>::Batch ids; // without the calls
     Deadline left_at{};
     std::size_t batches = 0;
   };
@@ -74,7 +74,7 @@ class Dispatcher {
   void drain();
   void route(CallPtr call);
   // Answers it and those that share the answer; others of them are sent.
-  void finish(CallPtr call, const Result<Answer>& answer);
+  void finish(CallPtr call, const Result<ScriptAnswer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
   void gather(const std::shared_ptr<Link>& link, Deadline until);
   Task<void> send_gathered(std::shared_ptr<Link> link, Deadline at);

@@ -7,7 +7,7 @@
 
 #include "redis/connection.h"
 #include "store/common/backoff.h"
-#include "store/redis/call.h"
+#include "store/redis/script_call.h"
 
 #include <functional>
 #include <memory>
@@ -44,7 +44,7 @@ class Link : public std::enable_shared_from_this<Link> {
   Fault why_not() const;
   const std::shared_ptr<RedisConnection>& connection() const { return connection_; }
 
-  CallQueue<Call> queue;
+  CallQueue<ScriptCall> queue;
   int groups = 0;         // of calls under way
   bool gathering = false; // a timer runs until the batch delay is over
   // The partition whose marker stands for this server's memory; the same for as long as it has it.
