@@ -147,7 +147,7 @@ Task<Result<std::optional<MetaHash>>> MetaKeeper::read() {
   co_return parse_meta(reply->look());
 }
 
-Task<void> MetaKeeper::note_loss(StoreMeta ours, std::optional<MetaHash> seen) {
+Task<void> MetaKeeper::note_loss(SharedStoreMeta ours, std::optional<MetaHash> seen) {
   std::string note =
       command({"EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat),
                secret_with_check(ours.secret), ours.marker.generation, seen ? seen->marker.generation : std::string()});

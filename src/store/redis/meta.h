@@ -15,7 +15,7 @@ namespace oncekey::redis {
 inline constexpr int kStoreFormat = 1;
 
 // Its marker has no tick: each partition has its own.
-struct MetaHash : StoreMeta {
+struct MetaHash : SharedStoreMeta {
   bool ready = false; // all markers are made
 };
 
@@ -38,7 +38,7 @@ class MetaKeeper {
   // Nothing when it is not there.
   Task<Result<std::optional<MetaHash>>> read();
   // Notes a loss for all gateways, unless the meta is no longer as it was `seen`. Writes `ours` if there is none.
-  Task<void> note_loss(StoreMeta ours, std::optional<MetaHash> seen);
+  Task<void> note_loss(SharedStoreMeta ours, std::optional<MetaHash> seen);
   // The text of read_identity_note() and write_identity_note() (store/open_store.h).
   Task<Status> read_identity(std::string& text);
   Task<Status> write_identity(std::string expected, std::string next, bool& written);

@@ -149,7 +149,7 @@ Task<void> Upkeep::look_at_meta() {
   if (!found || stopped_) co_return;
   see_meta(*found);
   if (!state_.marker.must_note_loss(*found)) co_return;
-  StoreMeta ours;
+  SharedStoreMeta ours;
   ours.secret = state_.marker.secret;
   ours.marker.generation = state_.marker.memory.generation();
   co_await meta_.note_loss(ours, *found);
