@@ -9,7 +9,7 @@
 //              A claim that stays unknown is answered as a fault, so that the request is not executed; when the store
 //              is back, the record is released if it has this claim's token.
 //   complete   is sent again for some seconds, since the work is done and its answer would be lost. If the record then
-//              says `lost`, it is read: with our fence and our response it was we who completed it.
+//              says `lost`, it is read: with this owner's fence, token and response, this owner has completed it.
 //   release, hold   in the same way, for a shorter time, since a client is waiting for a refusal.
 //   renew      is not repeated: the next renewal is.
 //

@@ -4,7 +4,7 @@
 
 namespace oncekey {
 
-Status MarkerKeeper::see(std::size_t place, const std::optional<StoreMeta>& meta) {
+Status MarkerKeeper::see(std::size_t place, const std::optional<SharedStoreMeta>& meta) {
   if (!meta) return memory.see(place, std::nullopt);
   const bool other = meta->secret != secret;
   other_secret_ = other;

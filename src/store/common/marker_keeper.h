@@ -19,7 +19,7 @@
 namespace oncekey {
 
 // The store as a whole, as it is kept beside the records.
-struct StoreMeta {
+struct SharedStoreMeta {
   Marker marker;
   Secret secret{};
 };
@@ -34,11 +34,11 @@ class MarkerKeeper {
   Secret secret{}; // set when the store is opened, and not changed after
 
   // What was just read, at a place of the memory's; nothing when it is gone. A fault when memory is lost.
-  Status see(std::size_t place, const std::optional<StoreMeta>& meta);
+  Status see(std::size_t place, const std::optional<SharedStoreMeta>& meta);
 
   // Must a loss be written down? A gateway that starts later remembers nothing: without the note it would take an
   // emptied store for a new one and execute everything again.
-  bool must_note_loss(const std::optional<StoreMeta>& seen) const {
+  bool must_note_loss(const std::optional<SharedStoreMeta>& seen) const {
     return !memory.memory() && !(seen && seen->marker.lost);
   }
 

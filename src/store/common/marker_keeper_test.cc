@@ -10,8 +10,8 @@ class MarkerKeeperTest : public ::testing::Test {
  protected:
   MarkerKeeperTest() { keeper_.secret.fill(7); }
 
-  static StoreMeta meta(std::string generation, std::string replaces = "", bool lost = false) {
-    StoreMeta meta{{std::move(generation), std::move(replaces), 1, lost}, {}};
+  static SharedStoreMeta meta(std::string generation, std::string replaces = "", bool lost = false) {
+    SharedStoreMeta meta{{std::move(generation), std::move(replaces), 1, lost}, {}};
     meta.secret.fill(7);
     return meta;
   }
@@ -44,7 +44,7 @@ TEST_F(MarkerKeeperTest, AnAcceptedLossEndsTheRefusals) {
 
 TEST_F(MarkerKeeperTest, AnotherSecretNeedsARestartWhateverAnOperatorAccepted) {
   EXPECT_TRUE(keeper_.see(0, meta("a")));
-  StoreMeta other = meta("b", "*");
+  SharedStoreMeta other = meta("b", "*");
   other.secret.fill(8);
   EXPECT_TRUE(keeper_.see(0, other)) << "this gateway has noticed no loss";
   const Status may = keeper_.may_claim();

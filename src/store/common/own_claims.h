@@ -18,7 +18,7 @@
 
 namespace oncekey {
 
-// More than a gateway has in progress. Beyond this the oldest go: those whose owners gave them up and never came back
+// More than a gateway has in progress. Beyond this the oldest go: claims whose owners gave them up and never came back
 // to settle them gather at the end, and an answer without its claim is merely looked up in the store.
 inline constexpr std::size_t kOwnClaimsMax = 65536;
 

@@ -43,7 +43,7 @@ Durability durability_of(const ServerSettings& settings);
 Status suitable(const ServerSettings& settings, const std::string& name);
 
 // The row of oncekey.meta.
-struct MetaRow : StoreMeta {
+struct MetaRow : SharedStoreMeta {
   Time clock{}; // the server's, when it was read
 };
 
