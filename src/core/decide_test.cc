@@ -164,5 +164,13 @@ TEST(Decide, AnAnswerStillOnItsWayIsNotReplayed) {
   EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::answer_not_kept);
 }
 
+TEST(Decide, AStreamIsReplayedOnceItIsWhole) {
+  Record record = record_in(RecordState::completed);
+  record.response->stream = StreamMark::begun;
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::answer_not_kept);
+  record.response->stream = StreamMark::whole;
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::replay);
+}
+
 } // namespace
 } // namespace oncekey

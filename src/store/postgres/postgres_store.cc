@@ -75,8 +75,6 @@ Result<Connected> connect_and_migrate(const PostgresOptions& options) {
   return connected;
 }
 
-bool is_partial(const StoredResponse& response) { return response.omitted && !response.omitted->whole; }
-
 std::string encoded(const StoredResponse& response) {
   std::string bytes;
   encode_response(response, bytes);
@@ -175,7 +173,7 @@ void PostgresStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer
 
 void PostgresStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
   parts_->submit(
-      FenceCall{FenceVerb::complete, owner, Millis{}, encoded(response), is_partial(response), std::move(done)});
+      FenceCall{FenceVerb::complete, owner, Millis{}, encoded(response), response.unfinished(), std::move(done)});
 }
 
 void PostgresStore::release(const Ownership& owner, Done<FenceAnswer> done) {
@@ -201,7 +199,7 @@ void PostgresStore::end_attempt(const Ownership& owner, AttemptEnd end, Done<Fen
 
 void PostgresStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                             Done<OperatorAnswer> done) {
-  parts_->submit(OperatorCall{id, action, encoded(response), is_partial(response), std::move(done)});
+  parts_->submit(OperatorCall{id, action, encoded(response), response.unfinished(), std::move(done)});
 }
 
 void PostgresStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {

@@ -8,8 +8,8 @@
 //   32 bytes  fingerprint
 //   16 bytes  claimed_by
 //   u32       length of the texts that follow
-//   texts     route, key, method, target, each with its length (u16) in front
-//   response  the rest: encode_response() of core/record_codec.h, empty without one
+//   texts     route, key, method, target and encode_context() of core/record_codec.h, each with its length (u16) in
+//   front response  the rest: encode_response() of core/record_codec.h, empty without one
 //
 // All numbers are little-endian. The scripts write it (Lua's struct library), here it is only read: a store's server
 // decides, we never write a record back. Numbers stay below 2^53, where Lua's numbers end.

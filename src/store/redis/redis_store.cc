@@ -47,7 +47,7 @@ void add_millis(Call& call, Millis time) {
 
 void add_response(Call& call, const StoredResponse& response) {
   call.add(redis::encode_status(response.status));
-  call.add(response.omitted && !response.omitted->whole ? "1" : "0");
+  call.add(response.unfinished() ? "1" : "0");
   std::string bytes;
   encode_response(response, bytes);
   call.add(bytes);
@@ -313,7 +313,7 @@ void RedisStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> d
 void RedisStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
   CallPtr call = call_for(owner, "D", impl_->tokens.find(owner));
   add_response(*call, response);
-  if (response.omitted && !response.omitted->whole) {
+  if (response.unfinished()) {
     return impl_->submit<FenceAnswer>(std::move(call), fence_answer, std::move(done));
   }
   impl_->submit_last(std::move(call), owner, std::move(done));
