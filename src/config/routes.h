@@ -1,4 +1,4 @@
-// routes: what find_route and glob_matches (config.h) need beside them when a configuration is checked.
+// routes: what glob_matches (config.h) needs beside it when a configuration is checked.
 #pragma once
 
 #include "config/config.h"

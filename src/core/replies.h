@@ -3,6 +3,7 @@
 
 #include "core/policy.h"
 #include "core/refusal.h"
+#include "core/settle.h"
 
 #include <oncekey/headers.h>
 #include <oncekey/record.h>
@@ -38,6 +39,16 @@ Reply first_answer(const Policy& policy, const StoredResponse& response, const R
 
 // What is put into the record: the response plus what a replay must still know (the Stripe policies' first Request-Id).
 StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context);
+
+// What a whole answer of the upstream comes to: for the key, for the client and for the record.
+struct Conclusion {
+  Settlement settlement = Settlement::keep;
+  Reply reply;
+  StoredResponse stored; // where it is kept
+};
+Conclusion conclude(const Policy& policy, StoredResponse response, const ReplyContext& context);
+// The same for an answer that is kept whatever its status says.
+Conclusion conclude_kept(const Policy& policy, StoredResponse response, const ReplyContext& context);
 
 // The answer out of a completed record, but for its body: that is sent from where it is. Must not be called for an
 // omitted body.
