@@ -32,7 +32,7 @@ Result<std::string> as_gateway_name(const toml::node& node) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
            c == '_';
   });
-  if (plain && !text->empty() && text->size() <= kCharactersMax) return text;
+  if (plain && text->size() <= kCharactersMax) return text;
   return invalid(
       fmt::format("expected 1 to {} letters, digits, \"-\", \".\" or \"_\", found \"{}\"", kCharactersMax, *text));
 }

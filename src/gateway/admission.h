@@ -4,7 +4,7 @@
 // The rules are screen() and admit() of the core. Here is their order, and what has to be read and held between them.
 #pragma once
 
-#include "gateway/keyed_request.h"
+#include "core/store.h"
 #include "gateway/limiting.h"
 #include "gateway/thread.h"
 
@@ -12,6 +12,22 @@
 #include <string>
 
 namespace oncekey {
+
+// A request that was admitted under a key. It does not change from here on.
+struct KeyedRequest {
+  const RequestHead& head;
+  ForwardedFrom from;
+  const Route& route;
+  Admitted admitted;
+  std::string body;
+  bool answer_later = false; // the client asked for it and the route allows it
+};
+
+// What the store is asked for it.
+ClaimRequest claim_for(const GatewayShared& shared, const KeyedRequest& request);
+
+// What a record takes before it has an answer: its fixed fields and the texts for people.
+std::uint64_t claim_bytes(const KeyedRequest& request);
 
 class Admission {
  public:

@@ -5,7 +5,7 @@
 
 #include "core/decide.h"
 #include "core/replies.h"
-#include "gateway/keyed_request.h"
+#include "gateway/admission.h"
 #include "gateway/new_work.h"
 #include "gateway/owned_key.h"
 #include "gateway/replier.h"

@@ -1,9 +1,11 @@
 #include "gateway/gateway.h"
 
+#include "core/status_url.h"
 #include "gateway/access_log.h"
 #include "gateway/admission.h"
 #include "gateway/keyed_flow.h"
 #include "gateway/observation.h"
+#include "gateway/status_page.h"
 
 #include <algorithm>
 #include <utility>
@@ -40,11 +42,7 @@ bool asks_for_policies(const RequestHead& head, const NormalPath& path, const Ge
 } // namespace
 
 Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
-    : thread_(shared, pools, timers),
-      shared_(shared),
-      pass_through_(thread_),
-      status_page_(thread_),
-      pulse_(timers, [this] {
+    : thread_(shared, pools, timers), shared_(shared), pass_through_(thread_), pulse_(timers, [this] {
         shared_.live_calls.renew_after_a_pause(shared_.store);
         pulse_.after(kPulse);
       }) {
@@ -64,7 +62,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
   } else if (asks_for_policies(head, path, generation)) {
     co_await send_policies(exchange, generation);
   } else if (generation.has_status_urls && is_status_path(path.text())) {
-    co_await status_page_.answer(exchange);
+    co_await answer_status(thread_, exchange);
   } else if (match.route == nullptr) {
     co_await handle_unrouted(exchange, generation, path);
   } else if (match.ambiguous) {

@@ -11,7 +11,6 @@
 #include "gateway/pass_through.h"
 #include "gateway/replier.h"
 #include "gateway/routes.h"
-#include "gateway/status_page.h"
 #include "gateway/thread.h"
 #include "http/server.h"
 
@@ -42,7 +41,6 @@ class Gateway final : public Handler {
   GatewayThread thread_;
   GatewayShared& shared_;
   PassThrough pass_through_;
-  StatusPage status_page_;
   Timer pulse_; // notices a pause of the process
 };
 

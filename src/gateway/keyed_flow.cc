@@ -2,11 +2,11 @@
 
 #include "core/path.h"
 #include "core/status_url.h"
-#include "gateway/detached.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 namespace oncekey {
@@ -30,6 +30,49 @@ std::string key_to_echo(const KeyedRequest& request) {
 bool needs_new_work(const Decision& decision, const Found& found, const Limited& limited) {
   if (decision.verdict != Verdict::in_progress) return false;
   return limited.refusal || found.record->lease_over(found.now);
+}
+
+// An operation whose client was promised the answer for later. It goes on without its connection, with a copy of all it
+// needs of it, and takes over the body, the places and the claim.
+struct Detached {
+  Detached(GatewayThread& thread, KeyedRequest& from, const Replier& answers, const Sharer& counts, Limited& limits,
+           NewWork& held, const Claimed& claimed)
+      : shared(thread.shared),
+        counted(shared.detached),
+        head(from.head),
+        peer(from.from.peer),
+        sharer(counts, shared.shares),
+        buffered(shared, sharer),
+        request{head, {peer, from.from.secure}, from.route, from.admitted, std::move(from.body), true},
+        replier(answers, nullptr),
+        limited(std::move(limits)),
+        work(std::move(held)),
+        execution(thread, request, claimed, replier, sharer, buffered, work) {
+    buffered.hold(request.body.capacity());
+  }
+
+  GatewayShared& shared;
+  const Counted counted; // before all others, so that it ends last: a drain waits for it
+  const RequestHead head;
+  const std::string peer;
+  const Sharer sharer;
+  BufferedBytes buffered;
+  const KeyedRequest request; // key and id stay behind too, for the 202
+  Replier replier;
+  const Limited limited; // for its place
+  NewWork work;
+  Execution execution;
+};
+
+Task<void> run_detached(std::unique_ptr<Detached> detached, MonotonicTime before_claim, Verdict verdict) {
+  try {
+    // If the lease is lost, another owner has the answer, and no client waits for it here.
+    (void)co_await detached->execution.run(before_claim, verdict);
+  } catch (const std::exception& error) {
+    // The claim is left to its lease, as after a crash.
+    detached->shared.log.error("request_failed",
+                               {{"key", short_hash(detached->request.admitted.id)}, {"reason", error.what()}});
+  }
 }
 
 } // namespace
@@ -182,7 +225,8 @@ void KeyedFlow::begin_execution(const Claimed& claimed, Verdict verdict) {
 
 // The claim is durable, so the promise can be kept: by the operation that goes on, or after a crash by a retry.
 Task<void> KeyedFlow::execute_later(const Claimed& claimed, MonotonicTime before_claim, Verdict verdict) {
-  Detached::start(thread_, request_, replier_, sharer_, limited_, work_, claimed, before_claim, verdict);
+  auto detached = std::make_unique<Detached>(thread_, request_, replier_, sharer_, limited_, work_, claimed);
+  spawn(run_detached(std::move(detached), before_claim, verdict));
   const std::string url = status_url_of_request();
   co_await replier_.send_accepted(url, Millis(0));
 }

@@ -6,7 +6,6 @@
 #include "core/decide.h"
 #include "gateway/admission.h"
 #include "gateway/execution.h"
-#include "gateway/keyed_request.h"
 #include "gateway/new_work.h"
 #include "gateway/pass_through.h"
 #include "gateway/replier.h"

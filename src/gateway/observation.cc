@@ -2,7 +2,6 @@
 
 #include "core/decide.h"
 #include "gateway/execution.h"
-#include "gateway/keyed_request.h"
 #include "gateway/owned_key.h"
 
 #include <utility>

@@ -107,245 +107,63 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
   }
 }
 
-struct PassTerms {
-  Upstream& upstream;
-  Millis patience;
-  const Headers& marks;
-};
-
-// One request on its way through.
-class Passage {
- public:
-  Passage(GatewayThread& thread, TunnelList& tunnels, Exchange& exchange, const PassTerms& terms, const Sharer& sharer,
-          const std::string* body)
-      : thread_(thread),
-        shared_(thread.shared),
-        tunnels_(tunnels),
-        exchange_(exchange),
-        head_(exchange.request()),
-        terms_(terms),
-        websocket_(asks_for_websocket(head_)),
-        body_(body),
-        buffered_(shared_, sharer),
-        tunnel_place_(shared_.shares, Resource::tunnels, sharer.address(), sharer.account()),
-        place_(shared_.shares, Resource::places, sharer.address(), sharer.account()),
-        call_(thread.pool_of(terms.upstream)),
-        pump_(thread.timers.context()) {}
-
-  Task<void> run(Passed& passed);
-
- private:
-  // Each is false when the request has been answered and goes no further.
-  Task<bool> read_beginning();
-  Task<bool> read_first_bytes();
-  Task<bool> take_places();
-  Task<bool> refuse_place(Grant grant, Resource resource);
-  Task<bool> send();
-  Task<void> answer();
-  Task<void> relay();
-  // Answers 101 and carries bytes both ways until the tunnel ends.
-  Task<void> tunnel();
-  Task<void> answer_no_response();
-  Task<void> stop_pump();
-  Headers answer_headers();
-  void log_failure();
-
-  GatewayThread& thread_;
-  GatewayShared& shared_;
-  TunnelList& tunnels_;
-  Exchange& exchange_;
-  const RequestHead& head_;
-  const PassTerms& terms_;
-  const bool websocket_;
-  const std::string* body_; // what was read of it; null before anything was
-  BufferedBytes buffered_;
-  std::string beginning_;
-  Holding tunnel_place_;
-  Holding place_;
-  UpstreamCall call_;
-  Pump pump_;
-  MonotonicTime start_;
-  CallError error_ = CallError::none;
-  ResponseHead response_;
-};
-
-Task<void> Passage::run(Passed& passed) {
-  bool going = co_await read_beginning();
-  if (going) going = co_await take_places();
-  if (going) going = co_await send();
-  if (going) {
-    co_await answer();
-    if (pump_.running) co_await stop_pump();
-    if (exchange_.note() != nullptr) exchange_.note()->upstream = std::chrono::steady_clock::now() - start_;
-  }
-  passed.error = error_;
-  passed.status = response_.status;
-  passed.headers = std::move(response_.headers);
+// The path stays out of the log: it may hold a secret. So may a method that is not a known one.
+void log_failure(GatewayShared& shared, const RequestHead& head, std::string_view reason) {
+  const NormalPath path(head.path());
+  const Route* const route = match_route(shared.config().routes, head.method, path).route;
+  const std::string_view name = route == nullptr ? std::string_view("-") : std::string_view(route->name);
+  shared.log.seldom(LogLevel::warning, "upstream_failed", name,
+                    {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});
 }
 
-// A place at the upstream is for requests that flow: a client that is still thinking does not have one.
-Task<bool> Passage::read_beginning() {
-  if (body_ != nullptr || !exchange_.body_unread()) return true;
-  return read_first_bytes();
-}
-
-Task<bool> Passage::read_first_bytes() {
-  const BodyRead read = co_await exchange_.read_beginning(
-      beginning_, kReadBeforeCall, [this](std::size_t more) { return buffered_.try_hold(more); });
-  body_ = &beginning_;
-  if (read != BodyRead::broken && read != BodyRead::refused) co_return true;
-  error_ = CallError::not_sent;
-  if (read == BodyRead::refused) {
-    co_await refuse(exchange_, buffered_.why(), Resource::buffered_bytes);
-  } else if (exchange_.fault()) {
-    co_await exchange_.send_problem(exchange_.fault().status, exchange_.fault().detail);
-  }
-  co_return false;
-}
-
-Task<bool> Passage::take_places() {
-  Resource resource = Resource::tunnels;
-  Grant grant = websocket_ ? tunnel_place_.try_add(1) : Grant::given;
-  if (grant == Grant::given) {
-    resource = Resource::places;
-    grant = place_.try_add(1);
-  }
-  if (grant == Grant::given) return true;
-  return refuse_place(grant, resource);
-}
-
-Task<bool> Passage::refuse_place(Grant grant, Resource resource) {
-  error_ = CallError::full;
-  co_await refuse(exchange_, grant, resource);
-  co_return false;
-}
-
-Task<bool> Passage::send() {
-  UpstreamRequest out = forward(head_, {exchange_.peer(), exchange_.secure()}, shared_.self, {});
-  out.websocket = websocket_;
-  if (websocket_) add_websocket_fields(out.headers);
-  start_ = std::chrono::steady_clock::now();
-  std::optional<UpstreamBreaker::Pass> pass = terms_.upstream.breaker.ask(start_);
-  if (!pass) {
-    terms_.upstream.metrics.breaker_refusals.Increment();
-    error_ = CallError::not_sent;
-    co_await answer_failure(exchange_, error_);
-    co_return false;
-  }
-  const std::string_view begun = body_ != nullptr ? std::string_view(*body_) : std::string_view{};
-  const bool streaming = exchange_.body_unread();
-  const Framing whole = head_.framing == Framing::none ? Framing::none : Framing::length;
-  const std::string_view at_once = streaming ? std::string_view{} : begun;
-  error_ = co_await call_.send(out, streaming ? head_.framing : whole, streaming ? head_.content_length : begun.size(),
-                               at_once, start_ + terms_.patience);
-  tell_breaker(shared_.log, terms_.upstream, *pass, error_, call_.reason());
-  if (streaming && error_ == CallError::none) error_ = co_await call_.send_piece(begun);
-  if (error_ != CallError::none) {
-    log_failure();
-    co_await answer_failure(exchange_, error_);
-    co_return false;
-  }
-  if (streaming) {
-    co_await exchange_.invite_body();
-    spawn(run_pump(exchange_, call_, terms_.patience, pump_));
-  }
-  co_return true;
-}
-
-Task<void> Passage::answer() {
-  for (;;) {
-    error_ = co_await call_.read_head(response_);
-    if (error_ != CallError::none || response_.status >= 200 || response_.status == 101) break;
-    if (response_.status != 100) {
-      co_await exchange_.send_interim(response_.status, response_.reason, end_to_end(response_));
-    }
-  }
-  if (error_ != CallError::none) {
-    co_await answer_no_response();
-  } else if (response_.status == 101) {
-    co_await tunnel();
-  } else {
-    co_await relay();
-  }
-}
-
-Headers Passage::answer_headers() { return with_marks(for_the_client(end_to_end(response_)), terms_.marks); }
-
-Task<void> Passage::relay() {
-  const bool of_head = head_.method == "HEAD";
+// The answer that `response` is the head of, as it comes.
+Task<CallError> relay(Exchange& exchange, UpstreamCall& call, const ResponseHead& response, Headers headers,
+                      Millis patience) {
+  const bool of_head = exchange.request().method == "HEAD";
   // What a HEAD or 304 says of a length describes a body that is not sent.
   std::optional<std::uint64_t> announced;
-  if (response_.framing == Framing::length) announced = response_.content_length;
-  if (response_.framing == Framing::none && !status_forbids_body(response_.status) && !of_head) announced = 0;
-  Headers headers = answer_headers();
-  if (response_.framing == Framing::none && (of_head || response_.status == 304)) {
-    if (const auto said = response_.headers.get("Content-Length")) headers.add("Content-Length", *said);
+  if (response.framing == Framing::length) announced = response.content_length;
+  if (response.framing == Framing::none && !status_forbids_body(response.status) && !of_head) announced = 0;
+  if (response.framing == Framing::none && (of_head || response.status == 304)) {
+    if (const auto said = response.headers.get("Content-Length")) headers.add("Content-Length", *said);
   }
-  bool client_there = co_await exchange_.send_head(response_.status, response_.reason, headers, announced);
+  bool client_there = co_await exchange.send_head(response.status, response.reason, headers, announced);
   while (client_there) {
     std::string_view piece;
-    call_.deadline(std::chrono::steady_clock::now() + terms_.patience);
-    error_ = co_await call_.read_piece(piece);
-    if (error_ != CallError::none || piece.empty()) break;
-    client_there = co_await exchange_.send_piece(piece);
+    call.deadline(std::chrono::steady_clock::now() + patience);
+    const CallError error = co_await call.read_piece(piece);
+    if (error != CallError::none) {
+      exchange.abort();
+      co_return error;
+    }
+    if (piece.empty()) break;
+    client_there = co_await exchange.send_piece(piece);
   }
-  if (error_ != CallError::none) {
-    log_failure();
-    exchange_.abort();
-  } else if (client_there) {
-    (void)co_await exchange_.send_end();
-  }
-}
-
-// The place at the upstream and the connection are held until this returns.
-Task<void> Passage::tunnel() {
-  Headers headers = answer_headers();
-  add_websocket_fields(headers);
-  if (!co_await exchange_.switch_protocols(response_.reason, headers)) co_return;
-  const Counted counted(shared_.tunnels);
-  Tunnel tunnel(exchange_.stream(), call_.stream(), thread_.timers, shared_.config().timeouts.tunnel_idle);
-  tunnels_.open.push_back(tunnel);
-  if (tunnels_.end) tunnel.stop();
-  const Tunnel::End end = co_await tunnel.run();
-  exchange_.carried(tunnel.from_client(), tunnel.from_upstream());
-  if (shared_.log.enabled(LogLevel::debug)) {
-    shared_.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
-  }
-}
-
-Task<void> Passage::answer_no_response() {
-  if (pump_.client_broke_off && exchange_.client_gone()) {
-    exchange_.abort();
-  } else if (pump_.client_broke_off && exchange_.fault()) {
-    co_await exchange_.send_problem(exchange_.fault().status, exchange_.fault().detail);
-  } else {
-    log_failure();
-    co_await answer_failure(exchange_, error_);
-  }
-}
-
-// The answer is out and the body is not in.
-Task<void> Passage::stop_pump() {
-  pump_.stop = true;
-  exchange_.stop_reading();
-  call_.deadline(std::chrono::steady_clock::now());
-  while (pump_.running) co_await pump_.finished.async_wait(use_task);
-}
-
-// The path stays out of the log: it may hold a secret. So may a method that is not a known one.
-void Passage::log_failure() {
-  const NormalPath path(head_.path());
-  const Route* const route = match_route(shared_.config().routes, head_.method, path).route;
-  const std::string_view name = route == nullptr ? std::string_view("-") : std::string_view(route->name);
-  shared_.log.seldom(LogLevel::warning, "upstream_failed", name,
-                     {{"method", shown_method(head_.method)}, {"route", name}, {"reason", call_.reason()}});
+  if (client_there) (void)co_await exchange.send_end();
+  co_return CallError::none;
 }
 
 } // namespace
 
 void PassThrough::end_tunnels() {
-  tunnels_.end = true;
-  for (Tunnel& tunnel : tunnels_.open) tunnel.stop();
+  tunnels_end_ = true;
+  for (Tunnel& tunnel : tunnels_) tunnel.stop();
+}
+
+// The caller holds the place at the upstream and the connection until this returns.
+Task<void> PassThrough::tunnel(Exchange& exchange, UpstreamCall& call, Headers headers, std::string_view reason) {
+  GatewayShared& shared = thread_.shared;
+  add_websocket_fields(headers);
+  if (!co_await exchange.switch_protocols(reason, headers)) co_return;
+  const Counted counted(shared.tunnels);
+  Tunnel tunnel(exchange.stream(), call.stream(), thread_.timers, shared.config().timeouts.tunnel_idle);
+  tunnels_.push_back(tunnel);
+  if (tunnels_end_) tunnel.stop();
+  const Tunnel::End end = co_await tunnel.run();
+  exchange.carried(tunnel.from_client(), tunnel.from_upstream());
+  if (shared.log.enabled(LogLevel::debug)) {
+    shared.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
+  }
 }
 
 Task<Passed> PassThrough::run(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
@@ -355,11 +173,108 @@ Task<Passed> PassThrough::run(Exchange& exchange, const Route& route, const Shar
 
 Task<Passed> PassThrough::run(Exchange& exchange, Upstream& upstream, Millis patience, const Sharer& sharer,
                               const Headers& marks, const std::string* body) {
-  const PassTerms terms{upstream, patience, marks};
-  Passage passage(thread_, tunnels_, exchange, terms, sharer, body);
+  GatewayShared& shared = thread_.shared;
   Passed passed;
-  co_await passage.run(passed);
+  // A place at the upstream is for requests that flow: a client that is still thinking does not have one.
+  BufferedBytes buffered(shared, sharer);
+  std::string beginning;
+  if (body == nullptr && exchange.body_unread()) {
+    const BodyRead read = co_await exchange.read_beginning(beginning, kReadBeforeCall,
+                                                           [&](std::size_t more) { return buffered.try_hold(more); });
+    body = &beginning;
+    if (read == BodyRead::broken || read == BodyRead::refused) {
+      passed.error = CallError::not_sent;
+      if (read == BodyRead::refused)
+        co_await refuse(exchange, buffered.why(), Resource::buffered_bytes);
+      else if (exchange.fault())
+        co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
+      co_return passed;
+    }
+  }
+  const bool websocket = asks_for_websocket(exchange.request());
+  Holding tunnel_place(shared.shares, Resource::tunnels, sharer.address(), sharer.account());
+  Holding place(shared.shares, Resource::places, sharer.address(), sharer.account());
+  const Grant tunnel_grant = websocket ? tunnel_place.try_add(1) : Grant::given;
+  const Grant grant = tunnel_grant == Grant::given ? place.try_add(1) : tunnel_grant;
+  if (grant != Grant::given) {
+    passed.error = CallError::full;
+    co_await refuse(exchange, grant, tunnel_grant == Grant::given ? Resource::places : Resource::tunnels);
+    co_return passed;
+  }
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  std::optional<UpstreamBreaker::Pass> pass = upstream.breaker.ask(start);
+  if (!pass) {
+    upstream.metrics.breaker_refusals.Increment();
+    passed.error = CallError::not_sent;
+    co_await answer_failure(exchange, passed.error);
+    co_return passed;
+  }
+  const std::string_view begun = body != nullptr ? std::string_view(*body) : std::string_view{};
+  co_await call(exchange, upstream, *pass, patience, marks, begun, passed);
+  // Not where nothing was sent.
+  if (exchange.note() != nullptr && passed.sent) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
   co_return passed;
+}
+
+Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBreaker::Pass& pass, Millis patience,
+                             const Headers& marks, std::string_view begun, Passed& passed) {
+  UpstreamCall call(thread_.pool_of(upstream));
+  const RequestHead& head = exchange.request();
+  UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, thread_.shared.self, {});
+  out.websocket = asks_for_websocket(head);
+  if (out.websocket) add_websocket_fields(out.headers);
+  const bool streaming = exchange.body_unread();
+  const Framing framing = streaming || head.framing == Framing::none ? head.framing : Framing::length;
+  CallError& error = passed.error;
+  error = co_await call.send(out, framing, streaming ? head.content_length : begun.size(),
+                             streaming ? std::string_view{} : begun, std::chrono::steady_clock::now() + patience);
+  tell_breaker(thread_.shared.log, upstream, pass, error, call.reason());
+  if (streaming && error == CallError::none) error = co_await call.send_piece(begun);
+  if (error != CallError::none) {
+    log_failure(thread_.shared, head, call.reason());
+    co_await answer_failure(exchange, error);
+    co_return;
+  }
+  passed.sent = true;
+
+  Pump pump(thread_.timers.context());
+  if (streaming) {
+    co_await exchange.invite_body();
+    spawn(run_pump(exchange, call, patience, pump));
+  }
+  ResponseHead response;
+  for (;;) {
+    error = co_await call.read_head(response);
+    if (error != CallError::none || response.status >= 200 || response.status == 101) break;
+    if (response.status != 100) {
+      co_await exchange.send_interim(response.status, response.reason, end_to_end(response));
+    }
+  }
+  if (error == CallError::none) {
+    Headers headers = with_marks(for_the_client(end_to_end(response)), marks);
+    if (response.status == 101)
+      co_await tunnel(exchange, call, std::move(headers), response.reason);
+    else
+      error = co_await relay(exchange, call, response, std::move(headers), patience);
+    if (error != CallError::none) log_failure(thread_.shared, head, call.reason());
+  } else if (pump.client_broke_off && exchange.client_gone()) {
+    exchange.abort();
+  } else if (pump.client_broke_off && exchange.fault()) {
+    co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
+  } else {
+    log_failure(thread_.shared, head, call.reason());
+    co_await answer_failure(exchange, error);
+  }
+
+  if (pump.running) {
+    // The answer is out and the body is not in.
+    pump.stop = true;
+    exchange.stop_reading();
+    call.deadline(std::chrono::steady_clock::now());
+    while (pump.running) co_await pump.finished.async_wait(use_task);
+  }
+  passed.status = response.status;
+  passed.headers = std::move(response.headers);
 }
 
 } // namespace oncekey

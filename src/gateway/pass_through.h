@@ -13,14 +13,9 @@ namespace oncekey {
 // What the upstream answered, or why nothing whole came.
 struct Passed {
   CallError error = CallError::none;
+  bool sent = false;
   int status = 0;
   Headers headers;
-};
-
-// The tunnels of one thread.
-struct TunnelList {
-  boost::intrusive::list<Tunnel, boost::intrusive::constant_time_size<false>> open;
-  bool end = false; // no new one may begin
 };
 
 class PassThrough {
@@ -40,8 +35,15 @@ class PassThrough {
   static inline const Headers kNoMarks;
 
  private:
+  // Sends what was `begun` and the rest, and passes the answer on.
+  Task<void> call(Exchange& exchange, Upstream& upstream, UpstreamBreaker::Pass& pass, Millis patience,
+                  const Headers& marks, std::string_view begun, Passed& passed);
+  // Answers 101 and carries bytes both ways until the tunnel ends.
+  Task<void> tunnel(Exchange& exchange, UpstreamCall& call, Headers headers, std::string_view reason);
+
   GatewayThread& thread_;
-  TunnelList tunnels_;
+  boost::intrusive::list<Tunnel, boost::intrusive::constant_time_size<false>> tunnels_;
+  bool tunnels_end_ = false;
 };
 
 } // namespace oncekey
