@@ -52,10 +52,11 @@ bench: ## measure beside nginx and Redis on this machine
 format: ## format all C++ files
 	@clang-format -i $(OUR_SOURCES)
 
-lint: ## check format, include directions, and clang-tidy's findings
+lint: ## check format, include directions, class names, and clang-tidy's findings
 	@scripts/setup lint
 	@clang-format --dry-run -Werror $(OUR_SOURCES)
 	@python3 tests/include_directions.py
+	@python3 tests/class_names.py
 	@cmake --preset release >/dev/null
 	@printf '%s\n' $(TIDY_SOURCES) | xargs -P $(JOBS) -n 1 clang-tidy --quiet -p build/release --extra-arg=-Wno-unknown-warning-option
 

@@ -53,7 +53,7 @@ oncekey_archive(phases ABOUT "Atomic phases with recovery points and staged jobs
 oncekey_archive(workers ABOUT "Completer, enqueuer and reaper for operations and staged jobs" ROOMS workers NEEDS phases
   LINKS oncekey::hiredis OpenSSL::SSL FLAGS "-lhiredis -lssl")
 
-# The public headers are those below and what they include; the others in include/oncekey are the gateway's own.
+# The public headers: those below and what they include.
 set(public_headers client.h derive.h inbox.h workers.h)
 set(unread_headers ${public_headers})
 while(unread_headers)

@@ -43,24 +43,30 @@
 
 namespace oncekey {
 
+// How often and how patiently one operation is tried. max_attempts, initial and timeout must be greater than 0.
 struct RetryRules {
   // Tries in all, the first included. One that is answered 409 with `Retry-After`, because the first request with the
   // key is still running, does not count.
   std::uint32_t max_attempts = 8;
+  // The base of the backoff, and the longest wait that it grows to; see the formula above.
   Millis initial{500};
   Millis longest{8'000};
-  Millis timeout{30'000};         // of one try, connecting included
-  Millis deadline{120'000};       // of all tries and the waits between them
-  Millis retry_after_max{60'000}; // a server may ask for more patience than its clients have
+  // For one try, connecting included. Longer than the slowest call that the server answers: a try that is given up
+  // leaves its outcome unknown, and the next one waits for it (409).
+  Millis timeout{30'000};
+  // For all tries and the waits between them. No try begins after it.
+  Millis deadline{120'000};
+  // A longer `Retry-After` is cut to this.
+  Millis retry_after_max{60'000};
 };
 
 // Every operation adds `share` of a retry, every retry takes one. So that a client with little to do can retry at all,
 // `reserve` retries are there at the start, and grow again within `refill`. With a journal the budget is kept beside it
-// (its name and ".budget") and shared by all who share the journal.
+// (its name and ".budget") and shared by all processes that share the journal.
 struct BudgetRules {
-  double share = 0.1;
-  std::uint32_t reserve = 20;
-  Millis refill{60'000};
+  double share = 0.1;         // retries for each operation in the long run: 0.1 means one for ten
+  std::uint32_t reserve = 20; // retries that are there at the start
+  Millis refill{60'000};      // how long an empty reserve takes to be full again
 };
 
 enum class KeySpelling {
@@ -68,13 +74,14 @@ enum class KeySpelling {
   quoted, // Idempotency-Key: "8e03978e-..."   the IETF draft's, for servers that insist on it
 };
 
-// Told before each wait.
+// What on_retry gets before each wait.
 struct RetryNotice {
   std::uint32_t attempt = 0; // the one that has just failed, from 1
   std::string reason;
   Millis wait{};
 };
 
+// The same for all operations of a Client. Copied by Client::open.
 struct ClientOptions {
   RetryRules retry;
   BudgetRules budget;
@@ -84,14 +91,19 @@ struct ClientOptions {
   // How long servers remember a key, at the least: one that is older in the journal may mean a new request to them, and
   // is not sent again unasked. Also how long a named operation stays ended. Stripe and most others promise 24 hours.
   Millis key_lifetime = std::chrono::hours(24);
+  // The header that carries the key. Some vendors have a name of their own (PayPal-Request-Id).
   std::string key_header = "Idempotency-Key";
   KeySpelling key_spelling = KeySpelling::bare;
-  std::string ca_file;                              // PEM certificates to trust; the system's when empty
-  std::uint64_t response_bytes_max = 64u << 20;     // a longer answer is not taken
-  std::function<void(const RetryNotice&)> on_retry; // from the thread that sends
+  // A PEM file of certificates to trust for https; the system's when empty.
+  std::string ca_file;
+  // A longer answer is not taken: the operation is given up, since a retry would get the same answer.
+  std::uint64_t response_bytes_max = 64u << 20;
+  // Called on the thread that sends, before each wait. Must not throw.
+  std::function<void(const RetryNotice&)> on_retry;
 };
 
 struct ClientRequest {
+  // In capitals. GET, HEAD and OPTIONS change nothing and get no key unless one is given.
   std::string method = "POST";
   std::string url; // http or https; may not hold a user or a fragment
   // Content-Type and whatever else the API asks for. Host, the key, Content-Length and Connection are ours to send.
@@ -108,6 +120,7 @@ struct ClientRequest {
   std::string key;
 };
 
+// An answer of the server, as it came, without the framing of HTTP.
 struct ClientResponse {
   int status = 0;
   std::string reason;
@@ -115,6 +128,7 @@ struct ClientResponse {
   std::string body;
 };
 
+// How an operation ended for its caller.
 enum class Ending {
   succeeded, // 2xx, or 303: done, now or by an earlier try
   refused,   // a final answer, but not success
@@ -157,9 +171,11 @@ class Undecided : public std::runtime_error {
 ClientAnswer decided(ClientAnswer answer);
 ClientAnswer decided(Result<ClientAnswer> answer);
 
+// Keeps connections for later calls, and the retry budget. One Client for a program is usual: the budget protects a
+// server from all calls of that Client together.
 class Client {
  public:
-  // A fault if the journal cannot be opened or the certificates cannot be read.
+  // A fault if the options cannot be used, the journal cannot be opened or the certificates cannot be read.
   static Result<std::unique_ptr<Client>> open(ClientOptions options);
   ~Client();
   Client(const Client&) = delete;
@@ -170,9 +186,14 @@ class Client {
   // kept too.
   using Receive = std::function<Status(const ClientAnswer&)>;
 
-  // Sends until the answer is final or patience runs out. A fault means that nothing was sent: the request is not one,
-  // the journal cannot be written, or (kind `conflict`) it holds the operation, open or ended, with another request,
-  // another key, or a key older than `key_lifetime`; or it is the fault of `receive`.
+  // Sends until the answer is final, or attempts, time or budget run out. A fault means that nothing was sent:
+  //
+  //   invalid                the method, the URL, a header or the key cannot be used
+  //   conflict               the journal holds the operation, open or ended, with another request, another key, or a
+  //                          key older than `key_lifetime`
+  //   unavailable, corrupt   the journal cannot be written or read
+  //
+  // or it is the fault that `receive` returned, after the answer came.
   Result<ClientAnswer> send(const ClientRequest& request, const Receive& receive = {});
 
   // Drops the operation's key from the journal, for an operator who has found out what became of it. True if there was

@@ -11,7 +11,7 @@
 //
 // The tables are made by migrate(), or by the application's own migrations from schema_text(): the same text. On
 // Postgres the application's role must own them, because partitions are made, attached and dropped while it runs.
-// Migrations that run as somebody else become that role for these statements: SET ROLE app before, RESET ROLE after,
+// Migrations that run under another role become that role for these statements: SET ROLE app before, RESET ROLE after,
 // and once GRANT CREATE, USAGE ON SCHEMA public TO app.
 //
 // The schema has a version. A library that finds another one than its own says so in a fault (`newer_format` or
@@ -109,8 +109,8 @@ struct DatabaseOptions {
   // Behind a pooler that gives every transaction another server connection (PgBouncer before 1.21 in transaction mode)
   // this is noticed and given up after a repeated transaction or two for each connection; turn it off to save those.
   bool prepare_statements = true;
-  // Makes the database's clock seem ahead by this much, for those who open it with this option: how tests let an hour
-  // pass. Not for production.
+  // Makes the database's clock seem ahead by this much to this Database object: how tests let an hour pass. Not for
+  // production.
   Millis clock_ahead{0};
   // Called on the thread that sends the statement. Must not use the database.
   StatementObserver on_statement;
@@ -146,9 +146,9 @@ Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOp
 
 // The version of the schema that this library works with; kept in the table oncekey_meta.
 inline constexpr int kSchemaVersion = 1;
-// The library's schema as SQL, to read or to copy into one's own migrations: every statement may be run again.
+// The library's schema as SQL, to read or to copy into the application's migrations: every statement may be run again.
 std::string_view schema_text(Dialect dialect);
-// The same by name, "sqlite" or "postgres"; nothing but a fault for any other.
+// The same by name, "sqlite" or "postgres"; a fault of kind `invalid` for any other.
 Result<std::string_view> schema_text(std::string_view dialect);
 
 } // namespace oncekey

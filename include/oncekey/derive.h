@@ -15,6 +15,10 @@
 
 namespace oncekey {
 
+// Any bytes and any length, empty texts included; each pair has a key of its own, and ("ab", "c") differs from
+// ("a", "bc"). The result depends on nothing else, in every version of Oncekey: a label that changes means a new key,
+// and with it a second execution. Not a secret: a caller who knows key and label can compute it. May be called from any
+// thread.
 std::string derive(std::string_view key, std::string_view label);
 
 } // namespace oncekey

@@ -1,8 +1,13 @@
-// Headers: the fields of one HTTP message, in order, with their case.
+// Headers: the fields of one HTTP message, in the order they were added, with the case they were written in.
 //
 // All fields live in one string, as the lines that go on the wire ("Name: value\r\n"), beside an index into it. Parsing
-// a message, storing a response and replaying it therefore copy one block of bytes and allocate once or twice, whatever
-// the number of fields. Names compare without regard to ASCII case.
+// a message, storing an answer and replaying it therefore copy one block of bytes and allocate once or twice, whatever
+// the number of fields.
+//
+// Names compare without regard to ASCII case. A name may occur several times (Set-Cookie does): get() finds the first,
+// count() tells how many there are. Nothing is joined, folded or sorted: a replay carries the fields as they came.
+//
+// A value: it is copied and moved, and owns all its bytes. It has no lock; threads that share one must not change it.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +18,7 @@
 
 namespace oncekey {
 
+// One field of a Headers object. The views point into it and stay valid until it is changed or destroyed.
 struct Field {
   std::string_view name;
   std::string_view value;
@@ -20,29 +26,37 @@ struct Field {
 
 class Headers {
  public:
-  // Appends a field. The caller vouches that name and value hold no line breaks: what came off the wire was checked by
-  // the parser, what we make ourselves is made of literals and checked values.
+  // Appends a field. Name and value must hold no line breaks, and this is not checked here: a line break in a value
+  // would be a header of its own on the wire. What came off the wire was checked by the parser. A program that adds
+  // text from elsewhere checks it first; Phase::respond and Client::send check what they are given. All fields together
+  // must have fewer than 4 GiB.
   void add(std::string_view name, std::string_view value);
 
-  // Rebuilds from lines() of an earlier object. Nothing if the text is not a sequence of "Name: value\r\n" lines.
+  // Rebuilds the object from the lines() of an earlier one, without copying them. Nothing if the text is not a sequence
+  // of "Name: value\r\n" lines with a name each.
   static std::optional<Headers> from_lines(std::string lines);
 
+  // The number of fields, each occurrence of a name counted.
   std::size_t size() const { return spans_.size(); }
   bool empty() const { return spans_.empty(); }
-  // The views stay valid until the next change to this object.
+  // By place, from 0 to size() - 1, which is not checked.
   Field operator[](std::size_t index) const {
     const Span& span = spans_[index];
     return {{bytes_.data() + span.name_at, span.name_length}, {bytes_.data() + span.value_at, span.value_length}};
   }
 
-  // The value of the first field of that name.
+  // The value of the first field of that name, or nothing. The view stays valid until the next change to this object.
+  // Takes time in proportion to the number of fields.
   std::optional<std::string_view> get(std::string_view name) const;
   std::size_t count(std::string_view name) const;
   bool has(std::string_view name) const { return get(name).has_value(); }
 
-  // The wire form of all fields, without the empty line that ends a header section.
+  // The wire form of all fields, without the empty line that ends a header section. What from_lines() reads.
   const std::string& lines() const { return bytes_; }
+  // Takes out all fields and keeps the memory for the next ones.
   void clear();
+  // Makes room, so that adding so many fields of so many bytes in all (names, values, and four more each) allocates no
+  // further memory.
   void reserve(std::size_t bytes, std::size_t fields);
 
  private:
@@ -53,14 +67,17 @@ class Headers {
   std::vector<Span> spans_;
 };
 
-// ASCII comparison without regard to case: the only kind HTTP needs. Most names differ in length, which is seen here.
+// ASCII comparison without regard to case, the only kind HTTP needs: bytes above 127 are compared as they are. The
+// lengths are compared inline, because most names differ in length already.
 bool equal_length_ignoring_case(const char* a, const char* b, std::size_t length);
 inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
   return a.size() == b.size() && equal_length_ignoring_case(a.data(), b.data(), a.size());
 }
 bool starts_with_ignoring_case(std::string_view text, std::string_view prefix);
 
-// Calls `visit(item)` for every comma-separated item of a list-valued field, trimmed, empty items left out.
+// Calls `visit(item)` for every comma-separated item of a list-valued field (Connection, Vary), without the spaces and
+// tabs around it. Empty items are left out. Commas inside quoted strings are taken for separators: not for fields whose
+// items may be quoted.
 template <class Visit>
 void for_each_list_item(std::string_view list, Visit visit) {
   while (!list.empty()) {

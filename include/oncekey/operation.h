@@ -1,10 +1,10 @@
 // Operation: what a request does, as phases between foreign calls.
 //
-// A request that changes the application's database and calls somebody else's API can die anywhere in between. An
-// Operation divides the work where that would hurt: a *phase* is a group of database writes that commit together, a
-// *foreign call* happens between two phases and never inside a transaction, and a *recovery point* is the name of the
-// place reached. The recovery point commits with the phase's writes. The next attempt, the client's or the completer's,
-// goes on from there.
+// A request that changes the application's database and calls a foreign API can die anywhere in between. An Operation
+// divides the work where that would hurt: a *phase* is a group of database writes that commit together, a *foreign
+// call* happens between two phases and never inside a transaction, and a *recovery point* is the name of the place
+// reached. The recovery point commits with the phase's writes. The next attempt, the client's or the completer's, goes
+// on from there.
 //
 //     oncekey::Operation book("book_ride");
 //     book.phase("started", [](oncekey::Phase& phase) {
@@ -31,11 +31,12 @@
 // Returning "unknown" as if it were a decision is how money is lost.
 //
 // Foreign memories end. Stripe forgets a key after 24 hours, and the same call would charge again. Past `key_memory`
-// since the recovery point was reached the call is not made: the operation goes to the dead letters, for a person to
+// since the recovery point was reached the call is not made: the operation becomes a dead letter, for an operator to
 // look at.
 //
-// The functions are called from several threads at once, and in other processes than the one that received the request:
-// what they need beyond the request and the notes, they get from the database.
+// Threads. The functions are called from several threads at once, and in other processes than the one that received the
+// request: what they need beyond the request and the notes, they get from the database. An Operation is a value; the
+// Runner copies it, with the functions in it.
 //
 // Operations that are under way outlive the program that began them: docs/CHANGING_AN_OPERATION.md says what a new
 // version of a program may change.
@@ -77,32 +78,38 @@ struct OperationRequest {
   // Whose request it is: a lasting name of the account ("user:42"), not a credential. It is kept, and two principals
   // never meet, whatever keys they use. Must not be empty.
   std::string principal{};
-  std::string key{}; // the Idempotency-Key as the client sent it; checked by the policy's rules
+  // The Idempotency-Key as the client sent it. The policy's rules check it; do not trim or unquote it before.
+  std::string key{};
   std::string method = "POST";
+  // As the client sent it. Another spelling of the same path (//, %41, a trailing slash) under the same key is a
+  // mismatch, and never executed as another operation.
   std::string path{};
   std::string body{};
-  std::string content_type{}; // tells the policy how to compare bodies where it compares their meaning
+  // Tells how to compare bodies where the policy compares their meaning (FingerprintMode::canonical).
+  std::string content_type{};
   // What is compared instead of the body, for applications that know better which parts make it another request.
   std::optional<std::string> compared{};
 };
 
-// Small texts that one step leaves for the later ones; they commit with the phase that keeps them. Big things belong in
-// tables: all notes of an operation together have at most this many bytes.
+// Small texts that one step leaves for the later ones, such as the id of a row it made. They commit with the phase that
+// keeps them. Big things belong in tables: all notes of an operation together have at most this many bytes, names
+// included; a phase that keeps more ends in a fault.
 inline constexpr std::size_t kNotesBytesMax = 64 * 1024;
 using Notes = std::map<std::string, std::string, std::less<>>;
 
-// A note that is not there, or cannot be read as what was asked for. The message names it.
+// A note that is not there, or cannot be read as the type asked for. The message names the note. Let it through: it is
+// a mistake of the program, and the attempt fails with this message.
 class NoteError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// What a note can hold besides text.
+// What a note can hold besides text. Kept as text that reads back as the same number.
 template <class T>
 concept NoteNumber = std::integral<T> || std::floating_point<T>;
 
 namespace phases {
-// They throw NoteError.
+// How notes are written and read; used by note() and keep_note() below. They throw NoteError.
 const std::string& note_text(const Notes& notes, std::string_view name);
 std::int64_t note_integer(const Notes& notes, std::string_view name);
 std::uint64_t note_unsigned(const Notes& notes, std::string_view name);
@@ -150,6 +157,7 @@ std::string note_of(T value) {
 }
 } // namespace phases
 
+// What the function of a foreign call gets. Valid during the call of that function; what it needs later, it copies.
 class ForeignCall {
  public:
   ForeignCall(std::string key, const OperationRequest& request, const Notes& notes)
@@ -159,7 +167,7 @@ class ForeignCall {
   // operation (derive.h).
   const std::string& key() const { return key_; }
   const OperationRequest& request() const { return request_; }
-  // Nothing if no earlier phase kept one of that name.
+  // A note as text, or nothing if no earlier phase kept one of that name.
   std::optional<std::string> note(std::string_view name) const;
   // As a std::string, an integer, a double or a bool. Throws NoteError if it is missing or something else.
   template <class T>
@@ -173,16 +181,19 @@ class ForeignCall {
   const Notes& notes_;
 };
 
-// How a phase ended; made by Phase's next, respond and stay.
+// How a phase ended; made by Phase's next(), respond() and stay(), and returned by the function of the phase.
 struct NextPoint {
-  std::string recovery_point;
+  std::string recovery_point; // where the next step starts
 };
 struct Respond {
-  StoredResponse response;
+  StoredResponse response; // what every retry gets
 };
 struct Stay {};
 using PhaseEnd = std::variant<NextPoint, Respond, Stay>;
 
+// What the function of a phase gets: the open transaction (transaction.h), the request, and the notes. It is valid
+// during the call. The function may run more than once before its transaction commits; notes kept by a run that was
+// rolled back are gone.
 class Phase : public Transaction {
  public:
   Phase(phases::Session& session, const OperationRequest& request, Notes notes)
@@ -190,6 +201,7 @@ class Phase : public Transaction {
 
   const OperationRequest& request() const { return request_; }
 
+  // A note as text, or nothing; also one that this phase has kept itself.
   std::optional<std::string> note(std::string_view name) const;
   // As a std::string, an integer, a double or a bool. Throws NoteError if it is missing or something else.
   template <class T>
@@ -215,7 +227,7 @@ class Phase : public Transaction {
   [[nodiscard]] PhaseEnd respond(int status, std::string_view content_type, std::string body) const;
 
   // The writes commit, the recovery point stays, and the run goes on with the step declared after this one. After a
-  // crash this phase runs again: only for phases that may.
+  // crash this phase runs again: only for phases whose writes may happen twice.
   [[nodiscard]] PhaseEnd stay() const { return Stay{}; }
 
   const Notes& notes() const { return notes_; }
@@ -225,6 +237,7 @@ class Phase : public Transaction {
   Notes notes_;
 };
 
+// What the library must know about a foreign call.
 struct CallRules {
   // Names the call among all calls of the operation. The derived key depends on it, so it never changes.
   std::string label;
@@ -237,6 +250,8 @@ class Operation {
  public:
   using PhaseFunction = std::function<PhaseEnd(Phase&)>;
 
+  // The name is kept with every operation in the database, and a completer finds the code by it: it never changes while
+  // operations are unfinished.
   explicit Operation(std::string name);
 
   // A step without a foreign call. The step declared first is where operations start, by habit named "started".
@@ -274,9 +289,10 @@ class Operation {
   }
 
   // Operations that stand at the recovery point `former`, which an earlier version of the program had, go on at
-  // `recovery_point`.
+  // `recovery_point`. Keep it for as long as such operations may exist: completers and clients resume them for days.
   Operation& alias(std::string former, std::string recovery_point);
 
+  // What was declared, as the Runner reads it.
   struct Step {
     std::string recovery_point;
     CallRules rules;

@@ -1,6 +1,11 @@
-// Record: what a store keeps for one key, and the identities it is kept under.
+// Record: what is kept for one key, and the identities it is kept under.
 //
-// The bytes on disk are described in docs/RECORD_FORMAT.md and written by src/core/record_codec.cc.
+// A program that uses the library needs two of these types: RecordId, which names an operation for Runner::resume and
+// the functions for operators (workers.h), and StoredResponse, the answer of an operation. Record itself is what the
+// gateway's stores keep; the library has tables of its own.
+//
+// All types here are values: copied, compared where that is declared, and free of locks. The bytes of a Record on disk
+// are described in docs/RECORD_FORMAT.md and written by src/core/record_codec.cc.
 #pragma once
 
 #include <oncekey/headers.h>
@@ -16,14 +21,16 @@
 
 namespace oncekey {
 
-// 32 bytes out of HMAC-SHA-256. Two kinds exist and the types keep them apart.
+// 32 bytes of a hash. The tag keeps the kinds apart: a fingerprint does not pass for an id. Ordered and compared byte
+// by byte, which takes time that depends on where they differ: not for secrets.
 template <class Tag>
 struct Digest {
   std::array<std::uint8_t, 32> bytes{};
   friend auto operator<=>(const Digest&, const Digest&) = default;
 };
 
-// Names a record: keyed hash of scope and key. Holds nothing that could be read back.
+// Names a record or an operation: a hash of scope and key, keyed with the store's or database's own secret. The account
+// and the key cannot be read back from it, and two stores have different ids for the same request.
 using RecordId = Digest<struct RecordIdTag>;
 // Keyed hash of what a request asks for; tells a retry from a different request under the same key.
 using Fingerprint = Digest<struct FingerprintTag>;
@@ -34,7 +41,8 @@ using BodyHash = Digest<struct BodyHashTag>;
 // zero where a store shares the caller's process, which loses no answers.
 using ClaimToken = std::array<std::uint8_t, 16>;
 
-// Sixty-four lower-case hex digits, the spelling of the command line and the JSON API.
+// Sixty-four lower-case hex digits: the spelling of the command line, of the JSON API and of `Idempotency-Key` in a
+// completer's request.
 template <class Tag>
 std::string to_hex(const Digest<Tag>& digest) {
   static constexpr char kDigits[] = "0123456789abcdef";
@@ -53,6 +61,7 @@ std::string short_hash(const Digest<Tag>& digest) {
   return to_hex(digest).substr(0, 12);
 }
 
+// The reverse of to_hex(). Nothing unless the text is sixty-four hex digits, in either case.
 std::optional<RecordId> record_id_from_hex(std::string_view hex);
 
 enum class RecordState : std::uint8_t {

@@ -10,16 +10,25 @@
 // A run claims the key, goes through the operation's steps from its recovery point on, and ends with a stored response.
 // Among any number of concurrent runs of one key, in any number of processes, one is the owner; the others are told
 // InProgress. The owner holds a lease on the database's clock and a fence, a number that grows with every claim and
-// with every phase. Each phase's transaction first locks the operation's row and looks whether its fence is still ours:
-// an owner that was taken over changes nothing, and its run is answered from the record like anybody's.
+// with every phase. Each phase's transaction first locks the operation's row and compares its fence: an owner that was
+// taken over changes nothing, and its run is answered from the record like any other.
 //
 // Which key belongs to which request, when a retry is a different request in disguise, how long an answer is kept and
 // how refusals look is decided by a RunnerPolicy, as in the gateway and by the same code.
 //
-// Exceptions from phases and calls roll back, give the lease up at once and are passed on to the caller of run(); the
-// next attempt resumes at the last recovery point. A process that dies keeps the lease until it is over. A run that was
-// broken off by its database keeps it as well, but the same Runner remembers that it is its own: a retry that comes to
-// it goes on at once.
+// What a run that does not finish leaves behind:
+//
+//   a phase or call threw      rolled back, the lease given up at once, the exception passed on to the caller of run();
+//                              the next attempt resumes at the last recovery point
+//   the process died           the lease stays until it is over; then a retry or the completer resumes
+//   the database broke it off  the lease stays as well, but this Runner remembers that it is its own: a retry that
+//   comes
+//                              to it goes on at once
+//
+// Durability. When run() says Finished, the answer and all writes of the operation are durable (database.h).
+//
+// Threads. All members of a Runner may be called from any thread. run() blocks its caller, for as long as phases and
+// foreign calls take. One thread in the background renews the leases of runs that are in a foreign call.
 #pragma once
 
 #include <oncekey/database.h>
@@ -43,9 +52,10 @@ namespace oncekey {
 // The stored response: this run's own, or that of an earlier one.
 struct Finished {
   StoredResponse response;
-  bool replayed = false;
+  bool replayed = false; // it was there before this run; the response goes out with the markers of a replay
 };
-// Another run works on it, or a crash left it with a lease that is not over.
+// Another run works on it, or a crash left it with a lease that is not over. The client should retry later, with the
+// same key.
 struct InProgress {
   // Until the lease ends; never more than RunnerOptions::lease, whatever a clock that stepped has left in the row.
   std::chrono::seconds retry_after{1};
@@ -58,7 +68,8 @@ struct KeyInvalid {
   Part part = Part::key;
   std::string why; // without a full stop
 };
-// Serialization failures used up the budget. The operation is at its last recovery point and free: try again.
+// Serialization failures used up the budget. The operation is at its last recovery point, and its lease is given up:
+// the client should retry.
 struct Conflict {
   std::chrono::seconds retry_after{1};
 };
@@ -85,22 +96,32 @@ using RunOutcome =
 
 // The rules of keys and answers: what of the gateway's policies (docs/POLICIES.md) counts in a library.
 struct RunnerPolicy {
+  // How the key header is read (key_rules.h).
   KeySyntax key_syntax = KeySyntax::visible_ascii;
-  bool strict = false; // structured_string: refuse bare keys
+  // With KeySyntax::structured_string: refuse keys without quotes.
+  bool strict = false;
+  // Whether the same key on another path is another operation or a mismatch.
   Identity identity = Identity::operation_key;
+  // How bodies are compared. Canonical is for clients that serialize the body again for every attempt.
   FingerprintMode fingerprint = FingerprintMode::bytes;
-  std::vector<std::string> fingerprint_ignore; // JSON pointers; needs `canonical`
+  // JSON pointers (RFC 6901) to members that may differ between attempts, such as "/sent_at". Needs `canonical`.
+  std::vector<std::string> fingerprint_ignore;
   PathCase path_case = PathCase::exact;
+  // The statuses of the two refusals about a key, as http_answer() gives them.
   int mismatch_status = 422;
   int in_progress_status = 409;
-  Millis retention = std::chrono::hours(24); // of an answer, from the first request on
+  // How long an answer is replayed, from the first request on. Longer than any client retries; then the key is new, and
+  // a retry executes again. See also RunnerOptions::late_answer_kept.
+  Millis retention = std::chrono::hours(24);
+  // The form of refusals.
   ErrorFormat errors = ErrorFormat::problem;
-  bool replay_set_cookie = false; // Set-Cookie is not replayed unless this says so
+  // Set-Cookie fields of an answer are left out of replays unless this is true: a cookie of then may be wrong now.
+  bool replay_set_cookie = false;
 };
 // The named ones: classic (what a default RunnerPolicy is), ietf, stripe-v1, stripe-v2. Nothing for any other name.
 std::optional<RunnerPolicy> runner_policy(std::string_view name);
 
-// What a run tells of its steps, for traces and logs.
+// What a run tells of its steps, for traces and logs. The references are valid during the call of the observer.
 struct StepEvent {
   enum class Part { call, phase };
   enum class Moment {
@@ -120,34 +141,40 @@ struct StepEvent {
 using StepObserver = std::function<void(const StepEvent&)>;
 
 struct RunnerOptions {
-  // Keys, identity, fingerprints, retention, and the look of answers.
+  // The rules of keys and answers, a named one (runner_policy) or your own. Read key_rules.h before you change them for
+  // keys that are in use.
   RunnerPolicy policy;
-  // How long an owner may be silent. Renewed by every phase, and by a thread while a foreign call runs.
+  // How long an owner may be silent before another run takes over. Renewed by every phase, and by a thread while a
+  // foreign call runs. Shorter means that a retry after a crash waits less; it must be longer than the longest phase.
   Millis lease = std::chrono::seconds(60);
-  // A foreign call that takes longer than this is no longer waited for by others: its lease is left to run out.
+  // The lease of a foreign call that takes longer than this is no longer renewed. When it has run out, a retry makes
+  // the call again, with the same key.
   Millis call_max = std::chrono::minutes(5);
-  // How long one phase is run again after serialization failures before the answer is Conflict.
+  // How long one phase is run again after serialization failures before the outcome is Conflict. Longer means fewer
+  // refusals under contention, and threads that are busy for longer.
   Millis conflict_budget = std::chrono::seconds(5);
-  // An operation finished late, by a completer, is answered at least this much longer, whatever its retention says.
+  // An operation that is finished late, by a completer, keeps its answer for at least this long, also past its
+  // retention: its client may still come back for it.
   Millis late_answer_kept = std::chrono::hours(1);
   // Called on the thread of the run, outside transactions, from several threads at once. Must not throw.
   StepObserver on_step;
 };
 
+// Counted since the Runner was made, in this process.
 struct RunnerMetrics {
-  std::uint64_t runs = 0;
-  std::uint64_t finished = 0;
-  std::uint64_t replayed = 0;
+  std::uint64_t runs = 0;     // calls of run()
+  std::uint64_t finished = 0; // operations that got their answer here, by run() or resume()
+  std::uint64_t replayed = 0; // answered from the record of an earlier run
   std::uint64_t in_progress = 0;
   std::uint64_t mismatches = 0;
-  std::uint64_t takeovers = 0;       // operations resumed after somebody else's lease
+  std::uint64_t takeovers = 0;       // operations resumed after another owner's lease was over
   std::uint64_t leases_lost = 0;     // phases that found themselves taken over and changed nothing
   std::uint64_t phases_repeated = 0; // after serialization failures
   std::uint64_t conflicts = 0;
   std::uint64_t dead_lettered = 0;
 };
 
-// An HTTP answer without framing (Content-Length, Connection) and Date, which are the server's business.
+// An HTTP answer without framing (Content-Length, Connection) and without Date: the application's server adds those.
 struct HttpAnswer {
   int status = 0;
   std::string reason;
@@ -164,10 +191,13 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // From any thread. Throws only what the operation's own functions throw. A fault of kind `invalid` is a mistake of
-  // the application (a recovery point without a step, a transaction ended by hand, a response that cannot be kept);
-  // `exhausted` means that all connections are in use. Other faults are the database's, and after them it is not known
-  // how far the operation came: the same request with the same key finds out.
+  // Runs the operation once, or answers from its record. Throws only what the operation's own functions throw. Faults:
+  //
+  //   invalid      a mistake of the application: a recovery point without a step, a transaction ended by hand, a
+  //                response that cannot be kept
+  //   exhausted    all connections are in use; nothing was done
+  //   any other    the database's; how far the operation came is unknown, and the same request with the same key
+  //                finds out
   Result<RunOutcome> run(const OperationRequest& request);
   // The same on a connection of the application's own, for all phases of this run; it is held during foreign calls too.
   // Where that is too long, DatabaseOptions::connections lets the library borrow from the application's pool.

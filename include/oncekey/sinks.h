@@ -1,9 +1,15 @@
-// Sinks: where the enqueuer hands staged jobs over.
+// Sinks: where the enqueuer (workers.h) hands staged jobs over.
 //
-// A sink gets a batch in order of id and says for each job whether it was accepted. Accepted means durable on the other
-// side: the job's row is deleted next. Whatever is neither accepted nor refused is handed over again later, so a sink
-// that stops half-way simply reports what it knows. Every sink may get the same job twice, after a crash between
-// accepting and deleting; the id is the same then.
+// A sink gets a batch in order of id and says for each job whether it was accepted.
+//
+//   accepted   the job is durable on the other side; its row is deleted next
+//   refused    this job cannot be taken; it is tried again after a backoff, and becomes a dead letter after too many
+//   neither    it is handed over again later, without an attempt counted
+//
+// A sink that stops half-way therefore reports what it knows and no more. Every sink may get the same job twice, after
+// a crash between accepting and deleting; the id is the same then.
+//
+// Ready-made sinks call a function, POST to a URL, or write to Redis. An application's own sink derives from Sink.
 #pragma once
 
 #include <oncekey/jobs.h>
@@ -20,24 +26,25 @@
 
 namespace oncekey {
 
+// What became of a batch. Ids that were not in the batch are ignored.
 struct SinkReport {
   struct RefusedJob {
     JobId id = 0;
     std::string why;
   };
   std::vector<JobId> accepted;
-  // Each of these is tried again after a backoff of its own, and becomes a dead letter after too many.
   std::vector<RefusedJob> refused;
-  // The sink as a whole did not answer: it is left alone for a while, and no job is blamed.
+  // Why the sink as a whole did not answer. It gets no jobs for a while (EnqueuerOptions::backoff_first), and no
+  // attempt is counted for the jobs that are neither accepted nor refused.
   std::optional<std::string> down;
 };
 
-// How long a sink may go on with a batch.
+// How long a sink may go on with a batch. Made by the enqueuer; a test of a sink makes its own.
 class DeliveryTurn {
  public:
   DeliveryTurn(std::chrono::steady_clock::time_point until, std::function<bool()> stopping = nullptr)
       : until_(until), stopping_(std::move(stopping)) {}
-  // Looked at before every job: the enqueuer is stopping, or its claim on the batch ends. From any thread.
+  // To be asked before every job: the enqueuer is stopping, or its claim on the batch ends. From any thread.
   bool over() const { return std::chrono::steady_clock::now() >= until_ || (stopping_ && stopping_()); }
   std::chrono::steady_clock::time_point until() const { return until_; }
 
@@ -49,15 +56,17 @@ class DeliveryTurn {
 class Sink {
  public:
   virtual ~Sink() = default;
-  // Should begin no further job when the turn is over: others take the rest. Called by one enqueuer from one thread at
-  // a time. May throw: that counts as `down`, with nothing accepted.
+  // Hands the jobs over and waits for the answers. Begins no further job when the turn is over: another enqueuer may
+  // have the rest by then. Called by one enqueuer from one thread at a time. May throw: that counts as `down`, with
+  // nothing accepted.
   virtual SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) = 0;
 };
 
-// Calls a function for every job; one that throws refuses the job. With a `concurrency` of more than 1 it is called
-// from so many threads at once, and jobs are begun but not ended in order of id.
+// Calls a function for every job. Returning accepts the job, throwing refuses it, with what() as the reason. With a
+// `concurrency` of more than 1 the function is called from that many threads at once, and jobs are begun but not ended
+// in order of id.
 std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std::size_t concurrency = 1);
-// Calls a function for the whole batch, for callbacks that gather.
+// Calls a function for the whole batch, for consumers that take many at once. It reports as Sink::deliver does.
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept);
 
 struct HttpSinkOptions {
@@ -67,7 +76,7 @@ struct HttpSinkOptions {
   std::string content_type = "application/json";
   // Sent as `Authorization`, if not empty.
   std::string authorization;
-  // How many requests are under way at a time. With more than 1 jobs are begun but not ended in order of id.
+  // Requests under way at the same time. With more than 1 jobs are begun but not ended in order of id.
   std::size_t concurrency = 1;
 };
 // POSTs the args of each job to the URL (http:// or https://), with `Idempotency-Key: <job id>`, `Oncekey-Job: <name>`

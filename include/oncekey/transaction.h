@@ -1,16 +1,21 @@
 // Transaction: what application code holds while the library has a transaction open for it.
 //
-// The code writes what it likes through the real handle; the library begins and ends the transaction. Code that ends it
-// by itself (COMMIT, ROLLBACK on the raw handle) is found out and answered with a fault, because rows that commit
-// without their recovery point are the very thing this library is against.
+// The application's code writes through execute() or through the real handle of its client library; the library begins
+// and ends the transaction. Code that ends it by itself (COMMIT or ROLLBACK on the raw handle) is detected, and the
+// call ends in a fault of kind `invalid`: rows that commit without their recovery point are what this library prevents.
 //
-// A transaction may be run more than once: a database that finds two of them in each other's way (Postgres' 40001 and
-// 40P01) undoes one, and the library runs its code again. Whatever is not in the database (a counter, a log line, a
-// message to somebody) happens once for each try. Foreign calls therefore have a place of their own, see operation.h.
+// A transaction may run more than once. When two are in each other's way (Postgres' 40001 and 40P01), the database
+// undoes one, and the library runs its code again. Effects outside the database (a counter, a log line, a mail) happen
+// once for each try. Foreign calls therefore have a place of their own, see operation.h.
 //
-// Errors. execute() and check() throw DatabaseError; the library catches the ones that mean "try again" and passes all
+// Errors. execute() and check() throw DatabaseError. The library catches those that mean "try again" and passes all
 // others on to the caller. Code that uses the raw handle passes its Postgres results through check(), or throws
 // RetryTransaction itself when it sees a serialization failure.
+//
+// Ownership. A Transaction is lent: it is valid during the call of the code that gets it, on the thread of that call,
+// and neither it nor the handle may be kept. Rows that came back own their values and may be kept.
+//
+// Durability. When the library's function returns success, the commit is durable by the rules of database.h.
 #pragma once
 
 #include <oncekey/database.h>
@@ -37,10 +42,15 @@ namespace phases {
 class Session;
 }
 
-// The database refused a statement.
+// The database refused a statement, or did not answer it. Code may catch it and go on where the database allows that
+// (see execute()); an error that says `try_again` should be let through, because the transaction cannot commit any
+// more.
 class DatabaseError : public std::runtime_error {
  public:
-  enum class Advice { try_again, give_up };
+  enum class Advice {
+    try_again, // a serialization failure or a deadlock: the library rolls back and runs the code again
+    give_up,   // anything else: the same statement would fail again
+  };
   DatabaseError(const std::string& message, Advice advice, std::string code)
       : std::runtime_error(message), advice_(advice), code_(std::move(code)) {}
   Advice advice() const { return advice_; }
@@ -58,8 +68,9 @@ class RetryTransaction : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A value given to execute(). Text and bytes differ: bytes may hold anything, text must be valid in the database. It
-// refers to them: in a list that outlives the expression it is written in, so must they.
+// A value given to execute(). Text and bytes differ: bytes may hold anything and become bytea or BLOB, text must be
+// valid in the database's encoding. A value refers to the caller's text or bytes and copies nothing: a list of values
+// that is kept longer than one expression must not outlive them.
 struct Bytes {
   std::string_view bytes;
 };
@@ -88,8 +99,8 @@ class SqlValue : public SqlValueKinds {
   }
 };
 
-// A column of a row that came back: numbers as numbers, text and bytes as they are, everything else as its text. A
-// Postgres numeric without a fraction (also sum() of bigint) is an integer, as on SQLite; one with a fraction is its
+// A column of a row that came back: NULL, numbers as numbers, text and bytes as they are, everything else as its text.
+// A Postgres numeric without a fraction (also sum() of bigint) is an integer, as on SQLite; one with a fraction is its
 // text, which is exact, and real() reads it.
 using SqlColumn = std::variant<std::nullptr_t, std::int64_t, double, std::string>;
 
@@ -99,19 +110,24 @@ class ColumnError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// One row of an answer. It owns its values; rows of one answer share the names of their columns.
 class SqlRow {
  public:
   using Names = std::shared_ptr<const std::vector<std::string>>;
+  // Made by the library.
   explicit SqlRow(std::vector<SqlColumn> columns, Names names = nullptr)
       : columns_(std::move(columns)), names_(std::move(names)) {}
   std::size_t size() const { return columns_.size(); }
 
-  // One column of a row, which outlives it. All of them throw ColumnError.
+  // One column of a row. Valid as long as the row. A column of another kind than asked for throws ColumnError.
   class Cell {
    public:
     bool is_null() const { return std::holds_alternative<std::nullptr_t>(value()); }
+    // NULL throws as well: ask is_null() where a column may be NULL.
     std::int64_t integer() const;
-    double real() const; // of a number, or of a text that is one
+    // Of a number, or of a text that is one: a Postgres numeric with a fraction.
+    double real() const;
+    // The text or bytes. Valid as long as the row.
     const std::string& text() const;
 
    private:
@@ -128,6 +144,7 @@ class SqlRow {
   Cell operator[](std::size_t column) const;
   Cell operator[](std::string_view name) const;
 
+  // The same by place, in one word.
   bool is_null(std::size_t column) const { return (*this)[column].is_null(); }
   std::int64_t integer(std::size_t column) const { return (*this)[column].integer(); }
   double real(std::size_t column) const { return (*this)[column].real(); }
@@ -138,6 +155,7 @@ class SqlRow {
   Names names_;
 };
 
+// The answer to one statement: the rows of a SELECT or of RETURNING, and how many rows were changed.
 struct SqlRows {
   std::vector<SqlRow> rows;
   std::int64_t changed = 0; // rows inserted, updated or deleted
@@ -149,28 +167,30 @@ class Transaction {
   Transaction(const Transaction&) = delete;
   Transaction& operator=(const Transaction&) = delete;
 
-  // The real handle; null when the database is of the other kind.
+  // The real handle, for the application's own database layer; null when the database is of the other kind.
   sqlite3* sqlite() const;
   pg_conn* postgres() const;
   Dialect dialect() const;
 
-  // A small convenience for code that has no database layer of its own: one statement, parameters as $1, $2, … on both
-  // databases. Each costs one round trip, as it would by hand. One that comes again on the same connection is prepared;
-  // if its table has changed since, the transaction is run again. COMMIT, ROLLBACK and whatever else would end the
-  // transaction is refused with a DatabaseError before anything is sent.
+  // For code that has no database layer of its own: one statement, with parameters as $1, $2, … on both databases. Each
+  // costs one round trip, as it would by hand. A statement that comes again on the same connection is prepared; if its
+  // table has changed since, the transaction is run again. Statements that would end the transaction (COMMIT, ROLLBACK)
+  // are refused with a DatabaseError before anything is sent.
   //
   // After a failed statement Postgres takes no other until the transaction ends (25P02), SQLite does. Code that wants
   // to go on after a failure, on either, puts a savepoint before it: execute("SAVEPOINT attempt"), the statement, and
   // execute("ROLLBACK TO SAVEPOINT attempt") when it threw.
   SqlRows execute(std::string_view sql, std::initializer_list<SqlValue> values = {});
-  // For values whose number is known at run time.
+  // The same for values whose number is known at run time only.
   SqlRows execute(std::string_view sql, std::span<const SqlValue> values);
 
-  // Throws DatabaseError if a result obtained on the raw handle says that the statement failed. Does not free it.
+  // For code that uses libpq itself: throws DatabaseError if the result says that the statement failed, with the advice
+  // to try again where the failure was a conflict. A null result throws as well. Does not free the result.
   void check(const pg_result* result) const;
 
-  // Stages a job: it is inserted before the transaction commits and exists if and only if that commit does. Jobs get
-  // growing ids in the order of these calls. Throws std::invalid_argument when sink or name is empty or no UTF-8.
+  // Stages a job (jobs.h). It is inserted before the transaction commits, and exists if and only if that commit does.
+  // Jobs get growing ids in the order of these calls. Throws std::invalid_argument when sink or name is empty or is not
+  // UTF-8.
   void stage_job(StagedJob job);
 
   // For the library's own use.
@@ -182,14 +202,24 @@ class Transaction {
   std::vector<StagedJob> staged_;
 };
 
+// For run_transaction.
 struct TransactionOptions {
   // How long a transaction is run again after serialization failures before the answer is `conflict`.
   Millis conflict_budget = std::chrono::seconds(5);
 };
 
 // Runs `code` in one serializable transaction and commits it: the plain form of a phase, for writes and staged jobs
-// that belong to no operation. A fault of kind `conflict` means that the budget was used up and nothing was changed;
-// one of kind `timeout`, that the commit was sent and never answered. What `code` throws rolls back and is passed on.
+// that belong to no operation. Blocks its caller; may be called from any thread. What `code` throws rolls back and is
+// passed on. Faults:
+//
+//   conflict      serialization failures used up the budget; nothing was changed
+//   timeout       the commit was sent and never answered; whether it took effect is unknown
+//   exhausted     all connections are in use; `code` did not run
+//   invalid       the code ended the transaction itself
+//   unavailable   the database failed; nothing was changed
+//
+// A retry after `timeout` may write a second time. Where that matters, use an operation (operation.h) or process_once
+// (inbox.h), which look first.
 Status run_transaction(Database& database, const std::function<void(Transaction&)>& code,
                        const TransactionOptions& options = {});
 

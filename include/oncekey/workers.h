@@ -4,12 +4,31 @@
 //   Enqueuer   hands staged jobs to their sinks.
 //   Reaper     drops answers and inbox entries whose time is over, whole buckets at once.
 //
-// Each may run in the application, beside it, and many times over: whatever two of them could both take is claimed in
-// the database first. run_once() does what there is to do and returns what it did; run() repeats it until stop(),
-// sleeping while there is nothing. A worker's run and run_once are called from one thread; stop() and metrics() from
-// any. Inside, work that has nothing to do with each other runs in threads of its own: one per sink, and as many
-// resumed operations at a time as the options allow. Faults of the database end a run_once with a fault; run() waits
-// and goes on. What is failing at present is told by troubles(), and every change of it by on_trouble().
+// Where they run. In the application, in a process beside it (`oncekey work`), or in both, as many as you like:
+// whatever two of them could both take is claimed in the database first.
+//
+//     oncekey::Enqueuer enqueuer(*database, {{"mail", oncekey::http_sink("http://127.0.0.1:9000/mail").value()}});
+//     std::thread thread([&] { enqueuer.run(); });
+//     …
+//     enqueuer.stop();
+//     thread.join();
+//
+// run_once() does what there is to do and returns what it did; run() repeats it until stop() and sleeps while there is
+// nothing to do. Tests and cron jobs use run_once(), servers run().
+//
+// Threads. run() and run_once() of one worker are called from one thread at a time; everything else from any thread.
+// A worker uses threads of its own for work that is independent: one for each sink, and one for each of the operations
+// that are resumed at the same time. They have ended when run() or run_once() returns.
+//
+// Faults. A database that fails ends a run_once() with a fault; run() waits for `idle_wait` and goes on. A sink or an
+// application that fails is not a fault: the attempt is counted and made again later, with growing pauses. What is
+// failing at present is told by troubles(), and every change of it by on_trouble().
+//
+// Crashes. A worker that dies leaves claims and leases behind. Other workers, or its successor, take the work over when
+// these are over, so that an operation is resumed and a job is handed over at least once. What makes that safe: phases
+// check their fence, foreign calls get the same key, jobs have the same id.
+//
+// Time is that of the database (database.h), on all machines. The database outlives every worker made from it.
 #pragma once
 
 #include <oncekey/database.h>
@@ -18,77 +37,66 @@
 #include <oncekey/runner.h>
 #include <oncekey/sinks.h>
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace oncekey {
 
-// What the three share: the loop of run(), and its end.
+// What the three workers share.
 class BackgroundWorker {
  public:
-  virtual ~BackgroundWorker() = default;
   BackgroundWorker(const BackgroundWorker&) = delete;
   BackgroundWorker& operator=(const BackgroundWorker&) = delete;
 
-  // Until stop(). Returns after the pieces of work under way: a resumed operation, a job. Jobs that were claimed and
-  // not begun are given back.
-  virtual void run();
-  // May come before run(), which then returns at once. Not to be undone.
+  // Works until stop(). Then it returns after the work under way: the operations being resumed, the job being handed
+  // over. Jobs that were claimed and not begun are given back. Must have returned before the worker is destroyed.
+  void run();
+  // Ends run(), also one that begins later, and lets a run_once() under way begin nothing more. Cannot be undone.
   void stop();
   bool stopping() const;
 
-  // Called when something begins to fail, with the reason, and when it works again, without one. `what` is "database",
-  // "threads" (the machine gave fewer than wanted), "resuming NAME" (the completer's attempts at operations of that
-  // name) or "sink NAME". On one of the worker's
-  // threads, one call at a time; must not throw. To be set before the first run.
+  // Called when something begins to fail, with the reason, and when it works again, without one. `what` is one of
+  //   "database"        statements fail, or connections cannot be made
+  //   "threads"         the machine gave fewer threads than wanted; the work is done by the others
+  //   "resuming NAME"   the completer's attempts at operations of that name fail
+  //   "sink NAME"       the sink is down
+  // Called on a thread of the worker, one call at a time. Must not throw. Set it before the first run.
   using TroubleObserver = std::function<void(const std::string& what, const std::optional<std::string>& why)>;
-  void on_trouble(TroubleObserver observer) { observer_ = std::move(observer); }
-  // What failed when it was last tried, and the reasons.
+  void on_trouble(TroubleObserver observer);
+  // What failed when it was last tried, as `what` above, and the latest reasons.
   std::map<std::string, std::string> troubles() const;
 
- protected:
-  explicit BackgroundWorker(Millis idle_wait) : idle_wait_(idle_wait) {}
-  enum class Turn { worked, idle, failed };
-  virtual Turn turn() = 0;
-  // Takes turns until stop(), with a pause after each that found nothing or failed.
-  void repeat(const std::function<Turn()>& turn);
-  void failing(const std::string& what, std::string why);
-  void working(const std::string& what);
+  struct Impl; // the inside: src/workers/worker_loop.h
 
- private:
-  const Millis idle_wait_;
-  std::mutex observer_mutex_; // before mutex_
-  TroubleObserver observer_;
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stopping_ = false;
-  std::map<std::string, std::string> troubles_;
+ protected:
+  explicit BackgroundWorker(std::unique_ptr<Impl> impl);
+  ~BackgroundWorker();
+  std::unique_ptr<Impl> impl_;
 };
 
-// An operation that is not finished.
+// An operation that is not finished, as a completer and an operator see it.
 struct UnfinishedOperation {
-  RecordId id;
-  std::string operation;
+  RecordId id;           // of its record: what Runner::resume takes
+  std::string operation; // the name of the Operation
   std::string recovery_point;
-  std::string principal;
+  std::string principal; // this and the next three are those of the request
   std::string key;
   std::string method;
   std::string path;
   Time first_received{};
-  Time reached_at{}; // when it came to its recovery point
-  int attempts = 0;  // the completer's
-  std::string last_error;
+  Time reached_at{};      // when it came to its recovery point
+  int attempts = 0;       // the completer's, the present one included
+  std::string last_error; // of the completer's last failed attempt; empty if there was none
 };
 
 struct CompleterOptions {
-  // Younger operations are left to their clients, who are probably still trying.
+  // Younger operations are left to their clients, which are probably still retrying.
   Millis grace = std::chrono::minutes(5);
   // The wait after a failed attempt doubles from the first to the longest.
   Millis backoff_first = std::chrono::seconds(30);
@@ -96,102 +104,97 @@ struct CompleterOptions {
   // Then the operation is a dead letter. Twenty attempts take ten to fourteen hours: short of the 24
   // after which foreign keys are forgotten.
   int attempts_max = 20;
-  std::size_t batch = 100;     // operations per run_once
-  std::size_t concurrency = 8; // operations resumed at a time
+  // Operations for one run_once(). run() goes on at once after a full batch, and sleeps after any other.
+  std::size_t batch = 100;
+  // Operations resumed at the same time, each on a thread of its own. Foreign calls are mostly waiting, so that eight
+  // slow ones do not hold up the rest.
+  std::size_t concurrency = 8;
+  // How long run() sleeps when there is nothing to do.
   Millis idle_wait = std::chrono::seconds(5);
 };
 
+// Of one run_once(), or of all since the start (metrics()).
 struct CompleterCounts {
-  std::uint64_t picked = 0;
-  std::uint64_t finished = 0;
-  std::uint64_t not_yet = 0; // another run is at work on it, or serialization failures: tried again later
-  std::uint64_t failed = 0;  // threw, or met a fault
-  std::uint64_t dead = 0;    // became dead letters
-  std::uint64_t unknown = 0; // at a recovery point that the resuming program does not have; no attempt was counted
+  std::uint64_t picked = 0;   // operations that were taken up
+  std::uint64_t finished = 0; // they have their answer now
+  std::uint64_t not_yet = 0;  // another run is at work on it, or serialization failures: tried again later
+  std::uint64_t failed = 0;   // threw, or met a fault
+  std::uint64_t dead = 0;     // became dead letters
+  std::uint64_t unknown = 0;  // at a recovery point that the resuming program does not have; no attempt was counted
 };
 
+// Resumes operations whose lease is over and whose grace is past, oldest first.
+//
+// An attempt is counted in the database before it is made. An operation that kills its process every time therefore
+// becomes a dead letter too, instead of killing one process after another for ever.
 class Completer final : public BackgroundWorker {
  public:
   // Resumes with the runner's operations. The runner outlives the completer.
   explicit Completer(Runner& runner, CompleterOptions options = {});
-  // Resumes by functions of one's own, by the operation's name: a process without the operations' code asks one that
-  // has it (see resume_by_http). What a function throws is a failed attempt; NotDeclared is no attempt. Called from
-  // `concurrency` threads at once.
+
+  // Resumes by the functions given, by the operation's name. For a process without the operations' code, which asks one
+  // that has it (resume_by_http). What a function throws is a failed attempt, as is a fault; NotDeclared is no attempt.
+  // The functions are called from `concurrency` threads at once.
   using Resume = std::function<Result<RunOutcome>(const UnfinishedOperation&)>;
   Completer(Database& database, std::map<std::string, Resume> resume_by_name, CompleterOptions options = {});
 
-  // Operations of other names are left to other completers.
+  // Takes up to `batch` operations, each once. Operations of other names are left to other completers. A fault is the
+  // database's; what was finished before it stays finished.
   Result<CompleterCounts> run_once();
   CompleterCounts metrics() const;
-
- protected:
-  Turn turn() override;
-
- private:
-  struct Round;
-  void work(Round& round);
-  void finish(Round& round, const UnfinishedOperation& operation);
-  Status complete(const UnfinishedOperation& operation, CompleterCounts& counts);
-
-  Database& database_;
-  std::map<std::string, Resume> resume_by_name_;
-  std::string names_; // of the operations, as the statement that picks them wants them
-  CompleterOptions options_;
-  mutable std::mutex metrics_mutex_;
-  CompleterCounts total_;
 };
 
-// POSTs {"operation":…,"id":"<64 hex digits>"} to the URL with `Idempotency-Key: <id>`; the application answers with
-// runner.resume_answer(id). 2xx means finished, 202 and 409 not yet, 410 a dead letter, 404 that the application does
-// not know the operation or its recovery point (no attempt is counted); anything else is a failed attempt.
+// A Resume that asks the application over HTTP, as `oncekey work --resume` does. POSTs
+// {"operation":…,"id":"<64 hex digits>"} to the URL with `Idempotency-Key: <id>`; the application answers with
+// Runner::resume_answer(id). What its status means:
+//
+//   2xx except 202    finished
+//   202, 409          not yet: another run is at work on it
+//   404               the application does not know the operation or its recovery point; no attempt is counted
+//   410               a dead letter
+//   anything else     a failed attempt
+//
+// A URL that cannot be used is a fault of kind `invalid`.
 Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions options = {});
 
 struct EnqueuerOptions {
-  std::size_t batch = 1000; // jobs claimed at a time, per sink
-  // How long a claimed batch is this enqueuer's. One that dies leaves its jobs to the others after this.
+  // Jobs claimed at a time, for each sink. A sink that is slow with each job wants less, so that other enqueuers get
+  // some of them.
+  std::size_t batch = 1000;
+  // How long a claimed batch belongs to this enqueuer. An enqueuer that dies leaves its jobs to the others after this.
+  // Half of it is used for delivering: what was accepted is deleted well before the claim ends.
   Millis claim = std::chrono::seconds(60);
-  Millis backoff_first = std::chrono::seconds(1); // for a refused job, doubling; and for a sink that is down
+  // The wait after a refused job, and after a sink was down: doubling from the first to the longest, of which half to
+  // all is taken at random.
+  Millis backoff_first = std::chrono::seconds(1);
   Millis backoff_max = std::chrono::minutes(10);
-  int attempts_max = 25; // refusals after which a job is a dead letter
+  // Refusals after which a job is a dead letter. A sink that is down refuses nothing: its jobs wait.
+  int attempts_max = 25;
+  // How long a sink's thread in run() sleeps after a batch in which nothing was delivered.
   Millis idle_wait = std::chrono::milliseconds(500);
 };
 
+// Of one run_once(), or of all since the start (metrics()). Jobs, but for the last.
 struct EnqueuerCounts {
   std::uint64_t claimed = 0;
-  std::uint64_t delivered = 0;
-  std::uint64_t refused = 0;
-  std::uint64_t given_back = 0;
-  std::uint64_t dead = 0;
-  std::uint64_t sinks_down = 0;
+  std::uint64_t delivered = 0;  // accepted by the sink, and deleted
+  std::uint64_t refused = 0;    // to be tried again, or dead
+  std::uint64_t given_back = 0; // neither accepted nor refused: to be claimed again
+  std::uint64_t dead = 0;       // of the refused, those that became dead letters
+  std::uint64_t sinks_down = 0; // batches that ended because the sink was down
 };
 
+// Hands due jobs to their sinks, in order of id for each sink, and deletes what a sink accepted. No transaction is open
+// during a delivery. A crash between accepting and deleting means that the sink gets the same jobs again.
 class Enqueuer final : public BackgroundWorker {
  public:
-  // Jobs of sinks that are not in the map are left for other enqueuers.
+  // Jobs of sinks that are not in the map are left to other enqueuers.
   Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
 
-  void run() override;
-  // One batch for every sink that is not being left alone, all sinks at the same time.
+  // One batch for every sink that is not pausing after being down, all sinks at the same time. A fault is the
+  // database's; jobs that were accepted and could not be deleted are delivered again.
   Result<EnqueuerCounts> run_once();
   EnqueuerCounts metrics() const;
-
- protected:
-  Turn turn() override;
-
- private:
-  struct SinkState {
-    std::shared_ptr<Sink> sink;
-    int failures = 0;
-    std::chrono::steady_clock::time_point not_before{};
-  };
-  Result<EnqueuerCounts> drain(const std::string& name, SinkState& state);
-  Status drain(const std::string& name, SinkState& state, EnqueuerCounts& counts);
-
-  Database& database_;
-  std::map<std::string, SinkState> sinks_;
-  EnqueuerOptions options_;
-  mutable std::mutex metrics_mutex_;
-  EnqueuerCounts total_;
 };
 
 struct ReaperOptions {
@@ -200,40 +203,37 @@ struct ReaperOptions {
   Millis idle_wait = std::chrono::minutes(1);
 };
 
+// Buckets, of one run_once() or of all since the start (metrics()).
 struct ReaperCounts {
   std::uint64_t answer_buckets = 0;
   std::uint64_t inbox_buckets = 0;
   std::uint64_t postponed = 0; // in use at the moment; the next run drops them
 };
 
-// Unfinished operations and staged jobs are in tables that it does not know.
+// Drops expired answers and inbox entries, a whole table at a time: that costs the same however many rows it holds. It
+// frees space and decides nothing: an expired answer is never replayed, whether it was dropped or not. Unfinished
+// operations and staged jobs are in other tables, which it does not touch.
 class Reaper final : public BackgroundWorker {
  public:
   explicit Reaper(Database& database, ReaperOptions options = {});
 
   Result<ReaperCounts> run_once();
   ReaperCounts metrics() const;
-
- protected:
-  Turn turn() override;
-
- private:
-  Result<ReaperCounts> reap();
-
-  Database& database_;
-  ReaperOptions options_;
-  mutable std::mutex metrics_mutex_;
-  ReaperCounts total_;
 };
 
-// For operators.
+// For operators: what `oncekey work --dead`, `--restart-operation` and `--restart-job` call. All may be called from any
+// thread; a fault is the database's.
 
+// An operation that was given up after too many attempts, or because the foreign API may have forgotten the key of the
+// call it stands before. Its client is told so (DeadLettered), and no worker touches it.
 struct DeadOperation {
   UnfinishedOperation operation;
   Time dead_since{};
   std::string why;
 };
+// Oldest first, at most `limit`.
 Result<std::vector<DeadOperation>> list_dead_operations(Database& database, std::size_t limit = 100);
+
 // Whether the operator has looked on the foreign side (in the payment processor's dashboard, say) and found that the
 // call the operation stands before did not happen there.
 enum class ForeignSide { not_looked_at, looked_at };
@@ -243,25 +243,30 @@ enum class ForeignSide { not_looked_at, looked_at };
 Result<bool> restart_dead_operation(Database& database, const RecordId& id,
                                     ForeignSide foreign_side = ForeignSide::not_looked_at);
 
+// A job that its sink refused EnqueuerOptions::attempts_max times.
 struct DeadJob {
   Job job;
   Time dead_since{};
-  std::string last_error;
+  std::string last_error; // why the sink refused it last
 };
+// In order of id, at most `limit`.
 Result<std::vector<DeadJob>> list_dead_jobs(Database& database, std::size_t limit = 100);
+// Makes the job due at once, with its attempts counted from 0 again. False if there is no such dead letter.
 Result<bool> restart_dead_job(Database& database, JobId id);
 
 struct SinkBacklog {
   std::uint64_t staged = 0;
   Millis oldest_age{};
 };
+// What waits, counted now: for a dashboard or an alarm. An oldest job whose age grows means that a sink is down, or
+// that no enqueuer has it.
 struct Backlog {
-  std::uint64_t unfinished_operations = 0;
+  std::uint64_t unfinished_operations = 0; // running ones included
   std::uint64_t dead_operations = 0;
-  std::uint64_t staged_jobs = 0;
+  std::uint64_t staged_jobs = 0; // not yet delivered, those under way and those staged for later included
   std::uint64_t dead_jobs = 0;
-  std::optional<Millis> oldest_job_age;
-  // By the name of the sink: a name that no enqueuer has, a misspelled one, is seen here.
+  std::optional<Millis> oldest_job_age; // of the staged ones; nothing if there are none
+  // By the name of the sink: a misspelled one, which no enqueuer has, is seen here.
   std::map<std::string, SinkBacklog> by_sink;
 };
 Result<Backlog> count_backlog(Database& database);

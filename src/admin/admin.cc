@@ -19,7 +19,7 @@ namespace json = boost::json;
 
 constexpr std::uint64_t kActionBodyMax = 16u << 20;
 constexpr std::size_t kStormsMax = 100;
-// Fewer hex digits than this meet by accident too soon.
+// Shorter prefixes often match several ids.
 constexpr std::size_t kIdPrefixMin = 8;
 constexpr std::chrono::seconds kWrongTokensSaidEvery{1};
 
@@ -55,10 +55,10 @@ Result<StoredResponse> response_of(const json::object& object) {
 
 } // namespace
 
-Admin::Admin(GatewayShared& shared, Timers& timers)
+Admin::Admin(GatewayShared& shared, Loop& timers)
     : shared_(shared),
-      context_(timers.context()),
-      wakeups_(context_),
+      loop_(timers),
+      wakeups_(loop_),
       on_loopback_(is_loopback(shared.config().admin)),
       say_again_(timers, [this] { log_wrong_tokens(); }) {}
 
@@ -122,7 +122,7 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Cre
     case Credential::wrong:
       note_wrong_token(exchange.peer());
       co_await wait(guesses_.wrong(exchange.peer(), std::chrono::steady_clock::now()));
-      // A guesser must not hold up the end of the process, neither by its delay nor by not taking its answer.
+      // A client that guesses tokens must not delay the end of the process, neither by its penalty nor by not reading.
       if (shared_.draining.load()) exchange.abort();
       co_return refused(401, token_wanted("admin"));
     case Credential::none:
@@ -135,14 +135,11 @@ Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Cre
 }
 
 Task<void> Admin::wait(std::chrono::milliseconds delay) {
-  // In pieces, to notice when the process is to end.
+  // Waits in short pieces, to notice when the process is shutting down.
   const MonotonicTime due = std::chrono::steady_clock::now() + delay;
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
-      context_);
   for (MonotonicTime now = std::chrono::steady_clock::now(); now < due && !shared_.draining.load();
        now = std::chrono::steady_clock::now()) {
-    timer.expires_at(std::min(due, now + kTimerTick));
-    co_await timer.async_wait(use_task);
+    co_await sleep_until(loop_, std::min<MonotonicTime>(due, now + kTimerTick));
   }
 }
 
@@ -313,11 +310,7 @@ Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::
   co_return Answer{400, "application/json", problem("say why: \"reason\" goes into the audit trail")};
 }
 
-Task<void> Admin::give_way() {
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer(
-      context_, std::chrono::steady_clock::time_point::min());
-  co_await timer.async_wait(use_task);
-}
+Task<void> Admin::give_way() { co_await loop_.next_turn(); }
 
 Task<std::optional<Admin::Answer>> Admin::read_json(Exchange& exchange, json::object& out) {
   const auto refused = [](int status, std::string_view message) {
@@ -364,7 +357,7 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
                                   : *done == OperatorAnswer::absent ? "absent"
                                   : *done == OperatorAnswer::live   ? "live"
                                                                     : "completed";
-  // The audit trail: there however little else is logged.
+  // The audit trail: written at every log level.
   shared_.log.always(
       "operator_action",
       {{"action", shown_as}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});

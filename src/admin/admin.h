@@ -18,10 +18,10 @@
 //
 // docs/ADMIN_API.md describes them for programs.
 //
-// Whatever shows records or acts needs the token, on loopback too: other users of the machine are not operators.
-// Health is open to everyone, metrics to everyone where the listener is on loopback. A browser on the same machine is
-// not trusted for being there: requests without the token must name a loopback host, and actions must be JSON, which no
-// page of another site can send. Wrong tokens are answered slowly (token_guesses.h) and logged.
+// Reading records and acting on them needs the token, on loopback too: other users of the machine are not operators.
+// Health needs none; metrics need none where the listener is on loopback. Pages in a browser on the same machine are
+// not trusted either: requests without the token must name a loopback host, and actions must be JSON, which no page of
+// another site can send. Wrong tokens are answered slowly (token_guesses.h) and logged.
 #pragma once
 
 #include "admin/key_search.h"
@@ -30,7 +30,7 @@
 #include "gateway/shared.h"
 #include "http/door.h"
 #include "http/server.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <boost/json/object.hpp>
 
@@ -43,7 +43,7 @@ namespace oncekey {
 class Admin final : public Handler {
  public:
   // `gateway` is set once the public listener exists; until then the gateway is not ready.
-  Admin(GatewayShared& shared, Timers& timers);
+  Admin(GatewayShared& shared, Loop& timers);
   void serves(const Server& gateway) { gateway_ = &gateway; }
 
   Task<void> handle(Exchange& exchange) override;
@@ -56,7 +56,7 @@ class Admin final : public Handler {
   };
 
   Task<Answer> answer(Exchange& exchange);
-  // The refusal of a request that has no right to be here. Waits where a wrong token was sent.
+  // The refusal of a request without the right credential. Waits before refusing a wrong token.
   Task<std::optional<Answer>> stop_strangers(Exchange& exchange, Credential credential);
   Task<void> wait(std::chrono::milliseconds delay);
   void note_wrong_token(std::string_view peer);
@@ -71,7 +71,7 @@ class Admin final : public Handler {
   Task<Result<BrowsePage>> browse(BrowseRequest request);
   boost::json::object key_json(const RecordId& id, const Record& record, Time now) const;
   boost::json::object page_json(const BrowsePage& page) const;
-  // Lets the loop do what else it has to do.
+  // Lets the loop run other work.
   Task<void> give_way();
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> list_jobs(std::string_view query);
@@ -82,7 +82,7 @@ class Admin final : public Handler {
   Task<std::optional<Answer>> read_json(Exchange& exchange, boost::json::object& out);
   // The same for an action, which needs a reason.
   Task<std::optional<Answer>> read_action(Exchange& exchange, boost::json::object& out);
-  // What to tell an operator who acts on a key whose lease is live.
+  // The error for an operator who acts on a key whose lease is live.
   Task<std::string> why_live(const RecordId& id);
   Task<Answer> operate(Exchange& exchange, const RecordId& id, OperatorAction action, StoredResponse response,
                        std::string_view shown_as, std::string_view reason);
@@ -92,7 +92,7 @@ class Admin final : public Handler {
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;
-  asio::io_context& context_;
+  Loop& loop_;
   Wakeups wakeups_;
   const bool on_loopback_;
   TokenGuesses guesses_;

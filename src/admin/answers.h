@@ -1,4 +1,4 @@
-// answers: small things that the pages of the admin listener share.
+// answers: helpers that the pages of the admin listener share.
 #pragma once
 
 #include <oncekey/result.h>
@@ -17,7 +17,7 @@ std::string_view query_of(std::string_view target);
 std::string_view query_value(std::string_view query, std::string_view name);
 // The same with %XX decoded.
 std::string decoded_query_value(std::string_view query, std::string_view name);
-// How many lines a listing may have: `usual` where the query says nothing.
+// The `limit` of a listing; `usual` where the query has none.
 Result<std::size_t> limit_of(std::string_view query, std::size_t usual);
 
 } // namespace oncekey

@@ -52,7 +52,7 @@ Headers headers_of(const Policy& policy, const KeySearch& search) {
   return headers;
 }
 
-// A name does not tell of which kind it is.
+// A name does not tell whether it is a URI or a DNS name: both are tried.
 Certificates certificates_of(const Policy& policy, const KeySearch& search) {
   const ScopeSource* const source = main_source(policy);
   if (source == nullptr || source->kind != ScopeSource::Kind::client_cert || search.principal.empty())
@@ -61,8 +61,8 @@ Certificates certificates_of(const Policy& policy, const KeySearch& search) {
           CertificateName{CertificateName::Kind::dns, search.principal, ""}};
 }
 
-// A key as the route's requests have it in their header, and as given: a listing shows it without quotes, and keys out
-// of bodies have none.
+// The key as given, and as the route's clients write it in their header: a listing shows keys without quotes, and keys
+// from bodies have none.
 std::vector<std::string> key_texts(const Policy& policy, const KeySearch& search) {
   std::vector<std::string> texts{search.key};
   ParsedKey parsed = parse_key_header(policy.key_syntax, policy.strict, search.key);
@@ -74,7 +74,7 @@ std::vector<std::string> key_texts(const Policy& policy, const KeySearch& search
 // The ids of the account for one request. Nothing if what is given does not name an account of this route.
 std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const Accounts* accounts,
                               std::string_view method, std::string_view target, const KeyedHash& hash) {
-  // An operator is believed: a token need not hold any more.
+  // An operator's search is trusted: an expired token still names its account.
   Policy policy = of_route;
   policy.tokens.unverified = true;
   const Headers headers = headers_of(policy, search);

@@ -1,4 +1,4 @@
-// key_search: from what a support case tells (a key, and perhaps the account's credential) to the ids of records.
+// key_search: finds the ids of records from what a support case tells: a key, and perhaps the account's credential.
 //
 // An id is a keyed hash over the account, the key and, by most policies, method and path. An operator who knows all of
 // these finds the record at once, however many there are; the hash's secret never leaves the gateway.
@@ -32,8 +32,7 @@ struct KeySearch {
 
 struct SearchedIds {
   std::vector<RecordId> ids;
-  // Whether a record of this key would have to be under one of them. If not, `missing` says what would have to be
-  // known.
+  // Whether every record of this key must have one of these ids. If not, `missing` says what else is needed.
   bool complete = true;
   std::string missing;
 };

@@ -20,27 +20,27 @@ namespace json = boost::json;
 namespace {
 
 constexpr std::size_t kKeysUsual = 100;
-// The end of the year 9999. A cursor beyond it is none of ours, and the stores need not reckon with it.
+// The end of the year 9999. No cursor of the gateway is beyond it, so that stores need not expect such times.
 constexpr std::int64_t kMillisMax = 253'402'300'799'999;
-// Records that one listing or search looks at; some tenths of a second in most stores.
+// Records that one listing or search looks at: some tenths of a second in most stores.
 constexpr std::size_t kKeysLookMax = 100'000;
 
 // Where a listing goes on. Without a state it has two parts: what waits, and then the others.
-struct Cursor {
+struct ListCursor {
   bool in_others = false;
   std::optional<BrowsePlace> place;
 };
 
 // "others-1700000000000-ID", with "waiting" in front for the first part.
-std::string cursor_text(const Cursor& cursor) {
+std::string cursor_text(const ListCursor& cursor) {
   const char* const part = cursor.in_others ? "others" : "waiting";
   if (!cursor.place) return part;
   return fmt::format("{}-{}-{}", part, cursor.place->first_received.time_since_epoch().count(),
                      to_hex(cursor.place->id));
 }
 
-Result<Cursor> parse_cursor(std::string_view text) {
-  Cursor cursor;
+Result<ListCursor> parse_cursor(std::string_view text) {
+  ListCursor cursor;
   if (text.empty()) return cursor;
   const Fault bad = invalid("after: expected `next` of an earlier answer, as it was");
   const std::size_t dash = text.find('-');
@@ -122,7 +122,7 @@ Result<std::size_t> limit_in(const json::object& given) {
 
 } // namespace
 
-// In steps, so that health and metrics are answered in between.
+// Reads in steps, so that health and metrics are answered in between.
 Task<Result<BrowsePage>> Admin::browse(BrowseRequest request) {
   BrowsePage all;
   for (;;) {
@@ -180,7 +180,7 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
     co_return refused(400, "state is one of waiting, abandoned, indeterminate, in_progress, completed");
   const Result<std::size_t> limit = limit_of(query, kKeysUsual);
   if (!limit) co_return refused(400, limit.fault().message);
-  Result<Cursor> cursor = parse_cursor(query_value(query, "after"));
+  Result<ListCursor> cursor = parse_cursor(query_value(query, "after"));
   if (!cursor) co_return refused(400, cursor.fault().message);
   BrowseRequest request;
   request.route = decoded_query_value(query, "route");
@@ -194,7 +194,7 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
   }
 
   BrowsePage listed;
-  std::optional<Cursor> next;
+  std::optional<ListCursor> next;
   // Without a state: first what waits, then the others.
   for (bool others = cursor->in_others;; others = true) {
     request.shown = shown ? *shown : others ? KeysShown::others : KeysShown::waiting;
@@ -204,11 +204,11 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
     listed.lines.insert(listed.lines.end(), page->lines.begin(), page->lines.end());
     listed.looked += page->looked;
     listed.whole = listed.whole && page->whole;
-    if (page->next) next = Cursor{others, page->next};
+    if (page->next) next = ListCursor{others, page->next};
     if (shown || others || page->next) break;
     if (listed.lines.size() == *limit) {
       listed.whole = false;
-      next = Cursor{true, std::nullopt};
+      next = ListCursor{true, std::nullopt};
       break;
     }
     request.limit = *limit - listed.lines.size();

@@ -1,6 +1,6 @@
 #include "admin/token_guesses.h"
 
-#include <boost/asio/ip/address.hpp>
+#include "net/socket_address.h"
 
 #include <algorithm>
 
@@ -8,14 +8,8 @@ namespace oncekey {
 namespace {
 
 std::string guesser_of(std::string_view peer) {
-  boost::system::error_code not_an_address;
-  const auto address = boost::asio::ip::make_address(std::string(peer), not_an_address);
-  if (not_an_address || !address.is_v6()) return std::string(peer);
-  const auto v6 = address.to_v6();
-  if (v6.is_v4_mapped()) return std::string(peer);
-  auto bytes = v6.to_bytes();
-  std::fill(bytes.begin() + 8, bytes.end(), std::uint8_t{0});
-  return boost::asio::ip::address_v6(bytes).to_string();
+  const auto address = parse_ip(peer);
+  return address ? address->network_of_one_owner() : std::string(peer);
 }
 
 } // namespace

@@ -9,8 +9,8 @@ struct x509_st;
 
 namespace oncekey {
 
-// A certificate may be renewed with the same name; hence the name and never its bytes. Names are compared byte by byte,
-// also beyond a NUL, so that "a\0.example" is not "a".
+// A client is known by its certificate's name and not by its bytes, because a certificate is renewed under the same
+// name. Names are compared byte by byte, also behind a NUL: "a\0.example" is not "a".
 struct CertificateName {
   enum class Kind {
     uri,     // the first URI among its alternative names, as SPIFFE writes them
@@ -22,7 +22,7 @@ struct CertificateName {
   std::string issuer; // DER; for a subject alone
 };
 
-// Nothing for a certificate that has no name at all.
+// Nothing for a certificate without any name.
 std::optional<CertificateName> name_of(const x509_st& certificate);
 
 } // namespace oncekey

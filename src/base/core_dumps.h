@@ -1,4 +1,4 @@
-// core_dumps: no memory of this process in files.
+// core_dumps: keeps the memory of this process out of files.
 //
 // A core dump holds the bodies, keys and tokens that were in memory when the process crashed, and goes to a place that
 // others may read. The same switch keeps other processes of the same user from reading the memory with ptrace.
@@ -6,9 +6,9 @@
 
 namespace oncekey {
 
-// No core dumps, whatever the limits of the shell. To be called before the first secret is read.
+// Forbids core dumps, whatever limits the shell has set. Call it before the first secret is read.
 void forbid_core_dumps();
-// Takes it back, as far as the limits the process was started with allow.
+// Allows core dumps again, up to the hard limit that the process was started with.
 void allow_core_dumps();
 
 } // namespace oncekey

@@ -63,7 +63,8 @@ struct DigestCtxFree {
   void operator()(EVP_MD_CTX* ctx) const { EVP_MD_CTX_free(ctx); }
 };
 
-// The value of a character in an alphabet of base64 whose last two are given; -1 for any other.
+// The value of a character in the alphabet of base64 whose last two characters are given; -1 for a character outside
+// it.
 int base64_value(char c, char sixty_two, char sixty_three) {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -75,7 +76,7 @@ int base64_value(char c, char sixty_two, char sixty_three) {
 
 enum class SpareBits { ignored, must_be_zero };
 
-// Without padding.
+// Decodes text without padding.
 bool decode_base64(std::string_view text, char sixty_two, char sixty_three, SpareBits spare, std::string& out) {
   if (text.size() % 4 == 1) return false;
   out.clear();

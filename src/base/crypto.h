@@ -51,12 +51,12 @@ class Sha256 {
 
 enum class HashAlgorithm { sha1, sha256, sha512 };
 
-// Plain HMAC over the pieces one after another, as other people's protocols define it: the raw bytes of the MAC. For
-// our own hashes there is KeyedHash, which keeps its parts apart.
+// Plain HMAC over the pieces one after another, as webhook providers and JWS define it: the raw bytes of the MAC.
+// Hashes of Oncekey's own use KeyedHash, which keeps its parts apart.
 std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces);
 
-// Whether `signature` (64 bytes) is that of the owner of `public_key` (32 bytes) on `message`. False for lengths that
-// are none and for keys that are no point of the curve.
+// Whether `signature` (64 bytes) on `message` was made with the private key of `public_key` (32 bytes). False for other
+// lengths, and for a key that is not a point of the curve.
 bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature);
 
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
@@ -76,14 +76,14 @@ std::optional<std::string> hex_decode(std::string_view text);
 
 // Padded base64, the usual alphabet.
 std::string base64_encode(std::string_view bytes);
-// The same, strictly: nothing where padding is missing, a character is none of the alphabet, or the unused bits of the
-// last character are set, so that no two texts mean the same bytes.
+// Decodes strictly, so that no two texts mean the same bytes: nothing where padding is missing, a character is outside
+// the alphabet, or the unused bits of the last character are set.
 std::optional<std::string> base64_decode(std::string_view text);
 
 // Unpadded base64url, as in JWTs. Nothing on any character outside the alphabet.
 bool base64url_decode(std::string_view text, std::string& out);
-// The same, strictly: no padding, and the unused bits of the last character are zero, so that no two texts mean the
-// same bytes.
+// Decodes base64url strictly, so that no two texts mean the same bytes: no padding, and the unused bits of the last
+// character are zero.
 std::optional<std::string> base64url_decode_strictly(std::string_view text);
 
 // Compares in time that depends on the lengths alone.

@@ -13,7 +13,7 @@ struct Unit64 {
   std::uint64_t factor;
 };
 
-// Reads "<whole number><unit>"; nothing when the number or the unit is not one, or the product does not fit.
+// Reads "<whole number><unit>". Nothing when the number does not parse, the unit is unknown, or the product overflows.
 template <std::size_t N>
 std::optional<std::uint64_t> parse_with_unit(std::string_view text, const Unit64 (&units)[N]) {
   std::uint64_t number = 0;

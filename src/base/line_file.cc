@@ -15,9 +15,9 @@ namespace oncekey {
 namespace {
 
 constexpr std::chrono::seconds kWriteEvery{1};
-// So much is written before the second is over.
+// With this much gathered, the lines are written before the second is over.
 constexpr std::size_t kWriteAt = 64u << 10;
-// Some ten seconds of lines of a busy gateway; beyond it they are left out.
+// About ten seconds of lines of a busy gateway. Further lines are dropped and counted.
 constexpr std::size_t kGatheredMost = 8u << 20;
 
 int open_to_append(const std::string& path) {
@@ -27,7 +27,7 @@ int open_to_append(const std::string& path) {
   return fd;
 }
 
-// Something that is there and cannot be a log. Under /dev the standard streams may be pipes.
+// A fault if the path exists and cannot be a log file. Under /dev a pipe is fine: the standard streams may be pipes.
 Status check_kind(const std::string& path) {
   struct stat entry {};
   if (::stat(path.c_str(), &entry) != 0) return ok_status();

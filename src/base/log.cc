@@ -123,7 +123,7 @@ void Log::write(LogLevel level, std::string_view event, std::initializer_list<Lo
 }
 
 void Log::always(std::string_view event, std::initializer_list<LogField> fields) {
-  // Past the logger, which knows one least level for all lines; its sinks take any.
+  // Written to the sinks directly: the logger drops lines below its least level, sinks do not.
   const std::string line = impl_->line_of(event, fields);
   const spdlog::details::log_msg message(impl_->logger->name(), spdlog::level::info, line);
   for (const spdlog::sink_ptr& sink : impl_->logger->sinks()) {

@@ -1,4 +1,4 @@
-// log: one line an event, `name=value` pairs behind a short event name, or the same as a JSON object.
+// log: one line for each event: a short event name and `name=value` pairs, or the same as a JSON object.
 //
 // Secrets never get here: callers pass short hashes of keys (short_hash), the name of a route instead of a path, and
 // never header values.
@@ -35,7 +35,7 @@ struct LogField {
 // without the braces. What comes from a client (a path, say) cannot break the line, and JSON stays valid.
 std::string log_line(LogFormat format, std::string_view event, std::span<const LogField> fields);
 
-// Safe to use from several threads. Given to whoever needs it by main; there is no global logger.
+// May be used from several threads. `main` makes one and hands it to the parts that log; there is no global logger.
 class Log {
  public:
   // To standard error; lines below `least` are dropped.
@@ -48,7 +48,7 @@ class Log {
   // Lines below `least` are dropped from now on. From any thread.
   void drop_below(LogLevel least);
   void write(LogLevel level, std::string_view event, std::initializer_list<LogField> fields);
-  // Whatever the least level is: for what must be on record.
+  // Written whatever the least level is: for actions that must be on record, such as an operator's.
   void always(std::string_view event, std::initializer_list<LogField> fields);
   void info(std::string_view event, std::initializer_list<LogField> fields = {}) {
     write(LogLevel::info, event, fields);
@@ -59,8 +59,8 @@ class Log {
   void error(std::string_view event, std::initializer_list<LogField> fields = {}) {
     write(LogLevel::error, event, fields);
   }
-  // For what a client can cause as often as it likes: one line a second for each event and `about` (a route, say). The
-  // next line says how many were left out. `about` is one of few values, or memory would grow.
+  // For events that a client can cause as often as it likes: at most one line a second for each event and `about` (a
+  // route, say). The next line says how many were left out. `about` must be one of few values: memory grows with them.
   void seldom(LogLevel level, std::string_view event, std::string_view about, std::initializer_list<LogField> fields,
               std::chrono::seconds quiet = std::chrono::seconds(1));
   void flush();

@@ -26,7 +26,7 @@ std::string masked_query(std::string_view query) {
   return out;
 }
 
-// Hosts have numbers behind their colons; anything else there is somebody's password.
+// Behind the colon of a host stands a port, which is a number. Anything else there is a password.
 bool only_ports_behind_colons(std::string_view address) {
   bool bracketed = false, behind_colon = false;
   for (const char c : address) {

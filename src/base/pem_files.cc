@@ -17,7 +17,7 @@
 namespace oncekey {
 namespace {
 
-// A bundle of every public authority has a quarter of this.
+// A bundle of all public certificate authorities has a quarter of this.
 constexpr std::size_t kLargestFile = 1u << 20;
 
 struct BioFree {
@@ -60,7 +60,7 @@ std::optional<std::vector<Certificate>> certificates_in(const std::string& text)
   const Bio bio = bio_of(text);
   ERR_clear_error();
   while (X509* const read = PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)) found.emplace_back(read);
-  // The end of the file is an error too: that there is no further beginning of one.
+  // At the end of the file OpenSSL reports that no further certificate begins: that error is the good end.
   const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
   ERR_clear_error();
   if (!at_end) return std::nullopt;

@@ -9,7 +9,7 @@
 
 namespace oncekey {
 
-// What is wrong with one of the files, and which.
+// What is wrong, and with which of the two files.
 struct PemFinding {
   enum class In { certificate, key };
   In in = In::certificate;

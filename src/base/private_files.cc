@@ -26,7 +26,7 @@ Fault failed(std::string_view doing, const std::string& path) {
 
 // A new file with this content under a name that is not in use; nothing is left behind if it fails.
 Status write_new_file(const std::string& path, std::string_view content, Sync sync) {
-  // O_EXCL: the folder may belong to others too, who could have put a link there.
+  // O_EXCL: another user with access to the folder could have put a link there.
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd < 0) return failed("making", path);
   bool good = write_all(fd, content) == 0;
@@ -73,7 +73,7 @@ Status make_private(const std::string& path) {
 }
 
 Status make_folder_private(const std::string& path) {
-  // The folder first: from then on others cannot reach the files in it.
+  // The folder first: from then on other users cannot reach the files in it.
   if (const Status narrowed = make_private(path); !narrowed) return narrowed;
   std::error_code error;
   for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
@@ -99,7 +99,7 @@ Status replace_private_file(const std::string& path, std::string_view content, S
 Result<std::string> make_private_file_once(const std::string& path, std::string_view content) {
   const std::string next = fmt::format("{}.{:016x}.new", path, random_u64());
   if (const Status written = write_new_file(next, content, Sync::yes); !written) return written.fault();
-  // A link fails where a rename would replace: the first process wins.
+  // A link fails where a rename would replace the file: the first process wins.
   const bool first = ::link(next.c_str(), path.c_str()) == 0;
   const int error = first ? 0 : errno;
   ::unlink(next.c_str());

@@ -27,11 +27,11 @@ Status make_folder_private(const std::string& path);
 enum class Sync { yes, no };
 Status replace_private_file(const std::string& path, std::string_view content, Sync sync);
 
-// Makes the file, durably and with mode 0600, unless it exists. The content it has then: of several processes that try
-// at once, all get the same.
+// Makes the file, durably and with mode 0600, unless it exists. Returns the content that the file has afterwards: of
+// several processes that try at once, all get the same.
 Result<std::string> make_private_file_once(const std::string& path, std::string_view content);
 
-// The content; nothing if there is no such file. Longer files than `bytes_max` are a fault.
+// The content, or nothing if there is no such file. A file longer than `bytes_max` is a fault.
 Result<std::optional<std::string>> read_file_if_there(const std::string& path, std::size_t bytes_max);
 
 } // namespace oncekey

@@ -1,5 +1,7 @@
 #include "base/shares.h"
 
+#include "base/enum_name.h"
+
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -17,21 +19,7 @@ double drained(double level_bytes, std::uint64_t per_hour, Seconds passed) {
 
 } // namespace
 
-std::string_view to_string(Resource resource) {
-  switch (resource) {
-    case Resource::connections:
-      return "connections";
-    case Resource::buffered_bytes:
-      return "buffered_bytes";
-    case Resource::places:
-      return "places";
-    case Resource::tunnels:
-      return "tunnels";
-    case Resource::waiters:
-      return "waiters";
-  }
-  return "unknown";
-}
+std::string_view to_string(Resource resource) { return enum_name(resource); }
 
 Parties::Ref Parties::join(std::string_view name) {
   Shard& shard = shard_of(name);
@@ -63,8 +51,8 @@ std::size_t Parties::size() const {
   return sum;
 }
 
-// Forgets the parties with the lowest levels, a quarter of the shard at a time: a caller that comes under ever new
-// names makes room by forgetting its own, and does not make every request walk over all of them.
+// Forgets the parties with the lowest levels, a quarter of the shard at a time. A caller that comes under ever new
+// names pushes out its own earlier names, and not every request walks over all parties.
 void Parties::make_room(Shard& shard) const {
   std::vector<double> levels;
   for (const auto& [name, party] : shard.parties) {

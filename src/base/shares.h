@@ -172,9 +172,9 @@ class Holding {
   Holding& operator=(Holding&&) = delete;
   ~Holding() { let_go(); }
 
-  // Nothing is counted unless it is given.
+  // Counts the amount if it is granted, and nothing otherwise.
   Grant try_add(std::uint64_t amount);
-  // Counts without asking: for what exists already and cannot be refused any more.
+  // Counts the amount without asking: for something that exists already and cannot be refused any more.
   void add(std::uint64_t amount);
   void let_go();
   std::uint64_t held() const { return held_; }
@@ -189,8 +189,8 @@ class Holding {
   std::uint64_t held_ = 0;
 };
 
-// The party an address belongs to: IPv6 by its /64, which one client has whole; an IPv4 address in IPv6 clothing as
-// IPv4. Text that is no address stands for itself.
+// The party an address belongs to: an IPv6 address by its /64, which one client usually has whole; an IPv4-mapped IPv6
+// address as IPv4. Text that is not an address stands for itself.
 std::string party_of_address(std::string_view address);
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-// utf8: text that may hold any bytes, for readers that take nothing but UTF-8 (JSON, terminals).
+// utf8: any bytes as UTF-8, for readers that accept nothing else (JSON, terminals).
 #pragma once
 
 #include <string>

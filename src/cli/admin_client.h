@@ -33,8 +33,8 @@ class AdminClient {
   // Before the first call the server is asked, without the token, whether it is an admin listener: a token must not go
   // to another server because of a wrong port.
   //
-  // A fault means that no complete answer came: nobody listens there, or it did not answer in time. For a POST that
-  // leaves open whether the action happened. `invalid`: another server listens there, and the token was not sent.
+  // A fault means that no complete answer came: no process listens there, or it did not answer in time. Whether the
+  // action of a POST happened is then unknown. `invalid`: another server listens there, and the token was not sent.
   Result<AdminAnswer> get(std::string_view target) const { return exchange("GET", target, ""); }
   Result<AdminAnswer> post(std::string_view target, std::string_view json) const {
     return exchange("POST", target, json);

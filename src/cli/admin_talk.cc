@@ -22,7 +22,7 @@ namespace json = boost::json;
 
 namespace {
 
-// Shorter prefixes meet by chance too soon.
+// Shorter prefixes often match several ids.
 constexpr std::size_t kShortestPrefix = 8;
 constexpr std::size_t kWholeId = 64;
 constexpr std::size_t kLargestBody = 8u << 20; // the default of max_stored_body
@@ -41,7 +41,7 @@ Result<AdminToken> token_in_file(const std::string& file) {
   return AdminToken{content->substr(0, content->find_first_of("\r\n")), file};
 }
 
-// Nothing if the gateway that has this store keeps none there.
+// The token that a gateway with this store keeps in a file; nothing if there is none.
 Result<std::optional<AdminToken>> token_kept_for(std::string_view store_url) {
   const std::string file = admin_token_file(store_url);
   if (file.empty()) return std::optional<AdminToken>();
@@ -87,7 +87,7 @@ Result<Url> url_of(const std::string& text, bool tls) {
     return invalid(fmt::format(
         "--admin: expected HOST:PORT or http://HOST:PORT of the gateway's admin listener, got \"{}\"", text));
   }
-  // A gateway that listens on every address is reached on this machine's own.
+  // A gateway that listens on all addresses is reached on loopback.
   const std::string host = address->host == "0.0.0.0" ? "127.0.0.1" : address->host == "::" ? "::1" : address->host;
   const bool v6 = host.find(':') != std::string::npos;
   return parse_url(
@@ -134,7 +134,7 @@ Result<AdminClient> AdminFlags::client() const {
                              : !config.empty()   ? token_of_config(settings, config)
                                                  : token_by_default();
   if (!token) return std::move(token).fault();
-  // The gateway's own certificate is trusted where its configuration is: that is enough for a self-signed one.
+  // The certificate in the gateway's configuration is trusted: that is enough for a self-signed one.
   return AdminClient(*std::move(url), *std::move(token), !admin_ca.empty() ? admin_ca : settings.admin_tls_cert);
 }
 
@@ -168,7 +168,7 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
     exit_code = kUnreachable;
     return std::nullopt;
   }
-  // Whatever answered: what is printed is UTF-8.
+  // Another server may have answered anything; only UTF-8 is printed.
   if (answer->status == 200) return as_utf8(answer->body);
   console.err << "oncekey " << command << ": " << view_of_error(answer->body) << "\n";
   if (answer->status == 401 || answer->status == 403) {

@@ -1,4 +1,4 @@
-// admin_talk: what the commands have in common that talk to a running gateway's admin listener.
+// admin_talk: shared by the commands that talk to the admin listener of a running gateway.
 #pragma once
 
 #include "cli/admin_client.h"
@@ -20,13 +20,13 @@ class App;
 
 namespace oncekey {
 
-// What is said where, so that tests can listen in. `confirm` asks a yes-or-no question; null when there is nobody to
-// ask, as in a script.
+// The streams that a command reads and writes, so that tests can pass their own. `confirm` asks a yes-or-no question;
+// it is null without a terminal, as in a script.
 struct Console {
   std::ostream& out;
   std::ostream& err;
   bool (*confirm)(const std::string& question);
-  std::size_t width = 0;      // of the terminal; 0 if it goes elsewhere, and nothing is cut
+  std::size_t width = 0;      // of the terminal; 0 if the output goes elsewhere: then nothing is cut
   std::istream* in = nullptr; // for --principal -
 };
 
@@ -47,14 +47,14 @@ struct AdminFlags {
   Result<AdminClient> client() const;
 };
 
-// Ids may be shortened to eight digits. `command` is the one whose list shows them.
+// An id may be shortened to its first eight digits. `command` is the command whose list shows ids.
 Status check_id(const std::string& id, std::string_view command);
 
-// The body of a good answer; otherwise says what went wrong and sets the exit code.
+// The body of a good answer. Otherwise prints what went wrong and sets the exit code.
 std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::string_view command,
                                             const Console& console, int& exit_code);
 
-// Prints a good answer, as it came or through `view`; the exit code.
+// Prints a good answer, as it came or through `view`. Returns the exit code.
 int print_answer(const std::string& body, bool as_json,
                  const std::function<std::string(const boost::json::value&)>& view, std::string_view command,
                  const Console& console);

@@ -102,8 +102,8 @@ void print_json(const ReadConfig& read, const std::vector<std::string>& warnings
   out << json::serialize(all) << "\n";
 }
 
-// With what the reading of the configuration leaves to others: of a store it knows the first word alone, of the access
-// log that it is a path.
+// Adds the checks that reading a configuration does not make: the rest of the store's URL, and the path of the access
+// log.
 ReadConfig read_for_check(const std::string& path) {
   ReadConfig read = read_config_file(path, {}, NamedFiles::looked_at);
   const auto add = [&](const std::string& setting, const Status& usable) {

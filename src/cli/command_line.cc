@@ -19,7 +19,8 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
   return names;
 }
 
-// Its own and those of the commands before it: `oncekey keys --json list` and `oncekey keys list --json` are both said.
+// The options of a command and of the commands before it: both `oncekey keys --json list` and `oncekey keys list
+// --json` are accepted.
 std::vector<std::string> options_of(const CLI::App* app) {
   std::vector<std::string> names;
   for (; app != nullptr; app = app->get_parent()) {
@@ -77,7 +78,7 @@ std::string unknown_help(const CLI::App& app, int argc, const char* const* argv)
 }
 
 std::string not_understood(const CLI::App& app) {
-  // Where a command hands what it does not know on to the one before it, the words are found there.
+  // CLI11 passes words that a subcommand does not know to the command before it.
   std::vector<std::string> rest = app.remaining();
   const CLI::App* at = &app;
   while (!at->get_subcommands().empty()) {

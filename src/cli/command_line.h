@@ -1,4 +1,4 @@
-// command_line: what to say when the words after `oncekey` cannot be understood.
+// command_line: errors about a command line that cannot be understood.
 #pragma once
 
 #include <string>
@@ -16,9 +16,8 @@ std::vector<std::string> arguments_of(int argc, const char* const* argv);
 // What is wrong with the words after `help`, with a suggestion; empty if they name a command.
 std::string unknown_help(const CLI::App& app, int argc, const char* const* argv);
 
-// One line about the first word that could not be understood, with the nearest word that could: an unknown option, an
-// unknown subcommand, or an argument that is one too many. Empty if the words are all known; what is wrong is then for
-// CLI11 to say.
+// One line about the first word that is not understood (an unknown option, an unknown subcommand, a surplus argument),
+// with the nearest known word. Empty if all words are known: then CLI11's own error says what is wrong.
 std::string not_understood(const CLI::App& app);
 
 } // namespace oncekey

@@ -18,9 +18,9 @@ namespace {
 constexpr std::uint64_t kStoreDescriptors = 320;
 // Listeners, event loops, timers, the log, name lookups, and what libraries open for a moment.
 constexpr std::uint64_t kFixedDescriptors = 64;
-// Accepted connections that are told to go away are open for a moment.
+// Accepted connections that are refused stay open for a moment.
 constexpr std::uint64_t kReserve = 64;
-// With fewer a gateway is of no use.
+// A gateway with fewer connections than this refuses to start.
 constexpr std::uint32_t kConnectionsMin = 16;
 
 } // namespace
@@ -47,8 +47,8 @@ Status fit_descriptors(Config& config, std::size_t threads, Log& log) {
   const std::uint64_t allowed = limit.rlim_cur;
   const std::uint64_t others = other_descriptors(config, threads);
   Limits& limits = config.limits;
-  // Idle connections to the upstreams are kept beside those in use, up to a limit of each thread. Each upstream may
-  // have had all calls for itself before they went to the next.
+  // Idle connections to the upstreams are kept beside those in use, up to a limit for each thread. In the worst case
+  // each upstream had all calls for a while, and has kept as many idle connections.
   const std::uint64_t upstreams = std::max<std::uint64_t>(1, upstreams_of(config).size());
   const std::uint64_t idle_max = threads * kIdleUpstreamMax;
   const auto needed = [&] {

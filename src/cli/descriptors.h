@@ -1,8 +1,8 @@
-// descriptors: that the process never runs out of file descriptors.
+// descriptors: keeps the process from running out of file descriptors.
 //
-// A store that cannot open its next log file cannot keep its promise, and a client must not be able to bring that
-// about. So the limits are added up at start and compared with what the system allows; what does not fit is lowered
-// before anything listens.
+// A store that cannot open its next log file cannot keep its promises, and no client must be able to cause that. So the
+// limits are added up at start and compared with what the system allows. Limits that do not fit are lowered before
+// anything listens.
 #pragma once
 
 #include "base/log.h"
@@ -22,7 +22,7 @@ inline constexpr std::uint32_t kAdminConnectionsMax = 128;
 std::uint64_t other_descriptors(const Config& config, std::size_t threads);
 
 // Raises the soft limit to the hard one, and lowers limits.max_connections and limits.max_upstream_connections where
-// they do not fit, with a line in the log. A fault when too few would be left to be of use.
+// they do not fit, with a line in the log. A fault when too few connections would be left.
 Status fit_descriptors(Config& config, std::size_t threads, Log& log);
 
 } // namespace oncekey

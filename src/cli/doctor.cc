@@ -1,5 +1,6 @@
 #include "cli/doctor.h"
 
+#include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
@@ -7,7 +8,8 @@
 #include "cli/identity_memory.h"
 #include "config/named_files.h"
 #include "gateway/store_room.h"
-#include "http/reach.h"
+#include "net/connect.h"
+#include "net/listener.h"
 #include "store/open_store.h"
 
 #include <fmt/format.h>
@@ -31,17 +33,7 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-std::string_view to_string(Diagnosis::Status status) {
-  switch (status) {
-    case Diagnosis::Status::ok:
-      return "ok";
-    case Diagnosis::Status::warning:
-      return "warning";
-    case Diagnosis::Status::problem:
-      return "problem";
-  }
-  return "problem";
-}
+std::string_view to_string(Diagnosis::Status status) { return enum_name(status); }
 
 std::string shown_address(const Address& address) {
   if (address.host.find(':') != std::string::npos) return fmt::format("[{}]:{}", address.host, address.port);
@@ -75,7 +67,7 @@ std::optional<std::uint64_t> available_memory() {
     if (name == "MemAvailable:") available = kib << 10;
     std::getline(file, unit);
   }
-  // What a container may have.
+  // The limit of the container, if there is one.
   std::ifstream limit("/sys/fs/cgroup/memory.max");
   std::uint64_t most = 0;
   if (limit >> most) available = std::min(available.value_or(most), most);
@@ -117,13 +109,23 @@ class Doctor {
   void ok(std::string about, std::string text) { add(Diagnosis::Status::ok, std::move(about), std::move(text), ""); }
 
   Result<std::string> connect(const UpstreamUrl& url, const std::string& ca_file) const {
-    const bool tls = url.scheme == UpstreamUrl::Scheme::https;
-    return try_to_connect({url.host, url.port, tls, ca_file}, config_.timeouts.connect);
+    TlsContext tls;
+    if (url.scheme == UpstreamUrl::Scheme::https) {
+      Result<TlsContext> made = client_tls({.ca_file = ca_file, .ca_setting = "upstream_ca"});
+      if (!made) return std::move(made).fault();
+      tls = *std::move(made);
+    }
+    Loop loop;
+    const MonotonicTime due = std::chrono::steady_clock::now() + config_.timeouts.connect;
+    Connected connected = loop.run_to_end(oncekey::connect(loop, url.host, url.port, std::move(tls), due));
+    if (connected.failure != ConnectFailure::none) return unavailable(std::move(connected.reason));
+    return std::move(connected.address);
   }
 
   void listener(const std::string& setting, const Address& address) {
     if (address.port == 0) return ok(setting, fmt::format("{} takes a free port at start", address.host));
-    const Status bound = try_to_bind(address.host, address.port);
+    Loop loop;
+    const Status bound = Listener(loop).listen(address.host, address.port);
     if (bound) return ok(setting, fmt::format("{} is free", shown_address(address)));
     if (gateway_runs_)
       return add(Diagnosis::Status::warning, setting,
@@ -142,7 +144,7 @@ class Doctor {
       const Status reached = reach_shared_store(config_.store, log_);
       if (reached) return ok("store", fmt::format("{} can be reached", shown_store));
       return add(Diagnosis::Status::problem, "store", fmt::format("{}: {}", shown_store, reached.fault().message),
-                 "start the server, or mend the URL or the network between");
+                 "start the server, or correct the URL or the network");
     }
     struct stat status {};
     if (::stat(folder->c_str(), &status) != 0) {

@@ -1,8 +1,8 @@
-// doctor: `oncekey doctor`, which tries what `oncekey check` cannot know from files.
+// doctor: `oncekey doctor`, which tries out what `oncekey check` cannot know from files.
 //
 // It binds the listeners and lets them go, tries the lock of an embedded store, connects to the servers of a shared
-// one, to the upstream and to the receivers of messages, and looks at the clock and the limits of the machine. It keeps
-// nothing, changes nothing that lasts, and sends no request to anyone but the gateway's own admin listener.
+// one, to the upstream and to the destinations of jobs, and looks at the clock and the limits of the machine. It
+// changes nothing that lasts, and sends a request to no server but the gateway's own admin listener.
 #pragma once
 
 #include "config/flags.h"
@@ -24,7 +24,7 @@ struct Diagnosis {
 std::vector<Diagnosis> diagnose(const ServeFlags& flags);
 
 enum class DoctorOutput { text, json };
-// One line a diagnosis. 0, or 1 if there is a problem; warnings are no problem.
+// Prints one line for each diagnosis. Returns 0, or 1 if there is a problem; a warning is not a problem.
 int run_doctor(const ServeFlags& flags, DoctorOutput output, std::ostream& out);
 int run_doctor(const ServeFlags& flags, DoctorOutput output);
 

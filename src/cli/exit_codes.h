@@ -1,4 +1,4 @@
-// What the subcommands for operators end with.
+// exit_codes: the exit codes of the subcommands for operators.
 #pragma once
 
 namespace oncekey {

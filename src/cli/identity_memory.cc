@@ -2,8 +2,6 @@
 
 #include "store/open_store.h"
 
-#include <boost/asio/post.hpp>
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,7 +12,7 @@ namespace oncekey {
 namespace {
 
 constexpr std::string_view kFormat = "oncekey identity 1\n";
-// Gateways that start at the same moment.
+// Attempts to write while other gateways that start at the same moment write too.
 constexpr int kTries = 5;
 
 Result<IdentityBasis> decode(std::string_view text) {
@@ -26,8 +24,7 @@ std::string refusal(const std::vector<std::string>& lost) {
   return fmt::format(
       "these rules find keys in another way than the store remembers, and keys in the store would be forgotten: a "
       "retry of what was executed before would be executed again. {}. Put it back (on a shared store: give this "
-      "gateway "
-      "the configuration of the others), or start once with --accept-identity-change",
+      "gateway the configuration of the others), or start once with --accept-identity-change",
       fmt::join(lost, "; "));
 }
 
@@ -74,6 +71,7 @@ Status remember_identity(const std::string& url, const IdentityBasis& basis, Ide
     const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
     if (!verdict) return verdict.fault();
     if (!verdict->write) return ok_status();
+    // Written only if the store still remembers what was compared: two gateways with different rules cannot both start.
     const Result<bool> written = write_identity_note(url, *remembered, *verdict->write, log);
     if (!written)
       return unavailable(
@@ -94,8 +92,7 @@ void log_added_accounts(Log& log, const std::string& file, std::size_t credentia
                                  "keys are not found any more, and a retry of one executes again"}});
 }
 
-IdentityWriter::IdentityWriter(boost::asio::io_context& context, std::string url, Log& log)
-    : context_(context), url_(std::move(url)), log_(log) {}
+IdentityWriter::IdentityWriter(Loop& loop, std::string url, Log& log) : loop_(loop), url_(std::move(url)), log_(log) {}
 
 IdentityWriter::~IdentityWriter() {
   if (thread_.joinable()) thread_.join();
@@ -110,7 +107,7 @@ void IdentityWriter::begin_next() {
   if (thread_.joinable()) thread_.join(); // it has posted its end
   thread_ = std::thread([this, basis = jobs_.front().basis] {
     Status done = remember_identity(url_, basis, IdentityChange::refused, log_);
-    boost::asio::post(context_, [this, done = std::move(done)] {
+    loop_.post([this, done = std::move(done)] {
       const Then then = std::move(jobs_.front().then);
       jobs_.pop_front();
       if (!jobs_.empty()) begin_next();

@@ -1,17 +1,17 @@
-// identity_memory: a store remembers by which rules its gateways find records, and a start with others is refused.
+// identity_memory: a store remembers the rules by which its gateways find records, and a start with other rules is
+// refused.
 //
-// With another scope, say, every record is still there and no request finds it: each retry would be executed again
-// (config/identity_rules.h). So the first gateway on a store writes its rules down, with digests of the entries of its
-// accounts files, and each later start and reload compares. On a shared store the last change that was written counts
-// for all gateways: one with the rules of before needs the operator's word to start again.
+// With another scope, say, every record is still there but no request finds it: each retry would be executed again
+// (config/identity_rules.h). So the first gateway on a store writes its rules into it, with digests of the entries of
+// its accounts files, and each later start and reload compares. On a shared store the last rules that were written
+// count for all gateways: a gateway with the earlier rules starts again only with --accept-identity-change.
 #pragma once
 
 #include "base/log.h"
 #include "config/identity_rules.h"
+#include "net/loop.h"
 
 #include <oncekey/result.h>
-
-#include <boost/asio/io_context.hpp>
 
 #include <deque>
 #include <functional>
@@ -25,11 +25,11 @@ namespace oncekey {
 
 enum class IdentityChange { refused, accepted };
 
-// Compares with what the store behind `url` remembers and changes nothing. A fault says what would be lost and what to
-// do; the gateway must not start then. Blocks.
+// Compares with what the store behind `url` remembers, and changes nothing. A fault says what would be lost and what to
+// do: the gateway must not start. Blocks.
 Status check_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log);
 
-// The same, and writes down what is new. A fault also if that cannot be written: the gateway must not use it then.
+// The same, and writes what is new into the store. A fault also if that fails: the gateway must not use the new rules.
 // Blocks.
 Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log);
 
@@ -42,16 +42,16 @@ struct IdentityVerdict {
 Result<IdentityVerdict> judge_identity(const std::string& remembered, const IdentityBasis& basis,
                                        IdentityChange change);
 
-// Tells that credentials were added to an accounts file, and what that means for them.
+// Logs that credentials were added to an accounts file, and what that means for them.
 void log_added_accounts(Log& log, const std::string& file, std::size_t credentials);
 
-// Calls remember_identity() beside an event loop, which a store that hangs must not hold up. One call at a time, in the
-// order they were asked for. Everything on the thread of the loop.
+// Calls remember_identity() on a thread of its own, so that a store that hangs does not block the event loop. One call
+// at a time, in order. All members are called on the loop's thread.
 class IdentityWriter {
  public:
   using Then = std::function<void(Status)>;
 
-  IdentityWriter(boost::asio::io_context& context, std::string url, Log& log);
+  IdentityWriter(Loop& loop, std::string url, Log& log);
   ~IdentityWriter(); // waits for the call under way
   IdentityWriter(const IdentityWriter&) = delete;
   IdentityWriter& operator=(const IdentityWriter&) = delete;
@@ -66,7 +66,7 @@ class IdentityWriter {
   };
   void begin_next();
 
-  boost::asio::io_context& context_;
+  Loop& loop_;
   const std::string url_;
   Log& log_;
   std::deque<Job> jobs_; // the first is under way

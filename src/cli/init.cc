@@ -16,7 +16,7 @@
 namespace oncekey {
 namespace {
 
-// Settings that differ from the defaults, or that everybody should have decided, are on; the others are commented out
+// Settings that differ from the defaults, or that every user should decide, are active; the others are commented out,
 // with an example. docs/CONFIG.md has all of them.
 constexpr std::string_view kFirstConfig =
     R"(# Configuration of the Oncekey gateway. docs/CONFIG.md explains every setting.

@@ -20,7 +20,7 @@ namespace json = boost::json;
 const std::vector<std::string> kStates{"waiting", "abandoned", "indeterminate", "in_progress", "completed"};
 constexpr std::array<std::string_view, 5> kActions{"list", "show", "release", "complete", "rerun"};
 
-// What the action means for the client that comes back with the key.
+// What the action means for the client when it retries.
 std::string_view consequence(std::string_view action) {
   if (action == "release") {
     return "This records that the operation did NOT happen. The next request with this key runs as a new first "
@@ -126,14 +126,15 @@ struct KeysCommand::Impl {
                  const Console& console) const;
   Result<std::string> action_body(const std::string& action) const;
   Result<std::string> search_body(const Console& console) const;
-  // What the gateway finds; otherwise says what went wrong and sets the exit code.
+  // The gateway's answer to the search. Otherwise prints what went wrong and sets the exit code.
   std::optional<std::string> search(const AdminClient& client, const Console& console, int& exit_code) const;
   std::optional<std::string> id_meant(const AdminClient& client, const Console& console, int& exit_code) const;
 };
 
 KeysCommand::KeysCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
   Impl& it = *impl_;
-  it.keys = app.add_subcommand("keys", "inspect keys of a running gateway and resolve stuck ones");
+  it.keys =
+      app.add_subcommand("keys", "Inspect the keys of a running gateway, and resolve those that wait for an operator");
   it.keys->require_subcommand(0, 1);
   it.keys->fallthrough();
   it.admin.add_to(*it.keys);
@@ -300,7 +301,7 @@ int KeysCommand::Impl::run_action(const std::string& action, const std::string& 
     const json::value parsed = json::parse(*record, error);
     if (error) return print_answer(*record, false, view_of_record, "keys", console);
     console.err << view_of_record(parsed) << "\n";
-    // What was shown is what is acted on, also if the prefix has come to mean two in the meantime.
+    // Acts on the full id of the record that was shown: meanwhile the prefix may match a second record.
     const json::value* found = parsed.is_object() ? parsed.as_object().if_contains("id") : nullptr;
     if (found != nullptr && found->is_string()) whole_id = found->as_string().c_str();
     if (!console.confirm(fmt::format("{}: {} Go on?", action, consequence(action)))) {
@@ -361,7 +362,7 @@ Result<std::string> KeysCommand::Impl::action_body(const std::string& action) co
     request["content_type"] = content_type;
     request["body"] = std::move(content).value();
   }
-  // The parser checks UTF-8 and the serializer does not: what would not come back is not sent.
+  // Boost.JSON's serializer does not check UTF-8, and its parser does: the text is parsed again before it is sent.
   std::string text = json::serialize(request);
   json::error_code error;
   json::parse(text, error);

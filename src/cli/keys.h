@@ -1,8 +1,8 @@
-// keys: `oncekey keys list|show|release|complete|rerun`, the operator's hand on single records.
+// keys: `oncekey keys list|show|release|complete|rerun`, by which an operator inspects and settles single records.
 //
 // Everything goes through the admin listener of the running gateway, which owns the store and writes the audit line.
-// Actions want a reason and a confirmation, because each of them overrules what the policy would do. A key is named by
-// its id, or by what the client sent: the gateway, which has the hash's secret, finds the id.
+// Actions need a reason and a confirmation, because each of them overrules the policy. A key is named by its id, or by
+// what the client sent: the gateway, which has the hash's secret, finds the id.
 //
 // Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the gateway cannot be reached.
 #pragma once
@@ -17,7 +17,7 @@ class App;
 
 namespace oncekey {
 
-// Registers itself with the application when made; `main` asks after parsing whether it was meant, and runs it.
+// The constructor registers the subcommand. After parsing, `main` asks whether it was given, and runs it.
 class KeysCommand {
  public:
   explicit KeysCommand(CLI::App& app);

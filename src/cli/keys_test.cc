@@ -4,14 +4,11 @@
 #include "cli/admin_token.h"
 #include "cli/keys_view.h"
 #include "cli/table.h"
+#include "support/http_stand_in.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <CLI/CLI.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 #include <boost/json.hpp>
 
 #include <sys/stat.h>
@@ -26,8 +23,6 @@
 namespace oncekey {
 namespace {
 
-namespace asio = boost::asio;
-namespace http = boost::beast::http;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
@@ -50,14 +45,12 @@ constexpr const char* kAdminListener = R"({"status":"alive","listener":"oncekey-
 class StandIn {
  public:
   explicit StandIn(std::vector<std::pair<int, std::string>> answers, const char* listener = kAdminListener)
-      : listener_(listener),
-        acceptor_(context_, {asio::ip::address_v4::loopback(), 0}),
-        thread_([this, answers = std::move(answers)] {
+      : listener_(listener), thread_([this, answers = std::move(answers)] {
           for (const auto& [status, body] : answers) answer(status, body);
         }) {}
   ~StandIn() { finish(); }
 
-  std::string address() const { return "127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()); }
+  std::string address() const { return port_.address(); }
   // What was asked, as "METHOD TARGET [token] body". Every prepared answer must have been fetched.
   std::vector<std::string> asked() {
     finish();
@@ -70,34 +63,25 @@ class StandIn {
   }
 
   void answer(int status, const std::string& body) {
-    asio::ip::tcp::socket socket = acceptor_.accept();
-    boost::beast::flat_buffer buffer;
-    http::request<http::string_body> request;
-    http::read(socket, buffer, request);
-    if (request.target() == "/livez") {
-      EXPECT_EQ(request.count(http::field::authorization), 0u) << "the token must not go to a server that is not known";
-      respond(socket, 200, listener_);
+    testing_support::ServedConnection connection = port_.accept().value();
+    const testing_support::ReceivedRequest request = connection.next_request().value();
+    const auto token = request.headers.find("authorization");
+    if (request.target == "/livez") {
+      EXPECT_EQ(token, request.headers.end()) << "the token must not go to a server that is not known";
+      connection.respond(200, listener_);
       if (listener_ == kAdminListener) answer(status, body);
       return;
     }
     std::ostringstream line;
-    line << request.method_string() << " " << request.target();
-    if (request.count(http::field::authorization) != 0) line << " [" << request[http::field::authorization] << "]";
-    if (!request.body().empty()) line << " " << request.body();
+    line << request.method << " " << request.target;
+    if (token != request.headers.end()) line << " [" << token->second << "]";
+    if (!request.body.empty()) line << " " << request.body;
     asked_.push_back(line.str());
-    respond(socket, status, body);
-  }
-
-  static void respond(asio::ip::tcp::socket& socket, int status, const std::string& body) {
-    http::response<http::string_body> response(http::int_to_status(static_cast<unsigned>(status)), 11);
-    response.body() = body;
-    response.prepare_payload();
-    http::write(socket, response);
+    connection.respond(status, body);
   }
 
   const std::string listener_;
-  asio::io_context context_;
-  asio::ip::tcp::acceptor acceptor_;
+  testing_support::ListeningPort port_;
   std::vector<std::string> asked_;
   std::thread thread_;
 };

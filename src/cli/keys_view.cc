@@ -15,7 +15,7 @@ namespace {
 
 namespace json = boost::json;
 
-// Enough to tell keys apart and to be used as a prefix.
+// Digits of an id that are shown: enough to distinguish keys, and accepted as a prefix.
 constexpr std::size_t kIdShown = 12;
 constexpr std::size_t kTextShown = 40;
 constexpr std::size_t kBodyShown = 4096;
@@ -45,7 +45,7 @@ std::string state_of(const json::value& record) {
   return text_of(member(record, "state"), kTextShown);
 }
 
-// What has to happen to it, in a few words; nothing where nothing has.
+// What an operator has to do, in a few words; empty if nothing.
 std::string next_of(const json::value& record) {
   if (is_rerun(record)) return "next retry executes";
   const json::value& waits_for = member(record, "waits_for");
@@ -58,7 +58,7 @@ std::string request_of(const json::value& record, std::size_t length_max) {
   return fmt::format("{} {}", text_of(member(record, "method"), 16), text_of(member(record, "target"), length_max));
 }
 
-// Line by line, so that a body keeps its shape and only what could harm a terminal is replaced.
+// Line by line, so that a body keeps its shape; only bytes that could harm a terminal are replaced.
 std::string view_of_body(std::string_view body) {
   if (body.empty()) return "";
   std::string view = "\n";
@@ -139,7 +139,7 @@ std::string view_of_time(const json::value& time) {
 
 namespace {
 
-// What the reader should know about how far the look went.
+// How many records were looked at, and whether there are more.
 std::string view_of_look(const json::value& answer, bool any) {
   const json::value& next = member(answer, "next");
   if (next.is_string()) return fmt::format("(there are more: --after {})\n", text_of(next, 128));

@@ -1,4 +1,4 @@
-// keys_view: the admin API's JSON as a person reads it.
+// keys_view: the admin API's JSON as text for people.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -8,8 +8,8 @@
 
 namespace oncekey {
 
-// A table with a line for each of {"keys":[...]}, or a sentence when there is none; then how far the look went, and how
-// to go on. `width` is that of the terminal: requests and keys are cut to fit. 0 for any.
+// A table with a line for each of {"keys":[...]}, or a sentence when there are none; then how many records were looked
+// at, and how to get more. `width` is that of the terminal: requests and keys are cut to fit. 0 means any width.
 std::string view_of_list(const boost::json::value& answer, std::size_t width = 0);
 // One record, a line for each thing known about it, and its response.
 std::string view_of_record(const boost::json::value& record);

@@ -11,7 +11,9 @@
 #include "cli/store.h"
 #include "cli/work.h"
 #include "config/flags.h"
+#include "core/policy.h"
 
+#include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -34,7 +36,9 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
                   "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
                   "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)")
       ->type_name("URL");
-  serve.add_option("--policy", flags.policy, "classic, ietf, stripe-v1 or stripe-v2 (default classic)")
+  serve
+      .add_option("--policy", flags.policy,
+                  fmt::format("{} (default classic)", fmt::join(oncekey::policy_names(), ", ")))
       ->type_name("NAME");
   serve.add_option("--scope", flags.scope, "where the account comes from (default header:Authorization)")
       ->type_name("SOURCE");
@@ -104,12 +108,12 @@ int main(int argc, char** argv) {
   oncekey::WorkCommand work(app);
   oncekey::SchemaCommand schema(app);
 
-  // Listed here and understood by arguments_of().
+  // Only listed here; arguments_of() turns it into --help.
   app.add_subcommand("help", "Explain a command, as in oncekey help serve");
   app.add_subcommand("version", "Print the version");
 
   std::vector<std::string> arguments = oncekey::arguments_of(argc, argv);
-  // CLI11 takes them from the end.
+  // CLI11 expects the arguments in reverse order.
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));

@@ -48,43 +48,40 @@ LogLevel log_level_of(std::string_view text) {
   return LogLevel::info;
 }
 
-Reloader::Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, IdentityBasis remembered,
-                   Parts parts, Log& log)
+Reloader::Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log)
     : flags_(std::move(flags)),
       running_(std::move(running)),
       files_(digests_of_files(running_.config)),
       remembered_(std::move(remembered)),
       parts_(std::move(parts)),
       log_(log),
-      signals_(context, SIGHUP),
-      writer_(context, running_.config.store, log) {
+      signals_(loop, {SIGHUP}, [this] { reload(); }),
+      writer_(loop, running_.config.store, log) {
   if (parts_.keeper != nullptr) {
     parts_.keeper->on_accounts_added([this](const std::string& file, std::size_t credentials) {
-      // Else it is told of when it is remembered.
+      // For other stores the line is written when the store has remembered the entries.
       if (running_.config.store.starts_with("memory:")) log_added_accounts(log_, file, credentials);
       remember_accounts();
     });
   }
-  wait();
-}
-
-// A signal that comes during a reload is kept until the reload has ended.
-void Reloader::wait() {
-  signals_.async_wait([this](const error_code& ec, int) {
-    if (!ec) reload();
-  });
 }
 
 void Reloader::reload() {
+  // A signal that comes during a reload is kept until the reload has ended.
+  if (reloading_) {
+    asked_again_ = true;
+    return;
+  }
+  reloading_ = true;
   std::vector<std::string> reasons;
   const std::shared_ptr<Next> next = prepare(reasons);
   if (!next) {
     refuse(reasons);
-    return wait();
+    return reloaded();
   }
   if (next->basis == remembered_) {
     take_on(*next);
-    return wait();
+    return reloaded();
   }
   // Remembered before it is used: a restart must not accept rules that forget what is executed from now on.
   writer_.remember(next->basis, [this, next](const Status& remembered) {
@@ -93,8 +90,13 @@ void Reloader::reload() {
     } else {
       refuse({remembered.fault().message});
     }
-    wait();
+    reloaded();
   });
+}
+
+void Reloader::reloaded() {
+  reloading_ = false;
+  if (std::exchange(asked_again_, false)) reload();
 }
 
 void Reloader::refuse(const std::vector<std::string>& reasons) {
@@ -153,7 +155,7 @@ Status Reloader::load(Next& next, const ConfigChanges& changes) const {
   if (changes.reloadable.empty()) return ok_status();
   Config used = config;
   const Config& in_force = parts_.shared.config();
-  // As they were fitted to the machine at start.
+  // The limits stay as fit_descriptors() set them at start.
   used.limits = in_force.limits;
   if (used.admin_token.empty()) used.admin_token = in_force.admin_token;
   auto generation = parts_.shared.prepare(std::move(used));

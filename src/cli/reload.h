@@ -1,7 +1,8 @@
-// reload: SIGHUP reads the configuration again and takes it on, all of it or nothing.
+// reload: SIGHUP reads the configuration again and applies it, all of it or nothing.
 //
-// The file and the files it names are read and checked as by `oncekey check`. Then requests that come go by it, while
-// those under way end with what they began with. Refused, with the old configuration in force:
+// The file and the files it names are read and checked as by `oncekey check`. New requests then use the new
+// configuration; those under way end with the one they began with. A reload is refused, and the old configuration stays
+// in force, for:
 //   - a mistake anywhere;
 //   - a setting that is only read at start (config/reload_rules.h): the log names it;
 //   - rules under which the keys in the store would not be found (config/identity_rules.h);
@@ -16,6 +17,7 @@
 #include "gateway/shared.h"
 #include "gateway/trust_keeper.h"
 #include "http/server.h"
+#include "net/signals.h"
 
 #include <functional>
 #include <map>
@@ -40,23 +42,22 @@ class Reloader {
     std::function<void()> trust_upstream; // has the certificates of the upstream read anew
   };
   // `running` is what the process has started with, as it was read, and `remembered` what the store remembers of it.
-  Reloader(asio::io_context& context, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts,
-           Log& log);
+  Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log);
 
  private:
-  // A configuration that can be used: nothing of it fails any more.
+  // A configuration that has been checked: applying it cannot fail.
   struct Next {
     ReadConfig read;
     IdentityBasis basis;
     std::vector<std::string> changed;
     FileDigests files;
     std::unique_ptr<Generation> generation; // null where no setting has changed
-    Server::TlsContext for_clients;
-    Server::TlsContext for_operators;
+    TlsContext for_clients;
+    TlsContext for_operators;
   };
 
-  void wait();
   void reload();
+  void reloaded();
   // Null, with one reason each, where it cannot be taken on.
   std::shared_ptr<Next> prepare(std::vector<std::string>& reasons);
   Status load(Next& next, const ConfigChanges& changes) const;
@@ -71,7 +72,9 @@ class Reloader {
   IdentityBasis remembered_;
   Parts parts_;
   Log& log_;
-  asio::signal_set signals_;
+  bool reloading_ = false;
+  bool asked_again_ = false; // while reloading
+  SignalWatch signals_;
   IdentityWriter writer_;
 };
 

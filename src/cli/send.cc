@@ -24,7 +24,7 @@ constexpr int kRefusedForGood = 1;
 constexpr int kWrongUsage = 2;
 constexpr int kGaveUp = 3;
 constexpr int kLocalFault = 4;
-// Of an answer that was not the final one: enough to see what is wrong.
+// Bytes shown of an answer that was not final: enough to see what is wrong.
 constexpr std::size_t kShownBytesMax = 4096;
 
 // What "@FILE" and "@-" stand for, or the text itself.
@@ -50,8 +50,8 @@ Status add_header_line(Headers& headers, std::string_view line) {
   return ok_status();
 }
 
-// A line of its own, or "@FILE" with one header a line: for credentials, which other users of the machine could read
-// off the command line.
+// "Name: value", or "@FILE" with one header in each line: for credentials, which other users of the machine could read
+// in the process list.
 Status add_headers(Headers& headers, const std::string& text) {
   if (!text.starts_with('@')) return add_header_line(headers, text);
   const auto content = data_of(text);
@@ -314,7 +314,7 @@ int SendCommand::Impl::run(const Console& console) const {
   if (forget) {
     if (const auto forgotten = (*client)->forget(*wanted); !forgotten) return complain(forgotten.fault(), console);
   }
-  // The answer is out before the key is let go: see Client::Receive.
+  // The answer is written before the operation ends in the journal: see Client::Receive.
   const auto answer =
       (*client)->send(*wanted, [&](const ClientAnswer& received) { return deliver(received, console); });
   return answer ? report(*answer, console) : complain(answer.fault(), console);

@@ -17,7 +17,7 @@ class App;
 
 namespace oncekey {
 
-// Registers itself with the application when made; `main` asks after parsing whether it was meant, and runs it.
+// The constructor registers the subcommand. After parsing, `main` asks whether it was given, and runs it.
 class SendCommand {
  public:
   explicit SendCommand(CLI::App& app);

@@ -14,12 +14,8 @@
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
 #include "gateway/trust_keeper.h"
+#include "net/signals.h"
 #include "store/open_store.h"
-
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <pthread.h>
 #include <sys/stat.h>
@@ -45,9 +41,7 @@ constexpr std::chrono::milliseconds kRoomEvery{250};
 
 // One event loop, one thread, and what runs on it.
 struct Worker {
-  asio::io_context context{1};
-  asio::executor_work_guard<Executor> work{context.get_executor()};
-  Timers timers{context};
+  Loop loop;
   UpstreamPools upstreams;
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<Inbox> inbox;
@@ -58,15 +52,13 @@ struct Worker {
   void start(const char* name) {
     thread = std::thread([this, name] {
       pthread_setname_np(pthread_self(), name);
-      context.run();
+      loop.run();
     });
   }
   void stop() {
-    asio::post(context, [this] {
+    loop.post([this] {
       for (const auto& upstream : upstreams) upstream->close_idle();
-      timers.stop();
-      work.reset();
-      context.stop();
+      loop.stop();
     });
     if (thread.joinable()) thread.join();
   }
@@ -96,7 +88,7 @@ std::shared_ptr<Shares> shares_of_few() {
 // Looks four times a second how much room the store has left.
 class RoomWatch {
  public:
-  RoomWatch(GatewayShared& shared, Timers& timers) : shared_(shared), timer_(timers, [this] { look(); }) { look(); }
+  RoomWatch(GatewayShared& shared, Loop& timers) : shared_(shared), timer_(timers, [this] { look(); }) { look(); }
 
  private:
   void look() {
@@ -160,40 +152,19 @@ Status find_admin_token(Config& config, Log& log) {
   return ok_status();
 }
 
-// SIGUSR1 opens the access log again, after it was moved away by a log rotation.
-class ReopenLog {
- public:
-  // `file` may be null: the signal then does nothing, instead of ending the process.
-  ReopenLog(asio::io_context& context, LineFile* file) : file_(file), signals_(context, SIGUSR1) { wait(); }
-
- private:
-  void wait() {
-    signals_.async_wait([this](const error_code& ec, int) {
-      if (ec) return;
-      if (file_ != nullptr) file_->reopen();
-      wait();
-    });
-  }
-
-  LineFile* file_;
-  asio::signal_set signals_;
-};
-
 // Not ready at once; for timeouts.lame_duck everything is served as before. Then a drain: no new connections, running
 // requests end, and when their time is over WebSockets are closed; then the loops stop. Each further signal cuts short
 // what is under way, the lame duck or the drain.
 class Shutdown {
  public:
-  Shutdown(asio::io_context& context, GatewayShared& shared, Server& server, Server& admin, Log& log)
-      : shared_(shared),
+  Shutdown(Loop& loop, GatewayShared& shared, Server& server, Server& admin, Log& log)
+      : loop_(loop),
+        shared_(shared),
         server_(server),
         admin_(admin),
         log_(log),
-        signals_(context, SIGTERM, SIGINT),
-        poll_(context),
-        lame_duck_(context) {
-    wait();
-  }
+        lame_duck_(loop, [this] { drain(); }),
+        signals_(loop, {SIGTERM, SIGINT}, [this] { signalled(); }) {}
 
   // Something else that must come to its end: told to begin with it, and asked whether it is over.
   void also(std::function<void()> begin, std::function<bool()> over) {
@@ -205,21 +176,16 @@ class Shutdown {
   void on_tunnels_end(std::function<void()> end) { end_tunnels_ = std::move(end); }
 
  private:
-  void wait() {
-    signals_.async_wait([this](const error_code& ec, int) {
-      if (ec) return;
-      if (!shared_.leaving.exchange(true)) {
-        leave();
-      } else if (!shared_.draining.load()) {
-        lame_duck_.cancel();
-        drain();
-      } else {
-        log_.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
-        log_.flush();
-        std::_Exit(1);
-      }
-      wait();
-    });
+  void signalled() {
+    if (!shared_.leaving.exchange(true)) {
+      leave();
+    } else if (!shared_.draining.load()) {
+      drain();
+    } else {
+      log_.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
+      log_.flush();
+      std::_Exit(1);
+    }
   }
 
   void leave() {
@@ -227,23 +193,27 @@ class Shutdown {
     if (lame_duck == Millis(0)) return drain();
     log_.info("leaving", {{"connections", server_.connections()}, {"lame_duck", format_duration(lame_duck)}});
     server_.leave();
-    lame_duck_.expires_after(lame_duck);
-    lame_duck_.async_wait([this](const error_code& ec) {
-      if (!ec && !shared_.draining.load()) drain();
-    });
+    lame_duck_.after(lame_duck);
   }
 
   void drain() {
+    lame_duck_.clear();
     shared_.draining.store(true);
     log_.info("draining", {{"connections", server_.connections()}});
     server_.drain();
     for (const Other& other : others_) other.begin();
     shared_.waiters.notify_all();
     deadline_ = std::chrono::steady_clock::now() + shared_.config().drain_timeout;
-    poll();
+    spawn(poll());
   }
 
-  void poll() {
+  Task<void> poll() {
+    while (!over()) co_await sleep_for(loop_, kDrainPoll);
+    then_();
+  }
+
+  // Whether there is nothing left to wait for.
+  bool over() {
     const MonotonicTime now = std::chrono::steady_clock::now();
     const bool others_over =
         std::all_of(others_.begin(), others_.end(), [](const Other& other) { return other.over(); });
@@ -263,22 +233,16 @@ class Shutdown {
     }
     if (admin_draining_ && (admin_.connections() == 0 || now >= deadline_)) {
       clean_ = clean_ && admin_.connections() == 0;
-      then_();
-      return;
+      return true;
     }
-    poll_.expires_after(kDrainPoll);
-    poll_.async_wait([this](const error_code& ec) {
-      if (!ec) poll();
-    });
+    return false;
   }
 
+  Loop& loop_;
   GatewayShared& shared_;
   Server& server_;
   Server& admin_;
   Log& log_;
-  asio::signal_set signals_;
-  asio::steady_timer poll_;
-  asio::steady_timer lame_duck_;
   MonotonicTime deadline_;
   std::function<void()> then_;
   std::function<void()> end_tunnels_;
@@ -290,6 +254,8 @@ class Shutdown {
   bool tunnels_ended_ = false;
   bool admin_draining_ = false;
   bool clean_ = false;
+  Timer lame_duck_;
+  SignalWatch signals_;
 };
 
 } // namespace
@@ -344,7 +310,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
   std::unique_ptr<Deliverer> deliverer;
   if (delivers) {
-    auto made = Deliverer::make(shared, delivery_metrics, courier.timers);
+    auto made = Deliverer::make(shared, delivery_metrics, courier.loop);
     if (!made) return refuse_to_start(log, made.fault());
     deliverer = std::move(made).value();
   }
@@ -352,13 +318,13 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < threads; ++i) {
     auto worker = std::make_unique<Worker>();
-    auto pools = make_pools(config, shared.upstreams, worker->timers, shared.upstream_open);
+    auto pools = make_pools(config, shared.upstreams, worker->loop, shared.upstream_open);
     if (!pools) return refuse_to_start(log, pools.fault());
     worker->upstreams = std::move(pools).value();
-    worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->timers);
+    worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->loop);
     Handler* handler = worker->gateway.get();
     if (delivers) {
-      auto inbox = Inbox::make(shared, delivery_metrics, *deliverer, worker->context);
+      auto inbox = Inbox::make(shared, delivery_metrics, *deliverer, worker->loop);
       if (!inbox) return refuse_to_start(log, inbox.fault());
       worker->inbox = std::move(inbox).value();
       worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
@@ -368,7 +334,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
       worker->access_log = std::make_unique<AccessLog>(*handler, *access_log, log_format);
       handler = worker->access_log.get();
     }
-    lanes.push_back({worker->context, worker->timers, *handler});
+    lanes.push_back({worker->loop, *handler});
     workers.push_back(std::move(worker));
   }
   ServerOptions public_options = server_options(config, shared.shares_owner);
@@ -382,31 +348,31 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
 
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
-  const RoomWatch room_watch(shared, operators.timers);
-  const WaitingWatch waiting_watch(shared, operators.timers);
-  Admin admin(shared, operators.timers);
+  const RoomWatch room_watch(shared, operators.loop);
+  const WaitingWatch waiting_watch(shared, operators.loop);
+  Admin admin(shared, operators.loop);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
   admin_options.tls_key = config.admin_tls_key;
   admin_options.setting_prefix = "admin_";
-  auto admin_server = Server::listen(config.admin.host, config.admin.port, std::move(admin_options),
-                                     {{operators.context, operators.timers, admin}}, log);
+  auto admin_server =
+      Server::listen(config.admin.host, config.admin.port, std::move(admin_options), {{operators.loop, admin}}, log);
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);
 
   std::unique_ptr<Outbox> outbox;
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
-    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *deliverer, courier.context);
+    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *deliverer, courier.loop);
     auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config, shares_of_few()),
-                                    {{courier.context, courier.timers, *outbox}}, log);
+                                    {{courier.loop, *outbox}}, log);
     if (!listening) return refuse_to_start(log, listening.fault());
     outbox_server = std::move(listening).value();
   }
 
   std::unique_ptr<TrustKeeper> keeper;
   if (!shared.trust.empty()) {
-    auto made = TrustKeeper::make(shared, operators.timers);
+    auto made = TrustKeeper::make(shared, operators.loop);
     if (!made) return refuse_to_start(log, made.fault());
     keeper = std::move(made).value();
   }
@@ -419,23 +385,22 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (const Status known = remember_identity(config.store, *basis, change, log); !known)
     return refuse_to_start(log, known.fault());
 
-  ReopenLog reopen_log(operators.context, access_log.get());
-  Shutdown shutdown(operators.context, shared, **server, **admin_server, log);
-  shutdown.on_finished([&] {
-    operators.timers.stop();
-    operators.work.reset();
-    operators.context.stop();
+  // After the access log was moved away by a log rotation.
+  const SignalWatch reopen_log(operators.loop, {SIGUSR1}, [&] {
+    if (access_log) access_log->reopen();
   });
+  Shutdown shutdown(operators.loop, shared, **server, **admin_server, log);
+  shutdown.on_finished([&] { operators.loop.stop(); });
 
   shutdown.on_tunnels_end([&] {
-    for (const auto& worker : workers) asio::post(worker->context, [&worker] { worker->gateway->end_tunnels(); });
+    for (const auto& worker : workers) worker->loop.post([&worker] { worker->gateway->end_tunnels(); });
   });
 
   if (deliverer) {
     shutdown.also(
         [&] {
           if (outbox_server) outbox_server->drain();
-          asio::post(courier.context, [&] { deliverer->stop(); });
+          courier.loop.post([&] { deliverer->stop(); });
         },
         [&] { return deliverer->over() && (!outbox_server || outbox_server->connections() == 0); });
   }
@@ -443,12 +408,12 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.
     shutdown.also([&] { keeper->stop(); }, [&] { return keeper->over(); });
-    asio::post(operators.context, [&] { keeper->start(); });
+    operators.loop.post([&] { keeper->start(); });
   }
 
   const auto trust_upstream = [&] {
     for (const auto& worker : workers) {
-      asio::post(worker->context, [&log, &pools = worker->upstreams] {
+      worker->loop.post([&log, &pools = worker->upstreams] {
         for (const auto& pool : pools) {
           if (const Status read_anew = pool->read_trusted_certificates(); !read_anew)
             log.warning("upstream_ca_unusable", {{"reason", read_anew.fault().message}});
@@ -456,7 +421,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
       });
     }
   };
-  Reloader reloader(operators.context, flags, std::move(read), *basis,
+  Reloader reloader(operators.loop, flags, std::move(read), *basis,
                     {shared, **server, **admin_server, keeper.get(), trust_upstream}, log);
 
   (*server)->start();
@@ -464,7 +429,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (outbox_server) outbox_server->start();
   for (const auto& worker : workers) worker->start("gateway");
   if (deliverer) {
-    asio::post(courier.context, [&] { deliverer->start(); });
+    courier.loop.post([&] { deliverer->start(); });
     courier.start("deliverer");
   }
   log.info("listening", {{"address", (*server)->address()},
@@ -473,7 +438,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
                          {"store", masked_url(config.store)},
                          {"durability", to_string((*store)->durability())},
                          {"threads", threads}});
-  operators.context.run();
+  operators.loop.run();
 
   if (!shutdown.clean()) {
     // Requests are still under way: their records say so, and a restart goes on from there.

@@ -36,18 +36,18 @@ std::optional<Fault> migrate(const std::string& url, Log& log) {
 std::optional<Fault> accept_loss(const std::string& url, Log& log) {
   const Result<LossAccepted> done = accept_lost_memory(url, log);
   if (!done) return done.fault();
-  std::cout << (*done == LossAccepted::now ? "accepted: claims are taken again\n"
-                                           : "accepted: claims are taken again when the gateway starts\n");
+  std::cout << (*done == LossAccepted::now ? "accepted: gateways accept claims again\n"
+                                           : "accepted: the gateway accepts claims again at its next start\n");
   return std::nullopt;
 }
 
 } // namespace
 
 StoreCommand::StoreCommand(CLI::App& app)
-    : store_(app.add_subcommand("store", "Look after a store")),
+    : store_(app.add_subcommand("store", "Migrate a store, or accept that it has lost records")),
       migrate_(store_->add_subcommand("migrate", "Bring a Postgres store's schema up to this version, as serve does")),
       accept_loss_(store_->add_subcommand(
-          "accept-loss", "Say that what a store has forgotten is accounted for: gateways take requests again")) {
+          "accept-loss", "Confirm that the records a store has lost are accounted for: gateways accept claims again")) {
   store_->require_subcommand(1);
   for (CLI::App* const command : {migrate_, accept_loss_}) {
     command

@@ -1,4 +1,4 @@
-// oncekey store: what is done to a store itself, besides the records in it.
+// oncekey store: commands about a store as a whole.
 #pragma once
 
 #include <string>

@@ -7,12 +7,12 @@ namespace oncekey {
 namespace {
 
 constexpr std::chrono::milliseconds kPoll{500};
+// Counting takes at most one part in so many of the time, however large the store is.
 constexpr int kShareOfTime = 20;
 
 } // namespace
 
-WaitingWatch::WaitingWatch(GatewayShared& shared, Timers& timers)
-    : shared_(shared), timer_(timers, [this] { look(); }) {
+WaitingWatch::WaitingWatch(GatewayShared& shared, Loop& timers) : shared_(shared), timer_(timers, [this] { look(); }) {
   look();
 }
 
@@ -26,7 +26,7 @@ void WaitingWatch::look() {
     inbox_->asked = true;
   }
   asked_at_ = now;
-  // The answer may come when this is gone.
+  // The answer may come after this object is destroyed: the callback owns the place where it leaves it.
   shared_.store.count_waiting([inbox = inbox_](const Result<WaitingKeys>& counted) {
     const std::lock_guard lock(inbox->mutex);
     inbox->asked = false;

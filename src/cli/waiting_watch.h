@@ -1,11 +1,11 @@
 // WaitingWatch: counts the keys that wait for a person, for the gauge oncekey_keys and the log.
 //
-// A key that was lost in a crash is seen by no client that gave up. So it is logged at the start and whenever there are
-// more, and an alert can hang on the gauge.
+// A client that gave up does not notice that its key was left open by a crash. So such keys are logged at start and
+// whenever there are more of them, and an alert can use the gauge.
 #pragma once
 
 #include "gateway/shared.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include "core/store.h"
 
@@ -21,13 +21,13 @@ class WaitingWatch {
  public:
   // A count begins this long after the last one, or later: counting takes a twentieth of the time at most.
   static constexpr std::chrono::seconds kEvery{3};
-  // More of them are logged at most this often.
+  // A growing number is logged at most this often.
   static constexpr std::chrono::seconds kSaidEvery{60};
 
-  WaitingWatch(GatewayShared& shared, Timers& timers);
+  WaitingWatch(GatewayShared& shared, Loop& timers);
 
  private:
-  // Where a store leaves its answer, on whatever thread, and however late.
+  // Where a store leaves its answer, on any thread and possibly late.
   struct Inbox {
     std::mutex mutex;
     std::optional<WaitingKeys> counted;

@@ -46,7 +46,7 @@ Result<std::string> kept_elsewhere(const std::string& text, std::string_view for
 
 Status add_sink(Sinks& sinks, const std::string& name, std::unique_ptr<Sink> sink) {
   if (sinks.try_emplace(name, std::move(sink)).second) return ok_status();
-  return invalid(fmt::format("the sink {} is given twice: whichever came last would get all of its jobs", name));
+  return invalid(fmt::format("the sink {} is given twice: the last one would get all of its jobs", name));
 }
 
 // NAME=env:VARIABLE or NAME=file:PATH, by sink. Not the value itself: every user of the machine sees the arguments.
@@ -82,7 +82,8 @@ Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const
     }
   }
   if (by_name->empty()) return resume;
-  return invalid(fmt::format("--resume-authorization names {}, which is no --resume", by_name->begin()->first));
+  return invalid(
+      fmt::format("--resume-authorization names {}, and there is no --resume of that name", by_name->begin()->first));
 }
 
 Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::vector<std::string>& authorized,
@@ -100,7 +101,8 @@ Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::
     if (auto added = add_sink(sinks, named->first, *std::move(sink)); !added) return added;
   }
   if (by_sink->empty()) return ok_status();
-  return invalid(fmt::format("--sink-authorization names {}, which is no --sink", by_sink->begin()->first));
+  return invalid(
+      fmt::format("--sink-authorization names {}, and there is no --sink of that name", by_sink->begin()->first));
 }
 
 Status add_redis(Sinks& sinks, const std::vector<std::string>& given, std::string_view form, MakeSink make) {
@@ -144,15 +146,14 @@ int list_dead(Database& database) {
   return kDone;
 }
 
-// Opening would make an empty file, with nothing dead in it and nothing to do.
+// A fault if the file does not exist: opening would make an empty database, without any work in it.
 Status check_there(const std::string& url) {
   constexpr std::string_view kSqlite = "sqlite:";
   if (!url.starts_with(kSqlite)) return ok_status();
   const std::string path = url.substr(kSqlite.size());
   std::error_code ignored;
   if (path.empty() || std::filesystem::exists(path, ignored)) return ok_status();
-  return unavailable(
-      fmt::format("there is no database {}: the application makes it, and is to be started first", path));
+  return unavailable(fmt::format("there is no database {}: start the application first, which makes it", path));
 }
 
 int said(const Result<bool>& restarted) {
@@ -174,8 +175,8 @@ class Crew {
     if (enqueuer_) tell_troubles("enqueuer", *enqueuer_);
   }
 
-  // Until nothing moves any more. What failed has been put off, so that it is not tried for ever. Whether everything
-  // went well: one worker's failure keeps no other from its work.
+  // Runs all workers until none of them has anything to do. Failed work is put off, so that this ends. One worker's
+  // failure does not stop the others. Returns whether all went well.
   bool run_once() {
     bool well = true;
     for (bool more = completer_.has_value(); more;) {
@@ -195,7 +196,7 @@ class Crew {
   }
 
   void run_until_signalled() {
-    // Blocked before the threads begin, so that the signals come here and nowhere else.
+    // Blocked before the threads start, so that this thread gets the signals.
     sigset_t ends;
     sigemptyset(&ends);
     sigaddset(&ends, SIGTERM);

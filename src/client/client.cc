@@ -1,6 +1,7 @@
 #include <oncekey/client.h>
 
 #include "base/crypto.h"
+#include "base/enum_name.h"
 #include "client/backoff.h"
 #include "client/journal.h"
 #include "client/judge.h"
@@ -19,7 +20,7 @@ namespace {
 
 using Moment = ClientWorld::Moment;
 
-// A word for the journal, or a fingerprint: parts are kept apart by their lengths.
+// A hash as hex: a word for the journal, or a fingerprint. Parts are kept apart by their lengths.
 std::string hash_of(std::initializer_list<std::string_view> parts) {
   Sha256 hash;
   for (const std::string_view part : parts) {
@@ -35,7 +36,7 @@ std::string operation_of(const ClientRequest& request) {
   return hash_of({"request", request.method, request.url, request.body});
 }
 
-// Credentials change between a crash and the next run; they are not part of what is asked for.
+// Method, URL and body. Headers do not count: credentials may change between a crash and the next run.
 std::string fingerprint_of(const ClientRequest& request) {
   return hash_of({"fingerprint", request.method, request.url, request.body});
 }
@@ -124,7 +125,7 @@ Fault conflict(const JournalEntry& entry, std::string_view what) {
   if (entry.ended) {
     return {FaultKind::conflict,
             fmt::format("the journal holds this operation ({}), which ended with {} at {}: {}. Nothing was sent. Give "
-                        "what is new a name of its own, or ask for this one again under a new key (--again)",
+                        "a new operation a name of its own, or run this one again under a new key (--again)",
                         entry.summary, entry.ended->status, shown(entry.ended->at), what)};
   }
   return {FaultKind::conflict,
@@ -135,17 +136,7 @@ Fault conflict(const JournalEntry& entry, std::string_view what) {
 
 } // namespace
 
-std::string_view to_string(Ending ending) {
-  switch (ending) {
-    case Ending::succeeded:
-      return "succeeded";
-    case Ending::refused:
-      return "refused";
-    case Ending::gave_up:
-      return "gave_up";
-  }
-  return "unknown";
-}
+std::string_view to_string(Ending ending) { return enum_name(ending); }
 
 ClientAnswer decided(ClientAnswer answer) {
   if (answer.ending == Ending::gave_up || answer.key_kept)
@@ -224,10 +215,10 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
   answer.key = key.text;
   answer.resumed = key.resumed;
   if (key.ended && is_success(key.ended->status)) answer.ended_before = key.ended->at;
-  // Whether a try before the one at hand may have had an effect that its answer did not tell. One that was refused for
+  // Whether an earlier attempt may have had an effect that its answer did not tell. An operation that was refused for
   // good had none.
   bool unsettled = key.resumed && !(key.ended && !is_success(key.ended->status));
-  // Tries that were answered "still running, come back then" are not failures: the deadline alone ends them.
+  // Attempts that were answered "still running, come back then" are not failures: only the deadline ends them.
   std::uint32_t failures = 0;
   budget.earn(world->wall_clock());
   const Moment deadline = world->now() + rules.deadline;
@@ -282,9 +273,9 @@ ClientAnswer Client::Impl::run(const WireRequest& wire, const Key& key) {
   return answer;
 }
 
-// The caller first: a crash in between costs a try that gets the same answer again, the other order could cost the
-// answer. An operation that had ended before ends anew, so that a crash after this answer is no less safe than one
-// after the first.
+// `receive` comes first: a crash before the journal is written costs one attempt, which gets the same answer again. In
+// the other order a crash could lose the answer. An operation that had ended before is ended again, so that a crash
+// after this answer is as safe as one after the first.
 Status Client::Impl::close(ClientAnswer& answer, const Key& key, const Receive& receive) {
   if (const Status learned = learn_of_other_runs(answer, key); !learned) return learned;
   if (receive) {
@@ -303,8 +294,8 @@ Status Client::Impl::close(ClientAnswer& answer, const Key& key, const Receive& 
   return ok_status();
 }
 
-// Another run of the operation may have an effect that a refusal of this one does not tell. `close` looks again when it
-// writes; this look is for the caller, who gets the answer before that.
+// Another run of the operation may have an effect that the refusal of this one does not tell. close() looks again when
+// it writes; this look is for the caller, which gets the answer before that.
 Status Client::Impl::learn_of_other_runs(ClientAnswer& answer, const Key& key) {
   if (!journal || key.operation.empty() || answer.key_kept || answer.ending != Ending::refused) return ok_status();
   const auto entry = journal->find(key.operation);

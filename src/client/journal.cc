@@ -20,9 +20,10 @@ namespace {
 constexpr std::string_view kFormat = "oncekey journal 1\n";
 constexpr std::string_view kFormatFamily = "oncekey journal ";
 constexpr std::size_t kChecksumDigits = 16;
-// Below this a file is not worth replacing.
+// A journal with fewer lines is not worth compacting.
 constexpr std::uint64_t kCompactFromLines = 1'000;
-// No journal is larger: no operation begins in one of half of it, and each adds less than a kilobyte.
+// A file larger than this is not a journal: no operation begins in one of half this size, and each adds less than 1
+// KiB.
 constexpr std::uint64_t kJournalBytesMax = 256u << 20;
 
 std::string checksum(std::string_view text) {
@@ -34,7 +35,7 @@ std::string checksum(std::string_view text) {
 
 std::string sealed(std::string_view content) { return fmt::format("{} {}\n", checksum(content), content); }
 
-// The content of a line without its checksum; nothing if that is wrong.
+// The content of a line without its checksum; nothing if the checksum is wrong.
 std::optional<std::string_view> unsealed(std::string_view line) {
   if (line.size() < kChecksumDigits + 2 || line[kChecksumDigits] != ' ') return std::nullopt;
   const std::string_view content = line.substr(kChecksumDigits + 1);
@@ -87,7 +88,7 @@ class Journal::Locked {
 
  private:
   Status take() {
-    // Each round is one replacement of the file by another process in the moment between opening and locking.
+    // Another round for each time another process replaced the file between opening and locking it.
     for (int round = 0; round < 100; ++round) {
       if (journal_.fd_ < 0) {
         if (Status opened = journal_.reopen(); !opened) return opened;
@@ -134,7 +135,7 @@ Status Journal::reopen() {
   entries_.clear();
   fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd_ < 0) return failed("opening");
-  // One that was copied or made under another name may be open to other users: it tells which requests were sent.
+  // The file tells which requests were sent. One that was copied here may be readable for other users.
   struct stat file {};
   if (::fstat(fd_, &file) != 0) return failed("opening");
   if ((file.st_mode & (S_IRWXG | S_IRWXO)) != 0 && ::fchmod(fd_, S_IRUSR | S_IWUSR) != 0) {
@@ -151,7 +152,8 @@ Status Journal::catch_up() {
   struct stat now {};
   if (::fstat(fd_, &now) != 0) return failed("reading");
   const auto size = static_cast<std::uint64_t>(now.st_size);
-  if (size > kJournalBytesMax) return corrupt(fmt::format("the journal {} is larger than any journal is", path_));
+  if (size > kJournalBytesMax)
+    return corrupt(fmt::format("{} is too large to be a journal of keys: more than {} bytes", path_, kJournalBytesMax));
   if (size < read_to_)
     return corrupt(fmt::format("the journal {} has become shorter: another program changed it", path_));
   std::string added(size - read_to_, '\0');
@@ -227,7 +229,7 @@ Status Journal::take_line(std::string_view line) {
     if (it != entries_.end() && it->second.key == line) entries_.erase(it);
     return ok_status();
   }
-  // The checksum is right: some other version wrote this.
+  // The checksum is right: another version of this program wrote the line.
   return Fault{FaultKind::newer_format, fmt::format("the journal {} holds a line of an unknown kind", path_)};
 }
 
@@ -238,10 +240,10 @@ Status Journal::append(std::string_view content) {
   const std::string bytes = fmt::format("{}{}", fresh ? kFormat : "", content);
   if (const int error = write_all(fd_, bytes); error != 0) {
     errno = error;
-    torn_ = true; // whatever went out is behind read_to_ and goes with the next append
+    torn_ = true; // what was written is behind read_to_; the next append cuts it off
     return failed("writing");
   }
-  // After a failed sync the next one may lie: the file is opened anew, and what is in it is read again.
+  // After a failed sync a second one may report success falsely. The file is opened again and read from the start.
   if (::fsync(fd_) != 0 || (fresh && !sync_folder_of(path_))) {
     const Fault fault = failed("syncing");
     ::close(fd_);
@@ -260,7 +262,7 @@ Status Journal::compact_if_worthwhile(Time now) {
 
 Status Journal::compact(Time now) {
   const std::string next = path_ + ".new";
-  // A leftover of a crash is overwritten: the lock on the journal itself keeps others away from it.
+  // A file left by a crash is overwritten: the lock on the journal keeps other processes away from it.
   const int fd = ::open(next.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR);
   if (fd < 0) return failed("compacting");
   std::string content(kFormat);
@@ -280,7 +282,7 @@ Status Journal::compact(Time now) {
   return ok_status();
 }
 
-// In a step of its own: the file is another one afterwards.
+// A step of its own, with its own lock: compacting replaces the file.
 Status Journal::make_room(Time now) {
   const Locked locked(*this);
   if (!locked.status()) return locked.status();
@@ -302,7 +304,7 @@ Result<Journal::Begun> Journal::begin(const std::string& operation, const Journa
     }
     wanted.run = found.run + 1; // the caller's own key may be the same one
   }
-  // An operation that was dropped here could be done twice.
+  // Dropping an operation to make room could mean doing it twice.
   if (read_to_ >= bytes_max_) {
     return unavailable(
         fmt::format("the journal {} is full: it remembers {} operations. Nothing was sent. Use several journals, or a "
@@ -313,7 +315,7 @@ Result<Journal::Begun> Journal::begin(const std::string& operation, const Journa
   return Begun{wanted, false};
 }
 
-// Also in a full journal: the next step makes one line of all that an operation's runs have added.
+// Allowed in a full journal too: compacting makes one line of all the runs of an operation.
 Result<Journal::Begun> Journal::go_on(const std::string& operation, JournalEntry found, Time now) {
   if (found.ended && is_success(found.ended->status)) return Begun{std::move(found), true};
   ++found.run;

@@ -1,4 +1,4 @@
-// Journal: the keys of operations, on disk: of those whose answer is not final, and of named ones that have ended.
+// Journal: the keys of operations, on disk: operations without a final answer, and named operations that have ended.
 //
 // A text file that is only appended to. The first line names the format, every other one is
 //
@@ -23,7 +23,7 @@
 // history, it is replaced by a new one without it; a process that waited for the lock of the old file
 // notices that the name stands for another one now.
 //
-// Threads. All members from any thread.
+// Threads. All members may be called from any thread.
 #pragma once
 
 #include <oncekey/result.h>

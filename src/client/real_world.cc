@@ -25,8 +25,7 @@ constexpr std::size_t kOriginsMax = 32;
 
 // An event loop and its connections: what one call needs, and leaves to the next one.
 struct Lane {
-  asio::io_context context{1};
-  Timers timers{context};
+  Loop loop;
   std::map<std::string, std::unique_ptr<UpstreamPool>> pools;
 };
 
@@ -84,7 +83,7 @@ Result<UpstreamPool*> RealWorld::pool_for(Lane& lane, const Url& url) {
   options.idle_timeout = kIdleTimeout;
   options.max_header_bytes = kHeaderBytesMax;
   options.max_connections = std::numeric_limits<std::uint32_t>::max();
-  auto pool = UpstreamPool::make(options, lane.timers, in_use_);
+  auto pool = UpstreamPool::make(options, lane.loop, in_use_);
   if (!pool) return pool.fault();
   return lane.pools.emplace(origin, *std::move(pool)).first->second.get();
 }
@@ -122,11 +121,11 @@ Task<Tried> RealWorld::call(UpstreamPool& pool, const WireRequest& request, Mome
   co_return answer;
 }
 
-Task<void> outcome_of(Task<Tried> call, std::optional<Tried>& outcome) {
+Task<Tried> outcome_of(Task<Tried> call) {
   try {
-    outcome = co_await std::move(call);
+    co_return co_await std::move(call);
   } catch (const std::exception& thrown) {
-    outcome = TryFailure{TryFailure::Kind::unknown, thrown.what(), false};
+    co_return TryFailure{TryFailure::Kind::unknown, thrown.what(), false};
   }
 }
 
@@ -134,13 +133,9 @@ Tried RealWorld::exchange(const WireRequest& request, Moment due) {
   std::unique_ptr<Lane> lane = take_lane();
   auto pool = pool_for(*lane, request.url);
   if (!pool) return TryFailure{TryFailure::Kind::not_sent, pool.fault().message, false};
-  std::optional<Tried> tried;
-  spawn(outcome_of(call(**pool, request, due), tried));
-  // The timers keep the loop in work for ever: it runs until this call is over.
-  lane->context.restart();
-  while (!tried) lane->context.run_one();
+  Tried tried = lane->loop.run_to_end(outcome_of(call(**pool, request, due)));
   give_back(std::move(lane));
-  return *std::move(tried);
+  return tried;
 }
 
 } // namespace

@@ -1,11 +1,9 @@
 // The client over real sockets: connections are used again, by many threads, and never when there is doubt.
 #include <oncekey/client.h>
 
+#include "support/http_stand_in.h"
+
 #include <gtest/gtest.h>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/beast/core.hpp>
-#include <boost/beast/http.hpp>
 
 #include <atomic>
 #include <thread>
@@ -14,58 +12,40 @@
 namespace oncekey {
 namespace {
 
-namespace net = boost::asio;
-namespace beast_http = boost::beast::http;
-
 // Answers every request with its own body, on as many connections as come.
 class EchoServer {
  public:
   enum class Manner { keeps_open, leaves_silently };
 
-  explicit EchoServer(Manner manner)
-      : manner_(manner), acceptor_(context_, {net::ip::address_v4::loopback(), 0}), thread_([this] { accept(); }) {}
+  explicit EchoServer(Manner manner) : manner_(manner), thread_([this] { accept(); }) {}
   ~EchoServer() {
-    stopping_ = true;
-    net::io_context context;
-    net::ip::tcp::socket last(context);
-    boost::system::error_code ignored;
-    last.connect(acceptor_.local_endpoint(), ignored); // wakes the accepting thread
+    port_.close_to_clients();
     thread_.join();
     for (std::thread& connection : threads_) connection.join();
   }
 
-  std::string url() const { return "http://127.0.0.1:" + std::to_string(acceptor_.local_endpoint().port()) + "/x"; }
+  std::string url() const { return "http://" + port_.address() + "/x"; }
   int connections() const { return connections_; }
 
  private:
   void accept() {
-    for (;;) {
-      net::ip::tcp::socket socket = acceptor_.accept();
-      if (stopping_) return;
+    while (auto connection = port_.accept()) {
       ++connections_;
-      threads_.emplace_back([this, peer = std::move(socket)]() mutable { serve(peer); });
+      threads_.emplace_back([this, peer = std::move(*connection)]() mutable { serve(peer); });
     }
   }
 
-  void serve(net::ip::tcp::socket& socket) {
-    boost::beast::flat_buffer buffer;
-    boost::system::error_code error;
-    do {
-      beast_http::request<beast_http::string_body> request;
-      beast_http::read(socket, buffer, request, error);
-      if (error) return;
-      beast_http::response<beast_http::string_body> response(beast_http::status::created, 11);
-      response.body() = request.body();
-      response.prepare_payload();
-      beast_http::write(socket, response, error);
-    } while (!error && manner_ == Manner::keeps_open);
+  void serve(testing_support::ServedConnection& connection) {
+    bool open = true;
+    while (open) {
+      const auto request = connection.next_request();
+      open = request && connection.respond(201, request->body) && manner_ == Manner::keeps_open;
+    }
   }
 
   const Manner manner_;
-  std::atomic<bool> stopping_{false};
   std::atomic<int> connections_{0};
-  net::io_context context_;
-  net::ip::tcp::acceptor acceptor_;
+  testing_support::ListeningPort port_;
   std::vector<std::thread> threads_;
   std::thread thread_;
 };

@@ -47,7 +47,7 @@ class LockedFile {
   void write(double balance, Time refilled) const {
     const std::string text =
         fmt::format("oncekey budget 1 {:.6f} {} end\n", balance, refilled.time_since_epoch().count());
-    // Short, and of no promise: what cannot be written is started over by the next reader.
+    // A write that fails is ignored: the next reader finds the old balance, or starts over with the reserve.
     const ssize_t written = ::pwrite(fd_, text.data(), text.size(), 0);
     if (written > 0 && ::ftruncate(fd_, written) != 0) return;
   }
@@ -96,7 +96,7 @@ void RetryBudget::earn(Time now) {
 
 bool RetryBudget::take(Time now) {
   return change(now, [](State& state) {
-    // A hair of tolerance: ten tenths do not add up to one exactly.
+    // With a small tolerance: ten times 0.1 does not add up to 1 exactly.
     if (state.balance < 1 - 1e-4) return false;
     state.balance = std::max(0.0, state.balance - 1);
     return true;

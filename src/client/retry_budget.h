@@ -5,9 +5,9 @@
 // operations, besides the reserve for clients that make too few operations to earn a retry by them.
 //
 // With a file, all processes that name it share one budget: a shell loop that starts a process for each call is one
-// client, too. A budget protects and does not promise: if the file fails, each process goes by its own.
+// client, too. The budget is a protection and not a promise: if the file fails, each process uses a budget of its own.
 //
-// Threads. All members from any thread.
+// Threads. All members may be called from any thread.
 #pragma once
 
 #include <oncekey/client.h>
@@ -23,9 +23,9 @@ class RetryBudget {
   // An empty path: no file.
   RetryBudget(BudgetRules rules, Time now, std::string path = {});
 
-  // An operation begins.
+  // Adds the share of one operation. Called when an operation begins.
   void earn(Time now);
-  // False: no retry now.
+  // Takes one retry. False if the budget has none left.
   bool take(Time now);
 
  private:

@@ -102,7 +102,7 @@ bool is_loopback(const Address& address) {
   if (inet_pton(AF_INET, address.host.c_str(), bytes.data()) == 1) return bytes[0] == 127;
   if (inet_pton(AF_INET6, address.host.c_str(), bytes.data()) != 1)
     return equal_ignoring_case(address.host, "localhost");
-  // ::ffff:127.x.y.z is the IPv4 loopback in IPv6 dress.
+  // ::ffff:127.x.y.z is the IPv4 loopback as an IPv6 address.
   static constexpr std::array<std::uint8_t, 13> kMappedLoopback{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127};
   if (std::equal(kMappedLoopback.begin(), kMappedLoopback.end(), bytes.begin())) return true;
   return std::all_of(bytes.begin(), bytes.end() - 1, [](std::uint8_t byte) { return byte == 0; }) && bytes[15] == 1;

@@ -1,9 +1,9 @@
-// config: what `oncekey serve` is told, from a TOML file or from flags, checked before anything starts.
+// config: the settings of `oncekey serve`, from a TOML file or from flags, checked before anything starts.
 #pragma once
 
 #include "core/path.h"
 #include "core/policy.h"
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <oncekey/result.h>
 
@@ -118,11 +118,11 @@ enum class PublishedPolicies {
   none,   // nothing: the request is forwarded like any other
 };
 
-// When to stop asking an upstream that cannot be reached.
+// The circuit breaker in front of an upstream that cannot be reached.
 struct BreakerOptions {
   std::uint32_t failures = 5; // in a row; 0 for no breaker
   Millis window = std::chrono::seconds(10);
-  Millis pause = std::chrono::seconds(1); // until one request may try
+  Millis pause = std::chrono::seconds(1); // how long it stays open before one request may try
 };
 
 struct Config {
@@ -164,11 +164,11 @@ struct Config {
   std::vector<Endpoint> destinations;
 };
 
-// Parses and checks. A fault's message has one line a finding: "FILE:LINE: what is wrong: what to do".
+// Parses and checks. A fault's message has one line for each finding: "FILE:LINE: what is wrong: what to do".
 Result<Config> parse_config(std::string_view text, std::string_view file_name);
 Result<Config> load_config(const std::string& path);
-// Only what a command needs to find a gateway's admin listener: admin, admin_token, admin_tls_cert and store. The rest
-// of the file is not looked at, so that an operator needs none of the secrets it names.
+// Reads only the settings that a command needs to find a gateway's admin listener: admin, admin_token, admin_tls_cert
+// and store. The rest of the file is ignored, so that an operator needs none of the secrets it names.
 Result<Config> load_admin_settings(const std::string& path);
 
 // The checks that concern combinations of settings; parse_config calls it, and so does serve for flags.

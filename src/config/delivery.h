@@ -2,7 +2,7 @@
 #pragma once
 
 #include "config/config.h"
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <memory>
 

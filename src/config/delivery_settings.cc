@@ -13,7 +13,7 @@ namespace {
 using WebNode = toml::node;
 
 constexpr Millis kShortestPause{1};
-// More would be a load test of whoever receives them.
+// More deliveries at one time would be a load test of the receiver.
 constexpr std::int64_t kMostDeliveries = 1024;
 
 Status read_secrets(const WebNode& node, Webhook& webhook) {

@@ -1,4 +1,4 @@
-// findings: what is wrong with a configuration, one mistake each, in the order of the file.
+// findings: what is wrong with a configuration: one entry for each mistake, in the order of the file.
 #pragma once
 
 #include "config/config.h"
@@ -20,12 +20,12 @@ struct Finding {
 // "FILE:LINE: text", or the text alone where there is no line.
 std::string shown(const Finding& finding, std::string_view file_name);
 
-// Whether the files that a configuration names (certificates, keys, accounts, key sets, the store's folder) are looked
-// at as well. They are read and nothing is changed, made or locked.
+// Whether the files that a configuration names (certificates, keys, accounts, key sets, the store's folder) are checked
+// as well. They are read; nothing is changed, made or locked.
 enum class NamedFiles { left_alone, looked_at };
 
-// Every setting that was written down: where ("" for the top, "limits", "route /v1/*") and its name, with its value as
-// TOML. Tells what has changed between two readings.
+// Every setting of a file: its place ("" for the top, "limits", "route /v1/*") and name, with its value as TOML.
+// Compared by a reload, to find what has changed.
 using WrittenSettings = std::map<std::pair<std::string, std::string>, std::string>;
 
 // A configuration that was read: usable only if there are no findings.
@@ -37,7 +37,7 @@ struct ReadConfig {
   std::map<std::string, unsigned> lines{}; // of the settings at the top that stand in the file
 };
 
-// The configuration, or a fault with one line a finding.
+// The configuration, or a fault with one line for each finding.
 Result<Config> config_or_fault(ReadConfig read);
 
 } // namespace oncekey

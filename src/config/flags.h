@@ -1,8 +1,8 @@
 // flags: `oncekey serve` without a file.
 //
-// The flags have the names of the settings, with dashes, and make a single route for every path. Together with
-// --config only the flags that say where this one process listens, forwards and stores are taken, in place of what the
-// file says; the others would leave a reader of the file with a wrong idea of what is protected, and are refused.
+// The flags have the names of the settings, with dashes, and make a single route for every path. Together with --config
+// only the flags that say where this process listens, forwards and stores are accepted; they override the file. The
+// others are refused: a reader of the file would have a wrong idea of what is protected.
 #pragma once
 
 #include "config/config.h"
@@ -44,7 +44,7 @@ struct ServeFlags {
 
 // Parsed and checked like a file. Findings about a flag have its name in front.
 ReadConfig read_config(const ServeFlags& flags, NamedFiles files);
-// The same as a configuration, or a fault with one line a finding. The files it names are left alone.
+// The same as a configuration, or a fault with one line for each finding. The files it names are not checked.
 Result<Config> config_from_flags(const ServeFlags& flags);
 
 } // namespace oncekey

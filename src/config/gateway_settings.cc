@@ -78,10 +78,10 @@ Result<T> parsed(const toml::node& node, Result<T> (*parse)(std::string_view)) {
 constexpr std::array<std::string_view, 2> kDurabilities{"power", "process"};
 constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
 constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning", "error"};
-// More threads than cores only take turns; nobody has more cores than this in front of one store.
+// More threads than cores gain nothing, and no machine in front of one store has more cores than this.
 constexpr std::int64_t kMostThreads = 256;
 constexpr Millis kShortestTimeout{1};
-// More failures than this in a row are no sign, they are the state.
+// A breaker that waits for more failures than this never opens in practice.
 constexpr std::int64_t kMostBreakerFailures = 1000;
 
 // "ADMIN_TOKEN": capitals and underscores, as environment variables are written.
@@ -169,7 +169,7 @@ Status read_cors_origins(const toml::node& node, Config& config) {
 
 Status put_timeout(Millis& target, const toml::node& node) { return put(target, as_duration(node, kShortestTimeout)); }
 
-// A limit of nothing would refuse everything; whoever wants that stops the process.
+// At least `least` bytes: a limit of 0 would refuse everything.
 Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64_t least,
                       std::uint64_t most = std::uint64_t{1} << 40) {
   const auto bytes = as_bytes(node);
@@ -179,8 +179,6 @@ Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64
   target = *bytes;
   return ok_status();
 }
-
-using Node = toml::node;
 
 // "2GiB", or a part of the disk, as in "10%".
 Status read_disk_reserve(const Node& node, Limits& limits) {
@@ -239,7 +237,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
 constexpr Setting<Limits> kLimitSettings[] = {
     {"max_in_flight", [](const Node& v, Limits& l) { return put_count(l.max_in_flight, v, 1); }},
     {"max_connections", [](const Node& v, Limits& l) { return put_count(l.max_connections, v, 1); }},
-    // Below this not even a browser's request fits; beyond it no server behind would take it.
+    // A smaller limit refuses ordinary browser requests, and no server accepts headers above the larger one.
     {"max_header_bytes",
      [](const Node& v, Limits& l) { return put_size_limit(l.max_header_bytes, v, 1024, 1u << 20); }},
     {"max_buffered_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_buffered_bytes, v, 1024); }},
@@ -249,7 +247,7 @@ constexpr Setting<Limits> kLimitSettings[] = {
     {"share_per_address", [](const Node& v, Limits& l) { return put(l.share_per_address, as_part(v)); }},
     {"share_per_account", [](const Node& v, Limits& l) { return put(l.share_per_account, as_part(v)); }},
     {"store_share_per_hour", [](const Node& v, Limits& l) { return put(l.store_share_per_hour, as_part(v)); }},
-    // Less than this and the store's own files do not fit beside a few records.
+    // In less than this the store's own files leave no room for records.
     {"max_store_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_store_bytes, v, 1u << 20); }},
     {"disk_reserve", read_disk_reserve},
     {"min_rate", [](const Node& v, Limits& l) { return put_size_limit(l.min_rate, v, 1, 1u << 30); }},

@@ -43,7 +43,7 @@ Result<Accounts> parse_accounts(std::string_view text, const std::string& file_n
                              ? Status(invalid("expected the credential in quotes and the name of its account, as in "
                                               "\"sha256:HEX\" = \"acme\""))
                              : accounts.add(key.str(), account->get());
-    // The credential itself stays out of the message: it may be plain.
+    // The message does not hold the credential, which may stand in the file in plain text.
     if (!added) return invalid(fmt::format("{}:{}: {}", file_name, key.source().begin.line, added.fault().message));
   }
   return accounts;

@@ -27,7 +27,7 @@ std::string lower_case(std::string_view text) {
   return lower;
 }
 
-// A text without the characters that separate texts, and never empty: lists and lines of such texts can be told apart.
+// The text without the characters that separate texts in a line, and never empty: joined texts can be split again.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -40,7 +40,7 @@ std::string escaped(std::string_view text) {
   return out.empty() ? "%" : out;
 }
 
-// Nothing for what escaped() has not made.
+// The reverse of escaped(); nothing for a text that escaped() cannot have made.
 std::optional<std::string> unescaped(std::string_view text) {
   if (text == "%") return std::string();
   std::string out;
@@ -188,7 +188,7 @@ std::string difference(std::string_view before, std::string_view after) {
   std::vector<std::string> changes;
   for (const auto& [name, value] : old_parts) {
     const auto found = new_parts.find(name);
-    if (found == new_parts.end()) continue; // goes with another change
+    if (found == new_parts.end()) continue; // part of another difference
     if (found->second != value) changes.push_back(fmt::format("{} was {} and is {}", name, value, found->second));
   }
   return changes.empty() ? "its identity has changed" : fmt::format("{}", fmt::join(changes, ", "));
@@ -266,7 +266,7 @@ Result<IdentityBasis> identity_basis_of(const Config& config) {
 std::vector<std::string> lost_identities(const IdentityBasis& before, const IdentityBasis& after) {
   std::vector<std::string> lost = lost_identities(before.rules, after.rules);
   for (const auto& [path, entries] : before.accounts) {
-    // A route that has no accounts file any more, or another one, was told of above.
+    // A route without its accounts file, or with another one, was reported above.
     const auto found = after.accounts.find(path);
     if (found == after.accounts.end()) continue;
     const std::size_t missing = in_first_alone(entries, found->second);

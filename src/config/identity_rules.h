@@ -1,9 +1,9 @@
-// identity_rules: by which rules a request finds its record, and whether other rules would lose records.
+// identity_rules: the rules by which a request finds its record, and whether a change of them would lose records.
 //
 // A record is found by a hash over account, key and, where the route says so, method and path. With another `scope`,
-// `identity`, `key_from` and the like every hash is another one: the records are still there and no request finds them,
-// so that each retry is executed again. A route that is gone, or that another one takes the requests of, has the same
-// effect. New routes for requests that no route had lose nothing.
+// `identity` or `key_from` every hash differs: the records are still there, but no request finds them, and each retry
+// is executed again. Removing a route, or a new route in front of it that takes its requests, has the same effect. A
+// new route for requests that matched no route loses nothing.
 #pragma once
 
 #include "config/config.h"
@@ -42,8 +42,8 @@ struct IdentityBasis {
 // Reads the accounts files. A fault says which cannot be read.
 Result<IdentityBasis> identity_basis_of(const Config& config);
 
-// What records made under the rules `before` would no longer be found under `after`, one sentence each; empty if all
-// are found. Where globs overlap in ways that cannot be told apart, it says that records would be lost.
+// Which records made under the rules `before` would not be found under `after`, one sentence each; empty if all are
+// found. Where it is undecided how globs overlap, it assumes that records would be lost.
 std::vector<std::string> lost_identities(const IdentityRules& before, const IdentityRules& after);
 std::vector<std::string> lost_identities(const IdentityBasis& before, const IdentityBasis& after);
 
@@ -51,8 +51,7 @@ std::vector<std::string> lost_identities(const IdentityBasis& before, const Iden
 // its own: what it has sent before is not found any more. Files that are new are left out.
 std::map<std::string, std::size_t> added_accounts(const AccountEntries& before, const AccountEntries& after);
 
-// One line for each rule and each file, for the store to remember. decode() is a fault for what encode() has not
-// written.
+// One line for each rule and each file, for the store to remember. decode() returns a fault for any other text.
 std::string encode(const IdentityBasis& basis);
 Result<IdentityBasis> decode_identity_basis(std::string_view text);
 

@@ -1,4 +1,4 @@
-// known_settings: the names of all settings, for whoever has to be complete about them.
+// known_settings: the names of all settings, for tests that compare them with the manual.
 #pragma once
 
 #include <string>

@@ -15,7 +15,7 @@
 namespace oncekey {
 namespace {
 
-// A thousand routes fit; a path that names a disk or a log by mistake does not end in memory.
+// Large enough for a thousand routes. The bound keeps a disk or a log that is named by mistake out of memory.
 constexpr std::size_t kLargestFile = 1u << 20;
 
 void place(toml::table& table, const Override& flag) {
@@ -55,7 +55,7 @@ ReadConfig read_config_text(std::string_view text, std::string_view file_name, c
 namespace {
 
 Result<std::string> text_of_file(const std::string& path) {
-  // A FIFO would be waited for without end. A folder says so itself below.
+  // Reading a FIFO could wait for ever. A folder gets its own error message below.
   struct stat entry {};
   if (::stat(path.c_str(), &entry) == 0 && !S_ISREG(entry.st_mode) && !S_ISDIR(entry.st_mode))
     return invalid("is not a regular file: give the path of a TOML file");

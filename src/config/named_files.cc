@@ -22,8 +22,8 @@ namespace {
 
 constexpr std::string_view kEmbedded = "rocksdb:";
 
-// File systems of the kernel, in which nothing can be kept whatever their permissions say.
-bool is_of_the_kernel(const std::string& folder) {
+// File systems of the kernel (/proc, /sys): no store can live there, whatever their permissions say.
+bool is_kernel_file_system(const std::string& folder) {
   struct statfs status {};
   if (::statfs(folder.c_str(), &status) != 0) return false;
   const auto type = static_cast<unsigned long>(status.f_type);
@@ -31,9 +31,9 @@ bool is_of_the_kernel(const std::string& folder) {
          type == CGROUP2_SUPER_MAGIC;
 }
 
-// Why files cannot be made in this folder; it exists.
+// Why files cannot be made in this folder, which exists.
 std::optional<std::string> why_not_writable(const std::string& folder) {
-  if (is_of_the_kernel(folder))
+  if (is_kernel_file_system(folder))
     return fmt::format("{} belongs to the kernel and keeps no files; name a folder on a disk", folder);
   if (::faccessat(AT_FDCWD, folder.c_str(), W_OK | X_OK, AT_EACCESS) != 0)
     return fmt::format("this user cannot write to {}: {}", folder, std::strerror(errno));

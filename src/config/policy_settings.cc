@@ -1,4 +1,5 @@
-// The settings of a route: every field of Policy under its own name. How values are spelled is core's (policy_text.h).
+// The settings of a route: every field of Policy under its own name. How values are spelled is defined in
+// core/policy_text.h.
 #include "base/masked_url.h"
 #include "config/config.h"
 #include "config/settings.h"
@@ -9,8 +10,6 @@
 
 namespace oncekey {
 namespace {
-
-using Node = toml::node;
 
 // Reads text and hands it to one of core's parsers.
 template <class T>
@@ -108,7 +107,7 @@ Status read_accounts(const Node& node, Policy& policy) {
   return ok_status();
 }
 
-// The gateway's own refusals: a client error, or clients would take them for an answer of the API.
+// A refusal of the gateway must be a client error: clients would take any other status for an answer of the API.
 Status put_refusal_status(int& target, const Node& node) { return put_count(target, node, 400, 499); }
 
 constexpr Setting<Policy> kPolicySettings[] = {
@@ -163,7 +162,7 @@ constexpr Setting<Policy> kPolicySettings[] = {
     {"compress", [](const Node& v, Policy& p) { return put(p.compress, as_switch(v)); }},
 };
 
-// What one company tends to decide once for all its routes.
+// Settings that are usually the same for all routes of one company.
 constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
     "lease",           "retention",    "scope",      "wait",           "upstream_timeout", "rate_exempts_replays",
     "jwt_keys",        "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts",         "reauthorize",
@@ -173,7 +172,7 @@ constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
 
 std::span<const Setting<Policy>> policy_settings() { return kPolicySettings; }
 
-bool may_stand_at_the_top(std::string_view policy_setting) {
+bool may_be_a_default(std::string_view policy_setting) {
   return std::find(kDefaultsOfAllRoutes.begin(), kDefaultsOfAllRoutes.end(), policy_setting) !=
          kDefaultsOfAllRoutes.end();
 }

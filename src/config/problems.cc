@@ -15,7 +15,7 @@
 namespace oncekey {
 namespace {
 
-// Quick enough for tests, and still ten times what a store's group commit takes on a slow disk.
+// Short enough for tests, and still ten times the length of a group commit on a slow disk.
 constexpr Millis kShortestLease{100};
 // Long enough that guessing a token over the network is hopeless.
 constexpr std::size_t kShortestToken = 16;
@@ -122,7 +122,7 @@ void check_listeners(const Config& config, std::vector<Problem>& out) {
                     *config.require_durability));
 }
 
-// The same for the top of the file and for a route.
+// Called for the top of the file and for each route.
 void check_rates(const RateLimits& rates, const Limits& limits, std::optional<std::size_t> route,
                  std::vector<Problem>& out) {
   if (rates.burst > 0 && rates.rate <= 0)
@@ -142,7 +142,7 @@ void check_rates(const RateLimits& rates, const Limits& limits, std::optional<st
                                rates.max_in_flight, limits.max_in_flight)});
 }
 
-// As defaults of all routes these may stand where a route has no use for them; one route must have.
+// A default of all routes may be of no use to some of them, but at least one route must use it.
 void check_identity(const Config& config, std::vector<Problem>& out) {
   const auto none_has = [&](ScopeSource::Kind kind) {
     return std::none_of(config.routes.begin(), config.routes.end(),
@@ -368,7 +368,7 @@ class RouteChecks {
           "probe cannot ask for a key that is made of the fingerprint: the upstream does not know it");
   }
 
-  // A body that can never be held would be refused as overload, for ever.
+  // A body larger than all buffers together would always be refused as overload.
   void sizes() {
     const std::uint64_t most = config_.limits.max_buffered_bytes;
     if (policy_.max_request_body == 0) add({"max_request_body"}, "max_request_body is 0: every body would be refused");

@@ -1,4 +1,4 @@
-// problems: combinations of settings that are each well-formed and together unsafe or senseless.
+// problems: combinations of settings that are well-formed each, and together unsafe or without effect.
 //
 // A problem names the route and the setting it is about, not a line: the same checks serve a file, where the reader
 // knows on which line the setting stands, and flags, where there are no lines.
@@ -18,7 +18,7 @@ struct Problem {
   // As spelled in the file; the problem is shown at the first of them that was written down.
   std::vector<std::string> settings;
   std::string text; // what is wrong and what to do
-  // The same for flags alone, where the text speaks of what only a file can say; else empty.
+  // The text for a gateway that is started by flags, where `text` names settings that only a file can have; else empty.
   std::string text_for_flags{};
 };
 

@@ -230,7 +230,7 @@ TEST(BadIdentity, IsRefusedWithItsLine) {
       {"tls_cert = \"a\"\ntls_key = \"b\"\nclient_ca = \"c\"", "4: client_ca is set but no route has"},
       {"scope = \"client-cert\"\nclient_ca = \"c\"", "3: client_ca is set but the gateway serves plain HTTP"},
       {"accounts = \"accounts.toml\"", "2: accounts: \"accounts.toml\" names no file"},
-      {"reauthorize = \"POST /me\"", "2: reauthorize: \"POST /me\" is no question to the API"},
+      {"reauthorize = \"POST /me\"", "2: reauthorize: \"POST /me\" is not a request to the API"},
       {"reauthorize_for = \"1m\"", "2: reauthorize_for is set without reauthorize"},
       {"[[route]]\npath = \"/*\"\nmode = \"observe\"\nreauthorize = \"GET /me\"",
        "5: mode = \"observe\" replays nothing"},

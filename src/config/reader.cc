@@ -153,7 +153,7 @@ ReadConfig Reader::read(const toml::table& file) {
   read_list(file, "destination", [this](const toml::table& table, unsigned line) { read_destination(table, line); });
   for (const Problem& problem : problems_of(config_)) add_problem(problem);
   if (files_ == NamedFiles::looked_at) {
-    // Each is about one file that was named, whatever else is wrong.
+    // Reported even if other settings are wrong: each is about one file.
     for (const Problem& problem : problems_of_files(config_)) add_finding_of(problem);
   }
   return finish();
@@ -167,7 +167,7 @@ void Reader::read_top(const toml::table& file) {
       read_setting(*setting, std::string(name), value, line, std::nullopt, config_);
     } else if (name == "policy") {
       if (const auto policy = as_policy(value); !policy) add_finding(line, name, policy.fault().message, std::nullopt);
-    } else if (may_stand_at_the_top(name)) {
+    } else if (may_be_a_default(name)) {
       // Read once here, so that a bad value is reported once and not for every route.
       Policy scratch;
       read_setting(*find_setting(policy_settings(), name), std::string(name), value, line, std::nullopt, scratch);
@@ -368,7 +368,7 @@ void Reader::read_webhook(const toml::table& table, unsigned line) {
   if (findings_.size() == findings) {
     check_webhook(webhook, table, line);
   } else if (!webhook.provider.empty() && webhook.provider != "hmac") {
-    // Its name can be judged alone, so that one look tells of it and of what is missing.
+    // The provider's name is checked even if other settings are missing, so that one run reports both.
     if (const auto provider = provider_without_secrets(webhook); !provider)
       add_finding(line_in(table, "provider", line), "provider", provider.fault().message, {});
   }
@@ -426,7 +426,7 @@ Policy Reader::starting_policy(const toml::table* route_table) {
 
 void Reader::apply_defaults(Policy& policy) {
   for (const Setting<Policy>& setting : policy_settings()) {
-    if (!may_stand_at_the_top(setting.name)) continue;
+    if (!may_be_a_default(setting.name)) continue;
     // A value that cannot be read leaves the policy as it is; it was reported where it stands.
     if (const toml::node* value = top_->get(setting.name)) [[maybe_unused]]
       const Status read = setting.read(*value, policy);
@@ -441,7 +441,7 @@ void Reader::unknown_at_the_top(std::string_view name, unsigned line) {
   std::vector<std::string_view> known{"policy", "route", "limits", "timeouts", "webhook", "destination"};
   append_names(known, gateway_settings());
   for (const Setting<Policy>& setting : policy_settings())
-    if (may_stand_at_the_top(setting.name)) known.push_back(setting.name);
+    if (may_be_a_default(setting.name)) known.push_back(setting.name);
   add_finding(line, name, fmt::format("no such setting{}", did_you_mean(name, known)), std::nullopt);
 }
 

@@ -55,7 +55,7 @@ class Reader {
   void unknown_at_the_top(std::string_view name, unsigned line);
   void unknown_in_a_route(std::string_view name, unsigned line, std::size_t route);
   void add_finding(unsigned line, std::string_view setting, std::string_view text, RouteIndex route);
-  // Shown unless something could not be read that it may depend on.
+  // Adds the problem, unless a setting that it may depend on could not be read.
   void add_problem(const Problem& problem);
   void add_finding_of(const Problem& problem);
   ReadConfig finish();
@@ -68,8 +68,8 @@ class Reader {
   // Where each setting stood, and each route. Those of webhooks and destinations are named as by setting_in().
   std::map<std::pair<RouteIndex, std::string>, unsigned> lines_;
   std::vector<unsigned> route_lines_;
-  // Routes (nothing: the top) in which something could not be read. Their settings are not what was meant, so checking
-  // how they go together would only add noise.
+  // Routes (nothing: the top) with a setting that could not be read. Their combinations are not checked: the settings
+  // are not what was meant.
   std::set<RouteIndex> unread_;
 };
 

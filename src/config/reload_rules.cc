@@ -23,17 +23,17 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
 }
 
 // The connections of an upstream are made at start.
-bool is_of_an_upstream(std::string_view setting) {
+bool is_upstream_setting(std::string_view setting) {
   return setting.starts_with("upstream") && setting != "upstream_timeout";
 }
 
 bool is_reloadable(std::string_view place, std::string_view setting) {
-  if (place.starts_with("route ")) return !is_of_an_upstream(setting);
+  if (place.starts_with("route ")) return !is_upstream_setting(setting);
   if (!place.empty()) return false; // limits, timeouts, webhooks, destinations
   if (setting == "route" || setting == "policy") return true;
   // Webhooks go by it too.
   if (setting == "path_case") return false;
-  return contains(kReloadableAtTheTop, setting) || may_stand_at_the_top(setting);
+  return contains(kReloadableAtTheTop, setting) || may_be_a_default(setting);
 }
 
 std::string shown_place(std::string_view place, std::string_view setting) {
@@ -44,11 +44,11 @@ std::string shown_place(std::string_view place, std::string_view setting) {
 
 bool same_secrets(const Endpoint& a, const Endpoint& b) { return a.authorization == b.authorization; }
 
-// Those that stand in a file or the environment, where their new value does not show in what was written.
+// Compares the secrets themselves: of a secret in a file or the environment, only the name stands in the configuration.
 void compare_secrets(const Config& running, const Config& next, std::set<std::string>& reloadable,
                      std::set<std::string>& need_restart) {
   if (running.admin_token != next.admin_token) {
-    // Without one a start looks for the token in a file, or makes it. The old one must not stay good.
+    // Without admin_token a start reads the token from a file or makes one. The old token must not stay valid.
     (next.admin_token.empty() ? need_restart : reloadable).insert("admin_token");
   }
   if (running.outbox_token != next.outbox_token) reloadable.insert("outbox_token");
@@ -81,7 +81,7 @@ ConfigChanges changes_between(const ReadConfig& running, const ReadConfig& next)
   compare(running.written, next.written);
   compare(next.written, running.written);
   compare_secrets(running.config, next.config, reloadable, need_restart);
-  // A listener is plain or serves TLS for as long as it lives.
+  // A listener cannot change between plain HTTP and TLS.
   for (const auto& [setting, before, after] :
        {std::tuple("tls_cert", &running.config.tls_cert, &next.config.tls_cert),
         std::tuple("admin_tls_cert", &running.config.admin_tls_cert, &next.config.admin_tls_cert)}) {

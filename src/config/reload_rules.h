@@ -1,4 +1,4 @@
-// reload_rules: what of a changed configuration a running gateway can take on.
+// reload_rules: which changes of the configuration a running gateway can apply.
 #pragma once
 
 #include "config/findings.h"
@@ -13,8 +13,8 @@ struct ConfigChanges {
   std::vector<std::string> need_restart; // the same, for what is only read at start
 };
 
-// Compares what was written, and the secrets that were read from elsewhere. A setting that is not known to be
-// reloadable needs a restart: none is ever ignored. Whether keys would be forgotten is for identity_rules.h to say.
+// Compares the settings of both files, and the secrets that they name. A setting that is not known to be reloadable
+// needs a restart; none is ignored. Whether keys would be lost is decided by identity_rules.h.
 ConfigChanges changes_between(const ReadConfig& running, const ReadConfig& next);
 
 } // namespace oncekey

@@ -10,7 +10,7 @@ namespace oncekey {
 
 // "env:NAME" is the variable's value, "file:PATH" the file's first line, anything else itself.
 Result<std::string> resolve_secret(const std::string& text);
-// The same where nothing else will do: a typing error in "env:" must not become the secret.
+// Only "env:NAME" and "file:PATH"; anything else is a fault, so that a misspelled "env:" does not become the secret.
 Result<std::string> secret_kept_elsewhere(const std::string& text);
 
 } // namespace oncekey

@@ -12,10 +12,13 @@
 
 namespace oncekey {
 
+// A value of the file.
+using Node = toml::node;
+
 template <class Target>
 struct Setting {
   std::string_view name;
-  Status (*read)(const toml::node& value, Target& target);
+  Status (*read)(const Node& value, Target& target);
 };
 
 std::span<const Setting<Config>> gateway_settings();    // the top of the file
@@ -26,6 +29,6 @@ std::span<const Setting<Webhook>> webhook_settings();   // [[webhook]], beside t
 std::span<const Setting<Endpoint>> endpoint_settings(); // [[destination]], and [[webhook]] as well
 
 // The settings of a route that may also stand at the top of the file, as the default of all routes.
-bool may_stand_at_the_top(std::string_view policy_setting);
+bool may_be_a_default(std::string_view policy_setting);
 
 } // namespace oncekey

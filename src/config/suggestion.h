@@ -1,4 +1,4 @@
-// suggestion: what somebody probably meant when a name is not known.
+// suggestion: the known name that is nearest to an unknown one.
 #pragma once
 
 #include <span>

@@ -9,7 +9,7 @@
 namespace oncekey {
 namespace {
 
-// No duration of ours is longer; the bound keeps sums of times far from overflow.
+// Longer than any useful setting. The bound keeps sums of times far from overflow.
 constexpr Millis kLongestDuration = std::chrono::hours(24 * 366);
 
 std::string_view kind_of(const toml::node& node) {
@@ -120,7 +120,7 @@ Result<double> as_rate(const toml::node& node) {
 }
 
 Result<double> as_burst(const toml::node& node) {
-  // A bucket that holds more than this is no limit.
+  // A larger burst would not limit anything.
   static constexpr std::int64_t kMostAtOnce = 1'000'000;
   const auto count = as_whole_number(node, 1, kMostAtOnce);
   if (!count) return count.fault();

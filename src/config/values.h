@@ -1,5 +1,5 @@
-// values: a TOML node as the type a setting wants. A fault says what was expected and what was found; the reader puts
-// the setting's name and line in front.
+// values: a TOML node as a setting's type. A fault says what was expected and what was found; the reader adds the
+// setting's name and line.
 //
 // Internal to this room, like everything that sees toml++.
 #pragma once
@@ -35,7 +35,7 @@ Result<double> as_rate(const toml::node& node);
 // How many requests at once; a whole number.
 Result<double> as_burst(const toml::node& node);
 
-// Puts what was read where it belongs.
+// Stores a value that was read, or returns its fault.
 template <class T>
 Status put(T& target, Result<T> read) {
   if (!read) return std::move(read).fault();

@@ -58,7 +58,7 @@ std::vector<std::string> Accounts::digests() const {
   all.reserve(by_hash_.size());
   for (const auto& [hash, account] : by_hash_) {
     Sha256 digest;
-    digest.update(hash); // always as long
+    digest.update(hash); // of fixed length, so that nothing need separate the two
     digest.update(account);
     const HashBytes bytes = digest.finish();
     all.push_back(hex_encode({reinterpret_cast<const char*>(bytes.data()), kDigestBytes}));

@@ -76,7 +76,7 @@ using ScreenAnswer = std::variant<Unprotected, ReadBody, Refusal>;
 using AdmitAnswer = std::variant<Unprotected, Admitted, Refusal>;
 
 // By the head alone: outside the policy or without a key (pass), refused for sure, or the body is needed.
-// `account_seed` is the process' own, so that nobody outside can make two accounts look alike.
+// `account_seed` is random for each process, so that no caller can make two accounts collide.
 ScreenAnswer screen(const Policy& policy, const RequestView& request, const Requester& requester,
                     std::uint64_t account_seed = 0);
 

@@ -1,10 +1,12 @@
 // Bucket: a stretch of time that records expire in together.
 //
 // Expiry costs nothing per record: a record is kept with all others that expire in the same stretch, and when the
-// stretch is over the whole bucket is dropped. The width follows the retention: a quarter of it, rounded
-// up to a power of two of milliseconds, so a quarter to half of it (24 h: 9.3 h). A lookup has few buckets to ask, and
-// a record is kept for at most a width longer than needed, for half a width on average. A record's bucket follows from
-// its expiry and retention alone, and neither ever changes while the record is alive.
+// stretch is over the whole bucket is dropped. The width follows the retention: a quarter of it, rounded up to a power
+// of two of milliseconds, so a quarter to half of it (24 h: 9.3 h). A lookup has few buckets to ask, and a record is
+// kept for at most a width longer than needed, for half a width on average.
+//
+// A record's bucket follows from its expiry and retention (bucket_of). A record whose expiry is put off, because its
+// lease was renewed past it, moves to a later bucket of the same width (bucket_outliving).
 #pragma once
 
 #include <oncekey/time.h>
@@ -47,7 +49,7 @@ inline BucketId bucket_of(Time expires_at, Millis retention) {
   return {log2, expires_at.time_since_epoch().count() >> log2};
 }
 
-// Where a record goes whose expiry has been put off: where it is, or a later bucket of the same width.
+// The bucket of a record whose expiry has been put off: the present one, or a later one of the same width.
 inline BucketId bucket_outliving(const BucketId& bucket, Time expires_at) {
   if (expires_at < bucket.end()) return bucket;
   return {bucket.width_log2, expires_at.time_since_epoch().count() >> bucket.width_log2};

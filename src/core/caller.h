@@ -1,4 +1,4 @@
-// caller: what is known of who sends a request, besides the request itself.
+// caller: what the gateway knows of the sender of a request, besides the request itself.
 #pragma once
 
 #include "base/certificate.h"

@@ -1,5 +1,7 @@
 #include "core/decide.h"
 
+#include "base/enum_name.h"
+
 #include <algorithm>
 
 namespace oncekey {
@@ -38,27 +40,7 @@ Decision decide_found(const Policy& policy, const Record& record, Time now) {
 
 } // namespace
 
-std::string_view to_string(Verdict verdict) {
-  switch (verdict) {
-    case Verdict::execute:
-      return "execute";
-    case Verdict::probe:
-      return "probe";
-    case Verdict::replay:
-      return "replay";
-    case Verdict::mismatch:
-      return "mismatch";
-    case Verdict::in_progress:
-      return "in_progress";
-    case Verdict::hold:
-      return "hold";
-    case Verdict::indeterminate:
-      return "indeterminate";
-    case Verdict::answer_not_kept:
-      return "answer_not_kept";
-  }
-  return "unknown";
-}
+std::string_view to_string(Verdict verdict) { return enum_name(verdict); }
 
 Decision decide(const Policy& policy, const Fingerprint& fingerprint, const ClaimAnswer& answer) {
   if (const auto* claimed = std::get_if<Claimed>(&answer)) {

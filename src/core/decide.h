@@ -1,6 +1,6 @@
-// decide: what to do now that the claim was answered.
+// decide: what to do after the claim was answered.
 //
-// The second of the three decisions. Pure: the clock reading comes with the answer.
+// The second of the three decisions. Pure: the clock reading comes with the store's answer.
 #pragma once
 
 #include "core/policy.h"
@@ -15,11 +15,11 @@
 namespace oncekey {
 
 enum class Verdict {
-  execute,         // we are the owner: forward
-  probe,           // we took an abandoned claim over: ask the upstream for the outcome first
+  execute,         // this request is the owner: forward it
+  probe,           // it took an abandoned claim over: ask the upstream for the outcome first
   replay,          // answer from the record
   mismatch,        // another request's key; looked at before anything else
-  in_progress,     // somebody works on it: wait or refuse
+  in_progress,     // its owner is at work: wait or refuse
   hold,            // abandoned, and the policy does not execute again: make it indeterminate
   indeterminate,   // only an operator can settle it
   answer_not_kept, // completed, but the answer was not kept

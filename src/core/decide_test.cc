@@ -13,7 +13,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-const Time kNow{std::chrono::days(20000)};
+const Time kMoment{std::chrono::days(20000)};
 
 Fingerprint fingerprint(std::uint8_t fill) {
   Fingerprint print;
@@ -21,14 +21,14 @@ Fingerprint fingerprint(std::uint8_t fill) {
   return print;
 }
 
-Record record_in(RecordState state) {
+Record record_found(RecordState state) {
   Record record;
   record.state = state;
   record.fingerprint = fingerprint(1);
   record.fence = 3;
-  record.first_received = kNow - hours(1);
-  record.expires_at = kNow + hours(23);
-  record.lease_until = kNow + seconds(30);
+  record.first_received = kMoment - hours(1);
+  record.expires_at = kMoment + hours(23);
+  record.lease_until = kMoment + seconds(30);
   if (state == RecordState::completed) record.response = StoredResponse{200, "OK", {}, "body", std::nullopt};
   return record;
 }
@@ -39,17 +39,17 @@ const std::vector<std::string> kStates = {"absent",          "expired",        "
 
 std::optional<Record> stored(const std::string& state) {
   if (state == "absent") return std::nullopt;
-  if (state == "indeterminate") return record_in(RecordState::indeterminate);
-  if (state == "completed") return record_in(RecordState::completed);
+  if (state == "indeterminate") return record_found(RecordState::indeterminate);
+  if (state == "completed") return record_found(RecordState::completed);
   if (state == "completed_omitted") {
-    Record record = record_in(RecordState::completed);
+    Record record = record_found(RecordState::completed);
     record.response->omitted = OmittedBody{1 << 30, {}, true};
     return record;
   }
-  Record record = record_in(RecordState::in_progress);
-  if (state == "expired") record.expires_at = kNow;
+  Record record = record_found(RecordState::in_progress);
+  if (state == "expired") record.expires_at = kMoment;
   if (state == "taken_over") record.took_over = true;
-  if (state.starts_with("abandoned")) record.lease_until = kNow;
+  if (state.starts_with("abandoned")) record.lease_until = kMoment;
   if (state == "abandoned_rerun") record.rerun = true;
   return record;
 }
@@ -62,7 +62,7 @@ ClaimAnswer claim(const Policy& policy, const std::string& state, const Fingerpr
   request.retention = policy.retention;
   request.abandoned = abandoned_rule(policy);
   const OwnerWorksHere owner = state == "abandoned_here" ? OwnerWorksHere::yes : OwnerWorksHere::no;
-  return claim_step(stored(state), request, 99, kNow, owner).answer;
+  return claim_step(stored(state), request, 99, kMoment, owner).answer;
 }
 
 TEST(Decide, EveryCellOfTheTable) {
@@ -86,15 +86,15 @@ TEST(Decide, EveryCellOfTheTable) {
 TEST(Decide, AMismatchIsSeenBeforeTheStateWhateverTheStateIs) {
   const Policy policy = *policy_by_name("classic");
   for (const RecordState state : {RecordState::in_progress, RecordState::completed, RecordState::indeterminate}) {
-    EXPECT_EQ(decide(policy, fingerprint(9), Found{record_in(state), kNow}).verdict, Verdict::mismatch);
+    EXPECT_EQ(decide(policy, fingerprint(9), Found{record_found(state), kMoment}).verdict, Verdict::mismatch);
   }
 }
 
 TEST(Decide, InProgressTellsTheAgeOfTheClaimAndTheRestOfItsLease) {
-  Record record = record_in(RecordState::in_progress);
-  record.first_received = kNow - seconds(7);
-  record.lease_until = kNow + milliseconds(1500);
-  const Decision decision = decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow});
+  Record record = record_found(RecordState::in_progress);
+  record.first_received = kMoment - seconds(7);
+  record.lease_until = kMoment + milliseconds(1500);
+  const Decision decision = decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment});
   EXPECT_EQ(decision.verdict, Verdict::in_progress);
   EXPECT_EQ(decision.age, seconds(7));
   EXPECT_EQ(decision.lease_left, milliseconds(1500));
@@ -102,22 +102,22 @@ TEST(Decide, InProgressTellsTheAgeOfTheClaimAndTheRestOfItsLease) {
 
 TEST(Decide, TheAgeOfAClaimThatTookOverCountsFromTheTakeover) {
   const Policy policy = *policy_by_name("classic");
-  Record record = record_in(RecordState::in_progress);
-  record.first_received = kNow - seconds(500);
-  record.lease_until = kNow - seconds(1);
+  Record record = record_found(RecordState::in_progress);
+  record.first_received = kMoment - seconds(500);
+  record.lease_until = kMoment - seconds(1);
   ClaimRequest request;
   request.fingerprint = fingerprint(1);
   request.lease = policy.lease;
   request.abandoned = Abandoned::take_over;
-  const ClaimStep taken = claim_step(record, request, 99, kNow, OwnerWorksHere::no);
-  EXPECT_EQ(decide(policy, fingerprint(1), Found{*taken.write, kNow + seconds(3)}).age, seconds(3));
+  const ClaimStep taken = claim_step(record, request, 99, kMoment, OwnerWorksHere::no);
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{*taken.write, kMoment + seconds(3)}).age, seconds(3));
 }
 
 TEST(Decide, AClaimFromAheadOfTheClockHasNoAge) {
-  Record record = record_in(RecordState::in_progress);
-  record.first_received = kNow + milliseconds(5);
-  record.lease_until = kNow + seconds(60);
-  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).age, Millis(0));
+  Record record = record_found(RecordState::in_progress);
+  record.first_received = kMoment + milliseconds(5);
+  record.lease_until = kMoment + seconds(60);
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment}).age, Millis(0));
 }
 
 TEST(RetryAfter, IsWhatIsLeftOfTheUsualDuration) {
@@ -142,34 +142,36 @@ TEST(RetryAfter, OfALeaseWhoseOwnerIsGoneIsItsEnd) {
 
 TEST(Decide, NothingIsExecutedOnARecordThatIsNotOurs) {
   const Policy policy = *policy_by_name("classic");
-  Record record = record_in(RecordState::in_progress);
-  record.lease_until = kNow;
-  const Decision abandoned = decide(policy, fingerprint(1), Found{record, kNow});
+  Record record = record_found(RecordState::in_progress);
+  record.lease_until = kMoment;
+  const Decision abandoned = decide(policy, fingerprint(1), Found{record, kMoment});
   EXPECT_EQ(abandoned.verdict, Verdict::in_progress);
   EXPECT_EQ(abandoned.lease_left, Millis(0));
 }
 
 TEST(Decide, ARecordMarkedForRerunIsNotHeldAgain) {
   Policy policy = *policy_by_name("stripe-v1");
-  Record record = record_in(RecordState::in_progress);
-  record.lease_until = kNow - seconds(1);
-  EXPECT_EQ(decide(policy, fingerprint(1), Found{record, kNow}).verdict, Verdict::hold);
+  Record record = record_found(RecordState::in_progress);
+  record.lease_until = kMoment - seconds(1);
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{record, kMoment}).verdict, Verdict::hold);
   record.rerun = true;
-  EXPECT_EQ(decide(policy, fingerprint(1), Found{record, kNow}).verdict, Verdict::in_progress);
+  EXPECT_EQ(decide(policy, fingerprint(1), Found{record, kMoment}).verdict, Verdict::in_progress);
 }
 
 TEST(Decide, AnAnswerStillOnItsWayIsNotReplayed) {
-  Record record = record_in(RecordState::completed);
+  Record record = record_found(RecordState::completed);
   record.response->omitted = OmittedBody{0, {}, false};
-  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::answer_not_kept);
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment}).verdict,
+            Verdict::answer_not_kept);
 }
 
 TEST(Decide, AStreamIsReplayedOnceItIsWhole) {
-  Record record = record_in(RecordState::completed);
+  Record record = record_found(RecordState::completed);
   record.response->stream = StreamMark::begun;
-  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::answer_not_kept);
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment}).verdict,
+            Verdict::answer_not_kept);
   record.response->stream = StreamMark::whole;
-  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kNow}).verdict, Verdict::replay);
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment}).verdict, Verdict::replay);
 }
 
 } // namespace

@@ -50,7 +50,7 @@ std::optional<std::vector<FormField>> parse_form(std::string_view form) {
     const std::size_t ampersand = form.find('&');
     const std::string_view pair = form.substr(0, ampersand);
     form = ampersand == std::string_view::npos ? std::string_view{} : form.substr(ampersand + 1);
-    if (pair.empty()) continue;
+    if (pair.empty()) continue; // "a=1&&b=2": all readers skip an empty pair
     if (fields.size() == kFormFieldsMax) return std::nullopt;
     const std::size_t equals = pair.find('=');
     FormField& field = fields.emplace_back();

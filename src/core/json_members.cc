@@ -7,7 +7,7 @@
 namespace oncekey {
 namespace {
 
-class Collector {
+class MemberCollector {
  public:
   void object_begins() {
     value(JsonMember::Kind::other, {});
@@ -62,7 +62,7 @@ class Collector {
 std::optional<JsonMembers> read_members(std::string_view json) {
   const std::size_t begin = json.find_first_not_of(" \t\r\n");
   if (begin == std::string_view::npos || json[begin] != '{') return std::nullopt;
-  Collector collector;
+  MemberCollector collector;
   if (!scan_json(json, collector) || collector.repeated()) return std::nullopt;
   return collector.take();
 }

@@ -12,7 +12,7 @@
 
 namespace oncekey {
 
-// Nobody nests an API request deeper; the parser's stack is bounded by it.
+// Deeper than any real API request. It bounds the parser's stack.
 inline constexpr std::size_t kJsonDepthMax = 64;
 // Bounds the memory a hostile body full of tiny members can make us use, to a small multiple of the body.
 inline constexpr std::size_t kJsonValuesMax = 1'000'000;
@@ -21,14 +21,14 @@ namespace json_detail {
 
 // Joins what Boost.JSON delivers in parts and counts values. An event handler that returns false ends the scan.
 template <class Events>
-class Handler {
+class ScanHandler {
  public:
   static constexpr std::size_t max_array_size = kJsonValuesMax;
   static constexpr std::size_t max_object_size = kJsonValuesMax;
   static constexpr std::size_t max_string_size = static_cast<std::size_t>(-1);
   static constexpr std::size_t max_key_size = static_cast<std::size_t>(-1);
 
-  explicit Handler(Events& events) : events_(&events) {}
+  explicit ScanHandler(Events& events) : events_(&events) {}
 
   using Text = boost::json::string_view;
   using Error = boost::json::error_code;
@@ -104,7 +104,7 @@ template <class Events>
 bool scan_json(std::string_view text, Events& events) {
   boost::json::parse_options options;
   options.max_depth = kJsonDepthMax;
-  boost::json::basic_parser<json_detail::Handler<Events>> parser(options, events);
+  boost::json::basic_parser<json_detail::ScanHandler<Events>> parser(options, events);
   boost::json::error_code error;
   const std::size_t read = parser.write_some(false, text.data(), text.size(), error);
   return !error && parser.done() && read == text.size();

@@ -1,7 +1,7 @@
-// jwks: the keys of those who issue tokens, as a JSON Web Key Set (RFC 7517).
+// jwks: the keys of a token issuer, as a JSON Web Key Set (RFC 7517).
 #pragma once
 
-#include "base/signatures.h"
+#include "base/verification_key.h"
 
 #include <oncekey/headers.h>
 #include <oncekey/result.h>
@@ -29,10 +29,11 @@ struct JwkSet {
   std::vector<std::string> rejected;
 };
 
-// A set that comes over the network is read by others too: a secret in it is none.
+// Whether a set may hold symmetric secrets. A set that comes over the network can be read by others: a secret in it is
+// not secret.
 enum class SecretKeys { allowed, refused };
 
-// A fault if the text is no set, or has no key that can be used.
+// A fault if the text is not a key set, or holds no key that can be used.
 Result<JwkSet> parse_jwks(std::string_view json, SecretKeys secrets);
 
 // How long a fetched set may be used before it is fetched again: what Cache-Control says, within a minute and a day; an

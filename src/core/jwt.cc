@@ -76,6 +76,7 @@ VerifiedToken claims_of(const JsonMembers& payload, const std::vector<std::strin
   return token;
 }
 
+// An `exp` beyond this counts as this: it may be any number, and must fit into 64 bits.
 constexpr std::int64_t kFarAway = std::int64_t{1} << 52;
 
 TokenJudgement judge_payload(std::string_view encoded, const TokenRules& rules,
@@ -122,7 +123,7 @@ TokenJudgement judge_token(std::string_view token, const JwkSet& keys, const Tok
   const auto header = members_of(parts->header);
   const auto signature = base64url_decode_strictly(parts->signature);
   if (!header || !signature) return RefusedToken{"The token cannot be read."};
-  // RFC 7515, 4.1.11: what must be understood and is not, is refused. We understand no extension.
+  // RFC 7515, 4.1.11: an extension that must be understood and is not leads to refusal. None is supported here.
   if (header->contains("crit")) return RefusedToken{"The token has critical extensions, of which none is supported."};
   const JsonMember* const alg = find(*header, "alg");
   const auto scheme = alg != nullptr && alg->kind == JsonMember::Kind::string ? scheme_of(alg->text) : std::nullopt;
@@ -130,6 +131,8 @@ TokenJudgement judge_token(std::string_view token, const JwkSet& keys, const Tok
   const JsonMember* const kid = find(*header, "kid");
   if (kid != nullptr && kid->kind != JsonMember::Kind::string) return RefusedToken{"The token's kid is not text."};
 
+  // A token with a `kid` is checked with the keys of that name alone, and one without with any key that fits. Several
+  // keys may share a name while an issuer rotates them.
   std::size_t tried = 0;
   bool known = kid == nullptr;
   for (const Jwk& key : keys.keys) {

@@ -1,9 +1,9 @@
-// jwt: who sends a bearer token, and whether that is true (RFC 7519, 7515).
+// jwt: verifies bearer tokens and reads the account's claims from them (RFC 7519, 7515).
 //
-// A replay never reaches the API that would verify the token, so that the gateway has to. Everything about a token is
-// refused that is not understood: an algorithm that is none of five, a key of another kind than the algorithm's,
-// `crit`, a member that occurs twice, base64url with a second spelling. The payload is not looked at before its
-// signature holds.
+// A replay never reaches the API that would verify the token, so that the gateway has to. A token is refused for
+// anything that is not understood: an algorithm outside the five supported ones, a key of another kind than the
+// algorithm's, `crit`, a member that occurs twice, base64url with a second spelling. The payload is not read before the
+// signature has been verified.
 #pragma once
 
 #include "core/jwks.h"
@@ -19,11 +19,12 @@
 
 namespace oncekey {
 
-// A clock of an issuer may be this far from ours.
+// How far the clock of an issuer may differ from the gateway's.
 inline constexpr std::int64_t kTokenLeewaySeconds = 60;
 // Tokens travel in a header; those of the talkative issuers have 4 KiB.
 inline constexpr std::size_t kTokenBytesMax = 16u << 10;
-// A token without `kid` is tried with so many keys of the set: each try costs a caller nothing and us a signature.
+// A token without `kid` is tried with at most this many keys of the set: each costs the gateway a verification, and the
+// caller nothing.
 inline constexpr std::size_t kKeysTriedMax = 8;
 
 struct TokenClaim {
@@ -42,7 +43,7 @@ struct VerifiedToken {
 struct RefusedToken {
   std::string_view reason; // a sentence for the client
 };
-// It names a key that is not in the set: either the set is old, or the token is forged.
+// The token names a key that is not in the set: either the set is old, or the token is forged.
 struct UnknownTokenKey {};
 using TokenJudgement = std::variant<VerifiedToken, RefusedToken, UnknownTokenKey>;
 

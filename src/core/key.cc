@@ -43,8 +43,8 @@ ParsedKey parse_key_header(KeySyntax syntax, bool strict, std::string_view value
     case KeySyntax::structured_string:
       break;
   }
-  // A bare UUID is neither a String nor a Token of RFC 9651, so a lenient reader takes any bare visible ASCII. What
-  // starts like a String has to be one: half a String is a sender's bug, not another key.
+  // A bare UUID is neither a String nor a Token of RFC 9651, so that a lenient policy accepts any visible ASCII without
+  // quotes. A value that starts with a quote must be a String: half a String is a bug of the client, not another key.
   if (!value.starts_with('"') && !strict) return checked(std::string(value), Spaces::refused);
   if (value.empty()) return BadKey{"the key is empty"};
   auto key = parse_structured_string(value);

@@ -1,4 +1,4 @@
-// key: from what a client sent to the key that is compared.
+// key: reads the key that a client sent.
 //
 // An unusable key is always refused and never ignored: ignoring it, as RFC 9651 would have a recipient do with a field
 // that does not parse, would run the request without the protection its sender asked for.
@@ -13,10 +13,10 @@
 
 namespace oncekey {
 
-// The limit every vendor that publishes one stays within.
+// Every API vendor that publishes a limit has this one or a lower one.
 inline constexpr std::size_t kKeyLengthMax = 255;
 
-// Why a text is no key, as a sentence without a full stop. Never holds the text itself.
+// Why a text cannot be a key: a sentence without a full stop, which never holds the text itself.
 struct BadKey {
   std::string why;
 };

@@ -67,8 +67,8 @@ FoundKey key_from_json(const Headers& headers, std::string_view body, const std:
     case JsonPlace::Kind::not_json:
       break;
   }
-  // The upstream's parser may be more generous than ours and find a key here: passing such a body would run it
-  // unprotected. A body that never claimed to be JSON has none.
+  // The upstream's parser may be more lenient and find a key in a body that this one cannot read: such a body would be
+  // executed without protection. A body whose Content-Type is not JSON has no key.
   if (body.empty() || body_kind(headers) != BodyKind::json) return NoKey{};
   return refusal(RefusalCode::key_invalid, "The body is not valid JSON, so its key cannot be found.");
 }

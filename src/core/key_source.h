@@ -1,7 +1,7 @@
 // key_source: where a request's key is looked for, in the order the policy names.
 //
-// Whatever a key header says must be right, wherever it stands in that order: a request with a broken or doubled key
-// header is refused by its head alone. The body is looked at only for the sources that stand before the head's key.
+// A key header must be valid wherever it stands in that order: a request with a malformed or repeated key header is
+// refused by its head alone. The body is looked at only for the sources that stand before the head's key.
 #pragma once
 
 #include "core/policy.h"

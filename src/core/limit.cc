@@ -21,7 +21,7 @@ std::optional<std::string_view> after_scheme(std::string_view authorization, std
 }
 
 Rate bucket_for(double per_second, double burst) {
-  // Without a word about it, what a second brings may come at once.
+  // Without a `burst` setting, the requests of one second may come at once.
   return {per_second, burst > 0 ? burst : std::max(1.0, per_second)};
 }
 
@@ -46,7 +46,7 @@ Credentials credentials_of(const Headers& headers) {
 
 Limit limit_of(const RateLimits& gateway, const RateLimits& route, Credentials credentials) {
   Limit limit;
-  // A test credential falls under the test rate of a place, or under its rate where there is no other.
+  // Test credentials fall under test_rate, or under rate where test_rate is not set.
   const auto set_rate = [&](const RateLimits& said, LimitOf of) {
     const bool own = credentials == Credentials::test && said.test_rate > 0;
     if (!own && said.rate <= 0) return false;

@@ -1,7 +1,7 @@
-// limit: which limits a request falls under, and which bucket it is counted in. Pure, like everything here.
+// limit: which rate limits apply to a request, and which bucket it is counted in. Pure, like everything in this room.
 //
-// A route's own setting counts for that route alone; where it has none, the gateway's counts, over all such routes
-// together. So each request is counted in one bucket and takes one place.
+// A route's own setting applies to that route alone. Routes without one share the gateway's setting. So each request is
+// counted in one bucket and takes one place.
 #pragma once
 
 #include "base/crypto.h"
@@ -22,7 +22,7 @@ enum class Credentials { live, test };
 // `sk_test_...` or `rk_test_...` as a bearer token or as the user of basic authentication.
 Credentials credentials_of(const Headers& headers);
 
-// Whose setting it is.
+// Whether a limit is the gateway's or the route's.
 enum class LimitOf { gateway, route };
 
 struct Limit {

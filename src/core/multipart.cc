@@ -16,7 +16,7 @@ bool is_boundary_char(char c) {
          std::string_view("'()+_,-./:=?").find(c) != std::string_view::npos;
 }
 
-std::string_view without_blanks(std::string_view text) {
+std::string_view without_outer_blanks(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
@@ -30,9 +30,9 @@ std::optional<std::string_view> boundary_of(const Headers& headers) {
   std::optional<std::string_view> boundary;
   for (std::size_t semicolon = rest.find(';'); semicolon != std::string_view::npos; semicolon = rest.find(';')) {
     rest.remove_prefix(semicolon + 1);
-    const std::string_view parameter = without_blanks(rest.substr(0, rest.find(';')));
+    const std::string_view parameter = without_outer_blanks(rest.substr(0, rest.find(';')));
     const std::size_t equals = parameter.find('=');
-    const std::string_view name = without_blanks(parameter.substr(0, equals));
+    const std::string_view name = without_outer_blanks(parameter.substr(0, equals));
     if (!starts_with_ignoring_case(name, "boundary")) continue;
     // boundary*=, boundary*0= and a second one: RFC 2231 and lenient readers disagree on which counts.
     if (boundary || equals == std::string_view::npos || name.size() != std::string_view("boundary").size())

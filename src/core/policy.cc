@@ -40,8 +40,8 @@ ScopeSource header_scope(std::string name, bool optional = false) {
   return {ScopeSource::Kind::header, std::move(name), optional};
 }
 
-// The consensus of published APIs. What is not kept below 500 says "not now" (408, 409, 425, 429) or is about the
-// credentials and not about the work (401, 403): the same request may well succeed a moment later.
+// The consensus of published APIs. Statuses below 500 that are not kept mean "not now" (408, 409, 425, 429) or are
+// about the credentials and not about the work (401, 403): the same request may succeed a moment later.
 Policy classic() {
   Policy policy;
   policy.name = "classic";
@@ -75,7 +75,7 @@ Policy stripe() {
   return policy;
 }
 
-// Whatever happened once the endpoint began is final, a 500 too: hence hold rather than execute twice.
+// Once an endpoint has begun, every answer is final, also a 500. So an unknown outcome is held and not executed twice.
 Policy stripe_v1() {
   Policy policy = stripe();
   policy.name = "stripe-v1";
@@ -96,6 +96,14 @@ Policy stripe_v2() {
   policy.retention = std::chrono::hours(24 * 30);
   return policy;
 }
+
+// Every policy that a route can name.
+struct NamedPolicy {
+  std::string_view name;
+  Policy (*make)();
+};
+constexpr NamedPolicy kNamedPolicies[] = {
+    {"classic", classic}, {"ietf", ietf}, {"stripe-v1", stripe_v1}, {"stripe-v2", stripe_v2}};
 
 } // namespace
 
@@ -148,15 +156,18 @@ std::string StatusSet::to_string() const {
 }
 
 std::optional<Policy> policy_by_name(std::string_view name) {
-  if (name == "classic") return classic();
-  if (name == "ietf") return ietf();
-  if (name == "stripe-v1") return stripe_v1();
-  if (name == "stripe-v2") return stripe_v2();
+  for (const auto& [known, make] : kNamedPolicies) {
+    if (known == name) return make();
+  }
   return std::nullopt;
 }
 
 const std::vector<std::string>& policy_names() {
-  static const std::vector<std::string> names = {"classic", "ietf", "stripe-v1", "stripe-v2"};
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all;
+    for (const auto& [name, make] : kNamedPolicies) all.emplace_back(name);
+    return all;
+  }();
   return names;
 }
 

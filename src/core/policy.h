@@ -132,7 +132,7 @@ struct Policy {
   bool compress = false;             // gzip kept answers of text types for clients that accept it
 };
 
-// The named policies: classic, ietf, stripe-v1, stripe-v2. Nothing for any other name.
+// A named policy, one of policy_names(). Nothing for any other name.
 std::optional<Policy> policy_by_name(std::string_view name);
 const std::vector<std::string>& policy_names();
 

@@ -212,7 +212,7 @@ Result<Reauthorization> parse_reauthorization(std::string_view text) {
   const auto [method, target, good] = split_question(text);
   if (!good) {
     return invalid(
-        fmt::format("\"{}\" is no question to the API: write GET or HEAD, a space and a path, as in "
+        fmt::format("\"{}\" is not a request to the API: write GET or HEAD, a space and a path, as in "
                     "\"GET /v1/me\"",
                     text));
   }

@@ -9,6 +9,7 @@
 namespace oncekey {
 namespace {
 
+// More than a gateway can serve: such a rate would not limit anything.
 constexpr double kMostPerSecond = 1e6;
 
 std::chrono::milliseconds time_for(double tokens, const Rate& rate) {
@@ -48,14 +49,14 @@ Taken TokenBucket::take(const Rate& rate, Instant now) {
   const double before = tokens_at(rate, now);
   const bool allowed = before >= 1;
   tokens_ = allowed ? before - 1 : before;
-  at_ = used_ ? std::max(at_, now) : now; // two threads may read their clocks in the other order
+  at_ = used_ ? std::max(at_, now) : now; // a thread that read its clock earlier may come later
   used_ = true;
   return {allowed, static_cast<std::uint32_t>(tokens_),
           allowed ? std::chrono::milliseconds{} : time_for(1 - tokens_, rate), time_for(rate.burst - tokens_, rate)};
 }
 
 void TokenBucket::give_back(const Rate& rate, Instant now) {
-  if (!used_) return;
+  if (!used_) return; // forgotten since: it is full
   tokens_ = std::min(rate.burst, tokens_at(rate, now) + 1);
   at_ = std::max(at_, now);
 }

@@ -1,6 +1,7 @@
-// Rate limits: how many requests one account may send, and who keeps count.
+// rate_keeper: how many requests one account may send, and the interface that counts them.
 //
-// A limiter fails open: whoever cannot tell lets the request pass. It protects the API from too much, not from twice.
+// A limiter fails open: when the counts cannot be reached, the request passes. It protects the API from too many
+// requests, not from a second execution.
 #pragma once
 
 #include <oncekey/record.h>
@@ -44,7 +45,7 @@ struct Taken {
 using RateBucketId = Digest<struct RateBucketIdTag>;
 
 // Keeps the buckets of all accounts. Calls from any thread; `done` is called once, on a thread of the keeper's choice,
-// possibly before the call returns. A fault means that nobody knows: let the request pass.
+// possibly before the call returns. A fault means that the count is unknown: let the request pass.
 class RateKeeper {
  public:
   virtual ~RateKeeper() = default;

@@ -1,3 +1,4 @@
+#include "base/enum_name.h"
 #include "core/store.h"
 
 #include <oncekey/record.h>
@@ -22,40 +23,10 @@ std::optional<RecordId> record_id_from_hex(std::string_view hex) {
   return id;
 }
 
-std::string_view to_string(RecordState state) {
-  switch (state) {
-    case RecordState::in_progress:
-      return "in_progress";
-    case RecordState::completed:
-      return "completed";
-    case RecordState::indeterminate:
-      return "indeterminate";
-  }
-  return "unknown";
-}
+std::string_view to_string(RecordState state) { return enum_name(state); }
 
-std::string_view to_string(OperatorAction action) {
-  switch (action) {
-    case OperatorAction::release:
-      return "release";
-    case OperatorAction::complete:
-      return "complete";
-    case OperatorAction::rerun:
-      return "rerun";
-  }
-  return "unknown";
-}
+std::string_view to_string(OperatorAction action) { return enum_name(action); }
 
-std::string_view to_string(Durability level) {
-  switch (level) {
-    case Durability::none:
-      return "none";
-    case Durability::process:
-      return "process";
-    case Durability::power:
-      return "power";
-  }
-  return "unknown";
-}
+std::string_view to_string(Durability level) { return enum_name(level); }
 
 } // namespace oncekey

@@ -1,7 +1,6 @@
 // Refusal: an answer the gateway gives by itself, as a value; replies.h turns it into bytes.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -18,8 +17,8 @@ enum class RefusalCode {
   upgrade_with_key,     // 400: a WebSocket has no answer that could be kept
   path_ambiguous,       // 400: servers read the path in different ways, and one of them is protected
   principal_missing,    // 400: no account to keep the key under
-  token_invalid,        // 401: the bearer token of the account does not hold
-  jwks_unavailable,     // 503: the keys that tokens are verified with are not there
+  token_invalid,        // 401: the bearer token of the account is not valid
+  jwks_unavailable,     // 503: the keys that tokens are verified with have not been fetched
   not_reauthorized,     // 503: the upstream did not say whether the caller may still see the answer
   mismatch,             // policy: the key was used for another request
   in_progress,          // policy: the first request is still at work
@@ -38,36 +37,20 @@ enum class RefusalCode {
   too_many_in_flight,   // 429: the account has as many requests under way as it may
   over_share,           // 429: this address or account holds its share of something bounded
   store_full,           // 503: there is no room for a new record
-  abandoned,            // 409: asked for its status, an operation turns out to have been broken off
+  abandoned,            // 409: a status was asked for, and the operation's owner is gone
   operation_unknown,    // 404: no operation of the asker's account under this status URL
-  // The library's alone:
+  // Used by the library alone:
   request_invalid,     // 400: a text of the request is no UTF-8
   not_finished,        // 503: the operation threw, or another version of the program must go on with it
   application_mistake, // 500: not declared, or a mistake in its code; trying again does not help
 };
 std::string_view to_string(RefusalCode code);
 
-// The gateway's.
-inline constexpr std::array kRefusalCodes = {
-    RefusalCode::key_missing,        RefusalCode::key_invalid,
-    RefusalCode::key_repeated,       RefusalCode::key_in_connection,
-    RefusalCode::principal_missing,  RefusalCode::token_invalid,
-    RefusalCode::jwks_unavailable,   RefusalCode::not_reauthorized,
-    RefusalCode::mismatch,           RefusalCode::in_progress,
-    RefusalCode::indeterminate,      RefusalCode::answer_not_kept,
-    RefusalCode::request_too_large,  RefusalCode::store_unavailable,
-    RefusalCode::record_not_written, RefusalCode::upstream_unreachable,
-    RefusalCode::upstream_unknown,   RefusalCode::upstream_timeout,
-    RefusalCode::overloaded,         RefusalCode::draining,
-    RefusalCode::rate_limited,       RefusalCode::too_many_in_flight,
-    RefusalCode::over_share,         RefusalCode::store_full,
-    RefusalCode::abandoned,          RefusalCode::operation_unknown,
-    RefusalCode::answer_unusable,    RefusalCode::path_ambiguous,
-    RefusalCode::upgrade_with_key,
-};
+// The last of the gateway's own.
+inline constexpr RefusalCode kLastGatewayRefusal = RefusalCode::operation_unknown;
 
-// What this gateway knows of the operation behind the key when it refuses a request: the text must not say that nothing
-// was executed where something may have been.
+// What the gateway knows of the operation behind the key when it refuses a request. The refusal's text must not say
+// that nothing was executed where something may have been.
 enum class Fate {
   as_the_code_says,
   still_running,  // the first request is at work

@@ -1,4 +1,5 @@
-// The gateway's own answers: one table with a row for every code, and the two formats they are written in.
+// The gateway's refusals: one table with a row for every code, and the two formats they are written in.
+#include "base/enum_name.h"
 #include "base/json_text.h"
 #include "core/reasons.h"
 #include "core/replies.h"
@@ -13,279 +14,153 @@ namespace {
 enum class ShouldRetry { yes, no, unsaid };
 
 struct Standing {
+  RefusalCode code;
   int status;
-  std::string_view title;
-  std::string_view detail; // what it means and what to do next
   std::string_view stripe_type;
   std::string_view stripe_code; // empty: Stripe documents none
   ShouldRetry should_retry;
+  std::string_view title;
+  std::string_view detail; // what it means and what to do next
 };
 
 constexpr std::string_view kInvalidRequest = "invalid_request_error";
 constexpr std::string_view kIdempotency = "idempotency_error";
 constexpr std::string_view kApi = "api_error";
 
+// In the order of the enum. Status 0: the policy's own.
+constexpr Standing kStandings[] = {
+    {RefusalCode::key_missing, 400, kInvalidRequest, "idempotency_key_missing", ShouldRetry::no,
+     "Idempotency-Key is missing",
+     "This operation needs an idempotency key. Send the request again with a unique key, such as a UUID."},
+    {RefusalCode::key_invalid, 400, kInvalidRequest, "idempotency_key_invalid", ShouldRetry::no,
+     "Idempotency-Key is invalid",
+     "The idempotency key cannot be used, and nothing was executed. Send 1 to 255 visible ASCII characters."},
+    {RefusalCode::key_repeated, 400, kInvalidRequest, "idempotency_key_repeated", ShouldRetry::no,
+     "Idempotency-Key is repeated",
+     "The request has more than one idempotency key, and nothing was executed. Send exactly one."},
+    {RefusalCode::key_in_connection, 400, kInvalidRequest, "idempotency_key_in_connection", ShouldRetry::no,
+     "Connection names a header of the Idempotency-Key",
+     "The Connection header names a header that the key depends on, which would remove it on the way. Nothing was "
+     "executed; send the request without that name in Connection."},
+    {RefusalCode::upgrade_with_key, 400, kInvalidRequest, "upgrade_with_key", ShouldRetry::no,
+     "A WebSocket cannot have an Idempotency-Key",
+     "A key stands for one request with one answer, and a WebSocket is neither. Nothing was executed."},
+    {RefusalCode::path_ambiguous, 400, kInvalidRequest, "path_ambiguous", ShouldRetry::no,
+     "The path can be read in several ways",
+     "The API might take this path for another one, whose keys would be passed by. Nothing was executed."},
+    {RefusalCode::principal_missing, 400, kInvalidRequest, "idempotency_principal_missing", ShouldRetry::no,
+     "The account behind the Idempotency-Key is missing",
+     "The request names no account, and keys belong to accounts. Nothing was executed; send the credentials "
+     "this API asks for, once."},
+    {RefusalCode::token_invalid, 401, kInvalidRequest, "token_invalid", ShouldRetry::no,
+     "The token of this account is not valid",
+     "A key belongs to an account, and the bearer token does not prove which. Nothing was executed; send the "
+     "same request with the same key and a valid token."},
+    {RefusalCode::jwks_unavailable, 503, kApi, "jwks_unavailable", ShouldRetry::yes, "Tokens cannot be verified",
+     "The keys that bearer tokens are verified with could not be fetched. Nothing was executed; send the same "
+     "request with the same key again."},
+    {RefusalCode::not_reauthorized, 503, kApi, "not_reauthorized", ShouldRetry::yes,
+     "The credentials could not be checked",
+     "The answer is there, and the API did not say whether these credentials may still see it. Nothing was "
+     "executed by this request; send the same request with the same key again."},
+    {RefusalCode::mismatch, 0, kIdempotency, "", ShouldRetry::no, "Idempotency-Key is already used",
+     "This key was used before with a different request. Nothing was executed and the first request's answer "
+     "stands. Send the same request again, or use a new key for a new operation."},
+    {RefusalCode::in_progress, 0, kInvalidRequest, "idempotency_key_in_use", ShouldRetry::yes,
+     "A request is outstanding for this Idempotency-Key",
+     "The first request with this key is still being worked on. Send the same request with the same key again "
+     "after the time in Retry-After."},
+    {RefusalCode::indeterminate, 409, kIdempotency, "idempotency_outcome_unknown", ShouldRetry::no,
+     "The outcome of this Idempotency-Key is unknown",
+     "The first request with this key may or may not have been executed, and retrying will not settle it. Ask "
+     "the API's operator to settle the key; a new key could execute the operation twice."},
+    {RefusalCode::answer_not_kept, 409, kIdempotency, "idempotency_answer_not_kept", ShouldRetry::no,
+     "The answer for this Idempotency-Key was not kept",
+     "The operation was executed and will not be executed again, but its answer could not be kept. Read the "
+     "result from the API itself."},
+    {RefusalCode::request_too_large, 413, kInvalidRequest, "request_too_large", ShouldRetry::no,
+     "The request is too large",
+     "A request with an idempotency key is read whole before it is forwarded, and this one is over the limit. "
+     "Nothing was executed; send a smaller body."},
+    {RefusalCode::store_unavailable, 503, kApi, "idempotency_unavailable", ShouldRetry::yes,
+     "Idempotency is unavailable",
+     "The store of idempotency keys does not work at the moment. Nothing was executed; send the same request "
+     "with the same key again."},
+    {RefusalCode::record_not_written, 503, kApi, "idempotency_record_not_written", ShouldRetry::yes,
+     "The answer could not be recorded",
+     "The operation may have been executed, but its answer could not be made durable and is withheld. Send the "
+     "same request with the same key again; do not use a new key."},
+    {RefusalCode::upstream_unreachable, 503, kApi, "upstream_unreachable", ShouldRetry::yes,
+     "The API cannot be reached",
+     "No connection to the API could be made. Nothing was executed; send the same request with the same key "
+     "again."},
+    {RefusalCode::upstream_unknown, 502, kApi, "upstream_unknown", ShouldRetry::unsaid,
+     "The API did not answer completely",
+     "The request was forwarded and may have been executed. Send the same request with the same key again; do "
+     "not use a new key."},
+    {RefusalCode::upstream_timeout, 504, kApi, "upstream_timeout", ShouldRetry::unsaid,
+     "The API did not answer in time",
+     "The request was forwarded and may have been executed. Send the same request with the same key again; do "
+     "not use a new key."},
+    {RefusalCode::answer_unusable, 502, kApi, "answer_unusable", ShouldRetry::no,
+     "The answer of the API cannot be passed on",
+     "The operation was executed and will not be executed again, but the answer of the API is malformed or "
+     "over a limit. Read the result from the API itself; do not use a new key."},
+    {RefusalCode::overloaded, 503, kApi, "overloaded", ShouldRetry::yes, "Too busy",
+     "A limit was reached, and this request executed nothing. Send the same request with the same key again."},
+    {RefusalCode::draining, 503, kApi, "draining", ShouldRetry::yes, "Shutting down",
+     "This gateway is stopping. Nothing was executed; send the same request with the same key again."},
+    {RefusalCode::rate_limited, 429, kInvalidRequest, "rate_limit", ShouldRetry::yes, "Too many requests",
+     "This account sends requests faster than it may. Nothing was executed; send the same request with the "
+     "same key again after the time in Retry-After."},
+    {RefusalCode::too_many_in_flight, 429, kInvalidRequest, "rate_limit", ShouldRetry::yes, "Too many requests at once",
+     "This account has as many requests under way as it may. Nothing was executed; send the same request with "
+     "the same key again when one of them has been answered."},
+    {RefusalCode::over_share, 429, kInvalidRequest, "rate_limit", ShouldRetry::yes, "Too much at once",
+     "This caller holds as much of the gateway as one caller may while others need it too. Nothing was "
+     "executed; send the same request with the same key again after the time in Retry-After."},
+    {RefusalCode::store_full, 503, kApi, "idempotency_store_full", ShouldRetry::yes,
+     "No room for a new Idempotency-Key",
+     "The store of idempotency keys has no room left. Nothing was executed; send the same request with the "
+     "same key again later."},
+    {RefusalCode::abandoned, 409, kIdempotency, "idempotency_operation_abandoned", ShouldRetry::no,
+     "The operation was broken off",
+     "The operation was begun and its owner is gone. Send the request that began it, with the same key, again; "
+     "asking here changes nothing."},
+    {RefusalCode::operation_unknown, 404, kInvalidRequest, "resource_missing", ShouldRetry::no, "No such operation",
+     "This account has no operation under this URL: it never began, was not executed, has no answer that is "
+     "kept, or has expired. To have it executed, send the request that began it, with the same key, again."},
+    {RefusalCode::request_invalid, 400, kInvalidRequest, "request_invalid", ShouldRetry::no,
+     "The request cannot be kept",
+     "A part of the request is not UTF-8 text or holds a zero byte. Nothing was executed; correct it and send "
+     "the request again."},
+    {RefusalCode::not_finished, 503, kApi, "operation_not_finished", ShouldRetry::yes,
+     "The operation could not be finished yet",
+     "The operation was begun and waits where it stopped. Send the same request with the same key again, and it "
+     "goes on from there; do not use a new key."},
+    {RefusalCode::application_mistake, 500, kApi, "operation_cannot_be_run", ShouldRetry::no,
+     "The operation cannot be run",
+     "The application has a mistake that trying again does not mend. Tell the API's operator; when it is mended, "
+     "the same request with the same key goes on."},
+};
+
 Standing standing_of(const Policy& policy, RefusalCode code) {
-  switch (code) {
-    case RefusalCode::key_missing:
-      return {400,
-              "Idempotency-Key is missing",
-              "This operation needs an idempotency key. Send the request again with a unique key, such as a UUID.",
-              kInvalidRequest,
-              "idempotency_key_missing",
-              ShouldRetry::no};
-    case RefusalCode::key_invalid:
-      return {400,
-              "Idempotency-Key is invalid",
-              "The idempotency key cannot be used, and nothing was executed. Send 1 to 255 visible ASCII characters.",
-              kInvalidRequest,
-              "idempotency_key_invalid",
-              ShouldRetry::no};
-    case RefusalCode::key_repeated:
-      return {400,
-              "Idempotency-Key is repeated",
-              "The request has more than one idempotency key, and nothing was executed. Send exactly one.",
-              kInvalidRequest,
-              "idempotency_key_repeated",
-              ShouldRetry::no};
-    case RefusalCode::key_in_connection:
-      return {
-          400,
-          "Connection names a header of the Idempotency-Key",
-          "The Connection header names a header that the key depends on, which would remove it on the way. Nothing was "
-          "executed; send the request without that name in Connection.",
-          kInvalidRequest,
-          "idempotency_key_in_connection",
-          ShouldRetry::no};
-    case RefusalCode::upgrade_with_key:
-      return {400,
-              "A WebSocket cannot have an Idempotency-Key",
-              "A key stands for one request with one answer, and a WebSocket is neither. Nothing was executed.",
-              kInvalidRequest,
-              "upgrade_with_key",
-              ShouldRetry::no};
-    case RefusalCode::path_ambiguous:
-      return {400,
-              "The path can be read in several ways",
-              "The API might take this path for another one, whose keys would be passed by. Nothing was executed.",
-              kInvalidRequest,
-              "path_ambiguous",
-              ShouldRetry::no};
-    case RefusalCode::principal_missing:
-      return {400,
-              "The account behind the Idempotency-Key is missing",
-              "The request names no account, and keys belong to accounts. Nothing was executed; send the credentials "
-              "this API asks for, once.",
-              kInvalidRequest,
-              "idempotency_principal_missing",
-              ShouldRetry::no};
-    case RefusalCode::token_invalid:
-      return {401,
-              "The token of this account is not valid",
-              "A key belongs to an account, and the bearer token does not prove which. Nothing was executed; send the "
-              "same request with the same key and a valid token.",
-              kInvalidRequest,
-              "token_invalid",
-              ShouldRetry::no};
-    case RefusalCode::jwks_unavailable:
-      return {503,
-              "Tokens cannot be verified",
-              "The keys that bearer tokens are verified with could not be fetched. Nothing was executed; send the same "
-              "request with the same key again.",
-              kApi,
-              "jwks_unavailable",
-              ShouldRetry::yes};
-    case RefusalCode::not_reauthorized:
-      return {503,
-              "The credentials could not be checked",
-              "The answer is there, and the API did not say whether these credentials may still see it. Nothing was "
-              "executed by this request; send the same request with the same key again.",
-              kApi,
-              "not_reauthorized",
-              ShouldRetry::yes};
-    case RefusalCode::mismatch:
-      return {policy.mismatch_status,
-              "Idempotency-Key is already used",
-              "This key was used before with a different request. Nothing was executed and the first request's answer "
-              "stands. Send the same request again, or use a new key for a new operation.",
-              kIdempotency,
-              "",
-              ShouldRetry::no};
-    case RefusalCode::in_progress:
-      return {policy.in_progress_status,
-              "A request is outstanding for this Idempotency-Key",
-              "The first request with this key is still being worked on. Send the same request with the same key again "
-              "after the time in Retry-After.",
-              kInvalidRequest,
-              "idempotency_key_in_use",
-              ShouldRetry::yes};
-    case RefusalCode::indeterminate:
-      return {409,
-              "The outcome of this Idempotency-Key is unknown",
-              "The first request with this key may or may not have been executed, and retrying will not settle it. Ask "
-              "the API's operator to settle the key; a new key could execute the operation twice.",
-              kIdempotency,
-              "idempotency_outcome_unknown",
-              ShouldRetry::no};
-    case RefusalCode::answer_not_kept:
-      return {409,
-              "The answer for this Idempotency-Key was not kept",
-              "The operation was executed and will not be executed again, but its answer could not be kept. Read the "
-              "result from the API itself.",
-              kIdempotency,
-              "idempotency_answer_not_kept",
-              ShouldRetry::no};
-    case RefusalCode::request_too_large:
-      return {413,
-              "The request is too large",
-              "A request with an idempotency key is read whole before it is forwarded, and this one is over the limit. "
-              "Nothing was executed; send a smaller body.",
-              kInvalidRequest,
-              "request_too_large",
-              ShouldRetry::no};
-    case RefusalCode::store_unavailable:
-      return {503,
-              "Idempotency is unavailable",
-              "The store of idempotency keys does not work at the moment. Nothing was executed; send the same request "
-              "with the same key again.",
-              kApi,
-              "idempotency_unavailable",
-              ShouldRetry::yes};
-    case RefusalCode::record_not_written:
-      return {
-          503,
-          "The answer could not be recorded",
-          "The operation may have been executed, but its answer could not be made durable and is withheld. Send the "
-          "same request with the same key again; do not use a new key.",
-          kApi,
-          "idempotency_record_not_written",
-          ShouldRetry::yes};
-    case RefusalCode::upstream_unreachable:
-      return {503,
-              "The API cannot be reached",
-              "No connection to the API could be made. Nothing was executed; send the same request with the same key "
-              "again.",
-              kApi,
-              "upstream_unreachable",
-              ShouldRetry::yes};
-    case RefusalCode::upstream_unknown:
-      return {502,
-              "The API did not answer completely",
-              "The request was forwarded and may have been executed. Send the same request with the same key again; do "
-              "not use a new key.",
-              kApi,
-              "upstream_unknown",
-              ShouldRetry::unsaid};
-    case RefusalCode::upstream_timeout:
-      return {504,
-              "The API did not answer in time",
-              "The request was forwarded and may have been executed. Send the same request with the same key again; do "
-              "not use a new key.",
-              kApi,
-              "upstream_timeout",
-              ShouldRetry::unsaid};
-    case RefusalCode::answer_unusable:
-      return {502,
-              "The answer of the API cannot be passed on",
-              "The operation was executed and will not be executed again, but the answer of the API is malformed or "
-              "over a limit. Read the result from the API itself; do not use a new key.",
-              kApi,
-              "answer_unusable",
-              ShouldRetry::no};
-    case RefusalCode::overloaded:
-      return {503,
-              "Too busy",
-              "A limit was reached, and this request executed nothing. Send the same request with the same key again.",
-              kApi,
-              "overloaded",
-              ShouldRetry::yes};
-    case RefusalCode::draining:
-      return {503,
-              "Shutting down",
-              "This gateway is stopping. Nothing was executed; send the same request with the same key again.",
-              kApi,
-              "draining",
-              ShouldRetry::yes};
-    case RefusalCode::rate_limited:
-      return {429,
-              "Too many requests",
-              "This account sends requests faster than it may. Nothing was executed; send the same request with the "
-              "same key again after the time in Retry-After.",
-              kInvalidRequest,
-              "rate_limit",
-              ShouldRetry::yes};
-    case RefusalCode::too_many_in_flight:
-      return {429,
-              "Too many requests at once",
-              "This account has as many requests under way as it may. Nothing was executed; send the same request with "
-              "the same key again when one of them has been answered.",
-              kInvalidRequest,
-              "rate_limit",
-              ShouldRetry::yes};
-    case RefusalCode::over_share:
-      return {429,
-              "Too much at once",
-              "This caller holds as much of the gateway as one caller may while others need it too. Nothing was "
-              "executed; send the same request with the same key again after the time in Retry-After.",
-              kInvalidRequest,
-              "rate_limit",
-              ShouldRetry::yes};
-    case RefusalCode::store_full:
-      return {503,
-              "No room for a new Idempotency-Key",
-              "The store of idempotency keys has no room left. Nothing was executed; send the same request with the "
-              "same key again later.",
-              kApi,
-              "idempotency_store_full",
-              ShouldRetry::yes};
-    case RefusalCode::abandoned:
-      return {
-          409,
-          "The operation was broken off",
-          "The operation was begun and its owner is gone. Send the request that began it, with the same key, again; "
-          "asking here changes nothing.",
-          kIdempotency,
-          "idempotency_operation_abandoned",
-          ShouldRetry::no};
-    case RefusalCode::operation_unknown:
-      return {404,
-              "No such operation",
-              "This account has no operation under this URL: it never began, was not executed, has no answer that is "
-              "kept, or has expired. To have it executed, send the request that began it, with the same key, again.",
-              kInvalidRequest,
-              "resource_missing",
-              ShouldRetry::no};
-    case RefusalCode::request_invalid:
-      return {400,
-              "The request cannot be kept",
-              "A part of the request is not UTF-8 text or holds a zero byte. Nothing was executed; correct it and send "
-              "the request again.",
-              kInvalidRequest,
-              "request_invalid",
-              ShouldRetry::no};
-    case RefusalCode::not_finished:
-      return {
-          503,
-          "The operation could not be finished yet",
-          "The operation was begun and waits where it stopped. Send the same request with the same key again, and it "
-          "goes on from there; do not use a new key.",
-          kApi,
-          "operation_not_finished",
-          ShouldRetry::yes};
-    case RefusalCode::application_mistake:
-      return {
-          500,
-          "The operation cannot be run",
-          "The application has a mistake that trying again does not mend. Tell the API's operator; when it is mended, "
-          "the same request with the same key goes on.",
-          kApi,
-          "operation_cannot_be_run",
-          ShouldRetry::no};
-  }
-  return {500, "Unknown refusal", "", kApi, "", ShouldRetry::unsaid};
+  Standing standing = kStandings[static_cast<std::size_t>(code)];
+  if (code == RefusalCode::mismatch) standing.status = policy.mismatch_status;
+  if (code == RefusalCode::in_progress) standing.status = policy.in_progress_status;
+  return standing;
 }
 
-// Why a request was refused that found somebody else's work under its key.
+constexpr bool every_row_is_at_its_place() {
+  std::size_t at = 0;
+  bool in_order = true;
+  each_enumerator<RefusalCode>(
+      [&](RefusalCode code) { in_order = in_order && at < std::size(kStandings) && kStandings[at++].code == code; });
+  return in_order && at == std::size(kStandings);
+}
+static_assert(every_row_is_at_its_place());
+
+// Why a request that found the work of another request under its key was refused.
 std::string_view cause_of(RefusalCode code) {
   switch (code) {
     case RefusalCode::store_unavailable:
@@ -361,7 +236,7 @@ std::string problem_body(const Standing& standing, const Refusal& refusal) {
   return json;
 }
 
-// Where Stripe has a sentence of its own, clients look for it.
+// Stripe's own sentences where it has them: clients compare them.
 std::string stripe_message(const Standing& standing, const Refusal& refusal, std::string_view key) {
   if (refusal.code == RefusalCode::mismatch) {
     return fmt::format(
@@ -391,7 +266,7 @@ std::string stripe_body(const Standing& standing, const Refusal& refusal, std::s
   return json;
 }
 
-// A key that was refused is not echoed: it may be anything, and it is not this request's key.
+// Whether the key may be echoed. A key that was refused is not: it may hold any bytes, and is not this request's key.
 bool key_was_good(RefusalCode code) {
   switch (code) {
     case RefusalCode::key_missing:
@@ -408,75 +283,7 @@ bool key_was_good(RefusalCode code) {
 
 } // namespace
 
-std::string_view to_string(RefusalCode code) {
-  switch (code) {
-    case RefusalCode::key_missing:
-      return "key_missing";
-    case RefusalCode::key_invalid:
-      return "key_invalid";
-    case RefusalCode::key_repeated:
-      return "key_repeated";
-    case RefusalCode::key_in_connection:
-      return "key_in_connection";
-    case RefusalCode::upgrade_with_key:
-      return "upgrade_with_key";
-    case RefusalCode::path_ambiguous:
-      return "path_ambiguous";
-    case RefusalCode::principal_missing:
-      return "principal_missing";
-    case RefusalCode::token_invalid:
-      return "token_invalid";
-    case RefusalCode::jwks_unavailable:
-      return "jwks_unavailable";
-    case RefusalCode::not_reauthorized:
-      return "not_reauthorized";
-    case RefusalCode::mismatch:
-      return "mismatch";
-    case RefusalCode::in_progress:
-      return "in_progress";
-    case RefusalCode::indeterminate:
-      return "indeterminate";
-    case RefusalCode::answer_not_kept:
-      return "answer_not_kept";
-    case RefusalCode::request_too_large:
-      return "request_too_large";
-    case RefusalCode::store_unavailable:
-      return "store_unavailable";
-    case RefusalCode::record_not_written:
-      return "record_not_written";
-    case RefusalCode::upstream_unreachable:
-      return "upstream_unreachable";
-    case RefusalCode::upstream_unknown:
-      return "upstream_unknown";
-    case RefusalCode::upstream_timeout:
-      return "upstream_timeout";
-    case RefusalCode::answer_unusable:
-      return "answer_unusable";
-    case RefusalCode::overloaded:
-      return "overloaded";
-    case RefusalCode::draining:
-      return "draining";
-    case RefusalCode::rate_limited:
-      return "rate_limited";
-    case RefusalCode::too_many_in_flight:
-      return "too_many_in_flight";
-    case RefusalCode::over_share:
-      return "over_share";
-    case RefusalCode::store_full:
-      return "store_full";
-    case RefusalCode::abandoned:
-      return "abandoned";
-    case RefusalCode::operation_unknown:
-      return "operation_unknown";
-    case RefusalCode::request_invalid:
-      return "request_invalid";
-    case RefusalCode::not_finished:
-      return "not_finished";
-    case RefusalCode::application_mistake:
-      return "application_mistake";
-  }
-  return "unknown";
-}
+std::string_view to_string(RefusalCode code) { return enum_name(code); }
 
 Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context) {
   Standing standing = standing_of(policy, refusal.code);

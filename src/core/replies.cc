@@ -7,14 +7,14 @@
 namespace oncekey {
 namespace {
 
-// Room for what we add, so that a reply's headers are allocated once.
+// Room for the fields that the gateway adds, so that a reply's headers are allocated once.
 constexpr std::size_t kAddedBytes = 512;
 constexpr std::size_t kAddedFields = 6;
 
 bool is(std::string_view name, std::string_view wanted) { return equal_ignoring_case(name, wanted); }
 
-// Values that were true of the first call and of no other: a client that went by them would wait for nothing, or speak
-// to a host that has moved.
+// Fields that were true for the first call only: a client that follows them would wait without need, or talk to a host
+// that has moved.
 bool is_stale(std::string_view name) {
   switch (name.empty() ? '\0' : name.front() | 0x20) {
     case 'a':
@@ -34,7 +34,7 @@ bool is_stale(std::string_view name) {
 
 bool is_set_cookie(std::string_view name) { return is(name, "Set-Cookie") || is(name, "Set-Cookie2"); }
 
-// Fields of the upstream that we write ourselves, or that were meant for us alone.
+// Fields of the upstream that the gateway writes itself, or that were meant for the gateway alone.
 bool is_ours(std::string_view name, const Policy& policy, const ReplyContext& context) {
   switch (name.empty() ? '\0' : name.front() | 0x20) {
     case 'i':
@@ -48,13 +48,15 @@ bool is_ours(std::string_view name, const Policy& policy, const ReplyContext& co
   }
 }
 
-// What the first answer allowed, it allowed to the page that asked first. A page of another origin gets none of it.
+// Whether the stored CORS fields grant access to the origin of the first request, and this request has another one.
+// Such fields are not replayed.
 bool grants_another_origin(const StoredResponse& response, const ReplyContext& context) {
   const auto allowed = response.headers.get("Access-Control-Allow-Origin");
   return allowed && *allowed != "*" && *allowed != context.origin;
 }
 
-// A cache counts freshness from Date: with today's date an old answer would stay fresh for longer than its server said.
+// Whether the answer has a freshness lifetime. Caches count it from Date: with today's date an old answer would stay
+// fresh for longer than its server said.
 bool says_how_long_it_is_fresh(const StoredResponse& response) {
   if (response.headers.has("Expires")) return true;
   const auto control = response.headers.get("Cache-Control");

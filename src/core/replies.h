@@ -1,4 +1,4 @@
-// replies: the exact bytes of what the gateway says by itself, and of what it adds to or takes from an upstream answer.
+// replies: the exact bytes of the gateway's own answers, and what it adds to and removes from an upstream's answer.
 #pragma once
 
 #include "core/policy.h"
@@ -14,7 +14,7 @@
 
 namespace oncekey {
 
-// A response in the making. Framing fields (Content-Length, Connection) and Date are the HTTP side's business.
+// An answer to a client, without framing fields (Content-Length, Connection) and Date: the http room adds those.
 struct Reply {
   int status = 0;
   std::string reason;
@@ -22,7 +22,7 @@ struct Reply {
   std::string body;
 };
 
-// What the policies' reply headers need to know of this one request.
+// The facts of one request that a policy's headers depend on.
 struct ReplyContext {
   std::string_view key;        // as the client sent it; echoed
   std::string_view request_id; // fresh for every request, e.g. "req_…"
@@ -32,12 +32,12 @@ struct ReplyContext {
 // The error body in the policy's format, with a stable type and a sentence on what to do next.
 Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& context);
 
-// The upstream's answer, as it goes to the client who caused it: the response plus what the policy adds. `kept` says
-// whether a retry will get this answer again.
+// The upstream's answer, as it goes to the client whose request was executed: the response plus what the policy adds.
+// `kept` says whether a retry will get this answer again.
 enum class Kept { yes, no };
 Reply first_answer(const Policy& policy, const StoredResponse& response, const ReplyContext& context, Kept kept);
 
-// What is put into the record: the response plus what a replay must still know (the Stripe policies' first Request-Id).
+// What the record keeps: the response plus what a replay needs later (the Stripe policies' first Request-Id).
 StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context);
 
 // What a whole answer of the upstream comes to: for the key, for the client and for the record.
@@ -50,10 +50,10 @@ Conclusion conclude(const Policy& policy, StoredResponse response, const ReplyCo
 // The same for an answer that is kept whatever its status says.
 Conclusion conclude_kept(const Policy& policy, StoredResponse response, const ReplyContext& context);
 
-// The answer out of a completed record, but for its body: that is sent from where it is. Must not be called for an
-// omitted body.
+// The head of a replay from a completed record. Its body is left empty: the caller sends the record's body without a
+// copy. Must not be called for an omitted body.
 Reply replay_head(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
-// The same with the body.
+// The whole replay, with a copy of the record's body.
 Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
 
 // The document at /.well-known/idempotency.
@@ -61,8 +61,8 @@ struct PublishedRoute {
   std::string path;
   const Policy* policy;
 };
-// What a client must know to use keys and to know how long they count, as the IETF draft asks: one entry for each set
-// of rules. Neither paths nor scopes: anonymous clients read this.
+// What a client must know to use keys, and how long they are remembered, as the IETF draft asks: one entry for each set
+// of rules. It names neither paths nor scopes, because anonymous clients read it.
 std::string published_expiry(const std::vector<PublishedRoute>& routes);
 // Everything, route by route.
 std::string published_routes(const std::vector<PublishedRoute>& routes);

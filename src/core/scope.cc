@@ -63,7 +63,7 @@ bool usual_spelling(std::string_view scheme, std::string_view behind) {
 
 // RFC 9110, 11.4: the scheme compares without case, and blanks separate it from what follows. `Bearer t`, `bearer t`
 // and `Bearer  t` are one account. Credentials of one word have no scheme and stay as they are.
-std::string_view one_spelling_of_credentials(std::string_view value, std::list<std::string>& decoded) {
+std::string_view normalized_credentials(std::string_view value, std::list<std::string>& decoded) {
   const std::size_t blank = value.find_first_of(" \t");
   if (blank == std::string_view::npos) return value;
   const std::string_view scheme = value.substr(0, blank);
@@ -82,7 +82,7 @@ FoundValue from_header(const Headers& headers, const std::string& name, std::lis
   std::optional<std::string_view> text = std::get<0>(value);
   const bool credentials =
       equal_ignoring_case(name, "Authorization") || equal_ignoring_case(name, "Proxy-Authorization");
-  if (text && credentials) text = one_spelling_of_credentials(*text, decoded);
+  if (text && credentials) text = normalized_credentials(*text, decoded);
   return Value{"header", text};
 }
 
@@ -156,7 +156,7 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
       const std::size_t semicolon = rest.find(';');
       const std::string_view pair = rest.substr(0, semicolon);
       rest = semicolon == std::string_view::npos ? std::string_view{} : rest.substr(semicolon + 1);
-      // As lenient as the frameworks behind us are: a cookie that they find must not be hidden from us.
+      // As lenient as web frameworks are: a cookie that the API finds must not be missed here.
       const std::size_t equals = pair.find('=');
       if (equals == std::string_view::npos || without_blanks(pair.substr(0, equals)) != name) continue;
       if (value) return missing(fmt::format("The cookie {} was sent more than once.", name));
@@ -232,7 +232,7 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
     if (value.issuer) principal.parts.push_back({"issuer", &source, true, *value.issuer});
     principal.parts.push_back({value.kind, &source, value.text.has_value(), value.text.value_or(std::string_view{})});
   }
-  // No source at all is a configuration that check_config refuses; refusing here too keeps the promise local.
+  // check_config refuses a configuration without a source. The check here makes this function safe by itself.
   if (principal.parts.empty()) return missing("The route names no scope.");
   return principal;
 }
@@ -241,7 +241,7 @@ std::optional<AccountId> account_of(const Principal& principal, std::uint64_t se
   std::uint64_t hash = seed;
   for (const PrincipalPart& part : principal.parts) {
     if (part.source->kind == ScopeSource::Kind::global) return std::nullopt;
-    // The kind too: a credential that is spelled like the name of an account is not that account.
+    // The kind is hashed too: a credential that is spelled like an account's name is not that account.
     for (const std::string_view text : {part.kind, part.value}) {
       hash = XXH3_64bits_withSeed(text.data(), text.size(), hash + text.size() + (part.present ? 1 : 0));
     }
@@ -260,7 +260,7 @@ bool believes_callers(const Policy& policy) {
 
 RecordId record_id(const Policy& policy, const Principal& principal, const RequestView& request, KeyKind kind,
                    std::string_view key, const KeyedHash& hash) {
-  // The number of parts stands in front, so that no list of them can pass for another.
+  // The number of parts comes first, so that no two lists of parts have the same hash.
   const std::string count = std::to_string(principal.parts.size());
   const NormalPath path(request.target.substr(0, request.target.find('?')));
   std::string lowered;

@@ -1,4 +1,4 @@
-// scope: whose key it is.
+// scope: which account a key belongs to.
 //
 // Two accounts may use the same key without ever learning of each other, so every record is named by a keyed hash over
 // the account's principal and the key. A request with a key and no principal is refused: a shared default would hand
@@ -20,16 +20,18 @@
 
 namespace oncekey {
 
-// Refused with principal_missing when a required part is absent or empty, or a source occurs twice, where the upstream
-// might believe the other one; with what the caller's judge says of a token that does not hold, and with token_invalid
-// when it lacks a required claim. Where the policy does not call tokens unverified, they need a judge.
+// The account of a request, or the refusal:
+//   principal_missing   a required part is absent or empty, or a source occurs twice (the upstream might use the other)
+//   the judge's own     the token is not valid
+//   token_invalid       the token lacks a required claim
+// Unless the policy says jwt_unverified, tokens need a judge.
 std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers,
                                                 const Caller& caller = {});
 
-// Whether the account was proven, or could be anyone's word: limits must not be charged to an account on that.
+// Whether the account is only what the caller claims, without proof. Limits must not be charged to such an account.
 bool believes_callers(const Policy& policy);
 
-// Nothing for `global`, where all callers are one account.
+// Nothing for the scope `global`, under which all callers are one account.
 std::optional<AccountId> account_of(const Principal& principal, std::uint64_t seed);
 
 enum class KeyKind { client, fingerprint };

@@ -1,10 +1,12 @@
 #include "core/settle.h"
 
+#include "base/enum_name.h"
+
 namespace oncekey {
 namespace {
 
 Settlement settle_answer(const Policy& policy, const Answered& answer) {
-  // The upstream's own word comes first: it alone knows whether it did anything.
+  // The upstream's own header comes first: only the upstream knows whether it executed.
   const auto outcome = answer.headers.get(kOutcomeHeader);
   if (outcome && equal_ignoring_case(*outcome, "not-executed")) return Settlement::release;
   if (!policy.kept.contains(answer.status)) return Settlement::release;
@@ -16,7 +18,7 @@ Settlement settle_answer(const Policy& policy, const Answered& answer) {
 }
 
 Settlement settle_unusable(const Policy& policy, const Unusable& answer) {
-  // What answered in place of a status line may have executed, and retrying would not tell.
+  // Without a status line it is unknown whether the upstream executed, and a retry would not tell.
   if (answer.status == 0) return Settlement::hold;
   const Settlement by_status = settle_answer(policy, Answered{answer.status, answer.headers});
   return by_status == Settlement::keep ? Settlement::executed : by_status;
@@ -24,21 +26,7 @@ Settlement settle_unusable(const Policy& policy, const Unusable& answer) {
 
 } // namespace
 
-std::string_view to_string(Settlement settlement) {
-  switch (settlement) {
-    case Settlement::keep:
-      return "keep";
-    case Settlement::executed:
-      return "executed";
-    case Settlement::release:
-      return "release";
-    case Settlement::hold:
-      return "hold";
-    case Settlement::abandon:
-      return "abandon";
-  }
-  return "unknown";
-}
+std::string_view to_string(Settlement settlement) { return enum_name(settlement); }
 
 Settlement settle(const Policy& policy, const Outcome& outcome) {
   if (std::holds_alternative<NotSent>(outcome)) return Settlement::release;

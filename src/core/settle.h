@@ -1,4 +1,4 @@
-// settle: what becomes of the key now that the upstream answered, or did not.
+// settle: what becomes of the key after the upstream has answered, or has not.
 //
 // The third of the three decisions.
 #pragma once
@@ -34,9 +34,9 @@ using Outcome = std::variant<NotSent, Answered, Unknown, Unusable>;
 enum class Settlement {
   keep,     // store the response and replay it
   executed, // store that there was a response of this status; retries are told that it is not kept
-  release,  // the next request is a first one again
-  hold,     // indeterminate at once
-  abandon,  // leave it to the lease
+  release,  // free the key: the next request is a first one again
+  hold,     // make the key indeterminate at once
+  abandon,  // leave the claim to its lease: when that is over, the key is abandoned
 };
 std::string_view to_string(Settlement settlement);
 

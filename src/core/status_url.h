@@ -1,8 +1,8 @@
-// status_url: where the answer of an operation is fetched whose client did not want to wait (`Prefer: respond-async`).
+// status_url: where a client that did not want to wait (`Prefer: respond-async`) fetches the answer.
 //
-// The URL is made of what names the operation: method, path and key. So one key always has the same URL, and nothing
-// more has to be stored. It does not say whose operation it is: whoever asks is looked up under their own account, and
-// finds nothing under another's URL.
+// The URL consists of what names the operation: method, path and key. So one key always has the same URL, and nothing
+// more has to be stored. The URL does not name the account: a caller is looked up under its own account, and finds
+// nothing under the URL of another.
 #pragma once
 
 #include <oncekey/headers.h>
@@ -21,15 +21,16 @@ struct OperationName {
   std::string key;
 };
 
-// Whether a path in normal form is the gateway's to answer here, whatever follows the prefix.
+// Whether the gateway itself answers this path (in normal form), whatever follows the prefix.
 bool is_status_path(std::string_view path);
 std::string status_url(std::string_view method, std::string_view path, std::string_view key);
-// Nothing if the path is no such URL, or not spelled as status_url() does.
+// Nothing if the path is not a status URL, or is spelled differently from what status_url() makes.
 std::optional<OperationName> parse_status_url(std::string_view path);
 
-// Whether a request asks not to be kept waiting (RFC 7240).
+// Whether a request has the preference respond-async (RFC 7240).
 bool prefers_async(const Headers& headers);
-// Its other preferences, for the upstream, which must not answer later in its turn. Empty if there are none.
+// Its other preferences, for the upstream: without respond-async, so that the upstream does not answer later as well.
+// Empty if there are none.
 std::string other_preferences(const Headers& headers);
 
 } // namespace oncekey

@@ -1,9 +1,9 @@
 // Store: where records live, and the one atomic step everything rests on.
 //
-// `claim` makes a caller the owner of a key or returns the record of who was first, in a single step: among any number
-// of concurrent claims of one id exactly one is answered Claimed. The owner holds a lease, a stretch of time on the
-// store's own clock, and a fence, a number that grows with every claim of the same key. Every later write of the owner
-// names its fence; a write with an older fence changes nothing and is answered `lost`.
+// `claim` makes a caller the owner of a key, or returns the record of the first claim, in a single step: among any
+// number of concurrent claims of one id exactly one is answered Claimed. The owner holds a lease, a stretch of time on
+// the store's own clock, and a fence, a number that grows with every claim of the same key. Every later write of the
+// owner names its fence; a write with an older fence changes nothing and is answered `lost`.
 //
 // Fences come from one counter of the store, or of the store's partition the key is in. The counter never goes back:
 // not after a restart, not after the record has expired or was released, not after a failover that lost writes. So the
@@ -82,7 +82,7 @@ struct Claimed {
   Time now{}; // the store's clock at the claim
 };
 
-// Somebody was here before. The fingerprint may differ from the caller's: compare it before looking at the state.
+// The key has a record already. Its fingerprint may differ from the caller's: compare it before looking at the state.
 struct Found {
   Found(Record found, Time read) : record(std::make_shared<const Record>(std::move(found))), now(read) {}
   Found(std::shared_ptr<const Record> found, Time read) : record(std::move(found)), now(read) {}
@@ -247,9 +247,10 @@ class Store {
   // over becomes abandoned instead, with its fingerprint, since the owner before it may have executed.
   virtual void release(const Ownership& owner, Done<FenceAnswer> done) = 0;
 
-  // The outcome is unknown: the record becomes indeterminate. Called by the owner, or by whoever found the record
-  // abandoned, with the fence it was found with; refused as `lost` if that fence is no longer the newest, and to a
-  // finder also if the owner has renewed since, works in this process, or an operator has allowed another run.
+  // The outcome is unknown: the record becomes indeterminate. Called by the owner, or by a request that found the
+  // record abandoned (Holder::finder), with the fence that it was found with. `lost` if that fence is no longer the
+  // newest. For a finder also if the owner has renewed since, works in this process, or an operator has allowed another
+  // run.
   virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
 
   // Makes the caller the owner of jobs of a route whose lease is over, those due longest first; no job twice at a time.
@@ -274,9 +275,9 @@ class Store {
   // By the same index of what is not settled; cheap enough to be asked every few seconds. May be some seconds late.
   virtual void count_waiting(Done<WaitingKeys> done) = 0;
 
-  // Whom to tell that a record somebody waits for was settled, or with nothing that any of them may have been (news can
-  // get lost with a connection). From any thread; news may be late or doubled. Set once, before the first call; stores
-  // with one process have no news to tell.
+  // The listener is called with the id of a settled record that find() was asked about with Interest::settling, or with
+  // nullopt when notifications may have been missed (a lost connection). Called from any thread, possibly late or
+  // twice. Set once, before the first call. A store that only one process uses never calls it.
   using Listener = std::function<void(const std::optional<RecordId>& settled)>;
   virtual void announce_to(Listener /*listener*/) {}
 
@@ -294,7 +295,7 @@ class Store {
   virtual Time now() const = 0;
 
   // Thirty-two random bytes made when the store was created. Ids and fingerprints are keyed with them, so that all
-  // gateways on one store agree and nobody outside can compute either.
+  // gateways on one store agree and no caller can compute either.
   virtual const std::array<std::uint8_t, 32>& secret() const = 0;
 
   virtual Durability durability() const = 0;

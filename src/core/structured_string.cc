@@ -12,9 +12,9 @@ bool is_alpha(char c) { return is_lower(c) || (c >= 'A' && c <= 'Z'); }
 bool is_one_of(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
 bool is_token_char(char c) { return is_alpha(c) || is_digit(c) || is_one_of(c, "!#$%&'*+-.^_`|~:/"); }
 
-class Reader {
+class StructuredStringReader {
  public:
-  explicit Reader(std::string_view text) : rest_(text) {}
+  explicit StructuredStringReader(std::string_view text) : rest_(text) {}
 
   bool at_end() const { return rest_.empty(); }
   void skip_spaces() {
@@ -112,7 +112,7 @@ class Reader {
     return take(':');
   }
 
-  // The decoded text must be UTF-8 by the letter of the RFC; a parameter that nobody reads is not checked that far.
+  // RFC 9651 asks for UTF-8 in the decoded text. Parameters are dropped here, so that this is not checked.
   bool display_string() {
     if (!take('"')) return false;
     while (!rest_.empty()) {
@@ -134,7 +134,7 @@ class Reader {
 } // namespace
 
 std::optional<std::string> parse_structured_string(std::string_view field) {
-  Reader reader(field);
+  StructuredStringReader reader(field);
   std::string key;
   reader.skip_spaces();
   if (!reader.string(key) || !reader.parameters()) return std::nullopt;

@@ -13,8 +13,8 @@ bool may_take_over(const Record& found, const ClaimRequest& request, Time now) {
   return !found.staged && found.abandoned(now) && (request.abandoned == Abandoned::take_over || found.rerun);
 }
 
-// The record if `fence` owns it and has not settled it. That the lease is over does not matter while nobody took the
-// record over: the owner was slow, and its write is still the only one there can be.
+// Whether `fence` owns the record and has not settled it. The lease may be over: as long as no other claim has taken
+// the record over, the slow owner's write is the only one there can be.
 bool owns(const std::optional<Record>& found, std::uint64_t fence, Time now) {
   return found && !found->staged && !found->expired(now) && found->state == RecordState::in_progress &&
          found->fence == fence;
@@ -43,7 +43,7 @@ Record fresh_record(const ClaimRequest& request, std::uint64_t fence, Time now) 
   return record;
 }
 
-// Nobody may forget a record while its owner may be at work: it stays at least as long as the lease.
+// A record must not expire while its owner may be at work: it stays at least as long as the lease.
 void stay_for_the_lease(Record& record) { record.expires_at = std::max(record.expires_at, record.lease_until); }
 
 } // namespace

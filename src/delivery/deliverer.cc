@@ -88,11 +88,11 @@ std::size_t Deliverer::Line::room() const {
   return std::min<std::size_t>(places, here == 0 ? std::max<std::uint64_t>(1, fit) : fit);
 }
 
-Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers)
+Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Loop& timers)
     : shared_(shared),
       metrics_(metrics),
       timers_(timers),
-      wakeups_(timers.context()),
+      wakeups_(timers),
       poll_(timers,
             [this] {
               poll_.after(kPollEvery);
@@ -102,7 +102,7 @@ Deliverer::Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& ti
 
 Deliverer::~Deliverer() = default;
 
-Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers) {
+Result<std::unique_ptr<Deliverer>> Deliverer::make(GatewayShared& shared, DeliveryMetrics& metrics, Loop& timers) {
   std::unique_ptr<Deliverer> made(new Deliverer(shared, metrics, timers));
   for (const Webhook& webhook : shared.config().webhooks)
     made->lines_.push_back(std::make_unique<Line>(webhook.endpoint, webhook.max_body, metrics));
@@ -138,7 +138,7 @@ void Deliverer::stop() {
 
 void Deliverer::poke() {
   if (!has_room_.load() || poked_.exchange(true)) return;
-  asio::post(timers_.context(), [this] {
+  timers_.post([this] {
     poked_ = false;
     look();
   });

@@ -12,7 +12,7 @@
 #include "gateway/await_store.h"
 #include "gateway/shared.h"
 #include "http/upstream.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include "core/store.h"
 
@@ -31,7 +31,7 @@ struct Delivered;
 class Deliverer {
  public:
   // The endpoints are those of the configuration. A fault says which cannot be used and why.
-  static Result<std::unique_ptr<Deliverer>> make(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers);
+  static Result<std::unique_ptr<Deliverer>> make(GatewayShared& shared, DeliveryMetrics& metrics, Loop& timers);
   ~Deliverer();
 
   // On its thread.
@@ -84,7 +84,7 @@ class Deliverer {
     std::size_t room() const;
   };
 
-  Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Timers& timers);
+  Deliverer(GatewayShared& shared, DeliveryMetrics& metrics, Loop& timers);
 
   void look();
   void look(Line& line);
@@ -102,7 +102,7 @@ class Deliverer {
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
-  Timers& timers_;
+  Loop& timers_;
   Wakeups wakeups_;
   Timer poll_;
   std::vector<std::unique_ptr<Line>> lines_;

@@ -53,12 +53,12 @@ struct Inbox::Hook {
   prometheus::Counter& duplicates;
 };
 
-Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context)
+Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context)
     : shared_(shared), metrics_(metrics), deliverer_(deliverer), wakeups_(context) {}
 Inbox::~Inbox() = default;
 
 Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
-                                           asio::io_context& context) {
+                                           Loop& context) {
   std::unique_ptr<Inbox> inbox(new Inbox(shared, metrics, deliverer, context));
   for (const Webhook& webhook : shared.config().webhooks) {
     const std::string& name = webhook.endpoint.name;

@@ -7,7 +7,7 @@
 
 #include "delivery/deliverer.h"
 #include "http/server.h"
-#include "inbox/provider.h"
+#include "signatures/provider.h"
 
 #include <memory>
 #include <string>
@@ -20,7 +20,7 @@ namespace oncekey {
 class Inbox {
  public:
   static Result<std::unique_ptr<Inbox>> make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
-                                             asio::io_context& context);
+                                             Loop& context);
 
   // Null if no webhook has this path, which is in normal form.
   struct Hook;
@@ -33,7 +33,7 @@ class Inbox {
   ~Inbox();
 
  private:
-  Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context);
+  Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context);
   void note(const Exchange& exchange, const Hook& hook, std::string_view result) const;
   void count(const Exchange& exchange, const Hook& hook, std::string_view result);
   Task<void> stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body);

@@ -3,7 +3,7 @@
 #include "core/key.h"
 #include "delivery/staging.h"
 #include "http/door.h"
-#include "inbox/signing.h"
+#include "signatures/signing.h"
 
 #include <fmt/format.h>
 
@@ -39,7 +39,7 @@ std::optional<std::string> key_of(const Headers& headers) {
 
 } // namespace
 
-Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context)
+Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context)
     : shared_(shared), metrics_(metrics), deliverer_(deliverer), wakeups_(context) {}
 
 Task<void> Outbox::handle(Exchange& exchange) {

@@ -17,7 +17,7 @@ namespace oncekey {
 
 class Outbox final : public Handler {
  public:
-  Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, asio::io_context& context);
+  Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context);
   Task<void> handle(Exchange& exchange) override;
 
  private:

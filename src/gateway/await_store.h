@@ -4,53 +4,25 @@
 // answer was there at once (a replay, usually) it does not even suspend.
 #pragma once
 
-#include "net/task.h"
+#include "net/loop.h"
 
 #include <oncekey/result.h>
 
-#include <boost/asio/post.hpp>
-
 #include <atomic>
-#include <mutex>
 #include <optional>
 #include <utility>
-#include <vector>
 
 namespace oncekey {
 
-// Brings coroutines back to the event loop they belong to. A store answers a whole batch of calls at once: all of them
-// go to the loop as one piece of work, and it is woken once.
+// Brings coroutines back to the event loop they belong to.
 class Wakeups {
  public:
-  explicit Wakeups(asio::io_context& context) : context_(context) {}
-  Wakeups(const Wakeups&) = delete;
-  Wakeups& operator=(const Wakeups&) = delete;
-
+  explicit Wakeups(Loop& loop) : loop_(loop) {}
   // From any thread.
-  void wake(TaskFrame& sleeper) {
-    bool first = false;
-    {
-      const std::lock_guard lock(mutex_);
-      first = woken_.empty();
-      woken_.push_back(&sleeper);
-    }
-    if (first) asio::post(context_, [this] { resume_all(); });
-  }
+  void wake(TaskFrame& sleeper) { loop_.wake(sleeper); }
 
  private:
-  void resume_all() {
-    {
-      const std::lock_guard lock(mutex_);
-      resuming_.swap(woken_);
-    }
-    for (TaskFrame* const sleeper : resuming_) sleeper->resume();
-    resuming_.clear();
-  }
-
-  asio::io_context& context_;
-  std::mutex mutex_;
-  std::vector<TaskFrame*> woken_;
-  std::vector<TaskFrame*> resuming_; // of the loop's thread alone; kept for its memory
+  Loop& loop_;
 };
 
 // One call to a store, awaited. Lives in the coroutine's frame: whoever comes second (the answer or the wish to sleep)

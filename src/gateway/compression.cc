@@ -2,8 +2,6 @@
 
 #include <oncekey/check.h>
 
-#include <boost/asio/post.hpp>
-
 #include <zlib.h>
 
 #include <algorithm>
@@ -156,7 +154,7 @@ void add_vary(Headers& headers) {
   headers.add("Vary", "Accept-Encoding");
 }
 
-Task<std::string> gzip(asio::io_context& context, std::string_view body) {
+Task<std::string> gzip(Loop& loop, std::string_view body) {
   std::string out(body.size(), '\0');
   std::size_t used = 0;
   Deflate deflate;
@@ -165,7 +163,7 @@ Task<std::string> gzip(asio::io_context& context, std::string_view body) {
     body.remove_prefix(slice.size());
     if (!deflate.put(slice, body.empty(), out, used)) co_return std::string();
     if (body.empty()) break;
-    co_await asio::post(context, use_task);
+    co_await loop.next_turn();
   }
   out.resize(used);
   co_return out;

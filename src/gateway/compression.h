@@ -5,7 +5,7 @@
 #pragma once
 
 #include "http/message.h"
-#include "net/task.h"
+#include "net/loop.h"
 
 #include <oncekey/headers.h>
 
@@ -34,6 +34,6 @@ Headers headers_of_compressed(const Headers& headers);
 void add_vary(Headers& headers);
 
 // `body` lives until the task ends. Empty when compressing would not make it shorter.
-Task<std::string> gzip(asio::io_context& context, std::string_view body);
+Task<std::string> gzip(Loop& loop, std::string_view body);
 
 } // namespace oncekey

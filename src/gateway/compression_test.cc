@@ -80,11 +80,15 @@ TEST(Compressed, VaryIsAddedOnce) {
 }
 
 std::string compressed(const std::string& body) {
-  asio::io_context context{1};
+  Loop loop;
   std::string out;
-  const auto run = [&]() -> Task<void> { out = co_await gzip(context, body); };
+  bool done = false;
+  const auto run = [&]() -> Task<void> {
+    out = co_await gzip(loop, body);
+    done = true;
+  };
   spawn(run());
-  context.run();
+  loop.run_until([&] { return done; });
   return out;
 }
 

@@ -232,7 +232,8 @@ Task<std::optional<Execution::End>> Execution::probe() {
   const CallError error = answer_.error;
   if (error != CallError::none && error != CallError::unusable) {
     // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
-    log_failure("probe_failed", answer_.why, std::nullopt);
+    shared_.log.seldom(LogLevel::warning, "probe_failed", request_.route.name,
+                       {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", answer_.why}});
     co_await key_.let_go(Settlement::release);
     const bool asked = error == CallError::broken || error == CallError::timed_out;
     const Fate fate = asked ? Fate::not_told : Fate::maybe_executed;
@@ -289,7 +290,11 @@ Task<Execution::End> Execution::let_go_and_answer(Conclusion conclusion) {
 Task<Execution::End> Execution::settle_failure() {
   const CallError error = answer_.error;
   const Settlement settlement = settle(policy_, outcome_of(error, answer_.status, answer_.headers));
-  log_failure("upstream_failed", answer_.why, settlement);
+  shared_.log.seldom(LogLevel::warning, "upstream_failed", request_.route.name,
+                     {{"key", short_hash(key_.owner().id)},
+                      {"route", request_.route.name},
+                      {"settlement", to_string(settlement)},
+                      {"reason", answer_.why}});
   if (settlement == Settlement::executed) co_return co_await note_executed();
   co_await key_.let_go(settlement);
 
@@ -400,23 +405,14 @@ Task<CallError> Execution::relay_long_answer(const Reply& head, std::string_view
   omitted.sha256 = BodyHash{hash.finish()};
   omitted.whole = error == CallError::none;
   if (error != CallError::none) {
-    log_failure("upstream_failed", call_->reason(), std::nullopt);
+    shared_.log.seldom(
+        LogLevel::warning, "upstream_failed", request_.route.name,
+        {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", call_->reason()}});
     if (client != nullptr) client->abort();
   } else if (client != nullptr) {
     (void)co_await client->send_end();
   }
   co_return error;
-}
-
-void Execution::log_failure(std::string_view event, std::string_view reason, std::optional<Settlement> settlement) {
-  const std::string key = short_hash(key_.owner().id);
-  const std::string& route = request_.route.name;
-  if (settlement) {
-    shared_.log.seldom(LogLevel::warning, event, route,
-                       {{"key", key}, {"route", route}, {"settlement", to_string(*settlement)}, {"reason", reason}});
-  } else {
-    shared_.log.seldom(LogLevel::warning, event, route, {{"key", key}, {"route", route}, {"reason", reason}});
-  }
 }
 
 } // namespace oncekey

@@ -54,7 +54,6 @@ class Execution final : private AnswerTaker {
   Task<CallError> relay_long_answer(const Reply& head, std::string_view beginning, OmittedBody& omitted);
   Task<End> not_written(const Result<FenceAnswer>& written);
   Task<void> refuse_unusable(Fate fate);
-  void log_failure(std::string_view event, std::string_view reason, std::optional<Settlement> settlement);
 
   // One more operation in flight, for the gauge.
   class InFlight {

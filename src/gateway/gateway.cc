@@ -41,8 +41,8 @@ bool asks_for_policies(const RequestHead& head, const NormalPath& path, const Ge
 
 } // namespace
 
-Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers)
-    : thread_(shared, pools, timers), shared_(shared), pass_through_(thread_), pulse_(timers, [this] {
+Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Loop& loop)
+    : thread_(shared, pools, loop), shared_(shared), pass_through_(thread_), pulse_(loop, [this] {
         shared_.live_calls.renew_after_a_pause(shared_.store);
         pulse_.after(kPulse);
       }) {

@@ -22,7 +22,7 @@ namespace oncekey {
 class Gateway final : public Handler {
  public:
   // `pools` are those of this thread.
-  Gateway(GatewayShared& shared, UpstreamPools& pools, Timers& timers);
+  Gateway(GatewayShared& shared, UpstreamPools& pools, Loop& loop);
 
   Task<void> handle(Exchange& exchange) override;
   // Closes the tunnels of this thread, on this thread, and lets no new one begin.

@@ -2,12 +2,9 @@
 // else about the gateway is tested on the built binary (tests/integration, tests/scenarios).
 #include "gateway/gateway.h"
 
-#include "store/open_store.h"
+#include "net/connect.h"
 
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/read.hpp>
-#include <boost/asio/write.hpp>
+#include "store/open_store.h"
 
 #include <gtest/gtest.h>
 
@@ -118,20 +115,20 @@ class GatewayWithATroubledStore : public testing::Test {
     plenty.fill({1u << 20, 1u << 20, 1u << 20, 1u << 20});
     const ServerOptions options{
         {kLong, kLong, kLong, kLong, 1}, 32u << 10, std::make_shared<Shares>(plenty), {}, {}, {}};
-    auto api = Server::listen("127.0.0.1", 0, options, {{context_, timers_, api_}}, log_);
+    auto api = Server::listen("127.0.0.1", 0, options, {{loop_, api_}}, log_);
     ASSERT_TRUE(api.ok());
     api_server_ = std::move(api).value();
     config_.upstream.host = config_.upstream.authority = "127.0.0.1";
     config_.upstream.port = port_of(*api_server_);
     shared_ = std::make_unique<GatewayShared>(config_, *store_, log_);
-    pools_ = std::move(make_pools(config_, shared_->upstreams, timers_, shared_->upstream_open)).value();
-    gateway_ = std::make_unique<Gateway>(*shared_, pools_, timers_);
-    auto server = Server::listen("127.0.0.1", 0, options, {{context_, timers_, *gateway_}}, log_);
+    pools_ = std::move(make_pools(config_, shared_->upstreams, loop_, shared_->upstream_open)).value();
+    gateway_ = std::make_unique<Gateway>(*shared_, pools_, loop_);
+    auto server = Server::listen("127.0.0.1", 0, options, {{loop_, *gateway_}}, log_);
     ASSERT_TRUE(server.ok());
     server_ = std::move(server).value();
     api_server_->start();
     server_->start();
-    thread_ = std::thread([this] { context_.run(); });
+    thread_ = std::thread([this] { loop_.run(); });
   }
 
   void TearDown() override {
@@ -139,34 +136,38 @@ class GatewayWithATroubledStore : public testing::Test {
     server_->drain();
     while (server_->connections() > 0) std::this_thread::yield();
     std::promise<void> closed;
-    asio::post(context_, [&] {
+    loop_.post([&] {
       for (const auto& pool : pools_) pool->close_idle();
       closed.set_value();
     });
     closed.get_future().wait();
     api_server_->drain();
     while (api_server_->connections() > 0) std::this_thread::yield();
-    asio::post(context_, [this] {
-      timers_.stop();
-      work_.reset();
-    });
+    loop_.stop();
     thread_.join();
   }
 
   // The whole answer to one POST, as bytes.
   std::string post(std::string_view key, std::string_view body) {
-    asio::io_context own;
-    asio::ip::tcp::socket socket(own);
-    socket.connect({asio::ip::make_address("127.0.0.1"), port_of(*server_)});
     const std::string request = fmt::format(
         "POST /charges HTTP/1.1\r\nHost: x\r\nAuthorization: a\r\nIdempotency-Key: {}\r\n"
         "Connection: close\r\nContent-Length: {}\r\n\r\n{}",
         key, body.size(), body);
-    asio::write(socket, asio::buffer(request));
+    Loop own;
+    return own.run_to_end(exchange(own, request));
+  }
+
+  Task<std::string> exchange(Loop& own, std::string_view request) {
+    const MonotonicTime due = std::chrono::steady_clock::now() + kLong;
+    const Connected connected = co_await connect(own, "127.0.0.1", port_of(*server_), nullptr, due);
+    const IoResult sent = co_await connected.transport->write(request);
     std::string answer;
-    error_code ec;
-    asio::read(socket, asio::dynamic_buffer(answer), ec);
-    return answer;
+    char piece[1024];
+    for (IoResult got{sent.error}; !got.error;) {
+      got = co_await connected.transport->read_some(piece);
+      answer.append(piece, got.bytes);
+    }
+    co_return answer;
   }
 
   static std::uint16_t port_of(const Server& server) {
@@ -179,9 +180,7 @@ class GatewayWithATroubledStore : public testing::Test {
 
   static constexpr Millis kLong{30'000};
   Log log_{LogLevel::error};
-  asio::io_context context_{1};
-  asio::executor_work_guard<Executor> work_{context_.get_executor()};
-  Timers timers_{context_};
+  Loop loop_;
   Policy policy_ = *policy_by_name("classic");
   Config config_;
   CountingApi api_;

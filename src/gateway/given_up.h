@@ -5,7 +5,7 @@
 // work". What is forgotten here costs a less exact text and nothing else: the record decides.
 #pragma once
 
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include "core/store.h"
 

@@ -145,33 +145,23 @@ Task<void> KeyedFlow::run() {
       co_await replier_.send_accepted(url, decision.age);
       co_return;
     }
+    if (decision.verdict == Verdict::replay && policy_.rate_exempts_replays && limited_.bucket) {
+      shared_.rates.give_back(*limited_.bucket, limited_.rate);
+    }
+    auto settled = replier_.answer_settled(request_.route, buffered_, decision.verdict, *found.record);
+    if (settled) {
+      co_await *std::move(settled);
+      co_return;
+    }
     Next next = Next::nothing;
-    switch (decision.verdict) {
-      case Verdict::execute:
-      case Verdict::probe: // of a claim, above
-        break;
-      case Verdict::replay:
-        co_await replay(found);
-        break;
-      case Verdict::mismatch:
-        co_await replier_.refuse(RefusalCode::mismatch);
-        break;
-      case Verdict::indeterminate:
-        co_await replier_.refuse(RefusalCode::indeterminate);
-        break;
-      case Verdict::answer_not_kept:
-        co_await replier_.refuse(RefusalCode::answer_not_kept);
-        break;
-      case Verdict::hold:
-        next = co_await hold(*found.record);
-        if (next == Next::claim && ++turns == kTurnsMax) {
-          co_await replier_.refuse(RefusalCode::in_progress, std::chrono::seconds(1));
-          co_return;
-        }
-        break;
-      case Verdict::in_progress:
-        next = co_await wait(decision, *found.record);
-        break;
+    if (decision.verdict == Verdict::hold) {
+      next = co_await hold(*found.record);
+      if (next == Next::claim && ++turns == kTurnsMax) {
+        co_await replier_.refuse(RefusalCode::in_progress, std::chrono::seconds(1));
+        co_return;
+      }
+    } else {
+      next = co_await wait(decision, *found.record);
     }
     if (next == Next::nothing) co_return;
   }
@@ -231,11 +221,6 @@ Task<void> KeyedFlow::execute_later(const Claimed& claimed, MonotonicTime before
   co_await replier_.send_accepted(url, Millis(0));
 }
 
-Task<void> KeyedFlow::replay(const Found& found) {
-  if (policy_.rate_exempts_replays && limited_.bucket) shared_.rates.give_back(*limited_.bucket, limited_.rate);
-  return replier_.replay(request_.route, buffered_, *found.record->response);
-}
-
 // Abandoned, and this policy does not execute twice. The first request to find it says so in the record. If the record
 // was settled in between, that counts.
 Task<KeyedFlow::Next> KeyedFlow::hold(const Record& abandoned) {
@@ -259,7 +244,7 @@ Task<KeyedFlow::Next> KeyedFlow::wait(const Decision& decision, const Record& re
   const MonotonicTime wait_until = start_ + policy_.wait;
   const bool may_wait = policy_.wait.count() > 0 && now < wait_until && !shared_.draining.load();
   if (may_wait && !ticket_ && (waiting_.held() > 0 || waiting_.try_add(1) == Grant::given)) {
-    ticket_ = shared_.waiters.join(id_, thread_.timers.context(), policy_.max_waiters);
+    ticket_ = shared_.waiters.join(id_, thread_.loop, policy_.max_waiters);
   }
   if (!may_wait || !ticket_) {
     co_await replier_.refuse_in_progress(id_, decision, record);
@@ -287,23 +272,13 @@ Task<void> KeyedFlow::answer_from_record() {
   }
   const Record& record = *(*found)->record;
   const Decision decision = decide(policy_, request_.admitted.fingerprint, ClaimAnswer(**found));
-  switch (decision.verdict) {
-    case Verdict::replay:
-      co_await replier_.replay(request_.route, buffered_, *record.response);
-      co_return;
-    case Verdict::answer_not_kept:
-      co_await replier_.refuse(RefusalCode::answer_not_kept);
-      co_return;
-    case Verdict::mismatch:
-    case Verdict::indeterminate:
-    case Verdict::hold:
-      co_await replier_.refuse(RefusalCode::indeterminate);
-      co_return;
-    case Verdict::in_progress:
-    case Verdict::execute:
-    case Verdict::probe:
-      co_await replier_.refuse_in_progress(id_, decision, record);
-      co_return;
+  const bool unknown = decision.verdict == Verdict::mismatch || decision.verdict == Verdict::hold;
+  auto settled =
+      replier_.answer_settled(request_.route, buffered_, unknown ? Verdict::indeterminate : decision.verdict, record);
+  if (settled) {
+    co_await *std::move(settled);
+  } else {
+    co_await replier_.refuse_in_progress(id_, decision, record);
   }
 }
 

@@ -31,7 +31,6 @@ class KeyedFlow {
   void count_retry(const Found& found, MonotonicTime now);
   void begin_execution(const Claimed& claimed, Verdict verdict);
   Task<void> execute_later(const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
-  Task<void> replay(const Found& found);
   // The next two lead back to the claim, unless they have answered.
   enum class Next { claim, nothing };
   Task<Next> hold(const Record& abandoned);

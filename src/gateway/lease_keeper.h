@@ -2,7 +2,7 @@
 #pragma once
 
 #include "gateway/live_calls.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include "core/store.h"
 
@@ -12,7 +12,7 @@ class LeaseKeeper {
  public:
   // Renews every third of the lease until destroyed: two renewals may fail before the lease is over. As long, the owner
   // is one of the live calls.
-  LeaseKeeper(Store& store, LiveCalls& live, const Ownership& owner, Millis lease, Timers& timers)
+  LeaseKeeper(Store& store, LiveCalls& live, const Ownership& owner, Millis lease, Loop& timers)
       : store_(store), live_(live), call_{owner, lease}, timer_(timers, [this] { renew(); }) {
     live_.add(call_);
     timer_.after(lease / 3);

@@ -1,5 +1,6 @@
 #include "gateway/metrics.h"
 
+#include "base/enum_name.h"
 #include "core/decide.h"
 #include "core/refusal.h"
 
@@ -12,7 +13,7 @@
 namespace oncekey {
 namespace {
 
-// From a cache hit to the longest call anybody waits for.
+// From a cache hit to the longest call that clients wait for.
 const prometheus::Histogram::BucketBoundaries kSeconds = {
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
@@ -34,9 +35,6 @@ constexpr std::array kOtherDecisions = {"pass",
                                         "observed_mismatch",
                                         "observed_in_progress",
                                         "observed_refusal"};
-constexpr std::array kVerdicts = {Verdict::execute,       Verdict::probe,          Verdict::replay,
-                                  Verdict::mismatch,      Verdict::in_progress,    Verdict::hold,
-                                  Verdict::indeterminate, Verdict::answer_not_kept};
 
 prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const char* help) {
   return prometheus::BuildGauge().Name(name).Help(help).Register(registry).Add({});
@@ -62,10 +60,10 @@ RouteMetrics::RouteMetrics(prometheus::Family<prometheus::Counter>& requests,
     prometheus::Counter& made = requests.Add({{"route", labels.route}, {"decision", std::string(decision)}});
     by_decision_.emplace(decision, &made);
   };
-  for (const Verdict verdict : kVerdicts) add(to_string(verdict));
-  for (const RefusalCode code : kRefusalCodes) {
-    if (!by_decision_.contains(to_string(code))) add(to_string(code));
-  }
+  each_enumerator<Verdict>([&](Verdict verdict) { add(to_string(verdict)); });
+  each_enumerator<RefusalCode>([&](RefusalCode code) {
+    if (code <= kLastGatewayRefusal && !by_decision_.contains(to_string(code))) add(to_string(code));
+  });
   for (const char* other : kOtherDecisions) add(other);
 }
 

@@ -21,7 +21,7 @@ class OwnedKey {
 
   const Ownership& owner() const { return owner_; }
   // From here on the lease is renewed, and the owner is one of the live calls.
-  void keep() { keeper_.emplace(thread_.shared.store, thread_.shared.live_calls, owner_, lease_, thread_.timers); }
+  void keep() { keeper_.emplace(thread_.shared.store, thread_.shared.live_calls, owner_, lease_, thread_.loop); }
 
   // Renews now. If the key is not ours any more, it is released: nothing was sent.
   Task<bool> renew();

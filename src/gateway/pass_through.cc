@@ -13,13 +13,11 @@ namespace {
 
 // The request body on its way upstream, as a coroutine of its own beside the one that reads the response.
 struct Pump {
-  explicit Pump(asio::io_context& context) : finished(context) { finished.expires_at(MonotonicTime::max()); }
+  explicit Pump(Loop& loop) : finished(loop) {}
   bool running = false;
   bool client_broke_off = false;
   bool stop = false; // nothing more of the body is wanted
-  // Never expires; cancelled when the pump ends.
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>
-      finished;
+  Notice finished;
 };
 
 Task<void> pump_body(Exchange& exchange, UpstreamCall& call, Millis patience, Pump& pump) {
@@ -52,7 +50,7 @@ Task<void> run_pump(Exchange& exchange, UpstreamCall& call, Millis patience, Pum
     // The upstream gets no more of the body and will not answer: the call's deadline ends it.
   }
   pump.running = false;
-  pump.finished.cancel();
+  pump.finished.give();
 }
 
 // What the upstream says to us alone stays here.
@@ -156,7 +154,7 @@ Task<void> PassThrough::tunnel(Exchange& exchange, UpstreamCall& call, Headers h
   add_websocket_fields(headers);
   if (!co_await exchange.switch_protocols(reason, headers)) co_return;
   const Counted counted(shared.tunnels);
-  Tunnel tunnel(exchange.stream(), call.stream(), thread_.timers, shared.config().timeouts.tunnel_idle);
+  Tunnel tunnel(exchange.stream(), call.stream(), thread_.loop, shared.config().timeouts.tunnel_idle);
   tunnels_.push_back(tunnel);
   if (tunnels_end_) tunnel.stop();
   const Tunnel::End end = co_await tunnel.run();
@@ -237,7 +235,7 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
   }
   passed.sent = true;
 
-  Pump pump(thread_.timers.context());
+  Pump pump(thread_.loop);
   if (streaming) {
     co_await exchange.invite_body();
     spawn(run_pump(exchange, call, patience, pump));
@@ -271,7 +269,7 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
     pump.stop = true;
     exchange.stop_reading();
     call.deadline(std::chrono::steady_clock::now());
-    while (pump.running) co_await pump.finished.async_wait(use_task);
+    while (pump.running) co_await pump.finished.wait();
   }
   passed.status = response.status;
   passed.headers = std::move(response.headers);

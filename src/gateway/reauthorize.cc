@@ -10,7 +10,7 @@
 namespace oncekey {
 namespace {
 
-// Of an answer that says yes; nobody reads it, and the connection can be used again.
+// The most that is read of the body of a positive answer. It is read so that the connection can be used again.
 constexpr std::size_t kConsentBytesMax = 64u << 10;
 
 bool is_key_header(const Policy& policy, std::string_view name) {
@@ -36,7 +36,7 @@ bool says_nothing_of_the_caller(std::string_view name) {
                      [&](std::string_view known) { return equal_ignoring_case(known, name); });
 }
 
-// Whom a yes is remembered for: everything the upstream could have judged by.
+// The caller that a positive answer is remembered for: everything that the upstream may have judged by.
 HashBytes caller_of(const Exchange& exchange, const Route& route, const KeyedHash& hash) {
   const Headers& headers = exchange.request().headers;
   std::vector<std::string_view> parts{"oncekey reauthorized 1", route.state->rules_name, exchange.peer()};

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "base/crypto.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <cstring>
 #include <mutex>

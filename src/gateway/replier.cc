@@ -128,7 +128,7 @@ Task<void> Replier::send_compressible(BufferedBytes& buffered, const Reply& head
   std::string compressed;
   if (fits && accepts_gzip(request.headers)) {
     buffered.hold(body.size()); // at most as long as what it is made of, and kept until the client has taken it
-    compressed = co_await gzip(thread_.timers.context(), body);
+    compressed = co_await gzip(thread_.loop, body);
   }
   Headers headers = compressed.empty() ? head.headers : headers_of_compressed(head.headers);
   add_vary(headers);
@@ -147,6 +147,26 @@ Task<void> Replier::replay(const Route& route, BufferedBytes& buffered, const St
   count("replay");
   const Reply reply = replay_head(policy_, response, context());
   co_await send_answer(buffered, reply, response.body);
+}
+
+std::optional<Task<void>> Replier::answer_settled(const Route& route, BufferedBytes& buffered, Verdict verdict,
+                                                  const Record& record) {
+  switch (verdict) {
+    case Verdict::replay:
+      return replay(route, buffered, *record.response);
+    case Verdict::mismatch:
+      return refuse(RefusalCode::mismatch);
+    case Verdict::indeterminate:
+      return refuse(RefusalCode::indeterminate);
+    case Verdict::answer_not_kept:
+      return refuse(RefusalCode::answer_not_kept);
+    case Verdict::execute:
+    case Verdict::probe:
+    case Verdict::in_progress:
+    case Verdict::hold:
+      break;
+  }
+  return std::nullopt;
 }
 
 Task<void> Replier::refuse_in_progress(const RecordId& id, const Decision& decision, const Record& record) {

@@ -50,6 +50,9 @@ class Replier {
   // The answer out of a record, if the caller may still see it. The body counts in `buffered` until the client has
   // taken it; without room for it the client is told to come again.
   Task<void> replay(const Route& route, BufferedBytes& buffered, const StoredResponse& response);
+  // What a settled record answers: its answer, or why that cannot be had. Nothing if the record is not settled.
+  std::optional<Task<void>> answer_settled(const Route& route, BufferedBytes& buffered, Verdict verdict,
+                                           const Record& record);
   // That the record is in progress, and when a retry is likely to succeed.
   Task<void> refuse_in_progress(const RecordId& id, const Decision& decision, const Record& record);
 

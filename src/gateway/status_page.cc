@@ -39,33 +39,19 @@ Task<void> answer_from(GatewayShared& shared, Exchange& exchange, const Route& r
                        const RecordId& id, const Found& found) {
   const Record& record = *found.record;
   const Decision decision = decide(route.policy, record.fingerprint, ClaimAnswer(found));
-  switch (decision.verdict) {
-    case Verdict::replay: {
-      const Sharer sharer = sharer_of(shared, exchange);
-      BufferedBytes buffered(shared, sharer);
-      co_await replier.replay(route, buffered, *record.response);
-      co_return;
-    }
-    case Verdict::in_progress: {
-      if (record.lease_over(found.now) || shared.owner_is_gone(id, record)) break;
-      const NormalPath path(exchange.request().path());
-      co_await replier.send_pending(path.text(), decision.age);
-      co_return;
-    }
-    case Verdict::hold:
-    case Verdict::execute:
-    case Verdict::probe:
-      break;
-    case Verdict::mismatch:
-    case Verdict::indeterminate:
-      co_await replier.refuse(RefusalCode::indeterminate);
-      co_return;
-    case Verdict::answer_not_kept:
-      co_await replier.refuse(RefusalCode::answer_not_kept);
-      co_return;
+  const Sharer sharer = sharer_of(shared, exchange);
+  BufferedBytes buffered(shared, sharer);
+  auto settled = replier.answer_settled(route, buffered, decision.verdict, record);
+  const bool over = record.lease_over(found.now) || shared.owner_is_gone(id, record);
+  if (settled) {
+    co_await *std::move(settled);
+  } else if (decision.verdict == Verdict::in_progress && !over) {
+    const NormalPath path(exchange.request().path());
+    co_await replier.send_pending(path.text(), decision.age);
+  } else {
+    // Abandoned. The retry of the request itself decides what becomes of it; it has the body, and this page has not.
+    co_await replier.refuse(RefusalCode::abandoned);
   }
-  // Abandoned. The retry of the request itself decides what becomes of it; it has the body, and this page has not.
-  co_await replier.refuse(RefusalCode::abandoned);
 }
 
 Task<void> answer_for(GatewayThread& thread, Exchange& exchange, const Route& route, const OperationName& named) {

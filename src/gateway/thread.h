@@ -6,7 +6,7 @@
 #include "gateway/shared.h"
 #include "gateway/trust.h"
 #include "gateway/upstreams.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <optional>
 #include <utility>
@@ -15,12 +15,8 @@ namespace oncekey {
 
 struct GatewayThread {
   // `upstream_pools` are those of this thread.
-  GatewayThread(GatewayShared& all, UpstreamPools& upstream_pools, Timers& loop_timers)
-      : shared(all),
-        pools(upstream_pools),
-        timers(loop_timers),
-        wakeups(loop_timers.context()),
-        recent_accounts(all.shares) {}
+  GatewayThread(GatewayShared& all, UpstreamPools& upstream_pools, Loop& event_loop)
+      : shared(all), pools(upstream_pools), loop(event_loop), wakeups(event_loop), recent_accounts(all.shares) {}
   GatewayThread(const GatewayThread&) = delete;
   GatewayThread& operator=(const GatewayThread&) = delete;
 
@@ -33,7 +29,7 @@ struct GatewayThread {
 
   GatewayShared& shared;
   UpstreamPools& pools;
-  Timers& timers;
+  Loop& loop;
   Wakeups wakeups;
   RecentAccounts recent_accounts;
   VerifiedTokens verified_tokens;

@@ -7,7 +7,7 @@
 #include "base/crypto.h"
 #include "config/config.h"
 #include "core/caller.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <oncekey/result.h>
 
@@ -59,7 +59,8 @@ class TrustedKeys {
   Newest<JwkSet> sets;
 
   // A token names a key that is not in the set. True if a newer set is on its way, or cannot be had at the moment: the
-  // token may prove to be good. Asks for one at most once in kAskEvery, since anyone can invent names. From any thread.
+  // token may prove to be good. Asks for one at most once in kAskEvery, since a caller can invent names. From any
+  // thread.
   bool ask_for_newer(MonotonicTime now);
   static constexpr std::chrono::seconds kAskEvery{30};
 

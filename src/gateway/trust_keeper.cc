@@ -3,8 +3,6 @@
 #include "base/masked_url.h"
 #include "config/identity_files.h"
 
-#include <boost/asio/post.hpp>
-
 #include <fmt/format.h>
 
 #include <sys/stat.h>
@@ -80,12 +78,12 @@ struct TrustKeeper::File {
   std::function<Status(Take)> reread;
 };
 
-TrustKeeper::TrustKeeper(GatewayShared& shared, Timers& timers)
+TrustKeeper::TrustKeeper(GatewayShared& shared, Loop& timers)
     : shared_(shared), timers_(timers), tick_(timers, [this] { tick(); }) {}
 
 TrustKeeper::~TrustKeeper() = default;
 
-Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Timers& timers) {
+Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Loop& timers) {
   std::unique_ptr<TrustKeeper> made(new TrustKeeper(shared, timers));
   for (const auto& keys : shared.trust.keys) {
     if (const std::string path = jwks_path(keys->source); !path.empty()) {
@@ -104,7 +102,7 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Ti
     if (!pool) return std::move(pool).fault();
     url->pool = std::move(pool).value();
     keys->on_asked([keeper = made.get(), asked = url.get()] {
-      asio::post(keeper->timers_.context(), [keeper, asked] {
+      keeper->timers_.post([keeper, asked] {
         asked->due = std::chrono::steady_clock::now();
         keeper->tick();
       });

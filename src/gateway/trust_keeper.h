@@ -7,7 +7,7 @@
 
 #include "gateway/shared.h"
 #include "http/upstream.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <atomic>
 #include <functional>
@@ -20,7 +20,7 @@ namespace oncekey {
 class TrustKeeper {
  public:
   // A fault says which URL cannot be fetched from, and why. Before requests come.
-  static Result<std::unique_ptr<TrustKeeper>> make(GatewayShared& shared, Timers& timers);
+  static Result<std::unique_ptr<TrustKeeper>> make(GatewayShared& shared, Loop& timers);
   ~TrustKeeper();
 
   // Called after an accounts file was read that has these many more credentials than before. Before start().
@@ -42,7 +42,7 @@ class TrustKeeper {
   struct Url;
   struct File;
 
-  TrustKeeper(GatewayShared& shared, Timers& timers);
+  TrustKeeper(GatewayShared& shared, Loop& timers);
   void tick();
   void look_at_files();
   void show_ages();
@@ -50,7 +50,7 @@ class TrustKeeper {
   Task<void> get(Url& url, ResponseHead& head, std::string& body, std::string& reason);
 
   GatewayShared& shared_;
-  Timers& timers_;
+  Loop& timers_;
   Timer tick_;
   std::vector<std::unique_ptr<Url>> urls_;
   std::vector<File> files_;

@@ -23,7 +23,7 @@ class UpstreamBreaker {
  public:
   using Instant = std::chrono::steady_clock::time_point;
 
-  // Leave to call the upstream. Whoever has it says how it went; one that is dropped unused says nothing.
+  // The permission to call the upstream. Its holder reports how the call went; a Pass that is dropped reports nothing.
   class Pass {
    public:
     Pass(Pass&& other) noexcept : breaker_(std::exchange(other.breaker_, nullptr)), trial_(other.trial_) {}
@@ -43,9 +43,9 @@ class UpstreamBreaker {
 
   explicit UpstreamBreaker(const BreakerOptions& options) : options_(options) {}
 
-  // Nothing while the upstream is left alone.
+  // Nothing while the breaker is open.
   std::optional<Pass> ask(Instant now);
-  // When asking again makes sense, for those who got nothing.
+  // When to ask again, for a caller that got nothing.
   std::chrono::seconds retry_after(Instant now) const;
   bool is_open() const { return open_.load(std::memory_order_relaxed); }
 

@@ -37,7 +37,7 @@ Upstream* Upstreams::find(const UpstreamUrl& url) const {
   return nullptr;
 }
 
-Result<UpstreamPools> make_pools(const Config& config, Upstreams& upstreams, Timers& timers,
+Result<UpstreamPools> make_pools(const Config& config, Upstreams& upstreams, Loop& timers,
                                  std::atomic<std::uint32_t>& in_use) {
   UpstreamPools pools;
   const std::size_t count = upstreams.all().size();

@@ -50,7 +50,7 @@ class Upstreams {
 using UpstreamPools = std::vector<std::unique_ptr<UpstreamPool>>;
 
 // `in_use` counts the calls to all of them, for limits.max_upstream_connections.
-Result<UpstreamPools> make_pools(const Config& config, Upstreams& upstreams, Timers& timers,
+Result<UpstreamPools> make_pools(const Config& config, Upstreams& upstreams, Loop& timers,
                                  std::atomic<std::uint32_t>& in_use);
 
 } // namespace oncekey

@@ -1,23 +1,19 @@
 #include "gateway/waiters.h"
 
-#include <boost/asio/post.hpp>
-
 #include <algorithm>
 #include <utility>
 
 namespace oncekey {
 
 struct Waiters::Waiter {
-  explicit Waiter(asio::io_context& owner) : context(owner), timer(owner) {}
-  asio::io_context& context;
-  std::atomic<bool> notified{false};
-  // Slept on by the waiter's own thread, cancelled there by whoever wakes it.
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> timer;
+  explicit Waiter(Loop& owner) : loop(owner), notice(owner) {}
+  Loop& loop;
+  Notice notice; // of the loop's thread
 };
 
-std::unique_ptr<Waiters::Ticket> Waiters::join(const RecordId& id, asio::io_context& context, std::uint32_t most) {
+std::unique_ptr<Waiters::Ticket> Waiters::join(const RecordId& id, Loop& loop, std::uint32_t most) {
   Shard& shard = shard_of(id);
-  auto waiter = std::make_shared<Waiter>(context);
+  auto waiter = std::make_shared<Waiter>(loop);
   {
     const std::lock_guard lock(shard.mutex);
     auto& waiting = shard.waiters[id];
@@ -32,8 +28,7 @@ std::unique_ptr<Waiters::Ticket> Waiters::join(const RecordId& id, asio::io_cont
 }
 
 void Waiters::wake(const std::shared_ptr<Waiter>& waiter) {
-  waiter->notified.store(true);
-  asio::post(waiter->context, [waiter] { waiter->timer.cancel(); });
+  waiter->loop.post([waiter] { waiter->notice.give(); });
 }
 
 void Waiters::notify(const RecordId& id) {
@@ -70,14 +65,6 @@ Waiters::Ticket::~Ticket() {
   owner_.waiting_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-Task<void> Waiters::Ticket::wait_until(MonotonicTime due) {
-  // Between this look and the sleep nothing else runs on this thread, and waking goes through this thread: a
-  // notification cannot fall between the two.
-  if (!waiter_->notified.exchange(false)) {
-    waiter_->timer.expires_at(due);
-    co_await waiter_->timer.async_wait(use_task);
-    waiter_->notified.store(false);
-  }
-}
+Task<void> Waiters::Ticket::wait_until(MonotonicTime due) { co_await waiter_->notice.wait_until(due); }
 
 } // namespace oncekey

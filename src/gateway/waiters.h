@@ -4,12 +4,9 @@
 // that: a completion between the two finds it on the list.
 #pragma once
 
-#include "net/task.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
 #include <oncekey/record.h>
-
-#include <boost/asio/basic_waitable_timer.hpp>
 
 #include <array>
 #include <atomic>
@@ -27,7 +24,7 @@ class Waiters {
   class Ticket;
 
   // Nothing when `most` are waiting for this record already.
-  std::unique_ptr<Ticket> join(const RecordId& id, asio::io_context& context, std::uint32_t most);
+  std::unique_ptr<Ticket> join(const RecordId& id, Loop& loop, std::uint32_t most);
 
   // Wakes everybody who waits for this record. From any thread.
   void notify(const RecordId& id);

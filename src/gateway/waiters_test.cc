@@ -13,47 +13,45 @@ RecordId waiting_id(std::uint8_t number) {
 
 TEST(Waiters, TakesNoMoreThanTheLimitForOneRecord) {
   Waiters waiters;
-  asio::io_context context;
-  const auto first = waiters.join(waiting_id(1), context, 1);
+  Loop loop;
+  const auto first = waiters.join(waiting_id(1), loop, 1);
   EXPECT_NE(first, nullptr);
-  EXPECT_EQ(waiters.join(waiting_id(1), context, 1), nullptr);
-  EXPECT_NE(waiters.join(waiting_id(2), context, 1), nullptr);
+  EXPECT_EQ(waiters.join(waiting_id(1), loop, 1), nullptr);
+  EXPECT_NE(waiters.join(waiting_id(2), loop, 1), nullptr);
 }
 
 TEST(Waiters, GivesThePlaceBackWhenTheTicketGoes) {
   Waiters waiters;
-  asio::io_context context;
-  waiters.join(waiting_id(1), context, 1).reset();
+  Loop loop;
+  waiters.join(waiting_id(1), loop, 1).reset();
   EXPECT_EQ(waiters.waiting(), 0u);
-  EXPECT_NE(waiters.join(waiting_id(1), context, 1), nullptr);
+  EXPECT_NE(waiters.join(waiting_id(1), loop, 1), nullptr);
 }
 
 TEST(Waiters, WakesOnlyThoseOfThatRecord) {
   Waiters waiters;
-  asio::io_context context;
-  const auto mine = waiters.join(waiting_id(1), context, 9);
-  const auto other = waiters.join(waiting_id(2), context, 9);
+  Loop loop;
+  const auto mine = waiters.join(waiting_id(1), loop, 9);
+  const auto other = waiters.join(waiting_id(2), loop, 9);
   bool woken = false;
   const auto wait = [&](Waiters::Ticket& ticket) -> Task<void> {
     co_await ticket.wait_until(MonotonicTime::max());
     woken = true;
   };
   spawn(wait(*mine));
-  context.poll();
+  loop.poll();
   waiters.notify(waiting_id(2));
-  context.restart();
-  context.poll();
+  loop.poll();
   EXPECT_FALSE(woken);
   waiters.notify(waiting_id(1));
-  context.restart();
-  context.poll();
+  loop.poll();
   EXPECT_TRUE(woken);
 }
 
 TEST(Waiters, DoesNotMissANotificationFromBeforeTheWait) {
   Waiters waiters;
-  asio::io_context context;
-  const auto ticket = waiters.join(waiting_id(1), context, 9);
+  Loop loop;
+  const auto ticket = waiters.join(waiting_id(1), loop, 9);
   waiters.notify(waiting_id(1));
   bool woken = false;
   const auto wait = [&]() -> Task<void> {
@@ -61,7 +59,7 @@ TEST(Waiters, DoesNotMissANotificationFromBeforeTheWait) {
     woken = true;
   };
   spawn(wait());
-  context.poll();
+  loop.poll();
   EXPECT_TRUE(woken);
 }
 

@@ -1,9 +1,7 @@
 #include "http/door.h"
 
 #include "base/crypto.h"
-#include "net/task.h"
-
-#include <boost/asio/ip/address.hpp>
+#include "net/socket_address.h"
 
 namespace oncekey {
 namespace {
@@ -29,9 +27,8 @@ bool names_this_machine(const Headers& headers) {
   const std::string_view host = headers.get("Host").value_or("localhost");
   const bool v6 = host.starts_with('[');
   const std::string name(v6 ? host.substr(1, host.find(']') - 1) : host.substr(0, host.find(':')));
-  error_code not_an_address;
-  const auto address = asio::ip::make_address(name, not_an_address);
-  return not_an_address ? name == "localhost" : address.is_loopback();
+  const auto address = parse_ip(name);
+  return address ? address->is_loopback() : name == "localhost";
 }
 
 std::string token_wanted(std::string_view name) {

@@ -14,7 +14,7 @@ enum class Credential {
   none,
   right,
   wrong,
-  doubled, // two Authorization fields: which of them counts would be anybody's guess
+  doubled, // two Authorization fields: servers disagree on which of them counts
 };
 // With an empty token none is right.
 Credential credential_of(const Headers& headers, std::string_view token);

@@ -27,7 +27,7 @@ Headers without_length(const Headers& headers) {
 
 } // namespace
 
-asio::mutable_buffer ReadBuffer::room(std::size_t least) {
+std::span<char> ReadBuffer::room(std::size_t least) {
   if (at_ == end_) at_ = end_ = 0;
   if (bytes_.size() - end_ < least && at_ > 0) {
     bytes_.erase(0, at_);
@@ -72,7 +72,6 @@ Exchange::Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, R
                    std::string_view peer, const ExchangeTimeouts& timeouts, Party* address)
     : transport_(transport),
       buffer_(buffer),
-      timers_(transport.timers()),
       head_(std::move(head)),
       parser_(std::move(parser)),
       peer_(peer),

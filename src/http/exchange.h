@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,7 +37,7 @@ class ReadBuffer {
   bool empty() const { return at_ == end_; }
   void consume(std::size_t count) { at_ += count; }
   // Room for at least `least` more bytes. Invalidates views of unread().
-  asio::mutable_buffer room(std::size_t least);
+  std::span<char> room(std::size_t least);
   void received(std::size_t count) { end_ += count; }
 
  private:
@@ -80,7 +81,7 @@ class Exchange {
   Party* address() const { return address_; }     // whose share the request counts in; null for a trusted proxy
   bool secure() const { return transport_.secure(); }
   const CertificateName* certificate() const { return transport_.certificate(); } // null without one
-  Timers& timers() { return timers_; }
+  Loop& loop() { return transport_.loop(); }
   // Null unless requests are logged.
   AccessNote* note() const { return note_; }
   void note_into(AccessNote& note) { note_ = &note; }
@@ -97,14 +98,14 @@ class Exchange {
   Task<void> invite_body();
   // The next piece of the body, a view that stays valid until the next call.
   Task<Piece> read_piece(std::string_view& out);
-  // After `broken`: the answer the client deserves; status 0 when nobody is there to hear it.
+  // After `broken`: the error to answer with; status 0 when the client is gone.
   const ParseFault& fault() const { return fault_; }
 
   // A whole response. `headers` must not hold Transfer-Encoding or Connection. A Content-Length among them counts in an
   // answer to HEAD and in a 304, where it describes a body that is not sent, and is left out elsewhere.
   Task<void> send(int status, std::string_view reason, const Headers& headers, std::string_view body);
-  // The same for an answer of the HTTP side itself: a small problem+json document; 503 says when to come back. `code`
-  // makes its type, where clients may want to tell it from others of its status.
+  // A whole response of the http room's own: a small problem+json document. A 503 says when to come back. `code`
+  // becomes part of its type, so that clients can tell it from others of the same status.
   Task<void> send_problem(int status, std::string_view detail, std::string_view code = {});
   // A response in pieces. Without a length, chunks are used or, for HTTP/1.0, the end of the connection. False when the
   // client is gone. `length` of an answer to HEAD is announced and no body follows.
@@ -160,7 +161,6 @@ class Exchange {
 
   Transport& transport_;
   ReadBuffer& buffer_;
-  Timers& timers_;
   RequestHead head_;
   RequestParser parser_;
   std::string_view peer_;
@@ -203,7 +203,7 @@ bool grow_body(std::string& body, std::size_t more, std::uint64_t most, Admit ad
   return true;
 }
 
-// The body of such a document.
+// The body of send_problem(): a problem+json document.
 std::string problem_body(int status, std::string_view detail, std::string_view code = {});
 
 // "Sun, 06 Nov 1994 08:49:37 GMT", of this second.

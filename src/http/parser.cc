@@ -34,8 +34,8 @@ enum class Doubt {
   chunk_extension
 };
 
-// Of a Transfer-Encoding that is not plain "chunked". Without chunked at its end, or with it twice, nobody can tell
-// where the body ends; a coding we do not know in front of it is only not implemented (RFC 9112, 6.1 and 6.3).
+// What is wrong with a Transfer-Encoding that is not plain "chunked". Without chunked at its end, or with it twice, the
+// end of the body is undefined; an unknown coding in front of it is merely not implemented (RFC 9112, 6.1 and 6.3).
 Doubt doubt_about_codings(std::string_view codings) {
   std::size_t chunked = 0;
   std::string_view last;
@@ -281,7 +281,8 @@ ParseFault check_request(RequestHead& head) {
   if (hosts == 1 && !head.headers.get("Host")->empty() && !valid_host(*head.headers.get("Host"))) {
     return {400, "Host is not valid"};
   }
-  // Fields named in Connection are removed on the way. Nobody may make us remove what the message is understood by.
+  // Fields named in Connection are removed when forwarding. A sender must not get fields removed that give the message
+  // its meaning.
   if (head.headers.has("Connection")) {
     if (items_in_lists(head.headers, "Connection") > kConnectionOptionsMax) {
       return {400, "Connection has more than 64 options"};

@@ -63,8 +63,8 @@ class ResponseParser {
   ResponseParser(ResponseParser&&) noexcept;
   ResponseParser& operator=(ResponseParser&&) noexcept;
 
-  // Folded lines and blanks before a colon are mended first, as RFC 9112 asks of a proxy; everything else that is
-  // ambiguous is refused. `head` is taken by value because mending changes it.
+  // Folded lines and blanks before a colon are corrected first, in a copy, as RFC 9112 asks of a proxy; everything else
+  // that is ambiguous is refused.
   ParseFault parse_head(std::string_view head, ResponseHead& out);
   ParseFault parse_body(std::string_view bytes, BodyPiece& out);
   // The connection ended: completes a body that is delimited by that, refuses every other.

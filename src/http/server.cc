@@ -1,15 +1,6 @@
 #include "http/server.h"
 
-#include "net/tls.h"
-
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-
 #include <fmt/format.h>
-
-#include <openssl/err.h>
-#include <openssl/ssl.h>
-#include <openssl/sslerr.h>
 
 #include <sys/socket.h>
 
@@ -19,8 +10,6 @@
 namespace oncekey {
 namespace {
 
-// A backlog for bursts of reconnecting clients; the kernel caps it at its own limit.
-constexpr int kBacklog = 1024;
 // After a refusal the client may still be sending; reading a little of it keeps the kernel from answering with a reset
 // that would destroy the refusal before the client has read it.
 constexpr std::size_t kLingerBytesMax = 1u << 20;
@@ -51,42 +40,11 @@ std::string refusal_text(const ParseFault& fault) {
 // The first byte of a TLS record that holds a handshake; no request begins with it.
 constexpr char kTlsHandshake = '\x16';
 
-// OpenSSL looks for requests where a handshake should be. It sends no alert then, so that the socket is clean.
-bool is_plain_http(const error_code& error) {
-  if (error.category() != asio::error::get_ssl_category()) return false;
-  const int reason = ERR_GET_REASON(static_cast<unsigned long>(error.value()));
-  return reason == SSL_R_HTTP_REQUEST || reason == SSL_R_HTTPS_PROXY_REQUEST;
-}
-
-std::string text_of(const asio::ip::tcp::endpoint& endpoint) {
-  const auto address = endpoint.address();
-  return address.is_v6() ? fmt::format("[{}]:{}", address.to_string(), endpoint.port())
-                         : fmt::format("{}:{}", address.to_string(), endpoint.port());
-}
-
-Status ask_for_certificates(asio::ssl::context& context, const std::string& client_ca) {
-  error_code ec;
-  context.load_verify_file(client_ca, ec);
-  STACK_OF(X509_NAME)* const names = ec ? nullptr : SSL_load_client_CA_file(client_ca.c_str());
-  if (names == nullptr) {
-    ERR_clear_error();
-    return invalid(fmt::format("client_ca {}: {}; give a PEM file of the authorities that issue client certificates",
-                               client_ca, ec ? ec.message() : "it holds no certificate"));
-  }
-  SSL_CTX_set_client_CA_list(context.native_handle(), names);
-  // Asked for, and verified if there is one: whether a request needs one is for its route to say.
-  context.set_verify_mode(asio::ssl::verify_peer, ec);
-  // A resumed session counts as verified, so that it must be one of this listener.
-  static constexpr unsigned char kSessions[] = "oncekey";
-  SSL_CTX_set_session_id_context(context.native_handle(), kSessions, sizeof kSessions - 1);
-  return ok_status();
-}
-
 } // namespace
 
 // A connection that was accepted and counted.
 struct Server::Accepted {
-  Socket socket;
+  Descriptor socket;
   std::string peer{};
   Parties::Ref address{}; // empty for a trusted proxy
   std::optional<Holding> place{};
@@ -94,8 +52,8 @@ struct Server::Accepted {
 
 // Everything one client connection owns, for as long as it is open.
 struct Server::Connection : ConnectionHook {
-  Connection(Accepted accepted, Timers& timers)
-      : counted(std::move(accepted)), transport(std::move(counted.socket), timers) {}
+  Connection(Accepted accepted, Loop& loop)
+      : counted(std::move(accepted)), transport(loop, std::move(counted.socket)) {}
   bool idle = true; // between two requests
   Accepted counted; // before the transport: it is given back after the socket is closed
   Transport transport;
@@ -106,7 +64,7 @@ Server::Server(ServerOptions options, std::vector<Lane> lanes, Log& log)
     : options_(std::move(options)),
       lanes_(std::move(lanes)),
       log_(log),
-      acceptor_(lanes_.front().context),
+      listener_(lanes_.front().loop),
       open_(lanes_.size()) {}
 
 Server::~Server() = default;
@@ -118,34 +76,19 @@ Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uin
   if (!tls) return std::move(tls).fault();
   server->tls_ = *std::move(tls);
 
-  error_code ec;
-  const auto address = asio::ip::make_address(host == "localhost" ? "127.0.0.1" : host, ec);
-  if (ec) return invalid(fmt::format("cannot listen on {}: give an IP address, such as 127.0.0.1 or 0.0.0.0", host));
-  const asio::ip::tcp::endpoint endpoint(address, port);
-  Acceptor& acceptor = server->acceptor_;
-  acceptor.open(endpoint.protocol(), ec);
-  if (!ec) acceptor.set_option(asio::socket_base::reuse_address(true), ec);
-  if (!ec) acceptor.bind(endpoint, ec);
-  if (!ec) acceptor.listen(kBacklog, ec);
-  if (ec == asio::error::address_in_use) {
-    return invalid(fmt::format(
-        "cannot listen on {}: another process has this port; stop it or choose another with --listen or --admin",
-        text_of(endpoint)));
+  if (const Status listening = server->listener_.listen(host, port); !listening) {
+    const bool taken = listening.fault().kind == FaultKind::conflict;
+    const std::string shown = host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
+    return invalid(fmt::format("cannot listen on {}:{}: {}{}", shown, port, listening.fault().message,
+                               taken ? "; stop it or choose another with --listen or --admin" : ""));
   }
-  if (ec) return invalid(fmt::format("cannot listen on {}: {}", text_of(endpoint), ec.message()));
-  server->address_ = text_of(acceptor.local_endpoint(ec));
+  server->address_ = server->listener_.address();
   return server;
 }
 
-Result<Server::TlsContext> Server::load_tls(const std::string& cert_file, const std::string& key_file) const {
+Result<TlsContext> Server::load_tls(const std::string& cert_file, const std::string& key_file) const {
   if (options_.tls_cert.empty()) return TlsContext();
-  auto made = server_tls(cert_file, key_file, options_.setting_prefix);
-  if (!made) return std::move(made).fault();
-  TlsContext context = std::move(made).value();
-  if (!options_.client_ca.empty()) {
-    if (const Status asked = ask_for_certificates(*context, options_.client_ca); !asked) return asked.fault();
-  }
-  return context;
+  return server_tls(cert_file, key_file, options_.setting_prefix, options_.client_ca);
 }
 
 void Server::use_tls(TlsContext context) {
@@ -153,24 +96,25 @@ void Server::use_tls(TlsContext context) {
   tls_.swap(context);
 }
 
-Server::TlsContext Server::tls() const {
+TlsContext Server::tls() const {
   if (options_.tls_cert.empty()) return nullptr;
   const std::lock_guard lock(tls_mutex_);
   return tls_;
 }
 
 void Server::start() {
-  asio::post(lanes_.front().context, [this] { spawn(accept_loop()); });
+  lanes_.front().loop.post([this] {
+    spawn(accept_loop(), [this](const std::exception& problem) {
+      log_.error("accept_ended", {{"reason", problem.what()}, {"next", "no connection is accepted until a restart"}});
+    });
+  });
 }
 
 void Server::drain() {
   draining_.store(true);
-  asio::post(lanes_.front().context, [this] {
-    error_code ignored;
-    acceptor_.close(ignored);
-  });
+  lanes_.front().loop.post([this] { listener_.close(); });
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    asio::post(lanes_[i].context, [this, i] {
+    lanes_[i].loop.post([this, i] {
       for (Connection& connection : open_[i]) {
         if (connection.idle) connection.transport.deadline(std::chrono::steady_clock::now());
       }
@@ -181,32 +125,28 @@ void Server::drain() {
 Task<void> Server::accept_loop() {
   std::size_t next = 0;
   while (!draining_.load()) {
-    const std::size_t lane = next;
-    next = (next + 1) % lanes_.size();
-    auto [error, socket] = co_await acceptor_.async_accept(lanes_[lane].context, use_task);
-    if (error == asio::error::operation_aborted || !acceptor_.is_open()) co_return;
-    if (error) {
+    Listener::Accepted taken = co_await listener_.accept();
+    if (!listener_.open()) co_return;
+    if (taken.error) {
       // The machine is out of descriptors or memory: ours are counted and fit. Waiting is all that can help.
-      if (due_again(told_of_a_failure_, kTellEvery)) log_.warning("accept_failed", {{"reason", error.message()}});
-      asio::steady_timer pause(lanes_.front().context, kAcceptPause);
-      co_await pause.async_wait(use_task);
+      if (due_again(told_of_a_failure_, kTellEvery)) log_.warning("accept_failed", {{"reason", taken.error.message()}});
+      co_await sleep_for(lanes_.front().loop, kAcceptPause);
       continue;
     }
-    Accepted accepted{std::move(socket)};
+    Accepted accepted{std::move(taken.socket), taken.peer.ip()};
     if (const Grant grant = admit(accepted); grant != Grant::given) {
       turn_away(std::move(accepted), grant);
       continue;
     }
     connections_.fetch_add(1);
-    asio::post(lanes_[lane].context,
-               [this, lane, moved = std::move(accepted)]() mutable { spawn(serve(lane, std::move(moved))); });
+    const std::size_t lane = next;
+    next = (next + 1) % lanes_.size();
+    lanes_[lane].loop.post(
+        [this, lane, moved = std::move(accepted)]() mutable { spawn(serve(lane, std::move(moved))); });
   }
 }
 
 Grant Server::admit(Accepted& accepted) {
-  error_code ec;
-  const auto remote = accepted.socket.remote_endpoint(ec);
-  if (!ec) accepted.peer = remote.address().to_string();
   const bool trusted = std::find(options_.trusted_proxies.begin(), options_.trusted_proxies.end(), accepted.peer) !=
                        options_.trusted_proxies.end();
   if (!trusted) accepted.address = options_.shares->addresses().join(party_of_address(accepted.peer));
@@ -231,7 +171,7 @@ void Server::turn_away(Accepted accepted, Grant why) {
                : ParseFault{503, "this address has as many connections as one address may have; use fewer, or wait"});
   // What the client has sent already is read, so that closing does not reset the connection under the answer.
   char dropped[4096];
-  const int fd = accepted.socket.native_handle();
+  const int fd = accepted.socket.number();
   (void)::recv(fd, dropped, sizeof dropped, MSG_DONTWAIT);
   (void)::send(fd, text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
@@ -250,13 +190,13 @@ void Server::warn_of_a_crowd(const Party& address) {
 
 Task<void> Server::serve(std::size_t lane, Accepted accepted) {
   const TlsContext tls = this->tls(); // lives as long as the connection
-  Connection connection(std::move(accepted), lanes_[lane].timers);
+  Connection connection(std::move(accepted), lanes_[lane].loop);
   open_[lane].push_back(connection);
   try {
     bool usable = true;
     if (tls) {
       connection.transport.deadline_after(options_.timeouts.request_headers);
-      const error_code error = co_await connection.transport.serve_tls(*tls);
+      const std::error_code error = co_await connection.transport.serve_tls(tls);
       usable = !error;
       if (is_plain_http(error)) co_await refuse_plain_http(connection);
     }

@@ -7,13 +7,10 @@
 #include "base/log.h"
 #include "base/shares.h"
 #include "http/exchange.h"
-#include "net/task.h"
-#include "net/timers.h"
+#include "net/listener.h"
+#include "net/tls.h"
 
 #include <oncekey/result.h>
-
-#include <boost/asio/basic_socket_acceptor.hpp>
-#include <boost/asio/ssl/context.hpp>
 
 #include <atomic>
 #include <cstdint>
@@ -33,8 +30,7 @@ class Handler {
 
 // A thread that connections can be put on.
 struct Lane {
-  asio::io_context& context;
-  Timers& timers;
+  Loop& loop;
   Handler& handler;
 };
 
@@ -79,7 +75,6 @@ class Server {
 
   // A certificate for the connections that come from now on: read first, and then used. Null where the listener is
   // plain. load_tls() reads client_ca anew too. From any thread.
-  using TlsContext = std::shared_ptr<asio::ssl::context>;
   Result<TlsContext> load_tls(const std::string& cert_file, const std::string& key_file) const;
   void use_tls(TlsContext context);
 
@@ -89,7 +84,6 @@ class Server {
   using ConnectionHook = boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>>;
   using ConnectionList = boost::intrusive::list<Connection, boost::intrusive::base_hook<ConnectionHook>,
                                                 boost::intrusive::constant_time_size<false>>;
-  using Acceptor = asio::basic_socket_acceptor<asio::ip::tcp, Executor>;
 
   Server(ServerOptions options, std::vector<Lane> lanes, Log& log);
   Task<void> accept_loop();
@@ -113,7 +107,7 @@ class Server {
   TlsContext tls() const;
   mutable std::mutex tls_mutex_; // over the next; held for as long as it takes to copy it
   TlsContext tls_;
-  Acceptor acceptor_;
+  Listener listener_;
   std::string address_;              // with the port that was given
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
   std::atomic<std::uint32_t> connections_{0};

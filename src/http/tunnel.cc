@@ -1,5 +1,7 @@
 #include "http/tunnel.h"
 
+#include "base/enum_name.h"
+
 #include <algorithm>
 #include <exception>
 
@@ -12,30 +14,10 @@ constexpr std::chrono::milliseconds kRestOfTls{2000};
 
 } // namespace
 
-std::string_view to_string(Tunnel::End end) {
-  switch (end) {
-    case Tunnel::End::open:
-      return "open";
-    case Tunnel::End::closed:
-      return "closed";
-    case Tunnel::End::idle:
-      return "idle";
-    case Tunnel::End::broken:
-      return "broken";
-    case Tunnel::End::stopped:
-      return "stopped";
-  }
-  return "open";
-}
+std::string_view to_string(Tunnel::End end) { return enum_name(end); }
 
-Tunnel::Tunnel(ByteStream client, ByteStream upstream, Timers& timers, std::chrono::milliseconds idle)
-    : client_(client),
-      upstream_(upstream),
-      patience_(idle),
-      idle_(timers, [this] { close(End::idle); }),
-      ended_(timers.context()) {
-  ended_.expires_at(MonotonicTime::max());
-}
+Tunnel::Tunnel(ByteStream client, ByteStream upstream, Loop& loop, std::chrono::milliseconds idle)
+    : client_(client), upstream_(upstream), patience_(idle), idle_(loop, [this] { close(End::idle); }), ended_(loop) {}
 
 Task<Tunnel::End> Tunnel::run() {
   client_.transport.no_deadline();
@@ -44,7 +26,7 @@ Task<Tunnel::End> Tunnel::run() {
   running_ = 2;
   spawn(run_direction(upstream_, client_, from_upstream_));
   spawn(run_direction(client_, upstream_, from_client_));
-  while (running_ > 0) co_await ended_.async_wait(use_task);
+  while (running_ > 0) co_await ended_.wait();
   idle_.clear();
   if (end_ != End::open) co_return end_;
   end_ = End::closed;
@@ -60,7 +42,7 @@ Task<void> Tunnel::run_direction(ByteStream& from, ByteStream& to, std::uint64_t
     close(End::broken);
   }
   --running_;
-  ended_.cancel();
+  ended_.give();
 }
 
 Task<void> Tunnel::carry(ByteStream& from, ByteStream& to, std::uint64_t& carried) {
@@ -68,7 +50,7 @@ Task<void> Tunnel::carry(ByteStream& from, ByteStream& to, std::uint64_t& carrie
     if (from.buffer.empty()) {
       const IoResult got = co_await from.transport.read_some(from.buffer.room(kReadBytes));
       if (end_ != End::open) co_return;
-      if (got.error == asio::error::eof) {
+      if (is_end(got.error)) {
         pass_on_the_end(to.transport);
         co_return;
       }
@@ -95,8 +77,7 @@ void Tunnel::pass_on_the_end(Transport& to) {
   if (to.secure()) {
     patience_ = std::min(patience_, kRestOfTls);
   } else {
-    error_code ignored;
-    to.socket().shutdown(Socket::shutdown_send, ignored);
+    to.end_sending();
   }
   moved();
 }

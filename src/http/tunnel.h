@@ -11,10 +11,8 @@
 #pragma once
 
 #include "http/exchange.h"
-#include "net/task.h"
-#include "net/timers.h"
+#include "net/loop.h"
 
-#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/intrusive/list_hook.hpp>
 
 #include <chrono>
@@ -33,7 +31,7 @@ class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
     stopped, // by stop()
   };
 
-  Tunnel(ByteStream client, ByteStream upstream, Timers& timers, std::chrono::milliseconds idle);
+  Tunnel(ByteStream client, ByteStream upstream, Loop& loop, std::chrono::milliseconds idle);
   Tunnel(const Tunnel&) = delete;
   Tunnel& operator=(const Tunnel&) = delete;
 
@@ -59,8 +57,7 @@ class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   int running_ = 0;
   std::uint64_t from_client_ = 0;
   std::uint64_t from_upstream_ = 0;
-  // Never expires; cancelled when a direction ends.
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> ended_;
+  Notice ended_; // a direction has
 };
 std::string_view to_string(Tunnel::End end);
 

@@ -1,11 +1,8 @@
 #include "http/upstream.h"
 
-#include <boost/asio/connect.hpp>
-#include <boost/asio/ssl/error.hpp>
+#include "net/connect.h"
 
 #include <fmt/format.h>
-#include <openssl/err.h>
-#include <openssl/sslerr.h>
 
 #include <algorithm>
 #include <utility>
@@ -18,51 +15,9 @@ constexpr std::chrono::milliseconds kSweep{1000};
 // wait for the upstream to read it.
 constexpr std::size_t kSentAtOnceBytes = 64u << 10;
 
-using Endpoints = std::vector<asio::ip::tcp::endpoint>;
-
-// Looking a name up cannot be interrupted: whoever asks stops waiting when it is due, and the answer finds nobody.
-struct Lookup {
-  explicit Lookup(asio::io_context& context) : resolver(context), due(context) {}
-  asio::ip::basic_resolver<asio::ip::tcp, Executor> resolver;
-  asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor> due;
-  bool answered = false;
-  error_code error;
-  Endpoints endpoints;
-};
-
-// All on the thread of the context. The reason is told when there are no endpoints, and whether the name servers say
-// that there is no such name.
-Task<Endpoints> look_up(asio::io_context& context, const UpstreamOptions& options, MonotonicTime due,
-                        std::string& reason, bool& no_such_name) {
-  const auto lookup = std::make_shared<Lookup>(context);
-  lookup->due.expires_at(due);
-  lookup->resolver.async_resolve(options.host, std::to_string(options.port),
-                                 [lookup](const error_code& error, const auto& results) {
-                                   lookup->answered = true;
-                                   lookup->error = error;
-                                   for (const auto& result : results) lookup->endpoints.push_back(result.endpoint());
-                                   lookup->due.cancel();
-                                 });
-  co_await lookup->due.async_wait(use_task);
-  if (!lookup->answered) {
-    reason = fmt::format("{}: its name was not resolved in time", options.host);
-  } else if (lookup->endpoints.empty()) {
-    reason = fmt::format("{}: {}", options.host, lookup->error ? lookup->error.message() : "has no address");
-    no_such_name = lookup->error == asio::error::host_not_found;
-  }
-  co_return std::move(lookup->endpoints);
-}
-
-// Out of descriptors or memory: that says nothing of the upstream.
-bool is_our_shortage(const error_code& error) {
-  return error == asio::error::no_descriptors || error == asio::error::no_memory ||
-         error == asio::error::no_buffer_space || error == boost::system::errc::too_many_files_open_in_system;
-}
-
-bool is_distrust(const error_code& error) {
-  return error.category() == asio::error::get_ssl_category() &&
-         ERR_GET_REASON(static_cast<unsigned long>(error.value())) == SSL_R_CERTIFICATE_VERIFY_FAILED;
-}
+// An idle connection that was used so short a time ago is taken without asking the kernel whether the upstream has
+// closed it meanwhile: the loop would know. After a longer pause the upstream may close it at this very moment.
+constexpr std::chrono::milliseconds kJustUsed{100};
 
 std::string authority_of(const UpstreamOptions& options) {
   const bool is_ipv6 = options.host.find(':') != std::string::npos;
@@ -74,17 +29,17 @@ std::string authority_of(const UpstreamOptions& options) {
 } // namespace
 
 struct UpstreamCall::Connection {
-  Connection(Socket socket, Timers& timers) : transport(std::move(socket), timers) {}
-  Transport transport;
+  explicit Connection(std::unique_ptr<Transport> connected) : transport(std::move(connected)) {}
+  std::unique_ptr<Transport> transport;
   ReadBuffer buffer;
   MonotonicTime idle_since;
   bool fresh = true;        // not used for a call before this one
   bool body_unsent = false; // a long body is on its way, or did not get there
 };
 
-UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use,
+UpstreamPool::UpstreamPool(UpstreamOptions options, Loop& loop, std::atomic<std::uint32_t>& in_use,
                            std::atomic<std::uint32_t>* to_this)
-    : options_(std::move(options)), timers_(timers), in_use_(in_use), to_this_(to_this), sweeper_(timers, [this] {
+    : options_(std::move(options)), loop_(loop), in_use_(in_use), to_this_(to_this), sweeper_(loop, [this] {
         sweep();
       }) {
   sweeper_.after(kSweep);
@@ -92,29 +47,19 @@ UpstreamPool::UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<
 
 UpstreamPool::~UpstreamPool() = default;
 
-Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options, Timers& timers,
+Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options, Loop& loop,
                                                          std::atomic<std::uint32_t>& in_use,
                                                          std::atomic<std::uint32_t>* to_this) {
-  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), timers, in_use, to_this));
+  std::unique_ptr<UpstreamPool> pool(new UpstreamPool(std::move(options), loop, in_use, to_this));
   if (const Status trusted = pool->read_trusted_certificates(); !trusted) return trusted.fault();
   return pool;
 }
 
 Status UpstreamPool::read_trusted_certificates() {
   if (!options_.tls) return ok_status();
-  auto context = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_client);
-  error_code ec;
-  context->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
-  if (options_.ca_file.empty()) {
-    context->set_default_verify_paths(ec);
-  } else {
-    context->load_verify_file(options_.ca_file, ec);
-  }
-  if (ec) {
-    return invalid(fmt::format("{} {}: {}; give a PEM file of certificates to trust", options_.ca_setting,
-                               options_.ca_file, ec.message()));
-  }
-  tls_ = std::move(context);
+  Result<TlsContext> context = client_tls({.ca_file = options_.ca_file, .ca_setting = options_.ca_setting});
+  if (!context) return std::move(context).fault();
+  tls_ = *std::move(context);
   return ok_status();
 }
 
@@ -127,19 +72,21 @@ void UpstreamPool::sweep() {
 }
 
 std::shared_ptr<UpstreamCall::Connection> UpstreamPool::take_idle() {
-  const MonotonicTime oldest = std::chrono::steady_clock::now() - options_.idle_timeout;
+  const MonotonicTime now = std::chrono::steady_clock::now();
   while (!idle_.empty()) {
     std::shared_ptr<UpstreamCall::Connection> connection = std::move(idle_.back());
     idle_.pop_back();
-    // Anything to read on an idle connection is either its end or a response nobody asked for.
-    if (connection->idle_since >= oldest && connection->transport.quiet()) return connection;
+    const auto idle = now - connection->idle_since;
+    // Anything to read on an idle connection is either its end or a response to no request.
+    const Transport::Ask ask = idle < kJustUsed ? Transport::Ask::loop : Transport::Ask::kernel;
+    if (idle <= options_.idle_timeout && connection->transport->quiet(ask)) return connection;
   }
   return nullptr;
 }
 
 void UpstreamPool::give_back(std::shared_ptr<UpstreamCall::Connection> connection) {
   if (idle_.size() >= options_.max_idle) return;
-  connection->transport.no_deadline();
+  connection->transport->no_deadline();
   connection->fresh = false;
   connection->idle_since = std::chrono::steady_clock::now();
   idle_.push_back(std::move(connection));
@@ -151,19 +98,19 @@ UpstreamCall::~UpstreamCall() {
   if (counted_) pool_.in_use_.fetch_sub(1);
   if (counted_ && pool_.to_this_ != nullptr) pool_.to_this_->fetch_sub(1);
   // Ends write_body() if it is still at work: nobody waits for it, and the body it reads from may go now.
-  if (connection_ && connection_->body_unsent) connection_->transport.close();
+  if (connection_ && connection_->body_unsent) connection_->transport->close();
   if (connection_ && reusable_) pool_.give_back(std::move(connection_));
 }
 
-ByteStream UpstreamCall::stream() { return {connection_->transport, connection_->buffer}; }
+ByteStream UpstreamCall::stream() { return {*connection_->transport, connection_->buffer}; }
 
 void UpstreamCall::deadline(MonotonicTime due) {
-  if (connection_) connection_->transport.deadline(due);
+  if (connection_) connection_->transport->deadline(due);
 }
 
 CallError UpstreamCall::fail(const IoResult& result, std::string_view doing) {
   reusable_ = false;
-  const bool late = connection_ && connection_->transport.expired();
+  const bool late = connection_ && connection_->transport->expired();
   reason_ = late ? fmt::format("timed out {}", doing) : fmt::format("{} {}", result.error.message(), doing);
   return late ? CallError::timed_out : CallError::broken;
 }
@@ -176,49 +123,16 @@ CallError UpstreamCall::unusable_head(std::string_view why, ResponseHead& out) {
 
 Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   const UpstreamOptions& options = pool_.options_;
-  asio::io_context& context = pool_.timers_.context();
-  connection_ = std::make_shared<Connection>(Socket(context), pool_.timers_);
   const MonotonicTime connect_due = std::min(due, std::chrono::steady_clock::now() + options.connect_timeout);
-
-  error_code ec;
-  Endpoints endpoints;
-  if (const auto address = asio::ip::make_address(options.host, ec); !ec) {
-    endpoints.emplace_back(address, options.port);
-  } else {
-    endpoints = co_await look_up(context, options, connect_due, reason_, failed_for_good_);
-    if (endpoints.empty()) {
-      connection_.reset();
-      co_return CallError::not_sent;
-    }
+  Connected connected = co_await oncekey::connect(pool_.loop_, options.host, options.port, pool_.tls_, connect_due);
+  if (connected.failure == ConnectFailure::none) {
+    connection_ = std::make_shared<Connection>(std::move(connected.transport));
+    co_return CallError::none;
   }
-
-  error_code last = asio::error::host_not_found;
-  for (const auto& endpoint : endpoints) {
-    Transport& transport = connection_->transport;
-    transport.deadline(connect_due);
-    error_code ignored;
-    transport.socket().close(ignored);
-    const auto [error] = co_await transport.socket().async_connect(endpoint, use_task);
-    last = transport.expired() ? error_code(asio::error::timed_out) : error;
-    if (!last) break;
-  }
-  if (last) {
-    reason_ = fmt::format("{} connecting to {}:{}", last.message(), options.host, options.port);
-    connection_.reset();
-    co_return is_our_shortage(last) ? CallError::full : CallError::not_sent;
-  }
-  connection_->transport.tune();
-  if (options.tls) {
-    const std::shared_ptr<asio::ssl::context> tls = pool_.tls_; // which a reload may replace meanwhile
-    const error_code error = co_await connection_->transport.connect_tls(*tls, options.host);
-    if (error) {
-      reason_ = fmt::format("TLS with {}:{} failed: {}", options.host, options.port, error.message());
-      failed_for_good_ = is_distrust(error);
-      connection_.reset();
-      co_return CallError::not_sent;
-    }
-  }
-  co_return CallError::none;
+  reason_ = std::move(connected.reason);
+  failed_for_good_ =
+      connected.failure == ConnectFailure::no_such_name || connected.failure == ConnectFailure::distrusted;
+  co_return connected.failure == ConnectFailure::own_shortage ? CallError::full : CallError::not_sent;
 }
 
 Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
@@ -256,12 +170,12 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
       const CallError error = co_await connect(due);
       if (error != CallError::none) co_return error;
     }
-    connection_->transport.deadline(due);
-    const IoResult result = co_await connection_->transport.write(head, at_once);
+    connection_->transport->deadline(due);
+    const IoResult result = co_await connection_->transport->write(head, at_once);
     if (!result.error) break;
     // A kept connection that the upstream closed in the meantime takes no byte at all: then, and only then, a new one
     // may be tried. TLS hides how much of its own framing went out, so there it counts as sent.
-    const bool untouched = result.bytes == 0 && !pool_.options_.tls && !connection_->transport.expired();
+    const bool untouched = result.bytes == 0 && !pool_.options_.tls && !connection_->transport->expired();
     const bool again = untouched && !connection_->fresh;
     const CallError error = fail(result, "sending the request");
     if (!again) co_return untouched ? CallError::not_sent : error;
@@ -277,7 +191,7 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
 
 // Runs beside the call, which learns of a failure by what it reads: the answer that came first, or the end.
 Task<void> UpstreamCall::write_body(std::shared_ptr<Connection> connection, std::string_view body) {
-  const IoResult result = co_await connection->transport.write(body);
+  const IoResult result = co_await connection->transport->write(body);
   if (!result.error) connection->body_unsent = false;
 }
 
@@ -291,9 +205,9 @@ Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
   if (chunked_) {
     std::string framed = fmt::format("{:x}\r\n", piece.size());
     framed.append(piece).append("\r\n");
-    result = co_await connection_->transport.write(framed);
+    result = co_await connection_->transport->write(framed);
   } else {
-    result = co_await connection_->transport.write(piece);
+    result = co_await connection_->transport->write(piece);
   }
   co_return result.error ? fail(result, "sending the request body") : CallError::none;
 }
@@ -301,7 +215,7 @@ Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
 Task<CallError> UpstreamCall::send_end() {
   request_sent_ = true;
   if (!chunked_) co_return CallError::none;
-  const IoResult result = co_await connection_->transport.write("0\r\n\r\n");
+  const IoResult result = co_await connection_->transport->write("0\r\n\r\n");
   co_return result.error ? fail(result, "sending the request body") : CallError::none;
 }
 
@@ -313,7 +227,7 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
     if (buffer.unread().find("\n\n") != std::string_view::npos) {
       co_return unusable_head("malformed response: its lines end in bare line feeds", out);
     }
-    const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
+    const IoResult got = co_await connection_->transport->read_some(buffer.room(kReadBytes));
     if (got.error) co_return fail(got, "waiting for the response");
     buffer.received(got.bytes);
   }
@@ -370,8 +284,8 @@ Task<CallError> UpstreamCall::receive_piece(std::string_view& out) {
   ReadBuffer& buffer = connection_->buffer;
   for (;;) {
     if (const std::optional<CallError> error = next_received(out)) co_return *error;
-    const IoResult got = co_await connection_->transport.read_some(buffer.room(kReadBytes));
-    if (got.error == asio::error::eof) {
+    const IoResult got = co_await connection_->transport->read_some(buffer.room(kReadBytes));
+    if (is_end(got.error)) {
       // With a body that did not get there, the end may be a reset whose error the writing side has used up: it does
       // not prove that an answer without a length is whole.
       const ParseFault fault = parser_->end_of_input();

@@ -13,8 +13,6 @@
 
 #include <oncekey/result.h>
 
-#include <boost/asio/ssl/context.hpp>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -114,7 +112,7 @@ class UpstreamCall {
 class UpstreamPool {
  public:
   // `in_use` counts the calls under way in all threads, also to other upstreams; `to_this` those to this one.
-  static Result<std::unique_ptr<UpstreamPool>> make(UpstreamOptions options, Timers& timers,
+  static Result<std::unique_ptr<UpstreamPool>> make(UpstreamOptions options, Loop& loop,
                                                     std::atomic<std::uint32_t>& in_use,
                                                     std::atomic<std::uint32_t>* to_this = nullptr);
   ~UpstreamPool();
@@ -128,17 +126,17 @@ class UpstreamPool {
 
  private:
   friend class UpstreamCall;
-  UpstreamPool(UpstreamOptions options, Timers& timers, std::atomic<std::uint32_t>& in_use,
+  UpstreamPool(UpstreamOptions options, Loop& loop, std::atomic<std::uint32_t>& in_use,
                std::atomic<std::uint32_t>* to_this);
   std::shared_ptr<UpstreamCall::Connection> take_idle();
   void give_back(std::shared_ptr<UpstreamCall::Connection> connection);
   void sweep();
 
   UpstreamOptions options_;
-  Timers& timers_;
+  Loop& loop_;
   std::atomic<std::uint32_t>& in_use_;
   std::atomic<std::uint32_t>* to_this_;
-  std::shared_ptr<asio::ssl::context> tls_;
+  TlsContext tls_;
   std::vector<std::shared_ptr<UpstreamCall::Connection>> idle_; // newest last
   Timer sweeper_;
 };

@@ -1,37 +1,22 @@
-// task: the coroutines of the HTTP side and the sockets they wait for.
-//
-// One io_context runs on one thread, so everything that belongs to a connection is touched by that thread alone and
-// needs no lock. Naming the executor type (instead of any_io_executor) keeps type erasure off the hot path.
+// task: the coroutines that everything on an event loop is written as.
 //
 // A request runs through some thirty coroutines and really waits in four places. A Task therefore starts at once, and
-// awaiting one that has come to its end already costs no more than a look: the caller does not suspend. Asio's own
-// awaitable starts later, from a loop that keeps track of every frame; that was a fifth of the gateway's instructions.
+// awaiting one that has come to its end already costs no more than a look: the caller does not suspend.
 //
-// A task belongs to whoever awaits it; spawn() lets one run on its own. One that waits for an operation is owned by
-// that operation's handler: an event loop that ends with work left over destroys the handler, and with it the task and
-// everybody up to the spawn() that waits for it.
+// A task belongs to the coroutine that awaits it; spawn() lets one run on its own. A task that waits for its Loop
+// (net/loop.h) is known to the loop: a loop that is destroyed destroys the tasks that still wait for it, each with all
+// that wait for that task in turn, up to the spawn().
 #pragma once
-
-#include <boost/asio/async_result.hpp>
-#include <boost/asio/basic_stream_socket.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
 
 #include <coroutine>
 #include <exception>
+#include <functional>
 #include <optional>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <variant>
 
 namespace oncekey {
-
-namespace asio = boost::asio;
-using boost::system::error_code;
-
-using Executor = asio::io_context::executor_type;
-using Socket = asio::basic_stream_socket<asio::ip::tcp, Executor>;
 
 // What every coroutine knows of itself and of the one that waits for it.
 struct TaskFrame {
@@ -48,21 +33,6 @@ struct TaskFrame {
   }
 };
 
-// The right to resume a waiting coroutine, once. Dropped unused, it ends the coroutine.
-class Resumption {
- public:
-  explicit Resumption(TaskFrame& frame) : frame_(&frame) {}
-  Resumption(Resumption&& other) noexcept : frame_(std::exchange(other.frame_, nullptr)) {}
-  Resumption& operator=(Resumption&&) = delete;
-  ~Resumption() {
-    if (frame_ != nullptr) frame_->abandon();
-  }
-  void resume() { std::exchange(frame_, nullptr)->resume(); }
-
- private:
-  TaskFrame* frame_;
-};
-
 template <class T>
 class Task;
 
@@ -74,7 +44,7 @@ struct TaskPromiseBase : TaskFrame {
     bool await_ready() const noexcept { return false; }
     template <class Promise>
     std::coroutine_handle<> await_suspend(std::coroutine_handle<Promise> ended) const noexcept {
-      // Nobody waits yet when the task has run to its end in one go: its caller goes on by itself.
+      // No caller waits yet when the task has run to its end in one go: the caller goes on by itself.
       TaskFrame* const caller = ended.promise().awaited_by;
       return caller != nullptr ? caller->self : std::noop_coroutine();
     }
@@ -151,7 +121,10 @@ inline Task<void> TaskPromise<void>::get_return_object() {
   return Task<void>(handle);
 }
 
-// The outermost coroutine of a spawned task: nobody waits for it, and it frees itself at its end.
+// What is done with an exception that a spawned task ends with.
+using TaskFailed = std::function<void(const std::exception&)>;
+
+// The outermost coroutine of a spawned task: no coroutine waits for it, and it frees itself at its end.
 struct Spawned {
   struct promise_type : TaskFrame {
     Spawned get_return_object() {
@@ -161,65 +134,21 @@ struct Spawned {
     std::suspend_never initial_suspend() const noexcept { return {}; }
     std::suspend_never final_suspend() const noexcept { return {}; }
     void return_void() const noexcept {}
-    // A task that has something to say about its end says so itself.
-    void unhandled_exception() const noexcept {}
+    // The process ends, with the exception's text on standard error.
+    void unhandled_exception() const noexcept { std::terminate(); }
   };
 };
 
-// Lets a task that has been started go on by itself, on the thread that started it.
+// Lets a task that has been started go on by itself, on the thread that started it. The task must not throw.
 inline Spawned spawn(Task<void> task) { co_await std::move(task); }
 
-// Completion token: `co_await socket.async_read_some(buffer, use_task)` gives the operation's results as a tuple.
-struct UseTask {};
-inline constexpr UseTask use_task{};
-
-// An asynchronous operation, started when the coroutine that awaits it has suspended.
-template <class Initiation, class Signature, class... Arguments>
-class AwaitedOperation;
-
-template <class Initiation, class... Results, class... Arguments>
-class AwaitedOperation<Initiation, void(Results...), Arguments...> {
- public:
-  AwaitedOperation(Initiation initiation, Arguments... arguments)
-      : initiation_(std::move(initiation)), arguments_(std::move(arguments)...) {}
-
-  bool await_ready() const noexcept { return false; }
-  template <class Promise>
-  void await_suspend(std::coroutine_handle<Promise> waiting) {
-    std::apply(
-        [&](Arguments&... arguments) {
-          std::move(initiation_)(Handler(*this, waiting.promise()), std::move(arguments)...);
-        },
-        arguments_);
+// The same for a task that may throw: `failed` is told.
+inline Spawned spawn(Task<void> task, TaskFailed failed) {
+  try {
+    co_await std::move(task);
+  } catch (const std::exception& thrown) {
+    failed(thrown);
   }
-  std::tuple<Results...> await_resume() { return *std::move(results_); }
-
- private:
-  class Handler {
-   public:
-    Handler(AwaitedOperation& operation, TaskFrame& waiting) : operation_(&operation), resumption_(waiting) {}
-    void operator()(Results... results) {
-      operation_->results_.emplace(std::move(results)...);
-      resumption_.resume();
-    }
-
-   private:
-    AwaitedOperation* operation_;
-    Resumption resumption_;
-  };
-
-  Initiation initiation_;
-  std::tuple<Arguments...> arguments_;
-  std::optional<std::tuple<Results...>> results_;
-};
+}
 
 } // namespace oncekey
-
-template <class... Results>
-struct boost::asio::async_result<oncekey::UseTask, void(Results...)> {
-  template <class Initiation, class... Arguments>
-  static auto initiate(Initiation&& initiation, oncekey::UseTask, Arguments&&... arguments) {
-    return oncekey::AwaitedOperation<std::decay_t<Initiation>, void(Results...), std::decay_t<Arguments>...>(
-        std::forward<Initiation>(initiation), std::forward<Arguments>(arguments)...);
-  }
-};

@@ -1,7 +1,6 @@
 #include "net/task.h"
 
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
+#include "net/loop.h"
 
 #include <gtest/gtest.h>
 
@@ -13,19 +12,15 @@
 namespace oncekey {
 namespace {
 
-using LoopTimer =
-    asio::basic_waitable_timer<std::chrono::steady_clock, asio::wait_traits<std::chrono::steady_clock>, Executor>;
-
 Task<std::string> at_once(std::string text) { co_return text + "!"; }
 
-Task<int> after_a_wait(LoopTimer& timer, int value) {
-  timer.expires_after(std::chrono::seconds(0));
-  co_await timer.async_wait(use_task);
+Task<int> after_a_turn(Loop& loop, int value) {
+  co_await loop.next_turn();
   co_return value;
 }
 
-Task<void> thrower(LoopTimer* timer) {
-  if (timer != nullptr) co_await after_a_wait(*timer, 0);
+Task<void> thrower(Loop* loop) {
+  if (loop != nullptr) co_await loop->next_turn();
   throw std::runtime_error("no");
 }
 
@@ -36,39 +31,21 @@ TEST(Task, RunsToItsEndWithoutAnEventLoopWhenItNeverWaits) {
   EXPECT_EQ(got, "here!");
 }
 
-TEST(Task, GoesOnWhereItWaitedOnceTheOperationIsOver) {
-  asio::io_context context;
-  LoopTimer timer(context);
+TEST(Task, GoesOnWhereItWaitedOnceTheWaitIsOver) {
+  Loop loop;
   int sum = 0;
   const auto run = [&]() -> Task<void> {
-    for (int i = 1; i <= 3; ++i) sum += co_await after_a_wait(timer, i);
+    for (int i = 1; i <= 3; ++i) sum += co_await after_a_turn(loop, i);
   };
   spawn(run());
   EXPECT_EQ(sum, 0);
-  context.run();
-  EXPECT_EQ(sum, 6);
-}
-
-TEST(Task, GivesTheResultsOfAnOperationBackAsATuple) {
-  asio::io_context context;
-  LoopTimer timer(context);
-  error_code seen;
-  const auto run = [&]() -> Task<void> {
-    timer.expires_at(std::chrono::steady_clock::time_point::max());
-    const auto [error] = co_await timer.async_wait(use_task);
-    seen = error;
-  };
-  spawn(run());
-  timer.cancel();
-  context.run();
-  EXPECT_EQ(seen, asio::error::operation_aborted);
+  loop.run_until([&] { return sum == 6; });
 }
 
 TEST(Task, ThrowsWhereItIsAwaitedWhetherItWaitedOrNot) {
-  asio::io_context context;
-  LoopTimer timer(context);
+  Loop loop;
   int caught = 0;
-  const auto run = [&](LoopTimer* waits) -> Task<void> {
+  const auto run = [&](Loop* waits) -> Task<void> {
     try {
       co_await thrower(waits);
     } catch (const std::runtime_error&) {
@@ -77,10 +54,21 @@ TEST(Task, ThrowsWhereItIsAwaitedWhetherItWaitedOrNot) {
   };
   spawn(run(nullptr));
   EXPECT_EQ(caught, 1);
-  spawn(run(&timer));
-  context.run();
-  EXPECT_EQ(caught, 2);
+  spawn(run(&loop));
+  loop.run_until([&] { return caught == 2; });
 }
+
+TEST(Task, TellsTheSpawnerOfAnExceptionThatEndsIt) {
+  Loop loop;
+  std::vector<std::string> told;
+  const auto failed = [&](const std::exception& thrown) { told.emplace_back(thrown.what()); };
+  spawn(thrower(nullptr), failed);
+  spawn(thrower(&loop), failed);
+  loop.run_until([&] { return told.size() == 2; });
+  EXPECT_EQ(told, (std::vector<std::string>{"no", "no"}));
+}
+
+TEST(TaskDeathTest, EndsTheProcessWithAnExceptionThatHasNoHandler) { EXPECT_DEATH(spawn(thrower(nullptr)), "no"); }
 
 TEST(Task, AwaitsAnyNumberOfOthersThatNeverWaitWithoutUsingUpTheStack) {
   std::size_t bytes = 0;
@@ -94,19 +82,17 @@ TEST(Task, AwaitsAnyNumberOfOthersThatNeverWaitWithoutUsingUpTheStack) {
 TEST(Task, EndsWithTheLoopThatItWaitsFor) {
   const auto witness = std::make_shared<int>(0);
   {
-    asio::io_context context;
-    LoopTimer timer(context);
+    Loop loop;
     const auto inner = [&](std::shared_ptr<int> held) -> Task<void> {
-      timer.expires_at(std::chrono::steady_clock::time_point::max());
-      co_await timer.async_wait(use_task);
+      co_await sleep_until(loop, MonotonicTime::max());
       *held = 1;
     };
     const auto outer = [&](std::shared_ptr<int> held) -> Task<void> {
       co_await inner(held);
       *held = 2;
     };
-    asio::post(context, [&, witness] { spawn(outer(witness)); });
-    context.poll();
+    loop.post([&, witness] { spawn(outer(witness)); });
+    loop.poll();
     EXPECT_GT(witness.use_count(), 1);
   }
   EXPECT_EQ(witness.use_count(), 1);

@@ -1,11 +1,15 @@
 #include "net/transport.h"
 
-#include <boost/asio/ssl/host_name_verification.hpp>
-#include <boost/asio/ssl/stream.hpp>
+#include "net/socket_address.h"
 
+#include <openssl/bio.h>
+#include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 
 #include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
@@ -17,75 +21,247 @@ namespace {
 
 constexpr std::chrono::milliseconds kTlsGoodbye{500};
 constexpr std::size_t kTlsOverhead = 256;
+// Two pieces up to here become one TLS record.
+constexpr std::size_t kTlsRecordBytes = 16u << 10;
+// Reads or writes that need no wait, before the other tasks of the loop have their turn.
+constexpr unsigned kInARowMax = 16;
 
-void skip(std::array<asio::const_buffer, 2>& buffers, std::size_t count) {
-  const std::size_t of_first = std::min(count, buffers[0].size());
-  buffers[0] += of_first;
-  buffers[1] += count - of_first;
+// Not an error of the connection: the call has to wait.
+const std::error_code kWouldBlock = std::make_error_code(std::errc::resource_unavailable_try_again);
+
+void set_no_delay(int socket) {
+  const int yes = 1;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
 }
 
-bool is_ip_literal(const std::string& host) {
-  error_code ec;
-  asio::ip::make_address(host, ec);
-  return !ec;
+void skip(std::array<std::string_view, 2>& pieces, std::size_t count) {
+  const std::size_t of_first = std::min(count, pieces[0].size());
+  pieces[0].remove_prefix(of_first);
+  pieces[1].remove_prefix(count - of_first);
+}
+
+Watched& socket_of(BIO* bio) { return *static_cast<Watched*>(BIO_get_data(bio)); }
+
+// OpenSSL's own socket BIO writes with write(), which raises SIGPIPE, and knows nothing of what the loop knows.
+int bio_read(BIO* bio, char* into, int bytes) {
+  BIO_clear_retry_flags(bio);
+  const ssize_t got = socket_of(bio).receive(into, static_cast<std::size_t>(bytes));
+  if (got < 0 && errno == EAGAIN) BIO_set_retry_read(bio);
+  if (got == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  return static_cast<int>(got);
+}
+
+int bio_write(BIO* bio, const char* from, int bytes) {
+  BIO_clear_retry_flags(bio);
+  iovec piece{const_cast<char*>(from), static_cast<std::size_t>(bytes)};
+  msghdr message{};
+  message.msg_iov = &piece;
+  message.msg_iovlen = 1;
+  const ssize_t went = socket_of(bio).send(message);
+  if (went < 0 && errno == EAGAIN) BIO_set_retry_write(bio);
+  return static_cast<int>(went);
+}
+
+long bio_control(BIO* bio, int command, long, void*) {
+  if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0 ? 1 : 0;
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+const BIO_METHOD* bio_method() {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "oncekey socket");
+    BIO_meth_set_read(made, bio_read);
+    BIO_meth_set_write(made, bio_write);
+    BIO_meth_set_ctrl(made, bio_control);
+    return made;
+  }();
+  return method;
 }
 
 } // namespace
 
-struct Transport::Tls {
-  Tls(Socket& socket, asio::ssl::context& context) : stream(socket, context) {}
-  asio::ssl::stream<Socket&> stream;
+// OpenSSL on a socket. Each call does what it can at once; `wants_write` says what it waits for if that is not all.
+class Transport::Tls {
+ public:
+  Tls(Watched& socket, const TlsContext& context) : context_(context), session_(SSL_new(context.get())) {
+    BIO* const bio = BIO_new(bio_method());
+    BIO_set_data(bio, &socket);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(session_, bio, bio);
+  }
+  ~Tls() { SSL_free(session_); }
+  Tls(const Tls&) = delete;
+  Tls& operator=(const Tls&) = delete;
+
+  SSL* session() { return session_; }
+  bool wants_write() const { return wants_write_; }
+  bool reader_needs_writer = false; // a read waits for room to write, and a writer waits for that already
+
+  std::error_code handshake() {
+    begin();
+    const int done = SSL_do_handshake(session_);
+    return done == 1 ? std::error_code() : error_of(done);
+  }
+  IoResult read(std::span<char> room) {
+    begin();
+    std::size_t bytes = 0;
+    const int done = SSL_read_ex(session_, room.data(), room.size(), &bytes);
+    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+  }
+  IoResult write(std::string_view from) {
+    begin();
+    std::size_t bytes = 0;
+    const int done = SSL_write_ex(session_, from.data(), from.size(), &bytes);
+    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+  }
+  // Without an error once both sides have said goodbye.
+  std::error_code goodbye() {
+    begin();
+    int done = SSL_shutdown(session_);
+    if (done == 0) done = SSL_shutdown(session_);
+    return done == 1 ? std::error_code() : error_of(done);
+  }
+  bool has_pending() const { return SSL_has_pending(session_) == 1; }
+
+ private:
+  static void begin() {
+    ERR_clear_error();
+    errno = 0;
+  }
+  std::error_code error_of(int result) {
+    const int system_error = errno;
+    switch (SSL_get_error(session_, result)) {
+      case SSL_ERROR_WANT_READ:
+        wants_write_ = false;
+        return kWouldBlock;
+      case SSL_ERROR_WANT_WRITE:
+        wants_write_ = true;
+        return kWouldBlock;
+      case SSL_ERROR_ZERO_RETURN:
+        return StreamError::ended;
+      case SSL_ERROR_SYSCALL:
+        ERR_clear_error();
+        if (system_error == 0) return StreamError::cut_off;
+        return {system_error, std::system_category()};
+      default:
+        return take_handshake_error(session_);
+    }
+  }
+
+  TlsContext context_;
+  SSL* session_;
+  bool wants_write_ = false;
 };
 
-Transport::Transport(Socket socket, Timers& timers)
-    : timers_(timers), socket_(std::move(socket)), timer_(timers, [this] {
+Transport::Transport(Loop& loop, Descriptor socket)
+    : socket_(loop, std::move(socket)), timer_(loop, [this] {
         expired_ = true;
-        error_code ignored;
-        socket_.cancel(ignored);
+        socket_.interrupt();
       }) {
-  if (socket_.is_open()) tune();
-}
-
-void Transport::tune() {
-  error_code ignored;
-  socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
-  socket_.non_blocking(true, ignored);
+  if (socket_.open()) set_no_delay(socket_.number());
 }
 
 Transport::~Transport() { close(); }
 
-Task<error_code> Transport::serve_tls(asio::ssl::context& context) {
+std::error_code Transport::unusable() const {
+  if (!socket_.open()) return closed_error();
+  return expired_ ? timed_out_error() : std::error_code();
+}
+
+std::error_code Transport::interrupted() const { return socket_.open() ? timed_out_error() : closed_error(); }
+
+Task<std::error_code> Transport::connect(const SocketAddress& address) {
+  tls_.reset();
+  Descriptor made(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!made.open()) co_return last_system_error();
+  set_no_delay(made.number());
+  socket_.assign(std::move(made));
+  const int begun = ::connect(socket_.number(), address.get(), address.length);
+  if (begun == 0) co_return std::error_code();
+  if (errno != EINPROGRESS && errno != EINTR) co_return last_system_error();
+  if (!co_await socket_.until_writable()) co_return interrupted();
+  int error = 0;
+  socklen_t size = sizeof error;
+  ::getsockopt(socket_.number(), SOL_SOCKET, SO_ERROR, &error, &size);
+  co_return std::error_code(error, std::system_category());
+}
+
+Task<std::error_code> Transport::serve_tls(const TlsContext& context) {
   tls_ = std::make_unique<Tls>(socket_, context);
-  const auto [error] = co_await tls_->stream.async_handshake(asio::ssl::stream_base::server, use_task);
-  SSL* const session = tls_->stream.native_handle();
-  const X509* const shown = error ? nullptr : SSL_get0_peer_certificate(session);
-  if (shown != nullptr && SSL_get_verify_result(session) == X509_V_OK) certificate_ = name_of(*shown);
+  SSL_set_accept_state(tls_->session());
+  const std::error_code error = co_await shake_hands();
+  const X509* const shown = error ? nullptr : SSL_get0_peer_certificate(tls_->session());
+  if (shown != nullptr && SSL_get_verify_result(tls_->session()) == X509_V_OK) certificate_ = name_of(*shown);
   co_return error;
 }
 
-Task<error_code> Transport::connect_tls(asio::ssl::context& context, const std::string& host) {
+Task<std::error_code> Transport::connect_tls(const TlsContext& context, const std::string& host) {
   tls_ = std::make_unique<Tls>(socket_, context);
-  // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
-  if (!is_ip_literal(host)) {
-    SSL_ctrl(tls_->stream.native_handle(), SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name,
-             const_cast<char*>(host.c_str()));
+  SSL* const session = tls_->session();
+  SSL_set_connect_state(session);
+  X509_VERIFY_PARAM* const expected = SSL_get0_param(session);
+  if (parse_ip(host)) {
+    X509_VERIFY_PARAM_set1_ip_asc(expected, host.c_str());
+  } else {
+    X509_VERIFY_PARAM_set1_host(expected, host.c_str(), 0);
+    // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
+    SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, const_cast<char*>(host.c_str()));
   }
-  tls_->stream.set_verify_mode(asio::ssl::verify_peer);
-  tls_->stream.set_verify_callback(asio::ssl::host_name_verification(host));
-  const auto [error] = co_await tls_->stream.async_handshake(asio::ssl::stream_base::client, use_task);
-  co_return error;
+  co_return co_await shake_hands();
+}
+
+Task<std::error_code> Transport::shake_hands() {
+  for (;;) {
+    const std::error_code error = tls_->handshake();
+    if (error != kWouldBlock) co_return error;
+    bool goes_on = false;
+    if (tls_->wants_write()) {
+      goes_on = co_await socket_.until_writable();
+    } else {
+      goes_on = co_await socket_.until_readable();
+    }
+    if (!goes_on) co_return interrupted();
+  }
 }
 
 void Transport::without_tls() { tls_.reset(); }
 
-Task<IoResult> Transport::read_some(asio::mutable_buffer buffer) {
-  if (expired_) co_return IoResult{asio::error::timed_out, 0};
-  if (tls_) {
-    const auto [error, bytes] = co_await tls_->stream.async_read_some(buffer, use_task);
-    co_return IoResult{error, bytes};
+IoResult Transport::try_to_read(std::span<char> room) {
+  if (tls_) return tls_->read(room);
+  const ssize_t got = socket_.receive(room.data(), room.size());
+  if (got > 0) return {{}, static_cast<std::size_t>(got)};
+  if (got == 0) return {StreamError::ended, 0};
+  return {errno == EAGAIN || errno == EWOULDBLOCK ? kWouldBlock : last_system_error(), 0};
+}
+
+Task<IoResult> Transport::read_some(std::span<char> room) {
+  if (const std::error_code ended = unusable()) return IoResult{ended, 0};
+  if (++in_a_row_ <= kInARowMax) {
+    const IoResult result = try_to_read(room);
+    if (result.error != kWouldBlock) return result;
   }
-  const auto [error, bytes] = co_await socket_.async_read_some(buffer, use_task);
-  co_return IoResult{error, bytes};
+  return wait_and_read(room);
+}
+
+Task<IoResult> Transport::wait_and_read(std::span<char> room) {
+  if (in_a_row_ > kInARowMax) {
+    in_a_row_ = 0;
+    co_await socket_.loop().next_turn();
+    if (const std::error_code ended = unusable()) co_return IoResult{ended, 0};
+  }
+  for (;;) {
+    const IoResult result = try_to_read(room);
+    if (result.error != kWouldBlock) co_return result;
+    in_a_row_ = 0;
+    bool goes_on = false;
+    if (tls_ && tls_->wants_write() && !socket_.has_writer()) {
+      goes_on = co_await socket_.until_writable();
+    } else {
+      if (tls_) tls_->reader_needs_writer = tls_->wants_write();
+      goes_on = co_await socket_.until_readable();
+    }
+    if (!goes_on) co_return IoResult{interrupted(), 0};
+  }
 }
 
 Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
@@ -97,71 +273,86 @@ Task<IoResult> Transport::write_at_pace(std::string_view first, std::string_view
   return begin_write(first, second, &pace);
 }
 
-Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Pace* pace) {
-  if (expired_) return IoResult{asio::error::timed_out, 0};
-  TwoBuffers buffers{asio::buffer(first.data(), first.size()), asio::buffer(second.data(), second.size())};
-  if (tls_) return write_rest(buffers, 0, pace);
-  // Small messages nearly always fit into the socket's buffer: no reason to go through the event loop for them.
-  error_code error;
-  const std::size_t written = socket_.write_some(buffers, error);
-  if (error && error != asio::error::would_block) return IoResult{error, written};
-  if (written == first.size() + second.size()) return IoResult{{}, written};
-  skip(buffers, written);
-  return write_rest(buffers, written, pace);
+IoResult Transport::try_to_write(const Pieces& pieces) {
+  if (tls_) {
+    if (pieces[0].empty() || pieces[1].empty() || pieces[0].size() + pieces[1].size() > kTlsRecordBytes)
+      return tls_->write(pieces[0].empty() ? pieces[1] : pieces[0]);
+    return tls_->write(std::string(pieces[0]).append(pieces[1]));
+  }
+  std::array<iovec, 2> parts{};
+  for (std::size_t i = 0; i < pieces.size(); ++i) parts[i] = {const_cast<char*>(pieces[i].data()), pieces[i].size()};
+  msghdr message{};
+  message.msg_iov = parts.data();
+  message.msg_iovlen = parts.size();
+  const ssize_t went = socket_.send(message);
+  if (went >= 0) return {{}, static_cast<std::size_t>(went)};
+  return {errno == EAGAIN || errno == EWOULDBLOCK ? kWouldBlock : last_system_error(), 0};
 }
 
-Task<IoResult> Transport::write_rest(TwoBuffers rest, std::size_t written, Pace* pace) {
-  while (asio::buffer_size(rest) > 0) {
-    error_code failed;
-    std::size_t went = 0;
+Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Pace* pace) {
+  if (const std::error_code ended = unusable()) return IoResult{ended, 0};
+  Pieces pieces{first, second};
+  const std::size_t all = first.size() + second.size();
+  if (all == 0) return IoResult{};
+  // Small messages nearly always fit into the socket's buffer: no reason to go through the event loop for them.
+  const IoResult result = try_to_write(pieces);
+  if (result.error && result.error != kWouldBlock) return result;
+  if (result.bytes == all) return result;
+  skip(pieces, result.bytes);
+  return write_rest(pieces, result.bytes, pace);
+}
+
+Task<IoResult> Transport::write_rest(Pieces rest, std::size_t written, Pace* pace) {
+  for (;;) {
     MonotonicTime before;
     if (pace != nullptr) {
       before = std::chrono::steady_clock::now();
       deadline(before + pace->left());
     }
-    if (tls_) {
-      const auto [error, bytes] = co_await tls_->stream.async_write_some(rest, use_task);
-      failed = error;
-      went = bytes;
-    } else {
-      const auto [error, bytes] = co_await socket_.async_write_some(rest, use_task);
-      failed = error;
-      went = bytes;
+    IoResult result = try_to_write(rest);
+    while (result.error == kWouldBlock) {
+      in_a_row_ = 0;
+      // A TLS write waits for the peer to send only where it may begin a new handshake, which none of ours may.
+      if (tls_ && !tls_->wants_write()) co_return IoResult{std::make_error_code(std::errc::protocol_error), written};
+      if (!co_await socket_.until_writable()) co_return IoResult{interrupted(), written};
+      result = try_to_write(rest);
     }
-    written += went;
-    if (failed) co_return IoResult{failed, written};
-    // Closed while it wrote: whoever did that need not keep the bytes any longer.
-    if (!socket_.is_open()) co_return IoResult{asio::error::operation_aborted, written};
-    skip(rest, went);
-    if (asio::buffer_size(rest) == 0) break;
+    written += result.bytes;
+    if (result.error) co_return IoResult{result.error, written};
+    if (tls_ && std::exchange(tls_->reader_needs_writer, false)) socket_.resume_reader();
+    skip(rest, result.bytes);
+    if (rest[0].empty() && rest[1].empty()) co_return IoResult{{}, written};
+    if (++in_a_row_ > kInARowMax) {
+      in_a_row_ = 0;
+      co_await socket_.loop().next_turn();
+    }
     // A deadline that passed at this very moment has passed: the peer is not given another one.
-    if (expired_) co_return IoResult{asio::error::timed_out, written};
-    if (pace != nullptr) pace->moved(went, std::chrono::steady_clock::now() - before);
+    if (const std::error_code ended = unusable()) co_return IoResult{ended, written};
+    if (pace != nullptr) pace->moved(result.bytes, std::chrono::steady_clock::now() - before);
   }
-  co_return IoResult{{}, written};
 }
 
 bool Transport::has_room_for(std::size_t bytes) {
   int waiting = 0;
   int room = 0;
   socklen_t length = sizeof room;
-  const int fd = socket_.native_handle();
+  const int fd = socket_.number();
   if (::ioctl(fd, SIOCOUTQ, &waiting) != 0 || ::getsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, &length) != 0)
     return false;
   // The kernel counts its own overhead: half of what it names is there for bytes, and TLS adds a little to each record.
   return 2 * (static_cast<std::size_t>(waiting) + bytes + kTlsOverhead) <= static_cast<std::size_t>(room);
 }
 
-bool Transport::quiet() {
-  if (!socket_.is_open()) return false;
+bool Transport::quiet(Ask ask) {
+  if (!socket_.open()) return false;
+  if (ask == Ask::loop && socket_.quiet() && (!tls_ || !tls_->has_pending())) return true;
   char byte;
   if (tls_) {
     // What was decrypted, or waits to be, is in TLS's own buffers, where the kernel does not see it.
-    error_code error;
-    tls_->stream.read_some(asio::buffer(&byte, 1), error);
-    return error == asio::error::would_block;
+    if (ask == Ask::kernel) socket_.look_again();
+    return tls_->read({&byte, 1}).error == kWouldBlock;
   }
-  const ssize_t got = ::recv(socket_.native_handle(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  const ssize_t got = ::recv(socket_.number(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
   return got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
 }
 
@@ -169,21 +360,31 @@ Task<void> Transport::shutdown_send() {
   if (tls_ && !expired_) {
     // Waits for the peer's goodbye too; one that does not care to send it must not hold us up.
     deadline_after(kTlsGoodbye);
-    co_await tls_->stream.async_shutdown(use_task);
+    while (socket_.open() && tls_->goodbye() == kWouldBlock) {
+      bool goes_on = false;
+      if (tls_->wants_write()) {
+        goes_on = co_await socket_.until_writable();
+      } else {
+        goes_on = co_await socket_.until_readable();
+      }
+      if (!goes_on) break;
+    }
   }
-  error_code ignored;
-  socket_.shutdown(Socket::shutdown_send, ignored);
+  end_sending();
+}
+
+void Transport::end_sending() {
+  if (socket_.open()) ::shutdown(socket_.number(), SHUT_WR);
 }
 
 void Transport::close() {
   timer_.clear();
-  error_code ignored;
-  socket_.close(ignored);
+  socket_.close();
 }
 
 void Transport::reset() {
-  error_code ignored;
-  socket_.set_option(asio::socket_base::linger(true, 0), ignored);
+  const linger at_once{1, 0};
+  if (socket_.open()) ::setsockopt(socket_.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once);
   close();
 }
 

@@ -1,13 +1,13 @@
-// BrokenOff: the runs of this runner that their database broke off, with the lease still theirs.
+// BrokenOff: the runs of this runner that a failing database ended, and whose leases are still live.
 //
-// A database that blinks leaves every key in flight with a live lease and no run at work on it. Other processes must
-// wait for the lease; this one knows better. It remembers the fence of such a run, and the next run of the same key
-// goes on if the row still has that fence, or the next number, which the run's own last commit gave it when only its
-// answer was lost. Of a claim whose answer was lost it remembers the identity. Going on takes a new fence, so that
-// nothing rests on this memory but the waiting.
+// A database that fails for a moment leaves every key in flight with a live lease and no run at work on it. Other
+// processes must wait for the end of the lease; this one knows that its run has ended. It remembers the fence of such a
+// run. The next run of the same key goes on at once if the row still has that fence, or the next number: a last commit
+// whose answer was lost gives it that. Of a claim whose answer was lost, the identity is remembered. Going on takes a
+// new fence, so that a mistake here costs a wait and never a second owner.
 #pragma once
 
-#include "phases/execution.h"
+#include "phases/operation_run.h"
 
 #include <oncekey/record.h>
 
@@ -26,7 +26,7 @@ class BrokenOff {
   void remember(const RecordId& id, std::int64_t fence) { keep(id, {fence, {}, {}}); }
   void remember_claim(const RecordId& id, const std::string& identity) { keep(id, {0, identity, {}}); }
 
-  // Whether it is one of them. Says so once.
+  // Whether the row belongs to such a run. True once for each run: the caller then goes on with it.
   bool take(const OperationRow& row) {
     const std::lock_guard lock(mutex_);
     const auto found = runs_.find(row.id);
@@ -34,7 +34,7 @@ class BrokenOff {
     const Run run = std::move(found->second);
     runs_.erase(found);
     if (std::chrono::steady_clock::now() >= run.until) return false;
-    // The first fence is the clock of the claim: no other run has taken it over since.
+    // The row has the fence of its first claim: no other run has taken it over since.
     if (!run.identity.empty()) {
       return row.identity == run.identity && row.fence == row.first_received.time_since_epoch().count();
     }
@@ -59,7 +59,7 @@ class BrokenOff {
     runs_.insert_or_assign(id, std::move(run));
   }
 
-  // More than a process has threads for; an outage cannot make it grow without end.
+  // More than a process has threads for. The bound keeps a long outage from using up memory.
   static constexpr std::size_t kRunsMax = 10'000;
 
   const Millis lease_;
@@ -67,13 +67,13 @@ class BrokenOff {
   std::unordered_map<RecordId, Run> runs_;
 };
 
-// Remembers the run when it ends, by an exception too, with its lease left.
+// Remembers the run when this is destroyed, also by an exception, if its lease was left.
 class RememberBrokenOff {
  public:
-  RememberBrokenOff(BrokenOff& broken_off, const RecordId& id, const Execution& execution)
-      : broken_off_(broken_off), id_(id), execution_(execution) {}
+  RememberBrokenOff(BrokenOff& broken_off, const RecordId& id, const OperationRun& run)
+      : broken_off_(broken_off), id_(id), run_(run) {}
   ~RememberBrokenOff() {
-    if (const auto fence = execution_.lease_left()) broken_off_.remember(id_, *fence);
+    if (const auto fence = run_.lease_left()) broken_off_.remember(id_, *fence);
   }
   RememberBrokenOff(const RememberBrokenOff&) = delete;
   RememberBrokenOff& operator=(const RememberBrokenOff&) = delete;
@@ -81,7 +81,7 @@ class RememberBrokenOff {
  private:
   BrokenOff& broken_off_;
   const RecordId id_;
-  const Execution& execution_;
+  const OperationRun& run_;
 };
 
 } // namespace oncekey::phases

@@ -33,10 +33,10 @@ CallKeeper::Watch::Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fe
       renew_at_(steady_now() + keeper.lease_ / 3),
       stop_at_(steady_now() + keeper.call_max_) {
   const std::lock_guard lock(keeper.mutex_);
-  // First what may throw: a watch that was never made must not stay in the list.
+  // The thread is started first, because that may throw: a watch that was never made must not stay in the list.
   if (!keeper.thread_.joinable()) keeper.thread_ = std::thread([&keeper] { keeper.work(); });
   place_ = keeper.watches_.insert(keeper.watches_.end(), this);
-  // A thread that sleeps until somebody's renewal, be that call over or not, is awake before the newest needs it.
+  // A thread that is not idle wakes within a third of a lease by itself: before this call's renewal is due.
   if (keeper.idle_) keeper.changed_.notify_all();
 }
 
@@ -84,8 +84,8 @@ void CallKeeper::work() {
       }
       continue;
     }
-    // Not under the lock: calls must be able to begin and end while the database takes its time. A renewal that comes
-    // after its call has ended renews the lease of its owner, or with an old fence nothing.
+    // Without the lock: calls must be able to begin and end while the database takes its time. A renewal that comes
+    // after its call has ended renews the lease of the same owner, or nothing if the fence is old.
     lock.unlock();
     for (const Due& one : due) {
       if (stopping_) break; // a database that hangs would hold up the end by one time-out for each call

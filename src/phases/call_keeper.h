@@ -1,7 +1,8 @@
-// CallKeeper: keeps the leases of operations alive whose foreign call takes long.
+// CallKeeper: renews the leases of operations during their foreign calls.
 //
-// One thread for a runner, started with the first call. A call that is done within a third of a lease costs a lock, no
-// statement, and hardly ever a switch to the thread. One that hangs is kept for `call_max` and then left to the lease.
+// One thread for each runner, started with the first call. A call that ends within a third of a lease costs a lock, no
+// statement, and hardly ever a switch to the thread. A call that hangs is renewed for `call_max`; then its lease runs
+// out.
 #pragma once
 
 #include "phases/engine.h"
@@ -24,7 +25,7 @@ class CallKeeper {
   CallKeeper(const CallKeeper&) = delete;
   CallKeeper& operator=(const CallKeeper&) = delete;
 
-  // For as long as the call runs.
+  // Renews the lease for as long as this object lives: while the call runs.
   class Watch {
    public:
     Watch(CallKeeper& keeper, const RecordId& id, std::int64_t fence);

@@ -1,4 +1,5 @@
-// What all serializable transactions share: code is run, and run again while the database says so and time is left.
+// conflict_budget: runs the code of a serializable transaction, and runs it again after serialization failures while
+// there is time left.
 #pragma once
 
 #include "phases/engine.h"
@@ -22,7 +23,7 @@ class ConflictBudget {
  public:
   explicit ConflictBudget(Millis length) : deadline_(std::chrono::steady_clock::now() + length) {}
 
-  // Sleeps; false when the budget is used up.
+  // Sleeps before the next try. False, at once, when the budget is used up.
   bool wait() {
     const auto now = std::chrono::steady_clock::now();
     if (now >= deadline_) return false;
@@ -48,11 +49,11 @@ class ConflictBudget {
 
 DatabaseError database_error(const Fault& fault, const std::string& code);
 
-// Gives `attempt` a session until it succeeds, fails otherwise than by a conflict, or the budget is used up.
+// Calls `attempt` with a session until it succeeds, fails with another fault than `conflict`, or the budget is used up.
 Status with_retries(Engine& engine, Millis budget_length, const std::function<Status(Session&)>& attempt);
 
-// Runs application code in the session's open transaction. A conflict it met becomes a fault, what else it throws is
-// passed on; either way the transaction has been rolled back.
+// Runs application code in the session's open transaction. A serialization failure that it threw becomes a fault of
+// kind `conflict`; any other exception is passed on. In both cases the transaction has been rolled back.
 Status run_code(Session& session, const std::function<void()>& code);
 
 // Stages the transaction's jobs, runs the commands and commits. Rolled back on any fault.

@@ -1,5 +1,6 @@
 #include <oncekey/database.h>
 
+#include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "phases/engine.h"
 
@@ -7,15 +8,7 @@
 
 namespace oncekey {
 
-std::string_view to_string(Dialect dialect) {
-  switch (dialect) {
-    case Dialect::sqlite:
-      return "sqlite";
-    case Dialect::postgres:
-      return "postgres";
-  }
-  return "unknown";
-}
+std::string_view to_string(Dialect dialect) { return enum_name(dialect); }
 
 Database::Database(std::unique_ptr<phases::Engine> engine) : engine_(std::move(engine)) {}
 Database::~Database() = default;
@@ -37,7 +30,7 @@ Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOp
     if (url.starts_with("postgres://") || url.starts_with("postgresql://")) {
       return phases::open_postgres(std::string(url), std::move(options));
     }
-    return invalid(fmt::format("{} is no database for operations: use sqlite:PATH or postgres://…", masked_url(url)));
+    return invalid(fmt::format("database URL: expected sqlite:PATH or postgres://…, got \"{}\"", masked_url(url)));
   };
   auto engine = opened();
   if (!engine.ok()) return std::move(engine).fault();

@@ -1,5 +1,6 @@
 #include "phases/engine.h"
 
+#include "base/enum_name.h"
 #include "phases/sql_text.h"
 
 #include <fmt/format.h>
@@ -40,15 +41,7 @@ PooledSession::~PooledSession() {
   }
 }
 
-std::string_view to_string(BucketKind kind) {
-  switch (kind) {
-    case BucketKind::answer:
-      return "answer";
-    case BucketKind::inbox:
-      return "inbox";
-  }
-  return "unknown";
-}
+std::string_view to_string(BucketKind kind) { return enum_name(kind); }
 
 std::string bucket_table(BucketKind kind, const BucketId& bucket) {
   return fmt::format("oncekey_{}_{}_{}", to_string(kind), bucket.width_log2, bucket.index);
@@ -68,7 +61,7 @@ Result<std::optional<int>> Engine::schema_version(Session& session) {
   const Command command{kSchemaVersionRow, {}};
   auto rows = session.run({&command, 1});
   if (!rows.ok()) {
-    // What needs the tables will say that they are not there.
+    // The tables are missing. The first statement that needs them says so.
     if (rows.fault().kind == FaultKind::invalid) return std::optional<int>{};
     return std::move(rows).fault();
   }
@@ -76,7 +69,7 @@ Result<std::optional<int>> Engine::schema_version(Session& session) {
   const std::string& text = rows.value()[0].rows[0].text(0);
   int version = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), version).ec != std::errc{}) {
-    return corrupt("the version of the library's schema, in oncekey_meta, is no number");
+    return corrupt("the version of the library's schema, in oncekey_meta, is not a number");
   }
   return std::optional(version);
 }
@@ -118,7 +111,7 @@ Result<PooledSession> Engine::any_session() {
                                "DatabaseOptions::connections_max, or use no connection inside a phase but its own",
                                open_, options_.wait_max.count())};
     }
-    // A server that was restarted has ended all of them: that is no reason to fail as many requests.
+    // A server that was restarted has closed all idle connections. They are skipped, so that no request fails for it.
     while (!idle_.empty()) {
       std::unique_ptr<Session> session = std::move(idle_.back());
       idle_.pop_back();
@@ -147,7 +140,8 @@ void Engine::give_back(std::unique_ptr<Session> session) {
   } else {
     --open_;
   }
-  // The next caller finds out with a new connection, whose time-out is shorter.
+  // All idle connections are closed: they would hang as well. The next caller opens a new one, whose time-out is
+  // shorter.
   if (hangs) {
     doubtful.swap(idle_);
     open_ -= doubtful.size();
@@ -163,7 +157,7 @@ Status Engine::migrate() {
   if (!found.ok()) return std::move(found).fault();
   if (!found.value()) {
     std::vector<std::string_view> statements;
-    // Two processes that make the same table at the same time would fail on each other.
+    // Two processes that create the same table at the same time would fail.
     if (dialect() == Dialect::postgres) statements.push_back(kLockPostgresSchema);
     for (const std::string_view statement : statements_of(schema_text(dialect()))) statements.push_back(statement);
     if (auto made = (*session)->execute_script(statements); !made.ok()) return made;
@@ -188,7 +182,7 @@ Result<Secret> Engine::secret() {
   if (!session.ok()) return std::move(session).fault();
   Secret made;
   fill_random(made);
-  // Whoever comes first decides; all others read what it wrote.
+  // The first process writes the secret; all others read what it wrote.
   const Command commands[] = {
       {"INSERT INTO oncekey_meta (name, value) VALUES ('secret', $1) ON CONFLICT (name) DO NOTHING",
        {Bytes{as_bytes(made)}}},
@@ -228,7 +222,7 @@ Result<std::vector<ExpiredBucket>> Engine::expired_buckets(Millis margin) {
   std::vector<ExpiredBucket> expired;
   for (const SqlRow& row : rows.value()[0].rows) {
     const auto bucket = bucket_from_name(row.text(1));
-    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(1)));
+    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(1)));
     expired.push_back({row.text(0) == "inbox" ? BucketKind::inbox : BucketKind::answer, *bucket});
   }
   return expired;

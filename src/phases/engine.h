@@ -1,4 +1,4 @@
-// Engine: the inside of a Database: its connections, its buckets and its secret.
+// Engine: what is behind a Database: its connections, its buckets and its secret.
 #pragma once
 
 #include "base/crypto.h"
@@ -21,7 +21,7 @@ namespace oncekey::phases {
 
 class Engine;
 
-// A session out of the pool, the library's own or the application's; goes back when this does.
+// A session of the pool, the library's own or the application's. It goes back to the pool when this is destroyed.
 class PooledSession {
  public:
   PooledSession(Engine& engine, std::unique_ptr<Session> session, std::optional<OwnConnection> borrowed = std::nullopt)
@@ -59,12 +59,12 @@ class Engine {
   virtual Dialect dialect() const = 0;
   const DatabaseOptions& options() const { return options_; }
 
-  // Waits up to wait_max for a free connection; a fault of kind `exhausted` when there is none. The first one looks
-  // whether the schema has our version.
+  // Waits up to wait_max for a free connection; a fault of kind `exhausted` when there is none. The first session
+  // checks that the schema has this library's version.
   Result<PooledSession> session();
-  // The same without that look.
+  // The same without that check.
   Result<PooledSession> any_session();
-  // The application's own, for one run.
+  // A session on a connection of the application's, for one run.
   virtual Result<std::unique_ptr<Session>> adopt(OwnConnection connection) = 0;
 
   Status migrate();
@@ -75,7 +75,7 @@ class Engine {
   // Makes the bucket's table unless it is known to exist, and the next bucket's with it: writers on both sides of a
   // border see both.
   Status ensure_bucket(BucketKind kind, const BucketId& bucket);
-  // Somebody's write found a bucket missing: look again before the next.
+  // A write found its bucket missing: the next ensure_bucket asks the database again.
   void distrust_buckets();
   Result<std::vector<ExpiredBucket>> expired_buckets(Millis margin);
   Result<Dropped> drop_bucket(const ExpiredBucket& expired);
@@ -90,7 +90,7 @@ class Engine {
   Result<PooledSession> borrow();
   void give_back(std::unique_ptr<Session> session);
   void give_back_borrowed(std::unique_ptr<Session> session, OwnConnection connection);
-  // Nothing where the tables are not there.
+  // The version of the schema, or nothing if the tables are missing.
   Result<std::optional<int>> schema_version(Session& session);
 
   const DatabaseOptions options_;
@@ -104,7 +104,7 @@ class Engine {
   std::set<std::string> known_buckets_;
 };
 
-// Held by whoever changes tables in Postgres.
+// Held during every change of the library's tables in Postgres.
 inline constexpr std::string_view kLockPostgresSchema = "SELECT pg_advisory_xact_lock(7954016541205320)";
 
 // The list of buckets changes in the same transaction as the tables.

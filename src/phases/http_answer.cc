@@ -1,5 +1,4 @@
-// Outcomes as HTTP answers, by the words and rules of the core: what the library says and what the gateway says for the
-// same thing are the same bytes.
+// Outcomes as HTTP answers, by the rules of core: for the same outcome, library and gateway send the same bytes.
 #include "base/crypto.h"
 #include "base/utf8.h"
 #include "core/admit.h"
@@ -118,7 +117,7 @@ HttpAnswer Runner::resume_answer(std::string_view id) {
                           [](const Conflict&) { return plain_answer(202, "not yet: it gave way to other requests"); },
                           [](const DeadLettered& dead) { return plain_answer(410, "a dead letter: " + dead.why); },
                           [](const NotDeclared& unknown) { return plain_answer(404, unknown.why); },
-                          // Of requests, and a resumed operation has none.
+                          // Only a request can be a mismatch, and a resumed operation has none.
                           [](const Mismatch&) { return plain_answer(500, "mismatch"); },
                           [](const KeyInvalid& bad) { return plain_answer(500, bad.why); },
                           [](const RequestInvalid& bad) { return plain_answer(500, bad.why); },
@@ -127,7 +126,7 @@ HttpAnswer Runner::resume_answer(std::string_view id) {
   } catch (const std::exception& error) {
     return plain_answer(500, as_utf8(error.what()));
   } catch (...) {
-    return plain_answer(500, "something that is no std::exception was thrown");
+    return plain_answer(500, "an exception that is not a std::exception was thrown");
   }
 }
 

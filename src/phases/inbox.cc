@@ -22,12 +22,12 @@ constexpr std::string_view kRememberPostgres =
 constexpr std::string_view kRememberSqlite =
     "INSERT OR REPLACE INTO {} (consumer, message_id, expires_at, done_at) VALUES ($1, $2, $3, {{now}})";
 
-struct Message {
+struct InboxMessage {
   Bytes consumer;
   Bytes id;
 };
 
-// When a message that is done now will be forgotten, and where it is kept until then.
+// When the entry of a message that is processed now expires, and the bucket that keeps it until then.
 struct Place {
   Time expires_at;
   BucketId bucket;
@@ -43,7 +43,8 @@ Result<Place> place_now(Database& database, const InboxOptions& options) {
   return Place{expires_at, bucket_of(expires_at, options.remembered)};
 }
 
-Status remember(phases::Session& session, const Transaction& transaction, const Message& message, const Place& place) {
+Status remember(phases::Session& session, const Transaction& transaction, const InboxMessage& message,
+                const Place& place) {
   const std::string name = to_string(place.bucket);
   const std::string into_sqlite =
       fmt::format(fmt::runtime(kRememberSqlite), phases::bucket_table(BucketKind::inbox, place.bucket));
@@ -52,7 +53,7 @@ Status remember(phases::Session& session, const Transaction& transaction, const 
                   {message.consumer, message.id, std::int64_t{place.expires_at.time_since_epoch().count()}}};
   if (postgres) command.values.push_back(std::string_view(name));
   auto ended = phases::end_with_jobs(session, transaction, {&command, 1});
-  // Two deliveries at the same time: the second to insert goes through everything again and finds the first.
+  // Two deliveries at the same time: the second to insert is run again and finds the first.
   if (!ended.ok() && session.error_code() == "23505") return Fault{FaultKind::conflict, ended.fault().message};
   return ended;
 }
@@ -62,9 +63,9 @@ Status remember(phases::Session& session, const Transaction& transaction, const 
 Result<Processed> process_once(Database& database, std::string_view consumer, std::string_view message_id,
                                const std::function<void(Transaction&)>& code, const InboxOptions& options) {
   if (consumer.empty() || message_id.empty() || consumer.size() > kInboxTextMax || message_id.size() > kInboxTextMax) {
-    return invalid(fmt::format("a consumer and a message id have 1 to {} bytes each", kInboxTextMax));
+    return invalid(fmt::format("consumer and message_id must have 1 to {} bytes each", kInboxTextMax));
   }
-  const Message message{{consumer}, {message_id}};
+  const InboxMessage message{{consumer}, {message_id}};
   auto place = place_now(database, options);
   if (!place.ok()) return std::move(place).fault();
   if (auto ready = database.engine().ensure_bucket(BucketKind::inbox, place->bucket); !ready.ok()) {
@@ -72,7 +73,8 @@ Result<Processed> process_once(Database& database, std::string_view consumer, st
   }
   Processed processed = Processed::done_now;
   auto done = phases::with_retries(database.engine(), options.conflict_budget, [&](phases::Session& session) -> Status {
-    // Serializable, and every delivery reads all buckets: of two that write into different ones, one is undone.
+    // The transaction is serializable and reads all buckets: of two deliveries that write to different buckets, the
+    // database undoes one.
     const Command seen{session.dialect() == Dialect::postgres ? kSeenPostgres : kSeenSqlite,
                        {message.consumer, message.id}};
     auto begun = session.begin(phases::Isolation::serializable, phases::Guard::session, {&seen, 1});

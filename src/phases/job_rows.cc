@@ -9,7 +9,7 @@ constexpr std::string_view kStageJob =
 
 } // namespace
 
-// The clock is asked once: it changes while one looks, so that Postgres would ask again for every row.
+// The clock is read in subselects, which run once: Postgres would otherwise call it again for every row.
 const std::string_view kClaimJobs =
     "WITH picked AS MATERIALIZED (SELECT id FROM oncekey_job WHERE sink = $1 AND state = 'staged'"
     " AND next_attempt_at <= (SELECT {now}) AND claimed_until <= (SELECT {now}) ORDER BY id LIMIT $2 {skip_locked})"

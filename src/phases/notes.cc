@@ -27,6 +27,7 @@ int digit(char c) {
   return -1;
 }
 
+// Strict: only what append_encoded() writes. Anything else in the column is damage.
 bool decoded(std::string_view text, std::string& out) {
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {

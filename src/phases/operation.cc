@@ -56,7 +56,7 @@ void note_does_not_fit(std::string_view name) {
 
 std::string text_of(std::int64_t number) { return fmt::format("{}", number); }
 std::string text_of(std::uint64_t number) { return fmt::format("{}", number); }
-std::string text_of(double number) { return fmt::format("{}", number); }
+std::string text_of(double number) { return fmt::format("{}", number); } // the shortest text that reads back the same
 std::string text_of(bool truth) { return truth ? "true" : "false"; }
 
 } // namespace phases
@@ -78,7 +78,7 @@ PhaseEnd Phase::respond(int status, std::string_view content_type, std::string b
 }
 
 Operation::Operation(std::string name) : name_(std::move(name)) {
-  if (name_.empty()) throw std::invalid_argument("an operation has a name; this one's is empty");
+  if (name_.empty()) throw std::invalid_argument("the name of an operation must not be empty");
   if (!is_utf8(name_) || name_.find('\0') != std::string::npos) mistake("its name is not UTF-8, or has a zero byte");
 }
 
@@ -97,6 +97,7 @@ Operation& Operation::add_call(Step step) {
   const std::string& label = step.rules.label;
   if (label.empty()) mistake(fmt::format("the foreign call at {} has no label", step.recovery_point));
   if (!step.call) mistake(fmt::format("the foreign call at {} has no code", step.recovery_point));
+  // The key of a foreign call is derived from its label: two calls with one label would be one call to the foreign API.
   for (const Step& other : steps_) {
     if (other.rules.label == label) {
       mistake(fmt::format("the calls at {} and {} both have the label {}, and would share a key", other.recovery_point,
@@ -108,7 +109,7 @@ Operation& Operation::add_call(Step step) {
 
 Operation& Operation::add(Step step) {
   const std::string& point = step.recovery_point;
-  if (point.empty()) mistake("a recovery point has a name; one is empty");
+  if (point.empty()) mistake("the name of a recovery point must not be empty");
   if (!is_utf8(point) || point.find('\0') != std::string::npos) {
     mistake(fmt::format("the recovery point {} is not UTF-8, or has a zero byte", as_utf8(point)));
   }
@@ -119,7 +120,7 @@ Operation& Operation::add(Step step) {
 }
 
 Operation& Operation::alias(std::string former, std::string recovery_point) {
-  if (former.empty() || recovery_point.empty()) mistake("an alias names two recovery points; one is empty");
+  if (former.empty() || recovery_point.empty()) mistake("the two names of an alias must not be empty");
   if (step_at(former)) mistake(fmt::format("{} is a recovery point and cannot be an alias", former));
   aliases_.insert_or_assign(std::move(former), std::move(recovery_point));
   return *this;
@@ -129,6 +130,7 @@ std::optional<std::size_t> Operation::step_at(std::string_view recovery_point) c
   for (std::size_t i = 0; i < steps_.size(); ++i) {
     if (steps_[i].recovery_point == recovery_point) return i;
   }
+  // A step of that name counts before an alias.
   const auto other = aliases_.find(recovery_point);
   if (other == aliases_.end()) return std::nullopt;
   for (std::size_t i = 0; i < steps_.size(); ++i) {

@@ -30,14 +30,15 @@ constexpr std::string_view kUndoIfAnswered =
     "DELETE FROM oncekey_operation WHERE id = $1 AND identity = $2"
     " AND EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})";
 
-// Goes on from the clock like the first claim: after a failover that lost a takeover, the next one gets another number.
+// The new fence is at least the clock, as for a first claim: after a failover that lost a takeover, the next takeover
+// gets another number.
 constexpr std::string_view kTakeOver =
     "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
     " lease_until = {now} + $3 WHERE id = ("
     " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
     " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
-// The same for an owner that its database broke off: its own lease keeps it from nothing.
+// The same for an owner whose run was broken off by the database: its own live lease does not stop it.
 constexpr std::string_view kTakeOwnBack =
     "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
     " lease_until = {now} + $3 WHERE id = ("
@@ -52,7 +53,7 @@ constexpr std::string_view kStaySqlite =
     "UPDATE oncekey_operation SET fence = fence + 1, notes = $4, lease_until = {now} + $5"
     " WHERE id = $1 AND fence = $2";
 constexpr std::string_view kRemoveFinishedSqlite = "DELETE FROM oncekey_operation WHERE id = $1 AND fence = $2";
-// A key that was used, forgotten and used again within one bucket is in it already.
+// OR REPLACE: a key that was used, expired and was used again within one bucket is in it already.
 constexpr std::string_view kInsertAnswerSqlite =
     "INSERT OR REPLACE INTO {} (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response)"
     " VALUES ($1, $2, $3, $4, $5, {{now}}, $6, $7)";
@@ -175,7 +176,7 @@ OperationRow claimed_row(const NewOperation& fresh, const OperationRequest& requ
   row.fence = now;
   row.identity = fresh.identity;
   row.request = request;
-  row.request.compared.reset(); // is not kept, so that the first run sees no more than a later one
+  row.request.compared.reset(); // not kept in the row: the first run must see no more than a later one
   row.now = row.first_received = row.reached_at = Time{Millis{now}};
   row.lease_until = row.now + fresh.lease;
   return row;
@@ -276,8 +277,8 @@ Command bury(const RecordId& id, std::int64_t fence, std::string_view why) {
   return {kBury, {bytes_of(id), fence, why}};
 }
 
-// Whoever picks an operation puts its next attempt off, so that no other completer picks it meanwhile, and a completer
-// that dies of it has counted the attempt.
+// The pick itself counts the attempt and puts the next one off: no other completer picks the operation meanwhile, and
+// an attempt that kills its completer is counted.
 const std::string_view kPickAbandoned =
     "UPDATE oncekey_operation SET attempts = attempts + 1, next_attempt_at = {now} + CAST($4 AS bigint) * "
     "(CASE WHEN attempts < 20 AND (CAST($2 AS bigint) << attempts) < CAST($3 AS bigint)"
@@ -298,7 +299,7 @@ const std::string_view kListDead =
 const std::string_view kRestartDead =
     "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now},"
     " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
-// Foreign calls may be made once more, as if it had come to its recovery point now.
+// As if the operation had reached its recovery point now: foreign calls may be made once more.
 const std::string_view kRestartDeadLookedAt =
     "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now}, reached_at = {now},"
     " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";

@@ -1,13 +1,13 @@
 // operation_rows: the rows of operations and their answers, and every statement about them.
 //
 // A key is in oncekey_operation from its first claim until it is finished, and in oncekey_answer from then on; the
-// finishing transaction moves it. Whoever looks in this order finds it in at least one of the two.
+// finishing transaction moves it. A reader that looks in this order finds it in at least one of the two.
 //
-// The first claim is an insertion. Between looking for an answer and inserting, somebody else may have claimed AND
+// The first claim is an insertion. Between looking for an answer and inserting, another run may have claimed AND
 // finished the same key; the insertion would then succeed although an answer exists. So the claim looks a second time,
-// after the insertion and in the same transaction: from there on nobody else can insert, and whoever had finished
-// before is visible. If there is an answer, the insertion is undone. Uniqueness holds across the buckets of answers
-// without any index over all of them.
+// after the insertion and in the same transaction: from there on no other run can insert, and one that finished before
+// is visible. If there is an answer, the insertion is undone. Uniqueness holds across the buckets of answers without
+// any index over all of them.
 #pragma once
 
 #include "phases/session.h"
@@ -47,7 +47,7 @@ struct AnswerRow {
   StoredResponse response;
 };
 
-// What the database has of a key: at most one counts, and the answer counts more.
+// What the database has of a key. If both are there, the answer counts.
 struct KeyRows {
   std::optional<OperationRow> operation;
   std::optional<AnswerRow> answer;
@@ -57,24 +57,25 @@ struct NewOperation {
   RecordId id;
   Fingerprint fingerprint;
   std::string recovery_point;
-  std::string identity; // random: tells our insertion from anybody else's
+  std::string identity; // random: tells this run's insertion from those of others
   Millis lease{};
 };
 
 Result<KeyRows> find_key(Session& session, const RecordId& id);
-// Inserts unless the key is there; then what is there. Ours if its identity is the one given.
+// Inserts the operation unless its key is there, and returns what is there then. The caller is the owner if the row has
+// the identity of `fresh`.
 Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request);
-// Becomes the owner of an operation that nobody owns any more. Nothing if the fence is old, the lease live, the row
-// locked by an owner at work, or the operation a dead letter.
-// With Whose::own the lease may be live: the caller knows that it is its own and that none of its runs is at work.
+// Takes over an operation whose lease is over. Nothing if the fence is old, the lease is live, the row is locked by an
+// owner at work, or the operation is a dead letter. With Whose::own the lease may be live: the caller knows that it is
+// its own and that none of its runs is at work.
 enum class Whose { others, own };
 Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease,
                                               Whose whose);
 
-// The statements of an owner's phase. The first locks the row and looks whether the fence is still the owner's; what it
-// found names the transaction, for the one that ends the phase. That one changes the row or nothing commits.
+// The statements of an owner's phase. lock_owned locks the row and compares the fence. Its result names the transaction
+// (owning_transaction), for the statement that ends the phase: that one changes the row, or nothing commits.
 Command lock_owned(Dialect dialect, const RecordId& id, std::int64_t fence);
-// Nothing if the ownership is lost.
+// From the result of lock_owned; nothing if the ownership is lost.
 std::optional<std::int64_t> owning_transaction(const SqlRows& locked);
 
 struct OwnedRow {
@@ -82,7 +83,7 @@ struct OwnedRow {
   std::int64_t fence;
   std::int64_t transaction;
 };
-// To that recovery point, or to none and stays at its own.
+// Ends a phase at that recovery point, or without one at the present recovery point.
 Command move_on(Dialect dialect, const OwnedRow& owned, std::optional<std::string_view> recovery_point,
                 std::string_view notes, Millis lease);
 

@@ -12,11 +12,11 @@
 namespace oncekey::phases {
 namespace {
 
-// Dropping a bucket must lock the parent table. A request waits for this at most, the reaper comes again.
+// Dropping a bucket locks the parent table. Requests wait for the reaper no longer than this; the reaper tries again.
 constexpr std::string_view kShortLocks = "SET LOCAL lock_timeout = '200ms'";
 
-// Lost peers are noticed within half a minute even where nothing is sent; libpq's defaults are two hours. The same as
-// the gateway's store has.
+// A lost peer is noticed within half a minute even where nothing is sent; with libpq's defaults it takes two hours. The
+// gateway's Postgres store has the same settings.
 constexpr std::pair<const char*, const char*> kKeepalive[] = {
     {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
 
@@ -37,7 +37,7 @@ class PostgresEngine final : public Engine {
   Result<std::unique_ptr<Session>> connect() override {
     const std::string timeout = fmt::format(
         "{}", std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(options().connect_timeout).count()));
-    // libpq lets the URL in dbname have its way with what stands before it.
+    // For libpq the settings of the URL, which stands in dbname, override those before it.
     std::vector<std::pair<const char*, const char*>> settings(std::begin(kKeepalive), std::end(kKeepalive));
     settings.insert(settings.end(), {{"dbname", url_.c_str()},
                                      {"connect_timeout", timeout.c_str()},
@@ -58,8 +58,7 @@ class PostgresEngine final : public Engine {
     return std::unique_ptr<Session>(std::make_unique<PostgresSession>(std::move(handle), options()));
   }
 
-  // A table of its own that is attached afterwards: unlike CREATE … PARTITION OF, that stops nobody who reads or
-  // writes.
+  // Made as a table and attached afterwards: unlike CREATE … PARTITION OF, that blocks neither readers nor writers.
   Status create_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
     const std::string table = bucket_table(kind, bucket);
     const std::string name = to_string(bucket);

@@ -11,21 +11,23 @@
 namespace oncekey::phases {
 namespace {
 
-// Answers of a pipeline wait in the sockets' buffers until all of it is sent: it must be short enough for them.
+// Commands in one pipeline. The answers wait in the sockets' buffers until everything is sent, and must fit in there.
 constexpr std::size_t kPipelineMax = 64;
-// Once with what is remembered, once prepared anew, and after that nothing is prepared any more.
+// Runs of a transaction whose prepared statements are gone: with the remembered ones, with newly prepared ones, and
+// without preparing anything.
 constexpr int kAfreshMax = 3;
 
 constexpr std::string_view kBeginSerializable = "BEGIN ISOLATION LEVEL SERIALIZABLE";
 constexpr std::string_view kBeginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED";
 constexpr std::string_view kCommit = "COMMIT";
-// A claim that a crash of the server takes back takes the identity with it that foreign keys are derived from, and the
-// retry would charge again under another one. Whatever waits for the disk at all is left as it is. Said before every
-// COMMIT and in its round trip: what a session was told before may be undone by the application, a reload or a pooler.
+// Turns synchronous_commit on where it is off. A claim that a crash of the server takes back would take the operation's
+// identity with it, from which foreign keys are derived: the retry would charge again under another key. Any other
+// value stays as it is. Sent before every COMMIT and in its round trip, because the application, a reload or a pooler
+// may have changed the session's setting since.
 constexpr std::string_view kCommitDurably =
     "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
-// The mark lasts as long as the transaction: one that application code ended and began anew does not have it, and
-// dividing by nothing keeps it from being committed.
+// A setting that lasts as long as the transaction. If application code ended the transaction and began another one, the
+// mark is missing, and the check before the COMMIT divides by zero: nothing commits.
 constexpr std::string_view kPostgresMark = "SELECT set_config('oncekey.transaction', $1, true)";
 constexpr std::string_view kPostgresCheckMark =
     "SELECT 1 / (current_setting('oncekey.transaction', true) IS NOT DISTINCT FROM $1)::int";
@@ -42,7 +44,7 @@ std::string trimmed_message(const char* message) {
 }
 
 FaultKind postgres_kind(std::string_view state) {
-  // Serialization failure, deadlock, a lock not to be had in time.
+  // Serialization failure, deadlock, lock not available in time.
   if (state == "40001" || state == "40P01" || state == "55P03") return FaultKind::conflict;
   if (state.starts_with("XX001") || state.starts_with("XX002")) return FaultKind::corrupt;
   for (const std::string_view theirs : {"08", "53", "57", "58", "XX"}) {
@@ -71,14 +73,14 @@ const Command* first_with_nul(std::span<const Command> commands) {
   return nullptr;
 }
 
-// COPY moves the connection into a mode of its own, in which libpq gives the same result again and again.
+// COPY puts the connection into a mode of its own, in which libpq returns the same result again and again.
 bool is_copy(const PGresult* result) {
   const ExecStatusType status = PQresultStatus(result);
   return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
 }
 
 Fault ended_inside() {
-  return invalid("the code inside ended the transaction itself; only the library may commit or roll back");
+  return invalid("the application's code ended the transaction itself; only the library may commit or roll back");
 }
 
 } // namespace
@@ -117,7 +119,7 @@ PostgresSession::PostgresSession(PostgresHandle handle, const DatabaseOptions& o
       options_(options),
       statements_(options.prepare_statements ? PostgresStatements::Use::allowed : PostgresStatements::Use::never) {}
 
-// What is prepared on the application's connection is not ours to know: nothing is.
+// On the application's connection nothing counts as prepared: the application may have cleared it.
 PostgresSession::PostgresSession(PGconn* handle, const DatabaseOptions& options)
     : handle_(handle), options_(options), statements_(PostgresStatements::Use::never) {}
 
@@ -144,7 +146,7 @@ bool PostgresSession::flush_in_time() {
     const int left = PQflush(handle_);
     if (left == 0) return true;
     if (left < 0) return false;
-    // A server that cannot get rid of its answers reads nothing.
+    // Reads as well: a server whose answers are not read stops reading.
     if (!wait_for_socket(POLLIN | POLLOUT)) return false;
     if (PQconsumeInput(handle_) != 1) return false;
   }
@@ -162,7 +164,7 @@ Status PostgresSession::simple(std::string_view sql) {
   if (!usable()) return unavailable("Postgres: the connection is gone");
   begin_exchange();
   observe(StatementMoment::before, sql);
-  // PQsendQuery may flush: only a connection that does not block can be left in time.
+  // PQsendQuery may flush, so that the connection must not block: otherwise the deadline could not be kept.
   if (PQsetnonblocking(handle_, 1) != 0 || PQsendQuery(handle_, std::string(sql).c_str()) != 1 || !flush_in_time()) {
     return lost("sending");
   }
@@ -242,7 +244,7 @@ Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& s
     if (is_copy(result.get())) return refuse_copy(command.sql);
     if (!postgres_succeeded(result.get())) {
       if (command.kind == Sent::Kind::preparing) statements_.erase(command.key);
-      // What follows the first failure was not executed and has nothing to say.
+      // Commands behind the first failure were not executed; their errors say nothing.
       if (!failed) failed = note(result.get(), command.sql);
     } else if (command.kind == Sent::Kind::running) {
       all.push_back(postgres_rows(result.get(), names));
@@ -264,7 +266,7 @@ Result<std::vector<SqlRows>> PostgresSession::receive(const std::vector<Sent>& s
 
 Result<std::vector<SqlRows>> PostgresSession::exchange(std::span<const Command> commands, Whose whose) {
   if (!usable()) return unavailable("Postgres: the connection is gone");
-  // libpq would send what comes before it, and something else than was meant would be stored.
+  // libpq would send only the text before a NUL, and store something else than was meant.
   if (const Command* const bad = first_with_nul(commands)) {
     return invalid(fmt::format("a text with a zero byte was given to: {}", bad->sql.substr(0, 200)));
   }
@@ -344,7 +346,7 @@ Status PostgresSession::end(std::span<const Command> commands) {
   if (rows.ok()) return ok_status();
   if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
   rollback();
-  // The application's own triggers run in the COMMIT and may divide too.
+  // Triggers of the application run in the COMMIT and may divide by zero too: the statement tells them apart.
   const bool unmarked = error_code_ == kDivisionByZero && rows.fault().message.ends_with(kPostgresCheckMark);
   if (unmarked) return ended_inside();
   return std::move(rows).fault();
@@ -396,8 +398,8 @@ Status PostgresSession::execute_script(std::span<const std::string_view> stateme
   return committed;
 }
 
-// A server has little to say to somebody who asks nothing. One that ended the connection has said why, and then the end
-// of the stream is what there is to read.
+// Whether an idle connection still looks alive, without a round trip. A server sends nothing on an idle connection,
+// unless it closes it: then its reason or the end of the stream is there to be read.
 bool PostgresSession::still_there() {
   constexpr int kReadsMax = 4;
   pollfd socket{PQsocket(handle_), POLLIN, 0};

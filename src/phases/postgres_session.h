@@ -3,9 +3,9 @@
 // What belongs together goes in one round trip: the statements of a call are sent through libpq's pipeline and answered
 // together. Between two calls the connection is in its ordinary mode, as application code inside a transaction expects.
 //
-// No wait is without an end: a server that is stopped, or behind a proxy that forwards nothing, keeps its sockets open
-// and answers at the level of TCP. During an exchange libpq does not block; the waiting is done here, up to a deadline.
-// A connection that missed it is broken.
+// Every wait has a deadline. A server that is stopped, or behind a proxy that forwards nothing, keeps its sockets open
+// and still acknowledges TCP segments. During an exchange libpq does not block; this class waits, up to the deadline. A
+// connection that missed it is broken.
 #pragma once
 
 #include "phases/postgres_statements.h"
@@ -56,7 +56,7 @@ class PostgresSession final : public Session {
 
  private:
   using Whose = PostgresStatements::Whose;
-  // What was put on the wire and will be answered.
+  // A command that was put on the wire and will be answered.
   struct Sent {
     enum class Kind { preparing, running };
     Kind kind;
@@ -64,7 +64,8 @@ class PostgresSession final : public Session {
     std::string key; // of what is being prepared
   };
   Result<std::vector<SqlRows>> pipeline(std::span<const Command> commands);
-  // For what begins with a transaction of its own: if a prepared statement turns out to be gone, nothing has happened.
+  // For pipelines that begin a transaction: if a prepared statement is gone, nothing has happened, and all is run
+  // again.
   Result<std::vector<SqlRows>> pipeline_afresh(std::span<const Command> commands);
   Result<std::vector<SqlRows>> exchange(std::span<const Command> commands, Whose whose);
   bool send(const Command& command, Whose whose, std::vector<Sent>& sent);
@@ -84,7 +85,7 @@ class PostgresSession final : public Session {
   // The next result; null at the end of a statement's, or when none came in time.
   PGresult* next_result() { return result_in_time() ? PQgetResult(handle_) : nullptr; }
   Fault lost(std::string_view doing);
-  // Nothing more can be done on a connection in which COPY has begun.
+  // A connection on which COPY has begun cannot be used any more.
   Fault refuse_copy(std::string_view sql);
   Fault note(const PGresult* result, std::string_view sql);
   void observe(StatementMoment moment, std::string_view sql) const;

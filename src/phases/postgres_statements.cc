@@ -7,9 +7,9 @@
 namespace oncekey::phases {
 namespace {
 
-// A connection's memory on the server is limited, and so is what an application says again and again.
+// Prepared statements cost the server memory for each connection, and few statements of an application come again.
 constexpr std::size_t kPreparedMax = 256;
-// Hashes of statements seen once. When so many different ones have come, the old ones will not come again.
+// Hashes of statements seen once. When this many different ones have come, the old ones will hardly come again.
 constexpr std::size_t kSeenOnceMax = 1024;
 constexpr int kMissesMax = 2;
 constexpr std::size_t kNameBytes = 16;
@@ -48,16 +48,16 @@ const char* PostgresStatements::add(const std::string& key, std::string_view sen
 }
 
 bool PostgresStatements::forget_if_stale(std::string_view sqlstate, std::string_view source_function) {
-  // Gone although remembered: somebody has cleared the connection, or it is another one.
+  // Gone although remembered: the application has cleared the connection, or a pooler has exchanged it.
   const bool gone = sqlstate == "26000";
-  // There although nothing of that name was prepared: it is another one.
-  const bool somebody_elses = sqlstate == "42P05";
+  // There although this session prepared nothing of that name: a pooler has exchanged the connection.
+  const bool of_another_session = sqlstate == "42P05";
   // "cached plan must not change result type": the code alone means many other things.
   const bool outdated = sqlstate == "0A000" && source_function == "RevalidateCachedQuery";
-  if (use_ == Use::never || (!gone && !somebody_elses && !outdated)) return false;
+  if (use_ == Use::never || (!gone && !of_another_session && !outdated)) return false;
   names_.clear();
-  ++generation_; // what is still there under the old names is left alone until the connection ends
-  if (somebody_elses || (gone && ++misses_ >= kMissesMax)) use_ = Use::never;
+  ++generation_; // statements under the old names stay on the server, unused, until the connection ends
+  if (of_another_session || (gone && ++misses_ >= kMissesMax)) use_ = Use::never;
   return true;
 }
 

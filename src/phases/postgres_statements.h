@@ -1,12 +1,12 @@
 // PostgresStatements: which statements are prepared on one connection, and under which names.
 //
 // A name is made of the statement's own text and types. Behind a pooler that gives every transaction another server
-// connection, somebody else may have prepared there under our names: it is then the same statement, never another one.
+// connection, another session may have prepared a statement there under the same name: it is then the same statement.
 //
-// What was prepared may be gone (DISCARD, DEALLOCATE, a pooler) or planned for a table that has changed since. A server
-// says so before it does anything; the transaction is undone, everything prepared is forgotten, and the transaction is
-// run again. A connection that has somebody else's names, or loses ours a second time, is behind a pooler or habitually
-// cleared by its application: from then on nothing is prepared on it.
+// A prepared statement may be gone (DISCARD, DEALLOCATE, a pooler) or planned for a table that has changed since. The
+// server says so before it does anything; the transaction is undone, everything prepared is forgotten, and the
+// transaction is run again. A connection that has names of another session, or loses names a second time, is behind a
+// pooler or is cleared regularly by its application: from then on nothing is prepared on it.
 #pragma once
 
 #include <libpq-fe.h>
@@ -25,8 +25,8 @@ class PostgresStatements {
   enum class Use { never, allowed };
   explicit PostgresStatements(Use use) : use_(use) {}
 
-  // Whose statement it is. The library's are few and prepared at once; of the application's, those that come a second
-  // time: a text with values written into it comes once.
+  // The library's statements are few and are prepared at once. A statement of the application is prepared when it comes
+  // a second time: a text with values written into it comes only once.
   enum class Whose { ours, applications };
   // What a statement is remembered by: its text as the caller has it, and the types of its values.
   static std::string key(Whose whose, std::string_view sql, std::span<const Oid> types);
@@ -35,11 +35,12 @@ class PostgresStatements {
   const char* find(const std::string& key) const;
   // Whether it is to be prepared now.
   bool worth_preparing(const std::string& key, Whose whose);
-  // Makes a name out of the key and the text as the server gets it. To be erased if preparing fails.
+  // Makes a name out of the key and the text as the server gets it. The caller erases it if preparing fails.
   const char* add(const std::string& key, std::string_view sent);
   void erase(const std::string& key) { names_.erase(key); }
 
-  // Whether a failure is about preparing alone, so that the same transaction succeeds when it is run again.
+  // Whether a failure was only about prepared statements, which are then forgotten: the same transaction may succeed
+  // when it is run again.
   bool forget_if_stale(std::string_view sqlstate, std::string_view source_function);
 
  private:

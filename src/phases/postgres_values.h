@@ -1,4 +1,4 @@
-// Values on their way to Postgres, and rows on their way back.
+// postgres_values: values in the form that libpq sends, and rows in the form that it returns.
 #pragma once
 
 #include "phases/session.h"
@@ -12,7 +12,7 @@
 
 namespace oncekey::phases {
 
-// Values as libpq wants them. Numbers and text go as text of a type the server infers, bytes as they are.
+// Values in libpq's form. Numbers and text go as text of a type that the server infers, bytes as they are.
 class PostgresValues {
  public:
   // Refers to the bytes among the values. Neither copied nor moved: it points into itself.

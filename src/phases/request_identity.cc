@@ -38,7 +38,7 @@ std::variant<RequestIdentity, KeyInvalid, RequestInvalid> identify(const Policy&
   Headers headers;
   if (!request.content_type.empty()) headers.add("Content-Type", request.content_type);
   const RequestView view{request.method, request.path, headers};
-  // The application has found out who asks; the name it gives is all there is to a principal here.
+  // The application has authenticated the caller; the name it gives is the whole principal.
   const ScopeSource source{ScopeSource::Kind::global, "principal", false};
   Principal principal;
   principal.parts.push_back({"application", &source, true, request.principal});

@@ -7,7 +7,7 @@
 namespace oncekey::phases {
 namespace {
 
-// What frames a message is the server's business; that an answer is a replay, the library's.
+// Fields that frame a message belong to the server, and the mark of a replay to the library.
 constexpr std::string_view kNotThePhases[] = {
     "Connection", "Content-Length", "Idempotent-Replayed", "Keep-Alive", "TE", "Transfer-Encoding",
     "Trailer",    "Upgrade"};
@@ -38,14 +38,15 @@ std::optional<std::string> why_not_kept(const StoredResponse& response) {
   for (std::size_t i = 0; i < response.headers.size(); ++i) {
     const Field field = response.headers[i];
     if (!is_token(field.name)) {
-      return fmt::format("the response has a header named \"{}\", which is no header name", as_utf8(field.name));
+      return fmt::format("the response has a header named \"{}\", which is not a valid header name",
+                         as_utf8(field.name));
     }
     if (has_control_characters(field.value)) {
       return fmt::format("the response's header {} has a line break or a control character", field.name);
     }
     for (const std::string_view name : kNotThePhases) {
       if (equal_ignoring_case(field.name, name)) {
-        return fmt::format("the response has a header {}, which is not a phase's to give", name);
+        return fmt::format("the response has a header {}, which the server or the library sets: leave it out", name);
       }
     }
   }

@@ -8,7 +8,7 @@
 
 namespace oncekey::phases {
 
-// Nothing for a response that may be kept.
+// Why this response cannot be kept, or nothing if it can.
 std::optional<std::string> why_not_kept(const StoredResponse& response);
 
 } // namespace oncekey::phases

@@ -3,7 +3,7 @@
 #include "base/utf8.h"
 #include "phases/broken_off.h"
 #include "phases/conflict_budget.h"
-#include "phases/execution.h"
+#include "phases/operation_run.h"
 #include "phases/request_identity.h"
 #include "phases/runner_policy.h"
 
@@ -27,10 +27,11 @@ std::string random_identity() {
   return std::string(phases::as_bytes(bytes));
 }
 
-// How long a lock that another completer's search holds may be waited for.
+// How long to wait for the row lock of another completer's search, which holds it for a moment.
 constexpr Millis kPassingLock{50};
 
-// A clock that stepped leaves leases that are longer than any lease is: clients are not told to wait for them.
+// A clock that stepped back leaves leases that seem longer than any lease: clients are told to wait for one lease at
+// most.
 std::chrono::seconds retry_after(const OperationRow& row, Millis lease) {
   const auto left = std::chrono::ceil<std::chrono::seconds>(std::min(row.lease_until - row.now, lease));
   return std::max(left, std::chrono::seconds(1));
@@ -116,7 +117,7 @@ Result<RunOutcome> Runner::Impl::run(const OperationRequest& request, SessionSou
   if (auto* const refused = std::get_if<RequestInvalid>(&identified)) return RunOutcome(std::move(*refused));
   const auto& asked = std::get<phases::RequestIdentity>(identified);
 
-  // Looking first costs nothing where the database is a file, and saves retries from waiting for its one writer.
+  // On SQLite a look costs no round trip, and a retry that finds its record need not wait for the one writer.
   if (database.dialect() == Dialect::sqlite) {
     auto found = find_rows(asked.id, sessions);
     if (!found.ok()) return std::move(found).fault();
@@ -166,7 +167,7 @@ std::optional<NotDeclared> Runner::Impl::not_declared(const OperationRow& row) c
                                  operation->name(), row.recovery_point)};
 }
 
-// The key has been used before. The fingerprint is compared before the state is looked at.
+// The key has been used before. The fingerprint is compared before the state: a mismatch learns nothing else.
 Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIdentity* asked, SessionSource& sessions) {
   if (found.answer) {
     if (asked && found.answer->fingerprint != asked->fingerprint) {
@@ -175,7 +176,7 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
     }
     return replayed(std::move(found.answer->response));
   }
-  // It vanished between two looks: finished and expired at once. The next try is a first one.
+  // It vanished between two looks: finished, and expired at once. The next attempt is a first request.
   if (!found.operation) return busy(std::chrono::seconds(1));
   const OperationRow& row = *found.operation;
   if (asked && row.fingerprint != asked->fingerprint) {
@@ -194,8 +195,8 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
     });
   };
   auto taken = take();
-  // A completer that looks for work locks rows for a moment. An owner that is paused within a phase locks its row for
-  // longer than this.
+  // A completer that searches for work locks rows for a moment: that is waited out. An owner that is paused within a
+  // phase holds its lock for longer.
   phases::ConflictBudget passing(kPassingLock);
   while (taken.ok() && !taken.value()) {
     auto now = find_rows(row.id, sessions);
@@ -209,7 +210,7 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
     taken = take();
   }
   if (!taken.ok()) {
-    if (ours) broken_off.remember(row.id, row.fence); // the database blinks again
+    if (ours) broken_off.remember(row.id, row.fence); // the database has failed again
     if (taken.fault().kind != FaultKind::conflict) return std::move(taken).fault();
     ++counters.conflicts;
     return RunOutcome(Conflict{});
@@ -220,8 +221,8 @@ Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIden
 
 Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) {
   const Operation* const operation = find(row.request.operation);
-  // It was declared when the row was looked at. Between that and taking it over a program that knows more may have
-  // moved it on.
+  // The step was declared when the row was read. Between that and the takeover, a newer version of the program may have
+  // moved the operation on.
   if (auto unknown = not_declared(row)) {
     sessions
         .with<Unit>([&](Session& session) -> Result<Unit> {
@@ -235,9 +236,9 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   }
   const phases::RunnerParts parts{database.engine(), options, policy, keeper, counters};
   const RecordId id = row.id;
-  phases::Execution execution(parts, *operation, sessions, std::move(row));
-  const phases::RememberBrokenOff remember(broken_off, id, execution);
-  auto end = execution.run();
+  phases::OperationRun owned_run(parts, *operation, sessions, std::move(row));
+  const phases::RememberBrokenOff remember(broken_off, id, owned_run);
+  auto end = owned_run.run();
   if (!end.ok()) return std::move(end).fault();
   if (auto* const finished = std::get_if<Finished>(&end.value())) {
     ++counters.finished;
@@ -248,7 +249,7 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   return look(id, sessions);
 }
 
-// Another run has the ownership: what the record says by now is the answer.
+// Another run is the owner now: answers from the present state of the record.
 Result<RunOutcome> Runner::Impl::look(const RecordId& id, SessionSource& sessions) {
   auto found = find_rows(id, sessions);
   if (!found.ok()) return std::move(found).fault();

@@ -1,4 +1,4 @@
-// A RunnerPolicy as the core's rules want it.
+// runner_policy: a RunnerPolicy as the Policy that core's rules take.
 #pragma once
 
 #include "core/policy.h"

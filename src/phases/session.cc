@@ -67,7 +67,7 @@ std::string_view migrate_hint(std::string_view message) {
   constexpr std::string_view kOurs = "oncekey_";
   const std::size_t at = message.find(kOurs);
   if (at == std::string_view::npos) return "";
-  // oncekey_answer_25_53192 is a bucket, and those come and go.
+  // A name with digits, such as oncekey_answer_25_53192, is a bucket: migrate() does not make those.
   const std::size_t end = message.find_first_not_of("abcdefghijklmnopqrstuvwxyz", at + kOurs.size());
   if (end != std::string_view::npos && message[end] == '_') return "";
   return ". The library's tables are not there: call migrate() before anything else";

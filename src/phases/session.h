@@ -1,4 +1,4 @@
-// Session: one connection to the database, and what the library needs of it.
+// Session: one connection to the database, and the calls that the library makes on it.
 //
 // SQL is written once for both databases, with $1, $2, … for values and a few tokens where the dialects differ:
 //   {now}          the database's clock, in milliseconds
@@ -22,8 +22,8 @@
 
 namespace oncekey::phases {
 
-// How many rows a command must change for its transaction to commit. On Postgres the functions of our schema see to it
-// themselves, because there the COMMIT is on its way before the count is back.
+// How many rows a command must change for its transaction to commit. On Postgres the functions of the schema check this
+// themselves, because the COMMIT is sent before the count is known.
 enum class Changes { any, exactly_one };
 
 struct Command {
@@ -33,8 +33,8 @@ struct Command {
 };
 
 enum class Isolation { read_committed, serializable };
-// Who finds out that application code has ended the transaction and begun another: the session, or the commands that
-// end it, which then name the transaction. SQLite's session always does.
+// Which part detects that application code has ended the transaction and begun another: the session, or the commands
+// that end it, which then name the transaction. On SQLite it is always the session.
 enum class Guard { session, commands };
 enum class TransactionState { none, open, failed };
 
@@ -52,7 +52,7 @@ class Session {
   // Runs the last commands and commits, in one round trip. Rolled back on any fault; one of kind `invalid` if the
   // transaction is no longer the one begun.
   virtual Status end(std::span<const Command> commands) = 0;
-  // Never fails: a connection that cannot roll back is broken, and its transaction ends with it.
+  // Cannot fail: a connection that cannot roll back is broken, and its transaction ends with it.
   virtual void rollback() = 0;
   // A whole transaction in one round trip; rolled back on any fault.
   virtual Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) = 0;
@@ -65,9 +65,9 @@ class Session {
   virtual TransactionState state() const = 0;
   // Whether the connection may be used again.
   virtual bool usable() const = 0;
-  // Whether it is not usable because the other side did not answer in time: other connections will fare no better.
+  // Whether it is unusable because the server did not answer in time: other connections are likely to hang as well.
   virtual bool timed_out() const { return false; }
-  // For one that was idle: whether the other side is still there, as far as can be seen without asking.
+  // For a session that was idle: whether its server still seems to be there, judged without a round trip.
   virtual bool still_there() { return usable(); }
   // The code of the last error; see DatabaseError.
   virtual const std::string& error_code() const = 0;
@@ -76,11 +76,11 @@ class Session {
 std::string id_list(Dialect dialect, std::span<const std::int64_t> ids);
 std::string text_list(std::span<const std::string> texts);
 
-// For the transactions of workers that take the first few of many rows: without it Postgres' planner, who cannot know
-// how many rows a busy table has at the moment, may read and sort them all. Nothing on SQLite.
+// Comes first in transactions of workers that take the first few of many rows. Postgres' planner cannot know how many
+// rows a busy table has at the moment, and without this may read and sort them all. Does nothing on SQLite.
 Command walk_along_indexes(Dialect dialect);
 
-// What to say after the database's own words when a table or function of ours is missing; empty if it is not ours.
+// Advice to append to the database's message when a table or function of the library is missing; empty for any other.
 std::string_view migrate_hint(std::string_view message);
 
 // `sql` with its tokens replaced.

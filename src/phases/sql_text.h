@@ -1,4 +1,4 @@
-// sql_text: what can be seen of a statement without a database.
+// sql_text: what the text of a statement tells without a database.
 #pragma once
 
 #include <string>

@@ -117,7 +117,8 @@ class SqliteEngine final : public Engine {
     std::vector<std::string> tables{fmt::format("oncekey_{}_none", to_string(kind))};
     for (const SqlRow& row : rows.value()[0].rows) {
       const auto bucket = bucket_from_name(row.text(0));
-      if (!bucket) return fail(corrupt(fmt::format("oncekey_bucket names {}, which is no bucket", row.text(0))));
+      if (!bucket)
+        return fail(corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(0))));
       tables.push_back(bucket_table(kind, *bucket));
     }
     const std::string view = fmt::format("CREATE VIEW oncekey_{} AS {}", to_string(kind), all_of(tables));
@@ -136,7 +137,7 @@ Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOpt
   if (path.empty()) return invalid("sqlite: needs the path of a file, as in sqlite:rides.db");
   if (path == ":memory:") return invalid("a SQLite database in memory forgets its keys: name a file");
   auto engine = std::make_unique<SqliteEngine>(path, std::move(options));
-  // Opening lies about nothing: a file that cannot be opened is found here and not at the first request.
+  // One session is opened now, so that a file that cannot be opened is found here and not at the first request.
   if (auto session = engine->any_session(); !session.ok()) return std::move(session).fault();
   return std::unique_ptr<Engine>(std::move(engine));
 }

@@ -9,16 +9,17 @@
 namespace oncekey::phases {
 namespace {
 
-// Statements name buckets, which come and go: those of long ago are let go of with all others.
+// Statements name buckets, which come and go. At this many, all prepared statements are dropped, the old ones with
+// them.
 constexpr std::size_t kSqlitePreparedMax = 256;
 
 constexpr std::size_t kSqliteValuesMax = 100;
 
-// Exists while the transaction is the one we began: application code that ends it takes this with it.
+// Exists while the transaction is the one that was begun here: application code that ends it ends the savepoint too.
 constexpr const char* kSqliteMark = "SAVEPOINT oncekey_transaction";
 constexpr const char* kSqliteUnmark = "RELEASE oncekey_transaction";
 
-// How long to look away while another process writes: long enough not to spin, short beside a sync.
+// The pause between two looks while another process writes: long enough not to spin, short compared with a sync.
 Millis busy_pause() {
   thread_local std::minstd_rand random{std::random_device{}()};
   return Millis{std::uniform_int_distribution<int>(1, 4)(random)};
@@ -58,8 +59,8 @@ int bind_all(sqlite3_stmt* statement, std::span<const SqlValue> values) {
   return SQLITE_OK;
 }
 
-// Why these values are not those the statement asks for; nothing if they are. SQLite takes NULL for what is missing and
-// lets go of what is too much.
+// Why the values do not fit the statement's parameters, or nothing. SQLite would bind NULL to a missing value and
+// ignore a surplus one.
 std::optional<std::string> values_do_not_fit(sqlite3_stmt* statement, std::size_t given) {
   if (given > kSqliteValuesMax) return fmt::format("{} values were given, {} are possible", given, kSqliteValuesMax);
   for (std::size_t i = 0; i < given; ++i) {
@@ -279,13 +280,14 @@ Status SqliteSession::end(std::span<const Command> commands) {
     return fault;
   };
   if (sqlite3_get_autocommit(handle_) != 0 || !plain(kSqliteUnmark).ok()) {
-    return fail(invalid("the code inside ended the transaction itself; only the library may commit or roll back"));
+    return fail(
+        invalid("the application's code ended the transaction itself; only the library may commit or roll back"));
   }
   auto rows = run(commands);
   if (!rows.ok()) return fail(std::move(rows).fault());
   for (std::size_t i = 0; i < commands.size(); ++i) {
     if (commands[i].changes == Changes::exactly_one && rows.value()[i].changed != 1) {
-      return fail(invalid("the code inside changed the library's own row"));
+      return fail(invalid("the application's code changed the library's own row"));
     }
   }
   return commit();

@@ -1,8 +1,8 @@
 // SqliteSession: a connection to a SQLite file.
 //
-// Every transaction of ours begins IMMEDIATE, so that it has the one write lock from its first statement on and never
-// fails half-way because somebody else wrote. Threads of one process queue for that lock in WriterTurn, where a waiter
-// is woken; SQLite itself would have them poll. Other processes are waited for by polling.
+// Every transaction begins IMMEDIATE: it has the one write lock from its first statement on, and never fails half-way
+// because another connection wrote. Threads of one process queue for that lock in WriterTurn, where a waiter is woken;
+// SQLite itself would have them poll. For the lock of another process this class polls.
 #pragma once
 
 #include "phases/session.h"
@@ -17,7 +17,7 @@
 
 namespace oncekey::phases {
 
-// Whose turn it is to write, among the threads of this process.
+// The queue of the threads of this process for SQLite's one write lock.
 class WriterTurn {
  public:
   bool take(Millis wait_max);
@@ -40,9 +40,9 @@ using SqliteStatement = std::unique_ptr<sqlite3_stmt, SqliteFinalize>;
 
 class SqliteSession final : public Session {
  public:
-  // One's own connection, closed with the session.
+  // A connection of the library's own, closed with the session.
   SqliteSession(SqliteHandle handle, WriterTurn& turn, const DatabaseOptions& options);
-  // The application's.
+  // A connection of the application's, left open.
   SqliteSession(sqlite3* handle, WriterTurn& turn, const DatabaseOptions& options);
   ~SqliteSession() override;
 
@@ -64,7 +64,7 @@ class SqliteSession final : public Session {
   enum class Names { wanted, not_wanted }; // of columns: the library's own statements do without
   Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
                            Names wanted);
-  // Exactly one statement: SQLite itself would take the first and leave the others.
+  // Exactly one statement: SQLite itself would run the first and ignore the others.
   Result<SqliteStatement> prepare(std::string_view sql);
   bool only_comments(std::string_view sql);
   Fault misused(std::string_view what, std::string_view sql);

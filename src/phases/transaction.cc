@@ -14,6 +14,7 @@
 namespace oncekey {
 namespace {
 
+// Postgres keeps no text with a zero byte or that is not UTF-8; SQLite is held to the same.
 bool keepable(std::string_view text) { return is_utf8(text) && text.find('\0') == std::string_view::npos; }
 
 } // namespace
@@ -37,6 +38,7 @@ std::int64_t SqlRow::Cell::integer() const {
 double SqlRow::Cell::real() const {
   if (const auto* const number = std::get_if<double>(&value())) return *number;
   if (const auto* const number = std::get_if<std::int64_t>(&value())) return static_cast<double>(*number);
+  // A Postgres numeric with a fraction comes as its text.
   if (const auto* const text = std::get_if<std::string>(&value())) {
     double number = 0;
     const char* const end = text->data() + text->size();
@@ -73,6 +75,7 @@ SqlRows Transaction::execute(std::string_view sql, std::initializer_list<SqlValu
 }
 
 SqlRows Transaction::execute(std::string_view sql, std::span<const SqlValue> values) {
+  // Refused before it is sent: a COMMIT here would make the phase's rows durable without their recovery point.
   if (const std::string word = phases::transaction_word(sql); !word.empty()) {
     throw DatabaseError(fmt::format("{} is not for execute(): only the library begins and ends the transaction", word),
                         DatabaseError::Advice::give_up, "");
@@ -83,12 +86,13 @@ SqlRows Transaction::execute(std::string_view sql, std::span<const SqlValue> val
 }
 
 void Transaction::stage_job(StagedJob job) {
-  if (job.sink.empty()) throw std::invalid_argument("a staged job names its sink; this one's is empty");
-  if (job.name.empty()) throw std::invalid_argument(fmt::format("a staged job for {} has no name", job.sink));
+  if (job.sink.empty()) throw std::invalid_argument("the sink of a staged job must not be empty");
+  if (job.name.empty())
+    throw std::invalid_argument(fmt::format("the name of a staged job must not be empty (sink {})", job.sink));
   if (!keepable(job.sink) || !keepable(job.name)) {
     throw std::invalid_argument("the sink and the name of a staged job are UTF-8 without zero bytes");
   }
-  staged_.push_back(std::move(job));
+  staged_.push_back(std::move(job)); // inserted in the round trip that commits
 }
 
 void Transaction::check(const pg_result* result) const {
@@ -100,6 +104,7 @@ void Transaction::check(const pg_result* result) const {
 
 namespace phases {
 
+// The other way round than run_code(): a fault of a session as the exception that application code sees.
 DatabaseError database_error(const Fault& fault, const std::string& code) {
   const bool again = fault.kind == FaultKind::conflict;
   return {fault.message, again ? DatabaseError::Advice::try_again : DatabaseError::Advice::give_up, code};

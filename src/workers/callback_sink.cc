@@ -8,6 +8,7 @@
 namespace oncekey {
 namespace {
 
+// Returning from the function accepts a job, throwing refuses it.
 class CallbackSink final : public Sink {
  public:
   CallbackSink(std::function<void(const Job&)> accept, std::size_t concurrency)
@@ -38,7 +39,7 @@ class CallbackSink final : public Sink {
     } catch (const std::exception& error) {
       return error.what();
     } catch (...) {
-      return "something that is no std::exception was thrown";
+      return "an exception that is not a std::exception was thrown";
     }
   }
 

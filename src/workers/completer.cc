@@ -5,6 +5,7 @@
 #include "phases/operation_rows.h"
 #include "workers/concurrently.h"
 #include "workers/error_text.h"
+#include "workers/worker_loop.h"
 
 #include <fmt/format.h>
 
@@ -38,7 +39,7 @@ Status run_command(Database& database, const Command& command) {
   return ok_status();
 }
 
-// Where the next pick goes on, so that one run_once walks over the abandoned operations once.
+// The last operation picked. The next pick starts behind it, so that one run_once takes each operation once.
 struct PickedUpTo {
   std::int64_t first_received = 0;
   std::string id;
@@ -74,13 +75,9 @@ Attempt attempt(const Completer::Resume& resume, const UnfinishedOperation& oper
   } catch (const std::exception& error) {
     return {std::nullopt, error.what()};
   } catch (...) {
-    return {std::nullopt, "something that is no std::exception was thrown"};
+    return {std::nullopt, "an exception that is not a std::exception was thrown"};
   }
 }
-
-} // namespace
-
-namespace {
 
 std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
   std::map<std::string, Completer::Resume> by_name;
@@ -90,31 +87,45 @@ std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
   return by_name;
 }
 
-} // namespace
+class CompleterLoop final : public BackgroundWorker::Impl {
+ public:
+  CompleterLoop(Database& database, std::map<std::string, Completer::Resume> resume_by_name, CompleterOptions options)
+      : Impl(options.idle_wait), database_(database), resume_by_name_(std::move(resume_by_name)), options_(options) {
+    std::vector<std::string> names;
+    for (const auto& [name, resume] : resume_by_name_) names.push_back(name);
+    names_ = phases::text_list(names);
+  }
 
-Completer::Completer(Runner& runner, CompleterOptions options)
-    : Completer(runner.database(), resumed_by(runner), options) {}
+  Result<CompleterCounts> run_once();
+  CompleterCounts metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return total_;
+  }
 
-Completer::Completer(Database& database, std::map<std::string, Resume> resume_by_name, CompleterOptions options)
-    : BackgroundWorker(options.idle_wait),
-      database_(database),
-      resume_by_name_(std::move(resume_by_name)),
-      options_(options) {
-  std::vector<std::string> names;
-  for (const auto& [name, resume] : resume_by_name_) names.push_back(name);
-  names_ = phases::text_list(names);
-}
+ private:
+  // What the threads of one run_once share.
+  struct Round {
+    std::mutex mutex;
+    CompleterCounts counts;
+    PickedUpTo place;
+    std::optional<Fault> failed;
+    bool nothing_left = false;
+  };
 
-// What the threads of one run_once share.
-struct Completer::Round {
-  std::mutex mutex;
-  CompleterCounts counts;
-  PickedUpTo place;
-  std::optional<Fault> failed;
-  bool nothing_left = false;
+  Turn turn() override;
+  void work(Round& round);
+  void finish(Round& round, const UnfinishedOperation& operation);
+  Status complete(const UnfinishedOperation& operation, CompleterCounts& counts);
+
+  Database& database_;
+  const std::map<std::string, Completer::Resume> resume_by_name_;
+  std::string names_; // the operations' names, in the form that kPickAbandoned takes
+  const CompleterOptions options_;
+  mutable std::mutex metrics_mutex_;
+  CompleterCounts total_;
 };
 
-Result<CompleterCounts> Completer::run_once() {
+Result<CompleterCounts> CompleterLoop::run_once() {
   Round round;
   {
     // Most of the time there is nothing to do, and no thread is needed to find that out.
@@ -155,7 +166,7 @@ Result<CompleterCounts> Completer::run_once() {
 }
 
 // Picks one operation after another, one thread at a time, and completes them beside the other threads.
-void Completer::work(Round& round) {
+void CompleterLoop::work(Round& round) {
   for (;;) {
     std::optional<UnfinishedOperation> operation;
     {
@@ -177,7 +188,7 @@ void Completer::work(Round& round) {
   }
 }
 
-void Completer::finish(Round& round, const UnfinishedOperation& operation) {
+void CompleterLoop::finish(Round& round, const UnfinishedOperation& operation) {
   CompleterCounts counts;
   auto done = complete(operation, counts);
   const std::lock_guard lock(round.mutex);
@@ -185,7 +196,7 @@ void Completer::finish(Round& round, const UnfinishedOperation& operation) {
   if (!done.ok() && !round.failed) round.failed = std::move(done).fault();
 }
 
-Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts& counts) {
+Status CompleterLoop::complete(const UnfinishedOperation& operation, CompleterCounts& counts) {
   const Bytes id{phases::as_bytes(operation.id.bytes)};
   const auto bury = [&](const std::string& last_error) {
     ++counts.dead;
@@ -194,7 +205,7 @@ Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts
     return run_command(database_,
                        {phases::kBuryUnowned, {id, std::string_view(why), std::int64_t{options_.attempts_max}}});
   };
-  // The process that made the last attempt died of it.
+  // The last attempt was counted and never ended: its process died.
   if (operation.attempts > options_.attempts_max) return bury(operation.last_error);
   const std::string what = "resuming " + operation.operation;
   Attempt tried = attempt(resume_by_name_.at(operation.operation), operation);
@@ -222,15 +233,21 @@ Status Completer::complete(const UnfinishedOperation& operation, CompleterCounts
   return ok_status();
 }
 
-CompleterCounts Completer::metrics() const {
-  const std::lock_guard lock(metrics_mutex_);
-  return total_;
-}
-
-BackgroundWorker::Turn Completer::turn() {
+CompleterLoop::Turn CompleterLoop::turn() {
   const auto counts = run_once();
   if (!counts.ok()) return Turn::failed;
   return counts->picked == options_.batch ? Turn::worked : Turn::idle;
 }
+
+} // namespace
+
+Completer::Completer(Runner& runner, CompleterOptions options)
+    : Completer(runner.database(), resumed_by(runner), options) {}
+
+Completer::Completer(Database& database, std::map<std::string, Resume> resume_by_name, CompleterOptions options)
+    : BackgroundWorker(std::make_unique<CompleterLoop>(database, std::move(resume_by_name), options)) {}
+
+Result<CompleterCounts> Completer::run_once() { return static_cast<CompleterLoop&>(*impl_).run_once(); }
+CompleterCounts Completer::metrics() const { return static_cast<CompleterLoop&>(*impl_).metrics(); }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-// concurrently: pieces of work that do not depend on each other, several at a time.
+// concurrently: independent pieces of work, several at a time.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,12 @@ namespace oncekey {
 
 enum class GoOn { yes, no };
 
-// Starts a thread. Throws std::system_error when the machine has none to give; tests give another one.
+// Starts a thread. Throws std::system_error when the machine has no more; tests pass a StartThread of their own.
 struct StartThread {
   std::jthread operator()(const std::function<void()>& work) const { return std::jthread(work); }
 };
 
-// Starts `count` threads, or as many as the machine gives. Nothing, or why there are fewer.
+// Starts `count` threads, or as many as the machine allows. Returns why there are fewer, or nothing.
 template <class Start>
 std::optional<std::string> start_threads(std::vector<std::jthread>& threads, std::size_t count,
                                          const std::function<void()>& work, const Start& start) {
@@ -34,8 +34,8 @@ std::optional<std::string> start_threads(std::vector<std::jthread>& threads, std
 }
 
 // Calls `work` with 0, 1, … count - 1, begun in this order, on the calling thread and up to `concurrency` - 1 others.
-// No further one is begun after one has said no; those under way are waited for. `work` must not throw. With fewer
-// threads than wanted, for want of them, all is done all the same.
+// After a piece of work has returned GoOn::no, no further one is begun; those under way are waited for. `work` must not
+// throw. If the machine allows fewer threads than wanted, fewer threads do all of the work.
 template <class Start = StartThread>
 void concurrently(std::size_t concurrency, std::size_t count, const std::function<GoOn(std::size_t)>& work,
                   const Start& start = {}) {

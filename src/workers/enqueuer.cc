@@ -5,6 +5,7 @@
 #include "phases/job_rows.h"
 #include "workers/concurrently.h"
 #include "workers/error_text.h"
+#include "workers/worker_loop.h"
 
 #include <algorithm>
 #include <deque>
@@ -19,7 +20,7 @@ namespace {
 using phases::Command;
 using phases::Isolation;
 
-// A claim is left this much before its end, so that what was accepted is deleted while it is still ours.
+// Deliveries end after one half of a claim, so that accepted jobs are deleted while the claim still holds.
 constexpr int kClaimUsedShare = 2;
 
 void add(EnqueuerCounts& to, const EnqueuerCounts& counts) {
@@ -44,7 +45,7 @@ SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& tu
   } catch (const std::exception& error) {
     return {.accepted = {}, .refused = {}, .down = error.what()};
   } catch (...) {
-    return {.accepted = {}, .refused = {}, .down = "the sink threw something that is no std::exception"};
+    return {.accepted = {}, .refused = {}, .down = "the sink threw an exception that is not a std::exception"};
   }
 }
 
@@ -65,7 +66,7 @@ Result<std::vector<Job>> claim_jobs(Database& database, const std::string& sink,
   return jobs;
 }
 
-// What became of a batch, as statements after walk_along_indexes. The texts they refer to live here.
+// The statements that record what became of a batch, and the texts that they refer to.
 class BatchEnd {
  public:
   BatchEnd(Dialect dialect, std::span<const Job> jobs, const SinkReport& report, std::int64_t claim,
@@ -113,15 +114,39 @@ class BatchEnd {
   std::deque<std::string> reasons_;
 };
 
-} // namespace
+class EnqueuerLoop final : public BackgroundWorker::Impl {
+ public:
+  EnqueuerLoop(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
+      : Impl(options.idle_wait), database_(database), options_(options) {
+    for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
+  }
 
-Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
-    : BackgroundWorker(options.idle_wait), database_(database), options_(options) {
-  for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
-}
+  void run() override;
+  Result<EnqueuerCounts> run_once();
+  EnqueuerCounts metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return total_;
+  }
+
+ private:
+  struct SinkState {
+    std::shared_ptr<Sink> sink;
+    int failures = 0;
+    std::chrono::steady_clock::time_point not_before{};
+  };
+  Turn turn() override;
+  Result<EnqueuerCounts> drain(const std::string& name, SinkState& state);
+  Status drain(const std::string& name, SinkState& state, EnqueuerCounts& counts);
+
+  Database& database_;
+  std::map<std::string, SinkState> sinks_;
+  const EnqueuerOptions options_;
+  mutable std::mutex metrics_mutex_;
+  EnqueuerCounts total_;
+};
 
 // A thread for each sink: one that is slow or down holds up no other.
-void Enqueuer::run() {
+void EnqueuerLoop::run() {
   if (sinks_.empty()) return repeat([] { return Turn::idle; });
   const auto turn_of = [this](const std::string& name, SinkState& state) {
     const auto counts = drain(name, state);
@@ -138,7 +163,7 @@ void Enqueuer::run() {
     }
   }
   if (without_thread.empty()) return;
-  // They share this thread: slower, but their jobs do not wait for a restart.
+  // Sinks that got no thread share this one: slower, but their jobs do not wait for a restart.
   repeat([&] {
     bool worked = false;
     for (const auto& [name, state] : without_thread) worked = turn_of(*name, *state) == Turn::worked || worked;
@@ -146,7 +171,7 @@ void Enqueuer::run() {
   });
 }
 
-Result<EnqueuerCounts> Enqueuer::run_once() {
+Result<EnqueuerCounts> EnqueuerLoop::run_once() {
   std::vector<std::pair<const std::string*, SinkState*>> sinks;
   for (auto& [name, state] : sinks_) sinks.emplace_back(&name, &state);
   EnqueuerCounts counts;
@@ -166,7 +191,7 @@ Result<EnqueuerCounts> Enqueuer::run_once() {
   return counts;
 }
 
-Result<EnqueuerCounts> Enqueuer::drain(const std::string& name, SinkState& state) {
+Result<EnqueuerCounts> EnqueuerLoop::drain(const std::string& name, SinkState& state) {
   EnqueuerCounts counts;
   if (stopping() || std::chrono::steady_clock::now() < state.not_before) return counts;
   auto drained = drain(name, state, counts);
@@ -183,8 +208,8 @@ Result<EnqueuerCounts> Enqueuer::drain(const std::string& name, SinkState& state
 }
 
 // Claim, deliver, delete: no transaction is open during the delivery. A crash before the deletion leaves the jobs to
-// whoever comes after the claim; the sink gets them again with the same ids.
-Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts& counts) {
+// the enqueuer that claims them when this claim has ended; the sink gets them again with the same ids.
+Status EnqueuerLoop::drain(const std::string& name, SinkState& state, EnqueuerCounts& counts) {
   const auto claim = static_cast<std::int64_t>(random_u64() >> 1);
   const auto until = std::chrono::steady_clock::now() + options_.claim / kClaimUsedShare;
   auto jobs = claim_jobs(database_, name, options_, claim);
@@ -193,7 +218,7 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   counts.claimed += jobs->size();
 
   const SinkReport report = deliver(*state.sink, *jobs, DeliveryTurn(until, [this] { return stopping(); }));
-  // A sink that took some of them is not down for long: its next pause is the first one again.
+  // A sink that accepted some jobs is probably not down for long: its backoff starts over.
   if (!report.down || !report.accepted.empty()) state.failures = 0;
   if (report.down) {
     ++counts.sinks_down;
@@ -216,15 +241,18 @@ Status Enqueuer::drain(const std::string& name, SinkState& state, EnqueuerCounts
   return ok_status();
 }
 
-EnqueuerCounts Enqueuer::metrics() const {
-  const std::lock_guard lock(metrics_mutex_);
-  return total_;
-}
-
-BackgroundWorker::Turn Enqueuer::turn() {
+EnqueuerLoop::Turn EnqueuerLoop::turn() {
   const auto counts = run_once();
   if (!counts.ok()) return Turn::failed;
   return counts->delivered != 0 ? Turn::worked : Turn::idle;
 }
+
+} // namespace
+
+Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
+    : BackgroundWorker(std::make_unique<EnqueuerLoop>(database, std::move(sinks), options)) {}
+
+Result<EnqueuerCounts> Enqueuer::run_once() { return static_cast<EnqueuerLoop&>(*impl_).run_once(); }
+EnqueuerCounts Enqueuer::metrics() const { return static_cast<EnqueuerLoop&>(*impl_).metrics(); }
 
 } // namespace oncekey

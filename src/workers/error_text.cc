@@ -5,13 +5,13 @@
 namespace oncekey {
 namespace {
 
-// Somebody reads it: the end of a long message says little.
+// Enough for an operator; the end of a longer message says little.
 constexpr std::size_t kErrorTextMax = 1000;
 
 unsigned char byte_at(std::string_view text, std::size_t at) { return static_cast<unsigned char>(text[at]); }
 
-// How many bytes the character at the front has; 0 if it is none. Overlong forms, surrogates and what lies past the
-// last code point are none.
+// The length in bytes of the UTF-8 character at the front; 0 if there is none. Overlong forms, surrogates and code
+// points above U+10FFFF are not characters.
 std::size_t character_length(std::string_view text) {
   const unsigned char first = byte_at(text, 0);
   if (first < 0x80) return 1;

@@ -1,7 +1,7 @@
-// error_text: what a sink or an exception said, as a text that every database keeps.
+// error_text: the message of a sink or an exception, in a form that every database can keep.
 //
-// It comes from outside: a server's answer in any encoding, an exception's bytes. Postgres refuses text that is not
-// valid UTF-8, and with it the statement that would have recorded what became of a whole batch.
+// The message comes from outside: a server's answer in any encoding, an exception's bytes. Postgres refuses text that
+// is not valid UTF-8, and with it the statement that records what became of a whole batch.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace oncekey {
 
-// At most a thousand bytes of it, cut between characters; what is no UTF-8 and no visible text becomes a question mark.
+// At most a thousand bytes, cut between characters. Bytes that are not UTF-8 or not visible become question marks.
 std::string error_text(std::string_view said);
 
 } // namespace oncekey

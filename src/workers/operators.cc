@@ -1,4 +1,4 @@
-// What an operator sees and does: dead letters and the backlog.
+// operators: what an operator looks at and does: dead letters and the backlog.
 #include <oncekey/workers.h>
 
 #include "phases/engine.h"
@@ -13,6 +13,7 @@ using phases::Command;
 constexpr std::string_view kListDeadJobs =
     "SELECT id, sink, name, args, staged_at, attempts, dead_at, last_error FROM oncekey_job WHERE state = 'dead'"
     " ORDER BY id LIMIT $1";
+// With claimed_until = 0: a claim from before its death must not delay it.
 constexpr std::string_view kRestartDeadJob =
     "UPDATE oncekey_job SET state = 'staged', dead_at = NULL, attempts = 0, next_attempt_at = {now}, claimed_until = 0"
     " WHERE id = $1 AND state = 'dead'";

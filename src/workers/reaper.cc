@@ -1,13 +1,31 @@
-#include <oncekey/workers.h>
-
 #include "phases/engine.h"
+#include "workers/worker_loop.h"
 
 namespace oncekey {
+namespace {
 
-Reaper::Reaper(Database& database, ReaperOptions options)
-    : BackgroundWorker(options.idle_wait), database_(database), options_(options) {}
+class ReaperLoop final : public BackgroundWorker::Impl {
+ public:
+  ReaperLoop(Database& database, ReaperOptions options)
+      : Impl(options.idle_wait), database_(database), options_(options) {}
 
-Result<ReaperCounts> Reaper::run_once() {
+  Result<ReaperCounts> run_once();
+  ReaperCounts metrics() const {
+    const std::lock_guard lock(metrics_mutex_);
+    return total_;
+  }
+
+ private:
+  Turn turn() override { return run_once().ok() ? Turn::idle : Turn::failed; }
+  Result<ReaperCounts> reap();
+
+  Database& database_;
+  const ReaperOptions options_;
+  mutable std::mutex metrics_mutex_;
+  ReaperCounts total_;
+};
+
+Result<ReaperCounts> ReaperLoop::run_once() {
   auto counts = reap();
   if (counts.ok()) {
     working("database");
@@ -17,7 +35,8 @@ Result<ReaperCounts> Reaper::run_once() {
   return counts;
 }
 
-Result<ReaperCounts> Reaper::reap() {
+// One bucket at a time, each in a transaction of its own: a bucket that is in use is left to the next run.
+Result<ReaperCounts> ReaperLoop::reap() {
   ReaperCounts counts;
   auto expired = database_.engine().expired_buckets(options_.margin);
   if (!expired.ok()) return std::move(expired).fault();
@@ -40,11 +59,12 @@ Result<ReaperCounts> Reaper::reap() {
   return counts;
 }
 
-ReaperCounts Reaper::metrics() const {
-  const std::lock_guard lock(metrics_mutex_);
-  return total_;
-}
+} // namespace
 
-BackgroundWorker::Turn Reaper::turn() { return run_once().ok() ? Turn::idle : Turn::failed; }
+Reaper::Reaper(Database& database, ReaperOptions options)
+    : BackgroundWorker(std::make_unique<ReaperLoop>(database, options)) {}
+
+Result<ReaperCounts> Reaper::run_once() { return static_cast<ReaperLoop&>(*impl_).run_once(); }
+ReaperCounts Reaper::metrics() const { return static_cast<ReaperLoop&>(*impl_).metrics(); }
 
 } // namespace oncekey

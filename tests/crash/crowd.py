@@ -12,6 +12,7 @@ from oracle import Answer, Execution
 from support.client import Client
 from support.messages import Malformed
 from support.upstream import Upstream, answers
+from support.waiting import poll_until
 
 # How long it may take until the next key finishes once the trouble has stopped: some leases, on a slow machine.
 SETTLING_SECONDS = 30.0
@@ -64,6 +65,11 @@ class Crowd:
     def start(self):
         for thread in self._threads:
             thread.start()
+
+    def wait_for_answers(self, count):
+        """Until so many more requests have been answered."""
+        enough = self.requests + count
+        poll_until(lambda: self.requests >= enough, "the crowd to get answers")
 
     def stop(self):
         self._stop.set()

@@ -76,7 +76,7 @@ class OlderCopyTest(StoreTest):
         self.assert_waits()
         accepted = run_cli("store", "accept-loss", "--store", self.gateway.store, "--yes")
         self.assertEqual(accepted.returncode, 0, accepted.stderr)
-        self.assertIn("claims are taken again\n", accepted.stdout)
+        self.assertIn("gateways accept claims again\n", accepted.stdout)
         self.assertEqual(self.gateway.admin.get("/readyz").status, 200)
         self.assertEqual(self.post("new").status, 201)
         self.gateway.stop()

@@ -17,6 +17,7 @@ LEASE = "1s"
 PAUSE_SECONDS = 1.6  # what the test is about: longer than the lease
 KEYS = 10
 RETRIES = 3
+PLAIN, WAIT, HOLD = PATHS = ("/charges", "/wait/charges", "/hold/charges")
 ROUTES = [{"path": "/hold/*", "policy": "stripe-v1", "lease": LEASE},
           {"path": "/wait/*", "policy": "classic", "lease": LEASE, "wait": "20s"},
           {"path": "/*", "policy": "classic", "lease": LEASE}]
@@ -37,67 +38,55 @@ class PausedProcess:
     def store_url(self):
         return self.store
 
-    def pause_with_calls_in_flight(self, path):
-        """The answers of the owners and those of the retries that waited for the process to go on, by key."""
-        keys = [fresh_key("paused") for _ in range(KEYS)]
+    def pause_with_calls_in_flight(self):
+        """By path: the owners' answers by key, and those of the retries that waited for the process to go on."""
+        keys = {path: [fresh_key("paused") for _ in range(KEYS)] for path in PATHS}
         gate = self.upstream.gate()
         self.upstream.always(held(gate, numbers_its_answers()))
-        owners = {key: self.client.post_in_background(path, key=key) for key in keys}
-        self.upstream.wait_for_executions(KEYS)
+        owners = {path: {key: self.client.post_in_background(path, key=key) for key in keys[path]} for path in PATHS}
+        self.upstream.wait_for_executions(KEYS * len(PATHS))
         self.gateway.pause()
-        retries = {key: [] for key in keys}
-        connections = []
-        for key in keys * RETRIES:
-            connection = self.client.connect()
-            connection.send(self.client.request_bytes("POST", path, key=key, body=b'{"amount":100}'))
-            connections.append((key, connection))
+        connections = {path: [] for path in PATHS}
+        for path in PATHS:
+            for key in keys[path] * RETRIES:
+                connection = self.client.connect()
+                self.addCleanup(connection.socket.close)
+                connection.send(self.client.request_bytes("POST", path, key=key, body=b'{"amount":100}'))
+                connections[path].append((key, connection))
         time.sleep(PAUSE_SECONDS)
         self.gateway.resume()
-        if not path.startswith("/wait/"):
-            for key, connection in connections:
-                retries[key].append(connection.read_response())
-        gate.open()
-        if path.startswith("/wait/"):
-            for key, connection in connections:
-                retries[key].append(connection.read_response())
-        for _, connection in connections:
-            connection.socket.close()
-        return {key: owner.result() for key, owner in owners.items()}, retries
+        retries = {}
+        for path in sorted(PATHS, key=lambda path: path == WAIT):  # those that wait are answered after the owners
+            if path == WAIT:
+                gate.open()
+            retries[path] = [(key, connection.read_response()) for key, connection in connections[path]]
+        return {path: {key: owner.result() for key, owner in owners[path].items()} for path in PATHS}, retries
 
-    def assert_executed_once_each(self, answers):
+    def assert_executed_once_each(self, path, answers):
         executed = {key: self.upstream.executions(key) for key in answers}
         self.assertEqual(set(executed.values()), {1}, executed)
         self.assertEqual({answer.status for answer in answers.values()}, {201}, "the owners' answers")
-        self.assertNotIn("event=takeover", self.gateway.log)
-        self.assertNotIn("event=lease_lost", self.gateway.log)
         for key, first in answers.items():
-            again = self.client.post(self.path, key=key)
+            again = self.client.post(path, key=key)
             self.assertTrue(again.replayed, again)
             self.assertEqual(again.body, first.body)
 
-    def test_retries_find_the_owner_at_work(self):
-        self.path = "/charges"
-        answers, retries = self.pause_with_calls_in_flight(self.path)
-        self.assertEqual({answer.status for of_key in retries.values() for answer in of_key}, {409})
-        self.assert_executed_once_each(answers)
-
-    def test_retries_that_may_wait_get_the_owners_answer(self):
-        self.path = "/wait/charges"
-        answers, retries = self.pause_with_calls_in_flight(self.path)
-        for key, of_key in retries.items():
-            for answer in of_key:
+    def test_nothing_is_executed_twice(self):
+        answers, retries = self.pause_with_calls_in_flight()
+        with self.subTest("retries find the owner at work"):
+            self.assertEqual({answer.status for _, answer in retries[PLAIN]}, {409})
+        with self.subTest("retries that may wait get the owner's answer"):
+            for key, answer in retries[WAIT]:
                 self.assertTrue(answer.replayed, answer)
-                self.assertEqual(answer.body, answers[key].body)
-        self.assert_executed_once_each(answers)
-
-    def test_retries_do_not_hold_what_an_owner_works_on(self):
-        self.path = "/hold/charges"
-        answers, retries = self.pause_with_calls_in_flight(self.path)
-        for of_key in retries.values():
-            for answer in of_key:
+                self.assertEqual(answer.body, answers[WAIT][key].body)
+        with self.subTest("retries do not hold what an owner works on"):
+            for _, answer in retries[HOLD]:
                 self.assertEqual(answer.json()["error"]["code"], "idempotency_key_in_use", answer)
-        self.assert_executed_once_each(answers)
-        self.assertNotIn("event=held", self.gateway.log)
+        for path in PATHS:
+            with self.subTest("executed once", path=path):
+                self.assert_executed_once_each(path, answers[path])
+        for event in ("takeover", "lease_lost", "held"):
+            self.assertNotIn(f"event={event}", self.gateway.log)
 
 
 class OnMemory(PausedProcess, unittest.TestCase):

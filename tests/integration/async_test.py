@@ -2,7 +2,6 @@
 
 import pathlib
 import sys
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -217,7 +216,7 @@ class EndsTest(unittest.TestCase):
         gate.open()
         gateway.start()
         self.assertIn(gateway.client().get(url).status, (202, 409))
-        time.sleep(LEASE_SECONDS + 0.5)  # the lease runs out: the one thing only time can do
+        gateway.wait_until_leases_end(LEASE_SECONDS, key=self.key)
         abandoned = gateway.client().get(url)
         self.assertEqual(abandoned.status, 409, abandoned)
         self.assertTrue(abandoned.json()["type"].endswith(":abandoned"), abandoned)
@@ -234,7 +233,7 @@ class EndsTest(unittest.TestCase):
         gateway.kill()
         gate.open()
         gateway.start()
-        time.sleep(LEASE_SECONDS + 0.5)
+        gateway.wait_until_leases_end(LEASE_SECONDS, key=self.key)
         retried = gateway.client().post("/orders", key=self.key, headers=ASYNC)
         self.assertEqual(retried.status, 409, retried)
         held_answer = gateway.client().get(url)

@@ -18,11 +18,6 @@ from support.waiting import PATIENCE_SECONDS, poll_until
 LEASE_SECONDS = 1
 
 
-def let_the_lease_run_out():
-    """The one thing only time can do. Half a second more than the lease, for a clock read a little later."""
-    time.sleep(LEASE_SECONDS + 0.5)
-
-
 def jwt(claims, signature="c2ln"):
     def encode(part):
         return base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=")
@@ -241,6 +236,9 @@ class LeaseTest(GatewayTest):
         {"path": "/*", "policy": "classic", "lease": lease, "upstream_timeout": "60s"},
     ]
 
+    def let_the_lease_run_out(self):
+        self.gateway.wait_until_leases_end(LEASE_SECONDS, key=self.key)
+
     def abandon(self, target):
         """Leaves the test's key claimed, sent, and without an outcome."""
         self.upstream.will(resets())
@@ -249,7 +247,7 @@ class LeaseTest(GatewayTest):
     def test_an_abandoned_key_is_taken_over_with_a_higher_fence(self):
         self.abandon("/charges")
         self.assert_problem(self.post(), 409, "in_progress")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.assert_problem(self.post(body=b"other"), 422, "mismatch")
         first = self.post()
         self.assert_first(first)
@@ -260,7 +258,7 @@ class LeaseTest(GatewayTest):
 
     def test_a_takeover_that_is_not_executed_keeps_the_first_request_s_fingerprint(self):
         self.abandon("/charges")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.upstream.will(answers(503, b"later"))
         self.assert_first(self.post(), 503)
         self.assert_problem(self.post(body=b"other"), 422, "mismatch")
@@ -271,7 +269,7 @@ class LeaseTest(GatewayTest):
 
     def test_a_takeover_that_cannot_reach_the_upstream_does_not_say_that_nothing_was_executed(self):
         self.abandon("/charges")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.upstream.stop()
         try:
             problem = self.assert_problem(self.post(), 503, "upstream_unreachable")
@@ -281,7 +279,7 @@ class LeaseTest(GatewayTest):
 
     def test_a_probe_without_an_answer_does_not_say_that_nothing_was_executed(self):
         self.abandon("/probe/x")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.upstream.will(resets())
         problem = self.assert_problem(self.post("/probe/x"), 503, "upstream_unreachable")
         self.assert_says_that_it_may_have_been_executed(problem)
@@ -296,7 +294,7 @@ class LeaseTest(GatewayTest):
 
     def test_an_abandoned_key_is_held_where_the_route_says_so(self):
         self.abandon("/hold/x")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         for _ in range(2):
             problem = self.assert_problem(self.post("/hold/x"), 409, "indeterminate")
             self.assertIn("retry", problem["detail"].lower())
@@ -320,7 +318,7 @@ class LeaseTest(GatewayTest):
 
     def test_a_probe_that_finds_the_outcome_makes_it_the_answer(self):
         self.abandon("/probe/x")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.upstream.will(answers(200, b'{"state":"charged"}'))
         found = self.post("/probe/x")
         self.assertEqual((found.status, found.body), (200, b'{"state":"charged"}'))
@@ -331,7 +329,7 @@ class LeaseTest(GatewayTest):
 
     def test_a_probe_that_finds_nothing_executes(self):
         self.abandon("/probe/x")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.upstream.will(answers(404, b""), answers(201, b"done"))
         first = self.post("/probe/x")
         self.assertEqual((first.status, first.body), (201, b"done"))
@@ -339,7 +337,7 @@ class LeaseTest(GatewayTest):
 
     def test_a_probe_that_is_no_help_holds(self):
         self.abandon("/probe/x")
-        let_the_lease_run_out()
+        self.let_the_lease_run_out()
         self.upstream.will(answers(500, b""))
         self.assert_problem(self.post("/probe/x"), 409, "indeterminate")
         self.assert_problem(self.post("/probe/x"), 409, "indeterminate")
@@ -350,7 +348,7 @@ class LeaseTest(GatewayTest):
         running = self.post_in_background()
         gate.wait_for_arrival()
         for _ in range(2):
-            let_the_lease_run_out()
+            self.let_the_lease_run_out()
             self.assert_problem(self.post(), 409, "in_progress")
         gate.open()
         self.assert_replay_of(running.result(), self.post())
@@ -362,7 +360,7 @@ class LeaseTest(GatewayTest):
         gate.wait_for_arrival()
         self.gateway.pause()
         try:
-            let_the_lease_run_out()
+            time.sleep(LEASE_SECONDS + 0.5)  # a process that is paused cannot be asked
         finally:
             self.gateway.resume()
         self.upstream.always(answers(201, b"second"))

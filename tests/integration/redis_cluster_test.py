@@ -28,7 +28,7 @@ class ClusterTest(SharedStoreTest):
         return self.backend.server
 
     def test_slots_moved_under_load_change_nothing(self):
-        def trouble():
+        def trouble(_):
             source, target = self.cluster.primaries()[:2]
             self.cluster.move_slots(source, target, self.cluster.slots_of(source)[:60], pause_seconds=0.01)
             slots = self.cluster.slots_of(target)[:60]
@@ -68,7 +68,7 @@ class ClusterTest(SharedStoreTest):
         return {name: node for node in self.cluster.primaries() for name in node.ask("KEYS", "*")}
 
     def test_a_node_that_joins_under_load_is_used(self):
-        def trouble():
+        def trouble(_):
             joined = self.cluster.add_primary()
             for source in [node for node in self.cluster.primaries() if node is not joined]:
                 self.cluster.move_slots(source, joined, self.cluster.slots_of(source)[:30])
@@ -78,7 +78,7 @@ class ClusterTest(SharedStoreTest):
         self.assertEqual(len(self.moved), 90)
 
     def test_a_switch_of_primaries_under_load_loses_nothing(self):
-        self.under_load(lambda: self.cluster.switch_over(self.cluster.primaries()[0]))
+        self.under_load(lambda _: self.cluster.switch_over(self.cluster.primaries()[0]))
 
     def test_scripts_flushed_everywhere_are_loaded_again(self):
         first = self.post(self.here)
@@ -96,7 +96,7 @@ class ClusterTest(SharedStoreTest):
             keys = [fresh_key("emptied") for _ in range(12)]
             for key in keys:
                 self.assert_first(self.post(gateways[0], key=key))
-            time.sleep(2)  # the markers are counted up about once a second
+            self.wait_for_ticks(cluster)
             cluster.primaries()[1].ask("FLUSHALL")
             for key in keys:
                 self.post(gateways[1], key=key)
@@ -120,7 +120,7 @@ class ClusterTest(SharedStoreTest):
             keys = [fresh_key("behind") for _ in range(48)]
             for key in keys:
                 self.assert_first(self.post(gateways[0], key=key))
-            time.sleep(3)  # the markers are counted up about once a second
+            self.wait_for_ticks(cluster)
             replica.ask("CLUSTER", "FAILOVER", "TAKEOVER")
             # All at once: they wait for the new primary to be connected, and that is when the loss is noticed.
             for waiting in [self.post_in_background(gateways[1], key=key) for key in keys]:
@@ -151,15 +151,15 @@ class FailoverTest(SharedStoreTest):
     def test_a_killed_primary_is_replaced_and_nothing_that_counted_is_lost(self):
         killed = []
 
-        def trouble():
-            time.sleep(0.5)
+        def trouble(crowd):
+            crowd.wait_for_answers(20)
             primary = self.backend.server.primaries()[0]
             killed.append(time.monotonic())
             self.backend.server.fail_over(primary)
             # Its own replica comes back, or no write of these slots counts any more.
             primary.start()
             self.backend.server.wait_until_ok()
-            time.sleep(0.5)
+            crowd.wait_for_answers(20)
 
         # An owner whose store is away for longer than its lease may be taken over.
         self.under_load(trouble, deaths=killed)

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -119,13 +118,19 @@ class RedisTest(SharedStoreTest):
         running = self.post_in_background(self.here)
         gate.wait_for_arrival()
         self.backend.server.configure("maxmemory", 1)
+        refused = self.refusals()
         gate.open()
-        time.sleep(0.5)  # time to be refused in
+        poll_until(lambda: self.refusals() > refused, "the answer to be refused")
         self.backend.server.configure("maxmemory", 0)
         answer = running.result()
         self.assert_first(answer)
         self.assert_replay_of(answer, self.post(self.there))
         self.assert_executed(1)
+
+    def refusals(self):
+        """How many commands or calls of a script the server has had no memory for."""
+        found = self.backend.server.info("errorstats").get("errorstat_OOM", "count=0")
+        return int(found.removeprefix("count="))
 
     # Durability.
 
@@ -172,9 +177,9 @@ class RedisTest(SharedStoreTest):
         self.assert_first(self.post(self.here, key=fresh_key()))
 
     def test_scripts_flushed_under_load_change_nothing(self):
-        def trouble():
+        def trouble(crowd):
             for _ in range(40):
-                time.sleep(0.03)
+                crowd.wait_for_answers(4)
                 self.backend.server.ask("SCRIPT", "FLUSH")
 
         self.under_load(trouble)
@@ -241,7 +246,7 @@ class RedisTest(SharedStoreTest):
             self.wait_until_ready(here)
             forgotten = fresh_key("forgotten")
             self.post_until_settled(here, "/charges", key=forgotten)
-            time.sleep(3)  # the marker is counted up about once a second
+            self.wait_for_ticks(redis)
             redis.kill()
             redis.restore()
             redis.start()
@@ -265,7 +270,7 @@ class RedisTest(SharedStoreTest):
             self.follow(copy, redis)
             forgotten = fresh_key("forgotten")
             self.assert_first(self.post(here, key=forgotten))
-            time.sleep(3)  # the marker is counted up about once a second
+            self.wait_for_ticks(redis)
             self.follow(redis, copy)
             self.assert_store_unavailable(self.post(there, key=forgotten))
             self.assertEqual(self.upstream.executions(forgotten), 1)

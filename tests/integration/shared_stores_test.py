@@ -293,9 +293,9 @@ class Outages:
         self.assert_executed(1)
 
     def test_connections_ended_under_load_change_nothing(self):
-        def trouble():
+        def trouble(crowd):
             for _ in range(25):
-                time.sleep(0.07)
+                crowd.wait_for_answers(4)
                 self.backend.end_connections()
 
         self.under_load(trouble)
@@ -409,7 +409,7 @@ class LostMemory:
         self.wait_until_ready(self.here)
         self.wait_until_ready(self.there)
         self.post(self.here)
-        self.wait_for_ticks()
+        self.wait_for_ticks(self.backend)
         self.backend.forget()
         # Not in the cache of the other gateway: only the store could have known of it.
         self.assert_store_unavailable(self.post(self.there))
@@ -430,10 +430,6 @@ class LostMemory:
         self.assert_first(first)
         self.assert_replay_of(first, self.post(self.there))
         self.post(self.here)
-
-    def wait_for_ticks(self):
-        """Gateways count the marker up about once a second; a backup is older by what they have counted since."""
-        time.sleep(3)
 
     def a_gateway_started_now_refuses_too(self):
         late = Gateway(self.upstream.url, self.routes, store=self.store_url())

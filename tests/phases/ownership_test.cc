@@ -138,7 +138,13 @@ TEST_P(Ownership, ARetryThatMeetsTheFinishingCommitIsAReplay) {
     }
     if (sql != "COMMIT" || !finishing) return;
     retry.emplace([&] {
-      std::this_thread::sleep_for(150ms); // the commit is under way
+      if (on_postgres()) {
+        while (number(*database, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'") == 0) {
+          std::this_thread::sleep_for(5ms); // until the commit is under way
+        }
+      } else {
+        std::this_thread::sleep_for(150ms);
+      }
       seen = run(*second, ride_request("k1"));
     });
     if (!on_postgres()) std::this_thread::sleep_for(300ms);
@@ -241,8 +247,10 @@ TEST_P(Ownership, ALongCallKeepsItsLease) {
       "started", "charge",
       [&](const ForeignCall&) {
         if (++calls > 1) return std::string();
-        // Longer than the lease, so that without renewal the retry would take over.
-        std::this_thread::sleep_for(900ms);
+        // Twice as long as the lease, so that without renewal the retry would take over.
+        const auto lease_until = [&] { return number(*database, "SELECT lease_until FROM oncekey_operation"); };
+        const std::int64_t renewed_twice = lease_until() + 2 * options.lease.count();
+        while (lease_until() < renewed_twice) std::this_thread::sleep_for(10ms);
         EXPECT_TRUE(std::holds_alternative<InProgress>(run(*retrying, ride_request("k1"))));
         return std::string();
       },
@@ -264,8 +272,12 @@ TEST_P(Ownership, ACallThatHangsIsLeftToItsLease) {
       "started", "charge",
       [&](const ForeignCall&) {
         if (++calls == 1) {
-          std::this_thread::sleep_for(600ms);
-          finished(run(*other, ride_request("k1")));
+          RunOutcome taken_over = run(*other, ride_request("k1"));
+          while (std::holds_alternative<InProgress>(taken_over)) { // until the lease is over
+            std::this_thread::sleep_for(10ms);
+            taken_over = run(*other, ride_request("k1"));
+          }
+          finished(taken_over);
         }
         return std::string("call ") + std::to_string(calls);
       },

@@ -27,7 +27,6 @@ import os
 import pathlib
 import re
 import sys
-import time
 import traceback
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -344,7 +343,13 @@ def runs_out(stage, setting):
     if text is None:
         raise StepFailed(f"the scenario must say: with {setting} = \"…\"")
     amount, unit = re.fullmatch(r"(\d+)(ms|s)", text).groups()
-    time.sleep(int(amount) / (1000 if unit == "ms" else 1) + 0.5)
+    seconds = int(amount) / (1000 if unit == "ms" else 1)
+    below = f"/{stage.scenario.name}/"
+    for gateway in stage.world.gateways:  # each by its own clock
+        if setting == "lease":
+            gateway.wait_until_leases_end(seconds, below=below)
+        else:
+            gateway.wait_until_expired(below=below)
 
 
 REQUEST = r"(\w+) (/\S*)(?: key (\S+))?(?: body (.*?))?"

@@ -5,6 +5,7 @@
     crash         its server ends as in a power cut; `start_again` brings it back with what was durable
     end_connections   every session is ended by the server, whatever it is doing
     forget        the store loses records it had: a backup older than them is restored, or somebody empties it
+    ticks         how far the marker of each of its servers is counted up, which gateways do about once a second
 """
 
 from support.chaos import POSTGRES_ANSWERED, REDIS_ANSWERED, ChaosProxy
@@ -56,6 +57,9 @@ class PostgresBackend:
         self.server.stop()
         self.server.restore()
         self.server.start()
+
+    def ticks(self):
+        return {"meta": int(self.server.sql("SELECT tick FROM oncekey.meta"))}
 
 
 class PgBouncerBackend(PostgresBackend):
@@ -123,6 +127,9 @@ class RedisBackend:
     def forget(self):
         self.server.ask("FLUSHALL")
 
+    def ticks(self):
+        return self.server.ticks()
+
 
 class ClusterBackend:
     name = "cluster"
@@ -164,3 +171,6 @@ class ClusterBackend:
 
     def forget(self):
         self.server.on_primaries("FLUSHALL")
+
+    def ticks(self):
+        return self.server.ticks()

@@ -1,6 +1,7 @@
 """The gateway as a process: started on free ports with a configuration, watched through its log, always stopped."""
 
 import contextlib
+import datetime
 import itertools
 import os
 import pathlib
@@ -70,6 +71,10 @@ def toml(settings):
 
 # The gateways of this process by the address of their admin listener: whoever has started one is its operator.
 _operated = {}
+
+
+def _seconds(time_text):
+    return datetime.datetime.fromisoformat(time_text.replace("Z", "+00:00")).timestamp()
 
 
 def run_cli(*arguments, seconds=PATIENCE_SECONDS, stdin=None, environment=None, cwd=None):
@@ -290,6 +295,33 @@ class Gateway:
     @property
     def admin_text(self):
         return f"{self.admin_address[0]}:{self.admin_address[1]}"
+
+    def records(self, *, key=None, below="/"):
+        """What the store has under a key, or of requests below a path, of all accounts."""
+        return [record for record in self.admin.get("/api/keys?limit=1000").json()["keys"]
+                if key in (None, record["key"]) and record["target"].startswith(below)]
+
+    def wait_until_leases_end(self, lease_seconds, **which):
+        """Waits for the end of the leases that these records have now. Then each of them is abandoned, or settled, or
+        its owner, who lives, has renewed the lease since."""
+        for record in self.records(**which):
+            if record["state"] == "in_progress" and not record["abandoned"]:
+                renewed = _seconds(record["lease_until"]) + lease_seconds
+                self._wait_for_record(record, "its lease to end", lambda now, renewed=renewed: (
+                    now["state"] != "in_progress" or now["abandoned"] or _seconds(now["lease_until"]) >= renewed))
+
+    def wait_until_expired(self, **which):
+        for record in self.records(**which):
+            self._wait_for_record(record, "its retention to end", lambda now: False)
+
+    def _wait_for_record(self, record, what, holds):
+        """Until that holds of it, or it is gone."""
+
+        def gone_or_holds():
+            answer = self.admin.get(f"/api/keys/{record['id']}")
+            return answer.status == 404 or holds(answer.json())
+
+        poll_until(gone_or_holds, f"{what}: {record}", pause=0.1)
 
     def metric(self, name, **labels):
         """The sum of all samples of that name whose labels include these."""

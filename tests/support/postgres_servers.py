@@ -1,6 +1,7 @@
 """Postgres and PgBouncer as processes of a test."""
 
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -50,24 +51,33 @@ class Postgres(Server):
 
     @classmethod
     def template(cls):
-        """A data folder fresh from initdb with the database in it, made once a process: initdb takes a second."""
+        """A data folder fresh from initdb with the database in it. Made once in ONCEKEY_INITDB, an empty folder that
+        test processes share, or else once a process: initdb takes a second."""
         with cls._template_lock:
-            if cls._template is None:
-                folder = tempfile.TemporaryDirectory(prefix="oncekey-initdb-", ignore_cleanup_errors=True)
-                give_to_unprivileged(pathlib.Path(folder.name))
-                data = pathlib.Path(folder.name) / "data"
-                run_unprivileged([POSTGRES_BINARIES / "initdb", "--no-sync", "--no-instructions", "--auth=trust",
-                                  "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "-D", data])
-                single = [POSTGRES_BINARIES / "postgres", "--single", "-F", "-D", data, "postgres"]
-                subprocess.run(single, input=f"CREATE DATABASE {cls.database}\n", text=True, capture_output=True,
-                               user=UNPRIVILEGED if os.geteuid() == 0 else None, cwd="/", check=True)
-                cls._template = folder
-            return pathlib.Path(cls._template.name) / "data"
+            if cls._template is None and not (shared := os.environ.get("ONCEKEY_INITDB")):
+                cls._template = tempfile.TemporaryDirectory(prefix="oncekey-initdb-", ignore_cleanup_errors=True)
+            folder = pathlib.Path(cls._template.name if cls._template else shared)
+            with open(folder / "lock", "a", encoding="utf-8") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                if not (folder / "data").exists():
+                    give_to_unprivileged(folder)
+                    cls._make_template(folder / "half-made")
+                    (folder / "half-made").rename(folder / "data")
+            return folder / "data"
+
+    @classmethod
+    def _make_template(cls, data):
+        # Small log files, since each server gets a copy of one.
+        run_unprivileged([POSTGRES_BINARIES / "initdb", "--no-sync", "--no-instructions", "--auth=trust",
+                          "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "-D", data])
+        single = [POSTGRES_BINARIES / "postgres", "--single", "-F", "-D", data, "postgres"]
+        subprocess.run(single, input=f"CREATE DATABASE {cls.database}\n", text=True, capture_output=True,
+                       user=UNPRIVILEGED if os.geteuid() == 0 else None, cwd="/", check=True)
 
     def command(self):
         if not self.data.exists():
-            copy_folder(self.template(), self.data)
             give_to_unprivileged(self.folder)
+            copy_folder(self.template(), self.data)
         return [POSTGRES_BINARIES / "postgres", "-D", self.data, "-p", self.port,
                 *(part for name, value in self.settings.items() for part in ("-c", f"{name}={value}"))]
 

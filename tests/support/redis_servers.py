@@ -101,6 +101,12 @@ class Redis(Server):
         lines = self.ask("INFO", section).decode().splitlines()
         return dict(line.split(":", 1) for line in lines if ":" in line)
 
+    def ticks(self):
+        """How often gateways have counted up a marker of their store here."""
+        with self.connect() as connection:
+            return {self.port: sum(int(connection.ask("HGET", marker, "tick"))
+                                   for marker in connection.ask("KEYS", "*:marker"))}
+
     def kill_clients(self):
         """Every connection but the asking one is closed, whatever it waits for."""
         for kind in ("normal", "pubsub"):
@@ -248,6 +254,9 @@ class RedisCluster:
         mine = str(primary.announced_port)
         return [node for node in self.nodes if node.running and not node.is_primary
                 and node.info("replication")["master_port"] == mine]
+
+    def ticks(self):
+        return {port: tick for node in self.primaries() for port, tick in node.ticks().items()}
 
     def on_primaries(self, *words):
         return [node.ask(*words) for node in self.primaries()]

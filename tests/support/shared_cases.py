@@ -114,8 +114,16 @@ class SharedStoreTest(unittest.TestCase):
 
         return poll_until(reason, "the gateway not to be ready")
 
+    @staticmethod
+    def wait_for_ticks(store):
+        """Two gateways count each server's marker up about once a second; a backup is older by what they have counted
+        since. After four counts both have counted and know of it."""
+        before = store.ticks()
+        poll_until(lambda: all(tick >= before.get(server, 0) + 4 for server, tick in store.ticks().items()),
+                   "the markers to be counted up", pause=0.1)
+
     def under_load(self, trouble, *, clients=6, deaths=()):
-        """Clients use both gateways while `trouble` runs; afterwards the oracle has nothing to say.
+        """Clients use both gateways while `trouble(crowd)` runs; afterwards the oracle has nothing to say.
         With no `deaths` (times at which an owner may have lost its lease) every key is executed at most once."""
         history = History()
         upstream = CountingUpstream(history, seed=1)
@@ -125,7 +133,7 @@ class SharedStoreTest(unittest.TestCase):
             crowd.addresses = [gateway.start().address for gateway in gateways]
             crowd.start()
             try:
-                trouble()
+                trouble(crowd)
                 # A slow machine gets the time it needs: with few requests hardly anything would be tested.
                 poll_until(lambda: len(crowd.finished) > 10, "enough requests")
             finally:

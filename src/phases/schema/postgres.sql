@@ -91,16 +91,16 @@ CREATE TABLE IF NOT EXISTS oncekey_inbox (
 ) PARTITION BY LIST (bucket);
 CREATE INDEX IF NOT EXISTS oncekey_inbox_by_message ON oncekey_inbox (consumer, message_id);
 
--- The functions: the steps of a key and of a phase, each in one statement. They call nobody, own
--- nothing and may be replaced at any time. p_now is the server's clock as the calling statement read it.
+-- The functions: the steps of a key and of a phase, each in one statement. They call no other function of this schema and
+-- may be replaced at any time. p_now is the server's clock as the calling statement read it.
 --
 -- All of them keep the planner from reading whole tables. In a table with few rows it would, and a serializable
--- transaction that has read a whole table is in everybody's way: unrelated operations would undo each other by the
--- thousand. The setting lasts for the call, so that the application's statements are planned as ever.
+-- transaction that has read a whole table conflicts with every other: unrelated operations would undo each other by the
+-- thousand. The setting lasts for the call, so that the application's statements are planned as before.
 
 -- Inserts the operation and returns p_now; null if the key is claimed or answered already. To be called at READ
--- COMMITTED: between the first look for an answer and the insertion somebody else may have claimed AND finished the same
--- key. From the insertion on nobody can, and the second look sees whoever did before.
+-- COMMITTED: between the first look for an answer and the insertion, another run may have claimed AND finished the same
+-- key. From the insertion on no other run can, and the second look sees one that did before.
 CREATE OR REPLACE FUNCTION oncekey_claim(
   p_id bytea, p_fingerprint bytea, p_operation text, p_recovery_point text, p_lease bigint, p_identity bytea,
   p_principal text, p_key text, p_method text, p_path text, p_body bytea, p_content_type text, p_now bigint
@@ -155,7 +155,7 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  RAISE EXCEPTION 'the code inside ended the transaction itself; only the library may commit or roll back'
+  RAISE EXCEPTION 'the application''s code ended the transaction itself; only the library may commit or roll back'
     USING ERRCODE = 'OK001';
 END $$;
 
@@ -178,7 +178,7 @@ BEGIN
       RETURN;
     END IF;
   END IF;
-  RAISE EXCEPTION 'the code inside ended the transaction itself; only the library may commit or roll back'
+  RAISE EXCEPTION 'the application''s code ended the transaction itself; only the library may commit or roll back'
     USING ERRCODE = 'OK001';
 END $$;
 

@@ -1,7 +1,7 @@
-// OwnClaims: what was claimed here and is not settled yet.
+// OwnClaims: the claims of this process that are not settled yet.
 //
-// Whoever completes names a fence and an answer. To replay that answer without asking the store the rest of the record
-// is needed as well, and it was all in the claim.
+// A completion names a fence and an answer. To replay that answer without asking the store, the rest of the record is
+// needed as well, and the claim had all of it.
 #pragma once
 
 #include "core/store.h"

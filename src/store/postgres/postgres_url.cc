@@ -23,7 +23,7 @@ std::optional<Status> take_ours(std::string_view name, std::string_view value, P
   if (name == "call_timeout") {
     const Result<Millis> duration = parse_duration(value);
     if (!duration) return Status(invalid("call_timeout: " + duration.fault().message));
-    if (*duration <= Millis{0}) return Status(invalid("call_timeout must be longer than nothing"));
+    if (*duration <= Millis{0}) return Status(invalid("call_timeout must be greater than 0"));
     split.call_timeout = *duration;
     return ok_status();
   }

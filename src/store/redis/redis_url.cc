@@ -185,7 +185,7 @@ class Parser {
     if (name == "call_timeout") {
       const Result<Millis> time = parse_duration(value);
       if (!time) return refuse("call_timeout: " + time.fault().message);
-      if (time->count() == 0) return refuse("call_timeout must be longer than nothing");
+      if (time->count() == 0) return refuse("call_timeout must be greater than 0");
       url_.call_timeout = *time;
       return ok_status();
     }

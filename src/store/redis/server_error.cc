@@ -23,7 +23,7 @@ constexpr std::array kKnownErrors{
     KnownError{"MASTERDOWN", ErrorKind::again, "it is a replica without its primary; a failover may be under way"},
     KnownError{"NOSCRIPT", ErrorKind::no_script, ""},
     KnownError{"OOM", ErrorKind::refused, "its memory is full: raise maxmemory, or shorten the retention"},
-    KnownError{"BUSY", ErrorKind::refused, "a script of somebody runs for too long: SCRIPT KILL ends it"},
+    KnownError{"BUSY", ErrorKind::refused, "a script on this server runs for too long: SCRIPT KILL ends it"},
     KnownError{"NOREPLICAS", ErrorKind::refused, "fewer replicas are connected than min-replicas-to-write asks for"},
     KnownError{"MISCONF", ErrorKind::refused, "it cannot write to its disk: look at its log"},
     KnownError{"NOAUTH", ErrorKind::refused, "it wants a password: write redis://USER:PASSWORD@HOST"},

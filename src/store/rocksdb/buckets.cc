@@ -79,7 +79,7 @@ Result<std::size_t> Buckets::drop_ended(Time now) {
     if (ended.empty()) return std::size_t{0};
     list_ = std::make_shared<const BucketList>(std::move(staying));
   }
-  // Nobody finds them any more. A crash before the drop is durable only leaves them to the next start.
+  // No lookup finds them any more. After a crash before the drop is durable, the next start drops them.
   for (const Bucket& bucket : ended) {
     const rocksdb::Status dropped = db_.DropColumnFamily(bucket.family.get());
     if (!dropped.ok()) return fault_of(dropped, "an expired bucket could not be dropped");

@@ -19,7 +19,7 @@
 namespace oncekey {
 namespace {
 
-// An operator's note in the store's folder. Only those who may write there can leave one: the owner and root.
+// An operator's note in the store's folder. Only the owner of the folder and root can leave one.
 std::string note_path(const std::string& folder) { return folder + "/accept-loss"; }
 
 rocksdb::WriteOptions durably() {

@@ -1,7 +1,7 @@
 // meta: what a RocksDB store knows about itself, kept in the default column family beside the buckets.
 //
 // The hashing secret is not in the database but in the file `secret` of its folder, of which the database has the check
-// value (secret_check.h): a copy of the database alone, or its files in a backup, does not let anyone guess accounts.
+// value (secret_check.h): with a copy of the database alone, or of its files in a backup, accounts cannot be guessed.
 //
 //   "meta"   "ONCEKEY" format:u32 id:16 bytes check:32 bytes checksum:u64     written once, when the store is made
 //   "clock"  a ClockMark                                         about once a second while records are written

@@ -205,7 +205,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
                                                        *std::move(meta)));
   // Before anything is written: the number of the newest write is compared.
   if (const Status compared = store->look_for_loss(); !compared) return compared.fault();
-  // What expired while nobody ran is gone before the first call. On a full disk that waits for its next round.
+  // Drops what expired while no process was running, before the first call. On a full disk the next round does it.
   const Status maintained = store->maintain();
   if (!maintained) store->log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
   if (const Status loaded = store->load_indexes_and_fences(); !loaded) return loaded.fault();

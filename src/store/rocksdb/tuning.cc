@@ -40,7 +40,7 @@ rocksdb::DBOptions database_options() {
 
   // Files of a dropped bucket are deleted in the background, not by the reader that let go of it last.
   options.avoid_unnecessary_blocking_io = true;
-  // Statistics nobody would read.
+  // These statistics are not read.
   options.stats_dump_period_sec = 0;
   options.stats_persist_period_sec = 0;
 

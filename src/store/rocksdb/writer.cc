@@ -105,7 +105,7 @@ std::map<int, Millis> Writer::retentions_in_use() const {
 
 void Writer::run() {
   pthread_setname_np(pthread_self(), "store-writer");
-  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable); // its counters cost a few percent and nobody reads them
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable); // its counters cost a few percent and are not read
   std::vector<Call> calls;
   while (take(calls)) commit(calls);
   if (failed_) return;
@@ -142,7 +142,7 @@ void Writer::commit(std::vector<Call>& calls) {
         // Nothing is lost without the indexes but the sight of some keys.
         write_indexes(now);
         if (!clock_saved_ || now - *clock_saved_ >= kClockSavedEvery) save_clock(now);
-        // A crash before this returns leaves nothing or all of the batch; nobody has been told either way.
+        // A crash before this returns leaves nothing or all of the batch; no caller has been answered yet.
         switch (write_batch()) {
           case Written::yes:
             break;

@@ -1,7 +1,7 @@
 // Writer: the one thread that changes the store, with group commit.
 //
 // Whatever all callers want written while a sync runs is gathered, applied in order by the pure steps of
-// core/transitions, put into one batch, and synced once; only then are the calls answered. Nobody waits for more than
+// core/transitions, put into one batch, and synced once; only then are the calls answered. No call waits for more than
 // the sync under way plus one. Because every change passes through here, in order, two claims of one key always see
 // each other, on whichever side of a bucket's border they fall.
 //

@@ -1,0 +1,48 @@
+// enum_name: an enumerator's own spelling.
+//
+// Enumerators are named as they are written in logs, metrics, JSON and SQL: RecordState::in_progress is "in_progress".
+// So the compiler's own name serves, and no table can fall behind its enum.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+namespace oncekey {
+
+// Values from 0 to less than this have names.
+inline constexpr std::size_t kNamedEnumeratorsMax = 64;
+
+// "in_progress" of `... [with auto Value = oncekey::RecordState::in_progress; ...]`. A value without an enumerator is
+// spelled as a cast, which holds a parenthesis, and has no name.
+template <auto Value>
+constexpr std::string_view enumerator_name() {
+  constexpr std::string_view kFunction = __PRETTY_FUNCTION__;
+  constexpr std::string_view kBefore = "Value = ";
+  const std::size_t begin = kFunction.find(kBefore) + kBefore.size();
+  const std::string_view value = kFunction.substr(begin, kFunction.find_first_of(";]", begin) - begin);
+  return value.find('(') == std::string_view::npos ? value.substr(value.rfind(':') + 1) : std::string_view();
+}
+
+template <class Enum>
+inline constexpr auto kEnumNames = []<std::size_t... Values>(std::index_sequence<Values...>) {
+  return std::array{enumerator_name<static_cast<Enum>(Values)>()...};
+}
+(std::make_index_sequence<kNamedEnumeratorsMax>());
+
+template <class Enum>
+constexpr std::string_view enum_name(Enum value) {
+  const auto index = static_cast<std::size_t>(value);
+  if (index >= kNamedEnumeratorsMax || kEnumNames<Enum>[index].empty()) return "unknown";
+  return kEnumNames<Enum>[index];
+}
+
+// Calls visit with every enumerator, in the order of their values.
+template <class Enum, class Visit>
+constexpr void each_enumerator(Visit visit) {
+  for (std::size_t index = 0; index < kNamedEnumeratorsMax; ++index)
+    if (!kEnumNames<Enum>[index].empty()) visit(static_cast<Enum>(index));
+}
+
+} // namespace oncekey

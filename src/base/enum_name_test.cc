@@ -1,0 +1,35 @@
+#include "base/enum_name.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+namespace oncekey {
+namespace {
+
+enum class Weather : std::uint8_t { fair = 1, thick_fog = 3 };
+struct Ship {
+  enum class Course { north, south_west };
+};
+
+TEST(EnumName, IsTheEnumeratorsSpelling) {
+  EXPECT_EQ(enum_name(Weather::fair), "fair");
+  EXPECT_EQ(enum_name(Weather::thick_fog), "thick_fog");
+  EXPECT_EQ(enum_name(Ship::Course::south_west), "south_west");
+}
+
+TEST(EnumName, OfAValueWithoutAnEnumeratorIsUnknown) {
+  EXPECT_EQ(enum_name(static_cast<Weather>(0)), "unknown");
+  EXPECT_EQ(enum_name(static_cast<Weather>(2)), "unknown");
+  EXPECT_EQ(enum_name(static_cast<Weather>(200)), "unknown");
+}
+
+TEST(EachEnumerator, ComesOnce) {
+  std::string names;
+  each_enumerator<Weather>([&](Weather weather) { names.append(enum_name(weather)).append(" "); });
+  EXPECT_EQ(names, "fair thick_fog ");
+}
+
+} // namespace
+} // namespace oncekey

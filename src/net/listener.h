@@ -1,0 +1,38 @@
+// Listener: accepts connections on one loop; the sockets it returns may be used on any.
+#pragma once
+
+#include "net/loop.h"
+#include "net/socket_address.h"
+
+#include <oncekey/result.h>
+
+#include <string>
+#include <system_error>
+
+namespace oncekey {
+
+class Listener {
+ public:
+  explicit Listener(Loop& loop) : socket_(loop) {}
+
+  // `host` is an IP address or "localhost". A fault says why not; `conflict`: another process has the port.
+  Status listen(const std::string& host, std::uint16_t port);
+  // With the port that was given.
+  std::string address() const;
+
+  struct Accepted {
+    std::error_code error; // operation_canceled once the listener is closed
+    Descriptor socket;     // non-blocking
+    SocketAddress peer;
+  };
+  Task<Accepted> accept();
+  bool open() const { return socket_.open(); }
+  // On the loop's thread.
+  void close() { socket_.close(); }
+
+ private:
+  Watched socket_;
+  unsigned in_a_row_ = 0; // accepted without a wait
+};
+
+} // namespace oncekey

@@ -1,0 +1,27 @@
+// SignalWatch: signals to the process, as calls on a loop.
+#pragma once
+
+#include "net/loop.h"
+
+#include <functional>
+#include <vector>
+
+namespace oncekey {
+
+// While it lives, `caught` is called on the loop's thread for each of these signals, instead of what they do otherwise.
+// A signal has one watch at a time in a process.
+class SignalWatch {
+ public:
+  SignalWatch(Loop& loop, std::vector<int> signals, std::function<void()> caught);
+  ~SignalWatch();
+  SignalWatch(const SignalWatch&) = delete;
+  SignalWatch& operator=(const SignalWatch&) = delete;
+
+ private:
+  Task<void> watch();
+  std::vector<int> signals_;
+  std::function<void()> caught_;
+  Watched bell_; // an eventfd that the signal handler rings
+};
+
+} // namespace oncekey

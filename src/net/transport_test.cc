@@ -1,0 +1,454 @@
+#include "net/transport.h"
+
+#include "net/connect.h"
+#include "net/listener.h"
+#include "net/resolve.h"
+
+#include <gtest/gtest.h>
+
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <openssl/rsa.h>
+#include <openssl/x509v3.h>
+
+#include <sys/resource.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace oncekey {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr std::chrono::seconds kLong{30};
+
+MonotonicTime soon() { return std::chrono::steady_clock::now() + milliseconds(1); }
+MonotonicTime in_a_while() { return std::chrono::steady_clock::now() + kLong; }
+
+// Self-signed certificates, each in a file with its key, for the names that a test asks for.
+class Certificates : public testing::Environment {
+ public:
+  static std::string file_for(const std::string& name) {
+    const auto folder = std::filesystem::temp_directory_path() / ("oncekey-net-test-" + std::to_string(::getpid()));
+    std::filesystem::create_directories(folder);
+    const std::string path = folder / (name + ".pem");
+    if (!std::filesystem::exists(path)) make(path, name);
+    return path;
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(std::filesystem::temp_directory_path() /
+                                ("oncekey-net-test-" + std::to_string(::getpid())));
+  }
+
+ private:
+  static void make(const std::string& path, const std::string& name) {
+    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+    const std::unique_ptr<X509, decltype(&X509_free)> made(X509_new(), X509_free);
+    X509_set_version(made.get(), X509_VERSION_3);
+    ASN1_INTEGER_set(X509_get_serialNumber(made.get()), 1);
+    X509_gmtime_adj(X509_getm_notBefore(made.get()), -3600);
+    X509_gmtime_adj(X509_getm_notAfter(made.get()), 3600);
+    X509_set_pubkey(made.get(), key.get());
+    X509_NAME* const subject = X509_get_subject_name(made.get());
+    X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name.c_str()), -1,
+                               -1, 0);
+    X509_set_issuer_name(made.get(), subject);
+    const std::string names = (parse_ip(name) ? "IP:" : "DNS:") + name;
+    for (const auto& [kind, value] :
+         {std::pair{NID_subject_alt_name, names}, std::pair{NID_basic_constraints, std::string("critical,CA:TRUE")}}) {
+      X509_EXTENSION* const extension = X509V3_EXT_conf_nid(nullptr, nullptr, kind, value.c_str());
+      X509_add_ext(made.get(), extension, -1);
+      X509_EXTENSION_free(extension);
+    }
+    X509_sign(made.get(), key.get(), EVP_sha256());
+    const std::unique_ptr<std::FILE, decltype(&std::fclose)> file(std::fopen(path.c_str(), "w"), std::fclose);
+    PEM_write_X509(file.get(), made.get());
+    PEM_write_PrivateKey(file.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
+  }
+};
+[[maybe_unused]] testing::Environment* const kCertificates = testing::AddGlobalTestEnvironment(new Certificates);
+
+enum class Over { plain, tls };
+
+// Two ends of one connection, on one loop.
+class TwoEnds : public testing::TestWithParam<Over> {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(listener_.listen("127.0.0.1", 0).ok());
+    const std::string address = listener_.address();
+    port_ = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+    if (GetParam() == Over::tls) {
+      const std::string file = Certificates::file_for("127.0.0.1");
+      server_tls_ = server_tls(file, file).value();
+      client_tls_ = client_tls({.ca_file = file}).value();
+    }
+    spawn(accept());
+    Connected connected = run(connect(loop_, "127.0.0.1", port_, client_tls_, in_a_while()));
+    ASSERT_EQ(connected.failure, ConnectFailure::none) << connected.reason;
+    client_ = std::move(connected.transport);
+    loop_.run_until([&] { return accepted_; });
+    ASSERT_FALSE(handshake_) << handshake_.message();
+  }
+
+  Task<void> accept() {
+    Listener::Accepted accepted = co_await listener_.accept();
+    server_ = std::make_unique<Transport>(loop_, std::move(accepted.socket));
+    if (server_tls_) handshake_ = co_await server_->serve_tls(server_tls_);
+    accepted_ = true;
+  }
+
+  template <class T>
+  T run(Task<T> task) {
+    return loop_.run_to_end(std::move(task));
+  }
+  static Task<std::string> read(Transport& from) {
+    char room[64];
+    const IoResult got = co_await from.read_some(room);
+    if (got.error) co_return got.error.message();
+    co_return std::string(room, got.bytes);
+  }
+  static Task<std::error_code> error_of_reading(Transport& from) {
+    char room[64];
+    const IoResult got = co_await from.read_some(room);
+    co_return got.error;
+  }
+  static Task<void> write_all(Transport& to, std::string_view text, std::size_t& written) {
+    const IoResult result = co_await to.write(text);
+    written = result.bytes;
+  }
+  static Task<std::string> read_all(Transport& from, std::size_t bytes) {
+    std::string all;
+    std::string room(kReadBytes, '\0');
+    while (all.size() < bytes) {
+      const IoResult got = co_await from.read_some(room);
+      if (got.error) co_return got.error.message();
+      all.append(room, 0, got.bytes);
+    }
+    co_return all;
+  }
+
+  Loop loop_;
+  Listener listener_{loop_};
+  std::uint16_t port_ = 0;
+  TlsContext server_tls_;
+  TlsContext client_tls_;
+  std::error_code handshake_;
+  bool accepted_ = false;
+  std::unique_ptr<Transport> client_;
+  std::unique_ptr<Transport> server_;
+};
+INSTANTIATE_TEST_SUITE_P(Over, TwoEnds, testing::Values(Over::plain, Over::tls),
+                         [](const auto& of) { return of.param == Over::plain ? "Plain" : "Tls"; });
+
+TEST_P(TwoEnds, CarryBytesBothWaysInOrder) {
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(run(client_->write("to the ", "server")).bytes, 13u);
+    EXPECT_EQ(run(read(*server_)), "to the server");
+    EXPECT_EQ(run(server_->write("to the client")).bytes, 13u);
+    EXPECT_EQ(run(read(*client_)), "to the client");
+  }
+  EXPECT_EQ(server_->secure(), GetParam() == Over::tls);
+}
+
+TEST_P(TwoEnds, CarryMoreThanTheBuffersHoldInBothDirectionsAtOnce) {
+  std::string large(6u << 20, 'x');
+  for (std::size_t i = 0; i < large.size(); i += 997) large[i] = static_cast<char>(i);
+  std::size_t from_client = 0;
+  std::size_t from_server = 0;
+  spawn(write_all(*client_, large, from_client));
+  spawn(write_all(*server_, large, from_server));
+  EXPECT_LT(from_client, large.size());
+  EXPECT_TRUE(run(read_all(*server_, large.size())) == large);
+  EXPECT_TRUE(run(read_all(*client_, large.size())) == large);
+  EXPECT_EQ(from_client, large.size());
+  EXPECT_EQ(from_server, large.size());
+}
+
+TEST_P(TwoEnds, AReadEndsAtTheDeadlineAndTheConnectionCanStillBeUsed) {
+  client_->deadline(soon());
+  EXPECT_EQ(run(error_of_reading(*client_)), std::errc::timed_out);
+  EXPECT_TRUE(client_->expired());
+  EXPECT_EQ(run(error_of_reading(*client_)), std::errc::timed_out) << "again, without waiting";
+  client_->deadline_after(kLong);
+  (void)run(server_->write("late"));
+  EXPECT_EQ(run(read(*client_)), "late");
+}
+
+TEST_P(TwoEnds, AnInterruptedReadEndsAlthoughANewDeadlineWasSetMeanwhile) {
+  std::optional<std::error_code> read_error;
+  const auto reading = [&]() -> Task<void> {
+    const std::error_code error = co_await error_of_reading(*client_);
+    read_error = error;
+  };
+  spawn(reading());
+  client_->deadline(soon());
+  loop_.run_until([&] { return client_->expired(); });
+  client_->deadline_after(kLong);
+  loop_.run_until([&] { return read_error.has_value(); });
+  EXPECT_EQ(*read_error, std::errc::timed_out);
+}
+
+TEST_P(TwoEnds, AWriteEndsWhenThePeerDoesNotKeepThePace) {
+  const std::string large(32u << 20, 'x');
+  Pace pace(milliseconds(10), 1u << 30);
+  const IoResult result = run(client_->write_at_pace(large, {}, pace));
+  EXPECT_EQ(result.error, std::errc::timed_out);
+  EXPECT_LT(result.bytes, large.size());
+}
+
+TEST_P(TwoEnds, ClosingEndsTheWaitOfAReader) {
+  loop_.post([&] { client_->close(); });
+  EXPECT_EQ(run(error_of_reading(*client_)), std::errc::operation_canceled);
+}
+
+TEST_P(TwoEnds, AnEndInGoodOrderIsTheEndOfTheStream) {
+  (void)run(server_->write("last words"));
+  const auto say_goodbye = [&]() -> Task<void> { co_await server_->shutdown_send(); };
+  spawn(say_goodbye());
+  EXPECT_EQ(run(read(*client_)), "last words");
+  EXPECT_TRUE(is_end(run(error_of_reading(*client_))));
+  EXPECT_TRUE(is_end(run(error_of_reading(*client_)))) << "and again";
+}
+
+TEST_P(TwoEnds, AResetIsAnError) {
+  server_->reset();
+  EXPECT_EQ(run(error_of_reading(*client_)), std::errc::connection_reset);
+}
+
+TEST_P(TwoEnds, WritingToAPeerThatIsGoneIsAnErrorAndNoSignal) {
+  server_->reset();
+  (void)run(error_of_reading(*client_));
+  EXPECT_TRUE(run(client_->write("hello?")).error);
+}
+
+TEST_P(TwoEnds, AreQuietUntilThereIsSomethingToRead) {
+  (void)run(server_->write("first"));
+  EXPECT_EQ(run(read(*client_)), "first");
+  for (const auto ask : {Transport::Ask::loop, Transport::Ask::kernel}) EXPECT_TRUE(client_->quiet(ask));
+  (void)run(server_->write("unasked for"));
+  loop_.run_until([&] { return !client_->quiet(Transport::Ask::kernel); });
+  loop_.poll();
+  EXPECT_FALSE(client_->quiet(Transport::Ask::loop));
+}
+
+TEST_P(TwoEnds, AreNotQuietAfterTheEnd) {
+  (void)run(server_->write("first"));
+  EXPECT_EQ(run(read(*client_)), "first");
+  server_->close();
+  loop_.run_until([&] { return !client_->quiet(Transport::Ask::kernel); });
+  loop_.poll();
+  EXPECT_FALSE(client_->quiet(Transport::Ask::loop));
+  client_->close();
+  EXPECT_FALSE(client_->quiet(Transport::Ask::loop));
+}
+
+TEST_P(TwoEnds, AReaderThatAlwaysHasMoreLetsTheOthersHaveTheirTurn) {
+  const std::string large(4u << 20, 'x');
+  std::size_t written = 0;
+  spawn(write_all(*server_, large, written));
+  bool over = false;
+  bool had_a_turn = false;
+  const auto read_slowly = [&]() -> Task<void> {
+    char room[16];
+    for (int i = 0; i < 1000; ++i) {
+      const IoResult got = co_await client_->read_some(room);
+      if (got.error) break;
+    }
+    over = true;
+  };
+  spawn(read_slowly());
+  loop_.post([&] { had_a_turn = !over; });
+  loop_.run_until([&] { return over; });
+  EXPECT_TRUE(had_a_turn);
+}
+
+TEST_P(TwoEnds, TasksThatReadAndWriteEndWithTheLoop) {
+  // Sanitizers tell if they do not.
+  const std::string large(32u << 20, 'x');
+  std::size_t written = 0;
+  const auto reading = [&]() -> Task<void> { (void)co_await error_of_reading(*client_); };
+  spawn(reading());
+  spawn(write_all(*client_, large, written));
+  loop_.poll();
+}
+
+TEST(TransportOverPlain, OneDirectionMayEndWhileTheOtherGoesOn) {
+  Loop loop;
+  Listener listener(loop);
+  ASSERT_TRUE(listener.listen("127.0.0.1", 0).ok());
+  const std::string address = listener.address();
+  const auto port = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  const auto talk = [&]() -> Task<std::string> {
+    Connected client = co_await connect(loop, "127.0.0.1", port, nullptr, in_a_while());
+    Listener::Accepted accepted = co_await listener.accept();
+    EXPECT_EQ(accepted.peer.ip(), "127.0.0.1");
+    Transport server(loop, std::move(accepted.socket));
+    client.transport->end_sending();
+    char room[64];
+    const IoResult end = co_await server.read_some(room);
+    EXPECT_TRUE(is_end(end.error));
+    (void)co_await server.write("still here");
+    const IoResult got = co_await client.transport->read_some(room);
+    co_return std::string(room, got.bytes);
+  };
+  EXPECT_EQ(loop.run_to_end(talk()), "still here");
+}
+
+// A listener whose first connection a test's task gets.
+class OneConnection : public testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(listener_.listen("127.0.0.1", 0).ok());
+    const std::string address = listener_.address();
+    port_ = static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  }
+  // Serves TLS with a certificate of that name, then ends the connection as `end` says.
+  Task<void> serve(std::string name, std::function<void(Transport&)> end = {}, std::string client_ca = {}) {
+    const std::string file = Certificates::file_for(name);
+    Listener::Accepted accepted = co_await listener_.accept();
+    served_ = std::make_unique<Transport>(loop_, std::move(accepted.socket));
+    const TlsContext context = server_tls(file, file, {}, client_ca).value();
+    handshake_ = co_await served_->serve_tls(context);
+    if (end) end(*served_);
+  }
+  Connected connect_trusting(const std::string& name, const std::string& host = "127.0.0.1") {
+    const TlsContext tls = client_tls({.ca_file = Certificates::file_for(name)}).value();
+    return loop_.run_to_end(connect(loop_, host, port_, tls, in_a_while()));
+  }
+
+  Loop loop_;
+  Listener listener_{loop_};
+  std::uint16_t port_ = 0;
+  std::unique_ptr<Transport> served_;
+  std::error_code handshake_;
+};
+
+TEST_F(OneConnection, ACertificateForAnotherNameIsNotAccepted) {
+  spawn(serve("other.example"));
+  const Connected connected = connect_trusting("other.example");
+  EXPECT_EQ(connected.failure, ConnectFailure::distrusted);
+  EXPECT_NE(connected.reason.find("its certificate is for another name"), std::string::npos) << connected.reason;
+}
+
+TEST_F(OneConnection, ACertificateOfAnotherAuthorityIsNotAccepted) {
+  spawn(serve("127.0.0.1"));
+  const Connected connected = connect_trusting("other.example");
+  EXPECT_EQ(connected.failure, ConnectFailure::distrusted);
+  EXPECT_NE(connected.reason.find("its certificate is not trusted"), std::string::npos) << connected.reason;
+}
+
+TEST_F(OneConnection, ANameIsVerifiedLikeAnAddress) {
+  spawn(serve("localhost"));
+  const Connected connected = connect_trusting("localhost", "localhost");
+  EXPECT_EQ(connected.failure, ConnectFailure::none) << connected.reason;
+}
+
+TEST_F(OneConnection, ATlsStreamThatIsCutOffIsNotTakenForWhole) {
+  spawn(serve("127.0.0.1", [](Transport& transport) { transport.close(); }));
+  const Connected connected = connect_trusting("127.0.0.1");
+  ASSERT_EQ(connected.failure, ConnectFailure::none) << connected.reason;
+  const auto read = [&]() -> Task<std::error_code> {
+    char room[64];
+    const IoResult got = co_await connected.transport->read_some(room);
+    co_return got.error;
+  };
+  EXPECT_EQ(loop_.run_to_end(read()), std::error_code(StreamError::cut_off));
+}
+
+TEST_F(OneConnection, APlainRequestOnATlsPortIsToldFromOtherNonsense) {
+  spawn(serve("127.0.0.1"));
+  const auto talk = [&]() -> Task<int> {
+    Connected connected = co_await connect(loop_, "127.0.0.1", port_, nullptr, in_a_while());
+    (void)co_await connected.transport->write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    while (!handshake_) co_await loop_.next_turn();
+    co_return 0;
+  };
+  loop_.run_to_end(talk());
+  EXPECT_TRUE(is_plain_http(handshake_)) << handshake_.message();
+}
+
+TEST_F(OneConnection, AClientCertificateIsVerifiedAndKnownByItsName) {
+  const std::string file = Certificates::file_for("client.example");
+  spawn(serve("127.0.0.1", {}, file));
+  const TlsContext tls =
+      client_tls({.ca_file = Certificates::file_for("127.0.0.1"), .cert_file = file, .key_file = file}).value();
+  const Connected connected = loop_.run_to_end(connect(loop_, "127.0.0.1", port_, tls, in_a_while()));
+  ASSERT_EQ(connected.failure, ConnectFailure::none) << connected.reason;
+  loop_.run_until([&] { return handshake_ || served_->certificate() != nullptr; });
+  ASSERT_NE(served_->certificate(), nullptr) << handshake_.message();
+  EXPECT_EQ(served_->certificate()->value, "client.example");
+}
+
+TEST_F(OneConnection, AServerThatDoesNotShakeHandsTimesOut) {
+  const TlsContext tls = client_tls({.ca_file = Certificates::file_for("127.0.0.1")}).value();
+  const Connected connected = loop_.run_to_end(connect(loop_, "127.0.0.1", port_, tls, soon()));
+  EXPECT_EQ(connected.failure, ConnectFailure::timed_out);
+  EXPECT_EQ(connected.transport, nullptr);
+}
+
+TEST_F(OneConnection, APortWithoutAListenerIsUnreachable) {
+  listener_.close();
+  const Connected connected = loop_.run_to_end(connect(loop_, "127.0.0.1", port_, nullptr, in_a_while()));
+  EXPECT_EQ(connected.failure, ConnectFailure::unreachable);
+  EXPECT_NE(connected.reason.find("Connection refused connecting to 127.0.0.1:"), std::string::npos);
+}
+
+TEST_F(OneConnection, OurShortageOfDescriptorsIsToldFromAServerThatIsNotThere) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  const Connected connected = loop_.run_to_end(connect(loop_, "127.0.0.1", port_, nullptr, in_a_while()));
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(connected.failure, ConnectFailure::own_shortage) << connected.reason;
+}
+
+TEST_F(OneConnection, APortThatIsTakenIsAConflict) {
+  Listener second(loop_);
+  const Status listening = second.listen("127.0.0.1", port_);
+  ASSERT_FALSE(listening.ok());
+  EXPECT_EQ(listening.fault().kind, FaultKind::conflict);
+}
+
+TEST(Resolve, AnAddressNeedsNoNameServer) {
+  Loop loop;
+  for (const std::string host : {"127.0.0.1", "::1"}) {
+    const Resolved resolved = loop.run_to_end(resolve(loop, host, 80, MonotonicTime::min()));
+    ASSERT_EQ(resolved.addresses.size(), 1u);
+    EXPECT_EQ(resolved.addresses[0].ip(), host);
+    EXPECT_EQ(resolved.addresses[0].port(), 80);
+  }
+}
+
+TEST(Resolve, ANameHasAddressesOrAReason) {
+  Loop loop;
+  const Resolved known = loop.run_to_end(resolve(loop, "localhost", 80, in_a_while()));
+  ASSERT_FALSE(known.addresses.empty()) << known.reason;
+  EXPECT_TRUE(known.addresses[0].is_loopback());
+  const Resolved unknown = loop.run_to_end(resolve(loop, "not a name", 80, in_a_while()));
+  EXPECT_TRUE(unknown.addresses.empty());
+  EXPECT_NE(unknown.reason.find("cannot be resolved"), std::string::npos) << unknown.reason;
+}
+
+TEST(Resolve, ALookupMayOutliveItsLoop) {
+  // Sanitizers tell if its answer is used.
+  Loop loop;
+  const auto ask = [&]() -> Task<void> { (void)co_await resolve(loop, "localhost", 80, in_a_while()); };
+  spawn(ask());
+}
+
+TEST(SocketAddress, IsParsedAsItIsUsuallyWritten) {
+  EXPECT_EQ(parse_ip("127.0.0.1", 80)->text(), "127.0.0.1:80");
+  EXPECT_EQ(parse_ip("::1", 80)->text(), "[::1]:80");
+  EXPECT_FALSE(parse_ip("127.1"));
+  EXPECT_FALSE(parse_ip("localhost"));
+  EXPECT_FALSE(parse_ip(""));
+  EXPECT_TRUE(parse_ip("127.8.8.8")->is_loopback());
+  EXPECT_TRUE(parse_ip("::1")->is_loopback());
+  EXPECT_FALSE(parse_ip("::2")->is_loopback());
+}
+
+} // namespace
+} // namespace oncekey

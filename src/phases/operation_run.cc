@@ -1,0 +1,266 @@
+#include "phases/operation_run.h"
+
+#include "core/record_codec.h"
+#include "core/replies.h"
+#include "phases/conflict_budget.h"
+#include "phases/job_rows.h"
+#include "phases/notes.h"
+#include "phases/response_rules.h"
+
+#include <oncekey/check.h>
+#include <oncekey/derive.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey::phases {
+namespace {
+
+// An operation may go back to an earlier recovery point, but not for ever in one run.
+constexpr int kStepsMax = 1000;
+// A call made at the very end of `key_memory` may arrive after the foreign API has forgotten the key: this share of it
+// is kept free.
+constexpr int kMemoryMarginShare = 24;
+
+Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
+  const Millis retention = options.policy.retention;
+  return std::max(row.first_received + retention, row.now + std::min(options.late_answer_kept, retention));
+}
+
+} // namespace
+
+OperationRun::OperationRun(const RunnerParts& parts, const Operation& operation, SessionSource& sessions,
+                           OperationRow row)
+    : parts_(parts),
+      operation_(operation),
+      sessions_(sessions),
+      row_(std::move(row)),
+      expires_at_(expiry_of(row_, parts.options)),
+      bucket_(bucket_of(expires_at_, parts.options.policy.retention)),
+      bucket_name_(to_string(bucket_)),
+      insert_for_sqlite_(insert_answer_sqlite(bucket_table(BucketKind::answer, bucket_))) {}
+
+Time OperationRun::now() const {
+  return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
+}
+
+Result<OperationRun::End> OperationRun::run() {
+  try {
+    auto end = run_steps();
+    const bool unfinished = !end.ok() || std::holds_alternative<Conflict>(end.value());
+    if (unfinished && !give_up_lease()) lease_left_ = row_.fence;
+    return end;
+  } catch (...) {
+    if (!give_up_lease()) lease_left_ = row_.fence;
+    throw;
+  }
+}
+
+Result<OperationRun::End> OperationRun::run_steps() {
+  const auto start = operation_.step_at(row_.recovery_point);
+  ONCEKEY_CHECK(start.has_value(), "an execution begins at a step that is there");
+  at_ = *start;
+  if (auto ready = parts_.engine.ensure_bucket(BucketKind::answer, bucket_); !ready.ok()) {
+    return std::move(ready).fault();
+  }
+  for (int steps = 0; steps < kStepsMax; ++steps) {
+    auto end = step(operation_.steps()[at_]);
+    if (!end.ok()) return std::move(end).fault();
+    if (end.value()) return std::move(*end.value());
+  }
+  return invalid(fmt::format("operation {} made {} steps in one run", operation_.name(), kStepsMax));
+}
+
+// What ends the run, or nothing when there is a next step.
+Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Step& step) {
+  std::any outcome;
+  if (step.call) {
+    if (const auto why = memory_over(step)) {
+      auto buried = dead_letter(*why);
+      if (!buried.ok()) return std::move(buried).fault();
+      return std::optional<End>(std::move(buried).value());
+    }
+    outcome = call(step);
+  }
+  auto result = observed_phase(step, outcome);
+  if (!result.ok()) {
+    if (result.fault().kind != FaultKind::conflict) return std::move(result).fault();
+    ++parts_.counters.conflicts;
+    return std::optional<End>(Conflict{});
+  }
+  if (!result->end) {
+    ++parts_.counters.leases_lost;
+    return std::optional<End>(Lost{});
+  }
+  row_.fence += 1;
+  row_.notes = std::move(result->notes);
+  if (auto* const respond = std::get_if<Respond>(&*result->end)) {
+    return std::optional<End>(Finished{std::move(respond->response), false});
+  }
+  if (const auto* const next = std::get_if<NextPoint>(&*result->end)) {
+    at_ = *operation_.step_at(next->recovery_point);
+    row_.recovery_point = next->recovery_point;
+    row_.reached_at = now();
+  } else {
+    ++at_;
+  }
+  return std::optional<End>{};
+}
+
+std::optional<std::string> OperationRun::memory_over(const Operation::Step& step) const {
+  const Millis memory = step.rules.key_memory;
+  if (now() - row_.reached_at < memory - memory / kMemoryMarginShare) return std::nullopt;
+  return fmt::format(
+      "The foreign API may have forgotten the key of the call '{}', which may have been made {} minutes ago: look "
+      "there whether it happened. Only if it did not, restart the operation with --confirmed-not-executed "
+      "(ForeignSide::looked_at); without it the call is not made again.",
+      step.rules.label, std::chrono::duration_cast<std::chrono::minutes>(now() - row_.reached_at).count());
+}
+
+// A crash here leaves the lease; the next owner makes the same call with the same key.
+std::any OperationRun::call(const Operation::Step& step) {
+  using enum StepEvent::Moment;
+  const auto begun = std::chrono::steady_clock::now();
+  observe(step, StepEvent::Part::call, began, begun);
+  try {
+    const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
+    std::any outcome = step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
+    observe(step, StepEvent::Part::call, ended, begun);
+    return outcome;
+  } catch (...) {
+    observe(step, StepEvent::Part::call, threw, begun);
+    throw;
+  }
+}
+
+void OperationRun::observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
+                           std::chrono::steady_clock::time_point begun) const {
+  if (!parts_.options.on_step) return;
+  const auto duration = moment == StepEvent::Moment::began ? std::chrono::steady_clock::duration{}
+                                                           : std::chrono::steady_clock::now() - begun;
+  parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
+}
+
+Result<OperationRun::PhaseResult> OperationRun::observed_phase(const Operation::Step& step, const std::any& outcome) {
+  using enum StepEvent::Moment;
+  const auto begun = std::chrono::steady_clock::now();
+  observe(step, StepEvent::Part::phase, began, begun);
+  try {
+    auto result = phase(step, outcome);
+    observe(step, StepEvent::Part::phase, result.ok() && result->end ? ended : failed, begun);
+    return result;
+  } catch (...) {
+    observe(step, StepEvent::Part::phase, threw, begun);
+    throw;
+  }
+}
+
+Result<OperationRun::PhaseResult> OperationRun::phase(const Operation::Step& step, const std::any& outcome) {
+  ConflictBudget budget(parts_.options.conflict_budget);
+  for (;;) {
+    auto result = sessions_.with<PhaseResult>([&](Session& session) { return phase_once(session, step, outcome); });
+    if (result.ok() || result.fault().kind != FaultKind::conflict || !budget.wait()) return result;
+    ++parts_.counters.phases_repeated;
+  }
+}
+
+Result<OperationRun::PhaseResult> OperationRun::phase_once(Session& session, const Operation::Step& step,
+                                                           const std::any& outcome) {
+  // The row stays locked until the end of the transaction: a run that wants to take over waits, or skips it.
+  const Command lock = lock_owned(session.dialect(), row_.id, row_.fence);
+  auto begun = session.begin(Isolation::serializable, Guard::commands, {&lock, 1});
+  if (!begun.ok()) return std::move(begun).fault();
+  const auto transaction = owning_transaction(begun.value()[0]);
+  if (!transaction) {
+    session.rollback();
+    return PhaseResult{};
+  }
+  Phase phase(session, row_.request, row_.notes);
+  PhaseEnd end;
+  if (auto ran = run_code(session, [&] { end = step.run(phase, outcome); }); !ran.ok()) return std::move(ran).fault();
+  if (auto good = check_end(phase, end); !good.ok()) {
+    session.rollback();
+    return std::move(good).fault();
+  }
+  return end_phase(session, *transaction, phase, std::move(end));
+}
+
+Status OperationRun::check_end(const Phase& phase, const PhaseEnd& end) const {
+  const auto wrong = [&](std::string_view what) {
+    return invalid(
+        fmt::format("operation {}, phase at {}: {}", operation_.name(), operation_.steps()[at_].recovery_point, what));
+  };
+  if (const auto* const next = std::get_if<NextPoint>(&end)) {
+    if (!operation_.step_at(next->recovery_point)) {
+      return wrong(fmt::format("no step starts at the recovery point {}", next->recovery_point));
+    }
+  } else if (const auto* const respond = std::get_if<Respond>(&end)) {
+    const StoredResponse& response = respond->response;
+    if (response.status < 200 || response.status > 599)
+      return wrong(fmt::format("the status of the response must be from 200 to 599 (got {})", response.status));
+    if (const auto why = why_not_kept(response)) return wrong(*why);
+    if (response.body.size() > kBodyBytesMax) return wrong("the response's body is too long to keep");
+    if (response.headers.lines().size() > kHeaderBytesMax) return wrong("the response's headers are too long to keep");
+  } else if (at_ + 1 >= operation_.steps().size()) {
+    return wrong("the last step must end in a response or a recovery point");
+  }
+  if (encode_notes(phase.notes()).size() > kNotesBytesMax)
+    return wrong(fmt::format("the notes have more than {} bytes together (kNotesBytesMax)", kNotesBytesMax));
+  return ok_status();
+}
+
+// The row has been locked since the transaction began, so that it is unchanged when the phase ends.
+Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std::int64_t transaction,
+                                                          const Phase& phase, PhaseEnd end) {
+  const OwnedRow owned{row_.id, row_.fence, transaction};
+  const std::string notes = encode_notes(phase.notes());
+  std::string response;
+  std::vector<Command> commands;
+  if (auto* const respond = std::get_if<Respond>(&end)) {
+    const std::string request_id = fmt::format("req_{}", random_uuid());
+    respond->response = to_store(parts_.policy, std::move(respond->response), {row_.request.key, request_id, {}});
+    encode_response(respond->response, response);
+    commands = finish(session.dialect(), owned,
+                      {row_.fingerprint, operation_.name(), row_.first_received, expires_at_, response, bucket_name_,
+                       insert_for_sqlite_});
+  } else {
+    const auto* const next = std::get_if<NextPoint>(&end);
+    const auto point = next ? std::optional<std::string_view>(next->recovery_point) : std::nullopt;
+    commands.push_back(move_on(session.dialect(), owned, point, notes, parts_.options.lease));
+  }
+  for (Command& job : staging_commands(phase.staged_jobs())) commands.push_back(std::move(job));
+
+  if (auto ended = session.end(commands); !ended.ok()) {
+    if (ended.fault().kind != FaultKind::conflict) parts_.engine.distrust_buckets();
+    return std::move(ended).fault();
+  }
+  return PhaseResult{std::move(end), phase.notes()};
+}
+
+Result<OperationRun::End> OperationRun::dead_letter(const std::string& why) {
+  return sessions_.with<End>([&](Session& session) -> Result<End> {
+    const Command command = bury(row_.id, row_.fence, why);
+    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+    if (!rows.ok()) return std::move(rows).fault();
+    if (rows.value()[0].changed == 0) return End(Lost{});
+    ++parts_.counters.dead_lettered;
+    return End(DeadLettered{why});
+  });
+}
+
+// Gives the lease up, unless the row has another fence. If that fails, the lease runs out by itself. False also when
+// the row has another fence: a commit of this run whose answer was lost may have given it that. A database that hangs
+// is not asked: another connection of the application's pool would hang as long again.
+bool OperationRun::give_up_lease() {
+  if (sessions_.timed_out()) return false;
+  const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
+    const Command command = give_lease_up(row_.id, row_.fence);
+    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+    if (!rows.ok()) return std::move(rows).fault();
+    return rows.value()[0].changed == 1;
+  });
+  return given_up.ok() && *given_up;
+}
+
+} // namespace oncekey::phases

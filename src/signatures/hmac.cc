@@ -1,0 +1,191 @@
+// hmac: for senders without a file of their own. The scheme is configuration: which header, which hash, what is signed.
+#include "core/json_pointer.h"
+#include "signatures/signing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+enum class Slot { text, body, timestamp, id, url };
+
+struct TemplatePart {
+  Slot slot = Slot::text;
+  std::string text; // of Slot::text
+};
+
+std::optional<Slot> slot_of(std::string_view name) {
+  if (name == "body") return Slot::body;
+  if (name == "timestamp") return Slot::timestamp;
+  if (name == "id") return Slot::id;
+  if (name == "url") return Slot::url;
+  return std::nullopt;
+}
+
+Result<std::vector<TemplatePart>> parse_template(std::string_view text) {
+  std::vector<TemplatePart> parts;
+  while (!text.empty()) {
+    const std::size_t open = text.find('{');
+    if (open != 0) parts.push_back({Slot::text, std::string(text.substr(0, open))});
+    if (open == std::string_view::npos) break;
+    const std::size_t close = text.find('}', open);
+    const auto slot = close == std::string_view::npos ? std::nullopt : slot_of(text.substr(open + 1, close - open - 1));
+    if (!slot) {
+      return invalid(
+          fmt::format("the signed template has \"{}\": there are {{body}}, {{timestamp}}, {{id}} and {{url}}",
+                      text.substr(open, close == std::string_view::npos ? close : close - open + 1)));
+    }
+    parts.push_back({*slot, {}});
+    text.remove_prefix(close + 1);
+  }
+  return parts;
+}
+
+bool has_slot(const std::vector<TemplatePart>& parts, Slot slot) {
+  return std::any_of(parts.begin(), parts.end(), [&](const TemplatePart& part) { return part.slot == slot; });
+}
+
+Status check_scheme(const HmacScheme& scheme, const std::vector<TemplatePart>& parts) {
+  if (scheme.signature_header.empty()) return invalid("name the header that carries the signature");
+  if (!has_slot(parts, Slot::body))
+    return invalid("the signed template has no {body}: a signature that does not cover the body proves nothing");
+  if (has_slot(parts, Slot::timestamp) != !scheme.timestamp_header.empty())
+    return invalid(
+        "a timestamp header and {timestamp} in the signed template go together: unsigned, a time is no proof");
+  if (has_slot(parts, Slot::id) && scheme.id_header.empty())
+    return invalid("{id} in the signed template stands for a header: name it");
+  const std::string& text = scheme.signed_template;
+  if (text.find("{id}{") != std::string::npos || text.find("}{id}") != std::string::npos)
+    return invalid(
+        "{id} stands next to another part with nothing between them: bytes could be moved from one to the other, and "
+        "one event have two ids, under the same signature; put a character between them");
+  if (scheme.id_header.empty() == scheme.id_pointer.empty())
+    return invalid("say where the event id is: either a header or a JSON pointer into the body");
+  if (!scheme.id_pointer.empty() && scheme.id_pointer.front() != '/')
+    return invalid("the JSON pointer of the event id begins with a slash, as in /data/id");
+  return ok_status();
+}
+
+// Both cases of hex are in use, and padding of base64 is left out by some: all of them mean the same bytes.
+std::optional<std::string> decoded_signature(HmacScheme::Encoding encoding, std::string_view text) {
+  if (encoding == HmacScheme::Encoding::hex) return hex_decode(text);
+  std::string padded(text);
+  if (padded.find('=') == std::string::npos) padded.append((4 - padded.size() % 4) % 4, '=');
+  return base64_decode(padded);
+}
+
+std::string as_it_is(std::string_view mac) { return std::string(mac); }
+
+class HmacProvider final : public WebhookProvider {
+ public:
+  HmacProvider(HmacScheme scheme, std::vector<TemplatePart> parts)
+      : scheme_(std::move(scheme)), parts_(std::move(parts)) {}
+
+  std::string_view name() const override { return "hmac"; }
+
+ protected:
+  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
+                           std::chrono::seconds tolerance, WallSeconds now) const override {
+    const auto header = only_header(request.headers, scheme_.signature_header);
+    if (const auto* refused = std::get_if<Refused>(&header)) return *refused;
+    const auto parsed = signatures_in(std::get<std::string_view>(header));
+    if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
+
+    std::variant<std::string_view, Refused> time = std::string_view{};
+    if (!scheme_.timestamp_header.empty())
+      time = timely_header(request.headers, scheme_.timestamp_header, tolerance, now);
+    if (const auto* refused = std::get_if<Refused>(&time)) return *refused;
+    std::variant<std::string_view, Refused> id = std::string_view{};
+    if (!scheme_.id_header.empty()) id = only_header(request.headers, scheme_.id_header);
+    if (const auto* refused = std::get_if<Refused>(&id)) return *refused;
+
+    if (holds_a_separator(std::get<std::string_view>(id))) {
+      return Refused{WebhookFault::header_malformed,
+                     fmt::format("{} holds what stands beside {{id}} in the signed template: one signature would fit "
+                                 "several ids",
+                                 scheme_.id_header)};
+    }
+
+    const auto pieces = filled_template(request, std::get<std::string_view>(time), std::get<std::string_view>(id));
+    if (!matches(std::get<std::vector<std::string>>(parsed), secrets, pieces)) return wrong_signature();
+    if (scheme_.id_header.empty()) return verified_by_body(request.body, scheme_.id_pointer);
+    return verified_as(std::get<std::string_view>(id), scheme_.id_header);
+  }
+
+ private:
+  // An id that holds the template's text beside {id} is ambiguous: one signature would fit several divisions into id
+  // and body.
+  bool holds_a_separator(std::string_view id) const {
+    for (std::size_t at = 0; at < parts_.size(); ++at) {
+      if (parts_[at].slot != Slot::id) continue;
+      const bool before = at > 0 && id.find(parts_[at - 1].text) != std::string_view::npos;
+      const bool after = at + 1 < parts_.size() && id.find(parts_[at + 1].text) != std::string_view::npos;
+      if (before || after) return true;
+    }
+    return false;
+  }
+
+  std::variant<std::vector<std::string>, Refused> signatures_in(std::string_view header) const {
+    std::vector<std::string> signatures;
+    std::size_t seen = 0;
+    for_each_list_item(header, [&](std::string_view item) {
+      if (++seen > kSignaturesMax || !item.starts_with(scheme_.prefix)) return;
+      if (auto bytes = decoded_signature(scheme_.encoding, item.substr(scheme_.prefix.size())))
+        signatures.push_back(*std::move(bytes));
+    });
+    if (seen > kSignaturesMax) return Refused{WebhookFault::header_malformed, "there are too many signatures"};
+    if (signatures.empty()) {
+      return Refused{WebhookFault::header_malformed,
+                     fmt::format("{} holds no signature of the configured form", scheme_.signature_header)};
+    }
+    return signatures;
+  }
+
+  std::vector<std::string_view> filled_template(const WebhookRequest& request, std::string_view time,
+                                                std::string_view id) const {
+    std::vector<std::string_view> pieces;
+    pieces.reserve(parts_.size());
+    for (const TemplatePart& part : parts_) {
+      switch (part.slot) {
+        case Slot::text:
+          pieces.push_back(part.text);
+          break;
+        case Slot::body:
+          pieces.push_back(request.body);
+          break;
+        case Slot::timestamp:
+          pieces.push_back(time);
+          break;
+        case Slot::id:
+          pieces.push_back(id);
+          break;
+        case Slot::url:
+          pieces.push_back(request.url);
+          break;
+      }
+    }
+    return pieces;
+  }
+
+  bool matches(const std::vector<std::string>& signatures, std::span<const std::string> secrets,
+               std::span<const std::string_view> pieces) const {
+    const std::vector<std::string_view> views(signatures.begin(), signatures.end());
+    return any_mac_matches(scheme_.algorithm, secrets, pieces, views, as_it_is);
+  }
+
+  const HmacScheme scheme_;
+  const std::vector<TemplatePart> parts_;
+};
+
+} // namespace
+
+Result<std::unique_ptr<WebhookProvider>> hmac_provider(HmacScheme scheme) {
+  auto parts = parse_template(scheme.signed_template);
+  if (!parts) return parts.fault();
+  if (const Status sound = check_scheme(scheme, *parts); !sound) return sound.fault();
+  return std::unique_ptr<WebhookProvider>(std::make_unique<HmacProvider>(std::move(scheme), *std::move(parts)));
+}
+
+} // namespace oncekey

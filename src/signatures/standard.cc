@@ -1,0 +1,122 @@
+// Standard Webhooks, also under Svix's header names: `webhook-id`, `webhook-timestamp` and `webhook-signature`, the
+// last a list of signatures with blanks between them. `v1,BASE64` is HMAC-SHA-256 and `v1a,BASE64` is ed25519, both
+// over id, time and body with full stops between them. Secrets: `whsec_` and base64 for HMAC, `whpk_` and base64 of the
+// public key for ed25519; base64 alone counts as the former.
+#include "signatures/providers.h"
+#include "signatures/signing.h"
+
+namespace oncekey {
+namespace {
+
+constexpr std::string_view kSymmetric = "whsec_";
+constexpr std::string_view kPublic = "whpk_";
+constexpr std::size_t kEd25519KeyBytes = 32;
+
+struct HeaderNames {
+  std::string_view id, timestamp, signature;
+};
+constexpr HeaderNames kStandardNames{"webhook-id", "webhook-timestamp", "webhook-signature"};
+constexpr HeaderNames kSvixNames{"svix-id", "svix-timestamp", "svix-signature"};
+
+struct StandardKeys {
+  std::vector<std::string> symmetric;
+  std::vector<std::string> ed25519;
+};
+
+std::optional<std::string> decoded_secret(std::string_view secret) {
+  for (const std::string_view prefix : {kSymmetric, kPublic}) {
+    if (secret.starts_with(prefix)) secret.remove_prefix(prefix.size());
+  }
+  return base64_decode(secret);
+}
+
+StandardKeys sorted_keys(std::span<const std::string> secrets) {
+  StandardKeys keys;
+  for (const std::string& secret : secrets) {
+    (secret.starts_with(kPublic) ? keys.ed25519 : keys.symmetric).push_back(*decoded_secret(secret));
+  }
+  return keys;
+}
+
+struct StandardSignatures {
+  std::vector<std::string_view> v1;
+  std::vector<std::string_view> v1a;
+};
+
+std::variant<StandardSignatures, Refused> parse_signatures(std::string_view list) {
+  StandardSignatures signatures;
+  std::size_t seen = 0;
+  while (!list.empty()) {
+    const std::size_t blank = list.find(' ');
+    const std::string_view item = list.substr(0, blank);
+    list = blank == std::string_view::npos ? std::string_view{} : list.substr(blank + 1);
+    if (++seen > kSignaturesMax) return Refused{WebhookFault::header_malformed, "there are too many signatures"};
+    if (item.starts_with("v1,")) signatures.v1.push_back(item.substr(3));
+    if (item.starts_with("v1a,")) signatures.v1a.push_back(item.substr(4));
+  }
+  if (signatures.v1.empty() && signatures.v1a.empty())
+    return Refused{WebhookFault::header_malformed, "there is neither a v1 nor a v1a signature"};
+  return signatures;
+}
+
+bool any_ed25519_matches(std::span<const std::string> keys, std::span<const std::string_view> signatures,
+                         std::string_view message) {
+  for (const std::string_view text : signatures) {
+    const auto signature = base64_decode(text);
+    if (!signature) continue;
+    for (const std::string& key : keys) {
+      if (ed25519_verify(key, message, *signature)) return true;
+    }
+  }
+  return false;
+}
+
+class StandardProvider final : public WebhookProvider {
+ public:
+  std::string_view name() const override { return "standard"; }
+
+  Status check_secret(std::string_view secret) const override {
+    if (const Status usable = WebhookProvider::check_secret(secret); !usable) return usable;
+    const auto key = decoded_secret(secret);
+    if (!key || key->empty()) return invalid("the secret is not base64 behind whsec_ or whpk_");
+    if (secret.starts_with(kPublic) && key->size() != kEd25519KeyBytes)
+      return invalid("what stands behind whpk_ is not an ed25519 public key of 32 bytes");
+    return ok_status();
+  }
+
+ protected:
+  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
+                           std::chrono::seconds tolerance, WallSeconds now) const override {
+    // A sender in transition sends both sets with the same content; one of them is enough, but it must be whole.
+    const bool svix = !request.headers.has(kStandardNames.signature) && request.headers.has(kSvixNames.signature);
+    const HeaderNames& names = svix ? kSvixNames : kStandardNames;
+    const auto signature_header = only_header(request.headers, names.signature);
+    if (const auto* refused = std::get_if<Refused>(&signature_header)) return *refused;
+    const auto id_header = only_header(request.headers, names.id);
+    if (const auto* refused = std::get_if<Refused>(&id_header)) return *refused;
+    const auto time_header = timely_header(request.headers, names.timestamp, tolerance, now);
+    if (const auto* refused = std::get_if<Refused>(&time_header)) return *refused;
+    const auto parsed = parse_signatures(std::get<std::string_view>(signature_header));
+    if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
+
+    const auto id = std::get<std::string_view>(id_header);
+    const auto time = std::get<std::string_view>(time_header);
+    const auto& signatures = std::get<StandardSignatures>(parsed);
+    const StandardKeys keys = sorted_keys(secrets);
+    bool good = any_mac_matches(HashAlgorithm::sha256, keys.symmetric, {id, ".", time, ".", request.body},
+                                signatures.v1, base64_encode);
+    if (!good && !keys.ed25519.empty() && !signatures.v1a.empty()) {
+      std::string message;
+      message.reserve(id.size() + time.size() + request.body.size() + 2);
+      message.append(id).append(".").append(time).append(".").append(request.body);
+      good = any_ed25519_matches(keys.ed25519, signatures.v1a, message);
+    }
+    return good ? verified_as(id, names.id) : Verification(wrong_signature());
+  }
+};
+
+} // namespace
+
+std::unique_ptr<WebhookProvider> make_standard() { return std::make_unique<StandardProvider>(); }
+
+} // namespace oncekey
