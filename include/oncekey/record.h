@@ -14,6 +14,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -78,12 +79,45 @@ struct OmittedBody {
   bool whole = false;
 };
 
+// Parts of a record that are encrypted (AES-256-GCM). A reader that does not have the key cannot show or replay them.
+struct Sealed {
+  std::uint32_t key_id = 0;             // names the key in the operator's key file
+  std::uint64_t fence = 0;              // the record's own key is derived with it; 0: with the record's id alone
+  std::array<std::uint8_t, 12> nonce{}; // random
+  std::string bytes;                    // the ciphertext, and behind it the tag of kSealTagBytes
+};
+inline constexpr std::size_t kSealTagBytes = 16;
+
+// How far an answer that is kept piece by piece has come.
+enum class StreamMark : std::uint8_t {
+  none,  // not a stream: the answer was kept at once
+  begun, // its first byte may have left; it is not whole yet, or never will be
+  whole,
+};
+
 struct StoredResponse {
   int status = 0;
   std::string reason;
   Headers headers; // end-to-end fields only
   std::string body;
   std::optional<OmittedBody> omitted;
+  StreamMark stream = StreamMark::none;
+  // Headers and body, encrypted; `headers` and `body` are empty then. Null when they are plain.
+  std::shared_ptr<const Sealed> sealed{};
+
+  // The owner will complete the record again with the rest.
+  bool unfinished() const { return (omitted && !omitted->whole) || stream == StreamMark::begun; }
+};
+
+// The trace id of a W3C traceparent header.
+using TraceId = std::array<std::uint8_t, 16>;
+
+// Where a claim came from. Shared stores keep it as bytes beside the token and do not look into it.
+struct ClaimContext {
+  std::string gateway;            // the name of the gateway that made the claim
+  std::optional<TraceId> trace{}; // of the request that made it, if that has one
+  // Key and target, encrypted; Record::key and Record::target are empty then. Null when they are plain.
+  std::shared_ptr<const Sealed> sealed{};
 };
 
 struct Record {
@@ -100,6 +134,8 @@ struct Record {
   bool rerun = false;
   // The attempt that made the present owner. Kept by shared stores alone.
   ClaimToken claimed_by{};
+  // Of the same claim: the first one, unless another has taken it over.
+  ClaimContext context{};
 
   // For people: shown by `oncekey keys` and the console, never used to decide.
   std::string route;

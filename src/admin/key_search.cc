@@ -3,6 +3,7 @@
 #include "core/key.h"
 #include "core/path.h"
 #include "core/scope.h"
+#include "gateway/routes.h"
 
 #include <fmt/format.h>
 
@@ -84,7 +85,7 @@ std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, c
     caller.certificate = certificate ? &*certificate : nullptr;
     const auto principal = find_principal(policy, headers, caller);
     if (const auto* named = std::get_if<Principal>(&principal)) {
-      const RequestView request{method, target, headers, caller};
+      const RequestView request{method, target, headers};
       for (const std::string& key : key_texts(policy, search))
         ids.push_back(record_id(policy, *named, request, KeyKind::client, key, hash));
     }

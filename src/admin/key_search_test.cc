@@ -29,8 +29,14 @@ class KeySearchTest : public ::testing::Test {
 
   RecordId admitted(std::string_view target, const Headers& headers, const Caller& caller = {},
                     std::string_view method = "POST") {
-    const Admission admission = admit(config_->routes[0].policy, {method, target, headers, caller}, "{}", hash_);
-    const auto* const it = std::get_if<Admitted>(&admission);
+    const Policy& policy = config_->routes[0].policy;
+    const Requester requester(policy, headers, caller);
+    const ScreenAnswer screened = screen(policy, {method, target, headers}, requester);
+    const auto* const read = std::get_if<ReadBody>(&screened);
+    EXPECT_NE(read, nullptr);
+    if (read == nullptr) return {};
+    const AdmitAnswer answer = admit(policy, {method, target, headers}, requester, read->key, "{}", hash_);
+    const auto* const it = std::get_if<Admitted>(&answer);
     EXPECT_NE(it, nullptr);
     return it == nullptr ? RecordId{} : it->id;
   }

@@ -23,6 +23,14 @@ json::string text(std::string_view view) {
   return json::string(shown.data(), shown.size());
 }
 
+json::string hex_of(const TraceId& trace) {
+  const std::string hex = hex_encode({static_cast<const char*>(static_cast<const void*>(trace.data())), trace.size()});
+  return json::string(hex.data(), hex.size());
+}
+
+// Stands in place of what cannot be read without the key.
+json::object sealed_json(const Sealed& sealed) { return {{"key_id", sealed.key_id}}; }
+
 } // namespace
 
 std::string iso_time(Time time) {
@@ -55,6 +63,9 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["settled_at"] = record.state == RecordState::completed ? at : json::value();
   out["indeterminate_since"] = record.state == RecordState::indeterminate ? at : json::value();
   out["status"] = record.response ? json::value(record.response->status) : json::value();
+  out["gateway"] = text(record.context.gateway);
+  out["trace"] = record.context.trace ? json::value(hex_of(*record.context.trace)) : json::value();
+  if (record.context.sealed) out["sealed"] = sealed_json(*record.context.sealed);
   return out;
 }
 
@@ -95,6 +106,11 @@ json::object response_json(const StoredResponse& response) {
   for (std::size_t i = 0; i < response.headers.size(); ++i) {
     const Field field = response.headers[i];
     headers.push_back(json::array{text(field.name), text(field.value)});
+  }
+  if (response.stream != StreamMark::none) out["stream"] = response.stream == StreamMark::whole ? "whole" : "begun";
+  if (response.sealed) {
+    out["sealed"] = sealed_json(*response.sealed);
+    return out;
   }
   out["headers"] = std::move(headers);
   if (response.omitted) {

@@ -34,6 +34,7 @@ const std::string kId(64, 'a');
 constexpr const char* kRecord =
     R"({"id":"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa","state":"in_progress","abandoned":true,
         "fence":3,"key":"order-1","route":"/v1/*","method":"POST","target":"/v1/charges",
+        "gateway":"eu-1","trace":"4bf92f3577b34da6a3ce929d0e0e4736",
         "first_received":"2026-01-02T03:04:05.678Z","lease_until":"2026-01-02T03:05:05.678Z",
         "expires_at":1767409445678,"settled_at":null,"status":null})";
 
@@ -257,6 +258,21 @@ TEST(KeysShow, ShowsTheRecordAndItsAnswer) {
   EXPECT_THAT(ran.out, HasSubstr("expires at  2026-01-03T03:04:05.678Z\n"));
   EXPECT_THAT(ran.out, HasSubstr("\n201 Created\nContent-Type: text/plain\n\none\ntwo\n"));
   EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa"));
+}
+
+TEST(KeysShow, TellsWhichGatewayAndTraceItWas) {
+  StandIn gateway({{200, kRecord}});
+  const Ran ran = run_keys({"show", "aaaaaaaa", "--admin", gateway.address()});
+  EXPECT_THAT(ran.out, HasSubstr("gateway         eu-1\n"));
+  EXPECT_THAT(ran.out, HasSubstr("trace           4bf92f3577b34da6a3ce929d0e0e4736\n"));
+}
+
+TEST(KeysShow, SaysThatPartsAreSealed) {
+  StandIn gateway({{200, R"({"id":"x","state":"completed","abandoned":false,"fence":1,"key":"","sealed":{"key_id":7},
+    "response":{"status":201,"reason":"Created","sealed":{"key_id":8}}})"}});
+  const Ran ran = run_keys({"show", "aaaaaaaa", "--admin", gateway.address()});
+  EXPECT_THAT(ran.out, HasSubstr("sealed with key  7\n"));
+  EXPECT_THAT(ran.out, HasSubstr("\n201 Created\n(headers and body are sealed with key 8)\n"));
 }
 
 TEST(KeysShow, OfAnUnknownIdFailsWithTheGatewaysReason) {

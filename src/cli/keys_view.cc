@@ -87,6 +87,8 @@ std::string view_of_headers(const json::value& message) {
 std::string view_of_response(const json::value& response) {
   std::string view =
       fmt::format("\n{} {}\n", text_of(member(response, "status"), 8), text_of(member(response, "reason"), kTextShown));
+  const json::value& key_id = member(member(response, "sealed"), "key_id");
+  if (!key_id.is_null()) return view + fmt::format("(headers and body are sealed with key {})\n", text_of(key_id, 10));
   view += view_of_headers(response);
   const json::value& encoding = member(response, "body_encoding");
   if (encoding.is_string() && encoding.as_string() == "base64") view += "(body in base64)\n";
@@ -183,6 +185,9 @@ std::string view_of_record(const json::value& record) {
       {"route", text_of(member(record, "route"), 255)},
       {"request", request_of(record, 255)},
       {"fence", text_of(member(record, "fence"), 20)},
+      {"gateway", text_of(member(record, "gateway"), 32)},
+      {"trace", text_of(member(record, "trace"), 32)},
+      {"sealed with key", text_of(member(member(record, "sealed"), "key_id"), 10)},
       {"first received", view_of_time(member(record, "first_received"))},
       {"lease until", view_of_time(member(record, "lease_until"))},
       {"settled at", view_of_time(member(record, "settled_at"))},

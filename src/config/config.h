@@ -126,6 +126,7 @@ struct Config {
   std::optional<std::string> require_durability;
   bool trust_clock = false; // the wall clock is right whatever the kernel says
   bool core_dumps = false;
+  std::string gateway_name;  // what records call this gateway; empty: one is made at start
   std::uint32_t threads = 0; // 0: one per core
   std::string log_level = "info";
   std::string log_format = "text";
@@ -167,19 +168,8 @@ std::vector<Url> upstreams_of(const Config& config);
 // What is allowed but deserves a second look, one sentence each. Printed by `oncekey check` and logged at start.
 std::vector<std::string> warnings_of(const Config& config);
 
-// The first route whose glob and methods match a path in normal form; null for pass-through. A glob that ends in "/*"
-// matches its folder too: a trailing slash counts for nothing.
-const Route* find_route(const std::vector<Route>& routes, std::string_view method, std::string_view path);
-// The first route whose glob matches the path, whatever its methods.
-const Route* route_of_path(const std::vector<Route>& routes, std::string_view path);
 bool glob_matches(std::string_view glob, std::string_view path, PathCase path_case = PathCase::exact);
-
-// The route of a path as sent.
-struct RouteMatch {
-  const Route* route = nullptr;
-  // Servers may take the path for one that falls under `route`, and for another one too: refuse the request.
-  bool ambiguous = false;
-};
-RouteMatch match_route(const std::vector<Route>& routes, std::string_view method, const NormalPath& path);
+// The same, but a glob that ends in "/*" matches its folder too: a trailing slash counts for nothing.
+bool glob_matches_folder(std::string_view glob, std::string_view path, PathCase path_case);
 
 } // namespace oncekey

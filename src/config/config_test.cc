@@ -256,6 +256,7 @@ tls_key = "key.pem"
 store = "rocksdb:/data"
 require_durability = "power"
 threads = 3
+gateway_name = "eu-1.a"
 log_level = "debug"
 log_format = "json"
 access_log = "-"
@@ -291,6 +292,7 @@ lame_duck = "8s"
   EXPECT_EQ(c.store, "rocksdb:/data");
   EXPECT_EQ(c.require_durability, "power");
   EXPECT_EQ(c.threads, 3u);
+  EXPECT_EQ(c.gateway_name, "eu-1.a");
   EXPECT_EQ(c.log_level, "debug");
   EXPECT_EQ(c.log_format, "json");
   EXPECT_EQ(c.access_log, "-");

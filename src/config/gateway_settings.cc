@@ -23,6 +23,20 @@ Result<std::string> as_one_of(const toml::node& node, std::span<const std::strin
   return invalid(fmt::format("\"{}\" is not one of {}{}", *text, all, did_you_mean(*text, words)));
 }
 
+// Short, so that every record can carry it.
+Result<std::string> as_gateway_name(const toml::node& node) {
+  constexpr std::size_t kCharactersMax = 32;
+  auto text = as_text(node);
+  if (!text) return text;
+  const bool plain = std::all_of(text->begin(), text->end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
+           c == '_';
+  });
+  if (plain && text->size() <= kCharactersMax) return text;
+  return invalid(
+      fmt::format("expected 1 to {} letters, digits, \"-\", \".\" or \"_\", found \"{}\"", kCharactersMax, *text));
+}
+
 Result<std::string> as_store(const toml::node& node) {
   static constexpr std::array<std::string_view, 8> kKinds{"memory", "rocksdb", "postgres",      "postgresql",
                                                           "redis",  "rediss",  "redis+cluster", "rediss+cluster"};
@@ -196,6 +210,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"require_durability", read_durability},
     {"trust_clock", [](const Node& v, Config& c) { return put(c.trust_clock, as_switch(v)); }},
     {"core_dumps", [](const Node& v, Config& c) { return put(c.core_dumps, as_switch(v)); }},
+    {"gateway_name", [](const Node& v, Config& c) { return put(c.gateway_name, as_gateway_name(v)); }},
     {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},
     {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
     {"log_format", [](const Node& v, Config& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},

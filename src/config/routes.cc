@@ -18,12 +18,6 @@ bool same_letter(char a, char b, PathCase path_case) {
   return a == b || (path_case == PathCase::ignore && lower_letter(a) == lower_letter(b));
 }
 
-// The same without the star of "/v1/*": /v1 and /v1/ are one path.
-bool glob_matches_folder(std::string_view glob, std::string_view path, PathCase path_case) {
-  if (glob_matches(glob, path, path_case)) return true;
-  return glob.ends_with("/*") && glob_matches(glob.substr(0, glob.size() - 2), path, path_case);
-}
-
 } // namespace
 
 // Greedy with one step back: only the last star seen ever needs to give way, so the time is bounded by the product of
@@ -51,13 +45,6 @@ bool glob_matches(std::string_view glob, std::string_view path, PathCase path_ca
   return at_glob == glob.size();
 }
 
-const Route* find_route(const std::vector<Route>& routes, std::string_view method, std::string_view path) {
-  for (const Route& route : routes) {
-    if (has_method(route, method) && glob_matches_folder(route.path, path, route.policy.path_case)) return &route;
-  }
-  return nullptr;
-}
-
 const Url& upstream_of(const Config& config, const Route& route) {
   return route.upstream ? *route.upstream : config.upstream;
 }
@@ -73,36 +60,9 @@ std::vector<Url> upstreams_of(const Config& config) {
   return all;
 }
 
-const Route* route_of_path(const std::vector<Route>& routes, std::string_view path) {
-  for (const Route& route : routes) {
-    if (glob_matches_folder(route.path, path, route.policy.path_case)) return &route;
-  }
-  return nullptr;
-}
-
-RouteMatch match_route(const std::vector<Route>& routes, std::string_view method, const NormalPath& path) {
-  const Route* const route = find_route(routes, method, path.text());
-  const bool in_doubt = !path.doubt().empty();
-  if (!in_doubt && path.other_readings().empty()) return {route, false};
-  // Of several routes that may be meant, one that enforces counts before one that observes.
-  const Route* meant = nullptr;
-  const auto may_mean = [&](const Route* other) {
-    if (other == nullptr) return;
-    if (meant == nullptr || (meant->policy.mode == Mode::observe && other->policy.mode == Mode::enforce)) meant = other;
-  };
-  if (path.beyond_telling()) {
-    for (const Route& any : routes) may_mean(has_method(any, method) ? &any : nullptr);
-    return {meant, meant != nullptr};
-  }
-  // An API that knows encoded slashes reads the path as it is; the record goes by the other reading, so that an API
-  // that does not know them executes nothing twice.
-  const bool allowed = route != nullptr && route->policy.allow_encoded_slash && path.only_encoded_slashes();
-  if (in_doubt && !allowed) may_mean(route);
-  for (const std::string& reading : path.other_readings()) {
-    const Route* const other = find_route(routes, method, reading);
-    if (other != route) may_mean(other);
-  }
-  return meant == nullptr ? RouteMatch{route, false} : RouteMatch{meant, true};
+bool glob_matches_folder(std::string_view glob, std::string_view path, PathCase path_case) {
+  if (glob_matches(glob, path, path_case)) return true;
+  return glob.ends_with("/*") && glob_matches(glob.substr(0, glob.size() - 2), path, path_case);
 }
 
 // A byte that no glob contains stands for "anything at all": only a star of the wide glob can take it, and what a star

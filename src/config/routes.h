@@ -1,4 +1,4 @@
-// routes: what find_route and glob_matches (config.h) need beside them when a configuration is checked.
+// routes: comparisons of routes for the checks of a configuration; see glob_matches in config.h.
 #pragma once
 
 #include "config/config.h"

@@ -38,10 +38,9 @@ std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& 
 }
 
 // An account that anyone can claim has no share: others would use it up.
-ReadBody counted_for(const Policy& policy, Principal principal, std::uint64_t account_seed) {
-  std::optional<AccountId> account;
-  if (believes_callers(policy)) account = account_of(principal, account_seed);
-  return {account, std::move(principal)};
+std::optional<AccountId> counted_account(const Policy& policy, const Requester& requester, std::uint64_t seed) {
+  const auto* const principal = std::get_if<Principal>(&requester.principal());
+  return principal != nullptr && believes_callers(policy) ? account_of(*principal, seed) : std::nullopt;
 }
 
 } // namespace
@@ -57,51 +56,46 @@ Refusal key_missing(const Policy& policy) {
   return refusal;
 }
 
-Screened screen(const Policy& policy, const RequestView& request, std::uint64_t account_seed) {
-  if (!method_matters(policy, request.method)) return PassThrough{};
-  auto looked = look_for_key(policy, request.headers);
-  if (auto* refused = std::get_if<Refusal>(&looked)) return std::move(*refused);
-  switch (std::get<KeyInHead>(looked)) {
-    case KeyInHead::absent:
-      if (policy.key == MissingKey::required) return key_missing(policy);
-      return PassThrough{};
-    case KeyInHead::unknown: {
-      if (policy.key == MissingKey::required) break;
-      // Without a key there is no need of a principal either; where there is one, the body counts in its share.
-      auto named = find_principal(policy, request.headers, request.caller);
-      auto* const account = std::get_if<Principal>(&named);
-      return account == nullptr ? ReadBody{} : counted_for(policy, std::move(*account), account_seed);
-    }
-    case KeyInHead::present:
-      break;
-  }
-  if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  auto principal = find_principal(policy, request.headers, request.caller);
-  if (auto* refused = std::get_if<Refusal>(&principal)) return std::move(*refused);
-  return counted_for(policy, std::move(std::get<Principal>(principal)), account_seed);
+const std::variant<Principal, Refusal>& Requester::principal() const {
+  if (!found_) found_ = find_principal(policy_, headers_, caller_);
+  return *found_;
 }
 
-Admission admit(const Policy& policy, const RequestView& request, std::string_view body, const KeyedHash& hash,
-                std::optional<Principal> named) {
-  if (!method_matters(policy, request.method)) return PassThrough{};
-  FoundKey found = find_key(policy, request.headers, body);
+ScreenAnswer screen(const Policy& policy, const RequestView& request, const Requester& requester,
+                    std::uint64_t account_seed) {
+  if (!method_matters(policy, request.method)) return Unprotected{};
+  auto looked = key_in_head(policy, request.headers);
+  if (auto* refused = std::get_if<Refusal>(&looked)) return std::move(*refused);
+  HeadKey& key = std::get<HeadKey>(looked);
+  const bool absent = std::holds_alternative<NoKey>(key.key);
+  if (absent && !key.maybe_in_body) {
+    if (policy.key == MissingKey::required) return key_missing(policy);
+    return Unprotected{};
+  }
+  // A request that may prove to have no key needs no principal. If it has one, the body counts in its share.
+  if (!absent || policy.key == MissingKey::required) {
+    if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
+    if (const auto* refused = std::get_if<Refusal>(&requester.principal())) return *refused;
+  }
+  return ReadBody{counted_account(policy, requester, account_seed), std::move(key)};
+}
+
+AdmitAnswer admit(const Policy& policy, const RequestView& request, const Requester& requester, HeadKey key,
+                  std::string_view body, const KeyedHash& hash) {
+  FoundKey found = find_key(policy, request.headers, std::move(key), body);
   if (auto* refused = std::get_if<Refusal>(&found)) return std::move(*refused);
   if (std::holds_alternative<NoKey>(found)) {
     if (policy.key == MissingKey::required) return key_missing(policy);
-    return PassThrough{};
+    return Unprotected{};
   }
   if (auto refused = stripped_on_the_way(policy, request.headers)) return *std::move(refused);
-  if (!named) {
-    auto answer = find_principal(policy, request.headers, request.caller);
-    if (auto* refused = std::get_if<Refusal>(&answer)) return std::move(*refused);
-    named = std::move(std::get<Principal>(answer));
-  }
-  const Principal& principal = *named;
+  if (const auto* refused = std::get_if<Refusal>(&requester.principal())) return *refused;
+  const Principal& principal = std::get<Principal>(requester.principal());
 
   Admitted admitted;
   admitted.fingerprint = fingerprint_of(policy, request, body, hash);
-  if (auto* key = std::get_if<ClientKey>(&found)) {
-    admitted.key = std::move(key->text);
+  if (auto* client = std::get_if<ClientKey>(&found)) {
+    admitted.key = std::move(client->text);
     admitted.id = record_id(policy, principal, request, KeyKind::client, admitted.key, hash);
     admitted.retention = policy.retention;
   } else {

@@ -5,6 +5,7 @@
 #include <oncekey/result.h>
 #include <oncekey/time.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -30,11 +31,11 @@ void put(std::string& out, Number value) {
 
 inline void put_time(std::string& out, Time time) { put<std::int64_t>(out, time.time_since_epoch().count()); }
 
-template <class Tag>
-void put_digest(std::string& out, const Digest<Tag>& digest) {
-  char bytes[32];
-  std::memcpy(bytes, digest.bytes.data(), sizeof bytes);
-  out.append(bytes, sizeof bytes);
+template <std::size_t kBytes>
+void put_array(std::string& out, const std::array<std::uint8_t, kBytes>& array) {
+  char bytes[kBytes];
+  std::memcpy(bytes, array.data(), kBytes);
+  out.append(bytes, kBytes);
 }
 
 inline void put_text(std::string& out, std::string_view text) {
@@ -65,12 +66,10 @@ class Cursor {
     return value;
   }
   Time time() { return Time{Millis{number<std::int64_t>()}}; }
-  template <class Tag>
-  Digest<Tag> digest() {
-    Digest<Tag> value;
-    const std::string_view bytes = take(value.bytes.size());
-    if (!bytes.empty()) std::memcpy(value.bytes.data(), bytes.data(), bytes.size());
-    return value;
+  template <std::size_t kBytes>
+  void array(std::array<std::uint8_t, kBytes>& out) {
+    const std::string_view bytes = take(kBytes);
+    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), kBytes);
   }
   std::string_view text() { return take(number<std::uint16_t>()); }
   std::string_view bytes(std::size_t length_max) {

@@ -20,7 +20,8 @@ Decision decide_found(const Policy& policy, const Record& record, Time now) {
   switch (record.state) {
     case RecordState::completed:
       // A body still on its way, or one that never arrived whole, is no more replayable than one too long to keep.
-      if (!record.response || record.response->omitted) return {Verdict::answer_not_kept};
+      if (!record.response || record.response->omitted || record.response->unfinished())
+        return {Verdict::answer_not_kept};
       return {Verdict::replay};
     case RecordState::indeterminate:
       return {Verdict::indeterminate};

@@ -165,5 +165,14 @@ TEST(Decide, AnAnswerStillOnItsWayIsNotReplayed) {
             Verdict::answer_not_kept);
 }
 
+TEST(Decide, AStreamIsReplayedOnceItIsWhole) {
+  Record record = record_found(RecordState::completed);
+  record.response->stream = StreamMark::begun;
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment}).verdict,
+            Verdict::answer_not_kept);
+  record.response->stream = StreamMark::whole;
+  EXPECT_EQ(decide(*policy_by_name("classic"), fingerprint(1), Found{record, kMoment}).verdict, Verdict::replay);
+}
+
 } // namespace
 } // namespace oncekey

@@ -32,7 +32,7 @@ void encode_job(const StoredJob& job, std::string& out) {
   codec::put_time(out, job.due_at);
   codec::put_time(out, job.ended_at);
   codec::put_time(out, job.expires_at);
-  codec::put_digest(out, job.fingerprint);
+  codec::put_array(out, job.fingerprint.bytes);
   codec::put_text(out, job.route);
   codec::put_text(out, job.key);
   put<std::uint16_t>(out, static_cast<std::uint16_t>(job.last.status));
@@ -59,7 +59,7 @@ Result<StoredJob> decode_job(const RecordId& id, std::string_view bytes) {
   job.due_at = cursor.time();
   job.ended_at = cursor.time();
   job.expires_at = cursor.time();
-  job.fingerprint = cursor.digest<FingerprintTag>();
+  cursor.array(job.fingerprint.bytes);
   job.route = cursor.text();
   job.key = cursor.text();
   job.last.status = cursor.number<std::uint16_t>();

@@ -89,54 +89,47 @@ FoundKey key_from_form(const Headers& headers, std::string_view body, const std:
 
 } // namespace
 
-std::variant<KeyInHead, Refusal> look_for_key(const Policy& policy, const Headers& headers) {
-  KeyInHead answer = KeyInHead::absent;
-  for (const KeySource& source : policy.key_from) {
-    switch (source.kind) {
-      case KeySource::Kind::header: {
-        FoundKey found = key_from_header(policy, headers, source.name);
-        if (auto* refused = std::get_if<Refusal>(&found)) return std::move(*refused);
-        if (std::holds_alternative<ClientKey>(found)) answer = KeyInHead::present;
-        break;
-      }
-      case KeySource::Kind::fingerprint:
-        answer = KeyInHead::present;
-        break;
-      case KeySource::Kind::body:
-        if (answer == KeyInHead::absent) answer = KeyInHead::unknown;
-        break;
-      case KeySource::Kind::form:
-        if (answer == KeyInHead::absent && body_kind(headers) == BodyKind::form) answer = KeyInHead::unknown;
-        break;
-    }
-  }
-  return answer;
-}
-
-FoundKey find_key(const Policy& policy, const Headers& headers, std::string_view body) {
-  FoundKey answer = NoKey{};
-  for (const KeySource& source : policy.key_from) {
-    const bool settled = !std::holds_alternative<NoKey>(answer);
+std::variant<HeadKey, Refusal> key_in_head(const Policy& policy, const Headers& headers) {
+  HeadKey head;
+  bool settled = false;
+  for (std::size_t at = 0; at < policy.key_from.size(); ++at) {
+    const KeySource& source = policy.key_from[at];
     FoundKey found = NoKey{};
     switch (source.kind) {
       // Looked at even when the key is found already: see the top of the header.
       case KeySource::Kind::header:
         found = key_from_header(policy, headers, source.name);
         break;
-      case KeySource::Kind::body:
-        if (!settled) found = key_from_json(headers, body, source.name);
-        break;
-      case KeySource::Kind::form:
-        if (!settled) found = key_from_form(headers, body, source.name);
-        break;
       case KeySource::Kind::fingerprint:
         found = KeyOfFingerprint{};
         break;
+      case KeySource::Kind::body:
+        head.maybe_in_body = head.maybe_in_body || !settled;
+        break;
+      case KeySource::Kind::form:
+        head.maybe_in_body = head.maybe_in_body || (!settled && body_kind(headers) == BodyKind::form);
+        break;
     }
-    if (std::holds_alternative<Refusal>(found)) return found;
-    if (!settled) answer = std::move(found);
+    if (auto* refused = std::get_if<Refusal>(&found)) return std::move(*refused);
+    if (settled || std::holds_alternative<NoKey>(found)) continue;
+    settled = true;
+    head.key = std::move(found);
+    head.sources_before = at;
   }
-  return answer;
+  if (!settled) head.sources_before = policy.key_from.size();
+  return head;
+}
+
+FoundKey find_key(const Policy& policy, const Headers& headers, HeadKey head, std::string_view body) {
+  if (!head.maybe_in_body) return std::move(head.key);
+  for (std::size_t at = 0; at < head.sources_before; ++at) {
+    const KeySource& source = policy.key_from[at];
+    FoundKey found = NoKey{};
+    if (source.kind == KeySource::Kind::body) found = key_from_json(headers, body, source.name);
+    if (source.kind == KeySource::Kind::form) found = key_from_form(headers, body, source.name);
+    if (!std::holds_alternative<NoKey>(found)) return found;
+  }
+  return std::move(head.key);
 }
 
 } // namespace oncekey

@@ -1,26 +1,20 @@
 // key_source: where a request's key is looked for, in the order the policy names.
 //
-// Whatever a key header says must be right, wherever it stands in that order: a request with a broken or doubled key
-// header is refused by its head alone. Only where no head can tell is the body asked.
+// A key header must be valid wherever it stands in that order: a request with a malformed or repeated key header is
+// refused by its head alone. The body is looked at only for the sources that stand before the head's key.
 #pragma once
 
-#include "core/admit.h"
+#include "core/policy.h"
 #include "core/refusal.h"
 
-#include "core/policy.h"
+#include <oncekey/headers.h>
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <variant>
 
 namespace oncekey {
-
-enum class KeyInHead {
-  absent,  // no key, and none can come out of the body
-  present, // the request has one, or is given one by its fingerprint
-  unknown, // it may be in the body
-};
-std::variant<KeyInHead, Refusal> look_for_key(const Policy& policy, const Headers& headers);
 
 struct NoKey {};
 struct KeyOfFingerprint {};
@@ -29,6 +23,17 @@ struct ClientKey {
 };
 using FoundKey = std::variant<NoKey, KeyOfFingerprint, ClientKey, Refusal>;
 
-FoundKey find_key(const Policy& policy, const Headers& headers, std::string_view body);
+// What the head tells about the key.
+struct HeadKey {
+  FoundKey key = NoKey{};
+  // The sources of Policy::key_from before the one that `key` came from, all of them if it came from none. Some may be
+  // in the body: a key found there comes first.
+  std::size_t sources_before = 0;
+  bool maybe_in_body = false; // one of those is in the body, as far as the head tells
+};
+std::variant<HeadKey, Refusal> key_in_head(const Policy& policy, const Headers& headers);
+
+// The key, once the body is there too.
+FoundKey find_key(const Policy& policy, const Headers& headers, HeadKey head, std::string_view body);
 
 } // namespace oncekey

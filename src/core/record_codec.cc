@@ -7,24 +7,38 @@ namespace {
 
 using namespace codec;
 
-// Bits of the flags byte.
-constexpr std::uint8_t kTookOver = 1;
-constexpr std::uint8_t kRerun = 2;
-constexpr std::uint8_t kHasResponse = 4;
-constexpr std::uint8_t kHasOmitted = 8;
-constexpr std::uint8_t kOmittedWhole = 16;
+// Bits of a record's flags.
+using Flags = std::uint16_t;
+constexpr Flags kTookOver = 1;
+constexpr Flags kRerun = 2;
+constexpr Flags kHasResponse = 4;
+constexpr Flags kHasOmitted = 8;
+constexpr Flags kOmittedWhole = 16;
+constexpr Flags kStreamBegun = 32;
+constexpr Flags kStreamWhole = 64;
+constexpr Flags kSealedResponse = 128;
+constexpr Flags kOfResponse =
+    kHasResponse | kHasOmitted | kOmittedWhole | kStreamBegun | kStreamWhole | kSealedResponse;
+constexpr Flags kKnown = kOfResponse | kTookOver | kRerun;
 
-std::uint8_t flags_of(const StoredResponse& response) {
-  std::uint8_t flags = kHasResponse;
+// Bits of a context's flags.
+constexpr std::uint8_t kHasTrace = 1;
+constexpr std::uint8_t kSealedTexts = 2;
+
+Flags flags_of(const StoredResponse& response) {
+  Flags flags = kHasResponse;
   if (response.omitted) {
     flags |= kHasOmitted;
     if (response.omitted->whole) flags |= kOmittedWhole;
   }
+  if (response.stream == StreamMark::begun) flags |= kStreamBegun;
+  if (response.stream == StreamMark::whole) flags |= kStreamWhole;
+  if (response.sealed) flags |= kSealedResponse;
   return flags;
 }
 
-std::uint8_t flags_of(const Record& record) {
-  std::uint8_t flags = 0;
+Flags flags_of(const Record& record) {
+  Flags flags = 0;
   if (record.took_over) flags |= kTookOver;
   if (record.rerun) flags |= kRerun;
   if (record.response) flags |= flags_of(*record.response);
@@ -34,7 +48,16 @@ std::uint8_t flags_of(const Record& record) {
 std::size_t expected_size(const StoredResponse& response) {
   ONCEKEY_CHECK(response.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
   ONCEKEY_CHECK(response.body.size() <= kBodyBytesMax, "a stored body is within its limit");
-  return 64 + response.reason.size() + response.headers.lines().size() + response.body.size();
+  return 96 + response.reason.size() + response.headers.lines().size() + response.body.size() +
+         (response.sealed ? response.sealed->bytes.size() : 0);
+}
+
+void put_sealed(std::string& out, const Sealed& sealed) {
+  ONCEKEY_CHECK(sealed.bytes.size() >= kSealTagBytes, "sealed bytes end with their tag");
+  put<std::uint32_t>(out, sealed.key_id);
+  put<std::uint64_t>(out, sealed.fence);
+  put_array(out, sealed.nonce);
+  put_bytes(out, sealed.bytes);
 }
 
 void put_response(std::string& out, const StoredResponse& response) {
@@ -42,8 +65,9 @@ void put_response(std::string& out, const StoredResponse& response) {
   put_text(out, response.reason);
   if (response.omitted) {
     put<std::uint64_t>(out, response.omitted->length);
-    put_digest(out, response.omitted->sha256);
+    put_array(out, response.omitted->sha256.bytes);
   }
+  if (response.sealed) return put_sealed(out, *response.sealed);
   put_bytes(out, response.headers.lines());
   put_bytes(out, response.body);
 }
@@ -53,14 +77,41 @@ bool is_state(std::uint8_t value) {
          value <= static_cast<std::uint8_t>(RecordState::indeterminate);
 }
 
-bool read_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, StoredResponse& response) {
+std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
+  Sealed sealed;
+  sealed.key_id = cursor.number<std::uint32_t>();
+  sealed.fence = cursor.number<std::uint64_t>();
+  cursor.array(sealed.nonce);
+  const std::string_view bytes = cursor.bytes(kHeaderBytesMax + kBodyBytesMax);
+  if (!cursor.ok() || bytes.size() < kSealTagBytes) return nullptr;
+  if (body == DecodeBody::yes) sealed.bytes = bytes;
+  return std::make_shared<const Sealed>(std::move(sealed));
+}
+
+bool read_context(Cursor& cursor, ClaimContext& context) {
+  context.gateway = cursor.text();
+  const std::uint8_t flags = cursor.number<std::uint8_t>();
+  if ((flags & ~(kHasTrace | kSealedTexts)) != 0) return false;
+  if ((flags & kHasTrace) != 0) cursor.array(context.trace.emplace());
+  if ((flags & kSealedTexts) == 0) return cursor.ok();
+  context.sealed = read_sealed(cursor, DecodeBody::yes);
+  return context.sealed != nullptr;
+}
+
+bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse& response) {
   response.status = cursor.number<std::uint16_t>();
   response.reason = cursor.text();
   if ((flags & kHasOmitted) != 0) {
     OmittedBody& omitted = response.omitted.emplace();
     omitted.length = cursor.number<std::uint64_t>();
-    omitted.sha256 = cursor.digest<BodyHashTag>();
+    cursor.array(omitted.sha256.bytes);
     omitted.whole = (flags & kOmittedWhole) != 0;
+  }
+  if ((flags & kStreamBegun) != 0) response.stream = StreamMark::begun;
+  if ((flags & kStreamWhole) != 0) response.stream = StreamMark::whole;
+  if ((flags & kSealedResponse) != 0) {
+    response.sealed = read_sealed(cursor, body);
+    return response.sealed != nullptr;
   }
   const std::string_view lines = cursor.bytes(kHeaderBytesMax);
   const std::string_view content = cursor.bytes(kBodyBytesMax);
@@ -77,23 +128,24 @@ bool read_response(Cursor& cursor, std::uint8_t flags, DecodeBody body, StoredRe
 
 void encode_record(const Record& record, std::string& out) {
   const std::size_t begin = out.size();
-  std::size_t expected = 128 + record.route.size() + record.key.size() + record.method.size() + record.target.size();
+  std::size_t expected = 160 + record.route.size() + record.key.size() + record.method.size() + record.target.size();
   if (record.response) expected += expected_size(*record.response);
   out.reserve(begin + expected);
 
   put<std::uint8_t>(out, kRecordFormat);
   put<std::uint8_t>(out, static_cast<std::uint8_t>(record.state));
-  put<std::uint8_t>(out, flags_of(record));
+  put<Flags>(out, flags_of(record));
   put<std::uint64_t>(out, record.fence);
   put_time(out, record.first_received);
   put_time(out, record.expires_at);
   put_time(out, record.lease_until);
   put_time(out, record.settled_at);
-  put_digest(out, record.fingerprint);
+  put_array(out, record.fingerprint.bytes);
   put_text(out, record.route);
   put_text(out, record.key);
   put_text(out, record.method);
   put_text(out, record.target);
+  encode_context(record.context, out);
   if (record.response) put_response(out, *record.response);
   put_checksum(out, begin);
 }
@@ -104,33 +156,49 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   Cursor& cursor = *content;
   Record record;
   const std::uint8_t state = cursor.number<std::uint8_t>();
-  const std::uint8_t flags = cursor.number<std::uint8_t>();
+  const Flags flags = cursor.number<Flags>();
   record.fence = cursor.number<std::uint64_t>();
   record.first_received = cursor.time();
   record.expires_at = cursor.time();
   record.lease_until = cursor.time();
   record.settled_at = cursor.time();
-  record.fingerprint = cursor.digest<FingerprintTag>();
+  cursor.array(record.fingerprint.bytes);
   record.route = cursor.text();
   record.key = cursor.text();
   record.method = cursor.text();
   record.target = cursor.text();
+  const bool has_context = read_context(cursor, record.context);
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
-  bool well_formed = is_state(state);
+  bool well_formed = is_state(state) && (flags & ~kKnown) == 0;
   record.state = static_cast<RecordState>(state);
   if ((flags & kHasResponse) != 0) {
     well_formed = read_response(cursor, flags, body, record.response.emplace()) && well_formed;
   }
-  if (!well_formed || !cursor.ok() || !cursor.at_end()) return misshapen("record");
+  if (!well_formed || !has_context || !cursor.ok() || !cursor.at_end()) return misshapen("record");
   return record;
+}
+
+void encode_context(const ClaimContext& context, std::string& out) {
+  put_text(out, context.gateway);
+  put<std::uint8_t>(out,
+                    static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.sealed ? kSealedTexts : 0)));
+  if (context.trace) put_array(out, *context.trace);
+  if (context.sealed) put_sealed(out, *context.sealed);
+}
+
+Result<ClaimContext> decode_context(std::string_view bytes) {
+  Cursor cursor(bytes);
+  ClaimContext context;
+  if (!read_context(cursor, context) || !cursor.at_end()) return misshapen("record");
+  return context;
 }
 
 void encode_response(const StoredResponse& response, std::string& out) {
   const std::size_t begin = out.size();
   out.reserve(begin + 16 + expected_size(response));
   put<std::uint8_t>(out, kRecordFormat);
-  put<std::uint8_t>(out, flags_of(response));
+  put<Flags>(out, flags_of(response));
   put_response(out, response);
   put_checksum(out, begin);
 }
@@ -138,8 +206,8 @@ void encode_response(const StoredResponse& response, std::string& out) {
 Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body) {
   Result<Cursor> content = content_of(bytes, "record", kRecordFormat);
   if (!content) return std::move(content).fault();
-  const std::uint8_t flags = content->number<std::uint8_t>();
-  const bool known = (flags & kHasResponse) != 0 && (flags & ~(kHasResponse | kHasOmitted | kOmittedWhole)) == 0;
+  const Flags flags = content->number<Flags>();
+  const bool known = (flags & kHasResponse) != 0 && (flags & ~kOfResponse) == 0;
   StoredResponse response;
   if (!known || !read_response(*content, flags, body, response) || !content->at_end()) return misshapen("record");
   return response;
@@ -148,7 +216,7 @@ Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body) 
 StoredResponse response_at_front(std::string_view bytes) {
   Cursor cursor(bytes);
   cursor.number<std::uint8_t>(); // the format
-  cursor.number<std::uint8_t>(); // the flags
+  cursor.number<Flags>();
   StoredResponse response;
   response.status = cursor.number<std::uint16_t>();
   response.reason = cursor.text();

@@ -22,8 +22,13 @@ enum class DecodeBody { yes, no };
 
 // Verifies the checksum, then parses. A wrong checksum or shape is `corrupt`; a later format version is `newer_format`
 // with a message that says which version wrote it and what to do. With DecodeBody::no the response's headers and body
-// are left empty: for listings and for deciding, where megabytes of body would be copied for nothing.
+// are left empty, and of a sealed one the bytes: for listings and for deciding, where megabytes of body would be copied
+// for nothing.
 Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBody::yes);
+
+// Where a claim came from, alone, in the same manner but without a checksum: for stores that keep it beside a token.
+void encode_context(const ClaimContext& context, std::string& out);
+Result<ClaimContext> decode_context(std::string_view bytes);
 
 // The response alone, in the same manner: for stores that keep a record's other parts as columns or fields.
 void encode_response(const StoredResponse& response, std::string& out);

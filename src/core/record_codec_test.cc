@@ -22,11 +22,33 @@ Record full_record() {
   record.key = "order-42";
   record.method = "POST";
   record.target = "/v1/charges";
+  record.context.gateway = "5eaf00d1";
+  TraceId& trace = record.context.trace.emplace();
+  for (std::size_t i = 0; i < trace.size(); ++i) trace[i] = static_cast<std::uint8_t>(0xf0 + i);
   StoredResponse& response = record.response.emplace();
   response.status = 201;
   response.reason = "Created";
   response.headers.add("Content-Type", "application/json");
   response.body = std::string("{\"a\":\0}", 7);
+  return record;
+}
+
+std::shared_ptr<const Sealed> sealed(std::uint32_t key_id, std::string bytes) {
+  Sealed part{key_id, 3, {}, std::move(bytes)};
+  part.nonce.fill(0xee);
+  return std::make_shared<const Sealed>(std::move(part));
+}
+
+// With every part sealed that can be.
+Record sealed_record() {
+  Record record = full_record();
+  record.key.clear();
+  record.target.clear();
+  record.context.sealed = sealed(7, "0123456789abcdef");
+  record.response->headers = {};
+  record.response->body.clear();
+  record.response->sealed = sealed(8, "ciphertext, and its tag");
+  record.response->stream = StreamMark::whole;
   return record;
 }
 
@@ -74,6 +96,67 @@ TEST(RecordCodec, WhatIsEncodedIsDecoded) {
   EXPECT_EQ(after->response->headers.lines(), before.response->headers.lines());
   EXPECT_EQ(after->response->body, before.response->body);
   EXPECT_FALSE(after->response->omitted);
+  EXPECT_EQ(after->context.gateway, "5eaf00d1");
+  EXPECT_EQ(after->context.trace, before.context.trace);
+  EXPECT_FALSE(after->context.sealed);
+  EXPECT_FALSE(after->response->sealed);
+  EXPECT_EQ(after->response->stream, StreamMark::none);
+}
+
+TEST(RecordCodec, EveryFlagComesBackAlone) {
+  const auto comes_back = [](auto change, auto look) {
+    Record record = full_record();
+    record.took_over = false;
+    change(record);
+    const Result<Record> after = decode_record(encoded(record));
+    return after.ok() && look(*after);
+  };
+  EXPECT_TRUE(comes_back([](Record& r) { r.took_over = true; }, [](const Record& r) { return r.took_over; }));
+  EXPECT_TRUE(comes_back([](Record& r) { r.rerun = true; }, [](const Record& r) { return r.rerun; }));
+  EXPECT_TRUE(comes_back([](Record& r) { r.response.reset(); }, [](const Record& r) { return !r.response; }));
+  EXPECT_TRUE(comes_back([](Record& r) { r.context.trace.reset(); }, [](const Record& r) { return !r.context.trace; }));
+  for (const StreamMark mark : {StreamMark::none, StreamMark::begun, StreamMark::whole}) {
+    EXPECT_TRUE(comes_back([&](Record& r) { r.response->stream = mark; },
+                           [&](const Record& r) { return r.response->stream == mark; }));
+  }
+}
+
+TEST(RecordCodec, SealedPartsComeBackAsTheyWere) {
+  const Result<Record> after = decode_record(encoded(sealed_record()));
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->key + after->target, "");
+  EXPECT_EQ(after->context.sealed->key_id, 7u);
+  EXPECT_EQ(after->context.sealed->fence, 3u);
+  EXPECT_EQ(after->context.sealed->nonce[11], 0xee);
+  EXPECT_EQ(after->context.sealed->bytes, "0123456789abcdef");
+  EXPECT_EQ(after->response->status, 201);
+  EXPECT_EQ(after->response->sealed->key_id, 8u);
+  EXPECT_EQ(after->response->sealed->bytes, "ciphertext, and its tag");
+  EXPECT_TRUE(after->response->body.empty());
+}
+
+TEST(RecordCodec, ASealedResponseWithoutItsBodyStillNamesItsKey) {
+  const Result<Record> after = decode_record(encoded(sealed_record()), DecodeBody::no);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->response->sealed->key_id, 8u);
+  EXPECT_TRUE(after->response->sealed->bytes.empty());
+  EXPECT_EQ(after->context.sealed->bytes, "0123456789abcdef") << "the claim is written on with it";
+}
+
+TEST(RecordCodec, AContextAloneComesBackAndRefusesEveryOtherLength) {
+  std::string bytes;
+  encode_context(sealed_record().context, bytes);
+  const Result<ClaimContext> after = decode_context(bytes);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->gateway, "5eaf00d1");
+  EXPECT_EQ(after->trace, full_record().context.trace);
+  EXPECT_EQ(after->sealed->bytes, "0123456789abcdef");
+  for (std::size_t length = 0; length < bytes.size(); ++length) {
+    EXPECT_FALSE(decode_context(std::string_view(bytes).substr(0, length))) << length;
+  }
+  EXPECT_FALSE(decode_context(bytes + "x"));
+  bytes[10] = 4;
+  EXPECT_FALSE(decode_context(bytes)) << "unknown flag";
 }
 
 TEST(RecordCodec, AnOmittedBodyKeepsItsLengthAndHash) {
@@ -105,7 +188,7 @@ TEST(RecordCodec, TheBytesAreWhatTheDocumentSays) {
   EXPECT_EQ(hex(encoded(full_record())),
             "01"                                                               // format
             "02"                                                               // state: completed
-            "05"                                                               // flags: took over, a response follows
+            "0500"                                                             // flags: took over, a response follows
             "0300000000000000"                                                 // fence
             "0068e5cf8b010000"                                                 // first received
             "00c40bd58b010000"                                                 // expires at
@@ -116,11 +199,13 @@ TEST(RecordCodec, TheBytesAreWhatTheDocumentSays) {
             "08006f726465722d3432"                                             // key
             "0400504f5354"                                                     // method
             "0b002f76312f63686172676573"                                       // target
+            "08003565616630306431"                                             // context: the gateway's name
+            "01f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff"                               // context: a trace follows
             "c900"                                                             // status
             "070043726561746564"                                               // reason
             "20000000436f6e74656e742d547970653a206170706c69636174696f6e2f6a736f6e0d0a" // headers
             "070000007b2261223a007d"                                                   // body
-            "de71ad03e16272ed");                                                       // checksum
+            "1a41585084b55322");                                                       // checksum
 }
 
 TEST(RecordCodec, EncodingAppends) {
@@ -140,12 +225,15 @@ TEST(RecordCodec, ATextForPeopleIsCutAtItsLimit) {
 // What must be refused.
 
 TEST(RecordCodec, EveryTruncationIsRefused) {
-  const std::string bytes = encoded(full_record());
-  for (std::size_t length = 0; length < bytes.size(); ++length) {
-    const Result<Record> record = decode_record(std::string_view(bytes).substr(0, length));
-    ASSERT_FALSE(record) << "cut at " << length;
-    EXPECT_EQ(record.fault().kind, FaultKind::corrupt);
-  }
+  for (const std::string& bytes : {encoded(full_record()), encoded(sealed_record())})
+    for (std::size_t length = 0; length < bytes.size(); ++length) {
+      const Result<Record> record = decode_record(std::string_view(bytes).substr(0, length));
+      ASSERT_FALSE(record) << "cut at " << length;
+      EXPECT_EQ(record.fault().kind, FaultKind::corrupt);
+      if (length > 8) {
+        ASSERT_FALSE(decode_record(resealed(bytes.substr(0, length)))) << "with a right checksum " << length;
+      }
+    }
 }
 
 TEST(RecordCodec, EveryFlippedBitIsRefused) {
@@ -180,18 +268,21 @@ TEST(RecordCodec, AWrongShapeUnderARightChecksumIsRefused) {
   EXPECT_FALSE(with_byte(0, 0)) << "format zero";
   EXPECT_FALSE(with_byte(1, 0)) << "no such state";
   EXPECT_FALSE(with_byte(1, 4)) << "no such state";
-  EXPECT_FALSE(with_byte(2, 0x80)) << "unknown flag";
+  EXPECT_FALSE(with_byte(2, 0x85)) << "a sealed response that is none";
   EXPECT_FALSE(with_byte(2, 1)) << "a response that no flag announces";
-  EXPECT_FALSE(with_byte(75, 200)) << "a length that runs past the end";
+  for (int flag = 0x08; flag <= 0x80; flag <<= 1) EXPECT_FALSE(with_byte(3, flag)) << "unknown flag " << flag;
+  EXPECT_FALSE(with_byte(76, 200)) << "a length that runs past the end";
 }
 
 // Any bytes, even with a right checksum, give a record or a fault, never a crash: run under the sanitizers.
 TEST(RecordCodec, ArbitraryBytesUnderARightChecksumAreNeverReadPastTheirEnd) {
   std::uint64_t state = 42;
   const auto next = [&state] { return state = state * 6364136223846793005u + 1442695040888963407u, state >> 33; };
-  const std::string good = encoded(full_record());
+  const std::string plain = encoded(full_record());
+  const std::string sealed = encoded(sealed_record());
   std::size_t refused = 0;
   for (int round = 0; round < 20'000; ++round) {
+    const std::string& good = round % 2 == 0 ? plain : sealed;
     std::string bytes = good.substr(0, 9 + next() % (good.size() - 8));
     for (std::uint64_t flips = 1 + next() % 4; flips > 0; --flips) {
       bytes[next() % bytes.size()] = static_cast<char>(next());
@@ -209,9 +300,9 @@ TEST(RecordCodec, TheFrontOfAResponseTellsItsStatus) {
   encode_response(response, bytes);
   EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, kResponseFrontBytes)).status, 402);
   EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, kResponseFrontBytes)).reason, response.reason);
-  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 5)).status, 402);
-  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 5)).reason, "");
-  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 3)).status, 0);
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 6)).status, 402);
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 6)).reason, "");
+  EXPECT_EQ(response_at_front(std::string_view(bytes).substr(0, 4)).status, 0);
 }
 
 TEST(RecordCodec, AResponseAloneComesBackAndRefusesDamage) {

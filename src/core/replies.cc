@@ -1,7 +1,5 @@
 #include "core/replies.h"
 
-#include "core/settle.h"
-
 #include <oncekey/check.h>
 
 #include <utility>
@@ -120,6 +118,19 @@ StoredResponse to_store(const Policy& policy, StoredResponse response, const Rep
   }
   if (add_request_id) response.headers.add("Request-Id", context.request_id);
   return response;
+}
+
+Conclusion conclude_kept(const Policy& policy, StoredResponse response, const ReplyContext& context) {
+  Conclusion conclusion;
+  conclusion.reply = first_answer(policy, response, context, Kept::yes);
+  conclusion.stored = to_store(policy, std::move(response), context);
+  return conclusion;
+}
+
+Conclusion conclude(const Policy& policy, StoredResponse response, const ReplyContext& context) {
+  const Settlement settlement = settle(policy, Answered{response.status, response.headers});
+  if (settlement == Settlement::keep) return conclude_kept(policy, std::move(response), context);
+  return {settlement, first_answer(policy, response, context, Kept::no), {}};
 }
 
 Reply replay_head(const Policy& policy, const StoredResponse& response, const ReplyContext& context) {

@@ -3,6 +3,7 @@
 
 #include "core/policy.h"
 #include "core/refusal.h"
+#include "core/settle.h"
 
 #include <oncekey/headers.h>
 #include <oncekey/record.h>
@@ -39,8 +40,18 @@ Reply first_answer(const Policy& policy, const StoredResponse& response, const R
 // What the record keeps: the response plus what a replay needs later (the Stripe policies' first Request-Id).
 StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context);
 
-// The answer out of a completed record, but for its body: that is sent from where it is. Must not be called for an
-// omitted body.
+// What a whole answer of the upstream comes to: for the key, for the client and for the record.
+struct Conclusion {
+  Settlement settlement = Settlement::keep;
+  Reply reply;
+  StoredResponse stored; // where it is kept
+};
+Conclusion conclude(const Policy& policy, StoredResponse response, const ReplyContext& context);
+// The same for an answer that is kept whatever its status says.
+Conclusion conclude_kept(const Policy& policy, StoredResponse response, const ReplyContext& context);
+
+// The head of a replay from a completed record. Its body is left empty: the caller sends the record's body without a
+// copy. Must not be called for an omitted body.
 Reply replay_head(const Policy& policy, const StoredResponse& response, const ReplyContext& context);
 // The whole replay, with a copy of the record's body.
 Reply replay(const Policy& policy, const StoredResponse& response, const ReplyContext& context);

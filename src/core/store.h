@@ -62,6 +62,7 @@ struct ClaimRequest {
   std::string key;
   std::string method;
   std::string target;
+  ClaimContext context{}; // becomes Record::context
 };
 
 // The caller is the owner now.

@@ -28,6 +28,7 @@ Record fresh_record(const ClaimRequest& request, std::uint64_t fence, Time now) 
   record.expires_at = now + request.retention;
   record.lease_until = now + request.lease;
   record.claimed_by = request.token;
+  record.context = request.context;
   record.route = request.route;
   record.key = request.key;
   record.method = request.method;
@@ -65,6 +66,7 @@ ClaimStep claim_step(const std::optional<Record>& found, const ClaimRequest& req
   record.settled_at = now;
   record.rerun = false;
   record.claimed_by = request.token;
+  record.context = request.context;
   const Claimed answer{record.fence, /*took_over=*/true, now};
   return {std::move(record), answer};
 }
@@ -85,8 +87,7 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
   const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
-                         found->fence == fence && found->response && found->response->omitted &&
-                         !found->response->omitted->whole;
+                         found->fence == fence && found->response && found->response->unfinished();
   // Held by somebody who thought its owner gone, while the owner had the answer: knowing is better than not knowing.
   const bool held =
       found && !found->expired(now) && found->state == RecordState::indeterminate && found->fence == fence;

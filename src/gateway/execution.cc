@@ -1,27 +1,16 @@
-// The owner's side of a request: call the upstream once, settle the key, answer when the record is durable.
-#include "core/settle.h"
+#include "gateway/execution.h"
+
 #include "core/status_url.h"
+#include "gateway/access_log.h"
 #include "gateway/compression.h"
-#include "gateway/gateway.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 namespace oncekey {
-
-// What came back from the upstream, or why nothing did.
-struct Gateway::Called {
-  CallError error = CallError::none;
-  std::string reason;      // for the log
-  StoredResponse response; // whole unless `rest` is set
-  // The body is longer than may be kept: `response.body` is its beginning, `rest` the call that has the rest.
-  bool longer = false;
-  std::unique_ptr<UpstreamCall> rest;
-  std::optional<std::uint64_t> length; // as announced
-};
-
 namespace {
 
 // Answers up to here are held and kept also beyond limits.max_buffered_bytes: few need more, and a client that lost its
@@ -41,17 +30,6 @@ std::string probe_target(const Probe& probe, std::string_view key) {
   }
   return target;
 }
-
-class InFlight {
- public:
-  explicit InFlight(prometheus::Gauge& gauge) : gauge_(gauge) { gauge_.Increment(); }
-  ~InFlight() { gauge_.Decrement(); }
-  InFlight(const InFlight&) = delete;
-  InFlight& operator=(const InFlight&) = delete;
-
- private:
-  prometheus::Gauge& gauge_;
-};
 
 bool takes_key_from_its_header(const Policy& policy) {
   return std::any_of(policy.key_from.begin(), policy.key_from.end(), [](const KeySource& source) {
@@ -92,137 +70,125 @@ Outcome outcome_of(CallError error, int status, const Headers& headers) {
   return Unknown{};
 }
 
-Task<Gateway::Attempt> Gateway::execute(KeyedRequest& request, const Claimed& claimed, MonotonicTime before_claim,
-                                        Verdict verdict) {
-  const InFlight in_flight(shared_.metrics.in_flight);
-  const Ownership owner{request.admitted.id, claimed.fence, claimed.token};
-  request.took_over = claimed.took_over;
-  if (claimed.took_over) {
+Execution::Execution(GatewayThread& thread, const KeyedRequest& request, const Claimed& claimed, Replier& replier,
+                     const Sharer& sharer, BufferedBytes& buffered, NewWork& work)
+    : thread_(thread),
+      shared_(thread.shared),
+      request_(request),
+      policy_(request.route.policy),
+      upstream_(request.route.state->upstream),
+      replier_(replier),
+      sharer_(sharer),
+      buffered_(buffered),
+      work_(work),
+      in_flight_(shared_.metrics.in_flight),
+      key_(thread, {request.admitted.id, claimed.fence, claimed.token}, policy_.lease),
+      took_over_(claimed.took_over) {}
+
+Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict) {
+  if (took_over_) {
     shared_.metrics.takeovers.Increment();
-    shared_.log.warning("takeover",
-                        {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
+    shared_.log.warning(
+        "takeover",
+        {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"fence", key_.owner().fence}});
   }
   // In the list of live calls before the look at the clock: a claim that did not find us there came before it, and if
   // it took over, the renewal says so.
-  request.keeper.emplace(shared_.store, shared_.live_calls, owner, request.policy().lease, timers_);
+  key_.keep();
   // A claim that took long may have used up its own lease: what is left must be enough to start with.
-  const bool took_long = std::chrono::steady_clock::now() - before_claim >= request.policy().lease / 2;
-  if (took_long && !co_await renew(request, owner)) co_return Attempt::lost;
-
+  const bool took_long = std::chrono::steady_clock::now() - before_claim >= policy_.lease / 2;
+  if (took_long && !co_await key_.renew()) co_return End::lost;
   if (verdict == Verdict::probe) {
-    Called probed;
-    co_await probe_upstream(request, owner, probed);
-    const int status = probed.response.status;
-    if (probed.error != CallError::none && probed.error != CallError::unusable) {
-      // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
-      shared_.log.seldom(LogLevel::warning, "probe_failed", request.route.name,
-                         {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", probed.reason}});
-      co_await release(request, owner);
-      const bool asked = probed.error == CallError::broken || probed.error == CallError::timed_out;
-      const Fate fate = asked ? Fate::not_told : Fate::maybe_executed;
-      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
-      co_return Attempt::answered;
-    }
-    if (status / 100 == 2 && !probed.longer && probed.error == CallError::none) {
-      co_return co_await keep_and_answer(request, owner, std::move(probed.response));
-    }
-    if (status != 404) {
-      shared_.log.warning("held", {{"key", short_hash(owner.id)},
-                                   {"route", request.route.name},
-                                   {"reason", fmt::format("probe answered {} {}", status, probed.reason)}});
-      co_await hold(request, owner);
-      co_await send_refusal(request, RefusalCode::indeterminate);
-      co_return Attempt::answered;
-    }
+    if (const std::optional<End> end = co_await probe()) co_return *end;
     // The probe took its time: the call must not start on a lease that was lost meanwhile.
-    if (!co_await renew(request, owner)) co_return Attempt::lost;
+    if (!co_await key_.renew()) co_return End::lost;
   }
 
-  Called called;
-  co_await call_upstream(request, owner, called);
-  co_return co_await settle_and_answer(request, owner, called);
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  co_await call_upstream(start);
+  if (!answer_.longer) call_.reset(); // its connection is for others from here on
+  note_duration(start);
+  co_return co_await settle_and_answer();
 }
 
-Task<bool> Gateway::renew(KeyedRequest& request, const Ownership& owner) {
-  const Result<FenceAnswer> renewed = co_await await_store<FenceAnswer>(
-      wakeups_, [&](auto done) { shared_.store.renew(owner, request.policy().lease, std::move(done)); });
-  const bool ours = renewed.ok() && *renewed == FenceAnswer::done;
-  if (!ours) {
-    shared_.metrics.lost_leases.Increment();
-    // Nothing was sent. If it is still ours after all, it need not stay claimed.
-    co_await release(request, owner);
-  }
-  co_return ours;
+Task<void> Execution::call_upstream(MonotonicTime start) {
+  call_.emplace(thread_.pool_of(upstream_));
+  return forward_for_answer(*call_, forwarding(), terms_of_call(start), *this, answer_);
 }
 
-void Gateway::give_up(KeyedRequest& request, const Ownership& owner) {
-  request.keeper.reset();
-  shared_.given_up.add(owner, request.policy().lease, std::chrono::steady_clock::now());
-}
-
-// Whoever settles a key stops renewing it first: a renewal behind the release would claim it again. A release or hold
-// that fails leaves the key claimed until its lease is over, and then to on_abandoned.
-Task<void> Gateway::release(KeyedRequest& request, const Ownership& owner) {
-  request.keeper.reset();
-  const Result<FenceAnswer> released =
-      co_await await_store<FenceAnswer>(wakeups_, [&](auto done) { shared_.store.release(owner, std::move(done)); });
-  if (!released) give_up(request, owner);
-  shared_.waiters.notify(owner.id);
-}
-
-Task<void> Gateway::hold(KeyedRequest& request, const Ownership& owner) {
-  request.keeper.reset();
-  const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
-      wakeups_, [&](auto done) { shared_.store.hold(owner, Holder::owner, std::move(done)); });
-  if (!held) give_up(request, owner);
-  shared_.waiters.notify(owner.id);
-}
-
-UpstreamRequest Gateway::to_upstream(const KeyedRequest& request, const Ownership& owner) const {
+Forwarding Execution::forwarding() const {
+  const Headers& headers = request_.head.headers;
   // A replay must suit every client, so that the answer is asked for without a content coding.
-  std::vector<std::string_view> replaced{"Accept-Encoding"};
+  Forwarding out{request_.head, request_.from, shared_.self, {"Accept-Encoding"}, {}};
+  out.added.add("Accept-Encoding", "identity");
   // The upstream sees the key that counts, wherever it came from.
-  const bool as_sent = request.head.headers.has("Idempotency-Key") && takes_key_from_its_header(request.policy());
-  const bool add_key = !as_sent && !request.admitted.key.empty();
-  if (add_key) replaced.push_back("Idempotency-Key");
-  if (request.answer_later) replaced.push_back("Prefer");
-  UpstreamRequest out = forward(request.head, request.from, shared_.self, replaced);
-  out.headers.add("Accept-Encoding", "identity");
-  if (add_key) out.headers.add("Idempotency-Key", request.admitted.key);
-  if (request.answer_later) {
-    const std::string preferences = other_preferences(request.head.headers);
-    if (!preferences.empty()) out.headers.add("Prefer", preferences);
+  const bool as_sent = headers.has("Idempotency-Key") && takes_key_from_its_header(policy_);
+  if (!as_sent && !request_.admitted.key.empty()) {
+    out.replaced.push_back("Idempotency-Key");
+    out.added.add("Idempotency-Key", request_.admitted.key);
   }
-  out.headers.add("Oncekey-Fence", fmt::format_int(owner.fence).c_str());
+  if (request_.answer_later) {
+    out.replaced.push_back("Prefer");
+    const std::string preferences = other_preferences(headers);
+    if (!preferences.empty()) out.added.add("Prefer", preferences);
+  }
+  out.added.add("Oncekey-Fence", fmt::format_int(key_.owner().fence).c_str());
   return out;
 }
 
-Task<void> Gateway::call_upstream(KeyedRequest& request, const Ownership& owner, Called& called) {
-  const MonotonicTime start = std::chrono::steady_clock::now();
-  const UpstreamRequest upstream_request = to_upstream(request, owner);
-  const bool has_body = request.head.framing != Framing::none || !request.body.empty();
-  const Upstream& upstream = request.route.state->upstream;
-  auto call = std::make_unique<UpstreamCall>(pool_of(upstream));
-  called.error = co_await call->send(upstream_request, has_body ? Framing::length : Framing::none, request.body.size(),
-                                     request.body, start + request.policy().upstream_timeout);
-  tell_breaker(upstream, request.work.pass, called.error, call->reason());
-  if (called.error != CallError::none) {
-    called.reason = call->reason();
-    co_return;
-  }
-  co_await collect(request, *call, Relay::yes, called);
-  const MonotonicTime end = std::chrono::steady_clock::now();
-  request.metrics.upstream_seconds.Observe(std::chrono::duration<double>(end - start).count());
-  if (called.error == CallError::none) request.metrics.usual_duration().note(end - start);
-  if (request.client != nullptr && request.client->note() != nullptr) request.client->note()->upstream = end - start;
-  if (called.longer) called.rest = std::move(call);
+CallTerms Execution::terms_of_call(MonotonicTime start) const {
+  CallTerms terms;
+  terms.body = request_.body;
+  const bool has_body = request_.head.framing != Framing::none || !request_.body.empty();
+  terms.framing = has_body ? Framing::length : Framing::none;
+  terms.due = start + policy_.upstream_timeout;
+  terms.body_bytes_max = policy_.max_stored_body;
+  terms.framed_only = policy_.require_framed_answers;
+  terms.interim_to = replier_.client();
+  return terms;
 }
 
-Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner, Called& called) {
-  const Probe& probe = *request.policy().probe;
-  UpstreamRequest question = to_upstream(request, owner);
-  question.method = probe.method;
-  question.target = probe_target(probe, request.admitted.key);
+void Execution::sent(CallError error, std::string_view why) { work_.sent(shared_, upstream_, error, why); }
+
+// Where memory or the store has no room for a long answer, it goes through like one that is too long to keep, also when
+// there is no client to go to: an answer for later is not worth more than what runs now.
+bool Execution::take(std::string& body, std::string_view piece, std::uint64_t expected) {
+  const std::size_t had = body.capacity();
+  const bool fits =
+      grow_body(body, piece.size(), expected, [this](std::size_t growth) { return buffered_.try_hold(growth); });
+  body.append(piece);
+  if (!probing_) {
+    if (!fits && body.size() > kAlwaysKeptBytes) return false;
+    // The first few bytes are within what the claim has set aside.
+    if (body.size() > kWithinEndingBytes && !shared_.room.for_body(piece.size())) return false;
+  }
+  if (!fits) buffered_.hold(body.capacity() - had);
+  work_.answer_grows(piece.size());
+  return true;
+}
+
+void Execution::note_duration(MonotonicTime start) {
+  if (!answer_.sent) return;
+  const auto took = std::chrono::steady_clock::now() - start;
+  replier_.metrics().upstream_seconds.Observe(std::chrono::duration<double>(took).count());
+  if (answer_.error == CallError::none) replier_.metrics().usual_duration().note(took);
+  Exchange* const client = replier_.client();
+  if (client != nullptr && client->note() != nullptr) client->note()->upstream = took;
+}
+
+StoredResponse Execution::take_response() {
+  StoredResponse response;
+  response.status = answer_.status;
+  response.reason = std::move(answer_.reason);
+  response.headers = std::move(answer_.headers);
+  response.body = std::move(answer_.body);
+  return response;
+}
+
+UpstreamRequest Execution::question() const {
+  UpstreamRequest question = forwarding().request();
+  question.method = policy_.probe->method;
+  question.target = probe_target(*policy_.probe, request_.admitted.key);
   Headers headers;
   for (std::size_t i = 0; i < question.headers.size(); ++i) {
     const Field field = question.headers[i];
@@ -232,268 +198,206 @@ Task<void> Gateway::probe_upstream(KeyedRequest& request, const Ownership& owner
     headers.add(field.name, field.value);
   }
   question.headers = std::move(headers);
-  const Upstream& upstream = request.route.state->upstream;
-  UpstreamCall call(pool_of(upstream));
-  called.error = co_await call.send(question, Framing::none, 0, {},
-                                    std::chrono::steady_clock::now() + request.policy().upstream_timeout);
-  tell_breaker(upstream, request.work.pass, called.error, call.reason());
-  if (called.error != CallError::none) {
-    called.reason = call.reason();
-    co_return;
-  }
-  co_await collect(request, call, Relay::no, called);
+  return question;
 }
 
-// Reads the response: the head, then the body as far as it may be kept.
-Task<void> Gateway::collect(KeyedRequest& request, UpstreamCall& call, Relay relay, Called& called) {
-  ResponseHead head;
-  do {
-    called.error = co_await call.read_head(head);
-    if (called.error != CallError::none) {
-      called.reason = call.reason();
-      if (called.error == CallError::unusable) called.response.status = head.status;
-      co_return;
-    }
-    // 100 answers an Expect, and that was answered here already.
-    if (relay == Relay::yes && request.client != nullptr && head.status < 200 && head.status != 100) {
-      co_await request.client->send_interim(head.status, head.reason, end_to_end(head));
-    }
-  } while (head.status < 200);
-
-  called.response.status = head.status;
-  called.response.reason = std::move(head.reason);
-  called.response.headers = end_to_end(head);
-  if (head.framing == Framing::none && (request.head.method == "HEAD" || head.status == 304)) {
-    // It describes a body that is not sent, and belongs to the answer.
-    if (const auto said = head.headers.get("Content-Length")) called.response.headers.add("Content-Length", *said);
-  }
-  if (head.framing == Framing::until_close && relay == Relay::yes && request.policy().require_framed_answers) {
-    called.error = CallError::broken;
-    called.reason = "the answer ends with its connection, and require_framed_answers is set";
-    co_return;
-  }
-  const std::uint64_t most = request.policy().max_stored_body;
-  if (head.framing == Framing::length) called.length = head.content_length;
-  const std::uint64_t expected = std::min(called.length.value_or(most), most);
-  for (;;) {
-    std::string_view piece;
-    called.error = co_await call.read_piece(piece);
-    if (called.error != CallError::none) {
-      called.reason = call.reason();
-      co_return;
-    }
-    if (piece.empty()) co_return;
-    // Where memory or the store has no room for a long answer, it goes through like one that is too long to keep, also
-    // when there is no client to go to: an answer for later is not worth more than what runs now.
-    const std::size_t had = called.response.body.capacity();
-    const bool fits = grow_body(called.response.body, piece.size(), expected,
-                                [&](std::size_t growth) { return request.buffered.try_hold(growth); });
-    called.response.body.append(piece);
-    const bool streams = relay == Relay::yes && !fits && called.response.body.size() > kAlwaysKeptBytes;
-    // The first few bytes are within what the claim has set aside.
-    const bool no_room =
-        relay == Relay::yes && called.response.body.size() > kWithinEndingBytes && !shared_.room.for_body(piece.size());
-    if (called.response.body.size() > most || streams || no_room) {
-      called.longer = true;
-      co_return;
-    }
-    if (!fits) request.buffered.hold(called.response.body.capacity() - had);
-    if (request.work.ending) request.work.ending->grow(piece.size());
-  }
+Task<void> Execution::ask_upstream() {
+  CallTerms terms;
+  terms.due = std::chrono::steady_clock::now() + policy_.upstream_timeout;
+  terms.body_bytes_max = policy_.max_stored_body;
+  call_.emplace(thread_.pool_of(upstream_));
+  return call_for_answer(*call_, question(), terms, *this, answer_);
 }
 
-Task<Gateway::Attempt> Gateway::settle_and_answer(KeyedRequest& request, const Ownership& owner, Called& called) {
-  if (called.rest) co_return co_await stream_long_answer(request, owner, called);
-
-  const Policy& policy = request.policy();
-  const Settlement settlement =
-      settle(policy, outcome_of(called.error, called.response.status, called.response.headers));
-  if (called.error != CallError::none) {
-    shared_.log.seldom(LogLevel::warning, "upstream_failed", request.route.name,
-                       {{"key", short_hash(owner.id)},
-                        {"route", request.route.name},
-                        {"settlement", to_string(settlement)},
-                        {"reason", called.reason}});
+Task<std::optional<Execution::End>> Execution::probe() {
+  probing_ = true;
+  co_await ask_upstream();
+  call_.reset();
+  probing_ = false;
+  const CallError error = answer_.error;
+  if (error != CallError::none && error != CallError::unusable) {
+    // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
+    shared_.log.seldom(LogLevel::warning, "probe_failed", request_.route.name,
+                       {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", answer_.why}});
+    co_await key_.let_go(Settlement::release);
+    const bool asked = error == CallError::broken || error == CallError::timed_out;
+    const Fate fate = asked ? Fate::not_told : Fate::maybe_executed;
+    co_await replier_.refuse(RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
+    co_return End::answered;
   }
-
-  switch (settlement) {
-    case Settlement::keep:
-      co_return co_await keep_and_answer(request, owner, std::move(called.response));
-    case Settlement::executed:
-      co_return co_await note_executed(request, owner, called);
-    case Settlement::release:
-      // The answer goes out all the same if this fails: nothing about it is promised to anybody.
-      co_await release(request, owner);
-      break;
-    case Settlement::hold:
-      co_await hold(request, owner);
-      break;
-    case Settlement::abandon:
-      give_up(request, owner);
-      break;
+  if (answer_.status / 100 == 2 && !answer_.longer && error == CallError::none) {
+    Conclusion kept = conclude_kept(policy_, take_response(), replier_.context());
+    co_return co_await keep_and_answer(std::move(kept));
   }
+  if (answer_.status != 404) {
+    shared_.log.warning("held", {{"key", short_hash(key_.owner().id)},
+                                 {"route", request_.route.name},
+                                 {"reason", fmt::format("probe answered {} {}", answer_.status, answer_.why)}});
+    co_await key_.let_go(Settlement::hold);
+    co_await replier_.refuse(RefusalCode::indeterminate);
+    co_return End::answered;
+  }
+  answer_ = {};
+  co_return std::nullopt;
+}
 
-  const Fate earlier = request.took_over ? Fate::maybe_executed : Fate::as_the_code_says;
-  switch (called.error) {
-    case CallError::none: {
-      const Reply reply = first_answer(policy, called.response, request.context(), Kept::no);
-      if (request.client != nullptr) co_await send_answer(*request.client, policy, request.buffered, reply, reply.body);
-      break;
-    }
+Task<Execution::End> Execution::settle_and_answer() {
+  if (answer_.longer) return stream_long_answer();
+  if (answer_.error != CallError::none) return settle_failure();
+  Conclusion conclusion = conclude(policy_, take_response(), replier_.context());
+  if (conclusion.settlement == Settlement::keep) return keep_and_answer(std::move(conclusion));
+  return let_go_and_answer(std::move(conclusion));
+}
+
+Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
+  const Reply& reply = conclusion.reply;
+  const std::size_t bytes = conclusion.stored.body.size() + conclusion.stored.headers.lines().size();
+  Result<FenceAnswer> written = co_await key_.complete(std::move(conclusion.stored));
+  if (!written && bytes > kWithinEndingBytes) {
+    // The body may be what there is no room for. That it was executed is worth writing down without it.
+    StoredResponse marker = without_body(reply);
+    written = co_await key_.complete(std::move(marker));
+  }
+  if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
+  shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
+  count_growth(shared_, sharer_, bytes);
+  co_await replier_.send_answer(buffered_, reply, reply.body);
+  co_return End::answered;
+}
+
+Task<Execution::End> Execution::let_go_and_answer(Conclusion conclusion) {
+  // The answer goes out all the same if this fails: nothing about it was promised.
+  co_await key_.let_go(conclusion.settlement);
+  co_await replier_.send_answer(buffered_, conclusion.reply, conclusion.reply.body);
+  co_return End::answered;
+}
+
+Task<Execution::End> Execution::settle_failure() {
+  const CallError error = answer_.error;
+  const Settlement settlement = settle(policy_, outcome_of(error, answer_.status, answer_.headers));
+  shared_.log.seldom(LogLevel::warning, "upstream_failed", request_.route.name,
+                     {{"key", short_hash(key_.owner().id)},
+                      {"route", request_.route.name},
+                      {"settlement", to_string(settlement)},
+                      {"reason", answer_.why}});
+  if (settlement == Settlement::executed) co_return co_await note_executed();
+  co_await key_.let_go(settlement);
+
+  const bool held = settlement == Settlement::hold;
+  const Fate earlier = took_over_ ? Fate::maybe_executed : Fate::as_the_code_says;
+  switch (error) {
+    case CallError::none:
     case CallError::not_sent:
-      co_await send_refusal(request, RefusalCode::upstream_unreachable, std::chrono::seconds(1), earlier);
+      co_await replier_.refuse(RefusalCode::upstream_unreachable, std::chrono::seconds(1), earlier);
       break;
     case CallError::full:
-      co_await send_refusal(request, RefusalCode::overloaded, std::chrono::seconds(1), earlier);
+      co_await replier_.refuse(RefusalCode::overloaded, std::chrono::seconds(1), earlier);
       break;
     case CallError::broken:
     case CallError::timed_out: {
       const RefusalCode code =
-          called.error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout;
+          error == CallError::broken ? RefusalCode::upstream_unknown : RefusalCode::upstream_timeout;
       // Held keys are for an operator: no moment at which retrying helps can be named.
       std::optional<std::chrono::seconds> retry_after;
-      if (settlement == Settlement::abandon) retry_after = whole_seconds(policy.lease);
-      const Fate fate = settlement == Settlement::hold ? Fate::held : Fate::as_the_code_says;
-      co_await send_refusal(request, code, retry_after, fate);
+      if (settlement == Settlement::abandon) retry_after = whole_seconds(policy_.lease);
+      co_await replier_.refuse(code, retry_after, held ? Fate::held : Fate::as_the_code_says);
       break;
     }
     case CallError::unusable:
       // It came whole as far as it was read, so that there is no lease to wait for.
-      co_await send_unusable(request, called, settlement == Settlement::hold ? Fate::held : Fate::released);
+      co_await refuse_unusable(held ? Fate::held : Fate::released);
       break;
   }
-  co_return Attempt::answered;
+  co_return End::answered;
 }
 
 // The answer came and cannot be kept. That it did is durable before the client hears of it, so that a retry is refused
 // and never executed.
-Task<Gateway::Attempt> Gateway::note_executed(KeyedRequest& request, const Ownership& owner, const Called& called) {
+Task<Execution::End> Execution::note_executed() {
   StoredResponse noted;
-  noted.status = called.response.status;
+  noted.status = answer_.status;
   noted.omitted = OmittedBody{};
-  const Result<FenceAnswer> written = co_await complete(owner, std::move(noted));
-  if (!written) {
-    give_up(request, owner);
-    co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
-    co_return Attempt::answered;
-  }
-  if (*written == FenceAnswer::lost) {
-    shared_.metrics.lost_leases.Increment();
-    co_return Attempt::lost;
-  }
-  shared_.waiters.notify(owner.id);
-  co_await send_unusable(request, called, Fate::as_the_code_says);
-  co_return Attempt::answered;
+  const Result<FenceAnswer> written = co_await key_.complete(std::move(noted));
+  if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
+  co_await refuse_unusable(Fate::as_the_code_says);
+  co_return End::answered;
 }
 
-Task<void> Gateway::send_unusable(KeyedRequest& request, const Called& called, Fate fate) {
-  const int status = called.response.status;
-  std::string what = status == 0 ? fmt::format("The answer: {}.", called.reason)
-                                 : fmt::format("The answer has status {}: {}.", status, called.reason);
-  const Refusal refusal{RefusalCode::answer_unusable, std::move(what), {}, request.admitted.key, {}, fate};
-  co_await send_refusal(request, refusal);
+Task<void> Execution::refuse_unusable(Fate fate) {
+  const int status = answer_.status;
+  std::string what = status == 0 ? fmt::format("The answer: {}.", answer_.why)
+                                 : fmt::format("The answer has status {}: {}.", status, answer_.why);
+  const Refusal refusal{RefusalCode::answer_unusable, std::move(what), {}, {}, {}, fate};
+  co_await replier_.refuse(refusal);
 }
 
-Task<Gateway::Attempt> Gateway::keep_and_answer(KeyedRequest& request, const Ownership& owner,
-                                                StoredResponse response) {
-  const Reply reply = first_answer(request.policy(), response, request.context(), Kept::yes);
-  const std::size_t bytes = response.body.size() + response.headers.lines().size();
-  Result<FenceAnswer> written =
-      co_await complete(owner, to_store(request.policy(), std::move(response), request.context()));
-  if (!written && bytes > kWithinEndingBytes) {
-    // The body may be what there is no room for. That it was executed is worth writing down without it.
-    StoredResponse marker = without_body(reply);
-    written = co_await complete(owner, std::move(marker));
-  }
+Task<Execution::End> Execution::not_written(const Result<FenceAnswer>& written) {
   if (!written) {
-    give_up(request, owner);
-    co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(request.policy().lease));
-    co_return Attempt::answered;
+    key_.give_up();
+    co_await replier_.refuse(RefusalCode::record_not_written, whole_seconds(policy_.lease));
+    co_return End::answered;
   }
-  if (*written == FenceAnswer::lost) {
-    shared_.metrics.lost_leases.Increment();
-    shared_.log.warning("lease_lost",
-                        {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"fence", owner.fence}});
-    co_return Attempt::lost;
-  }
-  shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
-  count_growth(request.sharer, bytes);
-  shared_.waiters.notify(owner.id);
-  if (request.client != nullptr)
-    co_await send_answer(*request.client, request.policy(), request.buffered, reply, reply.body);
-  co_return Attempt::answered;
-}
-
-Task<Result<FenceAnswer>> Gateway::complete(const Ownership& owner, StoredResponse response) {
-  const MonotonicTime start = std::chrono::steady_clock::now();
-  Result<FenceAnswer> written = co_await await_store<FenceAnswer>(
-      wakeups_, [&](auto done) { shared_.store.complete(owner, std::move(response), std::move(done)); });
-  shared_.metrics.complete_seconds.Observe(seconds_since(start));
-  if (!written) {
-    shared_.metrics.store_faults.Increment();
-    shared_.log.error("record_not_written", {{"key", short_hash(owner.id)}, {"reason", written.fault().message}});
-  }
-  co_return written;
+  shared_.metrics.lost_leases.Increment();
+  shared_.log.warning(
+      "lease_lost",
+      {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"fence", key_.owner().fence}});
+  co_return End::lost;
 }
 
 // An answer too long to keep goes to the client as it comes. That it exists is durable before its first byte leaves, so
 // that a retry is refused and never executed; its length and hash follow at the end.
-Task<Gateway::Attempt> Gateway::stream_long_answer(KeyedRequest& request, const Ownership& owner, Called& called) {
-  const Policy& policy = request.policy();
-  Exchange* const client = request.client;
-  const std::string beginning = std::move(called.response.body);
-  called.response.body.clear();
-  const Settlement settlement = settle(policy, Answered{called.response.status, called.response.headers});
-  const bool kept = settlement == Settlement::keep;
-  Reply reply = first_answer(policy, called.response, request.context(), kept ? Kept::yes : Kept::no);
-  if (policy.compress) add_vary(reply.headers); // as the answers that are kept have it; this one goes as it comes
-  StoredResponse marker = to_store(policy, called.response, request.context());
-  marker.omitted = OmittedBody{};
+Task<Execution::End> Execution::stream_long_answer() {
+  const std::string beginning = std::move(answer_.body);
+  answer_.body.clear();
+  const int status = answer_.status;
+  const Headers headers = answer_.headers;
+  Conclusion conclusion = conclude(policy_, take_response(), replier_.context());
+  Reply& reply = conclusion.reply;
+  if (policy_.compress) add_vary(reply.headers); // as the answers that are kept have it; this one goes as it comes
+  const bool kept = conclusion.settlement == Settlement::keep;
+  OmittedBody& omitted = conclusion.stored.omitted.emplace();
   if (kept) {
-    const Result<FenceAnswer> written = co_await complete(owner, marker);
-    if (!written) {
-      give_up(request, owner);
-      co_await send_refusal(request, RefusalCode::record_not_written, whole_seconds(policy.lease));
-      co_return Attempt::answered;
-    }
-    if (*written == FenceAnswer::lost) co_return Attempt::lost;
-    shared_.waiters.notify(owner.id);
+    StoredResponse marker = conclusion.stored;
+    const Result<FenceAnswer> written = co_await key_.complete(std::move(marker));
+    if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
   }
+  const CallError error = co_await relay_long_answer(reply, beginning, omitted);
+  if (kept && error == CallError::none) {
+    (void)co_await key_.complete(std::move(conclusion.stored));
+  } else if (!kept) {
+    // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
+    const Settlement end = settle(policy_, outcome_of(error, status, headers));
+    co_await key_.let_go(end);
+  }
+  co_return End::answered;
+}
 
-  // A client that goes away does not end this: the hash wants the whole body.
-  if (client != nullptr) (void)co_await client->send_head(reply.status, reply.reason, reply.headers, called.length);
+// A client that goes away does not end this: the hash wants the whole body.
+Task<CallError> Execution::relay_long_answer(const Reply& head, std::string_view beginning, OmittedBody& omitted) {
+  Exchange* const client = replier_.client();
+  if (client != nullptr) (void)co_await client->send_head(head.status, head.reason, head.headers, answer_.length);
   Sha256 hash;
-  std::uint64_t length = 0;
   std::string_view piece = beginning;
   CallError error = CallError::none;
   while (error == CallError::none && !piece.empty()) {
     hash.update(piece);
-    length += piece.size();
+    omitted.length += piece.size();
     if (client != nullptr) (void)co_await client->send_piece(piece);
     // The answer has begun: from here on it may take as long as its client does, as long as it moves.
-    called.rest->deadline(std::chrono::steady_clock::now() + policy.upstream_timeout);
-    error = co_await called.rest->read_piece(piece);
+    call_->deadline(std::chrono::steady_clock::now() + policy_.upstream_timeout);
+    error = co_await call_->read_piece(piece);
   }
+  omitted.sha256 = BodyHash{hash.finish()};
+  omitted.whole = error == CallError::none;
   if (error != CallError::none) {
     shared_.log.seldom(
-        LogLevel::warning, "upstream_failed", request.route.name,
-        {{"key", short_hash(owner.id)}, {"route", request.route.name}, {"reason", called.rest->reason()}});
+        LogLevel::warning, "upstream_failed", request_.route.name,
+        {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", call_->reason()}});
     if (client != nullptr) client->abort();
   } else if (client != nullptr) {
     (void)co_await client->send_end();
   }
-
-  if (kept && error == CallError::none) {
-    marker.omitted = OmittedBody{length, BodyHash{hash.finish()}, true};
-    (void)co_await complete(owner, std::move(marker));
-  } else if (!kept) {
-    // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
-    const Settlement end = settle(policy, outcome_of(error, called.response.status, called.response.headers));
-    if (end == Settlement::release) co_await release(request, owner);
-    if (end == Settlement::hold) co_await hold(request, owner);
-    if (end == Settlement::abandon) give_up(request, owner);
-  }
-  co_return Attempt::answered;
+  co_return error;
 }
 
 } // namespace oncekey

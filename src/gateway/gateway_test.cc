@@ -43,6 +43,7 @@ class TroubledStore final : public Store {
   explicit TroubledStore(Store& sound) : sound_(sound) {}
   std::atomic<bool> claims_fail{false};
   std::atomic<bool> completes_fail{false};
+  std::atomic<bool> seals{false};                        // keeps answers encrypted, as a gateway with keys will
   std::function<void(const Ownership&)> before_complete; // runs in place of nothing, before the owner's own complete
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
@@ -52,6 +53,11 @@ class TroubledStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
     if (completes_fail) return done(unavailable("the disk is full"));
     if (before_complete) before_complete(owner);
+    if (seals) {
+      response.headers = {};
+      response.body.clear();
+      response.sealed = std::make_shared<const Sealed>(Sealed{7, owner.fence, {}, std::string(kSealTagBytes, 's')});
+    }
     sound_.complete(owner, std::move(response), std::move(done));
   }
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
@@ -246,6 +252,16 @@ TEST_F(GatewayWithATroubledStore, GivesTheNewOwnersAnswerWhenItsOwnLeaseWasTaken
   EXPECT_TRUE(is(answer, 200)) << answer;
   EXPECT_NE(answer.find("\r\n\r\ntheirs"), std::string::npos) << answer;
   EXPECT_NE(answer.find("Idempotent-Replayed: true"), std::string::npos);
+  EXPECT_EQ(api_.executions, 1);
+}
+
+TEST_F(GatewayWithATroubledStore, NeitherShowsNorExecutesWhatIsSealedWithAKeyItHasNot) {
+  policy_.on_store_error = OnStoreError::bypass;
+  start();
+  store_->seals = true;
+  EXPECT_TRUE(is(post("k", "{}"), 201));
+  const std::string refused = post("k", "{}");
+  EXPECT_TRUE(is(refused, 503)) << refused;
   EXPECT_EQ(api_.executions, 1);
 }
 

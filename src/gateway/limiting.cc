@@ -1,6 +1,4 @@
-// Who is let in: the limits of accounts, before anything else is looked at, and what it takes to begin something new.
-#include "core/limit.h"
-#include "gateway/gateway.h"
+#include "gateway/limiting.h"
 
 #include <fmt/format.h>
 
@@ -9,18 +7,6 @@
 
 namespace oncekey {
 namespace {
-
-// This part of the memory for bodies is kept for requests that end something: replays, and owners with an answer.
-constexpr std::uint64_t kReservedShare = 8;
-
-// Room comes back when records expire or an operator makes some: not within a second.
-constexpr std::chrono::seconds kRetryWhenFull{10};
-
-// 0 where it is not known how large the store may become.
-std::uint64_t growth_per_hour(const GatewayShared& shared) {
-  return static_cast<std::uint64_t>(static_cast<double>(shared.room.capacity()) *
-                                    shared.config().limits.store_share_per_hour);
-}
 
 // Of a client that names no account. Believes the same proxies as the X-Forwarded-* fields we send.
 std::string_view address_of(const Exchange& exchange, const std::vector<std::string>& trusted_proxies) {
@@ -63,6 +49,54 @@ Task<bool> take_from_address_rate(GatewayShared& shared, Wakeups& wakeups, Excha
   co_return false;
 }
 
+// The bucket and the place that a request counts in.
+RateBucketId bucket_for(GatewayShared& shared, const Exchange& exchange, const Route& route, const Requester& requester,
+                        LimitOf of) {
+  const std::string_view of_route = of == LimitOf::route ? std::string_view(route.name) : std::string_view{};
+  // An account that was not proven is another's for whoever names it: such requests are counted by their address.
+  const auto* const known = std::get_if<Principal>(&requester.principal());
+  if (known != nullptr && believes_callers(route.policy)) {
+    return bucket_of(*known, of_route, credentials_of(exchange.request().headers), shared.hash);
+  }
+  const std::string address = party_of_address(address_of(exchange, shared.config().trusted_proxies));
+  return bucket_of_address(address, of_route, shared.hash);
+}
+
+Task<void> ask_limits_of(GatewayThread& thread, Exchange& exchange, const Route& route, const Requester& requester,
+                         Limited& out) {
+  GatewayShared& shared = thread.shared;
+  const Limit limit = limit_of(shared.config().rates, route.policy.rates, credentials_of(exchange.request().headers));
+  if (limit.max_in_flight > 0) {
+    auto place =
+        shared.accounts.enter(bucket_for(shared, exchange, route, requester, limit.in_flight_of), limit.max_in_flight);
+    if (!place) {
+      out.refusal = Refusal{
+          RefusalCode::too_many_in_flight, {}, std::chrono::seconds(1), {}, in_flight_reason(limit.in_flight_of)};
+      co_return;
+    }
+    out.place.emplace(*std::move(place));
+  }
+  if (!limit.rate.limits()) co_return;
+  const RateBucketId id = bucket_for(shared, exchange, route, requester, limit.rate_of);
+  const Result<Taken> taken = co_await await_store<Taken>(
+      thread.wakeups, [&](auto done) { shared.rates.take(id, limit.rate, std::move(done)); });
+  if (!taken) {
+    // It fails open: it is there against too much, and idempotency is there against twice.
+    shared.metrics.limiter_faults.Increment();
+    shared.log.seldom(LogLevel::warning, "limiter_fault", route.name,
+                      {{"route", route.name}, {"reason", taken.fault().message}});
+    co_return;
+  }
+  add_rate_headers(exchange, limit.rate, *taken);
+  if (taken->allowed) {
+    out.bucket = id;
+    out.rate = limit.rate;
+  } else {
+    out.refusal =
+        Refusal{RefusalCode::rate_limited, {}, whole_wait(taken->retry_after), {}, rate_reason(limit.rate_of)};
+  }
+}
+
 } // namespace
 
 Sharer sharer_of(GatewayShared& shared, const Exchange& exchange) {
@@ -81,142 +115,11 @@ Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange
   return take_from_address_rate(shared, wakeups, exchange);
 }
 
-Task<void> Gateway::limit(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
+Task<void> ask_limits(GatewayThread& thread, Exchange& exchange, const Route& route, const Requester& requester,
+                      Limited& out) {
   // Most gateways limit nothing, and then it should cost nothing.
-  if (!shared_.config().rates.any() && !route.policy.rates.any()) return std::monostate{};
-  return ask_the_limits(exchange, route, caller, out);
-}
-
-Task<void> Gateway::ask_the_limits(Exchange& exchange, const Route& route, const Caller& caller, Limited& out) {
-  const RateLimits& general = shared_.config().rates;
-  const Policy& policy = route.policy;
-  const Headers& headers = exchange.request().headers;
-  const Credentials credentials = credentials_of(headers);
-  const Limit limit = limit_of(general, policy.rates, credentials);
-  if (!limit.any()) co_return;
-
-  const auto principal = find_principal(policy, headers, caller);
-  // An account that was not proven is another's for whoever names it: such requests are counted by their address.
-  const bool proven = believes_callers(policy);
-  const auto bucket = [&](LimitOf of) {
-    const std::string_view of_route = of == LimitOf::route ? std::string_view(route.name) : std::string_view{};
-    if (const auto* known = std::get_if<Principal>(&principal); known != nullptr && proven) {
-      return bucket_of(*known, of_route, credentials, shared_.hash);
-    }
-    const std::string address = party_of_address(address_of(exchange, shared_.config().trusted_proxies));
-    return bucket_of_address(address, of_route, shared_.hash);
-  };
-  if (limit.max_in_flight > 0) {
-    auto place = shared_.accounts.enter(bucket(limit.in_flight_of), limit.max_in_flight);
-    if (!place) {
-      out.refusal = Refusal{
-          RefusalCode::too_many_in_flight, {}, std::chrono::seconds(1), {}, in_flight_reason(limit.in_flight_of)};
-      co_return;
-    }
-    out.place.emplace(*std::move(place));
-  }
-  if (!limit.rate.limits()) co_return;
-  const RateBucketId id = bucket(limit.rate_of);
-  const Result<Taken> taken =
-      co_await await_store<Taken>(wakeups_, [&](auto done) { shared_.rates.take(id, limit.rate, std::move(done)); });
-  if (!taken) {
-    // It fails open: it is there against too much, and idempotency is there against twice.
-    shared_.metrics.limiter_faults.Increment();
-    shared_.log.seldom(LogLevel::warning, "limiter_fault", route.name,
-                       {{"route", route.name}, {"reason", taken.fault().message}});
-    co_return;
-  }
-  add_rate_headers(exchange, limit.rate, *taken);
-  if (taken->allowed) {
-    out.bucket = id;
-    out.rate = limit.rate;
-  } else {
-    out.refusal =
-        Refusal{RefusalCode::rate_limited, {}, whole_wait(taken->retry_after), {}, rate_reason(limit.rate_of)};
-  }
-}
-
-std::optional<Refusal> Gateway::refuse_new_work(KeyedRequest& request, MonotonicTime now) {
-  request.work.give_up();
-  if (request.limited.refusal) {
-    Refusal refusal = *request.limited.refusal;
-    refusal.key = request.admitted.key;
-    return refusal;
-  }
-  const Limits& limits = shared_.config().limits;
-  const auto overloaded = [&] {
-    return Refusal{RefusalCode::overloaded, {}, std::chrono::seconds(1), request.admitted.key};
-  };
-  // Its own body does not count: one that is let in at all must have a chance.
-  const std::uint64_t held_by_others = shared_.shares.in_use(Resource::buffered_bytes) - request.buffered.held();
-  if (held_by_others > limits.max_buffered_bytes - limits.max_buffered_bytes / kReservedShare) return overloaded();
-  if (shared_.upstream_open.load(std::memory_order_relaxed) >= limits.max_upstream_connections) return overloaded();
-  Holding place(shared_.shares, Resource::places, request.sharer.address(), request.sharer.account());
-  if (const Grant grant = place.try_add(1); grant != Grant::given) {
-    return refusal_of(grant, Resource::places, request.admitted.key);
-  }
-  std::optional<Places::Place> of_all =
-      limits.max_in_flight > 0 ? shared_.work.enter(limits.max_in_flight) : std::nullopt;
-  if (limits.max_in_flight > 0 && !of_all) return overloaded();
-  if (auto refusal = refuse_growth(request, now)) return refusal;
-  Upstream& upstream = request.route.state->upstream;
-  auto pass = upstream.breaker.ask(now);
-  if (!pass) {
-    upstream.metrics.breaker_refusals.Increment();
-    return Refusal{RefusalCode::upstream_unreachable, "It was not tried again for this request.",
-                   upstream.breaker.retry_after(now), request.admitted.key};
-  }
-  request.work.place.emplace(std::move(place));
-  if (of_all) request.work.of_all.emplace(*std::move(of_all));
-  request.work.ending.emplace(shared_.room);
-  request.work.pass.emplace(*std::move(pass));
-  return std::nullopt;
-}
-
-std::optional<Refusal> Gateway::refuse_growth(const KeyedRequest& request, MonotonicTime now) {
-  if (!shared_.room.for_claim(StoreRoom::kEndingBytes)) {
-    return Refusal{RefusalCode::store_full, {}, kRetryWhenFull, request.admitted.key};
-  }
-  if (!shared_.room.half_full()) return std::nullopt;
-  const std::uint64_t per_hour = growth_per_hour(shared_);
-  for (Party* const party : {request.sharer.address(), request.sharer.account()}) {
-    if (party == nullptr || !Shares::level_is_over(*party, per_hour, now)) continue;
-    return Refusal{
-        RefusalCode::over_share,
-        fmt::format("This {} has added its share to the store of keys; the share grows back within the hour.",
-                    party == request.sharer.address() ? "address" : "account"),
-        kRetryWhenFull, request.admitted.key};
-  }
-  return std::nullopt;
-}
-
-void Gateway::count_growth(const Sharer& sharer, std::uint64_t bytes) {
-  shared_.room.took(bytes);
-  const std::uint64_t per_hour = growth_per_hour(shared_);
-  if (per_hour == 0) return;
-  const MonotonicTime now = std::chrono::steady_clock::now();
-  if (sharer.address() != nullptr) Shares::add_to_level(*sharer.address(), bytes, per_hour, now);
-  if (sharer.account() != nullptr) Shares::add_to_level(*sharer.account(), bytes, per_hour, now);
-}
-
-void Gateway::tell_breaker(const Upstream& upstream, std::optional<UpstreamBreaker::Pass>& pass, CallError error,
-                           std::string_view reason) {
-  if (!pass) return;
-  switch (error) {
-    case CallError::none:
-    case CallError::broken:
-    case CallError::timed_out:
-    case CallError::unusable:
-      if (pass->reached()) shared_.log.info("upstream_reached_again", {{"upstream", upstream.name}});
-      break;
-    case CallError::not_sent:
-      if (pass->not_reached(std::chrono::steady_clock::now())) {
-        shared_.log.warning("upstream_left_alone", {{"upstream", upstream.name}, {"reason", reason}});
-      }
-      break;
-    case CallError::full: // says nothing of the upstream
-      break;
-  }
+  if (!thread.shared.config().rates.any() && !route.policy.rates.any()) return std::monostate{};
+  return ask_limits_of(thread, exchange, route, requester, out);
 }
 
 } // namespace oncekey

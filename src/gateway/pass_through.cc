@@ -1,7 +1,9 @@
-// Requests the gateway has no say in: streamed both ways, at the same time, without being held in memory.
+#include "gateway/pass_through.h"
+
 #include "core/settle.h"
 #include "gateway/access_log.h"
-#include "gateway/gateway.h"
+#include "gateway/new_work.h"
+#include "gateway/routes.h"
 
 #include <exception>
 #include <utility>
@@ -90,7 +92,7 @@ Task<void> answer_failure(Exchange& exchange, CallError error) {
 }
 
 Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
-  const Refusal refusal = refusal_of(why, resource, {});
+  const Refusal refusal = refusal_of(why, resource);
   const int status = refusal.code == RefusalCode::over_share ? 429 : 503;
   if (status == 429) {
     co_await exchange.send_problem(status, refusal.detail);
@@ -103,116 +105,141 @@ Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
   }
 }
 
-} // namespace
-
-// The path stays out of the log: it may hold a secret. So may a method that nobody knows.
-void Gateway::tell_failed_pass(const RequestHead& head, std::string_view reason) {
+// The path stays out of the log: it may hold a secret. So may a method that is not a known one.
+void log_failure(GatewayShared& shared, const RequestHead& head, std::string_view reason) {
   const NormalPath path(head.path());
-  const Route* const route = match_route(shared_.config().routes, head.method, path).route;
+  const Route* const route = match_route(shared.config().routes, head.method, path).route;
   const std::string_view name = route == nullptr ? std::string_view("-") : std::string_view(route->name);
-  shared_.log.seldom(LogLevel::warning, "upstream_failed", name,
-                     {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});
+  shared.log.seldom(LogLevel::warning, "upstream_failed", name,
+                    {{"method", shown_method(head.method)}, {"route", name}, {"reason", reason}});
 }
 
-void Gateway::end_tunnels() {
+// The answer that `response` is the head of, as it comes.
+Task<CallError> relay(Exchange& exchange, UpstreamCall& call, const ResponseHead& response, Headers headers,
+                      Millis patience) {
+  const bool of_head = exchange.request().method == "HEAD";
+  // What a HEAD or 304 says of a length describes a body that is not sent.
+  std::optional<std::uint64_t> announced;
+  if (response.framing == Framing::length) announced = response.content_length;
+  if (response.framing == Framing::none && !status_forbids_body(response.status) && !of_head) announced = 0;
+  if (response.framing == Framing::none && (of_head || response.status == 304)) {
+    if (const auto said = response.headers.get("Content-Length")) headers.add("Content-Length", *said);
+  }
+  bool client_there = co_await exchange.send_head(response.status, response.reason, headers, announced);
+  while (client_there) {
+    std::string_view piece;
+    call.deadline(std::chrono::steady_clock::now() + patience);
+    const CallError error = co_await call.read_piece(piece);
+    if (error != CallError::none) {
+      exchange.abort();
+      co_return error;
+    }
+    if (piece.empty()) break;
+    client_there = co_await exchange.send_piece(piece);
+  }
+  if (client_there) (void)co_await exchange.send_end();
+  co_return CallError::none;
+}
+
+} // namespace
+
+void PassThrough::end_tunnels() {
   tunnels_end_ = true;
   for (Tunnel& tunnel : tunnels_) tunnel.stop();
 }
 
 // The caller holds the place at the upstream and the connection until this returns.
-Task<void> Gateway::tunnel(Exchange& exchange, UpstreamCall& call, const Headers& headers, std::string_view reason) {
-  Headers with_upgrade = headers;
-  add_websocket_fields(with_upgrade);
-  if (!co_await exchange.switch_protocols(reason, with_upgrade)) co_return;
-  const Counted counted(shared_.tunnels);
-  Tunnel tunnel(exchange.stream(), call.stream(), timers_, shared_.config().timeouts.tunnel_idle);
+Task<void> PassThrough::tunnel(Exchange& exchange, UpstreamCall& call, Headers headers, std::string_view reason) {
+  GatewayShared& shared = thread_.shared;
+  add_websocket_fields(headers);
+  if (!co_await exchange.switch_protocols(reason, headers)) co_return;
+  const Counted counted(shared.tunnels);
+  Tunnel tunnel(exchange.stream(), call.stream(), thread_.loop, shared.config().timeouts.tunnel_idle);
   tunnels_.push_back(tunnel);
   if (tunnels_end_) tunnel.stop();
   const Tunnel::End end = co_await tunnel.run();
   exchange.carried(tunnel.from_client(), tunnel.from_upstream());
-  if (shared_.log.enabled(LogLevel::debug)) {
-    shared_.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
+  if (shared.log.enabled(LogLevel::debug)) {
+    shared.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
   }
 }
 
-Task<void> Gateway::pass_through(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
-                                 const std::string* body, Passed* passed) {
-  return pass_through(exchange, route.state->upstream, sharer, route.policy.upstream_timeout, marks, body, passed);
+Task<Passed> PassThrough::run(Exchange& exchange, const Route& route, const Sharer& sharer, const Headers& marks,
+                              const std::string* body) {
+  return run(exchange, route.state->upstream, route.policy.upstream_timeout, sharer, marks, body);
 }
 
-Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const Sharer& sharer, Millis patience,
-                                 const Headers& marks, const std::string* body, Passed* passed) {
-  const RequestHead& head = exchange.request();
-  const auto fails = [&](CallError error) {
-    if (passed != nullptr) passed->error = error;
-  };
+Task<Passed> PassThrough::run(Exchange& exchange, Upstream& upstream, Millis patience, const Sharer& sharer,
+                              const Headers& marks, const std::string* body) {
+  GatewayShared& shared = thread_.shared;
+  Passed passed;
   // A place at the upstream is for requests that flow: a client that is still thinking does not have one.
-  BufferedBytes buffered(shared_, sharer);
+  BufferedBytes buffered(shared, sharer);
   std::string beginning;
   if (body == nullptr && exchange.body_unread()) {
     const BodyRead read = co_await exchange.read_beginning(beginning, kReadBeforeCall,
                                                            [&](std::size_t more) { return buffered.try_hold(more); });
+    body = &beginning;
     if (read == BodyRead::broken || read == BodyRead::refused) {
-      fails(CallError::not_sent);
+      passed.error = CallError::not_sent;
       if (read == BodyRead::refused)
         co_await refuse(exchange, buffered.why(), Resource::buffered_bytes);
       else if (exchange.fault())
         co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
-      co_return;
+      co_return passed;
     }
-    body = &beginning;
   }
-  const bool websocket = asks_for_websocket(head);
-  Holding tunnel_place(shared_.shares, Resource::tunnels, sharer.address(), sharer.account());
-  if (const Grant grant = websocket ? tunnel_place.try_add(1) : Grant::given; grant != Grant::given) {
-    fails(CallError::full);
-    co_await refuse(exchange, grant, Resource::tunnels);
-    co_return;
+  const bool websocket = asks_for_websocket(exchange.request());
+  Holding tunnel_place(shared.shares, Resource::tunnels, sharer.address(), sharer.account());
+  Holding place(shared.shares, Resource::places, sharer.address(), sharer.account());
+  const Grant tunnel_grant = websocket ? tunnel_place.try_add(1) : Grant::given;
+  const Grant grant = tunnel_grant == Grant::given ? place.try_add(1) : tunnel_grant;
+  if (grant != Grant::given) {
+    passed.error = CallError::full;
+    co_await refuse(exchange, grant, tunnel_grant == Grant::given ? Resource::places : Resource::tunnels);
+    co_return passed;
   }
-  Holding place(shared_.shares, Resource::places, sharer.address(), sharer.account());
-  if (const Grant grant = place.try_add(1); grant != Grant::given) {
-    fails(CallError::full);
-    co_await refuse(exchange, grant, Resource::places);
-    co_return;
-  }
-  UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, shared_.self, {});
-  out.websocket = websocket;
-  if (websocket) add_websocket_fields(out.headers);
   const MonotonicTime start = std::chrono::steady_clock::now();
   std::optional<UpstreamBreaker::Pass> pass = upstream.breaker.ask(start);
   if (!pass) {
     upstream.metrics.breaker_refusals.Increment();
-    fails(CallError::not_sent);
-    co_await answer_failure(exchange, CallError::not_sent);
-    co_return;
+    passed.error = CallError::not_sent;
+    co_await answer_failure(exchange, passed.error);
+    co_return passed;
   }
-  UpstreamCall call(pool_of(upstream));
-  const MonotonicTime due = start + patience;
   const std::string_view begun = body != nullptr ? std::string_view(*body) : std::string_view{};
+  co_await call(exchange, upstream, *pass, patience, marks, begun, passed);
+  // Not where nothing was sent.
+  if (exchange.note() != nullptr && passed.sent) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
+  co_return passed;
+}
+
+Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBreaker::Pass& pass, Millis patience,
+                             const Headers& marks, std::string_view begun, Passed& passed) {
+  UpstreamCall call(thread_.pool_of(upstream));
+  const RequestHead& head = exchange.request();
+  UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, thread_.shared.self, {});
+  out.websocket = asks_for_websocket(head);
+  if (out.websocket) add_websocket_fields(out.headers);
   const bool streaming = exchange.body_unread();
-  CallError error = CallError::none;
-  if (streaming) {
-    error = co_await call.send(out, head.framing, head.content_length, {}, due);
-    tell_breaker(upstream, pass, error, call.reason());
-    if (error == CallError::none) error = co_await call.send_piece(begun);
-  } else {
-    const Framing framing = head.framing == Framing::none ? Framing::none : Framing::length;
-    error = co_await call.send(out, framing, begun.size(), begun, due);
-    tell_breaker(upstream, pass, error, call.reason());
-  }
+  const Framing framing = streaming || head.framing == Framing::none ? head.framing : Framing::length;
+  CallError& error = passed.error;
+  error = co_await call.send(out, framing, streaming ? head.content_length : begun.size(),
+                             streaming ? std::string_view{} : begun, std::chrono::steady_clock::now() + patience);
+  tell_breaker(thread_.shared.log, upstream, pass, error, call.reason());
+  if (streaming && error == CallError::none) error = co_await call.send_piece(begun);
   if (error != CallError::none) {
-    tell_failed_pass(head, call.reason());
-    fails(error);
+    log_failure(thread_.shared, head, call.reason());
     co_await answer_failure(exchange, error);
     co_return;
   }
+  passed.sent = true;
 
-  Pump pump(timers_);
+  Pump pump(thread_.loop);
   if (streaming) {
     co_await exchange.invite_body();
     spawn(run_pump(exchange, call, patience, pump));
   }
-
   ResponseHead response;
   for (;;) {
     error = co_await call.read_head(response);
@@ -221,40 +248,19 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
       co_await exchange.send_interim(response.status, response.reason, end_to_end(response));
     }
   }
-
-  if (error == CallError::none && response.status == 101) {
-    const Headers headers = with_marks(for_the_client(end_to_end(response)), marks);
-    co_await tunnel(exchange, call, headers, response.reason);
-  } else if (error == CallError::none) {
-    // What a HEAD or 304 says of a length describes a body that is not sent.
-    std::optional<std::uint64_t> announced;
-    if (response.framing == Framing::length) announced = response.content_length;
-    if (response.framing == Framing::none && !status_forbids_body(response.status) && head.method != "HEAD")
-      announced = 0;
+  if (error == CallError::none) {
     Headers headers = with_marks(for_the_client(end_to_end(response)), marks);
-    if (response.framing == Framing::none && (head.method == "HEAD" || response.status == 304)) {
-      if (const auto said = response.headers.get("Content-Length")) headers.add("Content-Length", *said);
-    }
-    bool client_there = co_await exchange.send_head(response.status, response.reason, headers, announced);
-    while (client_there) {
-      std::string_view piece;
-      call.deadline(std::chrono::steady_clock::now() + patience);
-      error = co_await call.read_piece(piece);
-      if (error != CallError::none || piece.empty()) break;
-      client_there = co_await exchange.send_piece(piece);
-    }
-    if (error != CallError::none) {
-      tell_failed_pass(head, call.reason());
-      exchange.abort();
-    } else if (client_there) {
-      (void)co_await exchange.send_end();
-    }
+    if (response.status == 101)
+      co_await tunnel(exchange, call, std::move(headers), response.reason);
+    else
+      error = co_await relay(exchange, call, response, std::move(headers), patience);
+    if (error != CallError::none) log_failure(thread_.shared, head, call.reason());
   } else if (pump.client_broke_off && exchange.client_gone()) {
     exchange.abort();
   } else if (pump.client_broke_off && exchange.fault()) {
     co_await exchange.send_problem(exchange.fault().status, exchange.fault().detail);
   } else {
-    tell_failed_pass(head, call.reason());
+    log_failure(thread_.shared, head, call.reason());
     co_await answer_failure(exchange, error);
   }
 
@@ -265,12 +271,8 @@ Task<void> Gateway::pass_through(Exchange& exchange, Upstream& upstream, const S
     call.deadline(std::chrono::steady_clock::now());
     while (pump.running) co_await pump.finished.wait();
   }
-  if (exchange.note() != nullptr) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
-  if (passed != nullptr) {
-    passed->error = error;
-    passed->status = response.status;
-    passed->headers = std::move(response.headers);
-  }
+  passed.status = response.status;
+  passed.headers = std::move(response.headers);
 }
 
 } // namespace oncekey

@@ -1,6 +1,6 @@
-// Before a replay, the upstream is asked whether the caller's credentials still hold: a replay never reaches the API
-// that would refuse a revoked token.
-#include "gateway/gateway.h"
+#include "gateway/reauthorize.h"
+
+#include "gateway/replier.h"
 
 #include <fmt/format.h>
 
@@ -50,27 +50,29 @@ HashBytes caller_of(const Exchange& exchange, const Route& route, const KeyedHas
   return hash.of(parts);
 }
 
-} // namespace
-
-Task<bool> Gateway::may_see_answer(Exchange& exchange, const Route& route, const RouteMetrics& metrics,
-                                   std::string_view key) {
-  if (!route.policy.reauthorize) return true;
-  return ask_upstream_for_consent(exchange, route, metrics, key);
+// Passes on the upstream's own refusal.
+Task<void> pass_on(Exchange& exchange, UpstreamCall& call, const ResponseHead& answer, bool head_only) {
+  std::optional<std::uint64_t> length;
+  if (answer.framing == Framing::length) length = answer.content_length;
+  if (head_only || answer.framing == Framing::none) length = 0;
+  CallError error = CallError::none;
+  bool going = co_await exchange.send_head(answer.status, answer.reason, end_to_end(answer), length);
+  while (going) {
+    std::string_view piece;
+    error = co_await call.read_piece(piece);
+    if (error != CallError::none || piece.empty()) break;
+    going = co_await exchange.send_piece(piece);
+  }
+  if (error != CallError::none) {
+    exchange.abort();
+  } else if (going) {
+    (void)co_await exchange.send_end();
+  }
 }
 
-Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& route, const RouteMetrics& metrics,
-                                             std::string_view key) {
-  const Policy& policy = route.policy;
-  const MonotonicTime start = std::chrono::steady_clock::now();
-  HashBytes caller{};
-  if (policy.reauthorize_for.count() > 0) {
-    caller = caller_of(exchange, route, shared_.hash);
-    if (shared_.reauthorized.holds(caller, start)) co_return true;
-  }
-
-  const RequestHead& head = exchange.request();
+UpstreamRequest question_of(const GatewayShared& shared, const Exchange& exchange, const Policy& policy) {
   const ForwardedFrom from{exchange.peer(), exchange.secure()};
-  const UpstreamRequest forwarded = forward(head, from, shared_.self, {});
+  const UpstreamRequest forwarded = forward(exchange.request(), from, shared.self, {});
   UpstreamRequest question;
   question.method = policy.reauthorize->method;
   question.target = policy.reauthorize->target;
@@ -78,15 +80,27 @@ Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& ro
     const Field field = forwarded.headers[i];
     if (!belongs_to_the_request(policy, field.name)) question.headers.add(field.name, field.value);
   }
+  return question;
+}
 
-  const Sharer sharer = sharer_of(shared_, exchange);
-  Holding place(shared_.shares, Resource::places, sharer.address());
+Task<bool> ask_upstream(GatewayThread& thread, const Route& route, Replier& replier) {
+  GatewayShared& shared = thread.shared;
+  const Policy& policy = route.policy;
+  Exchange& exchange = *replier.client();
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  const bool remembers = policy.reauthorize_for.count() > 0;
+  const HashBytes caller = remembers ? caller_of(exchange, route, shared.hash) : HashBytes{};
+  if (remembers && shared.reauthorized.holds(caller, start)) co_return true;
+
+  const Sharer sharer = sharer_of(shared, exchange);
+  Holding place(shared.shares, Resource::places, sharer.address());
   if (const Grant grant = place.try_add(1); grant != Grant::given) {
-    const Refusal refusal = refusal_of(grant, Resource::places, std::string(key));
-    co_await send_refusal(exchange, policy, metrics, refusal);
+    const Refusal refusal = refusal_of(grant, Resource::places);
+    co_await replier.refuse(refusal);
     co_return false;
   }
-  UpstreamCall call(pool_of(route.state->upstream));
+  const UpstreamRequest question = question_of(shared, exchange, policy);
+  UpstreamCall call(thread.pool_of(route.state->upstream));
   CallError error = co_await call.send(question, Framing::none, 0, {}, start + policy.upstream_timeout);
   ResponseHead answer;
   while (error == CallError::none && answer.status < 200) error = co_await call.read_head(answer);
@@ -99,34 +113,26 @@ Task<bool> Gateway::ask_upstream_for_consent(Exchange& exchange, const Route& ro
       read += piece.size();
     }
     // The status has said it all: a body that breaks off takes nothing back.
-    if (policy.reauthorize_for.count() > 0) shared_.reauthorized.remember(caller, start + policy.reauthorize_for);
+    if (remembers) shared.reauthorized.remember(caller, start + policy.reauthorize_for);
     co_return true;
   }
   if (error == CallError::none && (answer.status == 401 || answer.status == 403)) {
-    metrics.count("not_authorized", exchange);
-    std::optional<std::uint64_t> length;
-    if (answer.framing == Framing::length) length = answer.content_length;
-    if (question.method == "HEAD" || answer.framing == Framing::none) length = 0;
-    bool going = co_await exchange.send_head(answer.status, answer.reason, end_to_end(answer), length);
-    while (going) {
-      std::string_view piece;
-      error = co_await call.read_piece(piece);
-      if (error != CallError::none || piece.empty()) break;
-      going = co_await exchange.send_piece(piece);
-    }
-    if (error != CallError::none) {
-      exchange.abort();
-    } else if (going) {
-      (void)co_await exchange.send_end();
-    }
+    replier.count("not_authorized");
+    co_await pass_on(exchange, call, answer, question.method == "HEAD");
     co_return false;
   }
   const std::string reason =
       error == CallError::none ? fmt::format("it answered {}", answer.status) : std::string(call.reason());
-  shared_.log.warning("not_reauthorized", {{"route", route.name}, {"reason", reason}});
-  const Refusal refusal{RefusalCode::not_reauthorized, {}, std::chrono::seconds(1), std::string(key)};
-  co_await send_refusal(exchange, policy, metrics, refusal);
+  shared.log.warning("not_reauthorized", {{"route", route.name}, {"reason", reason}});
+  co_await replier.refuse(RefusalCode::not_reauthorized, std::chrono::seconds(1));
   co_return false;
+}
+
+} // namespace
+
+Task<bool> may_see_answer(GatewayThread& thread, const Route& route, Replier& replier) {
+  if (!route.policy.reauthorize) return true;
+  return ask_upstream(thread, route, replier);
 }
 
 } // namespace oncekey

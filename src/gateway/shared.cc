@@ -12,6 +12,8 @@
 namespace oncekey {
 namespace {
 
+constexpr std::size_t kPseudonymPrefixBytes = std::string_view("oncekey-").size();
+
 Policy default_policy() {
   std::optional<Policy> policy = policy_by_name("classic");
   ONCEKEY_CHECK(policy.has_value(), "the default policy exists");
@@ -78,6 +80,8 @@ GatewayShared::GatewayShared(const Config& configuration, Store& record_store, L
       log(logger),
       hash(record_store.secret()),
       self{fmt::format("oncekey-{:08x}", static_cast<std::uint32_t>(random_u64())), configuration.trusted_proxies},
+      name(configuration.gateway_name.empty() ? self.pseudonym.substr(kPseudonymPrefixBytes)
+                                              : configuration.gateway_name),
       no_policy(default_policy()),
       shares_owner(make_shares(configuration)),
       room(configuration.limits),
@@ -175,7 +179,7 @@ bool BufferedBytes::try_hold_answer(GatewayShared& shared, std::uint64_t bytes) 
   return true;
 }
 
-Refusal refusal_of(Grant grant, Resource resource, std::string key) {
+Refusal refusal_of(Grant grant, Resource resource) {
   const auto what = [&]() -> std::string_view {
     switch (resource) {
       case Resource::connections:
@@ -191,11 +195,12 @@ Refusal refusal_of(Grant grant, Resource resource, std::string key) {
     }
     return "limits";
   };
-  if (grant == Grant::all_used) return {RefusalCode::overloaded, {}, std::chrono::seconds(1), std::move(key)};
+  if (grant == Grant::all_used) return {RefusalCode::overloaded, {}, std::chrono::seconds(1), {}};
   return {
       RefusalCode::over_share,
       fmt::format("This {} holds its share of the {}.", grant == Grant::address_over ? "address" : "account", what()),
-      std::chrono::seconds(1), std::move(key)};
+      std::chrono::seconds(1),
+      {}};
 }
 
 } // namespace oncekey

@@ -77,7 +77,8 @@ struct GatewayShared {
   LiveCalls& live_calls = *live_calls_owner;
   GivenUp given_up;
   ProxyIdentity self;
-  Policy no_policy; // for requests that match no route: how they are refused, and which headers would be keys
+  const std::string name; // what records call this gateway
+  Policy no_policy;       // for requests that match no route: how they are refused, and which headers would be keys
   std::atomic<bool> leaving{false};  // told to stop: not ready any more
   std::atomic<bool> draining{false}; // no new connections: what runs comes to its end
   // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.
@@ -171,7 +172,10 @@ class BufferedBytes {
   Grant why_ = Grant::given;
 };
 
+// Hints for operators: said once a minute, however often a client causes them.
+inline constexpr std::chrono::seconds kHintEvery{60};
+
 // The refusal of a request that a limit or a share has no room for.
-Refusal refusal_of(Grant grant, Resource resource, std::string key);
+Refusal refusal_of(Grant grant, Resource resource);
 
 } // namespace oncekey

@@ -37,6 +37,7 @@ class RocksdbUnderTest : public StoreUnderTest {
     store_.reset();
     std::filesystem::remove_all(path_);
     std::filesystem::remove(path_ + ".witness");
+    std::filesystem::remove(path_ + ".ballast");
   }
   Store& store() override { return *store_; }
   void advance(Millis by) override {
@@ -251,6 +252,51 @@ TEST_P(StoreConformance, ASecondClaimFindsTheFirst) {
   EXPECT_TRUE(same_instant(record.expires_at, store().now() + kRetention));
   EXPECT_EQ(record.route + " " + record.key + " " + record.method + " " + record.target,
             "/orders key-1 POST /orders?x=1");
+}
+
+TEST_P(StoreConformance, ARecordTellsWhereTheClaimOfItsOwnerCameFrom) {
+  const auto claim_from = [&](std::string gateway, std::optional<TraceId> trace, std::shared_ptr<const Sealed> sealed) {
+    ClaimRequest from = request(1, Abandoned::take_over, 1);
+    from.context = {std::move(gateway), trace, std::move(sealed)};
+    return value_of<ClaimAnswer>([&](auto done) { store().claim(std::move(from), std::move(done)); });
+  };
+  TraceId trace;
+  trace.fill(0xa5);
+  claim_from("eu-1", trace, nullptr);
+  EXPECT_EQ(find(1)->record->context.gateway, "eu-1");
+  EXPECT_EQ(find(1)->record->context.trace, trace);
+  EXPECT_FALSE(find(1)->record->context.sealed);
+  advance(kLease);
+  const ClaimAnswer taken =
+      claim_from("eu-2", std::nullopt, std::make_shared<const Sealed>(Sealed{7, 0, {}, std::string(40, '\0')}));
+  ASSERT_TRUE(std::holds_alternative<Claimed>(taken));
+  complete(1, std::get<Claimed>(taken).fence, StoredResponse{});
+  const ClaimContext context = find(1)->record->context;
+  EXPECT_EQ(context.gateway, "eu-2");
+  EXPECT_FALSE(context.trace);
+  ASSERT_TRUE(context.sealed);
+  EXPECT_EQ(context.sealed->key_id, 7u);
+  EXPECT_EQ(context.sealed->bytes, std::string(40, '\0'));
+  EXPECT_EQ(list({}).front().record.context.gateway, "eu-2");
+}
+
+TEST_P(StoreConformance, SealedResponsesAndStreamsComeBackAsTheyWere) {
+  own(1);
+  StoredResponse response;
+  response.status = 201;
+  response.stream = StreamMark::begun;
+  EXPECT_EQ(complete(1, fence(1), response), FenceAnswer::done);
+  EXPECT_EQ(find(1)->record->response->stream, StreamMark::begun);
+  response.stream = StreamMark::whole;
+  response.sealed = std::make_shared<const Sealed>(Sealed{9, fence(1), {}, "ciphertext and its tag"});
+  EXPECT_EQ(complete(1, fence(1), response), FenceAnswer::done) << "what has begun gets its end";
+  EXPECT_EQ(complete(1, fence(1), response), FenceAnswer::lost) << "once";
+  const StoredResponse kept = *find(1)->record->response;
+  EXPECT_EQ(kept.stream, StreamMark::whole);
+  ASSERT_TRUE(kept.sealed);
+  EXPECT_EQ(kept.sealed->key_id, 9u);
+  EXPECT_EQ(kept.sealed->fence, fence(1));
+  EXPECT_EQ(kept.sealed->bytes, "ciphertext and its tag");
 }
 
 TEST_P(StoreConformance, KeysAreIndependent) {

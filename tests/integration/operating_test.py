@@ -319,6 +319,17 @@ class OperatorTest(GatewayTest):
         self.assertIn("completed", self.keys("list").stdout)
         self.assertNotIn("Bearer alice", shown.stdout)
 
+    def test_show_tells_which_gateway_made_the_claim_and_in_which_trace(self):
+        trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+        traceparent = f"00-{trace}-00f067aa0ba902b7-01"
+        self.post(headers=[("traceparent", traceparent)])
+        self.assertEqual(self.upstream.last.header("traceparent"), traceparent)
+        record = next(record for record in self.listed("--limit", "1000") if record["key"] == self.key)
+        shown = json.loads(self.keys("show", record["id"], "--json").stdout)
+        self.assertEqual(shown["trace"], trace)
+        self.assertRegex(shown["gateway"], "^[0-9a-f]{8}$")
+        self.assertIn(trace, self.keys("show", record["id"]).stdout)
+
     def test_release_frees_a_held_key_for_a_new_first_request(self):
         self.act("release", self.indeterminate())
         self.assert_audited("release")

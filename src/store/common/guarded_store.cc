@@ -28,7 +28,7 @@ bool same_response(const StoredResponse& a, const StoredResponse& b) {
       (!a.omitted || (a.omitted->length == b.omitted->length && a.omitted->sha256 == b.omitted->sha256 &&
                       a.omitted->whole == b.omitted->whole));
   return a.status == b.status && a.reason == b.reason && a.headers.lines() == b.headers.lines() && a.body == b.body &&
-         same_omitted;
+         same_omitted && a.stream == b.stream;
 }
 
 // That a call could not even be made says nothing about one before it whose outcome is unknown.

@@ -55,11 +55,14 @@ Result<Found> found_of(const Row& row, const RecordId& id) {
 Result<Record> record_of(const Row& row, const RecordId& id) {
   Record record;
   const std::int16_t state = row.int2(column_state);
-  const bool well_formed = state >= static_cast<int>(RecordState::in_progress) &&
+  const std::string_view claimant = row.bytes(column_claimed_by);
+  Result<ClaimContext> context = decode_context(claimant.substr(std::min(claimant.size(), record.claimed_by.size())));
+  const bool well_formed = context.ok() && state >= static_cast<int>(RecordState::in_progress) &&
                            state <= static_cast<int>(RecordState::indeterminate) &&
                            copy_exactly(row.bytes(column_fingerprint), record.fingerprint.bytes) &&
-                           copy_exactly(row.bytes(column_claimed_by), record.claimed_by);
+                           copy_exactly(claimant.substr(0, record.claimed_by.size()), record.claimed_by);
   if (!well_formed) return corrupt("record " + short_hash(id) + ": its row does not have the shape of a record");
+  record.context = *std::move(context);
   record.state = static_cast<RecordState>(state);
   record.fence = static_cast<std::uint64_t>(row.int8(column_fence));
   record.took_over = row.boolean(column_took_over);
@@ -118,7 +121,10 @@ Statement SqlBatch::claim_statement() const {
   for (const std::size_t at : claims_) {
     const ClaimRequest& request = first<ClaimCall>(at).request;
     fingerprints.add_bytes(view_of(request.fingerprint));
-    tokens.add_bytes(view_of(request.token.data(), request.token.size()));
+    // The token, and behind it where the claim came from.
+    std::string claimant(view_of(request.token.data(), request.token.size()));
+    encode_context(request.context, claimant);
+    tokens.add_bytes(claimant);
     leases.add_int8(request.lease.count());
     retentions.add_int8(request.retention.count());
     widths.add_int4(bucket_width_log2(request.retention));

@@ -46,7 +46,7 @@ bool copy_exactly(std::string_view from, Bytes& to) {
   return true;
 }
 
-inline bool is_partial(const StoredResponse& response) { return response.omitted && !response.omitted->whole; }
+inline bool is_partial(const StoredResponse& response) { return response.unfinished(); }
 
 inline std::string encoded(const StoredResponse& response) {
   std::string bytes;

@@ -92,9 +92,11 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
   record.key = cursor.text();
   record.method = cursor.text();
   record.target = cursor.text();
-  if (cursor.ran_out() || format == 0 || state < 1 || state > 3) {
+  Result<ClaimContext> context = decode_context(cursor.text());
+  if (cursor.ran_out() || !context || format == 0 || state < 1 || state > 3) {
     return corrupt("a record in Redis is not one that oncekey has written; look at what else uses this server");
   }
+  record.context = *std::move(context);
   record.state = static_cast<RecordState>(state);
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
@@ -117,6 +119,9 @@ std::string encode_identity(const ClaimRequest& request) {
   append_text(texts, request.key);
   append_text(texts, request.method);
   append_text(texts, request.target);
+  std::string context;
+  encode_context(request.context, context);
+  append_text(texts, context);
   std::string out;
   out.reserve(request.fingerprint.bytes.size() + request.token.size() + 4 + texts.size());
   out.append(request.fingerprint.bytes.begin(), request.fingerprint.bytes.end());

@@ -27,7 +27,7 @@ CallPtr call_for(const Ownership& owner, std::string_view verb) {
 
 void add_response(ScriptCall& call, const StoredResponse& response) {
   call.add(redis::encode_status(response.status));
-  call.add(response.omitted && !response.omitted->whole ? "1" : "0");
+  call.add(response.unfinished() ? "1" : "0");
   std::string bytes;
   encode_response(response, bytes);
   call.add(bytes);

@@ -160,8 +160,8 @@ local function claim_found(key, r, kind, take_over, identity)
   unset(r, RERUN)
   stay_for_the_lease(r)
   note_open(key, r)
-  -- The token is the new owner's; fingerprint and texts stay those of the first.
-  return write(key, r, sub(r.value, FINGERPRINT, FINGERPRINT + 31) .. sub(identity, 33, 48) .. sub(r.value, 94)) or
+  -- Token and texts are the new owner's.
+  return write(key, r, identity) or
     r.fence * 2 + 1
 end
 

@@ -334,7 +334,7 @@ BEGIN
       DELETE FROM oncekey.record r
       USING unnest(locked, ids, fences, tokens, verbs) WITH ORDINALITY AS a(locked, id, fence, token, verb, n)
       WHERE r.id = a.id AND a.locked AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment
-        AND (a.token IS NULL OR r.claimed_by = a.token) AND r.state = 1 AND NOT r.took_over
+        AND (a.token IS NULL OR substring(r.claimed_by FROM 1 FOR 16) = a.token) AND r.state = 1 AND NOT r.took_over
       RETURNING a.n, r.id, r.awaited)
     SELECT coalesce(array_agg(d.n), '{}'), array_agg(d.id) FILTER (WHERE d.awaited) INTO freed, told FROM released d;
     IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
@@ -352,7 +352,7 @@ BEGIN
     FROM unnest(locked, ids, fences, tokens, verbs, leases, responses, partials)
          WITH ORDINALITY AS a(locked, id, fence, token, verb, lease, response, partial, n)
     WHERE r.id = a.id AND a.locked AND r.fence = a.fence AND r.expires_at > moment
-      AND (a.token IS NULL OR r.claimed_by = a.token)
+      AND (a.token IS NULL OR substring(r.claimed_by FROM 1 FOR 16) = a.token)
       AND (r.state = 1 AND (a.verb <> 5 OR r.lease_until <= moment AND NOT r.rerun)
            OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
     RETURNING a.n, r.id, r.awaited AND a.verb <> 1 AS tell)

@@ -1,0 +1,90 @@
+// execution: the owner's side of a request: forward → settle → record → reply.
+//
+// The upstream is called once. What came of it is durable before the client hears of it.
+#pragma once
+
+#include "core/decide.h"
+#include "core/replies.h"
+#include "gateway/admission.h"
+#include "gateway/new_work.h"
+#include "gateway/owned_key.h"
+#include "gateway/replier.h"
+#include "http/whole_answer.h"
+
+#include <optional>
+#include <string>
+
+namespace oncekey {
+
+class Execution final : private AnswerTaker {
+ public:
+  // All of them must outlive this. `buffered` counts the bodies of both directions.
+  Execution(GatewayThread& thread, const KeyedRequest& request, const Claimed& claimed, Replier& replier,
+            const Sharer& sharer, BufferedBytes& buffered, NewWork& work);
+
+  enum class End {
+    answered, // the client has its answer
+    lost,     // the lease was taken over meanwhile: the answer must come from the record
+  };
+  // `verdict` is execute or probe.
+  Task<End> run(MonotonicTime before_claim, Verdict verdict);
+
+ private:
+  void sent(CallError error, std::string_view why) override;
+  bool take(std::string& body, std::string_view piece, std::uint64_t expected) override;
+
+  // What goes to the upstream, and the question of a probe.
+  Forwarding forwarding() const;
+  UpstreamRequest question() const;
+  CallTerms terms_of_call(MonotonicTime start) const;
+  // Plain functions, so that their arguments are not made inside a co_await expression (see replier.h).
+  Task<void> call_upstream(MonotonicTime start);
+  Task<void> ask_upstream();
+  void note_duration(MonotonicTime start);
+  StoredResponse take_response();
+  // How the probe settled it; nothing if it was not executed, so that it is now.
+  Task<std::optional<End>> probe();
+  Task<End> settle_and_answer();
+  Task<End> keep_and_answer(Conclusion conclusion);
+  Task<End> let_go_and_answer(Conclusion conclusion);
+  Task<End> settle_failure();
+  Task<End> note_executed();
+  Task<End> stream_long_answer();
+  // Passes the answer on as it comes; `omitted` learns its length and hash.
+  Task<CallError> relay_long_answer(const Reply& head, std::string_view beginning, OmittedBody& omitted);
+  Task<End> not_written(const Result<FenceAnswer>& written);
+  Task<void> refuse_unusable(Fate fate);
+
+  // One more operation in flight, for the gauge.
+  class InFlight {
+   public:
+    explicit InFlight(prometheus::Gauge& gauge) : gauge_(gauge) { gauge_.Increment(); }
+    ~InFlight() { gauge_.Decrement(); }
+    InFlight(const InFlight&) = delete;
+    InFlight& operator=(const InFlight&) = delete;
+
+   private:
+    prometheus::Gauge& gauge_;
+  };
+
+  GatewayThread& thread_;
+  GatewayShared& shared_;
+  const KeyedRequest& request_;
+  const Policy& policy_;
+  Upstream& upstream_;
+  Replier& replier_;
+  const Sharer& sharer_;
+  BufferedBytes& buffered_;
+  NewWork& work_;
+  const InFlight in_flight_;
+  OwnedKey key_;
+  const bool took_over_; // an abandoned claim, so that an earlier owner may have executed
+  bool probing_ = false;
+  std::optional<UpstreamCall> call_;
+  WholeAnswer answer_;
+};
+
+// A call as settle() sees it. `status` and `headers` are those of a whole answer.
+Outcome outcome_of(CallError error, int status, const Headers& headers);
+
+} // namespace oncekey

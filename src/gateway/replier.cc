@@ -1,0 +1,179 @@
+#include "gateway/replier.h"
+
+#include "gateway/compression.h"
+#include "gateway/reauthorize.h"
+
+#include <fmt/format.h>
+
+#include <random>
+#include <utility>
+
+namespace oncekey {
+namespace {
+
+// "req_" and sixteen characters, fresh.
+std::string make_request_id() {
+  static constexpr char kAlphabet[] = "0123456789ABCDEFGHJKMNPQRSTVWXYZabcdefghjkmnpqrstvwxyz";
+  thread_local std::mt19937_64 generator(random_u64());
+  std::string id = "req_";
+  for (int i = 0; i < 16; ++i) id.push_back(kAlphabet[generator() % (sizeof kAlphabet - 1)]);
+  return id;
+}
+
+} // namespace
+
+Replier::Replier(const Replier& other, std::nullptr_t)
+    : thread_(other.thread_),
+      policy_(other.policy_),
+      metrics_(other.metrics_),
+      client_(nullptr),
+      id_(other.id_),
+      key_(other.key_),
+      as_sent_(other.as_sent_),
+      request_id_(other.request_id()) {}
+
+void Replier::key_is(const RecordId& id, std::string key, std::string as_sent) {
+  id_ = id;
+  key_ = std::move(key);
+  as_sent_ = std::move(as_sent);
+}
+
+const std::string& Replier::request_id() const {
+  if (request_id_.empty() && policy_.errors == ErrorFormat::stripe) request_id_ = make_request_id();
+  return request_id_;
+}
+
+ReplyContext Replier::context() const {
+  const auto origin = client_ != nullptr ? client_->request().headers.get("Origin") : std::nullopt;
+  return {as_sent_, request_id(), origin.value_or(std::string_view{})};
+}
+
+void Replier::count(std::string_view decision) const {
+  if (client_ == nullptr) {
+    metrics_.count(decision);
+  } else {
+    metrics_.count(decision, *client_);
+  }
+}
+
+Task<void> Replier::refuse(RefusalCode code, std::optional<std::chrono::seconds> retry_after, Fate fate) {
+  const Refusal refusal{code, {}, retry_after, {}, {}, fate};
+  co_await refuse(refusal);
+}
+
+Task<void> Replier::refuse(const Refusal& refusal) {
+  count(to_string(refusal.code));
+  Log& log = thread_.shared.log;
+  if (id_ && log.enabled(LogLevel::debug)) {
+    log.write(LogLevel::debug, "refused", {{"key", short_hash(*id_)}, {"code", to_string(refusal.code)}});
+  }
+  if (refusal.code == RefusalCode::principal_missing) {
+    log.seldom(LogLevel::warning, "principal_missing", metrics_.route(),
+               {{"route", metrics_.route()},
+                {"next",
+                 "requests with a key are refused: set scope to where this API finds the account, as in "
+                 "scope = \"cookie:session\", or \"global\" if there are no accounts"}},
+               kHintEvery);
+  }
+  Refusal named = refusal;
+  if (named.key.empty()) named.key = key_;
+  const Reply reply = oncekey::refuse(policy_, named, context());
+  co_await send_own(reply);
+}
+
+Task<void> Replier::send_own(const Reply& reply) {
+  if (client_ == nullptr) return std::monostate{};
+  client_->answer_is_own();
+  return client_->send(reply.status, reply.reason, reply.headers, reply.body);
+}
+
+Reply Replier::pending_reply(std::string_view url, Millis age) const {
+  const std::chrono::seconds after = retry_after(age, metrics_.usual_duration().estimate());
+  Reply reply;
+  reply.status = 202;
+  reply.reason = "Accepted";
+  reply.headers.add("Content-Type", "application/json");
+  reply.headers.add("Cache-Control", "no-store");
+  reply.headers.add("Retry-After", fmt::format_int(after.count()).c_str());
+  if (!as_sent_.empty()) reply.headers.add("Idempotency-Key", as_sent_);
+  // base64url and a fixed path: nothing in it needs escaping.
+  reply.body = fmt::format("{{\"status\":\"in_progress\",\"location\":\"{}\"}}\n", url);
+  return reply;
+}
+
+Task<void> Replier::send_accepted(std::string_view url, Millis age) {
+  count("accepted");
+  Reply reply = pending_reply(url, age);
+  reply.headers.add("Location", url);
+  reply.headers.add("Preference-Applied", "respond-async");
+  if (!request_id().empty()) reply.headers.add("Request-Id", request_id());
+  co_await send_own(reply);
+}
+
+Task<void> Replier::send_pending(std::string_view url, Millis age) {
+  count("status_pending");
+  const Reply reply = pending_reply(url, age);
+  co_await send_own(reply);
+}
+
+Task<void> Replier::send_answer(BufferedBytes& buffered, const Reply& head, std::string_view body) {
+  if (client_ == nullptr) return std::monostate{};
+  if (policy_.compress) return send_compressible(buffered, head, body);
+  return client_->send(head.status, head.reason, head.headers, body);
+}
+
+Task<void> Replier::send_compressible(BufferedBytes& buffered, const Reply& head, std::string_view body) {
+  const RequestHead& request = client_->request();
+  const bool fits = request.method != "HEAD" && may_compress(head.status, head.headers, body.size());
+  std::string compressed;
+  if (fits && accepts_gzip(request.headers)) {
+    buffered.hold(body.size()); // at most as long as what it is made of, and kept until the client has taken it
+    compressed = co_await gzip(thread_.loop, body);
+  }
+  Headers headers = compressed.empty() ? head.headers : headers_of_compressed(head.headers);
+  add_vary(headers);
+  if (!compressed.empty()) body = compressed;
+  co_await client_->send(head.status, head.reason, headers, body);
+}
+
+Task<void> Replier::replay(const Route& route, BufferedBytes& buffered, const StoredResponse& response) {
+  if (client_ == nullptr) co_return;
+  if (!co_await may_see_answer(thread_, route, *this)) co_return;
+  if (!buffered.try_hold_answer(thread_.shared, response.body.size())) {
+    const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes);
+    co_await refuse(refusal);
+    co_return;
+  }
+  count("replay");
+  const Reply reply = replay_head(policy_, response, context());
+  co_await send_answer(buffered, reply, response.body);
+}
+
+std::optional<Task<void>> Replier::answer_settled(const Route& route, BufferedBytes& buffered, Verdict verdict,
+                                                  const Record& record) {
+  switch (verdict) {
+    case Verdict::replay:
+      return replay(route, buffered, *record.response);
+    case Verdict::mismatch:
+      return refuse(RefusalCode::mismatch);
+    case Verdict::indeterminate:
+      return refuse(RefusalCode::indeterminate);
+    case Verdict::answer_not_kept:
+      return refuse(RefusalCode::answer_not_kept);
+    case Verdict::execute:
+    case Verdict::probe:
+    case Verdict::in_progress:
+    case Verdict::hold:
+      break;
+  }
+  return std::nullopt;
+}
+
+Task<void> Replier::refuse_in_progress(const RecordId& id, const Decision& decision, const Record& record) {
+  const bool gone = decision.lease_left.count() > 0 && thread_.shared.owner_is_gone(id, record);
+  const std::chrono::seconds after =
+      gone ? retry_after_lease(decision.lease_left) : retry_after(decision.age, metrics_.usual_duration().estimate());
+  return refuse(RefusalCode::in_progress, after, gone ? Fate::owner_gone : Fate::as_the_code_says);
+}
+
+} // namespace oncekey
