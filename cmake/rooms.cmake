@@ -47,6 +47,9 @@ oncekey_room(net FOLDER net HEADERS precompiled_asio USES oncekey_base oncekey_a
 oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_net)
 oncekey_room(client FOLDER client HEADERS precompiled_asio USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
-oncekey_room(delivery FOLDER delivery HEADERS precompiled_asio USES oncekey_gateway oncekey_client)
+# Header-only: it brings jobs of any kind to any place.
+add_library(oncekey_jobs INTERFACE)
+target_include_directories(oncekey_jobs INTERFACE ${PROJECT_SOURCE_DIR}/src)
+oncekey_room(delivery FOLDER delivery HEADERS precompiled_asio USES oncekey_gateway oncekey_client oncekey_jobs)
 oncekey_room(admin FOLDER admin HEADERS precompiled_asio USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli HEADERS precompiled_asio USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

@@ -36,7 +36,8 @@ MAY_SEE = {
     "http": {"base", "net"},
     "client": {"base", "core", "net", "http"},
     "gateway": {"base", "core", "config", "net", "http", "inbox"},
-    "delivery": {"base", "core", "config", "net", "http", "client", "inbox", "gateway"},
+    "jobs": set(),
+    "delivery": {"base", "core", "config", "net", "http", "client", "inbox", "gateway", "jobs"},
     "admin": {"base", "core", "config", "net", "http", "gateway"},
     "cli": {"base", "core", "config", "net", "http", "client", "gateway", "admin", "delivery", "store", "store/memory", "store/rocksdb", "workers"},
 }

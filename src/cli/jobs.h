@@ -1,4 +1,4 @@
-// jobs: `oncekey jobs list|show|retry|drop`, the messages that a gateway delivers, and the operator's hand on them.
+// jobs: `oncekey jobs list|show|retry|drop`, the jobs of a gateway and what an operator decides about them.
 //
 // Goes through the admin listener like `oncekey keys`, with the same exit codes.
 #pragma once

@@ -42,20 +42,6 @@ class UsageWithoutHidden : public CLI::Formatter {
   }
 };
 
-std::string percent_encoded(std::string_view text) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.' || c == '~' || c == '/';
-    if (plain) {
-      encoded.push_back(c);
-    } else {
-      encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return encoded;
-}
-
 } // namespace
 
 struct KeysCommand::Impl {
@@ -294,19 +280,11 @@ int KeysCommand::Impl::run_action(const std::string& action, const std::string& 
   int exit_code = kDone;
   std::string whole_id = of_id;
   if (!yes) {
-    const auto record = body_or_complain(client.get("/api/keys/" + of_id), "keys", console, exit_code);
-    if (!record) return exit_code;
-    json::error_code error;
-    const json::value parsed = json::parse(*record, error);
-    if (error) return print_answer(*record, false, view_of_record, "keys", console);
-    console.err << view_of_record(parsed) << "\n";
-    // What was shown is what is acted on, also if the prefix has come to mean two in the meantime.
-    const json::value* found = parsed.is_object() ? parsed.as_object().if_contains("id") : nullptr;
-    if (found != nullptr && found->is_string()) whole_id = found->as_string().c_str();
-    if (!console.confirm(fmt::format("{}: {} Go on?", action, consequence(action)))) {
-      console.err << "nothing was changed\n";
-      return kRefused;
-    }
+    const auto confirmed =
+        show_and_confirm(client, "/api/keys/" + of_id, view_of_record,
+                         fmt::format("{}: {} Go on?", action, consequence(action)), "keys", console, exit_code);
+    if (!confirmed) return exit_code;
+    whole_id = *confirmed;
   }
   const auto answer = body_or_complain(client.post(fmt::format("/api/keys/{}/{}", whole_id, action), *request), "keys",
                                        console, exit_code);

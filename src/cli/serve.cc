@@ -10,6 +10,7 @@
 #include "cli/reload.h"
 #include "cli/waiting_watch.h"
 #include "delivery/inbox.h"
+#include "delivery/job_watch.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
@@ -342,11 +343,11 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
-  std::unique_ptr<Deliverer> deliverer;
+  std::unique_ptr<Couriers> couriers;
   if (delivers) {
-    auto made = Deliverer::make(shared, delivery_metrics, courier.timers);
+    auto made = Couriers::make(shared, delivery_metrics, courier.timers);
     if (!made) return refuse_to_start(log, made.fault());
-    deliverer = std::move(made).value();
+    couriers = std::move(made).value();
   }
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Lane> lanes;
@@ -358,7 +359,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->timers);
     Handler* handler = worker->gateway.get();
     if (delivers) {
-      auto inbox = Inbox::make(shared, delivery_metrics, *deliverer, worker->context);
+      auto inbox = Inbox::make(shared, delivery_metrics, *couriers, worker->context);
       if (!inbox) return refuse_to_start(log, inbox.fault());
       worker->inbox = std::move(inbox).value();
       worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
@@ -384,6 +385,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   Worker operators;
   const RoomWatch room_watch(shared, operators.timers);
   const WaitingWatch waiting_watch(shared, operators.timers);
+  JobWatch job_watch(shared, delivery_metrics, operators.timers);
   Admin admin(shared, operators.timers);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
@@ -397,7 +399,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   std::unique_ptr<Outbox> outbox;
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
-    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *deliverer, courier.context);
+    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *couriers, courier.context);
     auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config, shares_of_few()),
                                     {{courier.context, courier.timers, *outbox}}, log);
     if (!listening) return refuse_to_start(log, listening.fault());
@@ -431,14 +433,18 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     for (const auto& worker : workers) asio::post(worker->context, [&worker] { worker->gateway->end_tunnels(); });
   });
 
-  if (deliverer) {
+  if (couriers) {
     shutdown.also(
         [&] {
           if (outbox_server) outbox_server->drain();
-          asio::post(courier.context, [&] { deliverer->stop(); });
+          asio::post(courier.context, [&] { couriers->stop(); });
         },
-        [&] { return deliverer->over() && (!outbox_server || outbox_server->connections() == 0); });
+        [&] { return couriers->over() && (!outbox_server || outbox_server->connections() == 0); });
   }
+
+  // On the loop of the operators, which is that of the signals too.
+  shutdown.also([&] { job_watch.stop(); }, [&] { return job_watch.over(); });
+  asio::post(operators.context, [&] { job_watch.start(); });
 
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.
@@ -463,9 +469,9 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   (*admin_server)->start();
   if (outbox_server) outbox_server->start();
   for (const auto& worker : workers) worker->start("gateway");
-  if (deliverer) {
-    asio::post(courier.context, [&] { deliverer->start(); });
-    courier.start("deliverer");
+  if (couriers) {
+    asio::post(courier.context, [&] { couriers->start(); });
+    courier.start("couriers");
   }
   log.info("listening", {{"address", (*server)->address()},
                          {"admin", (*admin_server)->address()},

@@ -1,5 +1,6 @@
 #include "delivery/attempt.h"
 
+#include "base/durations.h"
 #include "client/backoff.h"
 
 #include <fmt/format.h>
@@ -10,58 +11,36 @@
 namespace oncekey {
 namespace {
 
-// What a counter of two bytes holds. A message that is tried more often stays at it; its budget ends it.
-constexpr int kAttemptsCounted = 65535;
-// A message that stood behind others until its budget was spent has been tried once or never: it gets so many tries.
-constexpr int kTriesOfAnOrderMin = 5;
-// A receiver may ask for patience, but not for silence until the message is dead.
+// A job that stood behind others until its budget was spent has been tried once or never: it gets so many tries.
+constexpr std::uint32_t kTriesOfAnOrderMin = 5;
+// A receiver may ask for patience, but not for silence until the job is dead.
 constexpr Millis kRetryAfterMax = std::chrono::hours(6);
-
-std::string how_it_went(const Delivered& delivered) {
-  if (delivered.status == 0) return delivered.reason;
-  return fmt::format("{} {}", delivered.status, delivered.reason);
-}
 
 } // namespace
 
-int attempt_number(const StoredResponse& message) { return std::min(message.status + 1, kAttemptsCounted); }
-
-AttemptEnd end_of(const Endpoint& endpoint, StoredResponse message, const Delivered& delivered, Stay stay,
+AttemptEnd end_of(const Endpoint& endpoint, const StoredJob& job, const Delivered& delivered, Millis age,
                   double chance) {
   AttemptEnd end;
-  const int attempt = attempt_number(message);
-  end.message = std::move(message);
-  end.message.status = attempt;
-  end.message.reason = how_it_went(delivered);
-  if (delivered.status >= 200 && delivered.status < 300) {
-    end.kind = AttemptEnd::Kind::completed;
-    if (!endpoint.keep_delivered) {
-      end.message.headers.clear();
-      end.message.body.clear();
-    }
+  end.result = delivered.result;
+  const int status = delivered.result.status;
+  if (status >= 200 && status < 300) {
+    end.keep_message = endpoint.keep_delivered;
     return end;
   }
   RetryRules rules;
   rules.initial = endpoint.first_pause;
   rules.longest = endpoint.longest_pause;
   rules.retry_after_max = kRetryAfterMax;
-  end.pause = wait_before(static_cast<std::uint32_t>(attempt) + 1, rules, chance, delivered.retry_after);
-  if (stay.age < endpoint.budget) {
-    end.kind = AttemptEnd::Kind::again;
-    end.pause = std::min(end.pause, endpoint.budget - stay.age); // the last attempt is made when the budget ends
-  } else if (stay.ordered && attempt < kTriesOfAnOrderMin) {
-    end.kind = AttemptEnd::Kind::again;
-  } else {
-    end.kind = AttemptEnd::Kind::dead;
-  }
-  return end;
-}
-
-AttemptEnd untried(StoredResponse message, Millis pause) {
-  AttemptEnd end;
+  const std::uint32_t tries =
+      std::min<std::uint32_t>(job.attempts, 1'000'000) + 1; // the pauses have long ended to grow
   end.kind = AttemptEnd::Kind::again;
-  end.pause = pause;
-  end.message = std::move(message);
+  end.pause = wait_before(tries + 1, rules, chance, delivered.retry_after);
+  if (age < endpoint.budget) {
+    end.pause = std::min(end.pause, endpoint.budget - age); // the last attempt is made when the budget ends
+  } else if (!job.ordered || tries >= kTriesOfAnOrderMin) {
+    end.kind = AttemptEnd::Kind::dead;
+    end.why_dead = fmt::format("not delivered within {}", format_duration(endpoint.budget));
+  }
   return end;
 }
 
