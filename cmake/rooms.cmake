@@ -35,21 +35,21 @@ target_compile_options(oncekey_store_redis PUBLIC -Wno-mismatched-new-delete)
 oncekey_room(store FOLDER store USES oncekey_core
   LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
 oncekey_room(inbox FOLDER inbox USES oncekey_core)
+# Header-only: it brings jobs of any kind to any place.
+add_library(oncekey_jobs INTERFACE)
+target_include_directories(oncekey_jobs INTERFACE ${PROJECT_SOURCE_DIR}/src)
 # The library of atomic phases and its workers.
 include(${CMAKE_CURRENT_LIST_DIR}/embed_schema.cmake)
 oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
 oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 PostgreSQL::PostgreSQL)
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
-oncekey_room(workers FOLDER workers USES oncekey_phases LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
+oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_jobs LINKS ${HIREDIS_LIBRARY} OpenSSL::SSL Boost::json)
 oncekey_room(config FOLDER config USES oncekey_core oncekey_inbox LINKS tomlplusplus::tomlplusplus)
 # Below http and the Redis store: tasks, timers, sockets with TLS.
 oncekey_room(net FOLDER net HEADERS precompiled_asio USES oncekey_base oncekey_asio)
 oncekey_room(http FOLDER http HEADERS precompiled_asio USES oncekey_net)
 oncekey_room(client FOLDER client HEADERS precompiled_asio USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway HEADERS precompiled_asio USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
-# Header-only: it brings jobs of any kind to any place.
-add_library(oncekey_jobs INTERFACE)
-target_include_directories(oncekey_jobs INTERFACE ${PROJECT_SOURCE_DIR}/src)
 oncekey_room(delivery FOLDER delivery HEADERS precompiled_asio USES oncekey_gateway oncekey_client oncekey_jobs)
 oncekey_room(admin FOLDER admin HEADERS precompiled_asio USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli HEADERS precompiled_asio USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

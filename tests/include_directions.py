@@ -30,7 +30,7 @@ MAY_SEE = {
     "store/redis": {"base", "core", "store/common"},
     "inbox": {"base", "core"},
     "phases": {"base", "core"},
-    "workers": {"base", "core", "phases"},
+    "workers": {"base", "core", "phases", "jobs"},
     "config": {"base", "core", "inbox"},
     "net": {"base"},
     "http": {"base", "net"},

@@ -169,6 +169,7 @@ class Enqueuer final : public BackgroundWorker {
  public:
   // Jobs of sinks that are not in the map are left for other enqueuers.
   Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
+  ~Enqueuer() override;
 
   void run() override;
   // One batch for every sink that is not being left alone, all sinks at the same time.
@@ -179,17 +180,12 @@ class Enqueuer final : public BackgroundWorker {
   Turn turn() override;
 
  private:
-  struct SinkState {
-    std::shared_ptr<Sink> sink;
-    int failures = 0;
-    std::chrono::steady_clock::time_point not_before{};
-  };
-  Result<EnqueuerCounts> drain(const std::string& name, SinkState& state);
-  Status drain(const std::string& name, SinkState& state, EnqueuerCounts& counts);
+  struct Line; // a sink, its jobs and their courier
+  Result<EnqueuerCounts> drain(Line& line);
 
   Database& database_;
-  std::map<std::string, SinkState> sinks_;
-  EnqueuerOptions options_;
+  const EnqueuerOptions options_;
+  std::vector<std::unique_ptr<Line>> lines_;
   mutable std::mutex metrics_mutex_;
   EnqueuerCounts total_;
 };
