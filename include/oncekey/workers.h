@@ -239,13 +239,33 @@ enum class ForeignSide { not_looked_at, looked_at };
 Result<bool> restart_dead_operation(Database& database, const RecordId& id,
                                     ForeignSide foreign_side = ForeignSide::not_looked_at);
 
-struct DeadJob {
+// What an operator sees of a job. Delivered and dropped jobs are gone: their rows are deleted.
+enum class TableJobState {
+  waiting, // for its time, or for an enqueuer
+  taken,   // an enqueuer delivers it now
+  dead,    // a dead letter: its sink refused it too often
+};
+std::string_view to_string(TableJobState state);
+struct TableJob {
   Job job;
-  Time dead_since{};
+  TableJobState state = TableJobState::waiting;
+  Time next_attempt{};
+  Time dead_since{}; // of a dead letter
   std::string last_error;
 };
-Result<std::vector<DeadJob>> list_dead_jobs(Database& database, std::size_t limit = 100);
-Result<bool> restart_dead_job(Database& database, JobId id);
+struct TableJobQuery {
+  std::optional<JobId> id{};            // this one alone
+  std::optional<TableJobState> state{}; // in this state alone
+  std::string sink{};                   // of this sink alone; empty for all
+  std::size_t limit = 100;
+};
+// By id.
+Result<std::vector<TableJob>> list_jobs(Database& database, const TableJobQuery& query = {});
+// Has it delivered at once; a dead letter gets all its attempts again. False if there is no such job, or an enqueuer
+// has it at the moment.
+Result<bool> retry_job(Database& database, JobId id);
+// Deletes it. False as above.
+Result<bool> drop_job(Database& database, JobId id);
 
 struct SinkBacklog {
   std::uint64_t staged = 0;

@@ -149,11 +149,11 @@ Status check_id(const std::string& id, std::string_view command) {
                   id, command));
 }
 
-std::optional<std::string> show_and_confirm(const AdminClient& client, const std::string& path,
+std::optional<std::string> show_and_confirm(Result<AdminAnswer> answer,
                                             const std::function<std::string(const json::value&)>& view,
                                             const std::string& question, std::string_view command,
                                             const Console& console, int& exit_code) {
-  const auto shown = body_or_complain(client.get(path), command, console, exit_code);
+  const auto shown = body_or_complain(std::move(answer), command, console, exit_code);
   if (!shown) return std::nullopt;
   json::error_code error;
   const json::value parsed = json::parse(*shown, error);

@@ -1,18 +1,18 @@
 #include "cli/jobs.h"
 
 #include "cli/exit_codes.h"
+#include "cli/jobs_desk.h"
 #include "cli/keys_view.h"
+#include "cli/work.h"
+#include "config/secret.h"
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
-#include <boost/json.hpp>
 
 #include <ostream>
 
 namespace oncekey {
 namespace {
-
-namespace json = boost::json;
 
 const std::vector<std::string> kJobStates{"waiting", "taken", "delivered", "dropped", "dead"};
 
@@ -29,6 +29,7 @@ struct JobsCommand::Impl {
   CLI::App* show = nullptr;
 
   AdminFlags admin;
+  std::string store;
   std::string state;
   std::string endpoint;
   std::uint32_t limit = 100;
@@ -36,7 +37,7 @@ struct JobsCommand::Impl {
   std::string reason;
   bool yes = false;
 
-  int act(const std::string& action, const AdminClient& client, const Console& console) const;
+  int act(const std::string& action, JobsDesk& desk, const Console& console) const;
 };
 
 JobsCommand::JobsCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
@@ -46,11 +47,18 @@ JobsCommand::JobsCommand(CLI::App& app) : impl_(std::make_unique<Impl>()) {
   it.jobs->require_subcommand(1);
   it.jobs->fallthrough();
   it.admin.add_to(*it.jobs);
+  it.jobs
+      ->add_option(
+          "--store", it.store,
+          "the jobs in this database of the library instead, as for `oncekey work`; env:VARIABLE and file:PATH keep "
+          "a password out of the command line")
+      ->type_name("URL");
 
   it.list = it.jobs->add_subcommand("list", "list jobs");
   it.list->add_option("--state", it.state, "only those in this state")->check(CLI::IsMember(kJobStates));
-  it.list->add_option("--endpoint", it.endpoint,
-                      "only those of this webhook or destination, as in \"hook /hooks/stripe\" or \"to billing\"");
+  it.list->add_option(
+      "--endpoint", it.endpoint,
+      "only those of this webhook, destination or sink, as in \"hook /hooks/stripe\" or \"to billing\"");
   it.list->add_option("--limit", it.limit, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
   it.show = it.jobs->add_subcommand("show", "show one job: its message, and how its last attempt went");
   it.show->add_option("ID", it.id, "the job's id, or at least 8 digits of its beginning")->required();
@@ -71,51 +79,51 @@ int JobsCommand::run() const { return run(standard_console()); }
 
 int JobsCommand::run(const Console& console) const {
   const Impl& it = *impl_;
-  const auto client = it.admin.client();
-  if (!client) {
-    console.err << "oncekey jobs: " << client.fault().message << "\n";
-    return kUsage;
+  const auto wrong = [&](const Fault& fault, int exit_code) {
+    console.err << "oncekey jobs: " << fault.message << "\n";
+    return exit_code;
+  };
+  if (it.store.empty() && !it.list->parsed()) {
+    if (const Status whole = check_id(it.id, "jobs"); !whole) return wrong(whole.fault(), kUsage);
+  }
+  const std::string action = it.jobs->get_subcommands().front()->get_name();
+  const bool acts = !it.list->parsed() && !it.show->parsed();
+  if (acts && it.reason.find_first_not_of(" \t") == std::string::npos)
+    return wrong(invalid("--reason must not be empty"), kUsage);
+  if (acts && !it.yes && console.confirm == nullptr)
+    return wrong(invalid(fmt::format("not a terminal: add --yes to confirm {}", action)), kUsage);
+  std::unique_ptr<JobsDesk> desk;
+  if (it.store.empty()) {
+    auto client = it.admin.client();
+    if (!client) return wrong(client.fault(), kUsage);
+    desk = jobs_of_gateway(*std::move(client));
+  } else {
+    const auto url = resolve_secret(it.store);
+    if (!url) return wrong(url.fault(), kUsage);
+    auto database = open_library_database(*url);
+    if (!database) return wrong(database.fault(), kRefused);
+    desk = jobs_of_database(*std::move(database));
   }
   int exit_code = kDone;
-  if (it.list->parsed()) {
-    std::string query = fmt::format("/api/jobs?limit={}", it.limit);
-    if (!it.state.empty()) query += "&state=" + it.state;
-    if (!it.endpoint.empty()) query += "&endpoint=" + percent_encoded(it.endpoint);
-    const auto answer = body_or_complain(client->get(query), "jobs", console, exit_code);
-    return answer ? print_answer(*answer, it.admin.as_json, view_of_jobs, "jobs", console) : exit_code;
+  if (!acts) {
+    auto shown = it.list->parsed() ? desk->list(it.state, it.endpoint, it.limit) : desk->show(it.id);
+    const auto answer = body_or_complain(std::move(shown), "jobs", console, exit_code);
+    const auto view = it.list->parsed() ? view_of_jobs : view_of_job;
+    return answer ? print_answer(*answer, it.admin.as_json, view, "jobs", console) : exit_code;
   }
-  if (const Status whole = check_id(it.id, "jobs"); !whole) {
-    console.err << "oncekey jobs: " << whole.fault().message << "\n";
-    return kUsage;
-  }
-  if (it.show->parsed()) {
-    const auto answer = body_or_complain(client->get("/api/jobs/" + it.id), "jobs", console, exit_code);
-    return answer ? print_answer(*answer, it.admin.as_json, view_of_job, "jobs", console) : exit_code;
-  }
-  return it.act(it.jobs->get_subcommands().front()->get_name(), *client, console);
+  return it.act(action, *desk, console);
 }
 
-int JobsCommand::Impl::act(const std::string& action, const AdminClient& client, const Console& console) const {
-  if (reason.find_first_not_of(" \t") == std::string::npos) {
-    console.err << "oncekey jobs: --reason must not be empty\n";
-    return kUsage;
-  }
+int JobsCommand::Impl::act(const std::string& action, JobsDesk& desk, const Console& console) const {
   int exit_code = kDone;
   std::string whole_id = id;
   if (!yes) {
-    if (console.confirm == nullptr) {
-      console.err << "oncekey jobs: not a terminal: add --yes to confirm " << action << "\n";
-      return kUsage;
-    }
-    const auto confirmed =
-        show_and_confirm(client, "/api/jobs/" + id, view_of_job, fmt::format("{}: {}. Go on?", action, meaning(action)),
-                         "jobs", console, exit_code);
+    const auto confirmed = show_and_confirm(
+        desk.show(id), view_of_job, fmt::format("{}: {}. Go on?", action, meaning(action)), "jobs", console, exit_code);
     if (!confirmed) return exit_code;
     whole_id = *confirmed;
   }
-  const std::string request = json::serialize(json::object{{"reason", reason}});
-  const auto answer = body_or_complain(client.post(fmt::format("/api/jobs/{}/{}", whole_id, action), request), "jobs",
-                                       console, exit_code);
+  const auto answer = body_or_complain(desk.act(whole_id, action, reason), "jobs", console, exit_code);
   if (!answer) return exit_code;
   if (admin.as_json) return print_answer(*answer, true, nullptr, "jobs", console);
   console.out << fmt::format("{}: done: {}\n", action, meaning(action));

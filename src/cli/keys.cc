@@ -281,7 +281,7 @@ int KeysCommand::Impl::run_action(const std::string& action, const std::string& 
   std::string whole_id = of_id;
   if (!yes) {
     const auto confirmed =
-        show_and_confirm(client, "/api/keys/" + of_id, view_of_record,
+        show_and_confirm(client.get("/api/keys/" + of_id), view_of_record,
                          fmt::format("{}: {} Go on?", action, consequence(action)), "keys", console, exit_code);
     if (!confirmed) return exit_code;
     whole_id = *confirmed;

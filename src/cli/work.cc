@@ -124,14 +124,14 @@ int refuse(const Fault& fault) {
 int list_dead(Database& database) {
   const auto operations = list_dead_operations(database);
   if (!operations) return refuse(operations.fault());
-  const auto jobs = list_dead_jobs(database);
+  const auto jobs = list_jobs(database, {.state = TableJobState::dead});
   if (!jobs) return refuse(jobs.fault());
   for (const DeadOperation& dead : *operations) {
     std::cout << fmt::format("operation {} {} at {} key {} after {} attempts: {}\n", to_hex(dead.operation.id),
                              dead.operation.operation, dead.operation.recovery_point, dead.operation.key,
                              dead.operation.attempts, dead.why);
   }
-  for (const DeadJob& dead : *jobs) {
+  for (const TableJob& dead : *jobs) {
     std::cout << fmt::format("job {} {} for {}: {}\n", dead.job.id, dead.job.name, dead.job.sink, dead.last_error);
   }
   if (operations->empty() && jobs->empty()) std::cout << "no dead letters\n";
@@ -273,6 +273,14 @@ class Crew {
 
 } // namespace
 
+Result<std::unique_ptr<Database>> open_library_database(const std::string& url) {
+  if (const Status there = check_there(url); !there) return there.fault();
+  auto database = open_database(url);
+  if (!database) return std::move(database).fault();
+  if (const Status migrated = (*database)->migrate(); !migrated) return migrated.fault();
+  return database;
+}
+
 WorkCommand::WorkCommand(CLI::App& app)
     : work_(app.add_subcommand("work",
                                "Run the workers of the library beside an application: completer, enqueuer, reaper")) {
@@ -311,7 +319,7 @@ WorkCommand::WorkCommand(CLI::App& app)
   work_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
       ->type_name("DURATION");
   work_->add_flag("--once", once_, "do what there is to do, say what was done, and end: with 1 if anything failed");
-  work_->add_flag("--dead", list_dead_, "list the dead letters and end");
+  work_->add_flag("--dead", list_dead_, "list the dead letters and end; oncekey jobs retries and drops jobs");
   work_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
       ->type_name("ID");
   work_
@@ -320,7 +328,6 @@ WorkCommand::WorkCommand(CLI::App& app)
           "with --restart-operation: you have checked with the other API that the call was not executed. Without it, "
           "a call whose key that API may have forgotten is not made again")
       ->needs("--restart-operation");
-  work_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
 }
 
 bool WorkCommand::chosen() const { return work_->parsed(); }
@@ -338,10 +345,8 @@ int WorkCommand::run() const {
   }
   auto resume = resume_by_name(resumes_, resume_authorizations_);
   if (!resume) return refuse(resume.fault());
-  if (const Status there = check_there(*url); !there) return refuse(there.fault());
-  const auto database = open_database(*url);
+  const auto database = open_library_database(*url);
   if (!database) return refuse(database.fault());
-  if (const Status migrated = (*database)->migrate(); !migrated) return refuse(migrated.fault());
   if (list_dead_) return list_dead(**database);
   if (!restart_operation_.empty()) {
     const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
@@ -349,7 +354,6 @@ int WorkCommand::run() const {
     return said(restart_dead_operation(**database, *id,
                                        confirmed_not_executed_ ? ForeignSide::looked_at : ForeignSide::not_looked_at));
   }
-  if (restart_job_) return said(restart_dead_job(**database, *restart_job_));
 
   Log log(LogLevel::info);
   CompleterOptions completing;

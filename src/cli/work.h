@@ -1,7 +1,10 @@
 // oncekey work: the workers of the library of atomic phases, as a process of their own; and oncekey schema, its tables.
 #pragma once
 
-#include <optional>
+#include <oncekey/database.h>
+#include <oncekey/result.h>
+
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -10,6 +13,9 @@ class App;
 }
 
 namespace oncekey {
+
+// The database of the library, migrated. One that is not there is not made.
+Result<std::unique_ptr<Database>> open_library_database(const std::string& url);
 
 class WorkCommand {
  public:
@@ -33,7 +39,6 @@ class WorkCommand {
   bool list_dead_ = false;
   std::string restart_operation_;
   bool confirmed_not_executed_ = false;
-  std::optional<long long> restart_job_;
 };
 
 class SchemaCommand {
