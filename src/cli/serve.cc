@@ -8,9 +8,8 @@
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/reload.h"
-#include "cli/waiting_watch.h"
+#include "cli/store_watch.h"
 #include "delivery/inbox.h"
-#include "delivery/job_watch.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
@@ -384,8 +383,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.timers);
-  const WaitingWatch waiting_watch(shared, operators.timers);
-  JobWatch job_watch(shared, delivery_metrics, operators.timers);
+  StoreWatch store_watch(shared, delivery_metrics, operators.timers);
   Admin admin(shared, operators.timers);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
@@ -443,8 +441,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   }
 
   // On the loop of the operators, which is that of the signals too.
-  shutdown.also([&] { job_watch.stop(); }, [&] { return job_watch.over(); });
-  asio::post(operators.context, [&] { job_watch.start(); });
+  shutdown.also([&] { store_watch.stop(); }, [&] { return store_watch.over(); });
+  store_watch.start(); // an embedded store has counted before anything listens
 
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.

@@ -37,6 +37,7 @@ class RocksdbUnderTest : public StoreUnderTest {
     store_.reset();
     std::filesystem::remove_all(path_);
     std::filesystem::remove(path_ + ".witness");
+    std::filesystem::remove(path_ + ".ballast");
   }
   Store& store() override { return *store_; }
   void advance(Millis by) override {
