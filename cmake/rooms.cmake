@@ -28,6 +28,9 @@ oncekey_room(store_redis FOLDER store/redis USES oncekey_store_common oncekey_re
 oncekey_room(store FOLDER store USES oncekey_core
   LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
 oncekey_room(signatures FOLDER signatures USES oncekey_core)
+# Header-only: it brings jobs of any kind to any place.
+add_library(oncekey_jobs INTERFACE)
+target_include_directories(oncekey_jobs INTERFACE ${PROJECT_SOURCE_DIR}/src)
 # The library of atomic phases.
 include(${CMAKE_CURRENT_LIST_DIR}/embed_schema.cmake)
 oncekey_embed_schema(ONCEKEY_SCHEMA_SOURCE)
@@ -35,9 +38,9 @@ oncekey_room(phases FOLDER phases USES oncekey_core LINKS SQLite::SQLite3 Postgr
 target_sources(oncekey_phases PRIVATE ${ONCEKEY_SCHEMA_SOURCE})
 oncekey_room(config FOLDER config USES oncekey_core oncekey_signatures LINKS tomlplusplus::tomlplusplus)
 oncekey_room(http FOLDER http USES oncekey_net)
-oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http oncekey_redis LINKS Boost::json)
+oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http oncekey_redis oncekey_jobs LINKS Boost::json)
 oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
 oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
-oncekey_room(delivery FOLDER delivery USES oncekey_gateway)
+oncekey_room(delivery FOLDER delivery USES oncekey_gateway oncekey_jobs)
 oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

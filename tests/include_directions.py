@@ -46,6 +46,8 @@ ROOMS = {
         "the rules: key, scope, account, fingerprint, policy, admit, decide, settle, replies, transitions, record codec, "
         "the interface of a store; pure: no I/O, no threads, no clock",
         sees="base"),
+    "jobs": Room(
+        "the courier, which brings jobs from a source to a carrier: the gateway's and the library's"),
     "signatures": Room(
         "the signatures of webhook providers, one file a provider, as pure functions",
         sees="base core"),
@@ -78,15 +80,15 @@ ROOMS = {
         "the retrying client and its key journal",
         sees="base http core"),
     "delivery": Room(
-        "the inbox for webhooks, the outbox, and the deliverer of the jobs that both stage",
-        sees="base net http core signatures config gateway", libraries="prometheus"),
+        "the inbox for webhooks, the outbox, and the couriers of the jobs that both stage",
+        sees="base net http core jobs signatures config gateway", libraries="prometheus"),
     "phases": Room(
         "the library of atomic phases: operations, transactions and staged jobs in the application's own database; "
         "on Postgres by the functions of its schema (`src/phases/schema`)",
         sees="base core", libraries="libpq sqlite3"),
     "workers": Room(
         "the library's completer, enqueuer and reaper, and the sinks that staged jobs go to",
-        sees="base redis http core phases"),
+        sees="base redis http core jobs phases"),
     "admin": Room(
         "health, metrics and the JSON API for operators",
         sees="base net http core config gateway"),

@@ -193,6 +193,7 @@ class Enqueuer final : public BackgroundWorker {
  public:
   // Jobs of sinks that are not in the map are left to other enqueuers.
   Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
+  ~Enqueuer() override;
 
   // One batch for every sink that is not pausing after being down, all sinks at the same time. A fault is the
   // database's; jobs that were accepted and could not be deleted are delivered again.
@@ -247,16 +248,33 @@ enum class ForeignSide { not_looked_at, looked_at };
 Result<bool> restart_dead_operation(Database& database, const RecordId& id,
                                     ForeignSide foreign_side = ForeignSide::not_looked_at);
 
-// A job that its sink refused EnqueuerOptions::attempts_max times.
-struct DeadJob {
-  Job job;
-  Time dead_since{};
-  std::string last_error; // why the sink refused it last
+// What an operator sees of a job. Delivered and dropped jobs are gone: their rows are deleted.
+enum class TableJobState {
+  waiting, // for its time, or for an enqueuer
+  taken,   // an enqueuer delivers it now
+  dead,    // a dead letter: its sink refused it too often
 };
-// In order of id, at most `limit`.
-Result<std::vector<DeadJob>> list_dead_jobs(Database& database, std::size_t limit = 100);
-// Makes the job due at once, with its attempts counted from 0 again. False if there is no such dead letter.
-Result<bool> restart_dead_job(Database& database, JobId id);
+std::string_view to_string(TableJobState state);
+struct TableJob {
+  Job job;
+  TableJobState state = TableJobState::waiting;
+  Time next_attempt{};
+  Time dead_since{}; // of a dead letter
+  std::string last_error;
+};
+struct TableJobQuery {
+  std::optional<JobId> id{};            // this one alone
+  std::optional<TableJobState> state{}; // in this state alone
+  std::string sink{};                   // of this sink alone; empty for all
+  std::size_t limit = 100;
+};
+// By id.
+Result<std::vector<TableJob>> list_jobs(Database& database, const TableJobQuery& query = {});
+// Has it delivered at once; a dead letter gets all its attempts again. False if there is no such job, or an enqueuer
+// has it at the moment.
+Result<bool> retry_job(Database& database, JobId id);
+// Deletes it. False as above.
+Result<bool> drop_job(Database& database, JobId id);
 
 struct SinkBacklog {
   std::uint64_t staged = 0;

@@ -200,7 +200,6 @@ Admin::Answer Admin::metrics() {
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
   metrics.store_syncs.Set(static_cast<double>(stats.syncs));
   metrics.store_writes.Set(static_cast<double>(stats.writes));
-  metrics.store_jobs.Set(static_cast<double>(stats.jobs));
   metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
   return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
@@ -238,11 +237,15 @@ Admin::Answer Admin::storms() const {
   return {200, "application/json", json::serialize(body)};
 }
 
+Status Admin::check_id_prefix(std::string_view id_text) {
+  if (id_text.size() >= kIdPrefixMin && id_text.find_first_not_of("0123456789abcdef") == std::string_view::npos)
+    return ok_status();
+  return invalid(fmt::format("an id is 64 hex digits, or at least the first {} of them", kIdPrefixMin));
+}
+
 Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   if (const auto whole = record_id_from_hex(id_text)) co_return *whole;
-  if (id_text.size() < kIdPrefixMin || id_text.find_first_not_of("0123456789abcdef") != std::string_view::npos) {
-    co_return invalid(fmt::format("an id is 64 hex digits, or at least the first {} of them", kIdPrefixMin));
-  }
+  if (const Status prefix = check_id_prefix(id_text); !prefix) co_return prefix.fault();
   ListRequest request;
   request.id_prefix = id_text;
   request.limit = 2;
@@ -251,7 +254,8 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
       co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return std::move(listed).fault();
   if (listed->empty())
-    co_return Fault{FaultKind::invalid, fmt::format("no record has an id that begins with {}", id_text)};
+    co_return Fault{FaultKind::invalid,
+                    fmt::format("no key has an id that begins with {} (jobs: oncekey jobs)", id_text)};
   if (listed->size() > 1)
     co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
   co_return listed->front().id;
@@ -265,7 +269,7 @@ Task<Result<Found>> Admin::find(std::string_view id_text, RecordId& id) {
   Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
       wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
   if (!found) co_return std::move(found).fault();
-  if (!found->has_value()) co_return invalid("no such record; it may have expired or been released");
+  if (!found->has_value()) co_return invalid("no such key; it may have expired or been released (jobs: oncekey jobs)");
   co_return **std::move(found);
 }
 
@@ -299,9 +303,8 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return refused(status_of(found.fault()), found.fault().message);
-  if (found->record->staged) co_return refused(404, "this is a message and not a key: oncekey jobs acts on it");
   const std::string reason(text_member(given, "reason"));
-  co_return co_await operate(exchange, id, *action, std::move(response), to_string(*action), reason);
+  co_return co_await operate(exchange, id, *action, std::move(response), reason);
 }
 
 Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::object& out) {
@@ -346,7 +349,7 @@ Task<std::string> Admin::why_live(const RecordId& id) {
 }
 
 Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, OperatorAction action,
-                                   StoredResponse response, std::string_view shown_as, std::string_view reason) {
+                                   StoredResponse response, std::string_view reason) {
   const auto refused = [](int status, std::string_view message) {
     return Answer{status, "application/json", problem(message)};
   };
@@ -357,10 +360,7 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
                                   : *done == OperatorAnswer::absent ? "absent"
                                   : *done == OperatorAnswer::live   ? "live"
                                                                     : "completed";
-  // The audit trail: written at every log level.
-  shared_.log.always(
-      "operator_action",
-      {{"action", shown_as}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});
+  audit(exchange, id, to_string(action), result, reason);
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {
     case OperatorAnswer::done:
@@ -373,11 +373,14 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
       co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
   }
   shared_.waiters.notify(id);
-  json::object body;
-  body["id"] = to_hex(id);
-  body["action"] = std::string(shown_as);
-  body["result"] = "done";
-  co_return Answer{200, "application/json", json::serialize(body)};
+  co_return Answer{200, "application/json", done_json(id, to_string(action))};
+}
+
+void Admin::audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,
+                  std::string_view reason) const {
+  shared_.log.always(
+      "operator_action",
+      {{"action", action}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});
 }
 
 } // namespace oncekey

@@ -26,6 +26,7 @@
 
 #include "admin/key_search.h"
 #include "admin/token_guesses.h"
+#include "core/job_store.h"
 #include "gateway/await_store.h"
 #include "gateway/shared.h"
 #include "http/door.h"
@@ -75,6 +76,7 @@ class Admin final : public Handler {
   Task<void> give_way();
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> list_jobs(std::string_view query);
+  Task<Result<FoundJob>> find_job(std::string_view id_text);
   Task<Answer> show_job(std::string_view id_text);
   Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);
   Task<Answer> act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text);
@@ -85,10 +87,14 @@ class Admin final : public Handler {
   // The error for an operator who acts on a key whose lease is live.
   Task<std::string> why_live(const RecordId& id);
   Task<Answer> operate(Exchange& exchange, const RecordId& id, OperatorAction action, StoredResponse response,
-                       std::string_view shown_as, std::string_view reason);
+                       std::string_view reason);
+  // A line of the audit trail: it is logged however little else is.
+  void audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,
+             std::string_view reason) const;
   // What an id or the beginning of one names. `invalid`: nothing; `conflict`: several.
   Task<Result<Found>> find(std::string_view id_text, RecordId& id);
   static int status_of(const Fault& fault);
+  static Status check_id_prefix(std::string_view id_text);
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;

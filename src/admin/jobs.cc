@@ -1,11 +1,14 @@
-// The pages of the admin listener that are about messages which are delivered.
+// The pages of the admin listener that are about jobs.
 #include "admin/admin.h"
 #include "admin/answers.h"
 #include "admin/record_json.h"
+#include "config/delivery.h"
+#include "core/job_store.h"
 
+#include <fmt/format.h>
 #include <boost/json.hpp>
 
-#include <algorithm>
+#include <array>
 
 namespace oncekey {
 
@@ -13,94 +16,105 @@ namespace json = boost::json;
 
 namespace {
 
-bool has_endpoint(const Config& config, std::string_view name) {
-  const auto is_it = [&](const Endpoint& endpoint) { return endpoint.name == name; };
-  return std::any_of(config.destinations.begin(), config.destinations.end(), is_it) ||
-         std::any_of(config.webhooks.begin(), config.webhooks.end(),
-                     [&](const Webhook& webhook) { return is_it(webhook.endpoint); });
+constexpr std::array kJobStates{JobState::waiting, JobState::taken, JobState::delivered, JobState::dropped,
+                                JobState::dead};
+
+std::string_view why_not(JobAnswer answer) {
+  switch (answer) {
+    case JobAnswer::done:
+      return "done";
+    case JobAnswer::absent:
+      return "no such job; it may have expired";
+    case JobAnswer::taken:
+      return "it is being delivered: try again when the attempt has ended";
+    case JobAnswer::over:
+      return "it was delivered or dropped already";
+    case JobAnswer::message_gone:
+      return "its message was not kept (keep_delivered = false, or it was dropped)";
+  }
+  return "unknown";
 }
 
 } // namespace
 
 Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
-  ListRequest request;
-  request.staged = true;
+  JobListRequest request;
   const std::string_view state = query_value(query, "state");
-  if (state == "delivered" || state == "dropped") {
-    request.state = RecordState::completed;
-  } else if (state == "dead") {
-    request.state = RecordState::indeterminate;
-  } else if (state == "waiting" || state == "delivering") {
-    request.state = RecordState::in_progress;
-  } else if (!state.empty()) {
-    co_return Answer{400, "application/json", problem("state is one of waiting, delivering, delivered, dropped, dead")};
+  for (const JobState known : kJobStates) {
+    if (to_string(known) == state) request.state = known;
   }
+  if (!state.empty() && !request.state)
+    co_return Answer{400, "application/json", problem("state is one of waiting, taken, delivered, dropped, dead")};
+  request.route = decoded_query_value(query, "endpoint");
   const Result<std::size_t> limit = limit_of(query, request.limit);
   if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
-  // Which of those in progress wait, and which of those that are over were dropped, is told only when they are here.
-  const bool several = request.state == RecordState::in_progress || request.state == RecordState::completed;
-  request.limit = several ? kListMax : *limit + 1;
-  using Lines = std::vector<Listed>;
-  const Result<Lines> listed =
-      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
-  if (!listed) co_return Answer{503, "application/json", problem(listed.fault().message)};
+  request.limit = *limit;
+  const Result<JobPage> page =
+      co_await await_store<JobPage>(wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
+  if (!page) co_return Answer{503, "application/json", problem(page.fault().message)};
   const Time now = shared_.store.now();
   json::array jobs;
-  bool more = listed->size() >= kListMax;
-  for (const Listed& line : *listed) {
-    if (!state.empty() && job_state(line.record, now) != state) continue;
-    if (jobs.size() == *limit) {
-      more = true;
-      break;
-    }
-    jobs.push_back(job_json(line.id, line.record, now));
-  }
+  for (const StoredJob& job : page->jobs) jobs.push_back(job_json(job, now));
   json::object body;
   body["jobs"] = std::move(jobs);
-  body["more"] = more;
+  body["more"] = !page->whole;
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 
+Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
+  std::optional<RecordId> id = record_id_from_hex(id_text);
+  if (!id) {
+    if (const Status prefix = check_id_prefix(id_text); !prefix) co_return prefix.fault();
+    JobListRequest request;
+    request.id_prefix = id_text;
+    request.limit = 2;
+    const Result<JobPage> page = co_await await_store<JobPage>(
+        wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
+    if (!page) co_return page.fault();
+    if (page->jobs.empty()) co_return invalid(fmt::format("no job has an id that begins with {}", id_text));
+    if (page->jobs.size() > 1)
+      co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
+    id = page->jobs.front().id;
+  }
+  using Maybe = std::optional<FoundJob>;
+  Result<Maybe> found =
+      co_await await_store<Maybe>(wakeups_, [&](auto done) { shared_.store.jobs().find(*id, std::move(done)); });
+  if (!found) co_return std::move(found).fault();
+  if (!found->has_value()) co_return invalid("no such job; it may have expired");
+  co_return **std::move(found);
+}
+
 Task<Admin::Answer> Admin::show_job(std::string_view id_text) {
-  RecordId id;
-  const Result<Found> found = co_await find(id_text, id);
+  const Result<FoundJob> found = co_await find_job(id_text);
   if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
-  if (!found->record->staged)
-    co_return Answer{404, "application/json", problem("this is a key and not a message: oncekey keys shows it")};
-  json::object body = job_json(id, *found->record, found->now);
-  if (found->record->response) body["message"] = response_json(*found->record->response);
+  json::object body = job_json(found->job, found->now);
+  body["message"] = found->message ? json::value(message_json(*found->message)) : json::value();
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 
 Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text) {
+  const auto refused = [](int status, std::string_view message) {
+    return Answer{status, "application/json", problem(message)};
+  };
   const bool retry = action_text == "retry";
-  if (!retry && action_text != "drop")
-    co_return Answer{404, "application/json", problem("the actions are retry and drop")};
+  if (!retry && action_text != "drop") co_return refused(404, "the actions are retry and drop");
   json::object given;
   if (auto refusal = co_await read_action(exchange, given)) co_return *std::move(refusal);
-  RecordId id;
-  const Result<Found> found = co_await find(id_text, id);
-  if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
-  const Record& record = *found->record;
-  if (!record.staged)
-    co_return Answer{404, "application/json", problem("this is a key and not a message: oncekey keys acts on it")};
-  const bool kept = record.response && (!record.response->body.empty() || record.response->headers.size() != 0);
-  if (retry && record.state == RecordState::completed && !kept) {
-    co_return Answer{409, "application/json",
-                     problem("its message was not kept (keep_delivered = false, or it was dropped)")};
+  const Result<FoundJob> found = co_await find_job(id_text);
+  if (!found) co_return refused(status_of(found.fault()), found.fault().message);
+  const StoredJob& job = found->job;
+  if (retry && !has_endpoint(shared_.config(), job.route)) {
+    co_return refused(409, fmt::format("{}: \"{}\". Configure it again, or drop the job", kNoSuchEndpoint, job.route));
   }
-  if (retry && !has_endpoint(shared_.config(), record.route)) {
-    co_return Answer{409, "application/json",
-                     problem("nothing in this gateway's configuration is called \"" + record.route +
-                             "\": it is delivered when that webhook or destination is configured again")};
-  }
-  StoredResponse dropped;
-  dropped.status = record.response ? record.response->status : 0;
-  dropped.reason = kDropped;
+  const JobAction action = retry ? JobAction::retry : JobAction::drop;
+  const Result<JobAnswer> done = co_await await_store<JobAnswer>(
+      wakeups_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
   const json::value* reason = given.if_contains("reason");
-  const std::string why(reason->get_string().data(), reason->get_string().size());
-  co_return co_await operate(exchange, id, retry ? OperatorAction::rerun : OperatorAction::complete, std::move(dropped),
-                             action_text, why);
+  audit(exchange, job.id, action_text, done && *done == JobAnswer::done ? "done" : "refused",
+        {reason->get_string().data(), reason->get_string().size()});
+  if (!done) co_return refused(503, done.fault().message);
+  if (*done != JobAnswer::done) co_return refused(*done == JobAnswer::absent ? 404 : 409, why_not(*done));
+  co_return Answer{200, "application/json", done_json(job.id, action_text)};
 }
 
 } // namespace oncekey

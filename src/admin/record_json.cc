@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 
 #include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
 
 #include <fmt/chrono.h>
@@ -30,6 +31,20 @@ json::string hex_of(const TraceId& trace) {
 
 // Stands in place of what cannot be read without the key.
 json::object sealed_json(const Sealed& sealed) { return {{"key_id", sealed.key_id}}; }
+void put_headers(json::object& out, const Headers& headers) {
+  json::array fields;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    fields.push_back(json::array{text(field.name), text(field.value)});
+  }
+  out["headers"] = std::move(fields);
+}
+
+void put_body(json::object& out, std::string_view body) {
+  const bool as_text = is_utf8(body);
+  out["body"] = as_text ? text(body) : json::string(base64_encode(body));
+  out["body_encoding"] = as_text ? "utf-8" : "base64";
+}
 
 } // namespace
 
@@ -69,62 +84,57 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   return out;
 }
 
-std::string_view job_state(const Record& record, Time now) {
-  if (record.state == RecordState::completed)
-    return record.response && record.response->reason == kDropped ? "dropped" : "delivered";
-  if (record.state == RecordState::indeterminate) return "dead";
-  return record.resting || record.lease_over(now) ? "waiting" : "delivering";
+json::object job_json(const StoredJob& job, Time now) {
+  const auto time_or_null = [](bool there, Time time) { return there ? json::value(iso_time(time)) : json::value(); };
+  const JobState state = job.state_at(now);
+  json::object out;
+  out["id"] = to_hex(job.id);
+  out["state"] = text(to_string(state));
+  out["endpoint"] = text(job.route);
+  out["key"] = text(job.key);
+  out["ordered"] = job.ordered;
+  out["attempts"] = job.attempts;
+  out["last"] = job.attempts != 0 ? json::value(text(to_string(job.last))) : json::value();
+  out["last_at"] = time_or_null(job.attempts != 0, job.last_at);
+  out["why_dead"] = state == JobState::dead ? json::value(text(job.why_dead)) : json::value();
+  out["received"] = iso_time(job.staged_at);
+  out["next_attempt"] = time_or_null(state == JobState::waiting, job.due_at);
+  out["ended"] = time_or_null(!job.open(), job.ended_at);
+  out["remembered_until"] = iso_time(job.expires_at);
+  return out;
 }
 
-json::object job_json(const RecordId& id, const Record& record, Time now) {
-  const std::string_view state = job_state(record, now);
-  const bool over = record.state != RecordState::in_progress;
+json::object message_json(const Message& message) {
   json::object out;
-  out["id"] = to_hex(id);
-  out["state"] = text(state);
-  out["endpoint"] = text(record.route);
-  out["key"] = text(record.key);
-  out["method"] = text(record.method);
-  out["target"] = text(record.target);
-  out["ordered"] = record.ordered;
-  // The message counts its attempts in its status, and says in its reason how the last one went.
-  out["attempts"] = record.response ? record.response->status : 0;
-  out["last"] =
-      record.response && !record.response->reason.empty() ? json::value(text(record.response->reason)) : json::value();
-  out["received"] = iso_time(record.first_received);
-  out["next_attempt"] = state == "waiting" ? json::value(iso_time(record.lease_until)) : json::value();
-  out["ended"] = over ? json::value(iso_time(record.settled_at)) : json::value();
-  out["remembered_until"] = iso_time(record.expires_at);
+  out["method"] = text(message.method);
+  out["target"] = text(message.target);
+  put_headers(out, message.headers);
+  put_body(out, message.body);
   return out;
+}
+
+std::string done_json(const RecordId& id, std::string_view action) {
+  return json::serialize(json::object{{"id", to_hex(id)}, {"action", text(action)}, {"result", "done"}});
 }
 
 json::object response_json(const StoredResponse& response) {
   json::object out;
   out["status"] = response.status;
   out["reason"] = text(response.reason);
-  json::array headers;
-  for (std::size_t i = 0; i < response.headers.size(); ++i) {
-    const Field field = response.headers[i];
-    headers.push_back(json::array{text(field.name), text(field.value)});
-  }
   if (response.stream != StreamMark::none) out["stream"] = response.stream == StreamMark::whole ? "whole" : "begun";
   if (response.sealed) {
     out["sealed"] = sealed_json(*response.sealed);
     return out;
   }
-  out["headers"] = std::move(headers);
+  put_headers(out, response.headers);
   if (response.omitted) {
     json::object omitted;
     omitted["length"] = response.omitted->length;
     omitted["sha256"] = to_hex(response.omitted->sha256);
     omitted["whole"] = response.omitted->whole;
     out["omitted"] = std::move(omitted);
-  } else if (is_utf8(response.body)) {
-    out["body"] = text(response.body);
-    out["body_encoding"] = "utf-8";
   } else {
-    out["body"] = base64_encode(response.body);
-    out["body_encoding"] = "base64";
+    put_body(out, response.body);
   }
   return out;
 }

@@ -1,5 +1,7 @@
-// record_json: records as the JSON API shows them.
+// record_json: records and jobs as the JSON API shows them.
 #pragma once
+
+#include "core/job.h"
 
 #include <oncekey/record.h>
 
@@ -12,11 +14,12 @@ namespace oncekey {
 
 boost::json::object record_json(const RecordId& id, const Record& record, Time now);
 
-// A message that is delivered: waiting, delivering, delivered or dead.
-std::string_view job_state(const Record& record, Time now);
-// What an operator's drop leaves as the reason of a message that is over.
-inline constexpr std::string_view kDropped = "dropped by an operator";
-boost::json::object job_json(const RecordId& id, const Record& record, Time now);
+boost::json::object job_json(const StoredJob& job, Time now);
+// Method, target, headers and body, in the manner of response_json.
+boost::json::object message_json(const Message& message);
+
+// What an action that was done is answered with.
+std::string done_json(const RecordId& id, std::string_view action);
 
 // Status, headers and body. A body that is not UTF-8 is base64, and `body_encoding` says so.
 boost::json::object response_json(const StoredResponse& response);

@@ -144,6 +144,42 @@ Status check_id(const std::string& id, std::string_view command) {
                   id, command));
 }
 
+std::optional<std::string> show_and_confirm(Result<AdminAnswer> answer,
+                                            const std::function<std::string(const json::value&)>& view,
+                                            const std::string& question, std::string_view command,
+                                            const Console& console, int& exit_code) {
+  const auto shown = body_or_complain(std::move(answer), command, console, exit_code);
+  if (!shown) return std::nullopt;
+  json::error_code error;
+  const json::value parsed = json::parse(*shown, error);
+  const json::value* const id = !error && parsed.is_object() ? parsed.as_object().if_contains("id") : nullptr;
+  if (id == nullptr || !id->is_string()) {
+    exit_code = print_answer(*shown, false, view, command, console);
+    return std::nullopt;
+  }
+  console.err << view(parsed) << "\n";
+  if (!console.confirm(question)) {
+    console.err << "nothing was changed\n";
+    exit_code = kRefused;
+    return std::nullopt;
+  }
+  return std::string(id->as_string().c_str());
+}
+
+std::string percent_encoded(std::string_view text) {
+  std::string encoded;
+  for (const char c : text) {
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+                       c == '_' || c == '.' || c == '~' || c == '/';
+    if (plain) {
+      encoded.push_back(c);
+    } else {
+      encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+    }
+  }
+  return encoded;
+}
+
 Result<std::string> read_small_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string content(kLargestBody + 1, '\0');

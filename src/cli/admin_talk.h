@@ -43,6 +43,17 @@ int print_answer(const std::string& body, bool as_json,
                  const std::function<std::string(const boost::json::value&)>& view, std::string_view command,
                  const Console& console);
 
+// Shows what an action is about to change, as the answer has it, and asks. Its whole id: what was shown is what is
+// acted on, also if a prefix has come to mean two in the meantime. Nothing, and the exit code, if there is no such
+// thing or the operator said no.
+std::optional<std::string> show_and_confirm(Result<AdminAnswer> answer,
+                                            const std::function<std::string(const boost::json::value&)>& view,
+                                            const std::string& question, std::string_view command,
+                                            const Console& console, int& exit_code);
+
+// For the values of a query.
+std::string percent_encoded(std::string_view text);
+
 // No larger than an answer a gateway keeps.
 Result<std::string> read_small_file(const std::string& path);
 

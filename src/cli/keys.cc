@@ -275,19 +275,11 @@ int KeysCommand::run_action(const std::string& action, const std::string& of_id,
   int exit_code = kDone;
   std::string whole_id = of_id;
   if (!yes) {
-    const auto record = body_or_complain(client.get("/api/keys/" + of_id), "keys", console, exit_code);
-    if (!record) return exit_code;
-    json::error_code error;
-    const json::value parsed = json::parse(*record, error);
-    if (error) return print_answer(*record, false, view_of_record, "keys", console);
-    console.err << view_of_record(parsed) << "\n";
-    // Acts on the full id of the record that was shown: meanwhile the prefix may match a second record.
-    const json::value* found = parsed.is_object() ? parsed.as_object().if_contains("id") : nullptr;
-    if (found != nullptr && found->is_string()) whole_id = found->as_string().c_str();
-    if (!console.confirm(fmt::format("{}: {} Go on?", action, consequence(action)))) {
-      console.err << "nothing was changed\n";
-      return kRefused;
-    }
+    const auto confirmed =
+        show_and_confirm(client.get("/api/keys/" + of_id), view_of_record,
+                         fmt::format("{}: {} Go on?", action, consequence(action)), "keys", console, exit_code);
+    if (!confirmed) return exit_code;
+    whole_id = *confirmed;
   }
   const auto answer = body_or_complain(client.post(fmt::format("/api/keys/{}/{}", whole_id, action), *request), "keys",
                                        console, exit_code);

@@ -205,13 +205,13 @@ std::string view_of_jobs(const json::value& answer) {
   const json::array* jobs = member(answer, "jobs").if_array();
   if (jobs == nullptr || jobs->empty()) return "no jobs\n";
   std::vector<std::vector<std::string>> rows{
-      {"ID", "STATE", "ATTEMPTS", "NEXT", "RECEIVED", "ENDPOINT", "KEY", "LAST"}};
+      {"ID", "STATE", "ATTEMPTS", "NEXT", "RECEIVED", "ENDPOINT", "KEY", "REASON"}};
   for (const json::value& job : *jobs) {
     const std::string id = text_of(member(job, "id"), 64);
     rows.push_back({id.substr(0, kIdShown), text_of(member(job, "state"), 16), text_of(member(job, "attempts"), 8),
                     view_of_time(member(job, "next_attempt")), view_of_time(member(job, "received")),
                     text_of(member(job, "endpoint"), kTextShown), text_of(member(job, "key"), kTextShown),
-                    text_of(member(job, "last"), kTextShown)});
+                    text_of(member(job, member(job, "why_dead").is_string() ? "why_dead" : "last"), kTextShown)});
   }
   std::string view = format_table(rows);
   if (member(answer, "more") == json::value(true))
@@ -221,20 +221,22 @@ std::string view_of_jobs(const json::value& answer) {
 }
 
 std::string view_of_job(const json::value& job) {
+  const json::value& message = member(job, "message");
   std::string view = format_table({
       {"id", text_of(member(job, "id"), 64)},
       {"state", text_of(member(job, "state"), 16)},
       {"endpoint", text_of(member(job, "endpoint"), 255)},
       {"key", text_of(member(job, "key"), 255)},
-      {"goes to", fmt::format("{} {}", text_of(member(job, "method"), 16), text_of(member(job, "target"), 255))},
+      {"goes to",
+       fmt::format("{} {}", text_of(member(message, "method"), 16), text_of(member(message, "target"), 255))},
       {"attempts", text_of(member(job, "attempts"), 8)},
       {"last", text_of(member(job, "last"), 255)},
+      {"why dead", text_of(member(job, "why_dead"), 255)},
       {"received", view_of_time(member(job, "received"))},
       {"next attempt", view_of_time(member(job, "next_attempt"))},
       {"ended", view_of_time(member(job, "ended"))},
       {"remembered until", view_of_time(member(job, "remembered_until"))},
   });
-  const json::value& message = member(job, "message");
   if (!message.is_object()) return view;
   view += "\n";
   view += view_of_headers(message);

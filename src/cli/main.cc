@@ -4,7 +4,6 @@
 #include "cli/command_line.h"
 #include "cli/doctor.h"
 #include "cli/init.h"
-#include "cli/jobs.h"
 #include "cli/serve.h"
 #include "cli/subcommand.h"
 #include "config/flags.h"
@@ -99,7 +98,7 @@ int main(int argc, char** argv) {
       ->type_name("URL");
 
   const auto keys = oncekey::keys_command(app);
-  oncekey::JobsCommand jobs(app);
+  const auto jobs = oncekey::jobs_command(app);
   const auto send = oncekey::send_command(app);
   const auto store = oncekey::store_command(app);
   const auto work = oncekey::work_command(app);
@@ -131,8 +130,7 @@ int main(int argc, char** argv) {
   if (doctor->parsed())
     return oncekey::run_doctor(examined, doctor_json ? oncekey::DoctorOutput::json : oncekey::DoctorOutput::text);
   if (init->parsed()) return oncekey::run_init(first_file, first_upstream);
-  if (jobs.chosen()) return jobs.run();
-  for (const auto* command : {keys.get(), send.get(), store.get(), work.get(), schema.get()}) {
+  for (const auto* command : {keys.get(), jobs.get(), send.get(), store.get(), work.get(), schema.get()}) {
     if (command->chosen()) return command->run(oncekey::standard_console());
   }
   oncekey::forbid_core_dumps(); // before the first secret is read

@@ -8,7 +8,7 @@
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/reload.h"
-#include "cli/waiting_watch.h"
+#include "cli/store_watch.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
@@ -308,11 +308,11 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
-  std::unique_ptr<Deliverer> deliverer;
+  std::unique_ptr<Couriers> couriers;
   if (delivers) {
-    auto made = Deliverer::make(shared, delivery_metrics, courier.loop);
+    auto made = Couriers::make(shared, delivery_metrics, courier.loop);
     if (!made) return refuse_to_start(log, made.fault());
-    deliverer = std::move(made).value();
+    couriers = std::move(made).value();
   }
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Lane> lanes;
@@ -324,7 +324,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->loop);
     Handler* handler = worker->gateway.get();
     if (delivers) {
-      auto inbox = Inbox::make(shared, delivery_metrics, *deliverer, worker->loop);
+      auto inbox = Inbox::make(shared, delivery_metrics, *couriers, worker->loop);
       if (!inbox) return refuse_to_start(log, inbox.fault());
       worker->inbox = std::move(inbox).value();
       worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
@@ -349,7 +349,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.loop);
-  const WaitingWatch waiting_watch(shared, operators.loop);
+  StoreWatch store_watch(shared, delivery_metrics, operators.loop);
   Admin admin(shared, operators.loop);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
@@ -363,7 +363,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   std::unique_ptr<Outbox> outbox;
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
-    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *deliverer, courier.loop);
+    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *couriers, courier.loop);
     auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config, shares_of_few()),
                                     {{courier.loop, *outbox}}, log);
     if (!listening) return refuse_to_start(log, listening.fault());
@@ -396,14 +396,18 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     for (const auto& worker : workers) worker->loop.post([&worker] { worker->gateway->end_tunnels(); });
   });
 
-  if (deliverer) {
+  if (couriers) {
     shutdown.also(
         [&] {
           if (outbox_server) outbox_server->drain();
-          courier.loop.post([&] { deliverer->stop(); });
+          courier.loop.post([&] { couriers->stop(); });
         },
-        [&] { return deliverer->over() && (!outbox_server || outbox_server->connections() == 0); });
+        [&] { return couriers->over() && (!outbox_server || outbox_server->connections() == 0); });
   }
+
+  // On the loop of the operators, which is that of the signals too.
+  shutdown.also([&] { store_watch.stop(); }, [&] { return store_watch.over(); });
+  store_watch.start(); // an embedded store has counted before anything listens
 
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.
@@ -428,9 +432,9 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   (*admin_server)->start();
   if (outbox_server) outbox_server->start();
   for (const auto& worker : workers) worker->start("gateway");
-  if (deliverer) {
-    courier.loop.post([&] { deliverer->start(); });
-    courier.start("deliverer");
+  if (couriers) {
+    courier.loop.post([&] { couriers->start(); });
+    courier.start("couriers");
   }
   log.info("listening", {{"address", (*server)->address()},
                          {"admin", (*admin_server)->address()},

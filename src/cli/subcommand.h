@@ -50,6 +50,10 @@ class Subcommand {
 // Exit codes: 0 done, 1 refused or not found, 2 wrong usage, 3 the gateway cannot be reached.
 std::unique_ptr<Subcommand> keys_command(CLI::App& app);
 
+// `oncekey jobs list|show|retry|drop`: the jobs of a gateway, through its admin listener as above, or of the library's
+// database (--store).
+std::unique_ptr<Subcommand> jobs_command(CLI::App& app);
+
 // `oncekey send METHOD URL`: one call that is tried again until its answer is final, and done once in effect.
 //
 // The answer's body goes to standard output, everything else to standard error. With --journal the key survives the

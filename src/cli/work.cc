@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/masked_url.h"
 #include "cli/exit_codes.h"
+#include "cli/library_database.h"
 #include "config/secret.h"
 
 #include <oncekey/database.h>
@@ -129,14 +130,14 @@ int refuse(const Fault& fault) {
 int list_dead(Database& database) {
   const auto operations = list_dead_operations(database);
   if (!operations) return refuse(operations.fault());
-  const auto jobs = list_dead_jobs(database);
+  const auto jobs = list_jobs(database, {.state = TableJobState::dead});
   if (!jobs) return refuse(jobs.fault());
   for (const DeadOperation& dead : *operations) {
     std::cout << fmt::format("operation {} {} at {} key {} after {} attempts: {}\n", to_hex(dead.operation.id),
                              dead.operation.operation, dead.operation.recovery_point, dead.operation.key,
                              dead.operation.attempts, dead.why);
   }
-  for (const DeadJob& dead : *jobs) {
+  for (const TableJob& dead : *jobs) {
     std::cout << fmt::format("job {} {} for {}: {}\n", dead.job.id, dead.job.name, dead.job.sink, dead.last_error);
   }
   if (operations->empty() && jobs->empty()) std::cout << "no dead letters\n";
@@ -147,16 +148,6 @@ int list_dead(Database& database) {
                              backlog->dead_operations, backlog->dead_jobs);
   }
   return kDone;
-}
-
-// A fault if the file does not exist: opening would make an empty database, without any work in it.
-Status check_there(const std::string& url) {
-  constexpr std::string_view kSqlite = "sqlite:";
-  if (!url.starts_with(kSqlite)) return ok_status();
-  const std::string path = url.substr(kSqlite.size());
-  std::error_code ignored;
-  if (path.empty() || std::filesystem::exists(path, ignored)) return ok_status();
-  return unavailable(fmt::format("there is no database {}: start the application first, which makes it", path));
 }
 
 int said(const Result<bool>& restarted) {
@@ -298,7 +289,6 @@ class WorkCommand final : public Subcommand {
   bool list_dead_ = false;
   std::string restart_operation_;
   bool confirmed_not_executed_ = false;
-  std::optional<long long> restart_job_;
 };
 
 WorkCommand::WorkCommand(CLI::App& app)
@@ -342,7 +332,7 @@ WorkCommand::WorkCommand(CLI::App& app)
   command_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
       ->type_name("DURATION");
   command_->add_flag("--once", once_, "do what there is to do, say what was done, and end: with 1 if anything failed");
-  command_->add_flag("--dead", list_dead_, "list the dead letters and end");
+  command_->add_flag("--dead", list_dead_, "list the dead letters and end; oncekey jobs retries and drops jobs");
   command_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
       ->type_name("ID");
   command_
@@ -351,7 +341,6 @@ WorkCommand::WorkCommand(CLI::App& app)
           "with --restart-operation: you have checked with the other API that the call was not executed. Without it, "
           "a call whose key that API may have forgotten is not made again")
       ->needs("--restart-operation");
-  command_->add_option("--restart-job", restart_job_, "let a dead job be tried again, and end")->type_name("ID");
 }
 
 int WorkCommand::run(const Console&) const {
@@ -367,10 +356,8 @@ int WorkCommand::run(const Console&) const {
   }
   auto resume = resume_by_name(resumes_, resume_authorizations_, ca_file_);
   if (!resume) return refuse(resume.fault());
-  if (const Status there = check_there(*url); !there) return refuse(there.fault());
-  const auto database = open_database(*url);
+  const auto database = open_library_database(*url);
   if (!database) return refuse(database.fault());
-  if (const Status migrated = (*database)->migrate(); !migrated) return refuse(migrated.fault());
   if (list_dead_) return list_dead(**database);
   if (!restart_operation_.empty()) {
     const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
@@ -378,7 +365,6 @@ int WorkCommand::run(const Console&) const {
     return said(restart_dead_operation(**database, *id,
                                        confirmed_not_executed_ ? ForeignSide::looked_at : ForeignSide::not_looked_at));
   }
-  if (restart_job_) return said(restart_dead_job(**database, *restart_job_));
 
   Log log(LogLevel::info);
   CompleterOptions completing;

@@ -135,6 +135,9 @@ struct Config {
   // For requests that match no route: how long either side may stay silent. Routes have their own.
   Millis upstream_timeout = std::chrono::seconds(60);
   Millis drain_timeout = std::chrono::seconds(30);
+  // A job whose webhook or destination is not configured is given up when it was due for so long: long enough for a
+  // rolling restart of all gateways on a store.
+  Millis orphan_after = std::chrono::minutes(15);
   PathCase path_case = PathCase::exact; // of webhooks; routes have their own
   PublishedPolicies publish_policies = PublishedPolicies::expiry;
   std::vector<std::string> trusted_proxies; // addresses whose X-Forwarded-* are kept and appended to

@@ -15,4 +15,9 @@ Status check_secrets(const WebhookProvider& provider, const Webhook& webhook);
 // Both.
 Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhook);
 
+// Does the configuration have a webhook or destination whose jobs have this name?
+bool has_endpoint(const Config& config, std::string_view name);
+// Why a job without one is dead, and is not retried.
+inline constexpr std::string_view kNoSuchEndpoint = "no webhook or destination of this name is configured";
+
 } // namespace oncekey

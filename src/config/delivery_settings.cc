@@ -141,4 +141,11 @@ Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhoo
   return provider;
 }
 
+bool has_endpoint(const Config& config, std::string_view name) {
+  const auto is_it = [&](const Endpoint& endpoint) { return endpoint.name == name; };
+  return std::any_of(config.destinations.begin(), config.destinations.end(), is_it) ||
+         std::any_of(config.webhooks.begin(), config.webhooks.end(),
+                     [&](const Webhook& webhook) { return is_it(webhook.endpoint); });
+}
+
 } // namespace oncekey

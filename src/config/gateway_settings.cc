@@ -216,6 +216,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"log_format", [](const Node& v, Config& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
     {"access_log", [](const Node& v, Config& c) { return put(c.access_log, as_text(v)); }},
     {"cors_origins", read_cors_origins},
+    {"orphan_after", [](const Node& v, Config& c) { return put(c.orphan_after, as_duration(v, Millis(0))); }},
     {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
     {"publish_policies", read_published},
     {"outbox", read_outbox},

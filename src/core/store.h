@@ -230,7 +230,7 @@ class Store {
   // run.
   virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
 
-  // The jobs of this store. Lives as long as the store.
+  // The jobs of this store, asked for anew with each call: a store that was not open may have become so.
   virtual JobStore& jobs() = 0;
 
   // Settles a record by hand. `response` is used by `complete` alone.

@@ -9,34 +9,31 @@ using Kind = AttemptEnd::Kind;
 using std::chrono::hours;
 using std::chrono::seconds;
 
-StoredResponse message(int attempts) {
-  StoredResponse message;
-  message.status = attempts;
-  message.headers.add("Content-Type", "text/plain");
-  message.body = "hello";
-  return message;
+StoredJob job(std::uint32_t attempts, bool ordered = false) {
+  StoredJob job;
+  job.attempts = attempts;
+  job.ordered = ordered;
+  return job;
 }
 
 Delivered answered(int status, std::optional<Millis> retry_after = std::nullopt) {
-  return {status, "As Answered", retry_after};
+  return {{status, "As Answered"}, retry_after};
 }
 
 TEST(Attempt, ASuccessEndsTheJobAndKeepsTheMessageIfTold) {
   Endpoint endpoint;
-  const AttemptEnd kept = end_of(endpoint, message(2), answered(204), Millis{0}, 0);
-  EXPECT_EQ(kept.kind, Kind::completed);
-  EXPECT_EQ(kept.message.status, 3);
-  EXPECT_EQ(kept.message.reason, "204 As Answered");
-  EXPECT_EQ(kept.message.body, "hello");
+  const AttemptEnd kept = end_of(endpoint, job(2), answered(204), Millis{0}, 0);
+  EXPECT_EQ(kept.kind, Kind::delivered);
+  ASSERT_TRUE(kept.result);
+  EXPECT_EQ(to_string(*kept.result), "204 As Answered");
+  EXPECT_TRUE(kept.keep_message);
   endpoint.keep_delivered = false;
-  const AttemptEnd light = end_of(endpoint, message(2), answered(200), Millis{0}, 0);
-  EXPECT_TRUE(light.message.body.empty());
-  EXPECT_EQ(light.message.headers.size(), 0U);
+  EXPECT_FALSE(end_of(endpoint, job(2), answered(200), Millis{0}, 0).keep_message);
 }
 
 TEST(Attempt, NearlyEveryOtherAnswerIsTriedAgain) {
   for (const int status : {0, 199, 300, 302, 400, 401, 404, 409, 429, 500, 503}) {
-    EXPECT_EQ(end_of(Endpoint{}, message(0), answered(status), Millis{0}, 0).kind, Kind::again) << status;
+    EXPECT_EQ(end_of(Endpoint{}, job(0), answered(status), Millis{0}, 0).kind, Kind::again) << status;
   }
 }
 
@@ -51,8 +48,8 @@ TEST(Attempt, PausesDoubleUpToTheLongestAndAreJittered) {
   Endpoint endpoint;
   endpoint.first_pause = seconds(1);
   endpoint.longest_pause = seconds(60);
-  const auto pause = [&](int attempts, double chance) {
-    return end_of(endpoint, message(attempts), answered(500), Millis{0}, chance).pause;
+  const auto pause = [&](std::uint32_t attempts, double chance) {
+    return end_of(endpoint, job(attempts), answered(500), Millis{0}, chance).pause;
   };
   EXPECT_EQ(pause(0, 0), seconds(1));
   EXPECT_EQ(pause(3, 0), seconds(8));
@@ -62,27 +59,28 @@ TEST(Attempt, PausesDoubleUpToTheLongestAndAreJittered) {
 }
 
 TEST(Attempt, AReceiversPatienceIsHeededWithinReason) {
-  EXPECT_GE(end_of(Endpoint{}, message(0), answered(503, seconds(120)), Millis{0}, 0).pause, seconds(120));
-  EXPECT_LE(end_of(Endpoint{}, message(0), answered(503, hours(1000)), Millis{0}, 0).pause, hours(7));
+  EXPECT_GE(end_of(Endpoint{}, job(0), answered(503, seconds(120)), Millis{0}, 0).pause, seconds(120));
+  EXPECT_LE(end_of(Endpoint{}, job(0), answered(503, hours(1000)), Millis{0}, 0).pause, hours(7));
 }
 
 TEST(Attempt, AMessageIsTriedUntilItsBudgetEndsAndThenDead) {
   Endpoint endpoint;
   endpoint.budget = seconds(10);
-  const AttemptEnd last = end_of(endpoint, message(0), answered(503, hours(2)), Stay(seconds(4)), 0);
+  const AttemptEnd last = end_of(endpoint, job(0), answered(503, hours(2)), seconds(4), 0);
   EXPECT_EQ(last.kind, Kind::again);
   EXPECT_EQ(last.pause, seconds(6));
-  const AttemptEnd dead = end_of(endpoint, message(4), {0, "connection refused", {}}, Stay(seconds(10)), 0);
+  const AttemptEnd dead = end_of(endpoint, job(4), {{0, "connection refused"}, {}}, seconds(10), 0);
   EXPECT_EQ(dead.kind, Kind::dead);
-  EXPECT_EQ(dead.message.reason, "connection refused");
-  EXPECT_EQ(dead.message.body, "hello");
+  EXPECT_EQ(to_string(*dead.result), "connection refused");
+  EXPECT_EQ(dead.why_dead, "not delivered within 10s");
+  EXPECT_TRUE(dead.keep_message);
 }
 
 TEST(Attempt, AMessageThatStoodBehindOthersUntilItsBudgetEndedIsTriedSomeTimes) {
   Endpoint endpoint;
   endpoint.budget = seconds(10);
-  const auto kind = [&](int attempts, bool ordered) {
-    return end_of(endpoint, message(attempts), answered(500), Stay(hours(1), ordered), 0).kind;
+  const auto kind = [&](std::uint32_t attempts, bool ordered) {
+    return end_of(endpoint, job(attempts, ordered), answered(500), hours(1), 0).kind;
   };
   EXPECT_EQ(kind(0, true), Kind::again);
   EXPECT_EQ(kind(3, true), Kind::again);
@@ -90,15 +88,8 @@ TEST(Attempt, AMessageThatStoodBehindOthersUntilItsBudgetEndedIsTriedSomeTimes) 
   EXPECT_EQ(kind(0, false), Kind::dead);
 }
 
-TEST(Attempt, WhatWasNotTriedIsNotCounted) {
-  const AttemptEnd end = untried(message(4), seconds(3));
-  EXPECT_EQ(end.kind, Kind::again);
-  EXPECT_EQ(end.message.status, 4);
-  EXPECT_EQ(end.pause, seconds(3));
-}
-
-TEST(Attempt, TheCountStopsAtWhatItsFieldHolds) {
-  EXPECT_EQ(end_of(Endpoint{}, message(65535), answered(500), Millis{0}, 0).message.status, 65535);
+TEST(Attempt, PausesDoNotOverflowWithTheCount) {
+  EXPECT_GT(end_of(Endpoint{}, job(4'294'967'295), answered(500), Millis{0}, 0.5).pause, Millis{0});
 }
 
 } // namespace

@@ -53,13 +53,13 @@ struct Inbox::Hook {
   prometheus::Counter& duplicates;
 };
 
-Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context)
-    : shared_(shared), metrics_(metrics), deliverer_(deliverer), wakeups_(context) {}
+Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context)
+    : shared_(shared), metrics_(metrics), couriers_(couriers), wakeups_(context) {}
 Inbox::~Inbox() = default;
 
-Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
+Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers,
                                            Loop& context) {
-  std::unique_ptr<Inbox> inbox(new Inbox(shared, metrics, deliverer, context));
+  std::unique_ptr<Inbox> inbox(new Inbox(shared, metrics, couriers, context));
   for (const Webhook& webhook : shared.config().webhooks) {
     const std::string& name = webhook.endpoint.name;
     auto provider = provider_of(webhook);
@@ -166,30 +166,29 @@ Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
 
 Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body) {
   const Webhook& webhook = hook.webhook;
-  Claimable message;
+  StageRequest job = job_for(webhook.endpoint);
   const bool by_body = verified.told_by_body && webhook.repetition == Repetition::by_what_is_signed;
-  message.id = by_body ? name_of(shared_.hash, "webhook body", webhook.path, body)
-                       : name_of(shared_.hash, "webhook", webhook.path, verified.event_id);
-  message.key = verified.event_id;
+  job.id = by_body ? name_of(shared_.hash, "webhook body", webhook.path, body)
+                   : name_of(shared_.hash, "webhook", webhook.path, verified.event_id);
+  job.key = verified.event_id;
   if (!webhook.order_by.empty()) {
     const JsonPlace place = find_in_json(body, webhook.order_by);
     if (place.kind == JsonPlace::Kind::string || place.kind == JsonPlace::Kind::number) {
-      message.ordered = true;
-      message.id = with_order(message.id, name_of(shared_.hash, "order", webhook.path, place.text));
+      job.ordered = true;
+      job.id = with_order(job.id, name_of(shared_.hash, "order", webhook.path, place.text));
     }
   }
-  message.message.headers = headers_to_deliver(exchange, shared_.self);
-  message.message.body = std::move(body);
-  const std::uint64_t bytes = StoreRoom::kEndingBytes + message.message.body.size();
+  job.message.headers = headers_to_deliver(exchange, shared_.self);
+  job.message.body = std::move(body);
+  const std::uint64_t bytes = StoreRoom::kEndingBytes + job.message.body.size();
   if (!shared_.room.for_claim(bytes)) {
     count(exchange, hook, "store_full");
     co_await exchange.send_problem(503, "the store has no room for the event; send it again later");
     co_return;
   }
   shared_.room.took(bytes);
-  ClaimRequest claim = staging_claim(webhook.endpoint, std::move(message));
-  const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
-      wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
+  const Result<StageAnswer> answer = co_await await_store<StageAnswer>(
+      wakeups_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
   if (!answer) {
     count(exchange, hook, "store_fault");
     shared_.log.seldom(LogLevel::warning, "webhook_not_staged", webhook.path,
@@ -197,8 +196,8 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& ve
     co_await exchange.send_problem(503, "the event could not be written down; send it again");
     co_return;
   }
-  const bool duplicate = std::holds_alternative<Found>(*answer);
-  if (!duplicate) deliverer_.poke();
+  const bool duplicate = !answer->staged;
+  if (!duplicate) couriers_.poke(webhook.endpoint);
   (duplicate ? hook.duplicates : hook.staged).Increment();
   note(exchange, hook, duplicate ? "duplicate" : "staged");
   Headers headers;

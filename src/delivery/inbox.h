@@ -5,7 +5,7 @@
 // acknowledged as well. Without a store there is no acknowledgement, so that the sender tries again.
 #pragma once
 
-#include "delivery/deliverer.h"
+#include "delivery/couriers.h"
 #include "http/server.h"
 #include "signatures/provider.h"
 
@@ -19,7 +19,7 @@ namespace oncekey {
 // One for each thread.
 class Inbox {
  public:
-  static Result<std::unique_ptr<Inbox>> make(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer,
+  static Result<std::unique_ptr<Inbox>> make(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers,
                                              Loop& context);
 
   // Null if no webhook has this path, which is in normal form.
@@ -33,14 +33,14 @@ class Inbox {
   ~Inbox();
 
  private:
-  Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context);
+  Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context);
   void note(const Exchange& exchange, const Hook& hook, std::string_view result) const;
   void count(const Exchange& exchange, const Hook& hook, std::string_view result);
   Task<void> stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body);
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
-  Deliverer& deliverer_;
+  Couriers& couriers_;
   Wakeups wakeups_;
   std::vector<std::unique_ptr<Hook>> hooks_;
 };

@@ -14,7 +14,11 @@ DeliveryMetrics::DeliveryMetrics(prometheus::Registry& registry)
       under_way_(prometheus::BuildGauge()
                      .Name("oncekey_deliveries_under_way")
                      .Help("deliveries that wait for their receiver's answer")
-                     .Register(registry)) {}
+                     .Register(registry)),
+      jobs_(prometheus::BuildGauge()
+                .Name("oncekey_jobs")
+                .Help("jobs in the store that are waiting, taken or dead")
+                .Register(registry)) {}
 
 prometheus::Counter& DeliveryMetrics::receipts(const std::string& endpoint, std::string_view outcome) {
   return receipts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}});
@@ -22,6 +26,10 @@ prometheus::Counter& DeliveryMetrics::receipts(const std::string& endpoint, std:
 
 prometheus::Counter& DeliveryMetrics::attempts(const std::string& endpoint, std::string_view outcome) {
   return attempts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}});
+}
+
+prometheus::Gauge& DeliveryMetrics::jobs(const std::string& endpoint, std::string_view state) {
+  return jobs_.Add({{"endpoint", endpoint}, {"state", std::string(state)}});
 }
 
 prometheus::Gauge& DeliveryMetrics::under_way(const std::string& endpoint) {

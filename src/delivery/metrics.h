@@ -21,11 +21,14 @@ class DeliveryMetrics {
   // Attempts that ended: delivered, retry, dead, lost, or put_back without having been made.
   prometheus::Counter& attempts(const std::string& endpoint, std::string_view outcome);
   prometheus::Gauge& under_way(const std::string& endpoint);
+  // Jobs in the store.
+  prometheus::Gauge& jobs(const std::string& endpoint, std::string_view state);
 
  private:
   prometheus::Family<prometheus::Counter>& receipts_;
   prometheus::Family<prometheus::Counter>& attempts_;
   prometheus::Family<prometheus::Gauge>& under_way_;
+  prometheus::Family<prometheus::Gauge>& jobs_;
 };
 
 } // namespace oncekey

@@ -39,8 +39,8 @@ std::optional<std::string> key_of(const Headers& headers) {
 
 } // namespace
 
-Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context)
-    : shared_(shared), metrics_(metrics), deliverer_(deliverer), wakeups_(context) {}
+Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context)
+    : shared_(shared), metrics_(metrics), couriers_(couriers), wakeups_(context) {}
 
 Task<void> Outbox::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
@@ -82,8 +82,8 @@ Task<void> Outbox::handle(Exchange& exchange) {
 Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method) {
   const Sharer sharer(exchange.address());
   BufferedBytes buffered(shared_, sharer);
-  Claimable message;
-  StoredResponse& content = message.message;
+  StageRequest job = job_for(endpoint);
+  Message& content = job.message;
   const BodyRead read = co_await exchange.read_body(content.body, kMessageBytesMax,
                                                     [&](std::size_t more) { return buffered.try_hold(more); });
   if (read != BodyRead::whole) {
@@ -94,18 +94,18 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
   }
   const Headers& headers = exchange.request().headers;
   content.headers = content_fields(headers);
-  message.id = name_of(shared_.hash, "outbox", endpoint.name, key);
+  job.id = name_of(shared_.hash, "outbox", endpoint.name, key);
   if (const auto order = headers.get("Oncekey-Order")) {
-    message.ordered = true;
-    message.id = with_order(message.id, name_of(shared_.hash, "order", endpoint.name, *order));
+    job.ordered = true;
+    job.id = with_order(job.id, name_of(shared_.hash, "order", endpoint.name, *order));
   }
   const std::array<std::string_view, 3> whole{method, content.headers.lines(), content.body};
-  message.fingerprint = Fingerprint{shared_.hash.of(whole)};
-  message.key = std::move(key);
-  message.method = std::move(method);
-  const Fingerprint fingerprint = message.fingerprint;
-  const std::string id = to_hex(message.id);
-  const std::uint64_t bytes = StoreRoom::kEndingBytes + message.message.body.size();
+  job.fingerprint = Fingerprint{shared_.hash.of(whole)};
+  job.key = std::move(key);
+  content.method = std::move(method);
+  const Fingerprint fingerprint = job.fingerprint;
+  const std::string id = to_hex(job.id);
+  const std::uint64_t bytes = StoreRoom::kEndingBytes + content.body.size();
   if (!shared_.room.for_claim(bytes)) {
     metrics_.receipts(endpoint.name, "store_full").Increment();
     co_await exchange.send_problem(503,
@@ -113,27 +113,25 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
     co_return;
   }
   shared_.room.took(bytes);
-  ClaimRequest claim = staging_claim(endpoint, std::move(message));
-  const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
-      wakeups_, [&](auto done) { shared_.store.claim(std::move(claim), std::move(done)); });
+  const Result<StageAnswer> answer = co_await await_store<StageAnswer>(
+      wakeups_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
   if (!answer) {
     metrics_.receipts(endpoint.name, "store_fault").Increment();
     co_await exchange.send_problem(503, "the message could not be written down; send it again with the same key");
     co_return;
   }
-  const Found* const found = std::get_if<Found>(&*answer);
-  if (found != nullptr && found->record->fingerprint != fingerprint) {
+  if (answer->fingerprint != fingerprint) {
     metrics_.receipts(endpoint.name, "mismatch").Increment();
     co_await exchange.send_problem(422, "this Idempotency-Key was used for another message to this destination",
                                    to_string(RefusalCode::mismatch));
     co_return;
   }
-  if (found == nullptr) deliverer_.poke();
-  metrics_.receipts(endpoint.name, found != nullptr ? "duplicate" : "staged").Increment();
+  if (answer->staged) couriers_.poke(endpoint);
+  metrics_.receipts(endpoint.name, answer->staged ? "staged" : "duplicate").Increment();
   Headers out;
   out.add("Content-Type", "application/json");
-  const std::string body = fmt::format(R"({{"id":"{}","duplicate":{}}})", id, found != nullptr);
-  co_await exchange.send(found != nullptr ? 200 : 202, {}, out, body);
+  const std::string body = fmt::format(R"({{"id":"{}","duplicate":{}}})", id, !answer->staged);
+  co_await exchange.send(answer->staged ? 202 : 200, {}, out, body);
 }
 
 } // namespace oncekey

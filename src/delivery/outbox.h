@@ -10,14 +10,14 @@
 // the same key again is 200 with the same message, and 422 with another one.
 #pragma once
 
-#include "delivery/deliverer.h"
+#include "delivery/couriers.h"
 #include "http/server.h"
 
 namespace oncekey {
 
 class Outbox final : public Handler {
  public:
-  Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Deliverer& deliverer, Loop& context);
+  Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context);
   Task<void> handle(Exchange& exchange) override;
 
  private:
@@ -25,7 +25,7 @@ class Outbox final : public Handler {
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
-  Deliverer& deliverer_;
+  Couriers& couriers_;
   Wakeups wakeups_;
 };
 

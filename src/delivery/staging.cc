@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <utility>
 
 namespace oncekey {
 
@@ -12,17 +11,12 @@ RecordId name_of(const KeyedHash& hash, std::string_view what, std::string_view 
   return RecordId{hash.of(parts)};
 }
 
-ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message) {
-  ClaimRequest claim;
-  claim.id = message.id;
-  claim.fingerprint = message.fingerprint;
-  claim.retention = endpoint.remember;
-  claim.route = endpoint.name;
-  claim.key = std::move(message.key);
-  claim.method = std::move(message.method);
-  claim.target = endpoint.url.origin() + endpoint.url.target;
-  claim.staged = Staged{std::move(message.message), message.ordered};
-  return claim;
+StageRequest job_for(const Endpoint& endpoint) {
+  StageRequest job;
+  job.route = endpoint.name;
+  job.retention = endpoint.remember;
+  job.message.target = endpoint.url.origin() + endpoint.url.target;
+  return job;
 }
 
 } // namespace oncekey

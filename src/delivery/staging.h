@@ -1,11 +1,10 @@
-// staging: a message as the claim that remembers its key and stages its delivery. The same for the inbox and the
-// outbox.
+// staging: how the ids of jobs are made, and what a job has from its endpoint. The same for the inbox and the outbox.
 #pragma once
 
 #include "base/crypto.h"
 #include "config/config.h"
 
-#include "core/store.h"
+#include "core/job_store.h"
 
 #include <string>
 #include <string_view>
@@ -18,15 +17,7 @@ RecordId name_of(const KeyedHash& hash, std::string_view what, std::string_view 
 // Of what an application stages itself; a webhook has its own max_body.
 inline constexpr std::uint64_t kMessageBytesMax = 4u << 20;
 
-// What a message is claimed with, besides what its endpoint says.
-struct Claimable {
-  RecordId id;
-  Fingerprint fingerprint{};
-  std::string method = "POST";
-  std::string key;
-  StoredResponse message;
-  bool ordered = false;
-};
-ClaimRequest staging_claim(const Endpoint& endpoint, Claimable message);
+// A job for the endpoint. Id, key, order, fingerprint and the message's content are the caller's to set.
+StageRequest job_for(const Endpoint& endpoint);
 
 } // namespace oncekey

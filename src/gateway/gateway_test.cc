@@ -70,12 +70,7 @@ class TroubledStore final : public Store {
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
     sound_.hold(owner, by, std::move(done));
   }
-  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
-    sound_.take(request, std::move(done));
-  }
-  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
-    sound_.end_attempt(owner, std::move(end), std::move(done));
-  }
+  JobStore& jobs() override { return sound_.jobs(); }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
     sound_.operate(id, action, std::move(response), std::move(done));
   }

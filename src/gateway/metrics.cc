@@ -168,8 +168,6 @@ Metrics::Metrics()
       store_buckets(gauge(registry_, "oncekey_store_buckets", "Time buckets the store holds")),
       store_syncs(gauge(registry_, "oncekey_store_syncs", "Group commits since the start")),
       store_writes(gauge(registry_, "oncekey_store_writes", "Records written in them")),
-      store_jobs(gauge(registry_, "oncekey_store_jobs",
-                       "Messages in an embedded store that are neither delivered nor dead; 0 for other stores")),
       keys_abandoned(keys_.Add({{"state", "abandoned"}})),
       keys_indeterminate(keys_.Add({{"state", "indeterminate"}})),
       store_healthy(gauge(registry_, "oncekey_store_healthy", "1 while the store takes claims, else 0")),

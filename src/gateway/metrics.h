@@ -130,7 +130,6 @@ class Metrics {
   prometheus::Gauge& store_buckets;
   prometheus::Gauge& store_syncs;
   prometheus::Gauge& store_writes;
-  prometheus::Gauge& store_jobs;
   prometheus::Gauge& keys_abandoned;
   prometheus::Gauge& keys_indeterminate;
   prometheus::Gauge& store_healthy;

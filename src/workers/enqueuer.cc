@@ -2,6 +2,7 @@
 
 #include "base/backoff.h"
 #include "base/crypto.h"
+#include "jobs/courier.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
 #include "workers/concurrently.h"
@@ -38,21 +39,30 @@ SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& tu
   }
 }
 
-Result<std::vector<Job>> claim_jobs(Database& database, const std::string& sink, const EnqueuerOptions& options,
-                                    std::int64_t claim) {
+// Jobs that were claimed together. They are given back half-way through the claim, so that what was accepted is deleted
+// while it is still ours.
+struct ClaimedJobs {
+  std::vector<Job> jobs;
+  std::int64_t claim = 0;
+  std::chrono::steady_clock::time_point until;
+};
+
+Result<ClaimedJobs> claim_jobs(Database& database, const std::string& sink, const EnqueuerOptions& options) {
+  ClaimedJobs claimed;
+  claimed.claim = static_cast<std::int64_t>(random_u64() >> 1);
+  claimed.until = std::chrono::steady_clock::now() + options.claim / kClaimUsedShare;
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
-  const Command commands[] = {
-      phases::walk_along_indexes(database.dialect()),
-      {phases::kClaimJobs,
-       {std::string_view(sink), static_cast<std::int64_t>(options.batch), std::int64_t{options.claim.count()}, claim}}};
+  const Command commands[] = {phases::walk_along_indexes(database.dialect()),
+                              {phases::kClaimJobs,
+                               {std::string_view(sink), static_cast<std::int64_t>(options.batch),
+                                std::int64_t{options.claim.count()}, claimed.claim}}};
   auto rows = (*session)->transact(Isolation::read_committed, commands);
   if (!rows.ok()) return std::move(rows).fault();
-  std::vector<Job> jobs;
-  jobs.reserve(rows.value()[1].rows.size());
-  for (const SqlRow& row : rows.value()[1].rows) jobs.push_back(phases::job_of_row(row));
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.id < b.id; });
-  return jobs;
+  claimed.jobs.reserve(rows.value()[1].rows.size());
+  for (const SqlRow& row : rows.value()[1].rows) claimed.jobs.push_back(phases::job_of_row(row));
+  std::sort(claimed.jobs.begin(), claimed.jobs.end(), [](const Job& a, const Job& b) { return a.id < b.id; });
+  return claimed;
 }
 
 // The statements that record what became of a batch, and the texts that they refer to.
@@ -108,61 +118,118 @@ class EnqueuerLoop final : public CountingLoop<EnqueuerCounts> {
  public:
   EnqueuerLoop(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)
       : CountingLoop(options.idle_wait), database_(database), options_(options) {
-    for (auto& [name, sink] : sinks) sinks_[name].sink = std::move(sink);
+    for (auto& [name, sink] : sinks) lines_.push_back(std::make_unique<Line>(*this, name, std::move(sink)));
   }
 
   void run() override;
   Result<EnqueuerCounts> run_once() override;
 
  private:
-  struct SinkState {
-    std::shared_ptr<Sink> sink;
-    int failures = 0;
-    std::chrono::steady_clock::time_point not_before{};
-  };
-  Turn turn() override;
-  Result<EnqueuerCounts> drain(const std::string& name, SinkState& state);
-  Status drain(const std::string& name, SinkState& state, EnqueuerCounts& counts);
+  struct Line; // a sink, its jobs and their courier
+  Turn turn() override { return turn_of(run_once()); }
+  static Turn turn_of(const Result<EnqueuerCounts>& counts) {
+    if (!counts.ok()) return Turn::failed;
+    return counts->delivered != 0 ? Turn::worked : Turn::idle;
+  }
+  Result<EnqueuerCounts> drain(Line& line);
 
   Database& database_;
-  std::map<std::string, SinkState> sinks_;
   const EnqueuerOptions options_;
+  std::vector<std::unique_ptr<Line>> lines_;
+};
+
+// The source is the table, a batch at a time; the carrier is the sink. Both block: courier.look() returns when the
+// batch is delivered and written down. No transaction is open during the delivery. A crash before the deletion leaves
+// the jobs to the enqueuer that claims them when this claim has ended; the sink gets them again with the same ids.
+struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<ClaimedJobs, SinkReport> {
+  Line(EnqueuerLoop& owner, std::string of_sink, std::shared_ptr<Sink> to)
+      : enqueuer(owner), name(std::move(of_sink)), sink(std::move(to)) {}
+
+  void take(std::size_t /*limit*/, std::function<void(std::vector<ClaimedJobs>)> done) override {
+    std::vector<ClaimedJobs> batches;
+    auto claimed = claim_jobs(enqueuer.database_, name, enqueuer.options_);
+    if (!claimed.ok()) {
+      this->done = std::move(claimed).fault();
+    } else if (!claimed->jobs.empty()) {
+      counts.claimed += claimed->jobs.size();
+      batches.push_back(std::move(claimed).value());
+    }
+    done(std::move(batches));
+  }
+  bool still_ours(const ClaimedJobs& batch) const override { return std::chrono::steady_clock::now() < batch.until; }
+
+  void carry(const ClaimedJobs& batch, std::function<void(SinkReport)> done) override {
+    SinkReport report = deliver(*sink, batch.jobs, DeliveryTurn(batch.until, [this] { return enqueuer.stopping(); }));
+    // A sink that accepted some jobs is probably not down for long: its backoff starts over.
+    if (!report.down || !report.accepted.empty()) failures = 0;
+    if (report.down) {
+      ++counts.sinks_down;
+      not_before = std::chrono::steady_clock::now() + pause_of(enqueuer.options_, ++failures);
+      enqueuer.failing("sink " + name, error_text(*report.down));
+    } else {
+      enqueuer.working("sink " + name);
+    }
+    done(std::move(report));
+  }
+
+  void end(ClaimedJobs& batch, SinkReport report, std::function<void()> done) override {
+    Database& database = enqueuer.database_;
+    const BatchEnd settled(database.dialect(), batch.jobs, report, batch.claim, enqueuer.options_);
+    auto session = database.engine().session();
+    auto rows = session.ok() ? (*session)->transact(Isolation::read_committed, settled.commands)
+                             : Result<std::vector<SqlRows>>(std::move(session).fault());
+    if (rows.ok()) {
+      counts.delivered += settled.delivered;
+      counts.refused += settled.refused;
+      counts.given_back += settled.given_back;
+      for (const SqlRows& answer : std::span(rows.value()).subspan(1)) {
+        if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
+      }
+    } else {
+      this->done = std::move(rows).fault();
+    }
+    done();
+  }
+  void give_back(ClaimedJobs& batch, std::function<void()> done) override { end(batch, SinkReport{}, std::move(done)); }
+
+  EnqueuerLoop& enqueuer;
+  const std::string name;
+  const std::shared_ptr<Sink> sink;
+  int failures = 0;
+  std::chrono::steady_clock::time_point not_before{};
+  // Of the batch.
+  EnqueuerCounts counts;
+  Status done = ok_status();
+  Courier<ClaimedJobs, SinkReport> courier{*this, *this, 1, [] {}};
 };
 
 // A thread for each sink: one that is slow or down holds up no other.
 void EnqueuerLoop::run() {
-  if (sinks_.empty()) return repeat([] { return Turn::idle; });
-  const auto turn_of = [this](const std::string& name, SinkState& state) {
-    const auto counts = drain(name, state);
-    if (!counts.ok()) return Turn::failed;
-    return counts->delivered != 0 ? Turn::worked : Turn::idle;
-  };
+  if (lines_.empty()) return repeat([] { return Turn::idle; });
   std::vector<std::jthread> threads;
-  std::vector<std::pair<const std::string*, SinkState*>> without_thread;
-  for (auto& [name, state] : sinks_) {
-    const auto work = [&turn_of, this, &name = name, &state = state] { repeat([&] { return turn_of(name, state); }); };
+  std::vector<Line*> without_thread;
+  for (const auto& line : lines_) {
+    const auto work = [this, &line = *line] { repeat([&] { return turn_of(drain(line)); }); };
     if (const auto why = start_threads(threads, 1, work, StartThread{})) {
       failing("threads", *why);
-      without_thread.emplace_back(&name, &state);
+      without_thread.push_back(line.get());
     }
   }
   if (without_thread.empty()) return;
   // Sinks that got no thread share this one: slower, but their jobs do not wait for a restart.
   repeat([&] {
     bool worked = false;
-    for (const auto& [name, state] : without_thread) worked = turn_of(*name, *state) == Turn::worked || worked;
+    for (Line* const line : without_thread) worked = turn_of(drain(*line)) == Turn::worked || worked;
     return worked ? Turn::worked : Turn::idle;
   });
 }
 
 Result<EnqueuerCounts> EnqueuerLoop::run_once() {
-  std::vector<std::pair<const std::string*, SinkState*>> sinks;
-  for (auto& [name, state] : sinks_) sinks.emplace_back(&name, &state);
   EnqueuerCounts counts;
   std::optional<Fault> failed;
   std::mutex mutex;
-  concurrently(sinks.size(), sinks.size(), [&](std::size_t i) {
-    auto drained = drain(*sinks[i].first, *sinks[i].second);
+  concurrently(lines_.size(), lines_.size(), [&](std::size_t i) {
+    auto drained = drain(*lines_[i]);
     const std::lock_guard lock(mutex);
     if (drained.ok()) {
       counts += *drained;
@@ -175,51 +242,12 @@ Result<EnqueuerCounts> EnqueuerLoop::run_once() {
   return counts;
 }
 
-Result<EnqueuerCounts> EnqueuerLoop::drain(const std::string& name, SinkState& state) {
-  EnqueuerCounts counts;
-  if (stopping() || std::chrono::steady_clock::now() < state.not_before) return counts;
-  auto drained = drain(name, state, counts);
-  return ended(counts, std::move(drained));
-}
-
-// Claim, deliver, delete: no transaction is open during the delivery. A crash before the deletion leaves the jobs to
-// the enqueuer that claims them when this claim has ended; the sink gets them again with the same ids.
-Status EnqueuerLoop::drain(const std::string& name, SinkState& state, EnqueuerCounts& counts) {
-  const auto claim = static_cast<std::int64_t>(random_u64() >> 1);
-  const auto until = std::chrono::steady_clock::now() + options_.claim / kClaimUsedShare;
-  auto jobs = claim_jobs(database_, name, options_, claim);
-  if (!jobs.ok()) return std::move(jobs).fault();
-  if (jobs->empty()) return ok_status();
-  counts.claimed += jobs->size();
-
-  const SinkReport report = deliver(*state.sink, *jobs, DeliveryTurn(until, [this] { return stopping(); }));
-  // A sink that accepted some jobs is probably not down for long: its backoff starts over.
-  if (!report.down || !report.accepted.empty()) state.failures = 0;
-  if (report.down) {
-    ++counts.sinks_down;
-    state.not_before = std::chrono::steady_clock::now() + pause_of(options_, ++state.failures);
-    failing("sink " + name, error_text(*report.down));
-  } else {
-    working("sink " + name);
-  }
-  const BatchEnd settled(database_.dialect(), *jobs, report, claim, options_);
-  auto session = database_.engine().session();
-  if (!session.ok()) return std::move(session).fault();
-  auto rows = (*session)->transact(Isolation::read_committed, settled.commands);
-  if (!rows.ok()) return std::move(rows).fault();
-  counts.delivered += settled.delivered;
-  counts.refused += settled.refused;
-  counts.given_back += settled.given_back;
-  for (const SqlRows& answer : std::span(rows.value()).subspan(1)) {
-    if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
-  }
-  return ok_status();
-}
-
-EnqueuerLoop::Turn EnqueuerLoop::turn() {
-  const auto counts = run_once();
-  if (!counts.ok()) return Turn::failed;
-  return counts->delivered != 0 ? Turn::worked : Turn::idle;
+Result<EnqueuerCounts> EnqueuerLoop::drain(Line& line) {
+  if (stopping() || std::chrono::steady_clock::now() < line.not_before) return EnqueuerCounts{};
+  line.counts = {};
+  line.done = ok_status();
+  line.courier.look();
+  return ended(line.counts, std::move(line.done));
 }
 
 } // namespace

@@ -1,6 +1,7 @@
 // operators: what an operator looks at and does: dead letters and the backlog.
 #include <oncekey/workers.h>
 
+#include "base/enum_name.h"
 #include "phases/engine.h"
 #include "phases/job_rows.h"
 #include "phases/operation_rows.h"
@@ -10,13 +11,18 @@ namespace {
 
 using phases::Command;
 
-constexpr std::string_view kListDeadJobs =
-    "SELECT id, sink, name, args, staged_at, attempts, dead_at, last_error FROM oncekey_job WHERE state = 'dead'"
-    " ORDER BY id LIMIT $1";
-// With claimed_until = 0: a claim from before its death must not delay it.
-constexpr std::string_view kRestartDeadJob =
-    "UPDATE oncekey_job SET state = 'staged', dead_at = NULL, attempts = 0, next_attempt_at = {now}, claimed_until = 0"
-    " WHERE id = $1 AND state = 'dead'";
+// 0 and empty texts ask for all.
+constexpr std::string_view kListJobs =
+    "SELECT * FROM (SELECT id, sink, name, args, staged_at, attempts, coalesce(dead_at, 0), last_error, "
+    "next_attempt_at,"
+    " CASE WHEN state = 'dead' THEN 'dead' WHEN claimed_until > {now} THEN 'taken' ELSE 'waiting' END AS shown"
+    " FROM oncekey_job) jobs"
+    " WHERE (CAST($1 AS BIGINT) = 0 OR id = $1) AND (CAST($2 AS TEXT) = '' OR sink = $2)"
+    " AND (CAST($3 AS TEXT) = '' OR shown = $3) ORDER BY id LIMIT $4";
+constexpr std::string_view kRetryJob =
+    "UPDATE oncekey_job SET attempts = CASE WHEN state = 'dead' THEN 0 ELSE attempts END, state = 'staged',"
+    " dead_at = NULL, next_attempt_at = {now}, claimed_until = 0 WHERE id = $1 AND claimed_until <= {now}";
+constexpr std::string_view kDropJob = "DELETE FROM oncekey_job WHERE id = $1 AND claimed_until <= {now}";
 constexpr std::string_view kBacklog =
     "SELECT (SELECT count(*) FROM oncekey_operation WHERE dead_at IS NULL),"
     " (SELECT count(*) FROM oncekey_operation WHERE dead_at IS NOT NULL),"
@@ -61,17 +67,34 @@ Result<bool> restart_dead_operation(Database& database, const RecordId& id, Fore
   return rows->changed == 1;
 }
 
-Result<std::vector<DeadJob>> list_dead_jobs(Database& database, std::size_t limit) {
-  auto rows = ask(database, {kListDeadJobs, {static_cast<std::int64_t>(limit)}});
+std::string_view to_string(TableJobState state) { return enum_name(state); }
+
+Result<std::vector<TableJob>> list_jobs(Database& database, const TableJobQuery& query) {
+  const std::string_view state = query.state ? to_string(*query.state) : std::string_view();
+  auto rows = ask(database, {kListJobs,
+                             {std::int64_t{query.id.value_or(0)}, std::string_view(query.sink), state,
+                              static_cast<std::int64_t>(query.limit)}});
   if (!rows.ok()) return std::move(rows).fault();
-  std::vector<DeadJob> dead;
-  for (const SqlRow& row : rows->rows)
-    dead.push_back({phases::job_of_row(row), Time{Millis{row.integer(6)}}, row.text(7)});
-  return dead;
+  std::vector<TableJob> jobs;
+  for (const SqlRow& row : rows->rows) {
+    TableJob job{phases::job_of_row(row), TableJobState::waiting, Time{Millis{row.integer(8)}},
+                 Time{Millis{row.integer(6)}}, row.text(7)};
+    for (const TableJobState known : {TableJobState::taken, TableJobState::dead}) {
+      if (to_string(known) == row.text(9)) job.state = known;
+    }
+    jobs.push_back(std::move(job));
+  }
+  return jobs;
 }
 
-Result<bool> restart_dead_job(Database& database, JobId id) {
-  auto rows = ask(database, {kRestartDeadJob, {id}});
+Result<bool> retry_job(Database& database, JobId id) {
+  auto rows = ask(database, {kRetryJob, {id}});
+  if (!rows.ok()) return std::move(rows).fault();
+  return rows->changed == 1;
+}
+
+Result<bool> drop_job(Database& database, JobId id) {
+  auto rows = ask(database, {kDropJob, {id}});
   if (!rows.ok()) return std::move(rows).fault();
   return rows->changed == 1;
 }

@@ -251,7 +251,9 @@ class DeliveriesTest(DeliveryTest):
             for name in ("a", "b"):
                 self.send("github", hooks.github(f"{self.event}_{name}"))
             for name in ("a", "b"):
-                self.assertEqual(self.job(f"{self.event}_{name}", "dead")["last"].split()[0], "503")
+                job = self.job(f"{self.event}_{name}", "dead")
+                self.assertEqual(job["last"].split()[0], "503")
+                self.assertEqual(job["why_dead"], "not delivered within 300ms")
             self.receiver.always(answers(200))
             first = self.job(f"{self.event}_a")["id"]
             second = self.job(f"{self.event}_b")["id"]
@@ -264,7 +266,7 @@ class DeliveriesTest(DeliveryTest):
             attempts = len(self.delivered(f"{self.event}_b"))
             done = run_cli("jobs", "drop", second[:12], "--reason", "nobody wants it", "--yes", "--admin", self.admin)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertEqual(self.job(f"{self.event}_b", "dropped")["last"], "dropped by an operator")
+            self.assertEqual(self.job(f"{self.event}_b", "dropped")["last"].split()[0], "503")
             self.assertIn("action=drop", gateway.log)
             done = run_cli("jobs", "retry", second, "--reason", "after all", "--yes", "--admin", self.admin)
             self.assertEqual(done.returncode, 1)
@@ -373,21 +375,76 @@ class DeliveriesTest(DeliveryTest):
             gate.open()
             hanging.wait_for_executions(5)
 
-    def test_a_message_without_its_endpoint_waits_and_says_so(self):
+    def staged_and_left(self, **settings):
+        """A gateway whose store has a job of a webhook that its configuration does not have any more."""
         self.receiver.always(answers(500))
-        gateway = Gateway(self.receiver.url, webhook=[hooks.hook("github", f"{self.receiver.url}/e")], store="rocksdb")
+        gateway = Gateway(self.receiver.url, webhook=[hooks.hook("github", f"{self.receiver.url}/e")], store="rocksdb",
+                          **settings)
         self.addCleanup(gateway.remove)
         gateway.start()
         self.gateway = gateway
         self.send("github", hooks.github(self.event))
         self.wait_for_delivery(self.event)
         gateway.stop()
+        self.was = gateway.settings["webhook"]
         gateway.settings["webhook"] = [hooks.hook("github", f"{self.receiver.url}/e", path="/hooks/renamed")]
         gateway.start()
+        return gateway
+
+    def test_a_job_without_its_endpoint_waits_a_while_and_says_so(self):
+        self.staged_and_left()
         job = self.job(self.event, "waiting")
         done = run_cli("jobs", "retry", job["id"], "--reason", "now", "--yes", "--admin", self.admin)
         self.assertEqual(done.returncode, 1)
         self.assertIn("hook /hooks/github", done.stderr)
+
+    def test_a_job_whose_endpoint_is_gone_is_a_dead_letter_that_can_be_retried_when_it_is_back(self):
+        gateway = self.staged_and_left(orphan_after="100ms")
+        job = self.job(self.event, "dead")
+        self.assertEqual(job["why_dead"], "no webhook or destination of this name is configured")
+        self.assertEqual(poll_until(lambda: gateway.metric("oncekey_jobs", endpoint="hook /hooks/github", state="dead"),
+                                    "the count of dead letters"), 1)
+        self.assertIn("event=jobs_left_behind", gateway.log)
+        done = run_cli("jobs", "retry", job["id"], "--reason", "now", "--yes", "--admin", self.admin)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no webhook or destination of this name is configured", done.stderr)
+        gateway.stop()
+        gateway.settings["webhook"] = self.was
+        self.receiver.always(answers(200))
+        gateway.start()
+        done = run_cli("jobs", "retry", job["id"], "--reason", "it is back", "--yes", "--admin", self.admin)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.job(self.event, "delivered")
+
+    def test_a_job_whose_webhooks_are_all_gone_is_a_dead_letter_too(self):
+        gateway = self.staged_and_left(orphan_after="100ms")
+        gateway.stop()
+        del gateway.settings["webhook"]
+        gateway.start()
+        self.job(self.event, "dead")
+
+    def test_jobs_are_listed_by_endpoint(self):
+        tables = [hooks.hook("github", f"{self.receiver.url}/a"), hooks.hook("shopify", f"{self.receiver.url}/b")]
+        with Gateway(self.receiver.url, webhook=tables) as gateway:
+            self.gateway = gateway
+            self.send("github", hooks.github(f"{self.event}_a"))
+            self.send("shopify", hooks.shopify(f"{self.event}_b"))
+            done = run_cli("jobs", "list", "--json", "--endpoint", "hook /hooks/shopify", "--admin", self.admin)
+            self.assertEqual([job["key"] for job in json.loads(done.stdout)["jobs"]], [f"{self.event}_b"])
+
+    def test_what_a_killed_gateway_was_delivering_is_delivered_at_the_next_start(self):
+        table = hooks.hook("github", f"{self.receiver.url}/k", timeout="60s")
+        with Gateway(self.receiver.url, webhook=[table], store="rocksdb") as gateway:
+            self.gateway = gateway
+            gate = self.receiver.gate()
+            self.receiver.will(held(gate, answers(200)))
+            self.send("github", hooks.github(self.event))
+            gate.wait_for_arrival()  # leased for two minutes
+            gateway.kill()
+            gateway.start()
+            self.wait_for_delivery(self.event, 2)
+            gate.open()
+            self.job(self.event, "delivered")
 
     def test_events_of_one_order_go_one_after_another_and_others_do_not_wait(self):
         table = hooks.hook("github", f"{self.receiver.url}/ordered", order_by="/order")

@@ -1,5 +1,6 @@
 """`oncekey work` and `oncekey schema`: the library's workers beside an application, and its tables."""
 
+import json
 import pathlib
 import signal
 import sqlite3
@@ -75,10 +76,23 @@ class WorkTest(unittest.TestCase):
         with sqlite3.connect(self.path) as database:
             database.execute("UPDATE oncekey_job SET state = 'dead', dead_at = 1, last_error = 'it said no'")
         self.assertIn(f"job {job} send_receipt for mail: it said no", oncekey("work", "--store", self.store, "--dead").stdout)
-        self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", str(job)).returncode, DONE)
+        listed = json.loads(oncekey("jobs", "list", "--store", self.store, "--state", "dead", "--json").stdout)["jobs"]
+        self.assertEqual([(each["id"], each["why_dead"]) for each in listed], [(str(job), "it said no")])
+        retry = ("jobs", "retry", "--store", self.store, "--reason", "mended", "--yes")
+        self.assertEqual(oncekey(*retry, str(job)).returncode, DONE)
         self.assertEqual(oncekey("work", "--store", self.store, "--dead").stdout, "no dead letters\n")
-        self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", "99").returncode, REFUSED)
-        self.assertEqual(oncekey("work", "--store", self.store, "--restart-job", "0").returncode, REFUSED)
+        self.assertEqual(oncekey(*retry, "99").returncode, REFUSED)
+        self.assertEqual(oncekey(*retry, "0").returncode, REFUSED)
+
+    def test_a_job_is_shown_and_dropped(self):
+        job = self.stage("send_receipt")
+        shown = oncekey("jobs", "show", str(job), "--store", self.store)
+        self.assertEqual(shown.returncode, DONE, shown.stderr)
+        self.assertIn("send_receipt", shown.stdout)
+        dropped = oncekey("jobs", "drop", str(job), "--store", self.store, "--reason", "a test", "--yes")
+        self.assertEqual(dropped.returncode, DONE, dropped.stderr)
+        self.assertIn("event=operator_action action=drop", dropped.stderr)
+        self.assertEqual(self.jobs(), [])
 
     def test_it_works_until_it_is_told_to_end(self):
         working = subprocess.Popen([binary(), "work", "--store", self.store, "--sink", f"mail={self.sink.url}/jobs"],
@@ -211,8 +225,8 @@ class WorkTest(unittest.TestCase):
 
     def test_a_database_that_is_not_there_is_not_made(self):
         typo = self.path.with_name("typo.db")
-        for what in (["--dead"], ["--restart-job", "1"], ["--once"]):
-            run = oncekey("work", "--store", f"sqlite:{typo}", *what)
+        for what in (["work", "--dead"], ["jobs", "list"], ["work", "--once"]):
+            run = oncekey(*what, "--store", f"sqlite:{typo}")
             self.assertEqual(run.returncode, REFUSED, run.stderr)
             self.assertIn("there is no database", run.stderr)
             self.assertFalse(typo.exists())

@@ -237,18 +237,18 @@ TEST_P(Jobs, ARefusedJobBacksOffAloneAndBecomesADeadLetter) {
   EXPECT_EQ(refusals, 3);
   EXPECT_EQ(accepted, 2);
   EXPECT_EQ(dead, 1u);
-  const auto letters = list_dead_jobs(*database);
+  const auto letters = list_jobs(*database, {.state = TableJobState::dead});
   ASSERT_TRUE(letters.ok());
   ASSERT_EQ(letters->size(), 1u);
   EXPECT_EQ((*letters)[0].last_error, "no such address");
   EXPECT_EQ((*letters)[0].job.attempts, 3);
   EXPECT_EQ(count_backlog(*database)->dead_jobs, 1u);
 
-  ASSERT_TRUE(*restart_dead_job(*database, (*letters)[0].job.id));
+  ASSERT_TRUE(*retry_job(*database, (*letters)[0].job.id));
   Enqueuer enqueuer(*database, to_mail([](const Job&) {}));
   EXPECT_EQ(run_once(enqueuer).delivered, 1u);
   EXPECT_EQ(left(), 0);
-  EXPECT_FALSE(*restart_dead_job(*database, (*letters)[0].job.id));
+  EXPECT_FALSE(*retry_job(*database, (*letters)[0].job.id));
 }
 
 TEST_P(Jobs, WhatASinkSaysInAnyEncodingDoesNotHoldUpTheOthers) {
@@ -276,7 +276,7 @@ TEST_P(Jobs, WhatASinkSaysInAnyEncodingDoesNotHoldUpTheOthers) {
   const EnqueuerCounts counts = run_once(enqueuer);
   EXPECT_EQ(counts.delivered, 1u);
   EXPECT_EQ(counts.refused, reasons.size());
-  const auto letters = list_dead_jobs(*database);
+  const auto letters = list_jobs(*database, {.state = TableJobState::dead});
   ASSERT_TRUE(letters.ok()) << letters.fault().message;
   ASSERT_EQ(letters->size(), reasons.size());
   EXPECT_EQ((*letters)[0].last_error, "a?b?");
@@ -374,6 +374,34 @@ TEST_P(Jobs, ADelayedJobWaits) {
   Enqueuer then(*later, to_mail(note));
   run_once(then);
   EXPECT_EQ(seen.back(), "later");
+}
+
+TEST_P(Jobs, AnOperatorSeesRetriesAndDropsThem) {
+  stage(2);
+  stage(1, "sms");
+  run_sql(*database,
+          "UPDATE oncekey_job SET claim = 7, claimed_until = staged_at + 60000 WHERE sink = 'mail' AND id ="
+          " (SELECT min(id) FROM oncekey_job)");
+  const auto listed = [&](const TableJobQuery& query) {
+    std::vector<JobId> ids;
+    for (const TableJob& job : *list_jobs(*database, query)) ids.push_back(job.job.id);
+    return ids;
+  };
+  const std::vector<JobId> all = listed({});
+  ASSERT_EQ(all.size(), 3u);
+  EXPECT_EQ(listed({.state = TableJobState::taken}), std::vector<JobId>{all[0]});
+  EXPECT_EQ(listed({.state = TableJobState::waiting}), (std::vector<JobId>{all[1], all[2]}));
+  EXPECT_EQ(listed({.sink = "sms"}), std::vector<JobId>{all[2]});
+  EXPECT_EQ(listed({.id = all[1]}), std::vector<JobId>{all[1]});
+  EXPECT_EQ(listed({.limit = 2}).size(), 2u);
+  EXPECT_FALSE(*drop_job(*database, all[0])) << "an enqueuer has it";
+  EXPECT_FALSE(*retry_job(*database, all[0]));
+  EXPECT_TRUE(*drop_job(*database, all[1]));
+  EXPECT_FALSE(*drop_job(*database, all[1]));
+  run_sql(*database, "UPDATE oncekey_job SET next_attempt_at = staged_at + 3600000, attempts = 3");
+  EXPECT_TRUE(*retry_job(*database, all[2]));
+  Enqueuer enqueuer(*database, {{"sms", callback_sink([](const Job& job) { EXPECT_EQ(job.attempts, 3); })}});
+  EXPECT_EQ(run_once(enqueuer).delivered, 1u);
 }
 
 TEST_P(Jobs, AnEnqueuerRunsUntilItIsStopped) {

@@ -37,34 +37,28 @@ void RocksdbJobs::stage(StageRequest request, Done<StageAnswer> done) {
   std::string message;
   encode_message(request.message, message);
   request.message = Message{};
-  Writer::JobCall<StageAnswer> call;
-  call.message_bytes = message.size();
-  call.apply = [request = std::move(request), message = std::move(message)](JobTable& table, JobBatch& batch) {
+  const std::size_t bytes = message.size();
+  auto apply = [request = std::move(request), message = std::move(message)](JobTable& table, JobBatch& batch) {
     return table.stage(request, message, batch);
   };
-  call.done = std::move(done);
-  writer_.submit(std::move(call));
+  change<StageAnswer>(std::move(done), std::move(apply), bytes);
 }
 
 void RocksdbJobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
   const Time now = clock_.now();
   // The usual answer costs no thread a wake-up.
   if (table_.index().due(request, now).empty()) return done(std::vector<TakenJob>{});
-  Writer::JobCall<std::vector<TakenJob>> call;
-  call.apply = [request](JobTable& table, JobBatch& batch) { return table.take(request, batch); };
-  call.done = [this, done = std::move(done)](Result<std::vector<TakenJob>> taken) {
-    done(with_messages(table_, std::move(taken)));
-  };
-  writer_.submit(std::move(call));
+  change<std::vector<TakenJob>>(
+      [this, done = std::move(done)](Result<std::vector<TakenJob>> taken) {
+        done(with_messages(table_, std::move(taken)));
+      },
+      [request](JobTable& table, JobBatch& batch) { return table.take(request, batch); });
 }
 
 void RocksdbJobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  Writer::JobCall<FenceAnswer> call;
-  call.apply = [owner, end = std::move(end)](JobTable& table, JobBatch& batch) {
+  change<FenceAnswer>(std::move(done), [owner, end = std::move(end)](JobTable& table, JobBatch& batch) {
     return table.end_attempt(owner, end, batch);
-  };
-  call.done = std::move(done);
-  writer_.submit(std::move(call));
+  });
 }
 
 void RocksdbJobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
@@ -83,10 +77,8 @@ void RocksdbJobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
 }
 
 void RocksdbJobs::operate(const RecordId& id, const std::string& /*route*/, JobAction action, Done<JobAnswer> done) {
-  Writer::JobCall<JobAnswer> call;
-  call.apply = [id, action](JobTable& table, JobBatch& batch) { return table.operate(id, action, batch); };
-  call.done = std::move(done);
-  writer_.submit(std::move(call));
+  change<JobAnswer>(std::move(done),
+                    [id, action](JobTable& table, JobBatch& batch) { return table.operate(id, action, batch); });
 }
 
 void RocksdbJobs::list(const JobListRequest& request, Done<JobPage> done) {
@@ -96,13 +88,11 @@ void RocksdbJobs::list(const JobListRequest& request, Done<JobPage> done) {
 
 void RocksdbJobs::count(Done<std::vector<JobCount>> done) {
   if (table_.index().expired(clock_.now(), 1).empty()) return done(table_.index().count());
-  Writer::JobCall<std::vector<JobCount>> call;
-  call.apply = [](JobTable& table, JobBatch& batch) -> Result<std::vector<JobCount>> {
+  using Counts = std::vector<JobCount>;
+  change<Counts>(std::move(done), [](JobTable& table, JobBatch& batch) -> Result<Counts> {
     if (const Status forgotten = table.forget_expired(batch); !forgotten) return forgotten.fault();
     return table.index().count();
-  };
-  call.done = std::move(done);
-  writer_.submit(std::move(call));
+  });
 }
 
 } // namespace oncekey

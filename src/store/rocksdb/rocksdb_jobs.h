@@ -23,6 +23,12 @@ class RocksdbJobs final : public JobStore {
   void count(Done<std::vector<JobCount>> done) override;
 
  private:
+  // Has the writer do it. `bytes` are those of a message.
+  template <class T, class Apply>
+  void change(Done<T> done, Apply apply, std::size_t bytes = 0) {
+    writer_.submit(Writer::JobCall<T>{std::move(apply), std::move(done), bytes});
+  }
+
   JobTable& table_;
   Writer& writer_;
   const StoreClock& clock_;

@@ -114,39 +114,9 @@ void WaitingStore::count_waiting(Done<WaitingKeys> done) {
   done(reason_);
 }
 
-void WaitingStore::Jobs::stage(StageRequest request, Done<StageAnswer> done) {
-  if (Store* const store = store_.opened()) return store->jobs().stage(std::move(request), std::move(done));
-  done(store_.reason_);
-}
-
-void WaitingStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (Store* const store = store_.opened()) return store->jobs().take(request, std::move(done));
-  done(store_.reason_);
-}
-
-void WaitingStore::Jobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  if (Store* const store = store_.opened()) return store->jobs().end_attempt(owner, std::move(end), std::move(done));
-  done(store_.reason_);
-}
-
-void WaitingStore::Jobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
-  if (Store* const store = store_.opened()) return store->jobs().find(id, std::move(done));
-  done(store_.reason_);
-}
-
-void WaitingStore::Jobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
-  if (Store* const store = store_.opened()) return store->jobs().operate(id, route, action, std::move(done));
-  done(store_.reason_);
-}
-
-void WaitingStore::Jobs::list(const JobListRequest& request, Done<JobPage> done) {
-  if (Store* const store = store_.opened()) return store->jobs().list(request, std::move(done));
-  done(store_.reason_);
-}
-
-void WaitingStore::Jobs::count(Done<std::vector<JobCount>> done) {
-  if (Store* const store = store_.opened()) return store->jobs().count(std::move(done));
-  done(store_.reason_);
+JobStore& WaitingStore::jobs() {
+  if (Store* const store = opened()) return store->jobs();
+  return no_jobs_;
 }
 
 Time WaitingStore::now() const {

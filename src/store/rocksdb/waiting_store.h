@@ -34,7 +34,7 @@ class WaitingStore final : public Store {
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
   void release(const Ownership& owner, Done<FenceAnswer> done) override;
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  JobStore& jobs() override { return jobs_; }
+  JobStore& jobs() override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
@@ -49,19 +49,20 @@ class WaitingStore final : public Store {
   StoreStats stats() const override;
 
  private:
-  class Jobs final : public JobStore {
+  // Refuses every call with the reason.
+  class NoJobs final : public JobStore {
    public:
-    explicit Jobs(WaitingStore& store) : store_(store) {}
-    void stage(StageRequest request, Done<StageAnswer> done) override;
-    void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-    void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
-    void find(const RecordId& id, Done<std::optional<FoundJob>> done) override;
-    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override;
-    void list(const JobListRequest& request, Done<JobPage> done) override;
-    void count(Done<std::vector<JobCount>> done) override;
+    explicit NoJobs(const Fault& reason) : reason_(reason) {}
+    void stage(StageRequest, Done<StageAnswer> done) override { done(reason_); }
+    void take(const TakeRequest&, Done<std::vector<TakenJob>> done) override { done(reason_); }
+    void end_attempt(const Ownership&, AttemptEnd, Done<FenceAnswer> done) override { done(reason_); }
+    void find(const RecordId&, Done<std::optional<FoundJob>> done) override { done(reason_); }
+    void operate(const RecordId&, const std::string&, JobAction, Done<JobAnswer> done) override { done(reason_); }
+    void list(const JobListRequest&, Done<JobPage> done) override { done(reason_); }
+    void count(Done<std::vector<JobCount>> done) override { done(reason_); }
 
    private:
-    WaitingStore& store_;
+    const Fault& reason_;
   };
 
   Store* opened() const { return opened_.load(std::memory_order_acquire); }
@@ -73,7 +74,7 @@ class WaitingStore final : public Store {
   Log& log_;
   std::unique_ptr<Store> store_;
   std::atomic<Store*> opened_ = nullptr;
-  Jobs jobs_{*this};
+  NoJobs no_jobs_{reason_};
 
   std::mutex mutex_; // guards what follows
   std::condition_variable stop_;
