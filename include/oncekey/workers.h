@@ -193,7 +193,6 @@ class Enqueuer final : public BackgroundWorker {
  public:
   // Jobs of sinks that are not in the map are left to other enqueuers.
   Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options = {});
-  ~Enqueuer() override;
 
   // One batch for every sink that is not pausing after being down, all sinks at the same time. A fault is the
   // database's; jobs that were accepted and could not be deleted are delivered again.

@@ -149,7 +149,7 @@ struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<Cl
     std::vector<ClaimedJobs> batches;
     auto claimed = claim_jobs(enqueuer.database_, name, enqueuer.options_);
     if (!claimed.ok()) {
-      this->done = std::move(claimed).fault();
+      result = std::move(claimed).fault();
     } else if (!claimed->jobs.empty()) {
       counts.claimed += claimed->jobs.size();
       batches.push_back(std::move(claimed).value());
@@ -186,7 +186,7 @@ struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<Cl
         if (!answer.rows.empty() && answer.rows[0].text(0) == "dead") ++counts.dead;
       }
     } else {
-      this->done = std::move(rows).fault();
+      result = std::move(rows).fault();
     }
     done();
   }
@@ -199,7 +199,7 @@ struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<Cl
   std::chrono::steady_clock::time_point not_before{};
   // Of the batch.
   EnqueuerCounts counts;
-  Status done = ok_status();
+  Status result = ok_status();
   Courier<ClaimedJobs, SinkReport> courier{*this, *this, 1, [] {}};
 };
 
@@ -245,9 +245,9 @@ Result<EnqueuerCounts> EnqueuerLoop::run_once() {
 Result<EnqueuerCounts> EnqueuerLoop::drain(Line& line) {
   if (stopping() || std::chrono::steady_clock::now() < line.not_before) return EnqueuerCounts{};
   line.counts = {};
-  line.done = ok_status();
+  line.result = ok_status();
   line.courier.look();
-  return ended(line.counts, std::move(line.done));
+  return ended(line.counts, std::move(line.result));
 }
 
 } // namespace
