@@ -66,8 +66,8 @@ TEST(Url, ThatHoldsAPasswordIsRefusedWithAdviceAndWithoutIt) {
   EXPECT_NE(url.fault().message.find("send credentials in a header"), std::string::npos);
   EXPECT_EQ(url.fault().message.find("hush"), std::string::npos);
   // A slash in the password ends the authority: what looks like the port is the password's beginning.
-  for (const char* text : {"http://me:hush/hush@h/", "http://me:hush?hush@h/", "http://me:hush@h:0/", "http://h/?hush#x",
-                           "http://h/hu sh"}) {
+  for (const char* text : {"http://me:hush/hush@h/", "http://me:hush?hush@h/", "http://me:hush@h:0/",
+                           "http://h/?hush#x", "http://h/hu sh"}) {
     const auto bad = parse_url(text);
     ASSERT_FALSE(bad.ok()) << text;
     EXPECT_EQ(bad.fault().message.find("hush"), std::string::npos) << bad.fault().message;

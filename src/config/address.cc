@@ -53,8 +53,7 @@ bool is_loopback(const Address& address) {
 
 Result<Url> parse_upstream(std::string_view text) {
   auto url = parse_url(text);
-  if (url && url->target != "/")
-    url = invalid("expected no path and no query: requests are forwarded with their own");
+  if (url && url->target != "/") url = invalid("expected no path and no query: requests are forwarded with their own");
   if (!url) return invalid(fmt::format("\"{}\" is not an upstream: {}", masked_url(text), url.fault().message));
   return url;
 }

@@ -35,8 +35,8 @@ struct Route {
   std::string path; // glob in normal form: * matches any characters, also slashes; everything else matches itself
   std::string name; // label in metrics and logs: the path, made unique
   Policy policy;
-  std::optional<Url> upstream{}; // nothing: the one at the top
-  const RouteState* state = nullptr;     // set in a configuration that a gateway uses, and lives as long as that
+  std::optional<Url> upstream{};     // nothing: the one at the top
+  const RouteState* state = nullptr; // set in a configuration that a gateway uses, and lives as long as that
 };
 
 // A place that staged messages are delivered to: [[destination]], and the delivery half of a [[webhook]].
@@ -117,7 +117,7 @@ struct Config {
   std::string admin_token; // required when admin is not on loopback; else made at the first start
   std::string admin_tls_cert;
   std::string admin_tls_key;
-  Url upstream;    // without a host where every route has its own
+  Url upstream;            // without a host where every route has its own
   std::string upstream_ca; // PEM file for all of them; the system's certificates when empty
   std::string tls_cert;
   std::string tls_key;

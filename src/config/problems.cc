@@ -72,9 +72,7 @@ void check_upstreams(const Config& config, std::vector<Problem>& out) {
          fmt::format("there are {} different upstreams: at most {} are possible, because each has connections "
                      "and metrics of its own; run several gateways",
                      all.size(), kMostUpstreams)});
-  if (!config.upstream_ca.empty() && std::none_of(all.begin(), all.end(), [](const Url& url) {
-        return url.tls;
-      }))
+  if (!config.upstream_ca.empty() && std::none_of(all.begin(), all.end(), [](const Url& url) { return url.tls; }))
     out.push_back(
         {std::nullopt, {"upstream_ca"}, "upstream_ca is set but upstream is not https://: nothing would be verified"});
 }
@@ -459,9 +457,8 @@ std::vector<std::string> warnings_of(const Config& config) {
   const std::vector<Url> upstreams = upstreams_of(config);
   for (const Webhook& webhook : config.webhooks) {
     const Endpoint& endpoint = webhook.endpoint;
-    const bool on_an_upstream = std::any_of(upstreams.begin(), upstreams.end(), [&](const Url& url) {
-      return url.authority == endpoint.url.authority;
-    });
+    const bool on_an_upstream = std::any_of(upstreams.begin(), upstreams.end(),
+                                            [&](const Url& url) { return url.authority == endpoint.url.authority; });
     if (on_an_upstream && endpoint.authorization.empty())
       warnings.push_back(
           fmt::format("webhook {}: deliver_to is on the upstream, where clients of the gateway can post "

@@ -43,8 +43,8 @@ struct Judged {
 };
 
 // A call's answer. The status alone does not tell: 409 means "still at work" to most servers and "another request had
-// this key" to some, and Stripe keeps 500s. The body and a few headers tell them apart. Bodies of unknown form count for
-// nothing, so that a plain 409 is tried again.
+// this key" to some, and Stripe keeps 500s. The body and a few headers tell them apart. Bodies of unknown form count
+// for nothing, so that a plain 409 is tried again.
 Judged judge_call(int status, std::string_view reason, const Headers& headers, std::string_view body);
 
 // Refusals of the caller, not of the operation: 401, 403, 407. Servers give them before they look at the key.

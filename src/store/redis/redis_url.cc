@@ -118,7 +118,8 @@ class Parser {
       const std::size_t equals = pair.find('=');
       if (equals == std::string_view::npos) return refuse("settings: expected name=value");
       const auto value = percent_decoded(pair.substr(equals + 1));
-      if (!value) return refuse(fmt::format("{}: expected two hex digits after a %; a % itself is %25", pair.substr(0, equals)));
+      if (!value)
+        return refuse(fmt::format("{}: expected two hex digits after a %; a % itself is %25", pair.substr(0, equals)));
       if (Status status = setting(pair.substr(0, equals), *value); !status) return status;
     }
     if (!url_.password.empty() && !url_.password_file.empty()) {
