@@ -349,9 +349,9 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
   const std::string generation = state_.marker.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
-  if (!reply) co_return reply.fault(); // it has not forgotten for that, but nobody can tell
+  if (!reply) co_return reply.fault(); // whether it has forgotten is not known
   if (reply->look().is_error()) {
-    // It may have forgotten the script, and has nobody else who would notice.
+    // It may have forgotten the script, and without calls to it nothing else would show that.
     if (parse_error(reply->look().text()).kind == ErrorKind::no_script) co_await load_script(connection);
     co_return ok_status();
   }

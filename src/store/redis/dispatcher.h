@@ -39,7 +39,8 @@ class Dispatcher {
 
   // The rest on the loop's thread.
   Task<Status> load_script(std::shared_ptr<RedisConnection> connection);
-  // Counts the marker of a partition up and compares it with what was seen before. A fault when nobody answered.
+  // Counts the marker of a partition up and compares it with what was seen before. A fault when the server did not
+  // answer.
   Task<Status> tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
   // All partitions whose markers were ever counted up so.
   const std::set<std::uint32_t>& watched() const { return watched_; }
@@ -91,8 +92,7 @@ class Dispatcher {
   void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
   void take_loss(Sent& sent, const LostMarker& marker);
   void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);
-  // Whether calls that met another marker than that of the generation they were sent with may be sent again; else why
-  // not.
+  // May calls that met a different marker be sent again? If not, the reason.
   Status after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker);
   void send_again(CallPtr call, const Fault& because);
   void send_later(CallPtr call, const Fault& because);

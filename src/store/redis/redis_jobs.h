@@ -19,7 +19,7 @@ namespace oncekey::redis {
 
 class RedisJobs final : public JobStore {
  public:
-  using Submit = std::function<void(CallPtr call, StoreCall what)>;
+  using Submit = std::function<void(CallPtr call, AnyCall what)>;
   // The session is used for as long as calls are submitted.
   RedisJobs(Session& session, Submit submit) : session_(session), submit_(std::move(submit)) {}
 

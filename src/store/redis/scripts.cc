@@ -7,7 +7,7 @@ namespace {
 constexpr std::string_view kBatchBegin = R"lua(
 local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick', 'fence')
 local tick = tonumber(marker[3]) or 0
--- A tick only grows: one that is smaller than somebody has seen is that of an older copy.
+-- A tick only grows: one that is smaller than a gateway has seen is that of an older copy.
 if marker[1] ~= ARGV[1] or tick < tonumber(ARGV[2]) then return {'LOST', marker[1], marker[2], marker[3]} end
 
 local now = 0
@@ -99,7 +99,7 @@ end
 local function identity_of(value) return sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94)) end
 local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lease_until) end
 
--- After a write that settled a record: tells those who wait for it.
+-- After a write that settled a record: tells the gateways that wait for it.
 local function tell(key, flags)
   if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', channel, sub(key, -64)) end
 end
@@ -126,7 +126,7 @@ local function kind_of(times)
   local kind = kinds[times]
   if not kind then
     local retention, lease = unpack_head('<I8I8', times)
-    local lives = math.max(retention, lease) -- nobody may forget a record while its owner may be at work
+    local lives = math.max(retention, lease) -- a record is not forgotten while its owner may be at work
     kind = {lease_until = now + lease, expires_at = now + lives}
     kind.stays = decimal(lives)
     kind.open = decimal(kind.lease_until) .. ' ' .. decimal(kind.expires_at)

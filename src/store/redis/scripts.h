@@ -54,7 +54,7 @@ inline constexpr std::string_view kUnsettledField = "open:";
 // KEYS: a marker. ARGV: the name and the value of such a field. Removes it unless it has changed since.
 extern const std::string_view kForgetFieldScript;
 // KEYS: meta. ARGV: format, secret and generation as we know them, the generation that was seen there or nothing.
-// Notes that memory was lost, unless somebody has changed it since it was seen.
+// Notes that memory was lost, unless another gateway has changed it since it was seen.
 extern const std::string_view kNoteLossScript;
 
 } // namespace oncekey::redis
