@@ -45,7 +45,7 @@ SEES_ONLY_PLAIN_PUBLIC = {"base", "net", "redis", "http"}
 
 # The one file outside cli that names concrete stores.
 NAMES_STORES = {
-    "store/open_store.cc": {"store/common", "store/memory", "store/rocksdb", "store/postgres", "store/redis"},
+    "store/open_store.cc": {"redis", "store/common", "store/memory", "store/rocksdb", "store/postgres", "store/redis"},
 }
 
 # Foreign libraries stay in the rooms that wrap them.

@@ -73,7 +73,7 @@ std::vector<Result<OwnedReply>> BlockingClient::run(std::span<const std::string>
     if (first == answers.size()) break;
     moved_to_ = redirection(answers[first], connection_->host());
     disconnect();
-    // All of one slot: those behind the first that was redirected were redirected as well.
+    // All are of one slot: the commands behind the first redirected one were redirected as well.
     std::vector<Result<OwnedReply>> rest = exchange(commands.subspan(first), deadline);
     std::move(rest.begin(), rest.end(), answers.begin() + static_cast<std::ptrdiff_t>(first));
   }

@@ -40,7 +40,7 @@ class BlockingClient {
   const Millis timeout_;
   Loop loop_;
   std::shared_ptr<RedisConnection> connection_;
-  std::optional<Host> moved_to_; // where the last redirection sent us
+  std::optional<Host> moved_to_; // by the last redirection
   std::size_t turn_ = 0;         // of the URL's hosts
 };
 

@@ -97,7 +97,7 @@ Task<Status> RedisConnection::log_in(Deadline deadline) {
 Task<Result<OwnedReply>> RedisConnection::ask(std::string command, Deadline deadline) {
   const auto arrival = std::make_shared<Arrival<Result<OwnedReply>>>(loop_);
   send(command, deadline, [arrival](Result<OwnedReply> reply) { arrival->set(std::move(reply)); });
-  // Every command is answered: when the connection says so, and not a moment before.
+  // No deadline here: the connection answers every command, at its deadline at the latest.
   std::optional<Result<OwnedReply>> reply = co_await arrival->wait_until(Deadline::max());
   ONCEKEY_CHECK(reply.has_value(), "a command went without an answer");
   co_return *std::move(reply);

@@ -2,7 +2,7 @@
 //
 // Every command ends once: with its reply (an error of the server is a reply too), or with a fault. `unavailable` means
 // that no byte of it left, `timeout` that it may have been executed. When the answer to any command is overdue the
-// whole connection is closed, since those behind it could only be later still.
+// whole connection is closed, since the answers behind it could only be later still.
 //
 // With `replicas` given, the commands that are written together are followed by WAIT, and none of the covered ones is
 // answered before so many replicas have confirmed.

@@ -23,7 +23,7 @@ constexpr std::array kKnownErrors{
     KnownError{"MASTERDOWN", ErrorKind::again, "it is a replica without its primary; a failover may be under way"},
     KnownError{"NOSCRIPT", ErrorKind::no_script, ""},
     KnownError{"OOM", ErrorKind::refused, "its memory is full: raise maxmemory, or shorten the retention"},
-    KnownError{"BUSY", ErrorKind::refused, "a script of somebody runs for too long: SCRIPT KILL ends it"},
+    KnownError{"BUSY", ErrorKind::refused, "another client's script runs for too long: SCRIPT KILL ends it"},
     KnownError{"NOREPLICAS", ErrorKind::refused, "fewer replicas are connected than min-replicas-to-write asks for"},
     KnownError{"MISCONF", ErrorKind::refused, "it cannot write to its disk: look at its log"},
     KnownError{"NOAUTH", ErrorKind::refused, "it wants a password: write redis://USER:PASSWORD@HOST"},
@@ -59,7 +59,7 @@ ServerError parse_error(std::string_view text) {
   if (known == nullptr) return error;
   error.kind = known->kind;
   if (error.kind == ErrorKind::moved || error.kind == ErrorKind::ask) {
-    // The slot is elsewhere, but we are not told where: the map has to be asked.
+    // The slot is elsewhere, and the reply does not say where: the map has to be asked.
     if (const auto host = redirected_to(text)) {
       error.host = *host;
     } else {
@@ -73,8 +73,8 @@ Fault fault_of(const ServerError& error, const Host& from) {
   const KnownError* const known = find_known(error.text);
   std::string message = fmt::format("Redis at {} answered: {}", to_string(from), error.text);
   if (known != nullptr && !known->advice.empty()) message += fmt::format(" ({})", known->advice);
-  if (error.text.starts_with("WRONGPASS") || error.text.starts_with("NOAUTH") || error.text.starts_with("NOPERM")) {
-    return invalid(std::move(message));
+  for (const std::string_view word : {"WRONGPASS", "NOAUTH", "NOPERM", "DENIED"}) {
+    if (error.text.starts_with(word)) return invalid(std::move(message));
   }
   return {error.kind == ErrorKind::unclear ? FaultKind::timeout : FaultKind::unavailable, std::move(message)};
 }

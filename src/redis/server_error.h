@@ -16,7 +16,7 @@ enum class ErrorKind {
   ask,       // another node has this key already, while the slot is on its way there
   again,     // nothing was done and a little later it may be: a slot on its way, a failover, a server still loading
   no_script, // nothing was done; the script has to be loaded first
-  refused,   // nothing was done, and somebody has to mend the server or its settings first
+  refused,   // nothing was done, and an operator has to mend the server or its settings first
   unclear,   // an error in the middle of something
 };
 

@@ -2,12 +2,12 @@
 
 #include "base/masked_url.h"
 #include "base/private_files.h"
+#include "redis/redis_url.h"
 #include "store/common/guarded_store.h"
 #include "store/memory/memory_store.h"
 #include "store/postgres/postgres_store.h"
 #include "store/postgres/postgres_url.h"
 #include "store/redis/redis_store.h"
-#include "store/redis/redis_url.h"
 #include "store/rocksdb/rocksdb_store.h"
 
 #include <fmt/format.h>

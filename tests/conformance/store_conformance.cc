@@ -627,6 +627,30 @@ TEST_P(StoreConformance, AClaimLeavesTheTokenOfItsAttempt) {
   EXPECT_EQ(find(1)->record->claimed_by, ClaimToken{});
 }
 
+TEST_P(StoreConformance, AnOwnerIsToldApartByItsTokenToo) {
+  if (!shared()) GTEST_SKIP() << "has no tokens";
+  ClaimRequest wanted = request(1, Abandoned::leave, 1);
+  wanted.token.fill(7);
+  value_of<ClaimAnswer>([&](auto done) { store().claim(wanted, std::move(done)); });
+  const Ownership owner{wanted.id, find(1)->record->fence, wanted.token};
+  Ownership stranger = owner;
+  stranger.token.fill(8);
+  const auto renew_as = [&](const Ownership& as) {
+    return value_of<FenceAnswer>([&](auto done) { store().renew(as, kLease, std::move(done)); });
+  };
+  const auto complete_as = [&](const Ownership& as) {
+    return value_of<FenceAnswer>([&](auto done) { store().complete(as, answer("done"), std::move(done)); });
+  };
+  EXPECT_EQ(renew_as(stranger), FenceAnswer::lost);
+  EXPECT_EQ(value_of<FenceAnswer>([&](auto done) { store().hold(stranger, Holder::owner, std::move(done)); }),
+            FenceAnswer::lost);
+  EXPECT_EQ(value_of<FenceAnswer>([&](auto done) { store().release(stranger, std::move(done)); }), FenceAnswer::lost);
+  EXPECT_EQ(complete_as(stranger), FenceAnswer::lost);
+  EXPECT_EQ(renew_as(owner), FenceAnswer::done);
+  EXPECT_EQ(complete_as(owner), FenceAnswer::done);
+  EXPECT_EQ(find(1)->record->response->body, "done");
+}
+
 TEST_P(StoreConformance, WhoeverWaitsIsToldThatTheRecordWasSettled) {
   if (!shared()) GTEST_SKIP() << "has one process, which tells itself";
   for (std::uint64_t key = 1; key <= 4; ++key) own(key);

@@ -17,7 +17,7 @@ constexpr Millis kLongestPause{1000};
 // How often a server that did not answer is asked again.
 constexpr Millis kFirstProbe{100};
 constexpr Millis kLongestProbe{2000};
-// A claim nobody knows the outcome of is looked for after its caller was told so: as long as its lease would last, but
+// A claim of unknown outcome is looked for after its caller was answered: as long as its lease would last, but
 // no shorter than a server takes to come back or to end what it was asked, and no longer than it can matter to a retry.
 constexpr Millis kLookForClaimMin{15'000};
 constexpr Millis kLookForClaimMax{60'000};
@@ -335,7 +335,7 @@ void GuardedStore::send(const std::shared_ptr<StageCall>& call) {
   });
 }
 
-// One that stays unknown has leased some jobs to nobody; they are due again when the lease is over. No breaker here:
+// A take of unknown outcome has leased jobs without an owner; they are due again when the lease is over. No breaker:
 // jobs come from all servers, and no client waits for them.
 void GuardedStore::Jobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
   if (const Status durable = store_.durable_enough(); !durable) return done(durable.fault());

@@ -4,11 +4,11 @@
 // once and says which of the three it was (a fault of kind `timeout` is the third); everything that follows from it is
 // done here, the same for every kind of server:
 //
-//   claim      is sent again with the same token. Whoever finds its own token on a record in progress is its owner.
-//              One that stays unknown is answered as a fault, so that nobody executes; when the store is back the
-//              record is released if it turns out to be ours.
+//   claim      is sent again with the same token. A caller that finds its own token on a record in progress owns it.
+//              A claim that stays unknown is answered as a fault, so that it is not executed; when the store is back
+//              the record is released if it turns out to be ours.
 //   complete   is sent again for some seconds, since the work is done and its answer would be lost. If the record then
-//              says `lost`, it is read: with our fence and our response it was we who completed it.
+//              says `lost`, it is read: with this owner's fence, token and response, this owner has completed it.
 //   release, hold   in the same way, for a shorter time, since a client is waiting for a refusal.
 //   renew      is not repeated: the next renewal is.
 //

@@ -43,7 +43,7 @@ std::string MemoryWatch::generation() const {
 }
 
 Status MemoryWatch::lose(std::string what) {
-  // The first sight tells most; what follows (a new marker made by somebody who starts now) is a consequence.
+  // The first sight tells most; what follows (a new marker made by a gateway that starts now) is a consequence.
   if (!lost_) {
     lost_ = Fault{FaultKind::conflict,
                   "the store has lost its memory: " + std::move(what) +

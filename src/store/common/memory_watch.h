@@ -2,8 +2,9 @@
 //
 // A flushed Redis, a restored backup or a failover to a replica that lagged behind looks like a store that is well and
 // merely empty, or a little younger: every retry of what it forgot would be executed a second time. So each store keeps
-// a marker: the generation it was created with, and a tick that its gateways count up about once a second. Whoever
-// finds the marker gone, of another generation, or with a smaller tick than it has seen, knows that memory was lost.
+// a marker: the generation it was created with, and a tick that its gateways count up about once a second. A gateway
+// that finds the marker gone, of another generation, or with a smaller tick than it has seen, knows that memory was
+// lost.
 //
 // From then on claims are refused until an operator has looked and said so (`oncekey store accept-loss`), which writes
 // a marker that replaces the one before. Nothing else makes up for what is gone: the operator knows which payments to
@@ -26,7 +27,7 @@ struct Marker {
   // The generation whose loss an operator accepted when this one was made; "*" for whatever was lost.
   std::string replaces;
   std::uint64_t tick = 0;
-  // Some gateway has noticed a loss that nobody has accepted yet: those that start now must refuse as well.
+  // A gateway has noticed a loss that no operator has accepted yet: gateways that start now must refuse as well.
   bool lost = false;
 };
 

@@ -1,7 +1,7 @@
 // OwnClaims: what was claimed here and is not settled yet.
 //
-// Whoever completes names a fence and an answer. To replay that answer without asking the store the rest of the record
-// is needed as well, and it was all in the claim.
+// An owner completes with a fence and a response. To replay that response without asking the store, the rest of the
+// record is needed as well: it was all in the claim.
 #pragma once
 
 #include "core/store.h"
@@ -18,7 +18,7 @@
 
 namespace oncekey {
 
-// More than a gateway has in progress. Beyond this the oldest go: those whose owners gave them up and never came back
+// More than a gateway has in progress. Beyond this the oldest go: claims whose owners gave them up and never came back
 // to settle them gather at the end, and an answer without its claim is merely looked up in the store.
 inline constexpr std::size_t kOwnClaimsMax = 65536;
 

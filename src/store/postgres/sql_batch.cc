@@ -141,10 +141,15 @@ Statement SqlBatch::claim_statement() const {
 Statement SqlBatch::settle_statement() const {
   const std::size_t count = fences_.size();
   ArrayParam fences(kInt8Oid, count), verbs(kInt2Oid, count), leases(kInt8Oid, count);
-  ArrayParam responses(kByteaOid, count), partials(kBoolOid, count);
+  ArrayParam tokens(kByteaOid, count), responses(kByteaOid, count), partials(kBoolOid, count);
   for (const std::size_t at : fences_) {
     const FenceCall& call = first<FenceCall>(at);
     fences.add_int8(static_cast<std::int64_t>(call.owner.fence));
+    if (call.owner.token == ClaimToken{}) {
+      tokens.add_null();
+    } else {
+      tokens.add_bytes(view_of(call.owner.token.data(), call.owner.token.size()));
+    }
     verbs.add_int2(static_cast<std::int16_t>(call.verb));
     leases.add_int8(call.lease.count());
     if (call.verb == FenceVerb::complete) {
@@ -154,10 +159,10 @@ Statement SqlBatch::settle_statement() const {
     }
     partials.add_bool(is_partial(call.response));
   }
-  Statement statement{"SELECT oncekey.settle($1, $2, $3, $4, $5, $6, $7, $8)", {}};
+  Statement statement{"SELECT oncekey.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)", {}};
   statement.params.int8(terms_.skew.count()).array(locks_of(fences_)).array(ids_of(fences_)).array(std::move(fences));
-  statement.params.array(std::move(verbs)).array(std::move(leases)).array(std::move(responses));
-  statement.params.array(std::move(partials));
+  statement.params.array(std::move(tokens)).array(std::move(verbs)).array(std::move(leases));
+  statement.params.array(std::move(responses)).array(std::move(partials));
   return statement;
 }
 

@@ -7,10 +7,10 @@
 namespace oncekey::redis {
 namespace {
 
-constexpr Millis kWhileNobodyListens{1000};
-constexpr Millis kWhileSomebodyWaits{2000};
-// A waiter looks at its record when it is told anything, and by that says that it still waits.
-constexpr Millis kWaitsAtLeast{5000};
+constexpr Millis kSubscribeAgainAfter{1000};
+constexpr Millis kPingEvery{2000};
+// A waiting request looks at its record whenever the listener is called, and that look counts as waiting again.
+constexpr Millis kWaiterCounts{5000};
 
 std::int64_t millis_now() { return std::chrono::floor<Millis>(Clock::now().time_since_epoch()).count(); }
 
@@ -32,8 +32,8 @@ void Announcements::tell(Store::Listener listener) {
   listener_ = std::make_shared<const Store::Listener>(std::move(listener));
 }
 
-void Announcements::somebody_waits() {
-  waiting_until_.store(millis_now() + kWaitsAtLeast.count(), std::memory_order_relaxed);
+void Announcements::note_waiter() {
+  waiting_until_.store(millis_now() + kWaiterCounts.count(), std::memory_order_relaxed);
 }
 
 void Announcements::say(const std::optional<RecordId>& settled) {
@@ -45,7 +45,7 @@ void Announcements::say(const std::optional<RecordId>& settled) {
   if (listener && *listener) (*listener)(settled);
 }
 
-void Announcements::say_anything_may_have() {
+void Announcements::say_any_may_be_settled() {
   if (waiting_until_.load(std::memory_order_relaxed) >= millis_now()) say(std::nullopt);
 }
 
@@ -56,11 +56,11 @@ Task<void> Announcements::run() {
     Status status = co_await connection->open(Clock::now() + call_timeout_);
     if (status && !stopped_) status = co_await listen(connection);
     first_attempt_.give();
-    say_anything_may_have(); // what was settled while we did not listen
+    say_any_may_be_settled(); // while there was no subscription
     if (status) co_await stay(connection);
     connection->close("the store is closed");
     if (stopped_) break;
-    co_await sleep_for(loop_, kWhileNobodyListens);
+    co_await sleep_for(loop_, kSubscribeAgainAfter);
   }
 }
 
@@ -80,12 +80,12 @@ Task<Status> Announcements::listen(std::shared_ptr<RedisConnection> connection) 
 Task<void> Announcements::stay(std::shared_ptr<RedisConnection> connection) {
   connection->on_closed([this] { closed_.give(); });
   while (!stopped_ && connection->is_open()) {
-    // A connection that died silently is noticed by the question that nobody answers.
+    // A connection that died silently is noticed by a PING without an answer.
     std::string ping = command({"PING"});
     const Result<OwnedReply> alive = co_await connection->ask(std::move(ping), Clock::now() + call_timeout_);
     if (!alive || stopped_) break;
-    if (url_.cluster) say_anything_may_have();
-    co_await closed_.wait_until(Clock::now() + kWhileSomebodyWaits);
+    if (url_.cluster) say_any_may_be_settled();
+    co_await closed_.wait_until(Clock::now() + kPingEvery);
   }
 }
 

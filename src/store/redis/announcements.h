@@ -1,8 +1,9 @@
-// Announcements: hears from the servers that records were settled which somebody waits for.
+// Announcements: subscribes to the channel on which servers announce that an awaited record was settled.
 //
-// Pub/sub loses what is said while nobody listens, so after every gap the listener is told that anything may have
-// happened, once a second while the gap lasts. In a cluster the nodes pass messages on to each other and may lose them
-// without our noticing; there the same is said every few seconds as long as somebody waits.
+// Messages that are published while this gateway is not subscribed are lost. After every gap the listener is therefore
+// called without an id, and once a second while the gap lasts: any record may have been settled. The nodes of a cluster
+// pass messages on to each other and may lose some without a sign; there the same call is made every two seconds while
+// a request waits.
 #pragma once
 
 #include "redis/connection.h"
@@ -23,11 +24,11 @@ class Announcements {
 
   // From any thread.
   void tell(Store::Listener listener);
-  void somebody_waits();
+  void note_waiter();
 
   // On the loop's thread.
   Task<void> run();
-  // Until the first attempt to listen is over, so that a store just opened hears what comes after.
+  // Until the first attempt to subscribe is over, so that a store just opened hears what comes after.
   Task<void> until_first_attempt(Deadline deadline);
   void stop();
 
@@ -35,7 +36,7 @@ class Announcements {
   Task<Status> listen(std::shared_ptr<RedisConnection> connection);
   Task<void> stay(std::shared_ptr<RedisConnection> connection);
   void say(const std::optional<RecordId>& settled);
-  void say_anything_may_have();
+  void say_any_may_be_settled();
 
   Loop& loop_;
   Servers& servers_;

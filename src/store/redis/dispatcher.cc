@@ -14,7 +14,7 @@ namespace {
 // A script blocks the server while it runs: some hundred microseconds for so many calls.
 constexpr std::size_t kBatchCallsMax = 64;
 constexpr std::size_t kBatchBytesMax = 256u << 10;
-// How often a call follows at once where it is sent to, before that counts as going round in circles.
+// How often a call follows redirections at once, before it waits a moment.
 constexpr int kResentMax = 16;
 constexpr Millis kPauseBeforeAnotherTry{10};
 // One is being executed while the next one travels.
@@ -23,7 +23,7 @@ constexpr int kGroupsUnderWayWithSync = 1;
 
 Fault closed_fault() { return unavailable("the store is closed"); }
 
-// The script's own errors, beside those of the server.
+// The errors that the script itself makes.
 std::optional<Fault> record_fault(std::string_view error) {
   if (error.starts_with("CORRUPT") || error.starts_with("WRONGTYPE")) {
     return corrupt(fmt::format("a record in Redis cannot be read: {}; look at what else uses this server", error));
@@ -90,13 +90,13 @@ void Dispatcher::route(CallPtr call) {
   for (CallPtr& each : sharing) route(std::move(each)); // of one that is sent again
 }
 
-void Dispatcher::finish(CallPtr call, const Result<Answer>& answer) {
+void Dispatcher::finish(CallPtr call, const Result<ScriptAnswer>& answer) {
   for (CallPtr& other : answer_calls(*call, answer)) route(std::move(other));
 }
 
 void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
   if (!link->is_ready()) {
-    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) {
+    for (CallPtr& call : link->queue.take_out([](const ScriptCall&) { return true; })) {
       finish(std::move(call), link->why_not());
     }
     return;
@@ -116,7 +116,7 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
 
 void Dispatcher::gather(const std::shared_ptr<Link>& link, Deadline until) {
   if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, until));
-  // With several servers a call for another one must not wait for this one's.
+  // With several servers, a call to another server must not wait for this one's batch.
   if (names_.partitions() == 1) wake_at(link->queue.missing());
 }
 
@@ -185,7 +185,7 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, Deadline now) {
     batch.push_back(std::move(call));
   }
   if (!batch.empty()) send_batch(group, std::move(batch));
-  // The count began at one, so that batches which fail at once do not end the group before it is whole.
+  // The count began at one, so that batches that fail at once do not end the group before it is complete.
   batch_is_done(*group);
 }
 
@@ -227,7 +227,7 @@ void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
     for (CallPtr& call : sent.calls) finish(std::move(call), reply.fault());
   }
   batch_is_done(*sent.group);
-  drain(); // those that are sent elsewhere or again leave with what has gathered meanwhile
+  drain(); // calls that are sent again leave together with the calls that have gathered meanwhile
 }
 
 void Dispatcher::take_reply(Sent& sent, Reply reply) {
@@ -247,11 +247,10 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   for (std::size_t i = 0; i < calls.size(); ++i) {
     const Reply answer = batch->answer(i);
     if (!memory && kind_of(calls[i]->what) == CallKind::begins_work) {
-      // The loss became known while it was on its way: the claim stands until its lease is over, and its caller does
-      // not act on it.
+      // The loss became known while the claim was on its way. It stands until its lease is over, without an owner.
       finish(std::move(calls[i]), memory.fault());
     } else if (!answer.is_error()) {
-      finish(std::move(calls[i]), Answer{answer, batch->now});
+      finish(std::move(calls[i]), ScriptAnswer{answer, batch->now});
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
       finish(std::move(calls[i]), *std::move(fault));
     } else {
@@ -266,7 +265,7 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   const Fault fault = fault_of(error, link.host());
   Host to = error.host;
   if (to.name.empty()) to.name = link.host().name;
-  // The script is on its way to the server before what needs it.
+  // Sent first, so that the script is there when the calls arrive again.
   if (error.kind == ErrorKind::no_script) {
     for (const std::string* script : {&record_script(), &job_script()}) {
       link.connection()->send(command({"SCRIPT", "LOAD", *script}), Clock::now() + options_.call_timeout,
@@ -315,9 +314,9 @@ void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
 }
 
 Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker) {
-  if (sent_with != state_.marker.memory.generation()) return ok_status(); // it was sent before we knew
+  if (sent_with != state_.marker.memory.generation()) return ok_status(); // sent before the new generation was known
   if (marker.generation && marker.generation != sent_with && marker.replaces == kReplacesAny) {
-    // An operator accepts a loss. All markers are written before the store itself says so, and only then do we follow.
+    // An operator accepts a loss. accept_loss() writes all markers first and the meta last; the meta is what counts.
     look_again_();
     return state_.marker.memory.memory();
   }
@@ -335,7 +334,7 @@ void Dispatcher::saw_tick(std::uint32_t partition, std::uint64_t turn, const std
                           std::uint64_t tick) {
   if (tick == 0 || generation != state_.marker.memory.generation()) return;
   SeenTicks& ticks = ticks_[partition];
-  // While a partition moves to another server answers may overtake each other: an older one proves nothing.
+  // While a partition moves to another server, answers may overtake each other: an older one proves nothing.
   if (turn < ticks.seen) return;
   ticks.seen = turn;
   if (!state_.marker.memory.see(partition, Marker{generation, "", tick, false})) return look_again_();
@@ -349,9 +348,9 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
   const std::string generation = state_.marker.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
-  if (!reply) co_return reply.fault(); // whether it has forgotten is not known
+  if (!reply) co_return reply.fault(); // unknown whether it has forgotten
   if (reply->look().is_error()) {
-    // It may have forgotten the script, and without calls to it nothing else would show that.
+    // A server that has forgotten the script, and gets no calls that would notice.
     if (parse_error(reply->look().text()).kind == ErrorKind::no_script) co_await load_script(connection);
     co_return ok_status();
   }
@@ -362,8 +361,8 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
     co_return ok_status();
   }
   if (!options_.clock) state_.clock.learn(batch->now);
-  // With replicas to wait for, only what they have counts as seen, or a failover that lost nothing else would pass for
-  // lost memory. Batches learn that; the reply to this one was not held back for them.
+  // With wait=N only a tick that the replicas have counts as seen. Otherwise a failover that lost this tick alone would
+  // look like lost memory. The replies to batches are held back until the replicas have confirmed; this reply was not.
   if (!options_.count_ticks) saw_tick(partition, turn, generation, batch->tick);
   co_return ok_status();
 }
@@ -417,7 +416,7 @@ void Dispatcher::stop() {
   for (CallPtr& call : parked_) calls.push_back(std::move(call));
   parked_.clear();
   for (const auto& [host, link] : servers_.links()) {
-    for (CallPtr& call : link->queue.take_out([](const Call&) { return true; })) calls.push_back(std::move(call));
+    for (CallPtr& call : link->queue.take_out([](const ScriptCall&) { return true; })) calls.push_back(std::move(call));
   }
   for (CallPtr& call : calls) finish(std::move(call), closed_fault());
 }

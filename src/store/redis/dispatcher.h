@@ -4,13 +4,13 @@
 // server that syncs before it answers pays a sync for every group of batches: there one group is under way at a time,
 // and it leaves after the batch delay.
 //
-// A call that certainly did nothing is sent again until its deadline where that may help: when its slot is elsewhere or
-// on its way, after a failover, when the server has forgotten the script. One that may have done something is never
-// sent again here.
+// A call that certainly did nothing is sent again until its deadline where that may help: its slot is on another node
+// or on its way there, a failover is under way, the server has forgotten the script. A call that may have done
+// something is never sent again here.
 #pragma once
 
 #include "redis/server_error.h"
-#include "store/redis/call.h"
+#include "store/redis/script_call.h"
 #include "store/redis/servers.h"
 #include "store/redis/store_state.h"
 
@@ -39,10 +39,10 @@ class Dispatcher {
 
   // The rest on the loop's thread.
   Task<Status> load_script(std::shared_ptr<RedisConnection> connection);
-  // Counts the marker of a partition up and compares it with what was seen before. A fault when the server did not
+  // Counts the marker of a partition up and compares it with what was seen before. A fault if the server did not
   // answer.
   Task<Status> tick(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
-  // All partitions whose markers were ever counted up so.
+  // All partitions whose markers tick() has ever counted up.
   const std::set<std::uint32_t>& watched() const { return watched_; }
   void stop();
 
@@ -50,7 +50,7 @@ class Dispatcher {
   // One write to a server: its batches, until the last of them is answered.
   struct Group {
     std::shared_ptr<Link> link;
-    CallQueue<Call>::Batch ids; // without the calls
+    CallQueue<ScriptCall>::Batch ids; // without the calls
     Deadline left_at{};
     std::size_t batches = 0;
   };
@@ -62,7 +62,7 @@ class Dispatcher {
     std::string generation;
     std::uint64_t turn = 0;
   };
-  // What was seen of a partition's marker. Ticks are told apart by when they were asked for.
+  // What was seen of a partition's marker. `asked` and `seen` number the requests for a tick, in the order of sending.
   struct SeenTicks {
     std::uint64_t asked = 0;
     std::uint64_t seen = 0;
@@ -74,14 +74,14 @@ class Dispatcher {
   void drain();
   void route(CallPtr call);
   // Answers it and those that share the answer; others of them are sent.
-  void finish(CallPtr call, const Result<Answer>& answer);
+  void finish(CallPtr call, const Result<ScriptAnswer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
   void gather(const std::shared_ptr<Link>& link, Deadline until);
   Task<void> send_gathered(std::shared_ptr<Link> link, Deadline at);
   void batch_is_done(Group& group);
-  // Wakes the loop when so many calls are in the inbox, and not for each of them.
+  // Wakes the loop when this many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
-  // Answers the claims among them while none may be made: they may have waited since before that was known.
+  // Answers the claims among them with a fault while claims are refused: they may have waited since before that.
   void refuse_claims_of(std::vector<CallPtr>& calls);
   void send_group(const std::shared_ptr<Link>& link, Deadline now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
@@ -92,7 +92,7 @@ class Dispatcher {
   void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
   void take_loss(Sent& sent, const LostMarker& marker);
   void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);
-  // May calls that met a different marker be sent again? If not, the reason.
+  // May calls that saw a different generation be sent again? If not, the reason.
   Status after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker);
   void send_again(CallPtr call, const Fault& because);
   void send_later(CallPtr call, const Fault& because);

@@ -7,7 +7,7 @@
 
 #include "redis/connection.h"
 #include "store/common/backoff.h"
-#include "store/redis/call.h"
+#include "store/redis/script_call.h"
 
 #include <functional>
 #include <memory>
@@ -20,7 +20,7 @@ namespace oncekey::redis {
 class LinkOwner {
  public:
   virtual ~LinkOwner() = default;
-  // A connection that was just opened and is not yet used by anybody else.
+  // A connection that was just opened, before anything else is sent on it.
   virtual Task<Status> prepare(const std::shared_ptr<RedisConnection>& connection) = 0;
   virtual void link_ready(const Host& host) = 0;
   virtual void link_lost(const Host& host, const std::string& why) = 0;
@@ -33,18 +33,18 @@ class Link : public std::enable_shared_from_this<Link> {
        LinkOwner& owner);
 
   void start();
-  // Closes the connection; nobody is called any more.
+  // Closes the connection; the owner is not called any more.
   void stop();
 
   const Host& host() const { return host_; }
   std::uint8_t number() const { return number_; }
   bool is_ready() const { return ready_; }
-  // It has neither been connected nor failed to: a moment's patience may help.
+  // The first attempt to connect is still under way.
   bool is_new() const { return !ready_ && !why_not_; }
   Fault why_not() const;
   const std::shared_ptr<RedisConnection>& connection() const { return connection_; }
 
-  CallQueue<Call> queue;
+  CallQueue<ScriptCall> queue;
   int groups = 0;         // of calls under way
   bool gathering = false; // a timer runs until the batch delay is over
   // The partition whose marker stands for this server's memory; the same for as long as it has it.

@@ -118,7 +118,7 @@ Task<Result<MetaHash>> MetaKeeper::create() {
   bool foreign = false;
   const Status made = co_await make_markers(meta.marker.generation, foreign);
   if (!made) co_return made.fault();
-  // Markers without their meta: somebody has flushed a part of the store.
+  // Markers without their meta: a part of the store was flushed.
   std::string ready = command({"HSET", names_.meta(), "ready", "1", "lost", foreign ? "1" : "0"});
   const Status set_ready = co_await set(std::move(ready));
   if (!set_ready) co_return set_ready.fault();

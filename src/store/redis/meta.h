@@ -27,22 +27,22 @@ using EachCheck = std::function<Status(std::uint32_t partition, Reply reply)>;
 Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, Deadline deadline,
                                EachCommand make, EachCheck check);
 
-// Talks to whoever has the store's meta. All on the loop's thread.
+// Reads and writes the meta, at the server of partition 0. On the loop's thread.
 class MetaKeeper {
  public:
   MetaKeeper(Loop& loop, Servers& servers, const KeyNames& names, Millis call_timeout)
       : loop_(loop), servers_(servers), names_(names), call_timeout_(call_timeout) {}
 
-  // Makes the store where there is none. With two gateways at once both end up with the same.
+  // Creates the store where there is none. Two gateways that start at once end up with the same one.
   Task<Result<MetaHash>> create();
   // Nothing when it is not there.
   Task<Result<std::optional<MetaHash>>> read();
-  // Notes a loss for all gateways, unless somebody has changed what was `seen`. `ours` is put there if nothing is.
+  // Notes a loss for all gateways, unless the meta is no longer as it was `seen`. Writes `ours` if there is none.
   Task<void> note_loss(SharedStoreMeta ours, std::optional<MetaHash> seen);
   // The text of read_identity_note() and write_identity_note() (store/open_store.h).
   Task<Status> read_identity(std::string& text);
   Task<Status> write_identity(std::string expected, std::string next, bool& written);
-  // An operator's word: a new generation that replaces whatever was there.
+  // An operator accepts a loss: a new generation that replaces any other.
   Task<Status> accept_loss();
 
  private:

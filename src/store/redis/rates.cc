@@ -10,7 +10,7 @@ namespace {
 
 // Ten times what a healthy server takes on a bad day.
 constexpr Millis kPatience{250};
-// An answer that is overdue closes the connection, which records need more than we do: this one is generous.
+// An overdue answer closes the connection, which the records need too: so this is longer than kPatience.
 constexpr Millis kOverdue{5000};
 
 // KEYS: the bucket. ARGV: tokens per millisecond, the most it holds, how many are taken (-1 puts one back).
@@ -46,7 +46,7 @@ Result<Taken> taken_in(Reply reply) {
 struct Rates::Question {
   Question(Loop& loop, std::function<void(Result<Taken>)> told)
       : done(std::move(told)), late(loop, [this] { answer(unavailable("Redis did not answer in time")); }) {}
-  // Once: whoever comes second finds nobody.
+  // The first answer counts; the reply and the timer may both come.
   void answer(Result<Taken> taken) {
     late.clear();
     if (const auto told = std::exchange(done, nullptr)) told(std::move(taken));

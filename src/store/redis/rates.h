@@ -1,8 +1,8 @@
 // Rates: token buckets in Redis, shared by all gateways on it.
 //
 // A bucket is a small hash that expires when it would be full again. One script run takes a token, on the server's
-// clock. Whoever is not answered soon is answered with a fault: a limiter must not be slower than what it limits, and
-// those who ask let the request pass then.
+// clock. A server that does not answer within 250 ms is a fault, and the gateway then lets the request pass: a limiter
+// must not be slower than what it limits.
 #pragma once
 
 #include "store/redis/servers.h"

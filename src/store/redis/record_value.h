@@ -2,11 +2,14 @@
 //
 //   byte      format, 1
 //   byte      state, as RecordState
-//   byte      flags: 1 took_over, 2 rerun, 4 awaited (a gateway waits for it), 8 partial (an omitted body not yet
-//   whole) u64 x 5   fence, first_received, expires_at, lease_until, settled_at (milliseconds) u16       status of the
-//   response, 0 without one 32 bytes  fingerprint 16 bytes  claimed_by u32       length of the texts that follow texts
-//   route, key, method, target, each with its length (u16) in front response  the rest: encode_response() of
-//   core/record_codec.h, empty without one
+//   byte      flags: 1 took_over, 2 rerun, 4 awaited (a request waits for it), 8 partial (omitted body not yet whole)
+//   u64 x 5   fence, first_received, expires_at, lease_until, settled_at (milliseconds)
+//   u16       status of the response, 0 without one
+//   32 bytes  fingerprint
+//   16 bytes  claimed_by
+//   u32       length of the texts that follow
+//   texts     route, key, method, target, each with its length (u16) in front
+//   response  the rest: encode_response() of core/record_codec.h, empty without one
 //
 // All numbers are little-endian. The scripts write it (Lua's struct library), here it is only read: a store's server
 // decides, we never write a record back. Numbers stay below 2^53, where Lua's numbers end.

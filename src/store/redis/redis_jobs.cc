@@ -51,7 +51,7 @@ std::string_view name_of(AttemptEnd::Kind kind) {
 } // namespace
 
 void RedisJobs::stage(StageRequest request, Done<StageAnswer> done) {
-  if (Status may = session_.state().may_claim(); !may) return done(std::move(may).fault());
+  if (Status may = loop_.state().may_claim(); !may) return done(std::move(may).fault());
   CallPtr call = call_for(request.id, "S", Script::jobs);
   call->job_route = request.route;
   call->add({reinterpret_cast<const char*>(request.fingerprint.bytes.data()), request.fingerprint.bytes.size()});
@@ -63,7 +63,7 @@ void RedisJobs::stage(StageRequest request, Done<StageAnswer> done) {
   std::string message;
   encode_message(request.message, message);
   call->add(message);
-  const std::uint32_t partition = session_.names().partition_of(request.id);
+  const std::uint32_t partition = loop_.names().partition_of(request.id);
   auto staged = [this, route = request.route, partition, done = std::move(done)](Result<StageAnswer> answer) {
     if (answer) has_jobs(route, partition, true);
     done(std::move(answer));
@@ -72,7 +72,7 @@ void RedisJobs::stage(StageRequest request, Done<StageAnswer> done) {
 }
 
 std::map<std::uint32_t, std::size_t> RedisJobs::where_to_take(const TakeRequest& request) {
-  const std::uint32_t all = session_.names().partitions();
+  const std::uint32_t all = loop_.names().partitions();
   if (all == 1) return {{0, request.limit}};
   std::map<std::uint32_t, std::size_t> limits;
   const std::lock_guard lock(mutex_);
@@ -98,13 +98,13 @@ void RedisJobs::has_jobs(const std::string& route, std::uint32_t partition, bool
 }
 
 void RedisJobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (Status may = session_.state().may_claim(); !may) return done(std::move(may).fault());
+  if (Status may = loop_.state().may_claim(); !may) return done(std::move(may).fault());
   const std::map<std::uint32_t, std::size_t> limits = where_to_take(request);
   auto parts = std::make_shared<TakeInParts>();
   parts->open = limits.size();
   parts->done = std::move(done);
   for (const auto& [partition, limit] : limits) {
-    CallPtr call = call_for(session_.names().nobody_in(partition), "T", Script::jobs);
+    CallPtr call = call_for(loop_.names().first_id_in(partition), "T", Script::jobs);
     call->job_route = request.route;
     call->add(request.route);
     call->add_decimal(limit);
@@ -142,19 +142,19 @@ void RedisJobs::operate(const RecordId& id, const std::string& route, JobAction 
   call->job_route = route;
   call->add(to_string(action));
   // A job that is retried may be in a partition in which this gateway knows of none.
-  if (action == JobAction::retry) has_jobs(route, session_.names().partition_of(id), true);
+  if (action == JobAction::retry) has_jobs(route, loop_.names().partition_of(id), true);
   submit_(std::move(call), JobOperatorCall{id, action, std::move(done)});
 }
 
 void RedisJobs::list(const JobListRequest& request, Done<JobPage> done) {
-  session_.loop().post([this, request, done = std::move(done)]() mutable {
-    spawn(list_jobs(session_.servers(), session_.names(), request, session_.now(), std::move(done)));
+  loop_.loop().post([this, request, done = std::move(done)]() mutable {
+    spawn(list_jobs(loop_.servers(), loop_.names(), request, loop_.now(), std::move(done)));
   });
 }
 
 void RedisJobs::count(Done<std::vector<JobCount>> done) {
-  session_.loop().post([this, done = std::move(done)]() mutable {
-    spawn(count_jobs(session_.loop(), session_.servers(), session_.names(), std::move(done)));
+  loop_.loop().post([this, done = std::move(done)]() mutable {
+    spawn(count_jobs(loop_.loop(), loop_.servers(), loop_.names(), std::move(done)));
   });
 }
 

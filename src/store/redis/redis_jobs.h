@@ -5,8 +5,8 @@
 #pragma once
 
 #include "core/job_store.h"
-#include "store/redis/call.h"
-#include "store/redis/session.h"
+#include "store/redis/script_call.h"
+#include "store/redis/store_loop.h"
 
 #include <functional>
 #include <map>
@@ -20,8 +20,8 @@ namespace oncekey::redis {
 class RedisJobs final : public JobStore {
  public:
   using Submit = std::function<void(CallPtr call, AnyCall what)>;
-  // The session is used for as long as calls are submitted.
-  RedisJobs(Session& session, Submit submit) : session_(session), submit_(std::move(submit)) {}
+  // The loop is used for as long as calls are submitted.
+  RedisJobs(StoreLoop& store_loop, Submit submit) : loop_(store_loop), submit_(std::move(submit)) {}
 
   void stage(StageRequest request, Done<StageAnswer> done) override;
   void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
@@ -44,7 +44,7 @@ class RedisJobs final : public JobStore {
   std::map<std::uint32_t, std::size_t> where_to_take(const TakeRequest& request);
   void has_jobs(const std::string& route, std::uint32_t partition, bool any);
 
-  Session& session_;
+  StoreLoop& loop_;
   const Submit submit_;
   std::mutex mutex_;
   std::map<std::string, Whereabouts> whereabouts_; // by route

@@ -6,16 +6,16 @@
 #include "store/redis/rates.h"
 #include "store/redis/record_value.h"
 #include "store/redis/redis_jobs.h"
-#include "store/redis/session.h"
+#include "store/redis/store_loop.h"
 
 #include <utility>
 
 namespace oncekey {
 namespace {
 
-using redis::Call;
 using redis::call_for;
 using redis::CallPtr;
+using redis::ScriptCall;
 
 CallPtr call_for(const Ownership& owner, std::string_view verb) {
   CallPtr call = call_for(owner.id, verb);
@@ -25,7 +25,7 @@ CallPtr call_for(const Ownership& owner, std::string_view verb) {
   return call;
 }
 
-void add_response(Call& call, const StoredResponse& response) {
+void add_response(ScriptCall& call, const StoredResponse& response) {
   call.add(redis::encode_status(response.status));
   call.add(response.omitted && !response.omitted->whole ? "1" : "0");
   std::string bytes;
@@ -37,39 +37,40 @@ void add_response(Call& call, const StoredResponse& response) {
 
 class RedisStore::Impl {
  public:
-  Impl(std::unique_ptr<redis::Session> opened, QueueLimits limits)
+  Impl(std::unique_ptr<redis::StoreLoop> opened, QueueLimits limits)
       : room(limits),
         rates(opened->loop(), opened->servers(), opened->names()),
         jobs(*opened, [this](CallPtr call, AnyCall what) { submit(std::move(call), std::move(what)); }),
-        session(std::move(opened)) {}
+        store_loop(std::move(opened)) {}
 
   void submit(CallPtr call, AnyCall what) {
     call->what = std::move(what);
     std::optional<QueueRoom::Place> place = room.admit(kind_of(call->what), call->arguments.size());
     if (!place) return refuse(call->what, overloaded());
     call->place = *std::move(place);
-    session->dispatcher().submit(std::move(call));
+    store_loop->dispatcher().submit(std::move(call));
   }
 
-  // Above the session, whose loop may still have calls when it ends.
+  // Above the loop, which may still have calls when it ends.
   QueueRoom room;
   redis::Rates rates;
   redis::RedisJobs jobs;
-  const std::unique_ptr<redis::Session> session;
+  const std::unique_ptr<redis::StoreLoop> store_loop;
 };
 
 RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RedisStore::~RedisStore() = default;
 
 Result<std::unique_ptr<RedisStore>> RedisStore::open(RedisOptions options) {
-  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
-  if (!session) return std::move(session).fault();
-  if (Status status = (*session)->open_store(); !status) return std::move(status).fault();
-  return std::unique_ptr<RedisStore>(new RedisStore(std::make_unique<Impl>(*std::move(session), options.queue_limits)));
+  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
+  if (!store_loop) return std::move(store_loop).fault();
+  if (Status status = (*store_loop)->open_store(); !status) return std::move(status).fault();
+  return std::unique_ptr<RedisStore>(
+      new RedisStore(std::make_unique<Impl>(*std::move(store_loop), options.queue_limits)));
 }
 
 void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
-  if (Status may = impl_->session->state().may_claim(); !may) return done(std::move(may).fault());
+  if (Status may = impl_->store_loop->state().may_claim(); !may) return done(std::move(may).fault());
   CallPtr call = call_for(request.id, "C");
   call->add(redis::encode_times(request));
   call->add(request.abandoned == Abandoned::take_over ? "1" : "0");
@@ -80,7 +81,7 @@ void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
 JobStore& RedisStore::jobs() { return impl_->jobs; }
 
 void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
-  if (interest == Interest::settling) impl_->session->announcements().somebody_waits();
+  if (interest == Interest::settling) impl_->store_loop->announcements().note_waiter();
   CallPtr call = call_for(id, "F");
   call->add(interest == Interest::settling ? "1" : "0");
   impl_->submit(std::move(call), FindCall{id, interest, std::move(done)});
@@ -119,65 +120,65 @@ void RedisStore::operate(const RecordId& id, OperatorAction action, StoredRespon
 }
 
 void RedisStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  redis::Session& session = *impl_->session;
-  session.loop().post([&session, request, done = std::move(done)]() mutable {
-    spawn(redis::list_records(session.servers(), session.names(), request, session.now(), std::move(done)));
+  redis::StoreLoop& store_loop = *impl_->store_loop;
+  store_loop.loop().post([&store_loop, request, done = std::move(done)]() mutable {
+    spawn(redis::list_records(store_loop.servers(), store_loop.names(), request, store_loop.now(), std::move(done)));
   });
 }
 
 void RedisStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  redis::Session& session = *impl_->session;
-  session.loop().post([&session, request, done = std::move(done)]() mutable {
-    spawn(redis::browse_records(session.servers(), session.names(), request, session.now(), std::move(done)));
+  redis::StoreLoop& store_loop = *impl_->store_loop;
+  store_loop.loop().post([&store_loop, request, done = std::move(done)]() mutable {
+    spawn(redis::browse_records(store_loop.servers(), store_loop.names(), request, store_loop.now(), std::move(done)));
   });
 }
 
 void RedisStore::count_waiting(Done<WaitingKeys> done) {
-  redis::Session& session = *impl_->session;
-  session.loop().post([&session, done = std::move(done)]() mutable {
-    spawn(redis::count_waiting_records(session.servers(), session.names(), session.now(), std::move(done)));
+  redis::StoreLoop& store_loop = *impl_->store_loop;
+  store_loop.loop().post([&store_loop, done = std::move(done)]() mutable {
+    spawn(redis::count_waiting_records(store_loop.servers(), store_loop.names(), store_loop.now(), std::move(done)));
   });
 }
 
-void RedisStore::announce_to(Listener listener) { impl_->session->announcements().tell(std::move(listener)); }
+void RedisStore::announce_to(Listener listener) { impl_->store_loop->announcements().tell(std::move(listener)); }
 std::size_t RedisStore::server_of(const RecordId& id) const {
-  return impl_->session->servers().number_of(impl_->session->names().partition_of(id));
+  return impl_->store_loop->servers().number_of(impl_->store_loop->names().partition_of(id));
 }
-std::size_t RedisStore::servers() const { return impl_->session->servers().count(); }
-Time RedisStore::now() const { return impl_->session->now(); }
-const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->session->state().marker.secret; }
-Durability RedisStore::durability() const { return impl_->session->state().durability(); }
-Status RedisStore::healthy() const { return impl_->session->state().healthy(); }
+std::size_t RedisStore::servers() const { return impl_->store_loop->servers().count(); }
+Time RedisStore::now() const { return impl_->store_loop->now(); }
+const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->store_loop->state().marker.secret; }
+Durability RedisStore::durability() const { return impl_->store_loop->state().durability(); }
+Status RedisStore::healthy() const { return impl_->store_loop->state().healthy(); }
 RateKeeper* RedisStore::rates() { return &impl_->rates; }
-StoreStats RedisStore::stats() const { return impl_->session->state().stats(); }
+StoreStats RedisStore::stats() const { return impl_->store_loop->state().stats(); }
 
 Status reach_redis(const RedisOptions& options) {
-  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
-  if (!session) return std::move(session).fault();
-  return (*session)->reach();
+  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
+  if (!store_loop) return std::move(store_loop).fault();
+  return (*store_loop)->reach();
 }
 
 Result<std::string> read_identity_note_redis(const RedisOptions& options) {
-  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
-  if (!session) return std::move(session).fault();
+  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
+  if (!store_loop) return std::move(store_loop).fault();
   std::string text;
-  if (const Status read = (*session)->read_identity(text); !read) return read.fault();
+  if (const Status read = (*store_loop)->read_identity(text); !read) return read.fault();
   return text;
 }
 
 Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
                                        const std::string& next) {
-  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
-  if (!session) return std::move(session).fault();
+  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
+  if (!store_loop) return std::move(store_loop).fault();
   bool written = false;
-  if (const Status status = (*session)->write_identity(expected, next, written); !status) return status.fault();
+  if (const Status status = (*store_loop)->write_identity(expected, next, written); !status) return status.fault();
   return written;
 }
 
 Status accept_lost_memory_redis(const RedisOptions& options) {
-  Result<std::unique_ptr<redis::Session>> session = redis::Session::make(options);
-  if (!session) return std::move(session).fault();
-  return (*session)->accept_loss();
+  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
+  if (!store_loop) return std::move(store_loop).fault();
+  return (*store_loop)->accept_loss();
 }
 
 } // namespace oncekey

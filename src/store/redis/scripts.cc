@@ -7,7 +7,7 @@ namespace {
 constexpr std::string_view kBatchBegin = R"lua(
 local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick', 'fence')
 local tick = tonumber(marker[3]) or 0
--- A tick only grows: one that is smaller than a gateway has seen is that of an older copy.
+-- A tick only grows: a smaller one than a gateway has seen is that of an older copy.
 if marker[1] ~= ARGV[1] or tick < tonumber(ARGV[2]) then return {'LOST', marker[1], marker[2], marker[3]} end
 
 local now = 0
@@ -126,7 +126,7 @@ local function kind_of(times)
   local kind = kinds[times]
   if not kind then
     local retention, lease = unpack_head('<I8I8', times)
-    local lives = math.max(retention, lease) -- a record is not forgotten while its owner may be at work
+    local lives = math.max(retention, lease) -- a record stays while its owner may be at work
     kind = {lease_until = now + lease, expires_at = now + lives}
     kind.stays = decimal(lives)
     kind.open = decimal(kind.lease_until) .. ' ' .. decimal(kind.expires_at)

@@ -1,5 +1,7 @@
 #include "store/redis/servers.h"
 
+#include "redis/server_error.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,9 +10,9 @@
 namespace oncekey::redis {
 namespace {
 
-// Nodes that joined or left without anybody being sent elsewhere are noticed after this.
+// Nodes that joined or left without a redirection are noticed after this.
 constexpr Millis kMapAge{5000};
-// During a failover the map is wanted by every call; asking more often would not bring it sooner.
+// During a failover every call wants a new map; asking more often does not bring it sooner.
 constexpr Millis kLeastMapAge{100};
 constexpr Millis kReadyPoll{10};
 // A restarting server is back in less. Another one that is away must not keep a gateway from starting.
@@ -177,8 +179,10 @@ Task<Status> Servers::refresh_from(std::shared_ptr<RedisConnection> connection) 
   if (!reply) co_return reply.fault();
   const std::string where = to_string(connection->host());
   if (reply->look().is_error()) {
+    const ServerError error = parse_error(reply->look().text());
+    if (error.kind != ErrorKind::unclear) co_return fault_of(error, connection->host());
     co_return invalid(fmt::format("Redis at {} gives no slots: {} (if it is no cluster, write redis:// in the URL)",
-                                  where, reply->look().text()));
+                                  where, error.text));
   }
   const Result<std::vector<SlotRange>> ranges = parse_slots(reply->look(), connection->host());
   if (!ranges) co_return ranges.fault();
@@ -192,7 +196,7 @@ void Servers::apply(const std::vector<SlotRange>& ranges) {
     const std::uint16_t slot = names_.slot(partition);
     const auto range = std::find_if(ranges.begin(), ranges.end(),
                                     [&](const SlotRange& each) { return each.first <= slot && slot <= each.last; });
-    // A slot that nobody serves at the moment stays where it was: who had it last tells best what is the matter.
+    // A slot without a server stays with its last one, whose connection says best what is wrong.
     if (range != ranges.end()) set_owner(partition, link_to(range->primary));
   }
   count_ = std::max<std::size_t>(1, primaries().size());

@@ -37,7 +37,7 @@ class Servers {
   void refresh_soon();
 
   const std::map<Host, std::shared_ptr<Link>>& links() const { return links_; }
-  // Those that have a partition, each once.
+  // The links that have a partition, each once.
   std::vector<std::shared_ptr<Link>> primaries() const;
   // The first partition that this link has, or the one it was marked with if it still has it.
   std::optional<std::uint32_t> marked_partition(Link& link) const;
@@ -49,10 +49,10 @@ class Servers {
   Status first_ready() const;
   // Any server can be reached; else why not.
   Status any_ready() const;
-  // Waits until every server is connected. Without one of the others it goes on once that has failed for a moment: its
-  // keys alone are refused. Ends early with a fault that no waiting mends.
+  // Waits until every server is connected. If another server than that of partition 0 cannot be reached for a second,
+  // it goes on without: only that server's keys are refused. Ends early with a fault of kind `invalid`.
   Task<Status> until_ready(Deadline deadline);
-  // A server to listen at: any that can be reached, else one of those in the URL.
+  // A server to subscribe at: any that can be reached, else one of the URL's.
   Host any_host();
 
  private:
@@ -79,7 +79,7 @@ class Servers {
   std::uint8_t next_number_ = 0;
   std::optional<Fault> no_map_; // why the map could not be had the last time
   Notice refresh_wanted_;
-  std::size_t turn_ = 0; // whom to ask next, so that one node with an old map does not mislead us for long
+  std::size_t turn_ = 0; // which node to ask next, so that one with an old map does not mislead for long
 };
 
 } // namespace oncekey::redis

@@ -95,7 +95,7 @@ std::string KeyNames::due_jobs(std::uint32_t partition, std::string_view route) 
 std::string KeyNames::jobs_in_order(const RecordId& id) const {
   return fmt::format("{}:{{{}}}:order:{}", prefix_, tags_[partition_of(id)], to_hex(id).substr(48));
 }
-RecordId KeyNames::nobody_in(std::uint32_t partition) const {
+RecordId KeyNames::first_id_in(std::uint32_t partition) const {
   const std::uint32_t first = ((partition << 16) + partitions() - 1) / partitions();
   RecordId id;
   id.bytes[0] = static_cast<std::uint8_t>(first >> 8);
@@ -142,7 +142,7 @@ Result<std::vector<SlotRange>> parse_slots(Reply reply, const Host& asked) {
       return nonsense();
     }
     const std::string_view name = entry[2][0].text();
-    // A question mark stands for a host name that was asked for and is not known: the node cannot be reached by us.
+    // A question mark stands for a host name that the node does not know: it cannot be reached.
     if (name == "?") continue;
     ranges.push_back({static_cast<std::uint16_t>(*first), static_cast<std::uint16_t>(*last),
                       Host{name.empty() ? asked.name : std::string(name), static_cast<std::uint16_t>(*port)}});

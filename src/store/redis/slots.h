@@ -19,7 +19,8 @@
 namespace oncekey::redis {
 
 inline constexpr std::uint16_t kSlots = 16384;
-// Enough that a cluster of a hundred primaries is loaded evenly; few enough that all markers are made in a moment.
+// Enough that a cluster of a hundred primaries is loaded evenly; few enough that all markers are written within a
+// second.
 inline constexpr std::uint32_t kClusterPartitions = 1024;
 
 // CRC-16/XMODEM, as Redis Cluster uses it.
@@ -47,7 +48,7 @@ class KeyNames {
   std::string due_jobs(std::uint32_t partition, std::string_view route) const;
   std::string jobs_in_order(const RecordId& id) const;
   // The first id of a partition; no record has it.
-  RecordId nobody_in(std::uint32_t partition) const;
+  RecordId first_id_in(std::uint32_t partition) const;
   // Of a rate limit, beside the records of a partition.
   std::uint32_t partition_of(const RateBucketId& bucket) const;
   std::string bucket(const RateBucketId& bucket) const;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr Millis kTickEvery{1000};
 constexpr int kTicksPerExamination = 5;
-// However often somebody wants us to look again.
+// However often look_again() is called.
 constexpr Millis kLeastBetweenLooks{100};
 
 } // namespace
@@ -31,10 +31,11 @@ Upkeep::Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatche
       look_wanted_(loop) {}
 
 Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
-  Status status = co_await dispatcher_.load_script(connection);
-  if (status) status = co_await examine_server(connection);
+  // First, because a server that wants a password closes a connection that begins with something as long as a script.
+  Status status = co_await examine_server(connection);
+  if (status) status = co_await dispatcher_.load_script(connection);
   if (!status) co_return status;
-  // A server that comes back may come back without its memory.
+  // A server that comes back may have lost its memory.
   const std::shared_ptr<Link> link = servers_.find_link(connection->host());
   const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
   if (state_.marker.memory.generation().empty()) co_return status;

@@ -1,9 +1,7 @@
-// Upkeep: what has to be looked at again and again, and at every new connection.
+// Upkeep: what is checked at every new connection, before the first call on it, and regularly after that.
 //
-//   every second   the marker of each server is counted up and compared, and the store's own word on itself is read
-//   every five     the settings of each server are examined
-//
-// The first look at a server comes before the first call to it.
+//   every second         the marker of each server is counted up and compared; the meta of the store is read
+//   every five seconds   the settings of each server are examined
 #pragma once
 
 #include "base/log.h"
@@ -27,7 +25,7 @@ class Upkeep {
   // Creates or finds the store, once the servers are there.
   Task<Status> adopt_store();
   Task<void> run();
-  // The store may have been changed: do not wait for the next second.
+  // Reads the meta now instead of at the next second: it may have changed.
   void look_again();
   void stop();
 

@@ -313,7 +313,8 @@ END $$;
 -- renew (1), complete (2), release (3), hold by the owner (4) and by a finder (5). The answers stand in the order of the
 -- ids: 1 done, 2 lost, 3 ask again.
 CREATE FUNCTION oncekey.settle(
-  skew int8, locks int8[], ids bytea[], fences int8[], verbs int2[], leases int8[], responses bytea[], partials bool[])
+  skew int8, locks int8[], ids bytea[], fences int8[], tokens bytea[], verbs int2[], leases int8[], responses bytea[],
+  partials bool[])
 RETURNS int2[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -331,9 +332,9 @@ BEGIN
   IF 3 = ANY (verbs) THEN
     WITH released AS (
       DELETE FROM oncekey.record r
-      USING unnest(locked, ids, fences, verbs) WITH ORDINALITY AS a(locked, id, fence, verb, n)
+      USING unnest(locked, ids, fences, tokens, verbs) WITH ORDINALITY AS a(locked, id, fence, token, verb, n)
       WHERE r.id = a.id AND a.locked AND a.verb = 3 AND r.fence = a.fence AND r.expires_at > moment
-        AND r.state = 1 AND NOT r.took_over
+        AND (a.token IS NULL OR r.claimed_by = a.token) AND r.state = 1 AND NOT r.took_over
       RETURNING a.n, r.id, r.awaited)
     SELECT coalesce(array_agg(d.n), '{}'), array_agg(d.id) FILTER (WHERE d.awaited) INTO freed, told FROM released d;
     IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
@@ -348,9 +349,10 @@ BEGIN
       rerun = r.rerun AND a.verb <> 2,
       response = CASE a.verb WHEN 2 THEN a.response ELSE r.response END,
       partial = CASE a.verb WHEN 2 THEN a.partial ELSE r.partial END
-    FROM unnest(locked, ids, fences, verbs, leases, responses, partials)
-         WITH ORDINALITY AS a(locked, id, fence, verb, lease, response, partial, n)
+    FROM unnest(locked, ids, fences, tokens, verbs, leases, responses, partials)
+         WITH ORDINALITY AS a(locked, id, fence, token, verb, lease, response, partial, n)
     WHERE r.id = a.id AND a.locked AND r.fence = a.fence AND r.expires_at > moment
+      AND (a.token IS NULL OR r.claimed_by = a.token)
       AND (r.state = 1 AND (a.verb <> 5 OR r.lease_until <= moment AND NOT r.rerun)
            OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
     RETURNING a.n, r.id, r.awaited AND a.verb <> 1 AS tell)

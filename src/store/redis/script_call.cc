@@ -1,4 +1,4 @@
-#include "store/redis/call.h"
+#include "store/redis/script_call.h"
 
 #include "core/job_codec.h"
 #include "core/transitions.h"
@@ -45,19 +45,19 @@ std::vector<std::string> other_keys(const KeyNames& names, std::uint32_t partiti
 
 Fault odd_answer() { return {FaultKind::timeout, "Redis gave an answer of an unexpected shape"}; }
 
-Result<Found> found_in(const Answer& answer) {
+Result<Found> found_in(const ScriptAnswer& answer) {
   if (!answer.reply.is_text()) return odd_answer();
   Result<Record> record = decode_value(answer.reply.text());
   if (!record) return std::move(record).fault();
   return Found{*std::move(record), answer.now};
 }
 
-Result<FenceAnswer> fence_answer(const Answer& answer) {
+Result<FenceAnswer> fence_answer(const ScriptAnswer& answer) {
   if (!answer.reply.is_integer()) return odd_answer();
   return *answer.reply.integer() == 1 ? FenceAnswer::done : FenceAnswer::lost;
 }
 
-Result<OperatorAnswer> operator_answer(const Answer& answer) {
+Result<OperatorAnswer> operator_answer(const ScriptAnswer& answer) {
   constexpr OperatorAnswer kAnswers[] = {OperatorAnswer::done, OperatorAnswer::absent, OperatorAnswer::live,
                                          OperatorAnswer::completed};
   const std::int64_t number = answer.reply.integer().value_or(-1);
@@ -65,7 +65,7 @@ Result<OperatorAnswer> operator_answer(const Answer& answer) {
   return kAnswers[number];
 }
 
-Result<StageAnswer> stage_answer(const Answer& answer) {
+Result<StageAnswer> stage_answer(const ScriptAnswer& answer) {
   StageAnswer told{answer.reply[0].integer() == 1, {}};
   const std::string_view fingerprint = answer.reply[1].text();
   if (fingerprint.size() != told.fingerprint.bytes.size()) return odd_answer();
@@ -73,7 +73,7 @@ Result<StageAnswer> stage_answer(const Answer& answer) {
   return told;
 }
 
-Result<std::vector<TakenJob>> taken_answer(const Answer& answer) {
+Result<std::vector<TakenJob>> taken_answer(const ScriptAnswer& answer) {
   std::vector<TakenJob> taken;
   for (std::size_t at = 1; at + 2 < answer.reply.size(); at += 3) {
     const std::optional<RecordId> id = record_id_from_hex(answer.reply[at].text());
@@ -87,7 +87,7 @@ Result<std::vector<TakenJob>> taken_answer(const Answer& answer) {
   return taken;
 }
 
-Result<std::optional<FoundJob>> found_job(const RecordId& id, const Answer& answer) {
+Result<std::optional<FoundJob>> found_job(const RecordId& id, const ScriptAnswer& answer) {
   if (answer.reply.is_nil()) return std::optional<FoundJob>();
   Result<StoredJob> job = decode_job_fields(id, answer.reply[0]);
   if (!job) return std::move(job).fault();
@@ -100,7 +100,7 @@ Result<std::optional<FoundJob>> found_job(const RecordId& id, const Answer& answ
   return std::optional<FoundJob>(std::move(found));
 }
 
-Result<JobAnswer> job_answer(const Answer& answer) {
+Result<JobAnswer> job_answer(const ScriptAnswer& answer) {
   constexpr JobAnswer kAnswers[] = {JobAnswer::done, JobAnswer::absent, JobAnswer::taken, JobAnswer::over,
                                     JobAnswer::message_gone};
   const std::int64_t number = answer.reply.integer().value_or(-1);
@@ -108,7 +108,7 @@ Result<JobAnswer> job_answer(const Answer& answer) {
   return kAnswers[number];
 }
 
-std::vector<CallPtr> answer_claims(Call& call, const Answer& answer) {
+std::vector<CallPtr> answer_claims(ScriptCall& call, const ScriptAnswer& answer) {
   const ClaimCall& claim = std::get<ClaimCall>(call.what);
   if (answer.reply.is_integer()) {
     const auto fence_and_took_over = static_cast<std::uint64_t>(*answer.reply.integer());
@@ -132,7 +132,7 @@ std::vector<CallPtr> answer_claims(Call& call, const Answer& answer) {
   return others;
 }
 
-void answer_finds(const Call& call, const Answer& answer) {
+void answer_finds(const ScriptCall& call, const ScriptAnswer& answer) {
   Result<std::optional<Found>> told = std::optional<Found>();
   if (!answer.reply.is_nil()) {
     Result<Found> found = found_in(answer);
@@ -145,14 +145,14 @@ void answer_finds(const Call& call, const Answer& answer) {
 } // namespace
 
 CallPtr call_for(const RecordId& id, std::string_view verb, Script script) {
-  auto call = std::make_unique<Call>();
+  auto call = std::make_unique<ScriptCall>();
   call->id = id;
   call->script = script;
   call->add(verb);
   return call;
 }
 
-std::vector<CallPtr> answer_calls(Call& call, const Result<Answer>& answer) {
+std::vector<CallPtr> answer_calls(ScriptCall& call, const Result<ScriptAnswer>& answer) {
   if (!answer) {
     refuse(call.what, answer.fault());
     for (const CallPtr& each : call.sharing) refuse(each->what, answer.fault());

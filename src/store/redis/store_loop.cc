@@ -1,4 +1,4 @@
-#include "store/redis/session.h"
+#include "store/redis/store_loop.h"
 
 #include <fmt/format.h>
 
@@ -19,7 +19,7 @@ Task<void> fulfil(Task<Status> task, std::promise<Status>& promise) {
 
 } // namespace
 
-Result<std::unique_ptr<Session>> Session::make(const RedisOptions& options) {
+Result<std::unique_ptr<StoreLoop>> StoreLoop::make(const RedisOptions& options) {
   Result<Url> url = parse_url(options.url);
   if (!url) return std::move(url).fault();
   Result<ConnectionOptions> connections = connection_options(*url);
@@ -27,10 +27,10 @@ Result<std::unique_ptr<Session>> Session::make(const RedisOptions& options) {
   connections->replicas = url->wait;
   // Half, so that its answer is still in time.
   connections->replicas_timeout = url->call_timeout.value_or(options.call_timeout) / 2;
-  return std::unique_ptr<Session>(new Session(options, *std::move(url), *std::move(connections)));
+  return std::unique_ptr<StoreLoop>(new StoreLoop(options, *std::move(url), *std::move(connections)));
 }
 
-Session::Session(const RedisOptions& options, Url url, ConnectionOptions connections)
+StoreLoop::StoreLoop(const RedisOptions& options, Url url, ConnectionOptions connections)
     : log_(options.log),
       url_(std::move(url)),
       call_timeout_(url_.call_timeout.value_or(options.call_timeout)),
@@ -46,7 +46,7 @@ Session::Session(const RedisOptions& options, Url url, ConnectionOptions connect
       announcements_(loop_, servers_, connection_options_, url_, names_, call_timeout_),
       thread_([this] { loop_.run(); }) {}
 
-Session::~Session() {
+StoreLoop::~StoreLoop() {
   // Every call that waits is answered; what is in the middle of something is dropped with the loop.
   loop_.post([this] {
     upkeep_.stop();
@@ -60,51 +60,51 @@ Session::~Session() {
 }
 
 template <class Start>
-Status Session::block_on(Start start) {
+Status StoreLoop::block_on(Start start) {
   std::promise<Status> promise;
   std::future<Status> status = promise.get_future();
   loop_.post([&] { spawn(fulfil(start(), promise)); });
   return status.get();
 }
 
-Status Session::open_store() {
+Status StoreLoop::open_store() {
   return block_on([this] { return open_on_loop(); });
 }
-Status Session::accept_loss() {
+Status StoreLoop::accept_loss() {
   return block_on([this] { return accept_on_loop(); });
 }
-Status Session::reach() {
+Status StoreLoop::reach() {
   return block_on([this] { return reach_on_loop(); });
 }
-Status Session::read_identity(std::string& text) {
+Status StoreLoop::read_identity(std::string& text) {
   return block_on([&] { return read_identity_on_loop(text); });
 }
-Status Session::write_identity(const std::string& expected, const std::string& next, bool& written) {
+Status StoreLoop::write_identity(const std::string& expected, const std::string& next, bool& written) {
   return block_on([&] { return write_identity_on_loop(expected, next, written); });
 }
 
-Task<Status> Session::reach_on_loop() {
+Task<Status> StoreLoop::reach_on_loop() {
   servers_.start();
   Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
   if (status) status = state_.may_claim();
   co_return status;
 }
 
-Task<Status> Session::read_identity_on_loop(std::string& text) {
+Task<Status> StoreLoop::read_identity_on_loop(std::string& text) {
   servers_.start();
   Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
   if (status) status = co_await meta_.read_identity(text);
   co_return status;
 }
 
-Task<Status> Session::write_identity_on_loop(std::string expected, std::string next, bool& written) {
+Task<Status> StoreLoop::write_identity_on_loop(std::string expected, std::string next, bool& written) {
   servers_.start();
   Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
   if (status) status = co_await meta_.write_identity(std::move(expected), std::move(next), written);
   co_return status;
 }
 
-Task<Status> Session::open_on_loop() {
+Task<Status> StoreLoop::open_on_loop() {
   const Deadline deadline = Clock::now() + kPatienceAtStart;
   servers_.start();
   Status status = co_await servers_.until_ready(deadline);
@@ -124,23 +124,23 @@ Task<Status> Session::open_on_loop() {
   co_return status;
 }
 
-Task<Status> Session::accept_on_loop() {
+Task<Status> StoreLoop::accept_on_loop() {
   servers_.start();
   Status status = co_await servers_.until_ready(Clock::now() + kPatienceAtStart);
   if (status) status = co_await meta_.accept_loss();
   co_return status;
 }
 
-Task<Status> Session::prepare(const std::shared_ptr<RedisConnection>& connection) {
+Task<Status> StoreLoop::prepare(const std::shared_ptr<RedisConnection>& connection) {
   return upkeep_.prepare(connection);
 }
 
-void Session::link_ready(const Host& host) {
+void StoreLoop::link_ready(const Host& host) {
   log_.info("store_connected", {{"server", to_string(host)}});
   state_.reachable(servers_.any_ready());
 }
 
-void Session::link_lost(const Host& host, const std::string& why) {
+void StoreLoop::link_lost(const Host& host, const std::string& why) {
   log_.warning("store_connection_lost", {{"server", to_string(host)}, {"reason", why}});
   state_.reachable(servers_.any_ready());
   servers_.refresh_soon();

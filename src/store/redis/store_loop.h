@@ -1,4 +1,4 @@
-// Session: the loop's thread with everything on it, from opening to closing.
+// StoreLoop: the loop's thread with everything on it, from opening to closing.
 #pragma once
 
 #include "base/log.h"
@@ -15,11 +15,11 @@
 
 namespace oncekey::redis {
 
-class Session final : private LinkOwner {
+class StoreLoop final : private LinkOwner {
  public:
   // Reads what the URL points to (password, certificates); connects to nothing yet.
-  static Result<std::unique_ptr<Session>> make(const RedisOptions& options);
-  ~Session() override;
+  static Result<std::unique_ptr<StoreLoop>> make(const RedisOptions& options);
+  ~StoreLoop() override;
 
   // Blocks until the servers are there and the store is created or found.
   Status open_store();
@@ -40,7 +40,7 @@ class Session final : private LinkOwner {
   Time now() const { return clock_ ? clock_() : state_.clock.now(); }
 
  private:
-  Session(const RedisOptions& options, Url url, ConnectionOptions connections);
+  StoreLoop(const RedisOptions& options, Url url, ConnectionOptions connections);
 
   Task<Status> prepare(const std::shared_ptr<RedisConnection>& connection) override;
   void link_ready(const Host& host) override;

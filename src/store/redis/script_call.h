@@ -1,4 +1,4 @@
-// call: one verb on one record, on its way to a server and back.
+// script_call: one verb on one record, on its way to a server and back.
 //
 // Calls for records of one partition travel together as a batch: one script run, one reply.
 #pragma once
@@ -21,20 +21,20 @@
 
 namespace oncekey::redis {
 
-struct Answer {
+struct ScriptAnswer {
   Reply reply;
   Time now{}; // the store's clock when it was made
 };
 
 enum class Script { records, jobs };
 
-struct Call : QueuedCall {
+struct ScriptCall : QueuedCall {
   Script script = Script::records;
   std::uint32_t partition = 0;
   std::string arguments; // of the script, as words on the wire; `what` has no bodies
   std::size_t words = 0;
   // The other calls of a group that left together: they share the answer.
-  std::vector<std::unique_ptr<Call>> sharing;
+  std::vector<std::unique_ptr<ScriptCall>> sharing;
   std::string job_route; // touches the indexes of this route's jobs; empty for none
   // Of a take: told whether the route has jobs left in this partition.
   std::function<void(bool)> jobs_left;
@@ -50,12 +50,12 @@ struct Call : QueuedCall {
   void add_decimal(std::uint64_t number) { add(std::to_string(number)); }
   void add_millis(Millis time) { add_decimal(static_cast<std::uint64_t>(std::max<std::int64_t>(0, time.count()))); }
 };
-using CallPtr = std::unique_ptr<Call>;
+using CallPtr = std::unique_ptr<ScriptCall>;
 CallPtr call_for(const RecordId& id, std::string_view verb, Script script = Script::records);
 
 // Answers a call and those that share its answer. Returns the claims among them that have to be sent themselves, since
 // they would change what the first one found or made.
-[[nodiscard]] std::vector<CallPtr> answer_calls(Call& call, const Result<Answer>& answer);
+[[nodiscard]] std::vector<CallPtr> answer_calls(ScriptCall& call, const Result<ScriptAnswer>& answer);
 
 // What a batch is sent with, besides its calls.
 struct BatchFrame {

@@ -1,4 +1,4 @@
-#include "store/redis/call.h"
+#include "store/redis/script_call.h"
 
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ TEST(RedisBatch, AForeignMarkerIsTold) {
 TEST(RedisBatch, KeysComeBeforeArguments) {
   const KeyNames names("p", 1);
   std::vector<CallPtr> calls;
-  calls.push_back(std::make_unique<Call>());
+  calls.push_back(std::make_unique<ScriptCall>());
   calls[0]->add("L");
   calls[0]->add_decimal(5);
   const std::string sent = batch_command({names, "sha", "gen", 17, "", true}, 0, calls);
@@ -67,7 +67,7 @@ TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
 TEST(KeyNames, NobodyOfAPartitionIsInIt) {
   const KeyNames names("p", 1024);
   for (std::uint32_t partition = 0; partition < names.partitions(); ++partition) {
-    EXPECT_EQ(names.partition_of(names.nobody_in(partition)), partition);
+    EXPECT_EQ(names.partition_of(names.first_id_in(partition)), partition);
   }
 }
 
