@@ -26,7 +26,7 @@
 namespace oncekey {
 
 struct QueuedCall {
-  StoreCall what;
+  AnyCall what;
   RecordId id;              // calls of one id take turns
   Deadline send_by{};       // sent by then, or refused
   Deadline answer_by{};     // answered by then, or given up

@@ -18,7 +18,7 @@ class WaitingCalls : public ::testing::Test {
     id.bytes.fill(number);
     return id;
   }
-  static std::unique_ptr<QueuedCall> call(std::uint8_t number, StoreCall what) {
+  static std::unique_ptr<QueuedCall> call(std::uint8_t number, AnyCall what) {
     auto call = std::make_unique<QueuedCall>();
     call->what = std::move(what);
     call->id = id(number);

@@ -68,8 +68,8 @@ struct JobOperatorCall {
   Done<JobAnswer> done;
 };
 
-using StoreCall = std::variant<ClaimCall, FindCall, FenceCall, OperatorCall, StageCall, TakeCall, AttemptCall,
-                               FindJobCall, JobOperatorCall>;
+using AnyCall = std::variant<ClaimCall, FindCall, FenceCall, OperatorCall, StageCall, TakeCall, AttemptCall,
+                             FindJobCall, JobOperatorCall>;
 
 // For a variant of these, or of types derived from them.
 template <class... Calls>
@@ -99,7 +99,7 @@ void refuse(std::variant<Calls...>& call, const Fault& fault) {
 }
 
 // Can one answer serve both? Claims of one id share what the first one finds; finds share with the same interest.
-inline bool may_share(const StoreCall& first, const StoreCall& next) {
+inline bool may_share(const AnyCall& first, const AnyCall& next) {
   if (std::holds_alternative<ClaimCall>(first)) return std::holds_alternative<ClaimCall>(next);
   const auto* const find = std::get_if<FindCall>(&first);
   const auto* const other = std::get_if<FindCall>(&next);

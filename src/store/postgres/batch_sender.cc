@@ -14,7 +14,7 @@ constexpr Millis kLongestPause{2000};
 // A sender without calls looks this often whether its connection is still there.
 constexpr Millis kIdleLook{1000};
 
-// A statement ends by itself this long after whoever asked has given up, unless it could be cancelled.
+// A statement ends by itself this long after its caller has given up, unless it could be cancelled.
 constexpr Millis kBeyondACall{1000};
 
 constexpr std::string_view kOtherMarker = "OK001"; // raised by oncekey.check_marker()
@@ -64,7 +64,7 @@ void BatchSender::run() {
     }
     CallBatch batch = state_.queue.take(deadline_in(kIdleLook));
     if (!connection_->usable()) {
-      // The server went while nobody asked it anything: nothing was sent, so the calls may wait for the next
+      // The server went while no call was under way: nothing was sent, so the calls may wait for the next
       // connection.
       disconnect();
       state_.queue.give_back(std::move(batch));
@@ -150,7 +150,7 @@ void BatchSender::settle_writes(SqlBatch& sql, const Section& section, PendingAn
 
 bool BatchSender::mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pending) {
   if (const std::optional<std::int64_t> bucket = missing_bucket(error)) return make_partition(*bucket);
-  // serialization_failure and deadlock_detected: somebody else's tool changed records; the transaction did not happen.
+  // serialization_failure and deadlock_detected: another program changed records; the transaction did not happen.
   if (error.state == "40001" || error.state == "40P01") return true;
   if (error.state == kOtherMarker || says_gone(error)) {
     if (!connection_->usable() || !state_.admit(*connection_)) return false;

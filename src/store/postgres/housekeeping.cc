@@ -23,12 +23,12 @@ constexpr Millis kLookEvery{10'000};
 constexpr Millis kMeasureEvery{5000};
 // A partition is made this long before its first record, or an eighth of its width if that is less.
 constexpr Millis kMadeAheadMax{60'000};
-// Longer than a call's: nobody waits for these but an operator.
+// Longer than a call's: only an operator waits for these.
 constexpr Millis kListTime{20'000};
 constexpr Millis kDropTime{10'000};
 // What the server ends by itself: more than any of the above.
 constexpr Millis kStatementTimeMax{30'000};
-// Somebody reads the table for long; each try holds everybody up for a moment.
+// A long reader has the table; each try holds all calls up for a moment.
 constexpr Millis kDropPause{30'000};
 
 constexpr const char* kPartitions =
@@ -275,7 +275,7 @@ void Housekeeping::drop_ended(const std::vector<Partition>& present) {
   }
 }
 
-// A crash between the two steps leaves a table that nobody reads, which the next round finds.
+// A crash between the two steps leaves a table that is not read any more, which the next round finds.
 Status Housekeeping::drop(const Partition& partition) {
   if (partition.attached) {
     Statement statement{"SELECT oncekey.detach_partition($1)", {}};

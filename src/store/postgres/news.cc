@@ -62,7 +62,7 @@ bool News::connect() {
   if (listening.outcome != SectionOutcome::committed) return false;
   connection_ = *std::move(opened);
   backoff_.reset();
-  // Whatever was settled while nobody listened.
+  // What was settled while this gateway did not listen.
   state_.announce(std::nullopt);
   return true;
 }
@@ -70,8 +70,8 @@ bool News::connect() {
 bool News::test_hearing() {
   test_ = fmt::format("test-{:016x}", random_u64());
   was_heard_ = false;
-  // Over another connection, as real news come: a pooler may well lend the session that listens to whoever speaks over
-  // this one, and then one hears oneself and nobody else.
+  // Over another connection, as real news come: over this one a pooler may lend us the very session that listens, and
+  // then a gateway hears itself and no other one.
   const Result<std::unique_ptr<Connection>> other =
       Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
   if (!other) return false;

@@ -1,4 +1,4 @@
-// News: hears which records that somebody waits for were settled by other gateways.
+// News: hears which awaited records were settled by other gateways.
 //
 // The server tells (LISTEN) on a connection kept for that. Through a pooler it may not, since the session that listens
 // is not kept for us; so a message of our own is sent and waited for, and where it does not arrive the awaited ids are

@@ -15,7 +15,7 @@ class PendingAnswers {
   void add(Done<T>& done, Result<T> answer) {
     std::get<Answers<T>>(answers_).emplace_back(std::move(done), std::move(answer));
   }
-  void refuse(StoreCall& call, const Fault& fault) {
+  void refuse(AnyCall& call, const Fault& fault) {
     std::visit([&](auto& refused) { add(refused.done, {fault}); }, call);
   }
   void deliver() {

@@ -14,7 +14,7 @@ class PostgresState;
 
 class PostgresJobs final : public JobStore {
  public:
-  using Submit = std::function<void(const RecordId& id, StoreCall call)>;
+  using Submit = std::function<void(const RecordId& id, AnyCall call)>;
   PostgresJobs(PostgresState& state, Housekeeping& housekeeping, Submit submit)
       : state_(state), housekeeping_(housekeeping), submit_(std::move(submit)) {}
 

@@ -5,7 +5,7 @@
 
 namespace oncekey::postgres {
 
-std::optional<PostgresQueue::Refusal> PostgresQueue::submit(const RecordId& id, StoreCall what, Deadline send_by,
+std::optional<PostgresQueue::Refusal> PostgresQueue::submit(const RecordId& id, AnyCall what, Deadline send_by,
                                                             Deadline answer_by) {
   const std::lock_guard lock(mutex_);
   if (fault_) return Refusal{std::move(what), *fault_};

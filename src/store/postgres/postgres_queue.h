@@ -34,10 +34,10 @@ class PostgresQueue {
 
   // The call comes back with a fault if it cannot wait here.
   struct Refusal {
-    StoreCall call;
+    AnyCall call;
     Fault fault;
   };
-  std::optional<Refusal> submit(const RecordId& id, StoreCall what, Deadline send_by, Deadline answer_by);
+  std::optional<Refusal> submit(const RecordId& id, AnyCall what, Deadline send_by, Deadline answer_by);
 
   // Waits for calls, until the time is up or the queue is closed; then nothing.
   CallBatch take(Deadline until);

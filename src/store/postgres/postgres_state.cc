@@ -11,9 +11,9 @@
 namespace oncekey::postgres {
 namespace {
 
-// Longer than anybody waits for an answer without looking again.
+// Longer than a request waits for an answer without looking again.
 constexpr Millis kAwaitedFor{120'000};
-// One poll asks for all of them; beyond this number waiters are left to their own timers.
+// One poll asks for all of them. Requests beyond this number look again by their own timers.
 constexpr std::size_t kAwaitedMax = 10'000;
 
 } // namespace
@@ -59,7 +59,7 @@ Status PostgresState::admit(Connection& connection) {
   const std::lock_guard turn(marker_mutex_);
   const Result<ServerSight> sight = look_at_server(connection, target.name, deadline_in(call_timeout));
   if (!sight) return sight.fault();
-  const ServerSettings& settings = sight->settings;
+  const PostgresSettings& settings = sight->settings;
   if (const Status fit = suitable(settings, target.name); !fit) return fit;
 
   const Durability level = durability_of(settings);

@@ -1,4 +1,4 @@
-// PostgresState: what the threads of a Postgres store have in common.
+// PostgresState: what the threads of a Postgres store share.
 #pragma once
 
 #include "base/log.h"
@@ -23,7 +23,7 @@
 
 namespace oncekey::postgres {
 
-// Ids that somebody in this process waits for. A waiter that is still there looks again before its entry ends.
+// Ids that requests of this process wait for. A request that still waits looks again before its entry ends.
 class AwaitedIds {
  public:
   void add(const std::vector<RecordId>& ids);

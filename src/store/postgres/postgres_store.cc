@@ -42,13 +42,13 @@ Result<Settled> settle_options(const PostgresOptions& options) {
                  url->connections.value_or(options.connections)};
 }
 
-struct ConnectedServer {
+struct OpenedServer {
   Settled settled;
   std::unique_ptr<Connection> connection;
 };
 
 // A connection to a server that is fit for a store.
-Result<ConnectedServer> connect(const PostgresOptions& options) {
+Result<OpenedServer> connect(const PostgresOptions& options) {
   Result<Settled> settled = settle_options(options);
   if (!settled) return std::move(settled).fault();
   const std::atomic<bool> never_stops = false;
@@ -59,12 +59,12 @@ Result<ConnectedServer> connect(const PostgresOptions& options) {
   const Result<ServerSight> sight = look_at_server(**connection, name, deadline_in(kOpenTime));
   if (!sight) return sight.fault();
   if (const Status fit = suitable(sight->settings, name); !fit) return fit.fault();
-  return ConnectedServer{*std::move(settled), *std::move(connection)};
+  return OpenedServer{*std::move(settled), *std::move(connection)};
 }
 
 // The same, with the schema as this binary knows it.
-Result<ConnectedServer> connect_and_migrate(const PostgresOptions& options) {
-  Result<ConnectedServer> connected = connect(options);
+Result<OpenedServer> connect_and_migrate(const PostgresOptions& options) {
+  Result<OpenedServer> connected = connect(options);
   if (!connected) return connected;
   const Status migrated = migrate(*connected->connection, connected->settled.target.name, options.log);
   if (!migrated) return migrated.fault();
@@ -79,7 +79,7 @@ struct PostgresStore::Parts {
   // After the secret is known.
   void start(int connections, Housekeeping::Rounds rounds) {
     housekeeping.emplace(state, rounds);
-    jobs.emplace(state, *housekeeping, [this](const RecordId& id, StoreCall call) { submit(id, std::move(call)); });
+    jobs.emplace(state, *housekeeping, [this](const RecordId& id, AnyCall call) { submit(id, std::move(call)); });
     news.emplace(state);
     for (int number = 0; number < connections; ++number) senders.push_back(std::make_unique<BatchSender>(state));
     sweeper = std::thread([this] { sweep(); });
@@ -97,7 +97,7 @@ struct PostgresStore::Parts {
     for (const PostgresCallPtr& call : state.queue.refuse_all(closed)) refuse(call->what, closed);
   }
 
-  void submit(const RecordId& id, StoreCall what) {
+  void submit(const RecordId& id, AnyCall what) {
     const Deadline now = std::chrono::steady_clock::now();
     auto refused = state.queue.submit(id, std::move(what), now + state.call_timeout / 2, now + state.call_timeout);
     if (refused) refuse(refused->call, refused->fault);
@@ -123,7 +123,7 @@ struct PostgresStore::Parts {
 
 Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions options) {
   if (!options.skew) options.skew = [] { return Millis{0}; };
-  Result<ConnectedServer> connected = connect_and_migrate(options);
+  Result<OpenedServer> connected = connect_and_migrate(options);
   if (!connected) return std::move(connected).fault();
   Settled& settled = connected->settled;
   const std::string name = settled.target.name;
@@ -207,32 +207,32 @@ StoreStats PostgresStore::stats() const { return parts_->housekeeping->stats(); 
 Status PostgresStore::maintain() { return parts_->housekeeping->round(); }
 
 Status migrate_postgres(const PostgresOptions& options) {
-  const Result<ConnectedServer> connected = connect_and_migrate(options);
+  const Result<OpenedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return ok_status();
 }
 
 Status reach_postgres(const PostgresOptions& options) {
-  const Result<ConnectedServer> connected = connect(options);
+  const Result<OpenedServer> connected = connect(options);
   if (!connected) return connected.fault();
   return ok_status();
 }
 
 Result<std::string> read_identity_note_postgres(const PostgresOptions& options) {
-  const Result<ConnectedServer> connected = connect_and_migrate(options);
+  const Result<OpenedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return read_identity_note(*connected->connection, connected->settled.target.name);
 }
 
 Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
                                           std::string_view next) {
-  const Result<ConnectedServer> connected = connect_and_migrate(options);
+  const Result<OpenedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return write_identity_note(*connected->connection, connected->settled.target.name, expected, next);
 }
 
 Status accept_lost_memory_postgres(const PostgresOptions& options) {
-  const Result<ConnectedServer> connected = connect_and_migrate(options);
+  const Result<OpenedServer> connected = connect_and_migrate(options);
   if (!connected) return connected.fault();
   return accept_loss(*connected->connection, connected->settled.target.name);
 }

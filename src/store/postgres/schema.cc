@@ -21,7 +21,7 @@ constexpr Migration kMigrations[] = {
 };
 // clang-format on
 
-// A migration may rewrite a large table; those who wait for it at their start wait as long. The first one only makes
+// A migration may rewrite a large table; gateways that start meanwhile wait as long. The first one only makes
 // what is empty: where that lasts, it is the commit that waits, for a standby that is not there.
 constexpr Millis kMigrationTime{600'000};
 constexpr Millis kFirstMigrationTime{30'000};
@@ -41,7 +41,7 @@ Fault explained(const Section& section, const std::string& name) {
   }
   if (section.outcome == SectionOutcome::unknown) {
     fault.message +=
-        ". Somebody may hold a lock in the schema \"oncekey\", or commits wait for a standby that is not there "
+        ". Another session may hold a lock in the schema \"oncekey\", or commits wait for a standby that is not there "
         "(synchronous_standby_names)";
   }
   return fault;
@@ -82,7 +82,7 @@ std::string new_marker(std::string_view replaces, const Secret& secret, Remember
                      remembers == Remembers::nothing);
 }
 
-// The script of one migration. The lock lets one in at a time, and whoever comes second finds it applied and stops at
+// The script of one migration. The lock lets one in at a time, and the second gateway finds it applied and stops at
 // the unique number: nothing is applied twice, whatever the order. `marker` is what the first one ends with.
 std::string script_of(const Migration& migration, const std::string& marker) {
   std::string script = fmt::format("BEGIN; {};\n", kLock);
@@ -100,7 +100,7 @@ std::string script_of(const Migration& migration, const std::string& marker) {
   return script + "COMMIT;";
 }
 
-// True if it was applied now, false if somebody else was first.
+// True if it was applied now, false if another gateway was first.
 Result<bool> apply(Connection& connection, const Migration& migration, const std::string& marker,
                    const std::string& name, Deadline deadline) {
   const Section section = connection.run_script(script_of(migration, marker), deadline);
@@ -147,7 +147,7 @@ Status migrate(Connection& connection, const std::string& name, Log& log) {
 Status make_lost_schema(Connection& connection, const std::string& name, const Secret& secret, Deadline deadline) {
   const Result<AppliedMigrations> applied = read_applied(connection, name, deadline);
   if (!applied) return applied.fault();
-  if (applied->newest > 0) return ok_status(); // without its marker it is not opened by anybody
+  if (applied->newest > 0) return ok_status(); // without its marker no gateway opens it
   const std::string marker = new_marker("", secret, Remembers::nothing);
   for (const Migration& migration : migrations()) {
     const Result<bool> done = apply(connection, migration, marker, name, deadline);

@@ -1,7 +1,7 @@
 // schema: the tables and functions in the database, and how they get there.
 //
-// Migrations are numbered, each is applied in a transaction of its own under a lock, and whoever opens a store applies
-// what is missing. Binaries of two versions may share a store: a newer one says with each migration which older
+// Migrations are numbered, each is applied in a transaction of its own under a lock, and a gateway that opens a store
+// applies what is missing. Binaries of two versions may share a store: a newer one says with each migration which older
 // binaries can go on (`compatible_from`), and an older one that finds itself shut out says so and does not start.
 #pragma once
 
@@ -41,7 +41,7 @@ Status can_work_on(const AppliedMigrations& applied, int known);
 Status migrate(Connection& connection, const std::string& name, Log& log);
 
 // Makes everything anew where it is gone, with the secret there was and a marker that says that memory was lost:
-// whoever opens the store from now on refuses claims until somebody has accepted the loss. Leaves alone what is there.
+// gateways that open the store from now on refuse claims until an operator has accepted the loss. Keeps what is there.
 Status make_lost_schema(Connection& connection, const std::string& name, const std::array<std::uint8_t, 32>& secret,
                         Deadline deadline);
 

@@ -18,8 +18,8 @@ constexpr const char* kMeta = "SELECT generation, replaces, tick, lost, secret, 
 constexpr const char* kTick =
     "UPDATE oncekey.meta SET tick = tick + 1 RETURNING generation, replaces, tick, lost, secret, oncekey.clock()";
 
-ServerSettings settings_of(const Row& row) {
-  ServerSettings settings;
+PostgresSettings settings_of(const Row& row) {
+  PostgresSettings settings;
   const std::string_view version = row.bytes(0);
   std::from_chars(version.data(), version.data() + version.size(), settings.version);
   settings.in_recovery = row.boolean(1);
@@ -52,13 +52,13 @@ Result<std::optional<MetaRow>> meta_of(const PGresult* result) {
 
 } // namespace
 
-Durability durability_of(const ServerSettings& settings) {
+Durability durability_of(const PostgresSettings& settings) {
   if (settings.synchronous_commit == "off") return Durability::none;
   if (settings.fsync != "on" || settings.full_page_writes != "on") return Durability::process;
   return Durability::power;
 }
 
-Status suitable(const ServerSettings& settings, const std::string& name) {
+Status suitable(const PostgresSettings& settings, const std::string& name) {
   if (settings.version < kOldestServerVersion) {
     return unavailable(fmt::format("Postgres at {} is version {}; oncekey needs {} or later", name,
                                    settings.version / 10000, kOldestServerVersion / 10000));

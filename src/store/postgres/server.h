@@ -18,7 +18,7 @@ namespace oncekey::postgres {
 inline constexpr int kOldestServerVersion = 140000;
 
 // The settings that matter, as they are in effect for our role and database.
-struct ServerSettings {
+struct PostgresSettings {
   int version = 0; // as in server_version_num
   bool in_recovery = false;
   bool read_only = false;
@@ -37,10 +37,10 @@ struct ServerSettings {
 // killed server loses nothing, a power cut may.
 // With synchronous_commit = off a commit is answered while it is in the server's memory alone: a kill -9 of the server
 // loses the last half second, so nothing is promised.
-Durability durability_of(const ServerSettings& settings);
+Durability durability_of(const PostgresSettings& settings);
 
 // A fault that says why a store cannot be kept there.
-Status suitable(const ServerSettings& settings, const std::string& name);
+Status suitable(const PostgresSettings& settings, const std::string& name);
 
 // The row of oncekey.meta.
 struct MetaRow : SharedStoreMeta {
@@ -54,16 +54,16 @@ struct KnownMarker {
 };
 
 struct ServerSight {
-  ServerSettings settings;
+  PostgresSettings settings;
   std::optional<MetaRow> meta; // nothing if it is gone
 };
 
 // Asks for everything, in one round trip. A fault of kind unavailable if the server did not answer.
 Result<ServerSight> look_at_server(Connection& connection, const std::string& name, Deadline deadline);
 
-// Lets the server end by itself what nobody waits for any more: statements that last longer than `longest`, and, where
-// it can tell, those whose client is gone. For gateways that were killed, and for when a cancellation does not arrive.
-// Does nothing behind a pooler, whose sessions are lent to others, and a server that cannot is left as it is.
+// Lets the server end by itself what no caller waits for any more: statements that last longer than `longest`, and,
+// where it can tell, those whose client is gone. For gateways that were killed, and for when a cancellation does not
+// arrive. Does nothing behind a pooler, whose sessions are lent to others, and a server that cannot is left as it is.
 void limit_session(Connection& connection, Millis longest, Deadline deadline);
 
 // Counts the tick up and returns the marker as it is then; nothing if it is gone.

@@ -8,8 +8,8 @@
 namespace oncekey::postgres {
 namespace {
 
-ServerSettings good_settings() {
-  ServerSettings settings;
+PostgresSettings good_settings() {
+  PostgresSettings settings;
   settings.version = 150004;
   settings.fsync = "on";
   settings.full_page_writes = "on";
@@ -20,23 +20,23 @@ ServerSettings good_settings() {
 
 TEST(DurabilityOf, EveryKindOfCommitThatWaitsForTheDiskSurvivesAPowerCut) {
   for (const char* const commit : {"on", "local", "remote_write", "remote_apply"}) {
-    ServerSettings settings = good_settings();
+    PostgresSettings settings = good_settings();
     settings.synchronous_commit = commit;
     EXPECT_EQ(durability_of(settings), Durability::power) << commit;
   }
 }
 
 TEST(DurabilityOf, WithoutSyncsOrMendedPagesOnlyAKillIsSurvived) {
-  ServerSettings unsynced = good_settings();
+  PostgresSettings unsynced = good_settings();
   unsynced.fsync = "off";
   EXPECT_EQ(durability_of(unsynced), Durability::process);
-  ServerSettings torn = good_settings();
+  PostgresSettings torn = good_settings();
   torn.full_page_writes = "off";
   EXPECT_EQ(durability_of(torn), Durability::process);
 }
 
 TEST(DurabilityOf, CommitsAnsweredFromMemoryPromiseNothing) {
-  ServerSettings settings = good_settings();
+  PostgresSettings settings = good_settings();
   settings.synchronous_commit = "off";
   EXPECT_EQ(durability_of(settings), Durability::none);
 }
@@ -44,16 +44,16 @@ TEST(DurabilityOf, CommitsAnsweredFromMemoryPromiseNothing) {
 TEST(Suitable, AUsualServerIs) { EXPECT_TRUE(suitable(good_settings(), "h/d")); }
 
 TEST(Suitable, OldStandbyReadOnlyAndSerializableServersAreNot) {
-  ServerSettings old = good_settings();
+  PostgresSettings old = good_settings();
   old.version = 130012;
   EXPECT_FALSE(suitable(old, "h/d"));
-  ServerSettings standby = good_settings();
+  PostgresSettings standby = good_settings();
   standby.in_recovery = true;
   EXPECT_FALSE(suitable(standby, "h/d"));
-  ServerSettings read_only = good_settings();
+  PostgresSettings read_only = good_settings();
   read_only.read_only = true;
   EXPECT_FALSE(suitable(read_only, "h/d"));
-  ServerSettings serializable = good_settings();
+  PostgresSettings serializable = good_settings();
   serializable.isolation = "serializable";
   EXPECT_FALSE(suitable(serializable, "h/d"));
 }

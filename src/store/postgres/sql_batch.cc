@@ -38,7 +38,7 @@ enum Column : int {
 constexpr std::int16_t kClaimed = 1;
 constexpr std::int16_t kFoundLong = 3;
 
-// A lock is held for one round trip and one commit; whoever met it comes back after about as long.
+// A lock is held for one round trip and one commit; a call that met it comes back after about as long.
 Millis rest_after_a_lock() {
   thread_local std::minstd_rand random{std::random_device{}()};
   return Millis{std::uniform_int_distribution<int>(1, 3)(random)};
@@ -87,7 +87,7 @@ SqlBatch::SqlBatch(CallBatch& batch, SqlTerms terms)
   for (std::size_t at = 0; at < batch.size(); ++at) {
     if (batch[at].calls.empty()) continue;
     const PostgresCall& call = *batch[at].calls.front();
-    const StoreCall& what = call.what;
+    const AnyCall& what = call.what;
     if (std::holds_alternative<ClaimCall>(what)) {
       (call.only_read ? reads_ : claims_).push_back(at);
     } else if (const auto* find = std::get_if<FindCall>(&what)) {
@@ -258,7 +258,8 @@ void SqlBatch::answer_claimed(CallGroup& group, const Claimed& claimed, PendingA
   group.calls.erase(group.calls.begin());
 }
 
-// Whoever would only find gets what was found. The others, who would take over what the first one left, ask themselves.
+// Claims that would only find get what was found. Those that would take over what the first one left are sent
+// themselves.
 void SqlBatch::share_found(CallGroup& group, const Result<Found>& found, PendingAnswers& pending) {
   if (!found) {
     for (const PostgresCallPtr& call : group.calls) pending.refuse(call->what, found.fault());

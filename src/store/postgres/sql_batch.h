@@ -41,7 +41,7 @@ class SqlBatch {
   // Learned from the answers.
   std::int64_t records_written() const { return written_; }
   std::optional<Time> server_time() const { return server_time_; } // skew included
-  std::vector<RecordId> awaited() const { return awaited_; }       // found in progress by somebody who waits
+  std::vector<RecordId> awaited() const { return awaited_; }       // found in progress by a request that waits
   std::vector<Millis> retentions_claimed() const { return retentions_; }
 
  private:

@@ -19,7 +19,7 @@ namespace oncekey::redis {
 
 class RedisJobs final : public JobStore {
  public:
-  using Submit = std::function<void(CallPtr call, StoreCall what)>;
+  using Submit = std::function<void(CallPtr call, AnyCall what)>;
   // The loop is used for as long as calls are submitted.
   RedisJobs(StoreLoop& store_loop, Submit submit) : loop_(store_loop), submit_(std::move(submit)) {}
 

@@ -40,10 +40,10 @@ class RedisStore::Impl {
   Impl(std::unique_ptr<redis::StoreLoop> opened, QueueLimits limits)
       : room(limits),
         rates(opened->loop(), opened->servers(), opened->names()),
-        jobs(*opened, [this](CallPtr call, StoreCall what) { submit(std::move(call), std::move(what)); }),
+        jobs(*opened, [this](CallPtr call, AnyCall what) { submit(std::move(call), std::move(what)); }),
         store_loop(std::move(opened)) {}
 
-  void submit(CallPtr call, StoreCall what) {
+  void submit(CallPtr call, AnyCall what) {
     call->what = std::move(what);
     std::optional<QueueRoom::Place> place = room.admit(kind_of(call->what), call->arguments.size());
     if (!place) return refuse(call->what, overloaded());

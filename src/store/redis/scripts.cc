@@ -99,7 +99,7 @@ end
 local function identity_of(value) return sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94)) end
 local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lease_until) end
 
--- After a write that settled a record: tells those who wait for it.
+-- After a write that settled a record: tells the gateways that wait for it.
 local function tell(key, flags)
   if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', channel, sub(key, -64)) end
 end

@@ -34,9 +34,9 @@ const std::string& record_script();
 //   S fingerprint route key ordered delay retention message   stage: {1 staged or 0, the fingerprint that is there}
 //   T route limit lease overdue     take: the number of jobs of the route that may be taken now or later, and for each
 //                                   one taken its id, its fields and its message
-//   E fence delivered|again|dead attempted status reason pause why_dead keep_message   end of an attempt: 1 done, 0
-//   lost O retry|drop                    operate: 0 done, 1 absent, 2 taken, 3 over, 4 the message is gone F find:
-//   {fields, message}, or nil
+//   E fence delivered|again|dead attempted status reason pause why_dead keep_message   end: 1 done, 0 lost
+//   O retry|drop                    operate: 0 done, 1 absent, 2 taken, 3 over, 4 the message is gone
+//   F                               find: {fields, message}, or nil
 const std::string& job_script();
 
 // The store as a whole: a hash of the fields format, secret (with its check value),

@@ -30,7 +30,7 @@ CREATE TABLE oncekey.record (
   state          int2 NOT NULL, -- 1 in_progress, 2 completed, 3 indeterminate
   took_over      bool NOT NULL DEFAULT false,
   rerun          bool NOT NULL DEFAULT false,
-  awaited        bool NOT NULL DEFAULT false, -- somebody waits for it to be settled, and wants to be told
+  awaited        bool NOT NULL DEFAULT false, -- a gateway waits for it to be settled, and wants to be told
   partial        bool NOT NULL DEFAULT false, -- the response's body was left out and is not known whole yet
   id             bytea NOT NULL,
   fingerprint    bytea NOT NULL,
@@ -125,7 +125,7 @@ CREATE FUNCTION oncekey.partition_of(bucket int8) RETURNS text LANGUAGE sql IMMU
 AS $$ SELECT format('record_%s_%s', bucket & 63, (bucket >> 6 >> (bucket & 63)::int4) - 1) $$;
 
 -- Makes the partition of a bucket unless it is there. It is filled and indexed apart and then attached, which holds up
--- nobody who reads or writes other partitions.
+-- no reader or writer of other partitions.
 CREATE FUNCTION oncekey.make_partition(bucket int8) RETURNS bool LANGUAGE plpgsql AS $$
 DECLARE
   name text := oncekey.partition_of(bucket);
@@ -145,9 +145,9 @@ BEGIN
   RETURN true;
 END $$;
 
--- Takes a partition whose time is over out of the table; it is dropped after that, when nobody looks at it any more.
--- False if another gateway was first. Everybody waits for the few milliseconds this takes, but nobody for longer: where
--- somebody reads the table for long (a dump), it gives up at once and is tried again later. DETACH CONCURRENTLY would
+-- Takes a partition whose time is over out of the table; it is dropped after that, when no session reads it any more.
+-- False if another gateway was first. All calls wait for the few milliseconds this takes, and none for longer: where a
+-- session reads the table for long (a dump), it gives up at once and is tried again later. DETACH CONCURRENTLY would
 -- wait for such a reader without end, and leave a session and a half-detached partition behind when its caller is gone.
 CREATE FUNCTION oncekey.detach_partition(bucket int8) RETURNS bool LANGUAGE plpgsql
 SET lock_timeout = '50ms'
@@ -162,7 +162,7 @@ BEGIN
 END $$;
 
 -- A restored or re-created database must not execute again what it has forgotten, and a connection may outlive both (a
--- pooler's, or one over which a dump was read back): so whoever claims says which marker it knows. A younger tick is
+-- pooler's, or one over which a dump was read back): so a gateway that claims says which marker it knows. A younger tick is
 -- that of a backup, whatever it counts up to later. Called before the first fence of a transaction is drawn: on a new
 -- timeline the counter is moved on first. No caller draws a number of the old count meanwhile, since each one that
 -- finds the old timeline waits for the lock and looks again.
@@ -206,7 +206,7 @@ CREATE TYPE oncekey.answer AS (
   response       bytea
 );
 
--- How a call gets at its ids: a transaction lock on each, taken only if it is free, so that nobody ever waits in here
+-- How a call gets at its ids: a transaction lock on each, taken only if it is free, so that no session ever waits in here
 -- and there is nothing to deadlock on. Only then are records looked at: every statement of these functions has a
 -- snapshot of its own (READ COMMITTED), which sees what the lock's last holder committed. That makes an id unique over
 -- all partitions, for which there is no index. Ids whose lock is not free get no answer, and the caller asks again.
@@ -357,7 +357,7 @@ BEGIN
            OR a.verb = 2 AND (r.state = 3 OR r.state = 2 AND r.partial))
     RETURNING a.n, r.id, r.awaited AND a.verb <> 1 AS tell)
   SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
-  -- Only where somebody waits: notifications make commits wait for each other.
+  -- Only where a gateway waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
   RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
                FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
@@ -395,7 +395,7 @@ BEGIN
   RETURN 1;
 END $$;
 
--- Notes that somebody waits for these ids to be settled; false for those to ask again for.
+-- Notes that a gateway waits for these ids to be settled; false for those to ask again for.
 CREATE FUNCTION oncekey.await(skew int8, locks int8[], ids bytea[]) RETURNS bool[] LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off SET jit = off
 SET plan_cache_mode = force_generic_plan
@@ -439,7 +439,7 @@ BEGIN
                WHERE r.state = 1 AND r.lease_until > moment AND r.expires_at > moment;
 END $$;
 
--- Brings oncekey.unsettled up to date, unless somebody is at it. Claims commit a moment after the time they bear: those
+-- Brings oncekey.unsettled up to date, unless another gateway is at it. Claims commit a moment after the time they bear: those
 -- of the last fifteen seconds, longer than any call may take, are looked at again. One that has just begun need not be
 -- noted: most are over soon.
 CREATE FUNCTION oncekey.note_unsettled(skew int8) RETURNS void LANGUAGE plpgsql
