@@ -4,7 +4,7 @@
 //
 // Copies each request (up to its blank line, without a body) to an idle connection of the upstream and the answer back.
 // Meant for wrk with GET and an upstream whose answers fit into one read; the CPU time of the process, divided by the
-// requests, is the figure (bench/README of `run --only compare` has it for the whole gateway).
+// requests, is the figure. `bench/run --only compare` has it for the whole gateway.
 #include "net/connect.h"
 #include "net/listener.h"
 
