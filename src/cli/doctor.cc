@@ -198,7 +198,7 @@ class Doctor {
     const auto reached = connect(url, config_.upstream_ca);
     if (reached) return ok("upstream", fmt::format("{} takes connections at {}", url.origin(), *reached));
     add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", url.origin(), reached.fault().message),
-        "start the API, or mend upstream: until then clients get 502 and nothing is executed");
+        "start the API, or correct upstream: until then clients get 502 and nothing is executed");
   }
 
   void receiver(const Endpoint& endpoint) {

@@ -1,4 +1,4 @@
-// JobsDesk: where `oncekey jobs` asks and acts. Answers are those of the admin API, whoever has the jobs.
+// JobsDesk: where `oncekey jobs` asks and acts. Answers are those of the admin API, whatever keeps the jobs.
 #pragma once
 
 #include "cli/admin_client.h"

@@ -58,7 +58,7 @@ class Reloader {
 
   void reload();
   void reloaded();
-  // Null, with one reason each, where it cannot be taken on.
+  // Null if the configuration cannot be applied, with the reasons.
   std::shared_ptr<Next> prepare(std::vector<std::string>& reasons);
   Status load(Next& next, const ConfigChanges& changes) const;
   void take_on(Next& next);

@@ -249,7 +249,7 @@ ClientAnswer Client::Impl::run(const FetchRequest& wire, const Key& key) {
       }
       if (judged.judgement == Judgement::refusal) {
         answer.ending = Ending::refused;
-        // Who may not ask learns nothing about the operation, which an earlier run of the caller may have begun.
+        // A caller that is not authorized learns nothing about the operation, which an earlier run may have begun.
         const bool unsaid = unsettled || (key.used_elsewhere && is_about_the_caller(response.status));
         answer.key_kept = judged.may_have_done || (unsaid && !is_replay(response.headers));
         return answer;

@@ -52,7 +52,7 @@ inline constexpr RefusalCode kLastGatewayRefusal = RefusalCode::operation_unknow
 // What the gateway knows of the operation behind the key when it refuses a request. The refusal's text must not say
 // that nothing was executed where something may have been.
 enum class Fate {
-  as_the_code_says,
+  by_code,
   still_running,  // the first request is at work
   owner_gone,     // in progress by its lease, but its owner has stopped: a retry after the lease finds out
   maybe_executed, // an earlier try may have been executed, and a retry finds out
@@ -69,7 +69,7 @@ struct Refusal {
   std::string key; // echoed where the format names it
   // Which limit it was, in Stripe's words ("global-rate"); empty for refusals that are not about a limit.
   std::string_view limited_by{};
-  Fate fate = Fate::as_the_code_says;
+  Fate fate = Fate::by_code;
 };
 
 } // namespace oncekey

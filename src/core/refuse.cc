@@ -184,7 +184,7 @@ std::string_view cause_of(RefusalCode code) {
 
 std::string standing_detail(const Standing& standing, const Refusal& refusal) {
   switch (refusal.fate) {
-    case Fate::as_the_code_says:
+    case Fate::by_code:
       break;
     case Fate::still_running:
       return fmt::format(

@@ -57,7 +57,7 @@ bool grants_another_origin(const StoredResponse& response, const ReplyContext& c
 
 // Whether the answer has a freshness lifetime. Caches count it from Date: with today's date an old answer would stay
 // fresh for longer than its server said.
-bool says_how_long_it_is_fresh(const StoredResponse& response) {
+bool has_freshness_lifetime(const StoredResponse& response) {
   if (response.headers.has("Expires")) return true;
   const auto control = response.headers.get("Cache-Control");
   return control && control->find("max-age") != std::string_view::npos;
@@ -137,7 +137,7 @@ Reply replay_head(const Policy& policy, const StoredResponse& response, const Re
   ONCEKEY_CHECK(!response.omitted, "an answer that was not kept is never replayed");
   const bool stripe = policy.errors == ErrorFormat::stripe;
   const bool other_origin = grants_another_origin(response, context);
-  const bool keep_date = says_how_long_it_is_fresh(response);
+  const bool keep_date = has_freshness_lifetime(response);
   Reply reply = begin_reply(response);
   for (std::size_t i = 0; i < response.headers.size(); ++i) {
     const Field field = response.headers[i];

@@ -121,7 +121,7 @@ enum class OperatorAnswer {
   completed, // it has an answer already; changing that would break the promise made to its client
 };
 
-// Whether whoever looks at a record will wait for it to be settled.
+// Whether the caller of find() will wait for the record to be settled.
 enum class Interest { none, settling };
 
 enum class Durability { none, process, power };

@@ -88,7 +88,7 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
   const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
                          found->fence == fence && found->response && found->response->unfinished();
-  // Held by somebody who thought its owner gone, while the owner had the answer: knowing is better than not knowing.
+  // A finder held the record because its lease was over, but the owner was alive and has the answer: it is kept.
   const bool held =
       found && !found->expired(now) && found->state == RecordState::indeterminate && found->fence == fence;
   if (!streaming && !held && !owns(found, fence, now)) return {};

@@ -28,7 +28,8 @@ std::string url_known_to_sender(const Webhook& webhook, const Exchange& exchange
   return question == std::string::npos ? webhook.url : webhook.url + head.target.substr(question);
 }
 
-// All that the sender sent, and where it came from. A delivery is a request of our own: it has come through nobody yet.
+// All that the sender sent, and where it came from. A delivery is a new request of the gateway: no proxy has forwarded
+// it yet.
 Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) {
   const UpstreamRequest onward =
       forward(exchange.request(), {exchange.peer(), exchange.secure()}, self, {"Host", "Idempotency-Key"});

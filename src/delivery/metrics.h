@@ -16,7 +16,7 @@ class DeliveryMetrics {
   explicit DeliveryMetrics(prometheus::Registry& registry);
 
   // Messages that came in for an endpoint: staged, duplicate, challenge, store_fault, or why they were refused. Looking
-  // a counter up takes a lock: whoever counts often keeps it.
+  // a counter up takes a lock: keep it where it is used often.
   prometheus::Counter& receipts(const std::string& endpoint, std::string_view outcome);
   // Attempts that ended: delivered, retry, dead, lost, or put_back without having been made.
   prometheus::Counter& attempts(const std::string& endpoint, std::string_view outcome);

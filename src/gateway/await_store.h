@@ -25,8 +25,8 @@ class Wakeups {
   Loop& loop_;
 };
 
-// One call to a store, awaited. Lives in the coroutine's frame: whoever comes second (the answer or the wish to sleep)
-// lets the coroutine go on, and nobody touches this after that.
+// One call to a store, awaited. Lives in the coroutine's frame. The answer and the suspension race: the second of them
+// lets the coroutine go on, and neither touches this object after that.
 template <class T, class Start>
 class StoreCall {
  public:

@@ -284,7 +284,7 @@ Task<Execution::End> Execution::settle_failure() {
   co_await key_.let_go(settlement);
 
   const bool held = settlement == Settlement::hold;
-  const Fate earlier = took_over_ ? Fate::maybe_executed : Fate::as_the_code_says;
+  const Fate earlier = took_over_ ? Fate::maybe_executed : Fate::by_code;
   switch (error) {
     case CallError::none:
     case CallError::not_sent:
@@ -300,7 +300,7 @@ Task<Execution::End> Execution::settle_failure() {
       // Held keys are for an operator: no moment at which retrying helps can be named.
       std::optional<std::chrono::seconds> retry_after;
       if (settlement == Settlement::abandon) retry_after = whole_seconds(policy_.lease);
-      co_await replier_.refuse(code, retry_after, held ? Fate::held : Fate::as_the_code_says);
+      co_await replier_.refuse(code, retry_after, held ? Fate::held : Fate::by_code);
       break;
     }
     case CallError::unusable:
@@ -319,7 +319,7 @@ Task<Execution::End> Execution::note_executed() {
   noted.omitted = OmittedBody{};
   const Result<FenceAnswer> written = co_await key_.complete(std::move(noted));
   if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
-  co_await refuse_unusable(Fate::as_the_code_says);
+  co_await refuse_unusable(Fate::by_code);
   co_return End::answered;
 }
 

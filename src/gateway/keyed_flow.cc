@@ -301,7 +301,7 @@ Task<void> KeyedFlow::answer_store_fault(const Fault& fault) {
     co_return;
   }
   // An owner that was known before may have executed by now.
-  const Fate fate = known_ ? Fate::maybe_executed : Fate::as_the_code_says;
+  const Fate fate = known_ ? Fate::maybe_executed : Fate::by_code;
   co_await replier_.refuse(RefusalCode::store_unavailable, std::chrono::seconds(1), fate);
 }
 

@@ -17,7 +17,7 @@ std::string_view address_of(const Exchange& exchange, const std::vector<std::str
   for (std::size_t i = 0; i < headers.size(); ++i) {
     const Field field = headers[i];
     if (!equal_ignoring_case(field.name, "X-Forwarded-For")) continue;
-    // Each proxy appends whom it heard from: the last one is what ours saw.
+    // Each proxy appends the address of its peer: the last one is what the trusted proxy saw.
     for_each_list_item(field.value, [&](std::string_view item) { address = item; });
   }
   return address;
@@ -53,7 +53,7 @@ Task<bool> take_from_address_rate(GatewayShared& shared, Wakeups& wakeups, Excha
 RateBucketId bucket_for(GatewayShared& shared, const Exchange& exchange, const Route& route, const Requester& requester,
                         LimitOf of) {
   const std::string_view of_route = of == LimitOf::route ? std::string_view(route.name) : std::string_view{};
-  // An account that was not proven is another's for whoever names it: such requests are counted by their address.
+  // An account that was not proven can be named by any caller: such requests are counted by their address.
   const auto* const known = std::get_if<Principal>(&requester.principal());
   if (known != nullptr && believes_callers(route.policy)) {
     return bucket_of(*known, of_route, credentials_of(exchange.request().headers), shared.hash);

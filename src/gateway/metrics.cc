@@ -120,7 +120,7 @@ Metrics::Metrics()
                             .Register(registry_)),
       breaker_open_(prometheus::BuildGauge()
                         .Name("oncekey_upstream_breaker_open")
-                        .Help("1 while the upstream is left alone, else 0")
+                        .Help("1 while the circuit breaker is open, else 0")
                         .Register(registry_)),
       upstream_connections_(prometheus::BuildGauge()
                                 .Name("oncekey_upstream_connections")
@@ -128,7 +128,7 @@ Metrics::Metrics()
                                 .Register(registry_)),
       reloads_(prometheus::BuildCounter()
                    .Name("oncekey_config_reloads_total")
-                   .Help("Reloads of the configuration, by whether it was taken on")
+                   .Help("Reloads of the configuration, by whether it was applied")
                    .Register(registry_)),
       keys_(prometheus::BuildGauge()
                 .Name("oncekey_keys")

@@ -25,7 +25,7 @@ class OwnedKey {
 
   // Renews now. If the key is not ours any more, it is released: nothing was sent.
   Task<bool> renew();
-  // Writes the answer and wakes those who wait for it. A fault is in the log already.
+  // Writes the answer and wakes the requests that wait for it. A fault is in the log already.
   Task<Result<FenceAnswer>> complete(StoredResponse response);
   // Ends the ownership without an answer: by release, hold or abandon.
   Task<void> let_go(Settlement how);

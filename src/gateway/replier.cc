@@ -173,7 +173,7 @@ Task<void> Replier::refuse_in_progress(const RecordId& id, const Decision& decis
   const bool gone = decision.lease_left.count() > 0 && thread_.shared.owner_is_gone(id, record);
   const std::chrono::seconds after =
       gone ? retry_after_lease(decision.lease_left) : retry_after(decision.age, metrics_.usual_duration().estimate());
-  return refuse(RefusalCode::in_progress, after, gone ? Fate::owner_gone : Fate::as_the_code_says);
+  return refuse(RefusalCode::in_progress, after, gone ? Fate::owner_gone : Fate::by_code);
 }
 
 } // namespace oncekey

@@ -39,11 +39,11 @@ class Replier {
 
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> refuse(RefusalCode code, std::optional<std::chrono::seconds> retry_after = std::nullopt,
-                    Fate fate = Fate::as_the_code_says);
+                    Fate fate = Fate::by_code);
   Task<void> refuse(const Refusal& refusal);
   // 202: the answer is promised, and can be fetched under `url`. `age` is that of the claim.
   Task<void> send_accepted(std::string_view url, Millis age);
-  // 202 to whoever asks under that URL: not yet.
+  // 202 to a request for that status URL: not yet.
   Task<void> send_pending(std::string_view url, Millis age);
   // The upstream's answer, compressed where the route says so and the client accepts it.
   Task<void> send_answer(BufferedBytes& buffered, const Reply& head, std::string_view body);

@@ -159,7 +159,8 @@ class BufferedBytes {
 
   // False when a limit would be passed, which why() tells; nothing is counted then.
   bool try_hold(std::uint64_t bytes);
-  // For an answer that exists already. One that is larger than the limit has its turn when nobody else holds anything.
+  // For an answer that exists already. An answer that is larger than the limit has its turn when no other holds
+  // anything.
   bool try_hold_answer(GatewayShared& shared, std::uint64_t bytes);
   // Counts without asking: for an answer to something that was executed already, which cannot be refused any more.
   void hold(std::uint64_t bytes) { holding_.add(bytes); }

@@ -15,7 +15,7 @@
 namespace oncekey {
 namespace {
 
-// What the URL names, if it belongs to the one who asks; `id` is then its record's.
+// The record that the URL names, if it belongs to the caller's account; `id` is then its id.
 Task<Result<std::optional<Found>>> find_named(GatewayThread& thread, const Exchange& exchange, const Route& route,
                                               const OperationName& named, const Principal& principal, RecordId& id) {
   GatewayShared& shared = thread.shared;
@@ -34,7 +34,7 @@ Task<Result<std::optional<Found>>> find_named(GatewayThread& thread, const Excha
   co_return answer;
 }
 
-// By the record's own fingerprint: one who knows account and key has no body to compare.
+// By the record's own fingerprint: a request for a status has no body to compare.
 Task<void> answer_from(GatewayShared& shared, Exchange& exchange, const Route& route, Replier& replier,
                        const RecordId& id, const Found& found) {
   const Record& record = *found.record;

@@ -26,9 +26,9 @@ class Waiters {
   // Nothing when `most` are waiting for this record already.
   std::unique_ptr<Ticket> join(const RecordId& id, Loop& loop, std::uint32_t most);
 
-  // Wakes everybody who waits for this record. From any thread.
+  // Wakes all requests that wait for this record. From any thread.
   void notify(const RecordId& id);
-  // Wakes everybody there is, for the end of the process.
+  // Wakes all waiting requests, for the end of the process.
   void notify_all();
 
   std::uint64_t waiting() const { return waiting_.load(std::memory_order_relaxed); }

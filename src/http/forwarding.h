@@ -14,7 +14,7 @@ namespace oncekey {
 struct ProxyIdentity {
   // Our name in Via, unique to this process, so that a request that comes back to it is known for a loop.
   std::string pseudonym;
-  // Peers whose X-Forwarded-* fields are believed and added to; everybody else's are replaced.
+  // Peers whose X-Forwarded-* fields are trusted and appended to; those of all other peers are replaced.
   std::vector<std::string> trusted_proxies;
 };
 

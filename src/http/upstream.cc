@@ -92,7 +92,7 @@ UpstreamCall::UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
 UpstreamCall::~UpstreamCall() {
   if (counted_) pool_.in_use_.fetch_sub(1);
   if (counted_ && pool_.to_this_ != nullptr) pool_.to_this_->fetch_sub(1);
-  // Ends write_body() if it is still at work: nobody waits for it, and the body it reads from may go now.
+  // Ends write_body() if it is still at work: it is not awaited, and the body it reads from may be destroyed now.
   if (connection_ && connection_->body_unsent) connection_->transport->close();
   if (connection_ && reusable_) pool_.give_back(std::move(connection_));
 }
@@ -150,7 +150,7 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
   if (chunked_) head.append("Transfer-Encoding: chunked\r\n");
   head.append("\r\n");
 
-  // Connections that idle in some thread's pool do not count: they are few, and in nobody's way.
+  // Connections that idle in a thread's pool do not count: they are few.
   counted_ = true;
   if (pool_.to_this_ != nullptr) pool_.to_this_->fetch_add(1);
   if (pool_.in_use_.fetch_add(1) >= pool_.options_.max_connections) {
@@ -259,7 +259,7 @@ std::optional<CallError> UpstreamCall::next_received(std::string_view& out) {
       return CallError::unusable;
     }
     buffer.consume(piece.consumed);
-    // Bytes behind the end of a response belong to nobody: such a connection is not used again (RFC 9112, 6.3).
+    // Bytes behind the end of a response belong to no request: such a connection is not used again (RFC 9112, 6.3).
     if (parser_->done()) reusable_ = may_be_used_again();
     if (!piece.bytes.empty()) {
       out = piece.bytes;

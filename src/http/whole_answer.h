@@ -1,6 +1,6 @@
 // whole_answer: one call to an upstream, from the request's first byte to the answer's last, for an answer to be kept.
 //
-// What is too long to keep is left on the call: whoever passes it on goes on with UpstreamCall::read_piece().
+// An answer that is too long to keep is left on the call: its caller passes it on with UpstreamCall::read_piece().
 #pragma once
 
 #include "http/exchange.h"

@@ -168,7 +168,8 @@ void RedisConnection::take(OwnedReply reply) {
   if (message_ && reply.look()[0].text() == "message") return message_(reply.look());
   if (pending_.empty()) {
     // A server with too many clients says so to a new one before it is asked anything.
-    return close(reply.look().is_error() ? std::string(reply.look().text()) : "the server sent an answer to nothing");
+    return close(reply.look().is_error() ? std::string(reply.look().text())
+                                         : "the server sent an answer without a question");
   }
   Pending first = std::move(pending_.front());
   pending_.pop_front();

@@ -158,7 +158,7 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
   if (Found* const found = std::get_if<Found>(&*answer)) {
     const Record& record = *found->record;
     if (record.state == RecordState::in_progress && record.claimed_by == call->request.token) {
-      // Whoever sees a lease that is over may have told an operator already that the outcome is unknown.
+      // The lease is over: an operator may have been told already that the outcome is unknown.
       if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }

@@ -126,7 +126,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const PostgresTarget& targe
     return failed(without_secret(one_line(PQerrorMessage(connection)), password != nullptr ? password : ""));
   }
   if (PQsetnonblocking(connection, 1) != 0) return failed("it cannot be made non-blocking");
-  // Notices would go to standard error; what they say (a table exists already) is of no use to anybody.
+  // Notices (a table exists already) would go to standard error, and say nothing of use.
   PQsetNoticeProcessor(
       connection, [](void*, const char*) {}, nullptr);
   const char* const encoding = PQparameterStatus(connection, "server_encoding");

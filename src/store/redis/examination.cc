@@ -44,7 +44,7 @@ Status suitable(const InfoFields& info, const Url& url, const Host& host) {
   }
   if (!in_cluster && url.cluster) {
     return invalid(
-        fmt::format("Redis at {} is no node of a cluster: write redis{}:// in the URL", where, url.tls ? "s" : ""));
+        fmt::format("Redis at {} is not a node of a cluster: write redis{}:// in the URL", where, url.tls ? "s" : ""));
   }
   if (!url.cluster && field(info, "role") != "master") {
     return invalid(fmt::format("Redis at {} is a replica: name its primary in the URL", where));

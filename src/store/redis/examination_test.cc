@@ -63,7 +63,7 @@ TEST(RedisExamination, WhatCannotBeUsedIsRefusedWithTheReason) {
   EXPECT_EQ(unsuitable("redis_version", "10.0.0"), "suitable");
   EXPECT_NE(unsuitable("role", "slave").find("is a replica"), std::string::npos);
   EXPECT_NE(unsuitable("cluster_enabled", "1").find("redis+cluster://"), std::string::npos);
-  EXPECT_NE(unsuitable("role", "master", "redis+cluster://h:1").find("no node of a cluster"), std::string::npos);
+  EXPECT_NE(unsuitable("role", "master", "redis+cluster://h:1").find("not a node of a cluster"), std::string::npos);
 }
 
 TEST(RedisExamination, WhatWasEvictedBetweenTwoLooksIsCounted) {

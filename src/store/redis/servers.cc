@@ -181,7 +181,7 @@ Task<Status> Servers::refresh_from(std::shared_ptr<RedisConnection> connection) 
   if (reply->look().is_error()) {
     const ServerError error = parse_error(reply->look().text());
     if (error.kind != ErrorKind::unclear) co_return fault_of(error, connection->host());
-    co_return invalid(fmt::format("Redis at {} gives no slots: {} (if it is no cluster, write redis:// in the URL)",
+    co_return invalid(fmt::format("Redis at {} gives no slots: {} (if it is not a cluster, write redis:// in the URL)",
                                   where, error.text));
   }
   const Result<std::vector<SlotRange>> ranges = parse_slots(reply->look(), connection->host());

@@ -125,7 +125,7 @@ void Upkeep::tick_all() {
 }
 
 Task<void> Upkeep::tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
-  const Status asked_again_in_a_second = co_await dispatcher_.tick(connection, partition);
+  const Status repeated_by_the_next_tick = co_await dispatcher_.tick(connection, partition);
 }
 
 void Upkeep::examine_all() {
