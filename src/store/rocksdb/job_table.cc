@@ -19,6 +19,8 @@ constexpr char kState = 's';
 constexpr char kMessage = 'm';
 // Expired jobs taken out of the index by one call.
 constexpr std::size_t kForgottenAtOnce = 64;
+// A listing is answered on its caller's thread: so many states take some ten milliseconds.
+constexpr std::size_t kScannedAtOnce = 20'000;
 
 std::string key_of(char kind, const RecordId& id) {
   std::string key(1, kind);
@@ -75,6 +77,7 @@ Result<JobPage> JobTable::list(const JobListRequest& request, Time now) const {
   scan.fill_cache = false; // a scan would push out what others need
   const std::string prefix = kState + bytes_of_prefix(request.id_prefix);
   const std::shared_ptr<const BucketList> live = buckets_.live();
+  const std::size_t looks_max = std::min(request.look_max, kScannedAtOnce);
   std::size_t looked = 0;
   for (const Bucket& bucket : *live) {
     const std::unique_ptr<rocksdb::Iterator> at(db_.NewIterator(scan, bucket.family.get()));
@@ -84,7 +87,7 @@ Result<JobPage> JobTable::list(const JobListRequest& request, Time now) const {
       std::memcpy(id.bytes.data(), at->key().data() + 1, id.bytes.size());
       Result<StoredJob> job = decode_job(id, at->value().ToStringView());
       if (!job) return unreadable(id, job.fault());
-      page.whole = looked++ < request.look_max && add(*std::move(job));
+      page.whole = looked++ < looks_max && add(*std::move(job));
       if (!page.whole) return page;
     }
     if (!at->status().ok()) return fault_of(at->status(), "the jobs could not be listed");
