@@ -5,6 +5,7 @@
 #include <limits>
 
 namespace oncekey {
+namespace job_transitions_test { // beside transitions_test, which has a clock and a request of its own
 namespace {
 
 using Kind = AttemptEnd::Kind;
@@ -211,4 +212,5 @@ TEST(JobTransitions, AListingAsksForStateRouteAndId) {
 }
 
 } // namespace
+} // namespace job_transitions_test
 } // namespace oncekey

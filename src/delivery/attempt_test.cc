@@ -38,10 +38,11 @@ TEST(Attempt, NearlyEveryOtherAnswerIsTriedAgain) {
 }
 
 TEST(Attempt, AReceiverThatIsGoneForGoodMakesADeadLetterAtOnce) {
-  const AttemptEnd gone = end_of(Endpoint{}, message(0), answered(410), Millis{0}, 0);
+  const AttemptEnd gone = end_of(Endpoint{}, job(0), answered(410), Millis{0}, 0);
   EXPECT_EQ(gone.kind, Kind::dead);
-  EXPECT_EQ(gone.message.reason, "410 As Answered");
-  EXPECT_EQ(gone.message.body, "hello");
+  ASSERT_TRUE(gone.result);
+  EXPECT_EQ(to_string(*gone.result), "410 As Answered");
+  EXPECT_EQ(gone.why_dead, "the receiver wants no more tries: it answered 410");
 }
 
 TEST(Attempt, PausesDoubleUpToTheLongestAndAreJittered) {

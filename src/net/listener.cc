@@ -10,7 +10,7 @@ namespace {
 // A backlog for bursts of reconnecting clients; the kernel caps it at its own limit.
 constexpr int kBacklog = 1024;
 // Connections taken at once, before the tasks of the loop have their turn.
-constexpr unsigned kInARowMax = 64;
+constexpr unsigned kAcceptsInARowMax = 64;
 
 // The connection was gone before it was accepted (accept(2) says to treat them alike).
 bool is_of_the_connection(int error) {
@@ -43,7 +43,7 @@ std::string Listener::address() const {
 
 Task<Listener::Accepted> Listener::accept() {
   Accepted accepted;
-  if (++in_a_row_ > kInARowMax) {
+  if (++in_a_row_ > kAcceptsInARowMax) {
     in_a_row_ = 0;
     co_await socket_.loop().next_turn();
   }

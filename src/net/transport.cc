@@ -24,7 +24,7 @@ constexpr std::size_t kTlsOverhead = 256;
 // Two pieces up to here become one TLS record.
 constexpr std::size_t kTlsRecordBytes = 16u << 10;
 // Reads or writes that need no wait, before the other tasks of the loop have their turn.
-constexpr unsigned kInARowMax = 16;
+constexpr unsigned kCallsInARowMax = 16;
 
 // Not an error of the connection: the call has to wait.
 const std::error_code kWouldBlock = std::make_error_code(std::errc::resource_unavailable_try_again);
@@ -236,7 +236,7 @@ IoResult Transport::try_to_read(std::span<char> room) {
 
 Task<IoResult> Transport::read_some(std::span<char> room) {
   if (const std::error_code ended = unusable()) return IoResult{ended, 0};
-  if (++in_a_row_ <= kInARowMax) {
+  if (++in_a_row_ <= kCallsInARowMax) {
     const IoResult result = try_to_read(room);
     if (result.error != kWouldBlock) return result;
   }
@@ -244,7 +244,7 @@ Task<IoResult> Transport::read_some(std::span<char> room) {
 }
 
 Task<IoResult> Transport::wait_and_read(std::span<char> room) {
-  if (in_a_row_ > kInARowMax) {
+  if (in_a_row_ > kCallsInARowMax) {
     in_a_row_ = 0;
     co_await socket_.loop().next_turn();
     if (const std::error_code ended = unusable()) co_return IoResult{ended, 0};
@@ -322,7 +322,7 @@ Task<IoResult> Transport::write_rest(Pieces rest, std::size_t written, Pace* pac
     if (tls_ && std::exchange(tls_->reader_needs_writer, false)) socket_.resume_reader();
     skip(rest, result.bytes);
     if (rest[0].empty() && rest[1].empty()) co_return IoResult{{}, written};
-    if (++in_a_row_ > kInARowMax) {
+    if (++in_a_row_ > kCallsInARowMax) {
       in_a_row_ = 0;
       co_await socket_.loop().next_turn();
     }
