@@ -166,20 +166,6 @@ std::optional<std::string> show_and_confirm(Result<AdminAnswer> answer,
   return std::string(id->as_string().c_str());
 }
 
-std::string percent_encoded(std::string_view text) {
-  std::string encoded;
-  for (const char c : text) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
-                       c == '_' || c == '.' || c == '~' || c == '/';
-    if (plain) {
-      encoded.push_back(c);
-    } else {
-      encoded += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-    }
-  }
-  return encoded;
-}
-
 Result<std::string> read_small_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   std::string content(kLargestBody + 1, '\0');

@@ -51,9 +51,6 @@ std::optional<std::string> show_and_confirm(Result<AdminAnswer> answer,
                                             const std::string& question, std::string_view command,
                                             const Console& console, int& exit_code);
 
-// For the values of a query.
-std::string percent_encoded(std::string_view text);
-
 // No larger than an answer a gateway keeps.
 Result<std::string> read_small_file(const std::string& path);
 

@@ -1,5 +1,6 @@
 #include "cli/jobs_desk.h"
 
+#include "base/url.h"
 #include "admin/record_json.h"
 #include "base/log.h"
 #include "cli/admin_talk.h"

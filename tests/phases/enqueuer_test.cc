@@ -353,7 +353,7 @@ TEST_P(Jobs, AJobThatIsRefusedForGoodIsADeadLetterAtOnce) {
   const EnqueuerCounts counts = run_once(enqueuer);
   EXPECT_EQ(counts.refused, 2u);
   EXPECT_EQ(counts.dead, 1u);
-  const auto letters = list_dead_jobs(*database);
+  const auto letters = list_jobs(*database, {.state = TableJobState::dead});
   ASSERT_TRUE(letters.ok()) << letters.fault().message;
   ASSERT_EQ(letters->size(), 1u);
   EXPECT_EQ((*letters)[0].last_error, "answered 410");
