@@ -1,8 +1,8 @@
 #include "cli/jobs_desk.h"
 
-#include "base/url.h"
 #include "admin/record_json.h"
 #include "base/log.h"
+#include "base/url.h"
 #include "cli/admin_talk.h"
 
 #include <oncekey/workers.h>

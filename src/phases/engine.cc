@@ -1,6 +1,7 @@
 #include "phases/engine.h"
 
 #include "base/enum_name.h"
+#include "phases/conflict_budget.h"
 #include "phases/sql_text.h"
 
 #include <fmt/format.h>
@@ -12,6 +13,9 @@
 
 namespace oncekey::phases {
 namespace {
+
+// For making a table. A phase that finds none has this long too (RunnerOptions::conflict_budget).
+constexpr Millis kBucketBudget = std::chrono::seconds(5);
 
 constexpr std::string_view kForgetBucket = "DELETE FROM oncekey_bucket WHERE kind = $1 AND name = $2";
 constexpr std::string_view kKnowBucket =
@@ -206,7 +210,12 @@ Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
     }
     auto session = this->session();
     if (!session.ok()) return std::move(session).fault();
-    if (auto made = create_bucket(**session, kind, wanted); !made.ok()) return made;
+    // Behind a pooler, what was prepared may be gone within the transaction.
+    ConflictBudget budget(kBucketBudget);
+    Status made = create_bucket(**session, kind, wanted);
+    while (!made.ok() && made.fault().kind == FaultKind::conflict && budget.wait())
+      made = create_bucket(**session, kind, wanted);
+    if (!made.ok()) return made;
     const std::lock_guard lock(mutex_);
     known_buckets_.insert(table);
   }

@@ -30,14 +30,12 @@ class RocksdbUnderTest : public StoreUnderTest {
  public:
   RocksdbUnderTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-conformance-XXXXXX").string();
-    path_ = ::mkdtemp(pattern.data());
+    folder_ = ::mkdtemp(pattern.data());
     open();
   }
   ~RocksdbUnderTest() override {
     store_.reset();
-    std::filesystem::remove_all(path_);
-    std::filesystem::remove(path_ + ".witness");
-    std::filesystem::remove(path_ + ".ballast");
+    std::filesystem::remove_all(folder_);
   }
   Store& store() override { return *store_; }
   void advance(Millis by) override {
@@ -57,7 +55,7 @@ class RocksdbUnderTest : public StoreUnderTest {
     clock.wall = [] { return kStart; };
     clock.boot_id = "one boot";
     clock.wall_is_right = [] { return true; };
-    auto opened = RocksdbStore::open({.path = path_,
+    auto opened = RocksdbStore::open({.path = folder_ + "/store", // which has files beside it
                                       .log = log_,
                                       .on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; },
                                       .clock = std::move(clock),
@@ -67,7 +65,7 @@ class RocksdbUnderTest : public StoreUnderTest {
   }
 
   Log log_{LogLevel::error};
-  std::string path_;
+  std::string folder_;
   std::atomic<std::int64_t> passed_ = 0;
   std::unique_ptr<RocksdbStore> store_;
 };

@@ -100,6 +100,18 @@ TEST_F(PostgresConnection, MayBeClearedByTheApplicationInsideAPhase) {
   EXPECT_GT(runner.metrics().phases_repeated, 0u);
 }
 
+TEST_F(PostgresConnection, MayBeClearedWhileATableForAnswersIsMade) {
+  // As a pooler does that gives the second table's transaction another connection than the first one's.
+  run_sql(*database,
+          "CREATE FUNCTION clear() RETURNS event_trigger LANGUAGE plpgsql AS"
+          " 'BEGIN EXECUTE ''DEALLOCATE ALL''; END'");
+  run_sql(*database,
+          "CREATE EVENT TRIGGER clear ON ddl_command_end WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION clear()");
+  Runner runner(*database, {one_phase([&](Phase& phase) { return phase.respond(200, "", ""); })});
+  expect_finished(runner, "k1");
+  run_sql(*database, "DROP EVENT TRIGGER clear");
+}
+
 TEST_F(PostgresConnection, NoticesThatATableHasChangedUnderAPreparedStatement) {
   std::size_t width = 0;
   Runner runner(*database, {one_phase([&](Phase& phase) {

@@ -269,6 +269,13 @@ class Gateway:
         self._state.wait_until(lambda: self._find(text), f"{text!r} in the log")
         return self._find(text)
 
+    def accepts_connections(self):
+        try:
+            socket.create_connection(self.address, timeout=PATIENCE_SECONDS).close()
+        except ConnectionRefusedError:
+            return False
+        return True
+
     def check_sanitizers(self):
         found = SANITIZER_REPORTS.search(self.log)
         if found:

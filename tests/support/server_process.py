@@ -152,6 +152,13 @@ class Server:
     def resume(self):
         self.signal(signal.SIGCONT)
 
+    def has_unread_bytes(self):
+        """Whether a client has sent something that it has not read: while it is paused, a call that waits for it."""
+        established, port = "01", f":{self.port:04X}"
+        rows = [line.split() for line in pathlib.Path("/proc/net/tcp").read_text().splitlines()[1:]]
+        return any(row[1].endswith(port) and row[3] == established and not row[4].endswith(":00000000")
+                   for row in rows)
+
     def remove(self):
         try:
             self.resume()
