@@ -272,7 +272,7 @@ class Gateway:
     def accepts_connections(self):
         try:
             socket.create_connection(self.address, timeout=PATIENCE_SECONDS).close()
-        except ConnectionRefusedError:
+        except (ConnectionRefusedError, ConnectionResetError):  # reset: it was in the queue of a listener that closes
             return False
         return True
 
