@@ -47,16 +47,7 @@ ALLOWED = {
 }
 
 # Names of the delivery room that still call a job a message or a delivery, and a destination an endpoint.
-TO_BE_RENAMED = {
-    "event deliveries_go_on",
-    "event deliveries_wait",
-    "event delivery_dead",
-    "event delivery_failed",
-    "metric oncekey_deliveries_under_way",
-    "metric oncekey_delivery_attempts_total",
-    "metric oncekey_messages_received_total",
-    "label endpoint",
-}
+TO_BE_RENAMED = set()
 
 METRIC = re.compile(r'"(oncekey_[a-z_]+)"')
 LABEL = re.compile(r'\{\s*"([a-z_]+)",')

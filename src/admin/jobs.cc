@@ -45,7 +45,7 @@ Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
   }
   if (!state.empty() && !request.state)
     co_return Answer{400, "application/json", problem("state is one of waiting, taken, delivered, dropped, dead")};
-  request.route = decoded_query_value(query, "endpoint");
+  request.route = decoded_query_value(query, "destination");
   const Result<std::size_t> limit = limit_of(query, request.limit);
   if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
   request.limit = *limit;

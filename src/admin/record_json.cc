@@ -90,7 +90,7 @@ json::object job_json(const StoredJob& job, Time now) {
   json::object out;
   out["id"] = to_hex(job.id);
   out["state"] = text(to_string(state));
-  out["endpoint"] = text(job.route);
+  out["destination"] = text(job.route);
   out["key"] = text(job.key);
   out["ordered"] = job.ordered;
   out["attempts"] = job.attempts;

@@ -56,7 +56,7 @@ JobsCommand::JobsCommand(CLI::App& app)
 
   list = command_->add_subcommand("list", "list jobs");
   list->add_option("--state", state, "only those in this state")->check(CLI::IsMember(kJobStates));
-  list->add_option("--endpoint", endpoint,
+  list->add_option("--destination", endpoint,
                    "only those of this webhook, destination or sink, as in \"hook /hooks/stripe\" or \"to billing\"");
   list->add_option("--limit", limit, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
   show = command_->add_subcommand("show", "show one job: its message, and how its last attempt went");

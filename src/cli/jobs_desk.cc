@@ -25,7 +25,7 @@ class GatewayJobs final : public JobsDesk {
   Result<AdminAnswer> list(const std::string& state, const std::string& endpoint, std::uint32_t limit) override {
     std::string query = fmt::format("/api/jobs?limit={}", limit);
     if (!state.empty()) query += "&state=" + state;
-    if (!endpoint.empty()) query += "&endpoint=" + percent_encoded(endpoint);
+    if (!endpoint.empty()) query += "&destination=" + percent_encoded(endpoint);
     return client_.get(query);
   }
   Result<AdminAnswer> show(const std::string& id) override { return client_.get("/api/jobs/" + id); }
@@ -50,7 +50,7 @@ json::object table_job_json(const TableJob& job) {
   const auto time_or_null = [](bool there, Time time) { return there ? json::value(iso_time(time)) : json::value(); };
   out["id"] = std::to_string(job.job.id);
   out["state"] = json::value(to_string(job.state));
-  out["endpoint"] = job.job.sink;
+  out["destination"] = job.job.sink;
   out["key"] = job.job.name;
   out["attempts"] = job.job.attempts;
   out["last"] = job.last_error.empty() ? json::value() : json::value(job.last_error);

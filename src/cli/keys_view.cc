@@ -210,7 +210,7 @@ std::string view_of_jobs(const json::value& answer) {
     const std::string id = text_of(member(job, "id"), 64);
     rows.push_back({id.substr(0, kIdShown), text_of(member(job, "state"), 16), text_of(member(job, "attempts"), 8),
                     view_of_time(member(job, "next_attempt")), view_of_time(member(job, "received")),
-                    text_of(member(job, "endpoint"), kTextShown), text_of(member(job, "key"), kTextShown),
+                    text_of(member(job, "destination"), kTextShown), text_of(member(job, "key"), kTextShown),
                     text_of(member(job, member(job, "why_dead").is_string() ? "why_dead" : "last"), kTextShown)});
   }
   std::string view = format_table(rows);
@@ -225,7 +225,7 @@ std::string view_of_job(const json::value& job) {
   std::string view = format_table({
       {"id", text_of(member(job, "id"), 64)},
       {"state", text_of(member(job, "state"), 16)},
-      {"endpoint", text_of(member(job, "endpoint"), 255)},
+      {"destination", text_of(member(job, "destination"), 255)},
       {"key", text_of(member(job, "key"), 255)},
       {"goes to",
        fmt::format("{} {}", text_of(member(message, "method"), 16), text_of(member(message, "target"), 255))},

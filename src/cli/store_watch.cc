@@ -103,7 +103,7 @@ Task<void> StoreWatch::bury(std::string route) {
   }
   if (buried == 0) co_return;
   shared_.log.error("jobs_left_behind",
-                    {{"endpoint", route},
+                    {{"destination", route},
                      {"jobs", buried},
                      {"reason", kNoSuchEndpoint},
                      {"next", "configure it again and use oncekey jobs retry, or oncekey jobs drop"}});

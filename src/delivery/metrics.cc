@@ -4,15 +4,15 @@ namespace oncekey {
 
 DeliveryMetrics::DeliveryMetrics(prometheus::Registry& registry)
     : receipts_(prometheus::BuildCounter()
-                    .Name("oncekey_messages_received_total")
+                    .Name("oncekey_jobs_received_total")
                     .Help("webhooks and outbox messages, by what became of them")
                     .Register(registry)),
       attempts_(prometheus::BuildCounter()
-                    .Name("oncekey_delivery_attempts_total")
+                    .Name("oncekey_job_attempts_total")
                     .Help("attempts to deliver a staged message, by how they ended")
                     .Register(registry)),
       under_way_(prometheus::BuildGauge()
-                     .Name("oncekey_deliveries_under_way")
+                     .Name("oncekey_jobs_under_way")
                      .Help("deliveries that wait for their receiver's answer")
                      .Register(registry)),
       jobs_(prometheus::BuildGauge()
@@ -21,19 +21,19 @@ DeliveryMetrics::DeliveryMetrics(prometheus::Registry& registry)
                 .Register(registry)) {}
 
 prometheus::Counter& DeliveryMetrics::receipts(const std::string& endpoint, std::string_view outcome) {
-  return receipts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}});
+  return receipts_.Add({{"destination", endpoint}, {"outcome", std::string(outcome)}});
 }
 
 prometheus::Counter& DeliveryMetrics::attempts(const std::string& endpoint, std::string_view outcome) {
-  return attempts_.Add({{"endpoint", endpoint}, {"outcome", std::string(outcome)}});
+  return attempts_.Add({{"destination", endpoint}, {"outcome", std::string(outcome)}});
 }
 
 prometheus::Gauge& DeliveryMetrics::jobs(const std::string& endpoint, std::string_view state) {
-  return jobs_.Add({{"endpoint", endpoint}, {"state", std::string(state)}});
+  return jobs_.Add({{"destination", endpoint}, {"state", std::string(state)}});
 }
 
 prometheus::Gauge& DeliveryMetrics::under_way(const std::string& endpoint) {
-  return under_way_.Add({{"endpoint", endpoint}});
+  return under_way_.Add({{"destination", endpoint}});
 }
 
 } // namespace oncekey

@@ -62,9 +62,9 @@ Task<void> StoreSource::take_due(std::size_t limit, std::function<void(std::vect
   }
   if (std::exchange(failing_, !failure.empty()) != failing_) {
     if (failing_) {
-      shared_.log.warning("deliveries_wait", {{"endpoint", endpoint_.name}, {"reason", failure}});
+      shared_.log.warning("destination_paused", {{"destination", endpoint_.name}, {"reason", failure}});
     } else {
-      shared_.log.info("deliveries_go_on", {{"endpoint", endpoint_.name}});
+      shared_.log.info("destination_resumed", {{"destination", endpoint_.name}});
     }
   }
   done(std::move(held));
@@ -85,13 +85,13 @@ void StoreSource::give_back(HeldJob& held, std::function<void()> done) {
 
 void StoreSource::log_end(const StoredJob& job, const AttemptEnd& end) const {
   if (end.kind == AttemptEnd::Kind::dead) {
-    shared_.log.error("delivery_dead", {{"endpoint", endpoint_.name},
+    shared_.log.error("job_dead", {{"destination", endpoint_.name},
                                         {"job", short_hash(job.id)},
                                         {"attempts", job.attempts + 1},
                                         {"reason", end.why_dead},
                                         {"last", to_string(*end.result)}});
   } else if (end.kind == AttemptEnd::Kind::again) {
-    shared_.log.info("delivery_failed", {{"endpoint", endpoint_.name},
+    shared_.log.info("job_attempt_failed", {{"destination", endpoint_.name},
                                          {"job", short_hash(job.id)},
                                          {"attempt", job.attempts + 1},
                                          {"answer", to_string(*end.result)},
@@ -114,7 +114,7 @@ Task<void> StoreSource::write_end(const StoredJob& job, AttemptEnd end, Tried tr
     failure = error.what();
   }
   if (!failure.empty()) {
-    shared_.log.warning("attempt_not_written", {{"endpoint", endpoint_.name},
+    shared_.log.warning("attempt_not_written", {{"destination", endpoint_.name},
                                                 {"job", short_hash(owner.id)},
                                                 {"reason", failure},
                                                 {"next", "it is taken again when its lease is over"}});

@@ -136,7 +136,7 @@ def run(store, rounds):
                 return acknowledged - {key for key, bodies in receiver.bodies.items() if bodies}
 
         def undelivered():
-            return [job for state in ("waiting", "delivering")
+            return [job for state in ("waiting", "taken")
                     for job in gateway.admin.get(f"/api/jobs?state={state}&limit=1").json()["jobs"]]
 
         left = None

@@ -239,7 +239,7 @@ class DeliveriesTest(DeliveryTest):
         self.send("github", hooks.github(self.event))
         job = self.job(self.event, "waiting")
         self.assertGreaterEqual(poll_until(lambda: self.job(self.event)["attempts"], "an attempt"), 1)
-        self.assertEqual(job["endpoint"], "hook /hooks/github")
+        self.assertEqual(job["destination"], "hook /hooks/github")
         self.receiver.start()
         self.job(self.event, "delivered")
 
@@ -315,7 +315,7 @@ class DeliveriesTest(DeliveryTest):
             # One for another receiver that comes later is on its way: so would be the others by now.
             self.send("shopify", hooks.shopify(self.event))
             gate.wait_for_arrival(3)
-            self.assertEqual(gateway.metric("oncekey_deliveries_under_way", endpoint="hook /hooks/github"), 2)
+            self.assertEqual(gateway.metric("oncekey_jobs_under_way", destination="hook /hooks/github"), 2)
             self.assertEqual(sum(1 for request in self.receiver.received if request.target == "/few"), 2)
             gate.open()
             self.receiver.wait_for_executions(7)
@@ -333,7 +333,7 @@ class DeliveriesTest(DeliveryTest):
             self.send("shopify", hooks.shopify(self.event))
             self.wait_for_delivery(self.event)
             self.assertEqual(sum(1 for r in self.receiver.received if r.target == "/hangs"), 1)
-            self.assertEqual(gateway.metric("oncekey_delivery_attempts_total", endpoint="hook /hooks/github",
+            self.assertEqual(gateway.metric("oncekey_job_attempts_total", destination="hook /hooks/github",
                                             outcome="put_back"), 0)
             gate.open()
             self.receiver.wait_for_executions(101)
@@ -404,7 +404,7 @@ class DeliveriesTest(DeliveryTest):
         gateway = self.staged_and_left(orphan_after="100ms")
         job = self.job(self.event, "dead")
         self.assertEqual(job["why_dead"], "no webhook or destination of this name is configured")
-        self.assertEqual(poll_until(lambda: gateway.metric("oncekey_jobs", endpoint="hook /hooks/github", state="dead"),
+        self.assertEqual(poll_until(lambda: gateway.metric("oncekey_jobs", destination="hook /hooks/github", state="dead"),
                                     "the count of dead letters"), 1)
         self.assertIn("event=jobs_left_behind", gateway.log)
         done = run_cli("jobs", "retry", job["id"], "--reason", "now", "--yes", "--admin", self.admin)
@@ -431,7 +431,7 @@ class DeliveriesTest(DeliveryTest):
             self.gateway = gateway
             self.send("github", hooks.github(f"{self.event}_a"))
             self.send("shopify", hooks.shopify(f"{self.event}_b"))
-            done = run_cli("jobs", "list", "--json", "--endpoint", "hook /hooks/shopify", "--admin", self.admin)
+            done = run_cli("jobs", "list", "--json", "--destination", "hook /hooks/shopify", "--admin", self.admin)
             self.assertEqual([job["key"] for job in json.loads(done.stdout)["jobs"]], [f"{self.event}_b"])
 
     def test_what_a_killed_gateway_was_delivering_is_delivered_at_the_next_start(self):
