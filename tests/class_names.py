@@ -18,7 +18,7 @@ import unittest
 PROJECT = pathlib.Path(__file__).resolve().parents[1]
 
 # Names that still stand for two things. Empty this list; do not add to it.
-STILL_TWICE = {"ConnectionOptions", "Deadline", "Reply", "Url"}
+STILL_TWICE = set()
 
 DEFINITION = re.compile(r"""^(?:template\s*<[^{};]*>\s*)?(?:
     (?:class|struct|enum\s+class|enum)\s+(?:\[\[\w+\]\]\s*)?(?P<type>\w+)(?:\s+final)?\s*(?::(?!:)[^;{]*)?\{ |

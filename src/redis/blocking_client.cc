@@ -10,7 +10,8 @@ namespace {
 // A slot that moves is elsewhere once or twice; more redirections go round in circles.
 constexpr int kRedirectionsMax = 5;
 
-Task<void> open_into(std::shared_ptr<RedisConnection> connection, Deadline deadline, std::optional<Status>& opened) {
+Task<void> open_into(std::shared_ptr<RedisConnection> connection, MonotonicTime deadline,
+                     std::optional<Status>& opened) {
   Status status = co_await connection->open(deadline);
   opened.emplace(std::move(status));
 }
@@ -25,21 +26,21 @@ std::optional<Host> redirection(const Result<OwnedReply>& answer, const Host& fr
 
 } // namespace
 
-Result<std::unique_ptr<BlockingClient>> BlockingClient::make(Url url, Millis timeout) {
+Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) {
   Result<ConnectionOptions> options = connection_options(url);
   if (!options) return std::move(options).fault();
   const Millis patience = url.call_timeout.value_or(timeout);
   return std::unique_ptr<BlockingClient>(new BlockingClient(std::move(url), *std::move(options), patience));
 }
 
-BlockingClient::BlockingClient(Url url, ConnectionOptions options, Millis timeout)
+BlockingClient::BlockingClient(RedisUrl url, ConnectionOptions options, Millis timeout)
     : url_(std::move(url)), options_(std::move(options)), timeout_(timeout) {}
 
 void BlockingClient::disconnect() {
   if (connection_) connection_->close("it is no longer used");
 }
 
-Status BlockingClient::connect(Deadline deadline) {
+Status BlockingClient::connect(MonotonicTime deadline) {
   if (connection_ && connection_->is_open()) return ok_status();
   const Host host = moved_to_ ? *moved_to_ : url_.hosts[turn_++ % url_.hosts.size()];
   connection_ = std::make_shared<RedisConnection>(loop_, host, options_);
@@ -50,7 +51,8 @@ Status BlockingClient::connect(Deadline deadline) {
   return *std::move(opened);
 }
 
-std::vector<Result<OwnedReply>> BlockingClient::exchange(std::span<const std::string> commands, Deadline deadline) {
+std::vector<Result<OwnedReply>> BlockingClient::exchange(std::span<const std::string> commands,
+                                                         MonotonicTime deadline) {
   std::vector<Result<OwnedReply>> answers;
   const Status connected = connect(deadline);
   for (const std::string& command : commands) {
@@ -65,7 +67,7 @@ std::vector<Result<OwnedReply>> BlockingClient::exchange(std::span<const std::st
 }
 
 std::vector<Result<OwnedReply>> BlockingClient::run(std::span<const std::string> commands) {
-  const Deadline deadline = Clock::now() + timeout_;
+  const MonotonicTime deadline = Clock::now() + timeout_;
   std::vector<Result<OwnedReply>> answers = exchange(commands, deadline);
   for (int tries = 0; url_.cluster && tries < kRedirectionsMax; ++tries) {
     std::size_t first = 0;

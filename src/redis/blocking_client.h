@@ -22,7 +22,7 @@ namespace oncekey::redis {
 class BlockingClient {
  public:
   // redis_url.h has the URLs. A call_timeout in it comes before `timeout`.
-  static Result<std::unique_ptr<BlockingClient>> make(Url url, Millis timeout);
+  static Result<std::unique_ptr<BlockingClient>> make(RedisUrl url, Millis timeout);
 
   // Sends all commands, then waits for all answers: one for each, in their order. Error replies are among the answers.
   // A fault of kind `timeout` means that it is not known whether the command was executed.
@@ -31,11 +31,11 @@ class BlockingClient {
   void disconnect();
 
  private:
-  BlockingClient(Url url, ConnectionOptions options, Millis timeout);
-  Status connect(Deadline deadline);
-  std::vector<Result<OwnedReply>> exchange(std::span<const std::string> commands, Deadline deadline);
+  BlockingClient(RedisUrl url, ConnectionOptions options, Millis timeout);
+  Status connect(MonotonicTime deadline);
+  std::vector<Result<OwnedReply>> exchange(std::span<const std::string> commands, MonotonicTime deadline);
 
-  const Url url_;
+  const RedisUrl url_;
   const ConnectionOptions options_;
   const Millis timeout_;
   Loop loop_;

@@ -24,7 +24,7 @@ Result<std::string> read_password(const std::string& path) {
 
 } // namespace
 
-Result<ConnectionOptions> connection_options(const Url& url) {
+Result<ConnectionOptions> connection_options(const RedisUrl& url) {
   ConnectionOptions options;
   options.user = url.user;
   options.password = url.password;
@@ -45,7 +45,7 @@ Result<ConnectionOptions> connection_options(const Url& url) {
 RedisConnection::RedisConnection(Loop& loop, Host host, const ConnectionOptions& options)
     : loop_(loop), host_(std::move(host)), options_(options), overdue_(loop, [this] { close_if_overdue(); }) {}
 
-Task<Status> RedisConnection::open(Deadline deadline) {
+Task<Status> RedisConnection::open(MonotonicTime deadline) {
   const auto self = shared_from_this();
   Connected connected = co_await connect(loop_, host_.name, host_.port, options_.tls, deadline);
   Status status = ok_status();
@@ -71,7 +71,7 @@ Task<Status> RedisConnection::open(Deadline deadline) {
 }
 
 // Servers say in many ways that a login is wrong; while they load their data they say that instead.
-Task<Status> RedisConnection::log_in_with(std::string command, Deadline deadline, std::string_view refused) {
+Task<Status> RedisConnection::log_in_with(std::string command, MonotonicTime deadline, std::string_view refused) {
   const Result<OwnedReply> reply = co_await ask(std::move(command), deadline);
   if (!reply) co_return reply.fault();
   if (!reply->look().is_error()) co_return ok_status();
@@ -80,7 +80,7 @@ Task<Status> RedisConnection::log_in_with(std::string command, Deadline deadline
   co_return invalid(fmt::format("{}: {}", refused, error.text));
 }
 
-Task<Status> RedisConnection::log_in(Deadline deadline) {
+Task<Status> RedisConnection::log_in(MonotonicTime deadline) {
   Status status = ok_status();
   if (!options_.password.empty() || !options_.user.empty()) {
     std::string auth = options_.user.empty() ? command({"AUTH", options_.password})
@@ -94,16 +94,16 @@ Task<Status> RedisConnection::log_in(Deadline deadline) {
   co_return status;
 }
 
-Task<Result<OwnedReply>> RedisConnection::ask(std::string command, Deadline deadline) {
+Task<Result<OwnedReply>> RedisConnection::ask(std::string command, MonotonicTime deadline) {
   const auto arrival = std::make_shared<Arrival<Result<OwnedReply>>>(loop_);
   send(command, deadline, [arrival](Result<OwnedReply> reply) { arrival->set(std::move(reply)); });
   // No deadline here: the connection answers every command, at its deadline at the latest.
-  std::optional<Result<OwnedReply>> reply = co_await arrival->wait_until(Deadline::max());
+  std::optional<Result<OwnedReply>> reply = co_await arrival->wait_until(MonotonicTime::max());
   ONCEKEY_CHECK(reply.has_value(), "a command went without an answer");
   co_return *std::move(reply);
 }
 
-void RedisConnection::send(std::string_view command, Deadline deadline, Answered answered, Covered covered) {
+void RedisConnection::send(std::string_view command, MonotonicTime deadline, Answered answered, Covered covered) {
   if (state_ != State::open) {
     return answered(unavailable(fmt::format("no connection to Redis at {}: {}", to_string(host_), why_closed_)));
   }
@@ -116,7 +116,7 @@ void RedisConnection::send(std::string_view command, Deadline deadline, Answered
   if (!std::exchange(writing_, true)) spawn(write_outgoing());
 }
 
-void RedisConnection::enqueue(std::string_view command, Deadline deadline, Answered answered, Kind kind) {
+void RedisConnection::enqueue(std::string_view command, MonotonicTime deadline, Answered answered, Kind kind) {
   pending_.push_back({std::move(answered), deadline, enqueued_bytes_, kind});
   outgoing_.append(command);
   enqueued_bytes_ += command.size();
@@ -200,7 +200,7 @@ void RedisConnection::answer_held(const OwnedReply& confirmed) {
   }
 }
 
-void RedisConnection::watch(Deadline deadline) {
+void RedisConnection::watch(MonotonicTime deadline) {
   if (deadline >= watched_) return;
   watched_ = deadline;
   overdue_.at(deadline);
@@ -208,9 +208,9 @@ void RedisConnection::watch(Deadline deadline) {
 
 void RedisConnection::close_if_overdue() {
   const auto self = shared_from_this(); // the callbacks of close() may drop the last pointer
-  watched_ = Deadline::max();
+  watched_ = MonotonicTime::max();
   if (state_ == State::closed || pending_.empty()) return;
-  Deadline earliest = Deadline::max();
+  MonotonicTime earliest = MonotonicTime::max();
   for (const Pending& each : pending_) earliest = std::min(earliest, each.deadline);
   if (earliest <= Clock::now()) return close("it did not answer in time");
   watch(earliest);

@@ -27,7 +27,6 @@
 namespace oncekey::redis {
 
 using Clock = std::chrono::steady_clock;
-using Deadline = MonotonicTime;
 
 struct ConnectionOptions {
   std::string user;
@@ -38,7 +37,7 @@ struct ConnectionOptions {
   Millis replicas_timeout{};
 };
 // As the URL says. Reads the password file and the certificates that it names.
-Result<ConnectionOptions> connection_options(const Url& url);
+Result<ConnectionOptions> connection_options(const RedisUrl& url);
 
 // Does the answer wait for the replicas?
 enum class Covered { no, yes };
@@ -52,10 +51,10 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   RedisConnection& operator=(const RedisConnection&) = delete;
 
   // Connects, logs in and selects the database. Once; a connection that failed or was closed stays closed.
-  Task<Status> open(Deadline deadline);
+  Task<Status> open(MonotonicTime deadline);
 
-  void send(std::string_view command, Deadline deadline, Answered answered, Covered covered = Covered::no);
-  Task<Result<OwnedReply>> ask(std::string command, Deadline deadline);
+  void send(std::string_view command, MonotonicTime deadline, Answered answered, Covered covered = Covered::no);
+  Task<Result<OwnedReply>> ask(std::string command, MonotonicTime deadline);
 
   void close(const std::string& why);
   bool is_open() const { return state_ == State::open; }
@@ -65,14 +64,14 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   // Called once when an open connection closes, with everything sent on it answered.
   void on_closed(std::function<void()> told) { closed_ = std::move(told); }
   // Called with the messages of channels that were subscribed to.
-  void on_message(std::function<void(Reply)> told) { message_ = std::move(told); }
+  void on_message(std::function<void(RedisReply)> told) { message_ = std::move(told); }
 
  private:
   enum class State { fresh, open, closed };
   enum class Kind { plain, covered, wait };
   struct Pending {
     Answered answered;
-    Deadline deadline;
+    MonotonicTime deadline;
     std::uint64_t begins_at; // in the stream of all bytes sent
     Kind kind;
   };
@@ -81,15 +80,15 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
     OwnedReply reply;
   };
 
-  Task<Status> log_in(Deadline deadline);
-  Task<Status> log_in_with(std::string command, Deadline deadline, std::string_view refused);
-  void enqueue(std::string_view command, Deadline deadline, Answered answered, Kind kind);
+  Task<Status> log_in(MonotonicTime deadline);
+  Task<Status> log_in_with(std::string command, MonotonicTime deadline, std::string_view refused);
+  void enqueue(std::string_view command, MonotonicTime deadline, Answered answered, Kind kind);
   Task<void> write_outgoing();
   Task<void> read_replies();
   void take_replies();
   void take(OwnedReply reply);
   void answer_held(const OwnedReply& confirmed);
-  void watch(Deadline deadline);
+  void watch(MonotonicTime deadline);
   void close_if_overdue();
   void lost(std::error_code error);
 
@@ -100,7 +99,7 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   State state_ = State::fresh;
   std::string why_closed_;
   std::function<void()> closed_;
-  std::function<void(Reply)> message_;
+  std::function<void(RedisReply)> message_;
 
   ReplyReader replies_;
   std::array<char, 64u << 10> received_; // large enough for the answers of a few batches
@@ -108,13 +107,13 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   std::string being_written_;
   bool writing_ = false; // or about to
   bool wait_is_due_ = false;
-  Deadline wait_deadline_;
+  MonotonicTime wait_deadline_;
   std::uint64_t enqueued_bytes_ = 0;
   std::uint64_t handed_bytes_ = 0;
   std::deque<Pending> pending_;
   std::vector<Held> held_;
   Timer overdue_;
-  Deadline watched_ = Deadline::max();
+  MonotonicTime watched_ = MonotonicTime::max();
 };
 
 } // namespace oncekey::redis

@@ -39,7 +39,7 @@ class Parser {
  public:
   explicit Parser(std::string_view text) : text_(text) {}
 
-  Result<Url> parse() {
+  Result<RedisUrl> parse() {
     const Result<UrlParts> parts = split_url(text_);
     if (!parts) return refuse(parts.fault().message);
     if (Status status = scheme(parts->scheme); !status) return std::move(status).fault();
@@ -163,14 +163,14 @@ class Parser {
   }
 
   const std::string_view text_;
-  Url url_;
+  RedisUrl url_;
 };
 
 } // namespace
 
 std::string to_string(const Host& host) { return host_and_port(host.name, host.port); }
 
-Result<Url> parse_url(std::string_view text) { return Parser(text).parse(); }
+Result<RedisUrl> parse_url(std::string_view text) { return Parser(text).parse(); }
 
 std::optional<Host> parse_endpoint(std::string_view text) {
   const std::size_t colon = text.rfind(':');

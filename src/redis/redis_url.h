@@ -30,7 +30,7 @@ struct Host {
 // "host:port", with brackets around an IPv6 address.
 std::string to_string(const Host& host);
 
-struct Url {
+struct RedisUrl {
   bool cluster = false;
   bool tls = false;
   std::vector<Host> hosts; // one, or for a cluster some of its nodes
@@ -47,7 +47,7 @@ struct Url {
 };
 
 // A fault says what is wrong, without the password.
-Result<Url> parse_url(std::string_view text);
+Result<RedisUrl> parse_url(std::string_view text);
 
 // "host:port" and "[v6]:port", as in MOVED and ASK; nothing for anything else. The host may be empty.
 std::optional<Host> parse_endpoint(std::string_view text);

@@ -6,12 +6,12 @@ namespace oncekey::redis {
 namespace {
 
 std::string refused(std::string_view text) {
-  const Result<Url> url = parse_url(text);
+  const Result<RedisUrl> url = parse_url(text);
   return url ? "accepted" : url.fault().message;
 }
 
 TEST(RedisUrl, AHostIsEnough) {
-  const Url url = *parse_url("redis://cache");
+  const RedisUrl url = *parse_url("redis://cache");
   EXPECT_EQ(url.hosts, (std::vector<Host>{{"cache", 6379}}));
   EXPECT_EQ(url.prefix, "oncekey");
   EXPECT_EQ(url.database, 0);
@@ -20,7 +20,7 @@ TEST(RedisUrl, AHostIsEnough) {
 }
 
 TEST(RedisUrl, EverythingAtOnce) {
-  const Url url = *parse_url(
+  const RedisUrl url = *parse_url(
       "rediss://app%40eu:s%25%2Fe:cret@[::1]:7000/3?call_timeout=750ms&prefix=pay:eu&wait=2&tls_ca=%2Fca.pem");
   EXPECT_EQ(url.user, "app@eu");
   EXPECT_EQ(url.password, "s%/e:cret");
@@ -34,13 +34,13 @@ TEST(RedisUrl, EverythingAtOnce) {
 }
 
 TEST(RedisUrl, APasswordNeedsNoUser) {
-  const Url url = *parse_url("redis://:secret@h/");
+  const RedisUrl url = *parse_url("redis://:secret@h/");
   EXPECT_EQ(url.user, "");
   EXPECT_EQ(url.password, "secret");
 }
 
 TEST(RedisUrl, AClusterHasSeveralHosts) {
-  const Url url = *parse_url("redis+cluster://u:p@a:1,b:2,c/");
+  const RedisUrl url = *parse_url("redis+cluster://u:p@a:1,b:2,c/");
   EXPECT_TRUE(url.cluster);
   EXPECT_EQ(url.hosts, (std::vector<Host>{{"a", 1}, {"b", 2}, {"c", 6379}}));
   EXPECT_TRUE(parse_url("rediss+cluster://a:1")->tls);

@@ -4,7 +4,7 @@
 
 namespace oncekey::redis {
 
-std::optional<std::int64_t> Reply::integer() const {
+std::optional<std::int64_t> RedisReply::integer() const {
   if (is_integer()) return reply_->integer;
   std::int64_t number = 0;
   const std::string_view digits = is_text() ? text() : std::string_view{};

@@ -15,10 +15,10 @@
 namespace oncekey::redis {
 
 // A look at a reply or a part of one. Nothing here trusts the server: asking for what is not there gives nothing.
-class Reply {
+class RedisReply {
  public:
-  Reply() = default;
-  explicit Reply(const redisReply* reply) : reply_(reply) {}
+  RedisReply() = default;
+  explicit RedisReply(const redisReply* reply) : reply_(reply) {}
 
   bool is_error() const { return is(REDIS_REPLY_ERROR); }
   bool is_nil() const { return reply_ == nullptr || is(REDIS_REPLY_NIL); }
@@ -35,7 +35,9 @@ class Reply {
   std::optional<std::int64_t> integer() const;
 
   std::size_t size() const { return is_array() ? reply_->elements : 0; }
-  Reply operator[](std::size_t index) const { return index < size() ? Reply(reply_->element[index]) : Reply(); }
+  RedisReply operator[](std::size_t index) const {
+    return index < size() ? RedisReply(reply_->element[index]) : RedisReply();
+  }
 
  private:
   bool is(int type) const { return reply_ != nullptr && reply_->type == type; }
@@ -45,7 +47,7 @@ class Reply {
 class OwnedReply {
  public:
   explicit OwnedReply(redisReply* reply) : reply_(reply) {}
-  Reply look() const { return Reply(reply_.get()); }
+  RedisReply look() const { return RedisReply(reply_.get()); }
 
  private:
   struct Free {

@@ -137,8 +137,8 @@ class RedisStreamSink final : public RedisSink {
   const std::string stream_;
 };
 
-Result<RedisPtr> client_for(redis::Url url, const RedisSinkOptions& options) {
-  if (url.wait != 0 || url.prefix != redis::Url{}.prefix) {
+Result<RedisPtr> client_for(redis::RedisUrl url, const RedisSinkOptions& options) {
+  if (url.wait != 0 || url.prefix != redis::RedisUrl{}.prefix) {
     return invalid("wait and prefix in a Redis URL are for stores; a sink has neither");
   }
   return redis::BlockingClient::make(std::move(url), options.timeout);
@@ -148,7 +148,7 @@ Result<RedisPtr> client_for(redis::Url url, const RedisSinkOptions& options) {
 
 Result<std::unique_ptr<Sink>> sidekiq_sink(std::string_view redis_url, std::string queue, RedisSinkOptions options) {
   if (queue.empty()) return invalid("a Sidekiq queue has a name");
-  Result<redis::Url> url = redis::parse_url(redis_url);
+  Result<redis::RedisUrl> url = redis::parse_url(redis_url);
   if (!url) return std::move(url).fault();
   if (url->cluster) return invalid("Sidekiq does not use a Redis Cluster: write redis:// or rediss:// in the URL");
   Result<RedisPtr> redis = client_for(*std::move(url), options);
@@ -159,7 +159,7 @@ Result<std::unique_ptr<Sink>> sidekiq_sink(std::string_view redis_url, std::stri
 Result<std::unique_ptr<Sink>> redis_stream_sink(std::string_view redis_url, std::string stream,
                                                 RedisSinkOptions options) {
   if (stream.empty()) return invalid("a Redis stream has a name");
-  Result<redis::Url> url = redis::parse_url(redis_url);
+  Result<redis::RedisUrl> url = redis::parse_url(redis_url);
   if (!url) return std::move(url).fault();
   Result<RedisPtr> redis = client_for(*std::move(url), options);
   if (!redis) return std::move(redis).fault();

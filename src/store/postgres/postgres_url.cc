@@ -96,7 +96,7 @@ Result<PostgresUrl> split_keywords(std::string_view text) {
   return split;
 }
 
-using ConnectionOptions = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
+using ConninfoOptions = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
 
 // The parts of postgres://USER:PASSWORD@HOSTS/DATABASE?PARAMETERS, as they stand there.
 struct UriParts {
@@ -182,7 +182,7 @@ Result<PostgresTarget> postgres_target(const std::string& for_libpq) {
         "written as %2F %3F %23 %40 %3A %25. It is not shown here because of the password");
   }
   char* error = nullptr;
-  const ConnectionOptions options(PQconninfoParse(for_libpq.c_str(), &error), &PQconninfoFree);
+  const ConninfoOptions options(PQconninfoParse(for_libpq.c_str(), &error), &PQconninfoFree);
   if (!options) {
     std::string message = error != nullptr ? error : "out of memory";
     PQfreemem(error);

@@ -16,7 +16,7 @@ std::int64_t millis_now() { return std::chrono::floor<Millis>(Clock::now().time_
 
 } // namespace
 
-Announcements::Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const Url& url,
+Announcements::Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const RedisUrl& url,
                              const KeyNames& names, Millis call_timeout)
     : loop_(loop),
       servers_(servers),
@@ -64,10 +64,10 @@ Task<void> Announcements::run() {
   }
 }
 
-Task<void> Announcements::until_first_attempt(Deadline deadline) { co_await first_attempt_.wait_until(deadline); }
+Task<void> Announcements::until_first_attempt(MonotonicTime deadline) { co_await first_attempt_.wait_until(deadline); }
 
 Task<Status> Announcements::listen(std::shared_ptr<RedisConnection> connection) {
-  connection->on_message([this](Reply message) {
+  connection->on_message([this](RedisReply message) {
     if (const std::optional<RecordId> id = record_id_from_hex(message[2].text())) say(*id);
   });
   std::string subscribe = command({"SUBSCRIBE", names_.channel()});

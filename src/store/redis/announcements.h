@@ -19,8 +19,8 @@ namespace oncekey::redis {
 
 class Announcements {
  public:
-  Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const Url& url, const KeyNames& names,
-                Millis call_timeout);
+  Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const RedisUrl& url,
+                const KeyNames& names, Millis call_timeout);
 
   // From any thread.
   void tell(Store::Listener listener);
@@ -29,7 +29,7 @@ class Announcements {
   // On the loop's thread.
   Task<void> run();
   // Until the first attempt to subscribe is over, so that a store just opened hears what comes after.
-  Task<void> until_first_attempt(Deadline deadline);
+  Task<void> until_first_attempt(MonotonicTime deadline);
   void stop();
 
  private:
@@ -41,7 +41,7 @@ class Announcements {
   Loop& loop_;
   Servers& servers_;
   const ConnectionOptions& options_;
-  const Url& url_;
+  const RedisUrl& url_;
   const KeyNames& names_;
   const Millis call_timeout_;
   bool stopped_ = false;

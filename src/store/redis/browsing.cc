@@ -35,7 +35,7 @@ Task<Result<Replies>> ask_all(std::shared_ptr<RedisConnection> connection, std::
   Replies replies;
   if (commands.empty()) co_return replies;
   const auto earlier = std::make_shared<std::vector<Result<OwnedReply>>>();
-  const Deadline deadline = Clock::now() + kLookTimeout;
+  const MonotonicTime deadline = Clock::now() + kLookTimeout;
   for (std::size_t i = 0; i + 1 < commands.size(); ++i) {
     connection->send(commands[i], deadline,
                      [earlier](Result<OwnedReply> reply) { earlier->push_back(std::move(reply)); });
@@ -86,7 +86,7 @@ class Look {
     const Result<Replies> replies = co_await ask_all(connection, std::move(commands));
     if (!replies) co_return replies.fault();
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      const Reply reply = (*replies)[i].look();
+      const RedisReply reply = (*replies)[i].look();
       // Gone or elsewhere since; neither is a reason to show nothing at all.
       if (reply.is_error() || reply.text().empty()) continue;
       if (end == kFrontEnd && is_cut(reply.text())) {
@@ -106,7 +106,7 @@ class Look {
   const KeyNames& names_;
   const BrowseRequest& request_;
   const Time now_;
-  const Deadline deadline_ = Clock::now() + kLookMax;
+  const MonotonicTime deadline_ = Clock::now() + kLookMax;
   NewestLines newest_;
   std::set<RecordId> seen_; // a record may be met twice while slots or hash tables move
   std::vector<RecordId> cut_;
@@ -127,7 +127,7 @@ Task<Status> look_through(std::shared_ptr<RedisConnection> connection, const Key
     if (!reply) co_return reply.fault();
     if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
     cursor = std::string(reply->look()[0].text());
-    const Reply keys = reply->look()[1];
+    const RedisReply keys = reply->look()[1];
     std::vector<RecordId> ids;
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (const std::optional<RecordId> id = names.id_of(keys[i].text())) ids.push_back(*id);
@@ -189,9 +189,9 @@ Task<Result<UnsettledFields>> unsettled_at(std::shared_ptr<RedisConnection> conn
     std::vector<std::uint32_t> going_on;
     std::vector<std::string> going_on_at;
     for (std::size_t i = 0; i < partitions.size(); ++i) {
-      const Reply reply = (*replies)[i].look();
+      const RedisReply reply = (*replies)[i].look();
       if (reply.is_error()) co_return fault_of(parse_error(reply.text()), connection->host());
-      const Reply pairs = reply[1];
+      const RedisReply pairs = reply[1];
       for (std::size_t at = 0; at + 1 < pairs.size(); at += 2) {
         auto field = parse_field(pairs[at].text(), pairs[at + 1].text());
         if (field) found.fields.emplace_back(partitions[i], *std::move(field));

@@ -105,8 +105,8 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
   // Without a sync a batch costs little: it does not wait for more calls.
   const std::size_t enough = syncs ? std::numeric_limits<std::size_t>::max() : 1;
   while (link->groups < (syncs ? kGroupsUnderWayWithSync : kGroupsUnderWay)) {
-    const Deadline now = Clock::now();
-    const std::optional<Deadline> departure = link->queue.departure(now, enough);
+    const MonotonicTime now = Clock::now();
+    const std::optional<MonotonicTime> departure = link->queue.departure(now, enough);
     if (!departure) return;
     if (*departure > now) return gather(link, *departure);
     wake_at(1);
@@ -114,13 +114,13 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
   }
 }
 
-void Dispatcher::gather(const std::shared_ptr<Link>& link, Deadline until) {
+void Dispatcher::gather(const std::shared_ptr<Link>& link, MonotonicTime until) {
   if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, until));
   // With several servers, a call to another server must not wait for this one's batch.
   if (names_.partitions() == 1) wake_at(link->queue.missing());
 }
 
-Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link, Deadline at) {
+Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link, MonotonicTime at) {
   co_await sleep_until(loop_, at);
   link->gathering = false;
   wake_at(1);
@@ -140,7 +140,7 @@ void Dispatcher::wake_at(std::size_t calls) {
 
 void Dispatcher::batch_is_done(Group& group) {
   if (--group.batches > 0) return;
-  const Deadline now = Clock::now();
+  const MonotonicTime now = Clock::now();
   --group.link->groups;
   group.link->queue.give_back(std::move(group.ids), now - group.left_at, now);
   touched_.push_back(group.link);
@@ -155,7 +155,7 @@ void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
   calls.erase(refused, calls.end());
 }
 
-void Dispatcher::send_group(const std::shared_ptr<Link>& link, Deadline now) {
+void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   const auto group = std::make_shared<Group>(Group{link, link->queue.take(kAll, kAll), now, 1});
   ++link->groups;
@@ -196,7 +196,7 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   sent->generation = state_.marker.memory.generation();
   const std::uint32_t partition = sent->calls[0]->partition;
   sent->turn = ++ticks_[partition].asked;
-  Deadline deadline = Deadline::max();
+  MonotonicTime deadline = MonotonicTime::max();
   for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
@@ -230,7 +230,7 @@ void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
   drain(); // calls that are sent again leave together with the calls that have gathered meanwhile
 }
 
-void Dispatcher::take_reply(Sent& sent, Reply reply) {
+void Dispatcher::take_reply(Sent& sent, RedisReply reply) {
   const Link& link = *sent.group->link;
   std::vector<CallPtr>& calls = sent.calls;
   if (reply.is_error()) return take_error(link, calls, parse_error(reply.text()));
@@ -245,7 +245,7 @@ void Dispatcher::take_reply(Sent& sent, Reply reply) {
   saw_tick(partition, sent.turn, sent.generation, batch->tick);
   const Status memory = state_.remembers();
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    const Reply answer = batch->answer(i);
+    const RedisReply answer = batch->answer(i);
     if (!memory && kind_of(calls[i]->what) == CallKind::begins_work) {
       // The loss became known while the claim was on its way. It stands until its lease is over, without an owner.
       finish(std::move(calls[i]), memory.fault());

@@ -51,7 +51,7 @@ class Dispatcher {
   struct Group {
     std::shared_ptr<Link> link;
     CallQueue<ScriptCall>::Batch ids; // without the calls
-    Deadline left_at{};
+    MonotonicTime left_at{};
     std::size_t batches = 0;
   };
   using GroupPtr = std::shared_ptr<Group>;
@@ -76,19 +76,19 @@ class Dispatcher {
   // Answers it and those that share the answer; others of them are sent.
   void finish(CallPtr call, const Result<ScriptAnswer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
-  void gather(const std::shared_ptr<Link>& link, Deadline until);
-  Task<void> send_gathered(std::shared_ptr<Link> link, Deadline at);
+  void gather(const std::shared_ptr<Link>& link, MonotonicTime until);
+  Task<void> send_gathered(std::shared_ptr<Link> link, MonotonicTime at);
   void batch_is_done(Group& group);
   // Wakes the loop when this many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
   // Answers the claims among them with a fault while claims are refused: they may have waited since before that.
   void refuse_claims_of(std::vector<CallPtr>& calls);
-  void send_group(const std::shared_ptr<Link>& link, Deadline now);
+  void send_group(const std::shared_ptr<Link>& link, MonotonicTime now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
                           bool count_tick) const;
   void answered(Sent& sent, Result<OwnedReply> reply);
-  void take_reply(Sent& sent, Reply reply);
+  void take_reply(Sent& sent, RedisReply reply);
   void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
   void take_loss(Sent& sent, const LostMarker& marker);
   void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);

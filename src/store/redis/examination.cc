@@ -29,7 +29,7 @@ bool too_old(std::string_view version) {
   return major < kOldestMajor || (major == kOldestMajor && minor < kOldestMinor);
 }
 
-Status suitable(const InfoFields& info, const Url& url, const Host& host) {
+Status suitable(const InfoFields& info, const RedisUrl& url, const Host& host) {
   const std::string where = to_string(host);
   const std::string_view version = field(info, "redis_version");
   if (version.empty()) return invalid(fmt::format("Redis at {} does not say its version in INFO", where));
@@ -106,7 +106,8 @@ InfoFields parse_info(std::string_view text) {
   return fields;
 }
 
-Result<Examination> examine(const InfoFields& info, const ServerSettings& settings, const Url& url, const Host& host) {
+Result<Examination> examine(const InfoFields& info, const ServerSettings& settings, const RedisUrl& url,
+                            const Host& host) {
   if (Status status = suitable(info, url, host); !status) return std::move(status).fault();
   Examination found;
   Level level = level_of(info, settings);

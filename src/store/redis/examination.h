@@ -48,7 +48,8 @@ struct Examination {
 
 // A fault (`invalid`) when the server cannot be used at all: too old, a replica, of a cluster without being asked as
 // one.
-Result<Examination> examine(const InfoFields& info, const ServerSettings& settings, const Url& url, const Host& host);
+Result<Examination> examine(const InfoFields& info, const ServerSettings& settings, const RedisUrl& url,
+                            const Host& host);
 
 // How many keys a server has dropped to make room between two looks at it.
 std::uint64_t evicted_between(const Examination& before, const Examination& after);

@@ -6,8 +6,8 @@
 
 namespace oncekey::redis {
 
-Result<StoredJob> decode_job_fields(const RecordId& id, Reply fields) {
-  std::map<std::string_view, Reply> by_name;
+Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields) {
+  std::map<std::string_view, RedisReply> by_name;
   for (std::size_t at = 0; at + 1 < fields.size(); at += 2) by_name[fields[at].text()] = fields[at + 1];
   const auto number = [&](std::string_view name) { return by_name[name].integer().value_or(0); };
   const auto time = [&](std::string_view name) { return Time{Millis{number(name)}}; };

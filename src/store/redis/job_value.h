@@ -13,6 +13,6 @@
 namespace oncekey::redis {
 
 // `fields` is the answer to HGETALL.
-Result<StoredJob> decode_job_fields(const RecordId& id, Reply fields);
+Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields);
 
 } // namespace oncekey::redis

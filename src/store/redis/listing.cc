@@ -35,7 +35,7 @@ class Scan {
   virtual ~Scan() = default;
 
   Task<Status> run(Servers& servers) {
-    const Deadline deadline = Clock::now() + kListingMax;
+    const MonotonicTime deadline = Clock::now() + kListingMax;
     for (const std::shared_ptr<Link>& link : servers.primaries()) {
       if (!link->is_ready()) co_return link->why_not();
       const Status status = co_await scan(link->connection(), deadline);
@@ -52,10 +52,10 @@ class Scan {
   virtual std::optional<RecordId> id_of(std::string_view key) const = 0;
   // The command that reads what a key has, and its answer.
   virtual std::string read(std::string_view key) const = 0;
-  virtual Status add(const RecordId& id, Reply reply) = 0;
+  virtual Status add(const RecordId& id, RedisReply reply) = 0;
 
  private:
-  Task<Status> scan(std::shared_ptr<RedisConnection> connection, Deadline deadline) {
+  Task<Status> scan(std::shared_ptr<RedisConnection> connection, MonotonicTime deadline) {
     std::string cursor = "0";
     do {
       if (Clock::now() >= deadline) {
@@ -68,7 +68,7 @@ class Scan {
       if (!reply) co_return reply.fault();
       if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
       cursor = std::string(reply->look()[0].text());
-      const Reply keys = reply->look()[1];
+      const RedisReply keys = reply->look()[1];
       for (std::size_t i = 0; i < keys.size() && !is_full(); ++i) {
         const Status looked = co_await look_at(connection, std::string(keys[i].text()));
         if (!looked) co_return looked;
@@ -85,7 +85,7 @@ class Scan {
     const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + kStepTimeout);
     if (!reply) co_return reply.fault();
     // Gone or elsewhere since; neither is a reason to show nothing at all.
-    const Reply look = reply->look();
+    const RedisReply look = reply->look();
     if (look.is_error() || (look.text().empty() && look.size() == 0)) co_return ok_status();
     co_return add(*id, look);
   }
@@ -105,7 +105,7 @@ class RecordScan final : public Scan {
   bool is_full() const override { return listed_.size() >= request_.limit; }
   std::optional<RecordId> id_of(std::string_view key) const override { return names_.id_of(key); }
   std::string read(std::string_view key) const override { return command({"GETRANGE", key, "0", kListedBytes}); }
-  Status add(const RecordId& id, Reply reply) override {
+  Status add(const RecordId& id, RedisReply reply) override {
     Result<Record> record = decode_value(reply.text(), ReadResponse::summary);
     if (!record) return std::move(record).fault();
     if (is_listed(request_, id, *record, now_)) listed_.push_back({id, as_listed(*std::move(record))});
@@ -128,7 +128,7 @@ class JobScan final : public Scan {
   bool is_full() const override { return !page_.whole; }
   std::optional<RecordId> id_of(std::string_view key) const override { return names_.job_id_of(key); }
   std::string read(std::string_view key) const override { return command({"HGETALL", key}); }
-  Status add(const RecordId& id, Reply reply) override {
+  Status add(const RecordId& id, RedisReply reply) override {
     Result<StoredJob> job = decode_job_fields(id, reply);
     if (!job) return std::move(job).fault();
     const bool listed = is_listed(request_, *job, now_);
@@ -169,7 +169,7 @@ Task<void> list_jobs(Servers& servers, const KeyNames& names, JobListRequest req
 Task<void> count_jobs(Loop& loop, Servers& servers, const KeyNames& names, Done<std::vector<JobCount>> done) {
   std::map<std::pair<std::string, JobState>, std::uint64_t> counts;
   EachCommand make = [&](std::uint32_t partition) { return command({"HGETALL", names.job_counts(partition)}); };
-  EachCheck add = [&](std::uint32_t, Reply reply) {
+  EachCheck add = [&](std::uint32_t, RedisReply reply) {
     for (std::size_t at = 0; at + 1 < reply.size(); at += 2) {
       const std::string_view name = reply[at].text(); // "STATE ROUTE"
       if (name.size() < 2) continue;

@@ -17,7 +17,7 @@ namespace {
 constexpr Millis kMarkersTimeout{5000};
 
 // The fields format, secret (with its check value), generation, replaces, ready, lost.
-Result<std::optional<MetaHash>> parse_meta(Reply reply) {
+Result<std::optional<MetaHash>> parse_meta(RedisReply reply) {
   if (reply.size() != 6) return unavailable("Redis gave an answer of an unexpected shape about the store");
   if (reply[2].is_nil()) return std::optional<MetaHash>();
   const std::int64_t format = reply[0].integer().value_or(0);
@@ -49,7 +49,7 @@ Result<std::optional<MetaHash>> parse_meta(Reply reply) {
 
 std::string new_generation() { return fmt::format("{:016x}{:016x}", random_u64(), random_u64()); }
 
-Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, Deadline deadline,
+Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, MonotonicTime deadline,
                                EachCommand make, EachCheck check) {
   struct Gathering {
     explicit Gathering(Loop& on) : all(on) {}
@@ -131,7 +131,7 @@ Task<Status> MetaKeeper::make_markers(std::string generation, bool& foreign) {
   EachCommand make = [&](std::uint32_t partition) {
     return command({"EVAL", kMarkScript, "1", names_.marker(partition), generation});
   };
-  EachCheck check = [&](std::uint32_t, Reply reply) {
+  EachCheck check = [&](std::uint32_t, RedisReply reply) {
     if (reply.text() != generation) foreign = true;
     return ok_status();
   };
@@ -180,7 +180,7 @@ Task<Status> MetaKeeper::accept_loss() {
   EachCommand make = [&](std::uint32_t partition) {
     return command({"HSET", names_.marker(partition), "generation", generation, "replaces", kReplacesAny, "tick", "0"});
   };
-  EachCheck check = [](std::uint32_t, Reply) { return ok_status(); };
+  EachCheck check = [](std::uint32_t, RedisReply) { return ok_status(); };
   const Status marked = co_await on_all_partitions(loop_, servers_, names_.partitions(), Clock::now() + kMarkersTimeout,
                                                    std::move(make), std::move(check));
   if (!marked) co_return marked;

@@ -23,8 +23,8 @@ std::string new_generation();
 
 // Sends each partition's owner a command and waits for all replies. The first fault, or what `check` objects to.
 using EachCommand = std::function<std::string(std::uint32_t partition)>;
-using EachCheck = std::function<Status(std::uint32_t partition, Reply reply)>;
-Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, Deadline deadline,
+using EachCheck = std::function<Status(std::uint32_t partition, RedisReply reply)>;
+Task<Status> on_all_partitions(Loop& loop, Servers& servers, std::uint32_t partitions, MonotonicTime deadline,
                                EachCommand make, EachCheck check);
 
 // Reads and writes the meta, at the server of partition 0. On the loop's thread.

@@ -34,7 +34,7 @@ return {allowed and 1 or 0, math.floor(tokens), math.ceil(math.max(0, wanted - t
         math.ceil((burst - tokens) / rate)}
 )lua";
 
-Result<Taken> taken_in(Reply reply) {
+Result<Taken> taken_in(RedisReply reply) {
   if (reply.is_error()) return unavailable(std::string(reply.text()));
   const auto number = [&](std::size_t at) { return std::max<std::int64_t>(0, reply[at].integer().value_or(0)); };
   if (reply.size() != 4 || !reply[0].is_integer()) return unavailable("Redis gave an answer of an unexpected shape");

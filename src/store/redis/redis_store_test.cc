@@ -31,7 +31,7 @@ using ::testing::Not;
 class Console {
  public:
   explicit Console(const Host& host) : host_(host) {
-    Url url;
+    RedisUrl url;
     url.hosts = {host};
     client_ = *BlockingClient::make(std::move(url), std::chrono::seconds(60));
   }

@@ -18,7 +18,7 @@ constexpr std::size_t kFrameWords = 6;
 // Lengths and line ends around each word, about.
 constexpr std::size_t kWordOverhead = 10;
 
-LostMarker lost_marker(Reply reply) {
+LostMarker lost_marker(RedisReply reply) {
   LostMarker marker;
   if (reply[1].is_text()) marker.generation = std::string(reply[1].text());
   marker.replaces = std::string(reply[2].text());
@@ -210,7 +210,7 @@ std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std:
   return out;
 }
 
-Result<BatchReply> parse_batch_reply(Reply reply, std::size_t calls) {
+Result<BatchReply> parse_batch_reply(RedisReply reply, std::size_t calls) {
   BatchReply batch;
   if (reply[0].text() == "LOST") {
     batch.lost = lost_marker(reply);

@@ -22,7 +22,7 @@
 namespace oncekey::redis {
 
 struct ScriptAnswer {
-  Reply reply;
+  RedisReply reply;
   Time now{}; // the store's clock when it was made
 };
 
@@ -80,10 +80,10 @@ struct BatchReply {
   std::optional<LostMarker> lost; // then nothing was done
   Time now{};
   std::uint64_t tick = 0; // of the marker, with or without having been counted up
-  Reply answers;          // the first two elements are not answers
-  Reply answer(std::size_t call) const { return answers[call + 2]; }
+  RedisReply answers;     // the first two elements are not answers
+  RedisReply answer(std::size_t call) const { return answers[call + 2]; }
 };
 // A fault (`timeout`, since something may have been done) if it has not the shape of a reply to so many calls.
-Result<BatchReply> parse_batch_reply(Reply reply, std::size_t calls);
+Result<BatchReply> parse_batch_reply(RedisReply reply, std::size_t calls);
 
 } // namespace oncekey::redis

@@ -20,7 +20,7 @@ constexpr Millis kPatienceWithOthers{1000};
 
 } // namespace
 
-Servers::Servers(Loop& loop, const Url& url, const ConnectionOptions& options, Millis call_timeout,
+Servers::Servers(Loop& loop, const RedisUrl& url, const ConnectionOptions& options, Millis call_timeout,
                  const KeyNames& names, LinkOwner& owner)
     : loop_(loop),
       url_(url),
@@ -115,16 +115,16 @@ Status Servers::any_ready() const {
   return first_ready();
 }
 
-Task<Status> Servers::until_ready(Deadline deadline) {
-  Deadline others = Deadline::max();
+Task<Status> Servers::until_ready(MonotonicTime deadline) {
+  MonotonicTime others = MonotonicTime::max();
   while (true) {
     Status ready = all_ready();
-    const Deadline now = Clock::now();
+    const MonotonicTime now = Clock::now();
     if (ready || ready.fault().kind == FaultKind::invalid) co_return ready;
     Status first = first_ready();
     const std::vector<std::shared_ptr<Link>> links = primaries();
     const bool tried = std::none_of(links.begin(), links.end(), [](const auto& link) { return link->is_new(); });
-    if (first && tried && others == Deadline::max()) others = now + kPatienceWithOthers;
+    if (first && tried && others == MonotonicTime::max()) others = now + kPatienceWithOthers;
     if (now >= std::min(deadline, others)) co_return first;
     co_await sleep_for(loop_, kReadyPoll);
   }

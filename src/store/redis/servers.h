@@ -21,7 +21,7 @@ namespace oncekey::redis {
 
 class Servers {
  public:
-  Servers(Loop& loop, const Url& url, const ConnectionOptions& options, Millis call_timeout, const KeyNames& names,
+  Servers(Loop& loop, const RedisUrl& url, const ConnectionOptions& options, Millis call_timeout, const KeyNames& names,
           LinkOwner& owner);
 
   void start();
@@ -51,7 +51,7 @@ class Servers {
   Status any_ready() const;
   // Waits until every server is connected. If another server than that of partition 0 cannot be reached for a second,
   // it goes on without: only that server's keys are refused. Ends early with a fault of kind `invalid`.
-  Task<Status> until_ready(Deadline deadline);
+  Task<Status> until_ready(MonotonicTime deadline);
   // A server to subscribe at: any that can be reached, else one of the URL's.
   Host any_host();
 
@@ -66,7 +66,7 @@ class Servers {
   void drop_unused();
 
   Loop& loop_;
-  const Url& url_;
+  const RedisUrl& url_;
   const ConnectionOptions& options_;
   const Millis call_timeout_;
   const KeyNames& names_;

@@ -127,14 +127,14 @@ std::optional<RecordId> KeyNames::job_id_of(std::string_view key) const {
   return id && job(*id) == key ? id : std::nullopt;
 }
 
-Result<std::vector<SlotRange>> parse_slots(Reply reply, const Host& asked) {
+Result<std::vector<SlotRange>> parse_slots(RedisReply reply, const Host& asked) {
   const auto nonsense = [&] {
     return unavailable(fmt::format("Redis at {} gave no usable answer to CLUSTER SLOTS", to_string(asked)));
   };
   if (!reply.is_array()) return nonsense();
   std::vector<SlotRange> ranges;
   for (std::size_t i = 0; i < reply.size(); ++i) {
-    const Reply entry = reply[i];
+    const RedisReply entry = reply[i];
     const auto first = entry[0].integer();
     const auto last = entry[1].integer();
     const auto port = entry[2][1].integer();

@@ -76,6 +76,6 @@ struct SlotRange {
   friend bool operator==(const SlotRange&, const SlotRange&) = default;
 };
 // The answer to CLUSTER SLOTS. A node that does not know its own address leaves it empty: it is the one that was asked.
-Result<std::vector<SlotRange>> parse_slots(Reply reply, const Host& asked);
+Result<std::vector<SlotRange>> parse_slots(RedisReply reply, const Host& asked);
 
 } // namespace oncekey::redis

@@ -20,7 +20,7 @@ Task<void> fulfil(Task<Status> task, std::promise<Status>& promise) {
 } // namespace
 
 Result<std::unique_ptr<StoreLoop>> StoreLoop::make(const RedisOptions& options) {
-  Result<Url> url = parse_url(options.url);
+  Result<RedisUrl> url = parse_url(options.url);
   if (!url) return std::move(url).fault();
   Result<ConnectionOptions> connections = connection_options(*url);
   if (!connections) return std::move(connections).fault();
@@ -30,7 +30,7 @@ Result<std::unique_ptr<StoreLoop>> StoreLoop::make(const RedisOptions& options) 
   return std::unique_ptr<StoreLoop>(new StoreLoop(options, *std::move(url), *std::move(connections)));
 }
 
-StoreLoop::StoreLoop(const RedisOptions& options, Url url, ConnectionOptions connections)
+StoreLoop::StoreLoop(const RedisOptions& options, RedisUrl url, ConnectionOptions connections)
     : log_(options.log),
       url_(std::move(url)),
       call_timeout_(url_.call_timeout.value_or(options.call_timeout)),
@@ -105,7 +105,7 @@ Task<Status> StoreLoop::write_identity_on_loop(std::string expected, std::string
 }
 
 Task<Status> StoreLoop::open_on_loop() {
-  const Deadline deadline = Clock::now() + kPatienceAtStart;
+  const MonotonicTime deadline = Clock::now() + kPatienceAtStart;
   servers_.start();
   Status status = co_await servers_.until_ready(deadline);
   if (!status) co_return status;

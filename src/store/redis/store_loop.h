@@ -40,7 +40,7 @@ class StoreLoop final : private LinkOwner {
   Time now() const { return clock_ ? clock_() : state_.clock.now(); }
 
  private:
-  StoreLoop(const RedisOptions& options, Url url, ConnectionOptions connections);
+  StoreLoop(const RedisOptions& options, RedisUrl url, ConnectionOptions connections);
 
   Task<Status> prepare(const std::shared_ptr<RedisConnection>& connection) override;
   void link_ready(const Host& host) override;
@@ -56,7 +56,7 @@ class StoreLoop final : private LinkOwner {
   Status block_on(Start start);
 
   Log& log_;
-  const Url url_;
+  const RedisUrl url_;
   const Millis call_timeout_;
   const std::function<Time()> clock_;
   const KeyNames names_;

@@ -17,7 +17,7 @@ constexpr Millis kLeastBetweenLooks{100};
 
 } // namespace
 
-Upkeep::Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
+Upkeep::Upkeep(Loop& loop, Log& log, const RedisUrl& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
                StoreState& state, const KeyNames& names, Millis call_timeout)
     : loop_(loop),
       log_(log),
@@ -92,7 +92,7 @@ Task<Status> Upkeep::adopt_store() {
 }
 
 Task<void> Upkeep::run() {
-  Deadline next_tick = Clock::now() + kTickEvery;
+  MonotonicTime next_tick = Clock::now() + kTickEvery;
   int ticks = 0;
   while (!stopped_) {
     co_await look_wanted_.wait_until(next_tick);

@@ -17,7 +17,7 @@ namespace oncekey::redis {
 
 class Upkeep {
  public:
-  Upkeep(Loop& loop, Log& log, const Url& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
+  Upkeep(Loop& loop, Log& log, const RedisUrl& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
          StoreState& state, const KeyNames& names, Millis call_timeout);
 
   // A connection that was just opened.
@@ -42,7 +42,7 @@ class Upkeep {
 
   Loop& loop_;
   Log& log_;
-  const Url& url_;
+  const RedisUrl& url_;
   Servers& servers_;
   Dispatcher& dispatcher_;
   MetaKeeper& meta_;
