@@ -205,7 +205,7 @@ std::string view_of_jobs(const json::value& answer) {
   const json::array* jobs = member(answer, "jobs").if_array();
   if (jobs == nullptr || jobs->empty()) return "no jobs\n";
   std::vector<std::vector<std::string>> rows{
-      {"ID", "STATE", "ATTEMPTS", "NEXT", "RECEIVED", "ENDPOINT", "KEY", "REASON"}};
+      {"ID", "STATE", "ATTEMPTS", "NEXT", "RECEIVED", "DESTINATION", "KEY", "REASON"}};
   for (const json::value& job : *jobs) {
     const std::string id = text_of(member(job, "id"), 64);
     rows.push_back({id.substr(0, kIdShown), text_of(member(job, "state"), 16), text_of(member(job, "attempts"), 8),
