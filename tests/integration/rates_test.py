@@ -242,6 +242,9 @@ class SharedRates:
             self.assert_store_unavailable(client.post("/limited/x", key=self.key))
         finally:
             self.backend.server.resume()
+            # Each server of a cluster has its own circuit breaker; keys are spread over all of them.
+            poll_until(lambda: all(Client(gateway.address, fresh_key("account")).post("/x", key=fresh_key()).status == 201
+                                   for gateway in (self.here, self.there) for _ in range(12)), "every server is back")
 
 
 class OnRedis(SharedRates, SharedStoreTest):
