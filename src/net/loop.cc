@@ -52,21 +52,17 @@ void Loop::stop() {
 }
 
 void Loop::add(std::unique_ptr<Posted> work) {
-  {
-    const std::lock_guard lock(mutex_);
-    posted_.push_back(std::move(work));
-  }
+  const std::lock_guard lock(mutex_);
+  posted_.push_back(std::move(work));
   pending_.store(true);
-  ring_if_asleep();
+  ring_if_asleep(); // under the lock: the loop may be destroyed once it has run the work
 }
 
 void Loop::wake(TaskFrame& sleeper) {
-  {
-    const std::lock_guard lock(mutex_);
-    woken_.push_back(&sleeper);
-  }
+  const std::lock_guard lock(mutex_);
+  woken_.push_back(&sleeper);
   pending_.store(true);
-  ring_if_asleep();
+  ring_if_asleep(); // under the lock, as above
 }
 
 // Either this sees that the loop goes to sleep, or the loop sees, before it does, what has been stored before this.
