@@ -221,9 +221,11 @@ class Upstream:
     def stop(self):
         """No longer reachable; open connections end. `start` listens on the same port again."""
         self.reset()
-        # Wakes the accepting thread, which a plain close does not.
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
+        if self._listener:
+            # Wakes the accepting thread, which a plain close does not.
+            self._listener.shutdown(socket.SHUT_RDWR)
+            self._listener.close()
+            self._listener = None
         with self._state:
             sockets = list(self._sockets)
         for sock in sockets:

@@ -131,6 +131,11 @@ class PostgresStoreTest : public ::testing::Test {
     impatient.call_timeout = Millis{300};
     return open(std::move(impatient));
   }
+  // Within its call_timeout, which a busy machine may need several tries for.
+  static bool answers(Store& store) {
+    std::uint64_t key = std::uint64_t{1} << 40;
+    return in_the_end([&] { return owns(claim(store, ++key)); });
+  }
   // Long enough that sessions which are left behind would be many more than kSessionsMax.
   static void ask_in_vain(Store& store) {
     const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(6);
@@ -251,9 +256,9 @@ TEST_F(PostgresStoreTest, ALongReaderKeepsAPartitionAndHoldsNobodyUp) {
 TEST_F(PostgresStoreTest, TerminatedBackendsAreFaultsOfTheRightKindAndThenItRecovers) {
   const auto store = open();
   ASSERT_TRUE(store);
-  std::atomic<bool> stop = false;
+  std::atomic<bool> stop = false, some_claimed = false;
   std::jthread chaos([&] {
-    for (int times = 0; times < 10 && !stop; ++times) {
+    for (int times = 0; times < 10 || (!some_claimed && times < 200); ++times) {
       std::this_thread::sleep_for(Millis{60});
       sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'oncekey'");
     }
@@ -269,6 +274,7 @@ TEST_F(PostgresStoreTest, TerminatedBackendsAreFaultsOfTheRightKindAndThenItReco
         const std::lock_guard lock(mutex);
         if (owns(answer)) {
           claimed.push_back(key);
+          some_claimed = true;
         } else if (answer || answer.fault().kind == FaultKind::unavailable) {
           unchanged.push_back(key);
         } else {
@@ -291,7 +297,7 @@ TEST_F(PostgresStoreTest, ATableThatIsLockedIsATimeoutAndThenItRecovers) {
   impatient.call_timeout = Millis{600};
   const auto store = open(std::move(impatient));
   ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
+  ASSERT_TRUE(answers(*store));
   PGconn* const other = PQconnectdb(test_url());
   PQclear(PQexec(other, "BEGIN; LOCK TABLE oncekey.record"));
   std::vector<std::jthread> callers;
@@ -328,7 +334,7 @@ struct MissingStandby {
 TEST_F(PostgresStoreTest, CallsThatWaitForALockLeaveNoSessionsBehind) {
   const auto store = open_impatient();
   ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
+  ASSERT_TRUE(answers(*store));
   PGconn* const other = PQconnectdb(test_url());
   PQclear(PQexec(other, "BEGIN; LOCK TABLE oncekey.record"));
   ask_in_vain(*store);
@@ -340,7 +346,7 @@ TEST_F(PostgresStoreTest, CallsThatWaitForALockLeaveNoSessionsBehind) {
 TEST_F(PostgresStoreTest, CommitsThatWaitForAStandbyLeaveNoSessionsBehind) {
   const auto store = open_impatient();
   ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
+  ASSERT_TRUE(answers(*store));
   {
     const MissingStandby missing([](const std::string& text) { sql(text); });
     std::uint64_t key = 1000;
