@@ -7,6 +7,13 @@
 // Names compare without regard to ASCII case. A name may occur several times (Set-Cookie does): get() finds the first,
 // count() tells how many there are. Nothing is joined, folded or sorted: a replay carries the fields as they came.
 //
+//     oncekey::Headers headers;
+//     headers.add("Content-Type", "application/json");
+//     headers.add("Set-Cookie", "a=1");
+//     headers.add("set-cookie", "b=2");
+//     headers.get("SET-COOKIE");  // "a=1"
+//     for (std::size_t i = 0; i < headers.size(); ++i) std::cout << headers[i].name << "\n";
+//
 // A value: it is copied and moved, and owns all its bytes. It has no lock; threads that share one must not change it.
 #pragma once
 

@@ -95,11 +95,15 @@ enum class StreamMark : std::uint8_t {
   whole,
 };
 
+// An answer as it is kept: what every retry of the request gets, byte for byte.
 struct StoredResponse {
   int status = 0;
+  // The words behind the status ("Created"). They may be empty.
   std::string reason;
-  Headers headers; // end-to-end fields only
+  // End-to-end fields only, in the order of the first answer. What frames a message is added anew for every replay.
+  Headers headers;
   std::string body;
+  // Set where the body was too long to keep: `body` is empty then, and a retry is told so.
   std::optional<OmittedBody> omitted;
   StreamMark stream = StreamMark::none;
   // Headers and body, encrypted; `headers` and `body` are empty then. Null when they are plain.
@@ -120,9 +124,13 @@ struct ClaimContext {
   std::shared_ptr<const Sealed> sealed{};
 };
 
+// What a store has under one RecordId. Changed by the pure steps of src/core/transitions.h alone, so that every store
+// does the same; times are those of the store's own clock.
 struct Record {
   RecordState state = RecordState::in_progress;
+  // Of the request that claimed it first. A request with another one is a mismatch and never changes the record.
   Fingerprint fingerprint;
+  // The number of the last claim. It grows with every claim of the key, and a write that names an older one is refused.
   std::uint64_t fence = 0;
   Time first_received{}; // retention counts from here
   Time expires_at{};     // from this instant on the record counts as absent
@@ -143,6 +151,7 @@ struct Record {
   std::string method;
   std::string target;
 
+  // Of a completed record, always; of the others never.
   std::optional<StoredResponse> response;
 
   bool expired(Time now) const { return now >= expires_at; }

@@ -22,8 +22,7 @@
 //                              the next attempt resumes at the last recovery point
 //   the process died           the lease stays until it is over; then a retry or the completer resumes
 //   the database broke it off  the lease stays as well, but this Runner remembers that it is its own: a retry that
-//   comes
-//                              to it goes on at once
+//                              comes to it goes on at once
 //
 // Durability. When run() says Finished, the answer and all writes of the operation are durable (database.h).
 //

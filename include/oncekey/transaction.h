@@ -209,8 +209,15 @@ struct TransactionOptions {
 };
 
 // Runs `code` in one serializable transaction and commits it: the plain form of a phase, for writes and staged jobs
-// that belong to no operation. Blocks its caller; may be called from any thread. What `code` throws rolls back and is
-// passed on. Faults:
+// that belong to no operation.
+//
+//     const oncekey::Status done = oncekey::run_transaction(*database, [&](oncekey::Transaction& transaction) {
+//       transaction.execute("UPDATE rides SET state = 'over' WHERE id = $1", {ride});
+//       transaction.stage_job({.sink = "mail", .name = "ask_for_a_rating", .args = "[…]"});
+//     });
+//     if (!done) std::cerr << done.fault().message << "\n";
+//
+// Blocks its caller; may be called from any thread. What `code` throws rolls back and is passed on. Faults:
 //
 //   conflict      serialization failures used up the budget; nothing was changed
 //   timeout       the commit was sent and never answered; whether it took effect is unknown

@@ -227,6 +227,12 @@ class Reaper final : public BackgroundWorker {
 
 // For operators: what `oncekey work --dead`, `--restart-operation` and `--restart-job` call. All may be called from any
 // thread; a fault is the database's.
+//
+//     for (const auto& dead : oncekey::list_dead_operations(*database).value()) {
+//       std::cout << oncekey::to_hex(dead.operation.id) << " " << dead.why << "\n";
+//     }
+//     // The payment processor's dashboard shows no such charge: the call may be made.
+//     oncekey::restart_dead_operation(*database, id, oncekey::ForeignSide::looked_at);
 
 // An operation that was given up after too many attempts, or because the foreign API may have forgotten the key of the
 // call it stands before. Its client is told so (DeadLettered), and no worker touches it.
