@@ -1,7 +1,5 @@
 #include "redis/blocking_client.h"
 
-#include "redis/server_error.h"
-
 #include <utility>
 
 namespace oncekey::redis {
@@ -9,12 +7,6 @@ namespace {
 
 // A slot that moves is elsewhere once or twice; more redirections go round in circles.
 constexpr int kRedirectionsMax = 5;
-
-Task<void> open_into(std::shared_ptr<RedisConnection> connection, MonotonicTime deadline,
-                     std::optional<Status>& opened) {
-  Status status = co_await connection->open(deadline);
-  opened.emplace(std::move(status));
-}
 
 std::optional<Host> redirection(const Result<OwnedReply>& answer, const Host& from) {
   if (!answer || !answer->look().is_error()) return std::nullopt;
@@ -40,30 +32,19 @@ void BlockingClient::disconnect() {
   if (connection_) connection_->close("it is no longer used");
 }
 
-Status BlockingClient::connect(MonotonicTime deadline) {
-  if (connection_ && connection_->is_open()) return ok_status();
-  const Host host = moved_to_ ? *moved_to_ : url_.hosts[turn_++ % url_.hosts.size()];
-  connection_ = std::make_shared<RedisConnection>(loop_, host, options_);
-  std::optional<Status> opened;
-  spawn(open_into(connection_, deadline, opened));
-  loop_.run_until([&] { return opened.has_value(); });
-  if (!*opened) moved_to_.reset();
-  return *std::move(opened);
-}
-
 std::vector<Result<OwnedReply>> BlockingClient::exchange(std::span<const std::string> commands,
                                                          MonotonicTime deadline) {
-  std::vector<Result<OwnedReply>> answers;
-  const Status connected = connect(deadline);
-  for (const std::string& command : commands) {
-    if (!connected) {
-      answers.emplace_back(connected.fault());
-      continue;
-    }
-    connection_->send(command, deadline, [&](Result<OwnedReply> answer) { answers.push_back(std::move(answer)); });
+  Status connected = ok_status();
+  if (!connection_ || !connection_->is_open()) {
+    const Host host = moved_to_ ? *moved_to_ : url_.hosts[turn_++ % url_.hosts.size()];
+    connection_ = std::make_shared<RedisConnection>(loop_, host, options_);
+    connected = loop_.run_to_end(connection_->open(deadline));
   }
-  loop_.run_until([&] { return answers.size() == commands.size(); });
-  return answers;
+  if (connected) return loop_.run_to_end(connection_->ask_all({commands.begin(), commands.end()}, deadline));
+  moved_to_.reset();
+  std::vector<Result<OwnedReply>> refused;
+  while (refused.size() < commands.size()) refused.emplace_back(connected.fault());
+  return refused;
 }
 
 std::vector<Result<OwnedReply>> BlockingClient::run(std::span<const std::string> commands) {

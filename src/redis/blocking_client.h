@@ -7,14 +7,10 @@
 
 #include "redis/connection.h"
 
-#include <oncekey/result.h>
-#include <oncekey/time.h>
-
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace oncekey::redis {
@@ -32,7 +28,6 @@ class BlockingClient {
 
  private:
   BlockingClient(RedisUrl url, ConnectionOptions options, Millis timeout);
-  Status connect(MonotonicTime deadline);
   std::vector<Result<OwnedReply>> exchange(std::span<const std::string> commands, MonotonicTime deadline);
 
   const RedisUrl url_;

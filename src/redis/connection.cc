@@ -1,7 +1,6 @@
 #include "redis/connection.h"
 
 #include "net/connect.h"
-#include "redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -94,13 +93,35 @@ Task<Status> RedisConnection::log_in(MonotonicTime deadline) {
   co_return status;
 }
 
-Task<Result<OwnedReply>> RedisConnection::ask(std::string command, MonotonicTime deadline) {
-  const auto arrival = std::make_shared<Arrival<Result<OwnedReply>>>(loop_);
-  send(command, deadline, [arrival](Result<OwnedReply> reply) { arrival->set(std::move(reply)); });
+Task<std::vector<Result<OwnedReply>>> RedisConnection::ask_all(std::vector<std::string> commands,
+                                                               MonotonicTime deadline) {
+  struct Asked {
+    explicit Asked(Loop& loop) : all_answered(loop) {}
+    Notice all_answered;
+    std::vector<Result<OwnedReply>> replies;
+  };
+  const auto asked = std::make_shared<Asked>(loop_);
+  for (const std::string& command : commands) {
+    send(command, deadline, [asked, count = commands.size()](Result<OwnedReply> reply) {
+      asked->replies.push_back(std::move(reply));
+      if (asked->replies.size() == count) asked->all_answered.give();
+    });
+  }
   // No deadline here: the connection answers every command, at its deadline at the latest.
-  std::optional<Result<OwnedReply>> reply = co_await arrival->wait_until(MonotonicTime::max());
-  ONCEKEY_CHECK(reply.has_value(), "a command went without an answer");
-  co_return *std::move(reply);
+  if (!commands.empty()) co_await asked->all_answered.wait();
+  ONCEKEY_CHECK(asked->replies.size() == commands.size(), "a command went without an answer");
+  co_return std::move(asked->replies);
+}
+
+Task<Result<OwnedReply>> RedisConnection::ask(std::string command, MonotonicTime deadline) {
+  std::vector<std::string> one{std::move(command)};
+  std::vector<Result<OwnedReply>> replies = co_await ask_all(std::move(one), deadline);
+  co_return std::move(replies.front());
+}
+
+Task<Result<OwnedReply>> RedisConnection::refuse_error(Task<Result<OwnedReply>> asked, Host from) {
+  Result<OwnedReply> reply = co_await std::move(asked);
+  co_return without_error(std::move(reply), from);
 }
 
 void RedisConnection::send(std::string_view command, MonotonicTime deadline, Answered answered, Covered covered) {

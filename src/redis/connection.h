@@ -12,10 +12,7 @@
 
 #include "net/loop.h"
 #include "net/transport.h"
-#include "redis/redis_url.h"
 #include "redis/reply.h"
-
-#include <oncekey/result.h>
 
 #include <array>
 #include <deque>
@@ -54,7 +51,19 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   Task<Status> open(MonotonicTime deadline);
 
   void send(std::string_view command, MonotonicTime deadline, Answered answered, Covered covered = Covered::no);
+  // Sends a command and waits for its reply.
   Task<Result<OwnedReply>> ask(std::string command, MonotonicTime deadline);
+  template <class... Words>
+  Task<Result<OwnedReply>> ask(MonotonicTime deadline, const Words&... words) {
+    return ask(command({words...}), deadline);
+  }
+  // The same, with an error of the server as a fault.
+  template <class... Words>
+  Task<Result<OwnedReply>> get(MonotonicTime deadline, const Words&... words) {
+    return refuse_error(ask(deadline, words...), host_);
+  }
+  // Sends all commands and then waits: one round trip. A reply or a fault for each, in their order.
+  Task<std::vector<Result<OwnedReply>>> ask_all(std::vector<std::string> commands, MonotonicTime deadline);
 
   void close(const std::string& why);
   bool is_open() const { return state_ == State::open; }
@@ -80,6 +89,7 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
     OwnedReply reply;
   };
 
+  static Task<Result<OwnedReply>> refuse_error(Task<Result<OwnedReply>> asked, Host from);
   Task<Status> log_in(MonotonicTime deadline);
   Task<Status> log_in_with(std::string command, MonotonicTime deadline, std::string_view refused);
   void enqueue(std::string_view command, MonotonicTime deadline, Answered answered, Kind kind);

@@ -86,9 +86,8 @@ class Parser {
       if (comma == text.size()) break;
       text.remove_prefix(comma + 1);
     }
-    if (url_.hosts.size() > 1 && !url_.cluster) {
+    if (url_.hosts.size() > 1 && !url_.cluster)
       return refuse("several hosts are for a cluster; write redis+cluster://");
-    }
     return ok_status();
   }
 
@@ -122,9 +121,8 @@ class Parser {
         return refuse(fmt::format("{}: expected two hex digits after a %; a % itself is %25", pair.substr(0, equals)));
       if (Status status = setting(pair.substr(0, equals), *value); !status) return status;
     }
-    if (!url_.password.empty() && !url_.password_file.empty()) {
+    if (!url_.password.empty() && !url_.password_file.empty())
       return refuse("it has both a password and a password_file");
-    }
     if (url_.tls_cert.empty() != url_.tls_key.empty()) return refuse("tls_cert and tls_key belong together");
     return ok_status();
   }
@@ -135,31 +133,23 @@ class Parser {
       if (!time) return refuse("call_timeout: " + time.fault().message);
       if (time->count() == 0) return refuse("call_timeout must be greater than 0");
       url_.call_timeout = *time;
-      return ok_status();
-    }
-    if (name == "prefix") {
-      if (!is_prefix(value)) {
+    } else if (name == "prefix") {
+      if (!is_prefix(value))
         return refuse(fmt::format("the prefix may have up to {} letters, digits and - _ . : /", kPrefixBytesMax));
-      }
       url_.prefix = value;
-      return ok_status();
-    }
-    if (name == "wait") {
+    } else if (name == "wait") {
       const auto number = whole_number<int>(value, 0, kReplicasMax);
       if (!number) return refuse(fmt::format("wait is a number of replicas from 0 to {}", kReplicasMax));
       url_.wait = *number;
-      return ok_status();
-    }
-    if (name == "password_file") {
+    } else if (name == "password_file") {
       url_.password_file = value;
-      return ok_status();
-    }
-    if (name == "tls_ca" || name == "tls_cert" || name == "tls_key") {
+    } else if (name == "tls_ca" || name == "tls_cert" || name == "tls_key") {
       if (!url_.tls) return refuse(fmt::format("{} is for TLS; write rediss in place of redis", name));
       (name == "tls_ca" ? url_.tls_ca : name == "tls_cert" ? url_.tls_cert : url_.tls_key) = value;
-      return ok_status();
+    } else {
+      return refuse(fmt::format("there is no setting \"{}\"; there are {}", name, kSettings));
     }
-    return refuse(fmt::format("there is no setting \"{}\"; there are {}", name, kSettings));
+    return ok_status();
   }
 
   const std::string_view text_;

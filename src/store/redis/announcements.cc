@@ -1,9 +1,5 @@
 #include "store/redis/announcements.h"
 
-#include <fmt/format.h>
-
-#include <utility>
-
 namespace oncekey::redis {
 namespace {
 
@@ -15,17 +11,6 @@ constexpr Millis kWaiterCounts{5000};
 std::int64_t millis_now() { return std::chrono::floor<Millis>(Clock::now().time_since_epoch()).count(); }
 
 } // namespace
-
-Announcements::Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const RedisUrl& url,
-                             const KeyNames& names, Millis call_timeout)
-    : loop_(loop),
-      servers_(servers),
-      options_(options),
-      url_(url),
-      names_(names),
-      call_timeout_(call_timeout),
-      first_attempt_(loop),
-      closed_(loop) {}
 
 void Announcements::tell(Store::Listener listener) {
   const std::lock_guard lock(mutex_);
@@ -51,27 +36,24 @@ void Announcements::say_any_may_be_settled() {
 
 Task<void> Announcements::run() {
   while (!stopped_) {
-    connection_ = std::make_shared<RedisConnection>(loop_, servers_.any_host(), options_);
+    connection_ = std::make_shared<RedisConnection>(state_.loop, servers_.any_host(), state_.connections);
     const auto connection = connection_;
-    Status status = co_await connection->open(Clock::now() + call_timeout_);
+    Status status = co_await connection->open(state_.deadline());
     if (status && !stopped_) status = co_await listen(connection);
     first_attempt_.give();
     say_any_may_be_settled(); // while there was no subscription
     if (status) co_await stay(connection);
     connection->close("the store is closed");
     if (stopped_) break;
-    co_await sleep_for(loop_, kSubscribeAgainAfter);
+    co_await sleep_for(state_.loop, kSubscribeAgainAfter);
   }
 }
-
-Task<void> Announcements::until_first_attempt(MonotonicTime deadline) { co_await first_attempt_.wait_until(deadline); }
 
 Task<Status> Announcements::listen(std::shared_ptr<RedisConnection> connection) {
   connection->on_message([this](RedisReply message) {
     if (const std::optional<RecordId> id = record_id_from_hex(message[2].text())) say(*id);
   });
-  std::string subscribe = command({"SUBSCRIBE", names_.channel()});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(subscribe), Clock::now() + call_timeout_);
+  const Result<OwnedReply> reply = co_await connection->ask(state_.deadline(), "SUBSCRIBE", state_.names.channel());
   if (!reply) co_return reply.fault();
   if (reply->look()[0].text() != "subscribe") co_return unavailable(std::string(reply->look().text()));
   co_return ok_status();
@@ -81,10 +63,9 @@ Task<void> Announcements::stay(std::shared_ptr<RedisConnection> connection) {
   connection->on_closed([this] { closed_.give(); });
   while (!stopped_ && connection->is_open()) {
     // A connection that died silently is noticed by a PING without an answer.
-    std::string ping = command({"PING"});
-    const Result<OwnedReply> alive = co_await connection->ask(std::move(ping), Clock::now() + call_timeout_);
+    const Result<OwnedReply> alive = co_await connection->ask(state_.deadline(), "PING");
     if (!alive || stopped_) break;
-    if (url_.cluster) say_any_may_be_settled();
+    if (state_.url.cluster) say_any_may_be_settled();
     co_await closed_.wait_until(Clock::now() + kPingEvery);
   }
 }

@@ -6,21 +6,17 @@
 // a request waits.
 #pragma once
 
-#include "redis/connection.h"
 #include "store/redis/servers.h"
 
-#include "core/store.h"
-
 #include <atomic>
-#include <memory>
 #include <mutex>
 
 namespace oncekey::redis {
 
 class Announcements {
  public:
-  Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const RedisUrl& url,
-                const KeyNames& names, Millis call_timeout);
+  Announcements(StoreState& state, Servers& servers)
+      : state_(state), servers_(servers), first_attempt_(state.loop), closed_(state.loop) {}
 
   // From any thread.
   void tell(Store::Listener listener);
@@ -29,7 +25,7 @@ class Announcements {
   // On the loop's thread.
   Task<void> run();
   // Until the first attempt to subscribe is over, so that a store just opened hears what comes after.
-  Task<void> until_first_attempt(MonotonicTime deadline);
+  auto until_first_attempt(MonotonicTime deadline) { return first_attempt_.wait_until(deadline); }
   void stop();
 
  private:
@@ -38,12 +34,8 @@ class Announcements {
   void say(const std::optional<RecordId>& settled);
   void say_any_may_be_settled();
 
-  Loop& loop_;
+  StoreState& state_;
   Servers& servers_;
-  const ConnectionOptions& options_;
-  const RedisUrl& url_;
-  const KeyNames& names_;
-  const Millis call_timeout_;
   bool stopped_ = false;
   Notice first_attempt_;
   Notice closed_; // the connection

@@ -5,19 +5,13 @@
 
 #include "redis/connection.h"
 #include "store/common/call_queue.h"
+#include "store/common/memory_watch.h"
+#include "store/redis/scripts.h"
 #include "store/redis/slots.h"
 
-#include <oncekey/record.h>
-#include <oncekey/result.h>
-
-#include <algorithm>
+#include <concepts>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::redis {
 
@@ -26,7 +20,11 @@ struct ScriptAnswer {
   Time now{}; // the store's clock when it was made
 };
 
-enum class Script { records, jobs };
+// What a script is given, as text.
+inline std::string_view as_word(std::string_view text) { return text; }
+inline std::string_view as_word(std::same_as<bool> auto flag) { return flag ? "1" : "0"; }
+inline std::string as_word(std::uint64_t number) { return std::to_string(number); }
+inline std::string as_word(Millis time) { return std::to_string(std::max<std::int64_t>(0, time.count())); }
 
 struct ScriptCall : QueuedCall {
   Script script = Script::records;
@@ -43,15 +41,22 @@ struct ScriptCall : QueuedCall {
   std::optional<Host> asked; // where an ASK has sent it; once
   int resent = 0;
 
-  void add(std::string_view word) {
-    append_word(arguments, word);
-    ++words;
+  template <class... Words>
+  void add(const Words&... more) {
+    words += sizeof...(more);
+    (append_word(arguments, as_word(more)), ...);
   }
-  void add_decimal(std::uint64_t number) { add(std::to_string(number)); }
-  void add_millis(Millis time) { add_decimal(static_cast<std::uint64_t>(std::max<std::int64_t>(0, time.count()))); }
 };
 using CallPtr = std::unique_ptr<ScriptCall>;
-CallPtr call_for(const RecordId& id, std::string_view verb, Script script = Script::records);
+// The words are the verb and its arguments.
+template <class... Words>
+CallPtr call_for(Script script, const RecordId& id, const Words&... words) {
+  auto call = std::make_unique<ScriptCall>();
+  call->script = script;
+  call->id = id;
+  call->add(words...);
+  return call;
+}
 
 // Answers a call and those that share its answer. Returns the claims among them that have to be sent themselves, since
 // they would change what the first one found or made.
@@ -68,16 +73,10 @@ struct BatchFrame {
 };
 std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls);
 
-// The marker that a batch met and was not made for: of another generation, or with a smaller tick than was seen;
-// nothing where there is none.
-struct LostMarker {
-  std::optional<std::string> generation;
-  std::string replaces;
-  std::uint64_t tick = 0;
-};
-
 struct BatchReply {
-  std::optional<LostMarker> lost; // then nothing was done
+  bool lost = false; // it met a marker that it was not made for, and nothing was done
+  std::optional<Marker>
+      met; // then: of another generation, or with a smaller tick than was seen; nothing if none is there
   Time now{};
   std::uint64_t tick = 0; // of the marker, with or without having been counted up
   RedisReply answers;     // the first two elements are not answers

@@ -1,29 +1,57 @@
-// StoreState: what is known of the store as a whole, from every thread.
+// StoreState: what the parts of a store share: its settings, its loop, and what is known of it as a whole.
 #pragma once
 
-#include "base/crypto.h"
-#include "core/store.h"
 #include "redis/connection.h"
 #include "store/common/marker_keeper.h"
 #include "store/common/server_clock.h"
 #include "store/redis/examination.h"
-
-#include <oncekey/result.h>
+#include "store/redis/redis_store.h"
+#include "store/redis/slots.h"
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <mutex>
-#include <optional>
 
 namespace oncekey::redis {
 
+// Hands over what a task ends with.
+template <class Answer, class Told>
+Task<void> then(Task<Answer> task, Told told) {
+  Answer answer = co_await std::move(task);
+  told(std::move(answer));
+}
+
+// Runs the task that `start` makes on the loop's thread. From any thread.
+template <class Start, class Told>
+void run_on(Loop& loop, Start start, Told told) {
+  loop.post([start = std::move(start), told = std::move(told)]() mutable { spawn(then(start(), std::move(told))); });
+}
+
+// From every thread, the loop apart.
 class StoreState {
  public:
-  StoreState(Log& log, std::string store) : marker(log, std::move(store)) {}
+  StoreState(const RedisOptions& options, RedisUrl from, ConnectionOptions with)
+      : log(options.log),
+        url(std::move(from)),
+        connections(std::move(with)),
+        call_timeout(url.call_timeout.value_or(options.call_timeout)),
+        test_clock(options.clock),
+        names(url.prefix, url.cluster ? kClusterPartitions : 1),
+        marker(log, to_string(url.hosts.front())) {}
 
+  Log& log;
+  const RedisUrl url;
+  const ConnectionOptions connections;
+  const Millis call_timeout;
+  const std::function<Time()> test_clock; // null for the servers'
+  const KeyNames names;
+  Loop loop;
   MarkerKeeper marker;
   ServerClock clock;
+
+  Time now() const { return test_clock ? test_clock() : clock.now(); }
+  // Of a command that is sent now.
+  MonotonicTime deadline() const { return Clock::now() + call_timeout; }
 
   // A fault while memory is lost, with the best reason that is known.
   Status remembers() const;

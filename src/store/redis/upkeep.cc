@@ -1,11 +1,6 @@
 #include "store/redis/upkeep.h"
 
-#include "redis/server_error.h"
-
-#include <fmt/format.h>
-
 #include <set>
-#include <utility>
 
 namespace oncekey::redis {
 namespace {
@@ -17,27 +12,14 @@ constexpr Millis kLeastBetweenLooks{100};
 
 } // namespace
 
-Upkeep::Upkeep(Loop& loop, Log& log, const RedisUrl& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
-               StoreState& state, const KeyNames& names, Millis call_timeout)
-    : loop_(loop),
-      log_(log),
-      url_(url),
-      servers_(servers),
-      dispatcher_(dispatcher),
-      meta_(meta),
-      state_(state),
-      names_(names),
-      call_timeout_(call_timeout),
-      look_wanted_(loop) {}
-
-Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
+Task<Status> Upkeep::prepare(Link& link) {
+  const std::shared_ptr<RedisConnection> connection = link.connection();
   // First, because a server that wants a password closes a connection that begins with something as long as a script.
   Status status = co_await examine_server(connection);
   if (status) status = co_await dispatcher_.load_script(connection);
   if (!status) co_return status;
   // A server that comes back may have lost its memory.
-  const std::shared_ptr<Link> link = servers_.find_link(connection->host());
-  const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
+  const std::optional<std::uint32_t> partition = servers_.marked_partition(link);
   if (state_.marker.memory.generation().empty()) co_return status;
   // After a failover the slots become known as this server's one by one, nodes that have not heard of it give old maps
   // in between, and only some markers were ever looked at. It is asked for all of those: what is not its own it
@@ -51,25 +33,20 @@ Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
   co_return status;
 }
 
-Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<RedisConnection> connection, std::string_view name) {
-  std::string get = command({"CONFIG", "GET", name});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
-  std::optional<std::string> value;
-  if (reply && reply->look()[1].is_text()) value = std::string(reply->look()[1].text());
-  co_return value;
-}
-
 Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection) {
-  std::string get = command({"INFO"});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
-  if (!reply) co_return reply.fault();
-  if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
-  const InfoFields info = parse_info(reply->look().text());
-  ServerSettings settings;
-  settings.appendfsync = co_await setting(connection, "appendfsync");
-  settings.no_appendfsync_on_rewrite = co_await setting(connection, "no-appendfsync-on-rewrite");
-  settings.maxmemory_policy = co_await setting(connection, "maxmemory-policy");
-  const Result<Examination> found = examine(info, settings, url_, connection->host());
+  std::vector<std::string> commands{command({"INFO"})};
+  for (const std::string_view name : {"appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy"}) {
+    commands.push_back(command({"CONFIG", "GET", name}));
+  }
+  std::vector<Result<OwnedReply>> replies = co_await connection->ask_all(std::move(commands), state_.deadline());
+  const Result<OwnedReply> info = without_error(std::move(replies[0]), connection->host());
+  if (!info) co_return info.fault();
+  const auto setting = [&](std::size_t number) {
+    const RedisReply value = replies[number] ? replies[number]->look()[1] : RedisReply();
+    return value.is_text() ? std::optional(std::string(value.text())) : std::nullopt;
+  };
+  const ServerSettings settings{setting(1), setting(2), setting(3)};
+  const Result<Examination> found = examine(parse_info(info->look().text()), settings, state_.url, connection->host());
   if (!found) co_return found.fault();
   state_.examined(connection->host(), *found);
   co_return ok_status();
@@ -81,7 +58,7 @@ Task<Status> Upkeep::adopt_store() {
   state_.marker.secret = meta->secret;
   // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
   Marker marker{meta->marker.generation, meta->marker.replaces, 0, false};
-  if (Status seen = state_.marker.memory.see(names_.partitions(), marker); !seen) co_return seen;
+  if (Status seen = state_.marker.memory.see(state_.names.partitions(), marker); !seen) co_return seen;
   see_meta(*meta);
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
@@ -105,11 +82,20 @@ Task<void> Upkeep::run() {
     co_await look_at_meta();
     state_.reachable(servers_.any_ready());
     say_what_changed();
-    if (!stopped_) co_await sleep_for(loop_, kLeastBetweenLooks);
+    if (!stopped_) co_await sleep_for(state_.loop, kLeastBetweenLooks);
   }
 }
 
-void Upkeep::look_again() { look_wanted_.give(); }
+void Upkeep::link_ready(const Host& host) {
+  state_.log.info("store_connected", {{"server", to_string(host)}});
+  state_.reachable(servers_.any_ready());
+}
+
+void Upkeep::link_lost(const Host& host, const std::string& why) {
+  state_.log.warning("store_connection_lost", {{"server", to_string(host)}, {"reason", why}});
+  state_.reachable(servers_.any_ready());
+  servers_.refresh_soon();
+}
 
 void Upkeep::stop() {
   stopped_ = true;
@@ -120,12 +106,9 @@ void Upkeep::tick_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
     if (!partition || !link->is_ready()) continue;
-    spawn(tick_server(link->connection(), *partition));
+    // One that fails is repeated by the next tick.
+    spawn(then(dispatcher_.tick(link->connection(), *partition), [](const Status&) {}));
   }
-}
-
-Task<void> Upkeep::tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
-  const Status repeated_by_the_next_tick = co_await dispatcher_.tick(connection, partition);
 }
 
 void Upkeep::examine_all() {
@@ -133,15 +116,12 @@ void Upkeep::examine_all() {
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     hosts.push_back(link->host());
     if (!link->is_ready()) continue;
-    spawn(examine_again(link->connection()));
+    spawn(then(examine_server(link->connection()), [connection = link->connection()](const Status& status) {
+      // The server has become a replica, or another version: it cannot be used. The next attempt to connect says why.
+      if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
+    }));
   }
   state_.keep_only(hosts);
-}
-
-Task<void> Upkeep::examine_again(std::shared_ptr<RedisConnection> connection) {
-  const Status status = co_await examine_server(connection);
-  // The server has become a replica, or another version: it cannot be used. The next attempt to connect says why.
-  if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
 }
 
 Task<void> Upkeep::look_at_meta() {
@@ -157,7 +137,7 @@ Task<void> Upkeep::look_at_meta() {
 
 void Upkeep::see_meta(const std::optional<MetaHash>& meta) {
   // At the place behind those of the partitions' markers. may_claim() tells what it means.
-  const Status seen = state_.marker.see(names_.partitions(), meta);
+  const Status seen = state_.marker.see(state_.names.partitions(), meta);
 }
 
 void Upkeep::say_what_changed() {
