@@ -21,20 +21,30 @@ Result<std::string> read_password(const std::string& path) {
   return text;
 }
 
+// A slot that moves is elsewhere once or twice; more redirections go round in circles.
+constexpr int kRedirectionsMax = 5;
+
+std::optional<Host> redirection(const Result<OwnedReply>& answer, const Host& from) {
+  if (!answer || !answer->look().is_error()) return std::nullopt;
+  ServerError error = parse_error(answer->look().text());
+  if (error.kind != ErrorKind::moved) return std::nullopt;
+  if (error.host.name.empty()) error.host.name = from.name;
+  return error.host;
+}
+
 } // namespace
 
-Result<ConnectionOptions> connection_options(const RedisUrl& url) {
-  ConnectionOptions options;
-  options.user = url.user;
-  options.password = url.password;
-  options.database = url.database;
-  if (!url.password_file.empty()) {
-    Result<std::string> password = read_password(url.password_file);
+Result<ConnectionOptions> connection_options(RedisUrl url, Millis call_timeout) {
+  ConnectionOptions options{std::move(url), call_timeout, {}};
+  RedisUrl& from = options.url;
+  options.call_timeout = from.call_timeout.value_or(call_timeout);
+  if (!from.password_file.empty()) {
+    Result<std::string> password = read_password(from.password_file);
     if (!password) return std::move(password).fault();
-    options.password = *std::move(password);
+    from.password = *std::move(password);
   }
-  if (url.tls) {
-    Result<TlsContext> tls = client_tls({.ca_file = url.tls_ca, .cert_file = url.tls_cert, .key_file = url.tls_key});
+  if (from.tls) {
+    Result<TlsContext> tls = client_tls({.ca_file = from.tls_ca, .cert_file = from.tls_cert, .key_file = from.tls_key});
     if (!tls) return std::move(tls).fault();
     options.tls = *std::move(tls);
   }
@@ -69,28 +79,26 @@ Task<Status> RedisConnection::open(MonotonicTime deadline) {
   co_return ok_status();
 }
 
-// Servers say in many ways that a login is wrong; while they load their data they say that instead.
-Task<Status> RedisConnection::log_in_with(std::string command, MonotonicTime deadline, std::string_view refused) {
-  const Result<OwnedReply> reply = co_await ask(std::move(command), deadline);
-  if (!reply) co_return reply.fault();
-  if (!reply->look().is_error()) co_return ok_status();
-  const ServerError error = parse_error(reply->look().text());
-  if (error.kind == ErrorKind::again) co_return unavailable(error.text);
-  co_return invalid(fmt::format("{}: {}", refused, error.text));
-}
-
 Task<Status> RedisConnection::log_in(MonotonicTime deadline) {
-  Status status = ok_status();
-  if (!options_.password.empty() || !options_.user.empty()) {
-    std::string auth = options_.user.empty() ? command({"AUTH", options_.password})
-                                             : command({"AUTH", options_.user, options_.password});
-    status = co_await log_in_with(std::move(auth), deadline, "it refuses the login");
+  const RedisUrl& url = options_.url;
+  std::vector<std::pair<std::string, std::string_view>> steps; // and what is said when they are refused
+  if (!url.user.empty()) {
+    steps.emplace_back(command({"AUTH", url.user, url.password}), "it refuses the login");
+  } else if (!url.password.empty()) {
+    steps.emplace_back(command({"AUTH", url.password}), "it refuses the login");
   }
-  if (status && options_.database != 0) {
-    std::string select = command({"SELECT", std::to_string(options_.database)});
-    status = co_await log_in_with(std::move(select), deadline, "it refuses the database");
+  if (url.database != 0)
+    steps.emplace_back(command({"SELECT", std::to_string(url.database)}), "it refuses the database");
+  for (const auto& [step, refused] : steps) {
+    const Result<OwnedReply> reply = co_await ask(step, deadline);
+    if (!reply) co_return reply.fault();
+    if (!reply->look().is_error()) continue;
+    // Servers say in many ways that a login is wrong; while they load their data they say that instead.
+    const ServerError error = parse_error(reply->look().text());
+    if (error.kind == ErrorKind::again) co_return unavailable(error.text);
+    co_return invalid(fmt::format("{}: {}", refused, error.text));
   }
-  co_return status;
+  co_return ok_status();
 }
 
 Task<std::vector<Result<OwnedReply>>> RedisConnection::ask_all(std::vector<std::string> commands,
@@ -128,7 +136,7 @@ void RedisConnection::send(std::string_view command, MonotonicTime deadline, Ans
   if (state_ != State::open) {
     return answered(unavailable(fmt::format("no connection to Redis at {}: {}", to_string(host_), why_closed_)));
   }
-  const bool holds = covered == Covered::yes && options_.replicas > 0;
+  const bool holds = covered == Covered::yes && options_.url.wait > 0;
   enqueue(command, deadline, std::move(answered), holds ? Kind::covered : Kind::plain);
   if (holds) {
     wait_is_due_ = true;
@@ -150,8 +158,9 @@ Task<void> RedisConnection::write_outgoing() {
   co_await loop_.next_turn();
   while (state_ == State::open && !outgoing_.empty()) {
     if (std::exchange(wait_is_due_, false)) {
-      enqueue(command({"WAIT", std::to_string(options_.replicas), std::to_string(options_.replicas_timeout.count())}),
-              wait_deadline_, nullptr, Kind::wait);
+      // Half the time, so that its answer is still in time.
+      const auto patience = std::to_string((options_.call_timeout / 2).count());
+      enqueue(command({"WAIT", std::to_string(options_.url.wait), patience}), wait_deadline_, nullptr, Kind::wait);
     }
     being_written_.clear();
     std::swap(being_written_, outgoing_);
@@ -207,16 +216,14 @@ void RedisConnection::take(OwnedReply reply) {
 
 void RedisConnection::answer_held(const OwnedReply& confirmed) {
   const std::int64_t replicas = confirmed.look().is_integer() ? *confirmed.look().integer() : -1;
-  std::vector<Held> held;
-  std::swap(held, held_);
-  for (Held& each : held) {
-    if (replicas >= options_.replicas) {
+  for (Held& each : std::exchange(held_, {})) {
+    if (replicas >= options_.url.wait) {
       each.answered(std::move(each.reply));
     } else {
       each.answered(Fault{FaultKind::timeout,
                           fmt::format("{} of the {} replicas that the store's URL waits for have confirmed to Redis at "
                                       "{} in time: what was written may be lost in a failover",
-                                      std::max<std::int64_t>(replicas, 0), options_.replicas, to_string(host_))});
+                                      std::max<std::int64_t>(replicas, 0), options_.url.wait, to_string(host_))});
     }
   }
 }
@@ -248,15 +255,13 @@ void RedisConnection::close(const std::string& why) {
   why_closed_ = why;
   if (transport_) transport_->close();
   overdue_.clear();
-  std::deque<Pending> pending;
-  std::swap(pending, pending_);
-  std::vector<Held> held;
-  std::swap(held, held_);
+  const std::deque<Pending> pending = std::exchange(pending_, {});
+  const std::vector<Held> held = std::exchange(held_, {});
   const std::string where = to_string(host_);
-  for (Held& each : held) {
+  for (const Held& each : held) {
     each.answered(Fault{FaultKind::timeout, fmt::format("the connection to Redis at {} was lost: {}", where, why)});
   }
-  for (Pending& each : pending) {
+  for (const Pending& each : pending) {
     if (!each.answered) continue;
     if (each.begins_at < handed_bytes_) {
       each.answered(Fault{FaultKind::timeout, fmt::format("no answer from Redis at {}: {}", where, why)});
@@ -265,6 +270,47 @@ void RedisConnection::close(const std::string& why) {
     }
   }
   if (was_open && closed_) std::exchange(closed_, nullptr)();
+}
+
+Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) {
+  Result<ConnectionOptions> options = connection_options(std::move(url), timeout);
+  if (!options) return std::move(options).fault();
+  return std::unique_ptr<BlockingClient>(new BlockingClient(*std::move(options)));
+}
+
+void BlockingClient::disconnect() {
+  if (connection_) connection_->close("it is no longer used");
+}
+
+std::vector<Result<OwnedReply>> BlockingClient::exchange(std::span<const std::string> commands,
+                                                         MonotonicTime deadline) {
+  Status connected = ok_status();
+  if (!connection_ || !connection_->is_open()) {
+    const Host host = moved_to_ ? *moved_to_ : options_.url.hosts[turn_++ % options_.url.hosts.size()];
+    connection_ = std::make_shared<RedisConnection>(loop_, host, options_);
+    connected = loop_.run_to_end(connection_->open(deadline));
+  }
+  if (connected) return loop_.run_to_end(connection_->ask_all({commands.begin(), commands.end()}, deadline));
+  moved_to_.reset();
+  std::vector<Result<OwnedReply>> refused;
+  while (refused.size() < commands.size()) refused.emplace_back(connected.fault());
+  return refused;
+}
+
+std::vector<Result<OwnedReply>> BlockingClient::run(std::span<const std::string> commands) {
+  const MonotonicTime deadline = Clock::now() + options_.call_timeout;
+  std::vector<Result<OwnedReply>> answers = exchange(commands, deadline);
+  for (int tries = 0; options_.url.cluster && tries < kRedirectionsMax; ++tries) {
+    std::size_t first = 0;
+    while (first < answers.size() && !redirection(answers[first], connection_->host())) ++first;
+    if (first == answers.size()) break;
+    moved_to_ = redirection(answers[first], connection_->host());
+    disconnect();
+    // All are of one slot: the commands behind the first redirected one were redirected as well.
+    std::vector<Result<OwnedReply>> rest = exchange(commands.subspan(first), deadline);
+    std::move(rest.begin(), rest.end(), answers.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  return answers;
 }
 
 } // namespace oncekey::redis

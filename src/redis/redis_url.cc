@@ -28,11 +28,8 @@ std::optional<Number> whole_number(std::string_view text, Number least, Number m
 
 // Hash tags and SCAN patterns are made around it, so it must not hold their characters.
 bool is_prefix(std::string_view text) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.' || c == ':' || c == '/';
-  };
-  return !text.empty() && text.size() <= kPrefixBytesMax && std::all_of(text.begin(), text.end(), allowed);
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/";
+  return !text.empty() && text.size() <= kPrefixBytesMax && text.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
 class Parser {

@@ -62,15 +62,13 @@ void Dispatcher::drain() {
     std::swap(calls, inbox_);
   }
   for (CallPtr& call : calls) route(std::move(call));
-  std::vector<std::shared_ptr<Link>> touched;
-  std::swap(touched, touched_);
-  for (const std::shared_ptr<Link>& link : touched) send_waiting(link);
+  for (const std::shared_ptr<Link>& link : std::exchange(touched_, {})) send_waiting(link);
 }
 
 void Dispatcher::route(CallPtr call) {
   const std::shared_ptr<Link> link = call->asked ? servers_.link_to(*call->asked) : servers_.owner_of(call->partition);
-  if (!link) return send_later(std::move(call), unavailable("the cluster's slots are not known yet"));
-  if (link->is_new()) return send_later(std::move(call), link->why_not());
+  if (!link) return send_again(std::move(call), When::soon, unavailable("the cluster's slots are not known yet"));
+  if (link->is_new()) return send_again(std::move(call), When::soon, link->why_not());
   if (!link->is_ready()) {
     servers_.refresh_soon();
     return finish(std::move(call), link->why_not());
@@ -137,27 +135,24 @@ void Dispatcher::batch_is_done(Group& group) {
   touched_.push_back(group.link);
 }
 
-void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
-  const Status may_claim = state_.may_claim();
-  if (may_claim) return;
-  const auto refused = std::stable_partition(
-      calls.begin(), calls.end(), [](const CallPtr& call) { return kind_of(call->what) != CallKind::begins_work; });
-  for (auto call = refused; call != calls.end(); ++call) finish(std::move(*call), may_claim.fault());
-  calls.erase(refused, calls.end());
-}
-
 void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   const auto group = std::make_shared<Group>(Group{link, link->queue.take(kAll, kAll), now, 1});
   ++link->groups;
   std::vector<CallPtr> calls;
   calls.reserve(group->ids.size());
+  const Status may_claim = state_.may_claim();
   for (auto& each : group->ids) {
-    calls.push_back(std::move(each.calls.front()));
+    CallPtr call = std::move(each.calls.front());
     each.calls.erase(each.calls.begin());
-    calls.back()->sharing = std::exchange(each.calls, {});
+    call->sharing = std::exchange(each.calls, {});
+    // They may have waited since before claims were refused.
+    if (!may_claim && kind_of(call->what) == CallKind::begins_work) {
+      finish(std::move(call), may_claim.fault());
+    } else {
+      calls.push_back(std::move(call));
+    }
   }
-  refuse_claims_of(calls);
   if (state_.names.partitions() > 1) {
     std::stable_sort(calls.begin(), calls.end(),
                      [](const CallPtr& a, const CallPtr& b) { return a->partition < b->partition; });
@@ -235,7 +230,7 @@ void Dispatcher::take_reply(Sent& sent, RedisReply reply) {
     const Status status = after_loss(partition, sent.generation, batch->met);
     for (CallPtr& call : calls) {
       if (status) {
-        send_later(std::move(call), unavailable("the store was just given a new marker"));
+        send_again(std::move(call), When::soon, unavailable("the store was just given a new marker"));
       } else {
         finish(std::move(call), status.fault());
       }
@@ -255,14 +250,12 @@ void Dispatcher::take_reply(Sent& sent, RedisReply reply) {
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
       finish(std::move(calls[i]), *std::move(fault));
     } else {
-      std::vector<CallPtr> one;
-      one.push_back(std::move(calls[i]));
-      take_error(link, one, parse_error(answer.text()));
+      take_error(link, {&calls[i], 1}, parse_error(answer.text()));
     }
   }
 }
 
-void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error) {
+void Dispatcher::take_error(const Link& link, std::span<CallPtr> calls, const ServerError& error) {
   const Fault fault = fault_of(error, link.host());
   Host to = error.host;
   if (to.name.empty()) to.name = link.host().name;
@@ -284,11 +277,11 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
         call->alone = true;
         [[fallthrough]];
       case ErrorKind::no_script:
-        send_again(std::move(call), fault);
+        send_again(std::move(call), When::at_once, fault);
         break;
       case ErrorKind::again:
         call->alone = true;
-        send_later(std::move(call), fault);
+        send_again(std::move(call), When::soon, fault);
         break;
       case ErrorKind::refused:
         finish(std::move(call), Fault{FaultKind::unavailable, fault.message});
@@ -359,19 +352,12 @@ Task<Status> Dispatcher::load_script(std::shared_ptr<RedisConnection> connection
   co_return ok_status();
 }
 
-void Dispatcher::send_again(CallPtr call, const Fault& because) {
-  if (++call->resent > kResentMax) return send_later(std::move(call), because);
-  if (Clock::now() >= call->answer_by) {
+void Dispatcher::send_again(CallPtr call, When when, const Fault& because) {
+  const bool at_once = when == When::at_once && ++call->resent <= kResentMax;
+  if (Clock::now() + (at_once ? Millis{0} : kPauseBeforeAnotherTry) >= call->answer_by)
     return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
-  }
-  route(std::move(call));
-}
-
-void Dispatcher::send_later(CallPtr call, const Fault& because) {
+  if (at_once) return route(std::move(call));
   call->resent = 0;
-  if (Clock::now() + kPauseBeforeAnotherTry >= call->answer_by) {
-    return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
-  }
   parked_.push_back(std::move(call));
   if (!std::exchange(parked_wait_, true)) spawn(route_parked());
 }
@@ -379,9 +365,7 @@ void Dispatcher::send_later(CallPtr call, const Fault& because) {
 Task<void> Dispatcher::route_parked() {
   co_await sleep_for(state_.loop, kPauseBeforeAnotherTry);
   parked_wait_ = false;
-  std::vector<CallPtr> parked;
-  std::swap(parked, parked_);
-  for (CallPtr& call : parked) route(std::move(call));
+  for (CallPtr& call : std::exchange(parked_, {})) route(std::move(call));
   drain();
 }
 
@@ -392,8 +376,7 @@ void Dispatcher::stop() {
     stopped_ = true;
     std::swap(calls, inbox_);
   }
-  for (CallPtr& call : parked_) calls.push_back(std::move(call));
-  parked_.clear();
+  for (CallPtr& call : std::exchange(parked_, {})) calls.push_back(std::move(call));
   for (const auto& [host, link] : servers_.links()) {
     for (CallPtr& call : link->queue.take_out([](const ScriptCall&) { return true; })) calls.push_back(std::move(call));
   }

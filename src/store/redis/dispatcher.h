@@ -70,20 +70,18 @@ class Dispatcher {
   void batch_is_done(Group& group);
   // Wakes the loop when this many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
-  // Answers the claims among them with a fault while claims are refused: they may have waited since before that.
-  void refuse_claims_of(std::vector<CallPtr>& calls);
   void send_group(const std::shared_ptr<Link>& link, MonotonicTime now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
                           bool count_tick) const;
   void answered(Sent& sent, Result<OwnedReply> reply);
   void take_reply(Sent& sent, RedisReply reply);
-  void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
+  void take_error(const Link& link, std::span<CallPtr> calls, const ServerError& error);
   void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);
   // May calls that saw a different generation be sent again? If not, the reason.
   Status after_loss(std::uint32_t partition, const std::string& sent_with, const std::optional<Marker>& marker);
-  void send_again(CallPtr call, const Fault& because);
-  void send_later(CallPtr call, const Fault& because);
+  enum class When { at_once, soon };
+  void send_again(CallPtr call, When when, const Fault& because);
   Task<void> route_parked();
 
   // With every batch; else only when asked to.

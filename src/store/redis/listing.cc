@@ -31,9 +31,16 @@ constexpr std::string_view kLongEnd = "131071";
 // Expired entries removed in one count.
 constexpr std::size_t kForgottenPerCount = 256;
 
+// What the names of the markers' fields for unsettled keys begin with (scripts.h).
+constexpr std::string_view kUnsettledField = "open:";
+// KEYS: a marker. ARGV: the name and the value of such a field. Removes it unless it has changed since.
+constexpr std::string_view kForgetFieldScript = R"lua(
+if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
+return redis.call('HDEL', KEYS[1], ARGV[1])
+)lua";
+
 bool is_id_prefix(std::string_view text) {
-  return text.size() <= 64 &&
-         std::all_of(text.begin(), text.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return text.size() <= 64 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 MonotonicTime step_deadline() { return Clock::now() + kStepTimeout; }

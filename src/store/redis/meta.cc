@@ -7,8 +7,51 @@
 namespace oncekey::redis {
 namespace {
 
+// The store as a whole is a hash of the fields format, secret (with its check value), generation, replaces, ready,
+// lost.
+
 // The layout of keys, markers and records that this version writes.
 constexpr int kStoreFormat = 1;
+
+// KEYS: meta. ARGV: format, a new secret, a new generation. Makes it unless it is there; answers its fields.
+constexpr std::string_view kCreateScript = R"lua(
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '0',
+    'lost', '0')
+end
+return redis.call('HMGET', KEYS[1], 'format', 'secret', 'generation', 'replaces', 'ready', 'lost')
+)lua";
+
+// KEYS: a marker. ARGV: the generation. Makes it unless it is there; answers the generation it has.
+constexpr std::string_view kMarkScript = R"lua(
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'replaces', '', 'tick', '0')
+end
+return redis.call('HGET', KEYS[1], 'generation')
+)lua";
+
+// KEYS: meta. ARGV: the identity note as it is expected to be, and the next one. 1 if it was written, else 0.
+constexpr std::string_view kIdentityScript = R"lua(
+-- A store that was just emptied is made anew by its gateways, not by this.
+if redis.call('HEXISTS', KEYS[1], 'generation') == 0 then return 1 end
+if (redis.call('HGET', KEYS[1], 'identity') or '') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'identity', ARGV[2])
+return 1
+)lua";
+
+// KEYS: meta. ARGV: format, secret and generation as this gateway knows them, the generation that was seen there or
+// nothing. Notes that memory was lost, unless it has changed since it was seen.
+constexpr std::string_view kNoteLossScript = R"lua(
+local generation = redis.call('HGET', KEYS[1], 'generation')
+if (generation or '') ~= ARGV[4] then return 0 end
+if generation then
+  redis.call('HSET', KEYS[1], 'lost', '1')
+else
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '1',
+    'lost', '1')
+end
+return 1
+)lua";
 
 // The fields format, secret (with its check value), generation, replaces, ready, lost.
 Result<std::optional<MetaHash>> parse_meta(RedisReply reply) {

@@ -19,21 +19,20 @@ namespace {
 constexpr std::chrono::seconds kPatienceAtStart{5};
 constexpr Millis kPauseAtStart{50};
 
-template <class... Words>
-CallPtr record_call(const RecordId& id, const Words&... words) {
-  return call_for(Script::records, id, words...);
-}
-
 std::string owner_word(const Ownership& owner) {
   std::string word = encode_number(owner.fence);
   if (owner.token != ClaimToken{}) word.append(owner.token.begin(), owner.token.end());
   return word;
 }
 
-void add_response(ScriptCall& call, const StoredResponse& response) {
+std::string status_word(const StoredResponse& response) {
+  return encode_number(static_cast<std::uint16_t>(response.status));
+}
+
+std::string encoded(const StoredResponse& response) {
   std::string bytes;
   encode_response(response, bytes);
-  call.add(encode_number(static_cast<std::uint16_t>(response.status)), response.unfinished(), bytes);
+  return bytes;
 }
 
 // The calls, and the loop's thread with everything on it.
@@ -43,16 +42,13 @@ class RedisStore final : public Store {
   static Result<std::unique_ptr<RedisStore>> make(const RedisOptions& options) {
     Result<RedisUrl> url = parse_url(options.url);
     if (!url) return std::move(url).fault();
-    Result<ConnectionOptions> connections = connection_options(*url);
+    Result<ConnectionOptions> connections = connection_options(*std::move(url), options.call_timeout);
     if (!connections) return std::move(connections).fault();
-    connections->replicas = url->wait;
-    // Half, so that its answer is still in time.
-    connections->replicas_timeout = url->call_timeout.value_or(options.call_timeout) / 2;
-    return std::make_unique<RedisStore>(options, *std::move(url), *std::move(connections));
+    return std::make_unique<RedisStore>(options, *std::move(connections));
   }
 
-  RedisStore(const RedisOptions& options, RedisUrl url, ConnectionOptions connections)
-      : room_(options.queue_limits), state_(options, std::move(url), std::move(connections)) {}
+  RedisStore(const RedisOptions& options, ConnectionOptions connections)
+      : room_(options.queue_limits), state_(options, std::move(connections)) {}
 
   ~RedisStore() override {
     // Every call that waits is answered; what is in the middle of something is dropped with the loop.
@@ -95,45 +91,43 @@ class RedisStore final : public Store {
   }
 
   Status may_claim() const { return state_.may_claim(); }
-  MetaKeeper& meta() { return meta_; }
+  MetaKeeper& meta() { return upkeep_.meta; }
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
     if (Status may = state_.may_claim(); !may) return done(std::move(may).fault());
-    CallPtr call = record_call(request.id, "C", encode_times(request), request.abandoned == Abandoned::take_over,
-                               encode_identity(request));
+    CallPtr call = call_for(Script::records, request.id, "C", encode_times(request),
+                            request.abandoned == Abandoned::take_over, encode_identity(request));
     submit(std::move(call), ClaimCall{std::move(request), std::move(done)});
   }
 
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
     if (interest == Interest::settling) announcements_.note_waiter();
-    submit(record_call(id, "F", interest == Interest::settling), FindCall{id, interest, std::move(done)});
+    submit(call_for(Script::records, id, "F", interest == Interest::settling), FindCall{id, interest, std::move(done)});
   }
 
   void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
-    settle(FenceVerb::renew, record_call(owner.id, "R", owner_word(owner), lease), owner, std::move(done));
+    settle(FenceVerb::renew, owner, std::move(done), "R", lease);
   }
 
   void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
-    CallPtr call = record_call(owner.id, "D", owner_word(owner));
-    add_response(*call, response);
-    settle(FenceVerb::complete, std::move(call), owner, std::move(done));
+    settle(FenceVerb::complete, owner, std::move(done), "D", status_word(response), response.unfinished(),
+           encoded(response));
   }
 
   void release(const Ownership& owner, Done<FenceAnswer> done) override {
-    settle(FenceVerb::release, record_call(owner.id, "L", owner_word(owner)), owner, std::move(done));
+    settle(FenceVerb::release, owner, std::move(done), "L");
   }
 
   void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
     const bool finder = by == Holder::finder;
-    settle(finder ? FenceVerb::hold_found : FenceVerb::hold, record_call(owner.id, "H", owner_word(owner), finder),
-           owner, std::move(done));
+    settle(finder ? FenceVerb::hold_found : FenceVerb::hold, owner, std::move(done), "H", finder);
   }
 
   JobStore& jobs() override { return *jobs_; }
 
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
-    CallPtr call = record_call(id, "O", to_string(action));
-    add_response(*call, response);
+    CallPtr call = call_for(Script::records, id, "O", to_string(action), status_word(response), response.unfinished(),
+                            encoded(response));
     submit(std::move(call), OperatorCall{id, action, {}, std::move(done)});
   }
 
@@ -169,7 +163,10 @@ class RedisStore final : public Store {
     call->place = *std::move(place);
     dispatcher_.submit(std::move(call));
   }
-  void settle(FenceVerb verb, CallPtr call, const Ownership& owner, Done<FenceAnswer> done) {
+  template <class... Words>
+  void settle(FenceVerb verb, const Ownership& owner, Done<FenceAnswer> done, std::string_view letter,
+              const Words&... words) {
+    CallPtr call = call_for(Script::records, owner.id, letter, owner_word(owner), words...);
     submit(std::move(call), FenceCall{verb, owner, Millis{}, {}, std::move(done)});
   }
 
@@ -186,9 +183,8 @@ class RedisStore final : public Store {
   QueueRoom room_;   // above the loop, which may still have calls when it ends
   StoreState state_; // has the loop, so that it goes after all that lives on it
   Servers servers_{state_, upkeep_};
-  MetaKeeper meta_{servers_};
   Dispatcher dispatcher_{state_, servers_, [this] { upkeep_.look_again(); }};
-  Upkeep upkeep_{state_, servers_, dispatcher_, meta_};
+  Upkeep upkeep_{state_, servers_, dispatcher_};
   Announcements announcements_{state_, servers_};
   const std::unique_ptr<RateKeeper> rates_ = redis_rates(servers_);
   const std::unique_ptr<JobStore> jobs_ =

@@ -2,7 +2,7 @@
 //
 // Each call is one script run on the server that has the record; calls that come together travel together. Expiry is
 // Redis' own. What a Redis promises depends on its settings: it is examined when it is connected and every few seconds
-// (examination.h has the levels). A server that may evict records is refused. A server that has forgotten (FLUSHALL, a
+// (store_state.h has the levels). A server that may evict records is refused. A server that has forgotten (FLUSHALL, a
 // restored backup, a failover to a replica that was behind) is noticed by its marker, and claims are refused until an
 // operator has accepted the loss.
 //

@@ -4,7 +4,7 @@
 #include "store/redis/redis_store.h"
 
 #include "base/crypto.h"
-#include "redis/blocking_client.h"
+#include "redis/connection.h"
 #include "store/redis/slots.h"
 
 #include <fmt/format.h>

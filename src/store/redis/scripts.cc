@@ -143,12 +143,17 @@ local function first_of(kind, identity)
   return kind.before_fence .. pack('<I8', next_fence) .. kind.after_fence .. identity
 end
 
+-- To be called once the value is written.
+local function claimed_first(key, kind)
+  unsettled[sub(key, -64)] = kind.open
+  return take_fence() * 2
+end
+
 local function claim_found(key, r, kind, take_over, identity)
   if free(r) then
     local done = redis_call('SET', key, first_of(kind, identity), 'PX', kind.stays)
     if done.err then return done end
-    unsettled[sub(key, -64)] = kind.open
-    return take_fence() * 2
+    return claimed_first(key, kind)
   end
   if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
      not lease_over(r) or not (take_over or has(r, RERUN)) then
@@ -172,19 +177,13 @@ function verbs.C(key, at)
   local found
   if one_step then
     found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'GET', 'PX', kind.stays)
-    if not found then
-      unsettled[sub(key, -64)] = kind.open
-      return take_fence() * 2
-    end
+    if not found then return claimed_first(key, kind) end
     one_step = type(found) ~= 'table' or sub(found.err, 1, 3) ~= 'ERR'
     if one_step and type(found) == 'table' then return found end
   end
   if not one_step then
     found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'PX', kind.stays)
-    if found and found.ok then
-      unsettled[sub(key, -64)] = kind.open
-      return take_fence() * 2
-    end
+    if found and found.ok then return claimed_first(key, kind) end
     if found then return found end
   end
   local r, err = read(key)
@@ -491,45 +490,5 @@ const std::string& text_of(Script script) {
   static const std::string jobs = std::string(kBatchBegin).append(kJobVerbs).append(kBatchEnd);
   return script == Script::records ? records : jobs;
 }
-
-const std::string_view kForgetFieldScript = R"lua(
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-return redis.call('HDEL', KEYS[1], ARGV[1])
-)lua";
-
-const std::string_view kCreateScript = R"lua(
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '0',
-    'lost', '0')
-end
-return redis.call('HMGET', KEYS[1], 'format', 'secret', 'generation', 'replaces', 'ready', 'lost')
-)lua";
-
-const std::string_view kMarkScript = R"lua(
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'replaces', '', 'tick', '0')
-end
-return redis.call('HGET', KEYS[1], 'generation')
-)lua";
-
-const std::string_view kIdentityScript = R"lua(
--- A store that was just emptied is made anew by its gateways, not by this.
-if redis.call('HEXISTS', KEYS[1], 'generation') == 0 then return 1 end
-if (redis.call('HGET', KEYS[1], 'identity') or '') ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'identity', ARGV[2])
-return 1
-)lua";
-
-const std::string_view kNoteLossScript = R"lua(
-local generation = redis.call('HGET', KEYS[1], 'generation')
-if (generation or '') ~= ARGV[4] then return 0 end
-if generation then
-  redis.call('HSET', KEYS[1], 'lost', '1')
-else
-  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '1',
-    'lost', '1')
-end
-return 1
-)lua";
 
 } // namespace oncekey::redis

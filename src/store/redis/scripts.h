@@ -42,22 +42,4 @@ enum class Script { records, jobs };
 //   F                               find: {fields, message}, or nil
 const std::string& text_of(Script script);
 
-// The store as a whole: a hash of the fields format, secret (with its check value),
-// generation, replaces, ready, lost.
-
-// KEYS: meta. ARGV: format, a new secret, a new generation. Makes it unless it is there; answers its fields.
-extern const std::string_view kCreateScript;
-// KEYS: a marker. ARGV: the generation. Makes it unless it is there; answers the generation it has.
-extern const std::string_view kMarkScript;
-// KEYS: meta. ARGV: the identity note as it is expected to be, and the next one. 1 if it was written, else 0.
-extern const std::string_view kIdentityScript;
-
-// What the names of those fields begin with.
-inline constexpr std::string_view kUnsettledField = "open:";
-// KEYS: a marker. ARGV: the name and the value of such a field. Removes it unless it has changed since.
-extern const std::string_view kForgetFieldScript;
-// KEYS: meta. ARGV: format, secret and generation as this gateway knows them, the generation that was seen there or
-// nothing. Notes that memory was lost, unless it has changed since it was seen.
-extern const std::string_view kNoteLossScript;
-
 } // namespace oncekey::redis

@@ -1,5 +1,7 @@
 #include "store/redis/servers.h"
 
+#include "store/redis/upkeep.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,16 +25,16 @@ constexpr Millis kPatienceWithOthers{1000};
 
 } // namespace
 
-Link::Link(StoreState& store, Host host, std::uint8_t number, LinkOwner& owner)
+Link::Link(StoreState& store, Host host, std::uint8_t number, Upkeep& upkeep)
     : store_(store),
       host_(std::move(host)),
       number_(number),
-      owner_(&owner),
+      upkeep_(&upkeep),
       pauses_(kFirstReconnectPause, kLongestReconnectPause),
       wake_(store.loop) {}
 
 void Link::stop() {
-  owner_ = nullptr;
+  upkeep_ = nullptr;
   ready_ = false;
   why_not_ = unavailable("it is no longer used");
   if (connection_) connection_->close("it is no longer used");
@@ -46,14 +48,14 @@ Fault Link::why_not() const {
 Task<void> Link::keep() {
   const auto self = shared_from_this(); // the task may outlive the last other pointer
   co_await store_.loop.next_turn();     // start() is called in the middle of other things
-  while (owner_ != nullptr) {
+  while (upkeep_ != nullptr) {
     const Status status = co_await attempt();
-    if (owner_ == nullptr) break;
+    if (upkeep_ == nullptr) break;
     if (status) {
       pauses_.reset();
       ready_ = true;
       why_not_.reset();
-      owner_->link_ready(host_);
+      upkeep_->link_ready(host_);
       // No longer ready at the very moment it closes: a call made in between must not be sent into the void.
       connection_->on_closed([self] {
         self->ready_ = false;
@@ -63,11 +65,11 @@ Task<void> Link::keep() {
       ready_ = false;
       why_not_ =
           unavailable("the connection to Redis at " + to_string(host_) + " was lost: " + connection_->why_closed());
-      if (owner_ != nullptr) owner_->link_lost(host_, connection_->why_closed());
+      if (upkeep_ != nullptr) upkeep_->link_lost(host_, connection_->why_closed());
     } else {
       why_not_ = status.fault();
     }
-    if (owner_ == nullptr) break;
+    if (upkeep_ == nullptr) break;
     co_await wake_.wait_until(Clock::now() + pauses_.next());
   }
 }
@@ -76,15 +78,15 @@ Task<Status> Link::attempt() {
   connection_ = std::make_shared<RedisConnection>(store_.loop, host_, store_.connections);
   const auto connection = connection_;
   Status status = co_await connection->open(store_.deadline());
-  if (status && owner_ != nullptr) status = co_await owner_->prepare(*this);
+  if (status && upkeep_ != nullptr) status = co_await upkeep_->prepare(*this);
   if (status && !connection->is_open()) status = unavailable(connection->why_closed());
   if (!status) connection->close(status.fault().message);
   co_return status;
 }
 
-Servers::Servers(StoreState& store, LinkOwner& owner)
+Servers::Servers(StoreState& store, Upkeep& upkeep)
     : store_(store),
-      owner_(owner),
+      upkeep_(upkeep),
       owners_(store.names.partitions()),
       numbers_(store.names.partitions()),
       refresh_wanted_(store.loop) {}
@@ -103,7 +105,7 @@ void Servers::stop() {
 std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
-    link = std::make_shared<Link>(store_, host, next_number_, owner_);
+    link = std::make_shared<Link>(store_, host, next_number_, upkeep_);
     next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
     if (!stopped_) link->start();
   }
@@ -129,13 +131,9 @@ std::vector<std::shared_ptr<Link>> Servers::primaries() const {
 
 std::optional<std::uint32_t> Servers::marked_partition(Link& link) const {
   if (link.marked && owners_[*link.marked].get() == &link) return link.marked;
+  const auto owned = std::find(owners_.begin(), owners_.end(), link.shared_from_this());
   link.marked.reset();
-  for (std::uint32_t partition = 0; partition < owners_.size(); ++partition) {
-    if (owners_[partition].get() == &link) {
-      link.marked = partition;
-      break;
-    }
-  }
+  if (owned != owners_.end()) link.marked = static_cast<std::uint32_t>(owned - owners_.begin());
   return link.marked;
 }
 

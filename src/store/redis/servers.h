@@ -20,30 +20,20 @@
 
 namespace oncekey::redis {
 
-class Link;
-
-// What a link needs of its owner.
-class LinkOwner {
- public:
-  virtual ~LinkOwner() = default;
-  // Its connection was just opened, and nothing else is sent on it before.
-  virtual Task<Status> prepare(Link& link) = 0;
-  virtual void link_ready(const Host& host) = 0;
-  virtual void link_lost(const Host& host, const std::string& why) = 0;
-};
+class Upkeep;
 
 // Keeps one server connected, for as long as it is wanted.
 //
-// Connects, has the connection prepared by its owner (scripts loaded, server examined), and is then ready. When the
+// Connects, has the connection prepared (Upkeep: scripts loaded, server examined), and is then ready. When the
 // connection is lost it starts again, after a pause that grows and is drawn at random. While it is not ready, it says
 // why.
 class Link : public std::enable_shared_from_this<Link> {
  public:
   // `number` is the server's in Store::server_of.
-  Link(StoreState& store, Host host, std::uint8_t number, LinkOwner& owner);
+  Link(StoreState& store, Host host, std::uint8_t number, Upkeep& upkeep);
 
   void start() { spawn(keep()); }
-  // Closes the connection; the owner is not called any more.
+  // Closes the connection; the upkeep is not called any more.
   void stop();
 
   const Host& host() const { return host_; }
@@ -67,7 +57,7 @@ class Link : public std::enable_shared_from_this<Link> {
   StoreState& store_;
   const Host host_;
   const std::uint8_t number_;
-  LinkOwner* owner_; // null once stopped
+  Upkeep* upkeep_; // null once stopped
   std::shared_ptr<RedisConnection> connection_;
   bool ready_ = false;
   std::optional<Fault> why_not_;
@@ -77,7 +67,7 @@ class Link : public std::enable_shared_from_this<Link> {
 
 class Servers {
  public:
-  Servers(StoreState& store, LinkOwner& owner);
+  Servers(StoreState& store, Upkeep& upkeep);
 
   void start();
   void stop();
@@ -126,7 +116,7 @@ class Servers {
   void drop_unused();
 
   StoreState& store_;
-  LinkOwner& owner_;
+  Upkeep& upkeep_;
   bool stopped_ = false;
   std::map<Host, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> owners_;      // by partition

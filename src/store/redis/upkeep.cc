@@ -53,13 +53,13 @@ Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection)
 }
 
 Task<Status> Upkeep::adopt_store() {
-  Result<MetaHash> meta = co_await meta_.create();
-  if (!meta) co_return std::move(meta).fault();
-  state_.marker.secret = meta->secret;
+  Result<MetaHash> found = co_await meta.create();
+  if (!found) co_return std::move(found).fault();
+  state_.marker.secret = found->secret;
   // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
-  Marker marker{meta->marker.generation, meta->marker.replaces, 0, false};
+  Marker marker{found->marker.generation, found->marker.replaces, 0, false};
   if (Status seen = state_.marker.memory.see(state_.names.partitions(), marker); !seen) co_return seen;
-  see_meta(*meta);
+  see_meta(*found);
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
     if (partition && link->is_ready()) co_await dispatcher_.tick(link->connection(), *partition);
@@ -125,19 +125,19 @@ void Upkeep::examine_all() {
 }
 
 Task<void> Upkeep::look_at_meta() {
-  const Result<std::optional<MetaHash>> found = co_await meta_.read();
+  const Result<std::optional<MetaHash>> found = co_await meta.read();
   if (!found || stopped_) co_return;
   see_meta(*found);
   if (!state_.marker.must_note_loss(*found)) co_return;
   SharedStoreMeta ours;
   ours.secret = state_.marker.secret;
   ours.marker.generation = state_.marker.memory.generation();
-  co_await meta_.note_loss(ours, *found);
+  co_await meta.note_loss(ours, *found);
 }
 
-void Upkeep::see_meta(const std::optional<MetaHash>& meta) {
+void Upkeep::see_meta(const std::optional<MetaHash>& found) {
   // At the place behind those of the partitions' markers. may_claim() tells what it means.
-  const Status seen = state_.marker.see(state_.names.partitions(), meta);
+  const Status seen = state_.marker.see(state_.names.partitions(), found);
 }
 
 void Upkeep::say_what_changed() {

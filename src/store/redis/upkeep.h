@@ -9,14 +9,17 @@
 
 namespace oncekey::redis {
 
-class Upkeep final : public LinkOwner {
+class Upkeep {
  public:
-  Upkeep(StoreState& state, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta)
-      : state_(state), servers_(servers), dispatcher_(dispatcher), meta_(meta), look_wanted_(state.loop) {}
+  Upkeep(StoreState& state, Servers& servers, Dispatcher& dispatcher)
+      : meta(servers), state_(state), servers_(servers), dispatcher_(dispatcher), look_wanted_(state.loop) {}
 
-  Task<Status> prepare(Link& link) override;
-  void link_ready(const Host& host) override;
-  void link_lost(const Host& host, const std::string& why) override;
+  MetaKeeper meta;
+
+  // Its connection was just opened, and nothing else is sent on it before.
+  Task<Status> prepare(Link& link);
+  void link_ready(const Host& host);
+  void link_lost(const Host& host, const std::string& why);
   // Creates or finds the store, once the servers are there.
   Task<Status> adopt_store();
   Task<void> run();
@@ -27,7 +30,7 @@ class Upkeep final : public LinkOwner {
  private:
   Task<Status> examine_server(std::shared_ptr<RedisConnection> connection);
   Task<void> look_at_meta();
-  void see_meta(const std::optional<MetaHash>& meta);
+  void see_meta(const std::optional<MetaHash>& found);
   void tick_all();
   void examine_all();
   void say_what_changed();
@@ -35,7 +38,6 @@ class Upkeep final : public LinkOwner {
   StoreState& state_;
   Servers& servers_;
   Dispatcher& dispatcher_;
-  MetaKeeper& meta_;
   bool stopped_ = false;
   Notice look_wanted_;
 };
