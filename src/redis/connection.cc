@@ -181,16 +181,12 @@ Task<void> RedisConnection::read_replies() {
       break;
     }
     replies_.feed({received_.data(), got.bytes});
-    take_replies();
-  }
-}
-
-void RedisConnection::take_replies() {
-  while (state_ == State::open) {
-    Result<std::optional<OwnedReply>> reply = replies_.next();
-    if (!reply) return close(reply.fault().message);
-    if (!reply->has_value()) return;
-    take(**std::move(reply));
+    while (state_ == State::open) {
+      Result<std::optional<OwnedReply>> reply = replies_.next();
+      if (!reply) close(reply.fault().message);
+      if (!reply || !reply->has_value()) break;
+      take(**std::move(reply));
+    }
   }
 }
 
@@ -302,9 +298,10 @@ std::vector<Result<OwnedReply>> BlockingClient::run(std::span<const std::string>
   std::vector<Result<OwnedReply>> answers = exchange(commands, deadline);
   for (int tries = 0; options_.url.cluster && tries < kRedirectionsMax; ++tries) {
     std::size_t first = 0;
-    while (first < answers.size() && !redirection(answers[first], connection_->host())) ++first;
-    if (first == answers.size()) break;
-    moved_to_ = redirection(answers[first], connection_->host());
+    std::optional<Host> to;
+    while (first < answers.size() && !(to = redirection(answers[first], connection_->host()))) ++first;
+    if (!to) break;
+    moved_to_ = to;
     disconnect();
     // All are of one slot: the commands behind the first redirected one were redirected as well.
     std::vector<Result<OwnedReply>> rest = exchange(commands.subspan(first), deadline);

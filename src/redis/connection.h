@@ -92,7 +92,6 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   void enqueue(std::string_view command, MonotonicTime deadline, Answered answered, Kind kind);
   Task<void> write_outgoing();
   Task<void> read_replies();
-  void take_replies();
   void take(OwnedReply reply);
   void answer_held(const OwnedReply& confirmed);
   void watch(MonotonicTime deadline);

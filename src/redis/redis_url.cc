@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace oncekey::redis {
 namespace {
@@ -17,14 +16,6 @@ constexpr std::string_view kSettings = "call_timeout, prefix, wait, password_fil
 constexpr std::size_t kPrefixBytesMax = 64;
 constexpr int kReplicasMax = 100;
 constexpr int kDatabaseMax = 1'000'000;
-
-template <class Number>
-std::optional<Number> whole_number(std::string_view text, Number least, Number most) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < least || number > most) return std::nullopt;
-  return number;
-}
 
 // Hash tags and SCAN patterns are made around it, so it must not hold their characters.
 bool is_prefix(std::string_view text) {
@@ -77,22 +68,15 @@ class Parser {
   }
 
   Status hosts(std::string_view text) {
-    while (true) {
-      const std::size_t comma = std::min(text.find(','), text.size());
-      if (Status status = host(text.substr(0, comma)); !status) return status;
-      if (comma == text.size()) break;
-      text.remove_prefix(comma + 1);
+    for (std::size_t comma = 0; comma != std::string_view::npos; text = text.substr(comma + 1)) {
+      comma = text.find(',');
+      Result<HostPort> place = parse_host_port(text.substr(0, comma));
+      if (!place) return refuse(place.fault().message);
+      if (place->port == 0) return refuse("port: expected a whole number from 1 to 65535, got \"0\"");
+      url_.hosts.push_back({std::move(place->host), place->port.value_or(kDefaultPort)});
     }
     if (url_.hosts.size() > 1 && !url_.cluster)
       return refuse("several hosts are for a cluster; write redis+cluster://");
-    return ok_status();
-  }
-
-  Status host(std::string_view text) {
-    Result<HostPort> place = parse_host_port(text);
-    if (!place) return refuse(place.fault().message);
-    if (place->port == 0) return refuse("port: expected a whole number from 1 to 65535, got \"0\"");
-    url_.hosts.push_back({std::move(place->host), place->port.value_or(kDefaultPort)});
     return ok_status();
   }
 

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <charconv>
+#include <limits>
 
 namespace oncekey::redis {
 namespace {
@@ -61,11 +62,8 @@ void append_length(std::string& out, char kind, std::size_t number) {
 
 std::optional<std::int64_t> RedisReply::integer() const {
   if (is_integer()) return reply_->integer;
-  std::int64_t number = 0;
-  const std::string_view digits = is_text() ? text() : std::string_view{};
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
-  return number;
+  using Limits = std::numeric_limits<std::int64_t>;
+  return is_text() ? whole_number(text(), Limits::min(), Limits::max()) : std::nullopt;
 }
 
 ReplyReader::ReplyReader() : reader_(redisReaderCreate()) {

@@ -8,55 +8,48 @@ constexpr Millis kPingEvery{2000};
 // A waiting request looks at its record whenever the listener is called, and that look counts as waiting again.
 constexpr Millis kWaiterCounts{5000};
 
-std::int64_t millis_now() { return std::chrono::floor<Millis>(Clock::now().time_since_epoch()).count(); }
-
 } // namespace
 
 void Announcements::tell(Store::Listener listener) {
   const std::lock_guard lock(mutex_);
-  listener_ = std::make_shared<const Store::Listener>(std::move(listener));
+  listener_ = std::move(listener);
 }
 
-void Announcements::note_waiter() {
-  waiting_until_.store(millis_now() + kWaiterCounts.count(), std::memory_order_relaxed);
-}
+void Announcements::note_waiter() { waiting_until_.store(Clock::now() + kWaiterCounts, std::memory_order_relaxed); }
 
 void Announcements::say(const std::optional<RecordId>& settled) {
-  std::shared_ptr<const Store::Listener> listener;
+  Store::Listener listener;
   {
     const std::lock_guard lock(mutex_);
     listener = listener_;
   }
-  if (listener && *listener) (*listener)(settled);
+  if (listener) listener(settled);
 }
 
 void Announcements::say_any_may_be_settled() {
-  if (waiting_until_.load(std::memory_order_relaxed) >= millis_now()) say(std::nullopt);
+  if (waiting_until_.load(std::memory_order_relaxed) >= Clock::now()) say(std::nullopt);
 }
 
 Task<void> Announcements::run() {
   while (!stopped_) {
     connection_ = std::make_shared<RedisConnection>(state_.loop, servers_.any_host(), state_.connections);
     const auto connection = connection_;
-    Status status = co_await connection->open(state_.deadline());
-    if (status && !stopped_) status = co_await listen(connection);
+    connection->on_message([this](RedisReply message) {
+      if (const std::optional<RecordId> id = record_id_from_hex(message[2].text())) say(*id);
+    });
+    bool subscribed = false;
+    const Status opened = co_await connection->open(state_.deadline());
+    if (opened && !stopped_) {
+      const Result<OwnedReply> reply = co_await connection->ask(state_.deadline(), "SUBSCRIBE", state_.names.channel());
+      subscribed = reply && reply->look()[0].text() == "subscribe";
+    }
     first_attempt_.give();
     say_any_may_be_settled(); // while there was no subscription
-    if (status) co_await stay(connection);
+    if (subscribed) co_await stay(connection);
     connection->close("the store is closed");
     if (stopped_) break;
     co_await sleep_for(state_.loop, kSubscribeAgainAfter);
   }
-}
-
-Task<Status> Announcements::listen(std::shared_ptr<RedisConnection> connection) {
-  connection->on_message([this](RedisReply message) {
-    if (const std::optional<RecordId> id = record_id_from_hex(message[2].text())) say(*id);
-  });
-  const Result<OwnedReply> reply = co_await connection->ask(state_.deadline(), "SUBSCRIBE", state_.names.channel());
-  if (!reply) co_return reply.fault();
-  if (reply->look()[0].text() != "subscribe") co_return unavailable(std::string(reply->look().text()));
-  co_return ok_status();
 }
 
 Task<void> Announcements::stay(std::shared_ptr<RedisConnection> connection) {

@@ -29,7 +29,6 @@ class Announcements {
   void stop();
 
  private:
-  Task<Status> listen(std::shared_ptr<RedisConnection> connection);
   Task<void> stay(std::shared_ptr<RedisConnection> connection);
   void say(const std::optional<RecordId>& settled);
   void say_any_may_be_settled();
@@ -40,9 +39,9 @@ class Announcements {
   Notice first_attempt_;
   Notice closed_; // the connection
   std::shared_ptr<RedisConnection> connection_;
-  std::atomic<std::int64_t> waiting_until_{0}; // of our steady clock, in milliseconds
+  std::atomic<MonotonicTime> waiting_until_{}; // a request waits until then
   std::mutex mutex_;
-  std::shared_ptr<const Store::Listener> listener_; // guarded by mutex_
+  Store::Listener listener_; // guarded by mutex_
 };
 
 } // namespace oncekey::redis

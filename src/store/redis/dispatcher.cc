@@ -97,16 +97,15 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
     const MonotonicTime now = Clock::now();
     const std::optional<MonotonicTime> departure = link->queue.departure(now, enough);
     if (!departure) return;
-    if (*departure > now) return gather(link, *departure);
+    if (*departure > now) {
+      if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, *departure));
+      // With several servers, a call to another server must not wait for this one's batch.
+      if (state_.names.partitions() == 1) wake_at(link->queue.missing());
+      return;
+    }
     wake_at(1);
     send_group(link, now);
   }
-}
-
-void Dispatcher::gather(const std::shared_ptr<Link>& link, MonotonicTime until) {
-  if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, until));
-  // With several servers, a call to another server must not wait for this one's batch.
-  if (state_.names.partitions() == 1) wake_at(link->queue.missing());
 }
 
 Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link, MonotonicTime at) {
@@ -176,12 +175,10 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now
 }
 
 void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
-  const auto sent = std::make_shared<Sent>(); // std::function wants to copy what it holds
-  sent->group = group;
-  sent->calls = std::move(calls);
-  sent->generation = state_.marker.memory.generation();
-  const std::uint32_t partition = sent->calls[0]->partition;
-  sent->turn = ++ticks_[partition].asked;
+  const std::uint32_t partition = calls[0]->partition;
+  // Shared, since std::function wants to copy what it holds.
+  const auto sent = std::make_shared<Sent>(
+      Sent{group, std::move(calls), state_.marker.memory.generation(), ++ticks_[partition].asked});
   MonotonicTime deadline = MonotonicTime::max();
   for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
   ++group->batches;

@@ -65,7 +65,6 @@ class Dispatcher {
   // Answers it and those that share the answer; others of them are sent.
   void finish(CallPtr call, const Result<ScriptAnswer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
-  void gather(const std::shared_ptr<Link>& link, MonotonicTime until);
   Task<void> send_gathered(std::shared_ptr<Link> link, MonotonicTime at);
   void batch_is_done(Group& group);
   // Wakes the loop when this many calls are in the inbox, and not for each of them.

@@ -31,7 +31,7 @@ constexpr std::string_view kLongEnd = "131071";
 // Expired entries removed in one count.
 constexpr std::size_t kForgottenPerCount = 256;
 
-// What the names of the markers' fields for unsettled keys begin with (scripts.h).
+// What the names of the markers' fields for unsettled keys begin with (script_call.h).
 constexpr std::string_view kUnsettledField = "open:";
 // KEYS: a marker. ARGV: the name and the value of such a field. Removes it unless it has changed since.
 constexpr std::string_view kForgetFieldScript = R"lua(

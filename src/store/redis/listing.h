@@ -2,7 +2,7 @@
 //
 // There is no index by time: it would cost every claim a command. So a look goes through a bounded number of keys in
 // the server's order; a page for browsing keeps the newest that fit. Keys that are not settled are fields of the
-// markers (scripts.h), and found without a look at the others.
+// markers (script_call.h), and found without a look at the others.
 #pragma once
 
 #include "store/redis/servers.h"

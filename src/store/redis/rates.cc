@@ -69,19 +69,16 @@ class Rates final : public RateKeeper {
                                fmt::format("{}", rate.per_second / 1000), fmt::format("{}", rate.burst), tokens});
     state_.loop.post(
         [this, partition = state_.names.partition_of(bucket), run = std::move(run), done = std::move(done)]() mutable {
-          send(partition, run, std::make_shared<RateQuestion>(state_.loop, std::move(done)));
+          const auto question = std::make_shared<RateQuestion>(state_.loop, std::move(done));
+          const Result<std::shared_ptr<RedisConnection>> connection = servers_.connection_to(partition);
+          if (!connection) return question->answer(connection.fault());
+          if (question->done) question->late.after(kPatience);
+          (*connection)->send(run, Clock::now() + kOverdue, [this, question](const Result<OwnedReply>& reply) {
+            // A slot that has moved is looked for again; this request passes uncounted.
+            if (reply && reply->look().is_error()) servers_.refresh_soon();
+            question->answer(reply ? taken_in(reply->look()) : reply.fault());
+          });
         });
-  }
-
-  void send(std::uint32_t partition, const std::string& run, const std::shared_ptr<RateQuestion>& question) {
-    const Result<std::shared_ptr<RedisConnection>> connection = servers_.connection_to(partition);
-    if (!connection) return question->answer(connection.fault());
-    if (question->done) question->late.after(kPatience);
-    (*connection)->send(run, Clock::now() + kOverdue, [this, question](const Result<OwnedReply>& reply) {
-      // A slot that has moved is looked for again; this request passes uncounted.
-      if (reply && reply->look().is_error()) servers_.refresh_soon();
-      question->answer(reply ? taken_in(reply->look()) : reply.fault());
-    });
   }
 
   Servers& servers_;

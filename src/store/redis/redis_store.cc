@@ -90,7 +90,6 @@ class RedisStore final : public Store {
     co_return status;
   }
 
-  Status may_claim() const { return state_.may_claim(); }
   MetaKeeper& meta() { return upkeep_.meta; }
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
@@ -216,7 +215,7 @@ Result<std::unique_ptr<Store>> open_redis(const RedisOptions& options) {
 }
 
 Status reach_redis(const RedisOptions& options) {
-  return ask_store(options, [](RedisStore& store, MonotonicTime) -> Task<Status> { return store.may_claim(); });
+  return ask_store(options, [](RedisStore& store, MonotonicTime) -> Task<Status> { return store.healthy(); });
 }
 
 Result<std::string> read_identity_note_redis(const RedisOptions& options) {

@@ -1,4 +1,4 @@
-#include "store/redis/scripts.h"
+#include "store/redis/script_call.h"
 
 namespace oncekey::redis {
 namespace {
@@ -17,7 +17,6 @@ else
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local channel = ARGV[5]
 
 local redis_call, sub = redis.pcall, string.sub
 
@@ -102,7 +101,7 @@ local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lea
 
 -- After a write that settled a record: tells the gateways that wait for it.
 local function tell(key, flags)
-  if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', channel, sub(key, -64)) end
+  if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', ARGV[5], sub(key, -64)) end
 end
 local function delete(key, r, answer)
   local done = redis_call('DEL', key)

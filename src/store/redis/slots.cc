@@ -2,21 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 namespace oncekey::redis {
 namespace {
-
-constexpr std::array<std::uint16_t, 256> make_crc_table() {
-  std::array<std::uint16_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
-    std::uint32_t value = byte << 8;
-    for (int bit = 0; bit < 8; ++bit) value = (value & 0x8000) != 0 ? (value << 1) ^ 0x1021 : value << 1;
-    table[byte] = static_cast<std::uint16_t>(value);
-  }
-  return table;
-}
-constexpr std::array<std::uint16_t, 256> kCrcTable = make_crc_table();
 
 // The first number whose slot lies in each of `count` stretches of equal length: whatever the borders between nodes,
 // each has as many partitions as its share of slots.
@@ -39,8 +26,10 @@ constexpr std::size_t kIdDigits = 64;
 
 std::uint16_t crc16(std::string_view bytes) {
   std::uint32_t crc = 0;
-  for (const char c : bytes)
-    crc = ((crc << 8) ^ kCrcTable[((crc >> 8) ^ static_cast<std::uint8_t>(c)) & 0xff]) & 0xffff;
+  for (const char c : bytes) {
+    crc ^= std::uint32_t{static_cast<std::uint8_t>(c)} << 8;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 0x8000) != 0 ? (crc << 1) ^ 0x1021 : crc << 1;
+  }
   return static_cast<std::uint16_t>(crc);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <sstream>
 #include <tuple>
 
 namespace oncekey::redis {
@@ -91,13 +92,11 @@ std::uint64_t keys_in(const InfoFields& info, int database) {
 
 InfoFields parse_info(std::string_view text) {
   InfoFields fields;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
+  std::istringstream lines{std::string(text)};
+  for (std::string line; std::getline(lines, line);) {
+    if (line.ends_with('\r')) line.pop_back();
     const std::size_t colon = line.find(':');
-    if (line.starts_with('#') || colon == std::string_view::npos) continue;
+    if (line.starts_with('#') || colon == std::string::npos) continue;
     fields.emplace(line.substr(0, colon), line.substr(colon + 1));
   }
   return fields;
@@ -144,25 +143,22 @@ void StoreState::examined(const Host& host, const Examination& found) {
   if (before != examinations_.end() && !generation.empty()) {
     // What was evicted before an operator accepted the loss is accepted as well.
     const bool accepted = !before->second.generation.empty() && before->second.generation != generation;
+    const bool known = evicted_ && evicted_->generation == generation; // the first sight tells most
     const std::uint64_t keys = evicted_between(before->second.found, found);
-    if (keys > 0 && !accepted) note_evicted(host, keys, generation);
+    if (keys > 0 && !accepted && !known) {
+      const std::string why = fmt::format(
+          "the store has lost its memory: Redis at {} has evicted {} keys to make room, as its maxmemory-policy let "
+          "it. "
+          "Retries of requests it has forgotten would be executed again, so none is executed. Set maxmemory-policy "
+          "noeviction, find out what was lost, then say so with: oncekey store accept-loss --store URL",
+          to_string(host), keys);
+      evicted_ = Evicted{generation, {FaultKind::conflict, why}};
+      const Status lost = marker.memory.see(kEvictedPlace, Marker{generation, "", 0, true});
+      ONCEKEY_CHECK(!lost, "a loss was seen and not believed");
+    }
   }
   examinations_[host] = {found, generation};
   sum_up();
-}
-
-void StoreState::note_evicted(const Host& host, std::uint64_t keys, const std::string& generation) {
-  if (evicted_ && evicted_->generation == generation) return; // the first sight tells most
-  const Fault fault{
-      FaultKind::conflict,
-      fmt::format("the store has lost its memory: Redis at {} has evicted {} keys to make room, as its "
-                  "maxmemory-policy let it. Retries of requests it has forgotten would be executed again, so none is "
-                  "executed. Set maxmemory-policy noeviction, find out what was lost, then say so with: oncekey store "
-                  "accept-loss --store URL",
-                  to_string(host), keys)};
-  evicted_ = Evicted{generation, fault};
-  const Status lost = marker.memory.see(kEvictedPlace, Marker{generation, "", 0, true});
-  ONCEKEY_CHECK(!lost, "a loss was seen and not believed");
 }
 
 void StoreState::keep_only(const std::vector<Host>& hosts) {

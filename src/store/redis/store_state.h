@@ -123,7 +123,6 @@ class StoreState {
     Fault fault;
   };
   void sum_up();
-  void note_evicted(const Host& host, std::uint64_t keys, const std::string& generation);
 
   mutable std::mutex mutex_;
   std::map<Host, Examined> examinations_;

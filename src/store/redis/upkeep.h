@@ -5,9 +5,43 @@
 #pragma once
 
 #include "store/redis/dispatcher.h"
-#include "store/redis/meta.h"
 
 namespace oncekey::redis {
+
+// Its marker has no tick: each partition has its own.
+struct MetaHash : SharedStoreMeta {
+  bool ready = false; // all markers are made
+};
+
+// Reads and writes the store as a whole, as it is kept beside the records: at the server of partition 0. On the loop's
+// thread.
+class MetaKeeper {
+ public:
+  explicit MetaKeeper(Servers& servers) : servers_(servers), names_(servers.store().names) {}
+
+  // Creates the store where there is none. Two gateways that start at once end up with the same one.
+  Task<Result<MetaHash>> create();
+  // Nothing when it is not there.
+  Task<Result<std::optional<MetaHash>>> read();
+  // Notes a loss for all gateways, unless the meta has no longer the generation that was `seen` of it. Writes it as
+  // this gateway knows it if there is none.
+  Task<void> note_loss(std::string seen);
+  // The text of read_identity_note() and write_identity_note() (store/open_store.h).
+  Task<Result<std::string>> read_identity();
+  Task<Result<bool>> write_identity(std::string expected, std::string next);
+  // An operator accepts a loss: a new generation that replaces any other.
+  Task<Status> accept_loss();
+
+ private:
+  Task<Result<OwnedReply>> ask(std::string command);
+  template <class... Words>
+  Task<Result<OwnedReply>> ask(std::string_view first, const Words&... words) {
+    return ask(command({first, words...}));
+  }
+
+  Servers& servers_;
+  const KeyNames& names_;
+};
 
 class Upkeep {
  public:
@@ -31,8 +65,9 @@ class Upkeep {
   Task<Status> examine_server(std::shared_ptr<RedisConnection> connection);
   Task<void> look_at_meta();
   void see_meta(const std::optional<MetaHash>& found);
-  void tick_all();
-  void examine_all();
+  // With every tick, and with some of them the settings are examined.
+  enum class Settings { leave, examine };
+  void check_all(Settings settings);
   void say_what_changed();
 
   StoreState& state_;
