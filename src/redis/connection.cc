@@ -1,7 +1,6 @@
 #include "redis/connection.h"
 
 #include "net/connect.h"
-#include "redis/server_error.h"
 
 #include <fmt/format.h>
 
@@ -22,20 +21,30 @@ Result<std::string> read_password(const std::string& path) {
   return text;
 }
 
+// A slot that moves is elsewhere once or twice; more redirections go round in circles.
+constexpr int kRedirectionsMax = 5;
+
+std::optional<Host> redirection(const Result<OwnedReply>& answer, const Host& from) {
+  if (!answer || !answer->look().is_error()) return std::nullopt;
+  ServerError error = parse_error(answer->look().text());
+  if (error.kind != ErrorKind::moved) return std::nullopt;
+  if (error.host.name.empty()) error.host.name = from.name;
+  return error.host;
+}
+
 } // namespace
 
-Result<ConnectionOptions> connection_options(const RedisUrl& url) {
-  ConnectionOptions options;
-  options.user = url.user;
-  options.password = url.password;
-  options.database = url.database;
-  if (!url.password_file.empty()) {
-    Result<std::string> password = read_password(url.password_file);
+Result<ConnectionOptions> connection_options(RedisUrl url, Millis call_timeout) {
+  ConnectionOptions options{std::move(url), call_timeout, {}};
+  RedisUrl& from = options.url;
+  options.call_timeout = from.call_timeout.value_or(call_timeout);
+  if (!from.password_file.empty()) {
+    Result<std::string> password = read_password(from.password_file);
     if (!password) return std::move(password).fault();
-    options.password = *std::move(password);
+    from.password = *std::move(password);
   }
-  if (url.tls) {
-    Result<TlsContext> tls = client_tls({.ca_file = url.tls_ca, .cert_file = url.tls_cert, .key_file = url.tls_key});
+  if (from.tls) {
+    Result<TlsContext> tls = client_tls({.ca_file = from.tls_ca, .cert_file = from.tls_cert, .key_file = from.tls_key});
     if (!tls) return std::move(tls).fault();
     options.tls = *std::move(tls);
   }
@@ -70,44 +79,64 @@ Task<Status> RedisConnection::open(MonotonicTime deadline) {
   co_return ok_status();
 }
 
-// Servers say in many ways that a login is wrong; while they load their data they say that instead.
-Task<Status> RedisConnection::log_in_with(std::string command, MonotonicTime deadline, std::string_view refused) {
-  const Result<OwnedReply> reply = co_await ask(std::move(command), deadline);
-  if (!reply) co_return reply.fault();
-  if (!reply->look().is_error()) co_return ok_status();
-  const ServerError error = parse_error(reply->look().text());
-  if (error.kind == ErrorKind::again) co_return unavailable(error.text);
-  co_return invalid(fmt::format("{}: {}", refused, error.text));
+Task<Status> RedisConnection::log_in(MonotonicTime deadline) {
+  const RedisUrl& url = options_.url;
+  std::vector<std::pair<std::string, std::string_view>> steps; // and what is said when they are refused
+  if (!url.user.empty()) {
+    steps.emplace_back(command({"AUTH", url.user, url.password}), "it refuses the login");
+  } else if (!url.password.empty()) {
+    steps.emplace_back(command({"AUTH", url.password}), "it refuses the login");
+  }
+  if (url.database != 0)
+    steps.emplace_back(command({"SELECT", std::to_string(url.database)}), "it refuses the database");
+  for (const auto& [step, refused] : steps) {
+    const Result<OwnedReply> reply = co_await ask(step, deadline);
+    if (!reply) co_return reply.fault();
+    if (!reply->look().is_error()) continue;
+    // Servers say in many ways that a login is wrong; while they load their data they say that instead.
+    const ServerError error = parse_error(reply->look().text());
+    if (error.kind == ErrorKind::again) co_return unavailable(error.text);
+    co_return invalid(fmt::format("{}: {}", refused, error.text));
+  }
+  co_return ok_status();
 }
 
-Task<Status> RedisConnection::log_in(MonotonicTime deadline) {
-  Status status = ok_status();
-  if (!options_.password.empty() || !options_.user.empty()) {
-    std::string auth = options_.user.empty() ? command({"AUTH", options_.password})
-                                             : command({"AUTH", options_.user, options_.password});
-    status = co_await log_in_with(std::move(auth), deadline, "it refuses the login");
+Task<std::vector<Result<OwnedReply>>> RedisConnection::ask_all(std::vector<std::string> commands,
+                                                               MonotonicTime deadline) {
+  struct Asked {
+    explicit Asked(Loop& loop) : all_answered(loop) {}
+    Notice all_answered;
+    std::vector<Result<OwnedReply>> replies;
+  };
+  const auto asked = std::make_shared<Asked>(loop_);
+  for (const std::string& command : commands) {
+    send(command, deadline, [asked, count = commands.size()](Result<OwnedReply> reply) {
+      asked->replies.push_back(std::move(reply));
+      if (asked->replies.size() == count) asked->all_answered.give();
+    });
   }
-  if (status && options_.database != 0) {
-    std::string select = command({"SELECT", std::to_string(options_.database)});
-    status = co_await log_in_with(std::move(select), deadline, "it refuses the database");
-  }
-  co_return status;
+  // No deadline here: the connection answers every command, at its deadline at the latest.
+  if (!commands.empty()) co_await asked->all_answered.wait();
+  ONCEKEY_CHECK(asked->replies.size() == commands.size(), "a command went without an answer");
+  co_return std::move(asked->replies);
 }
 
 Task<Result<OwnedReply>> RedisConnection::ask(std::string command, MonotonicTime deadline) {
-  const auto arrival = std::make_shared<Arrival<Result<OwnedReply>>>(loop_);
-  send(command, deadline, [arrival](Result<OwnedReply> reply) { arrival->set(std::move(reply)); });
-  // No deadline here: the connection answers every command, at its deadline at the latest.
-  std::optional<Result<OwnedReply>> reply = co_await arrival->wait_until(MonotonicTime::max());
-  ONCEKEY_CHECK(reply.has_value(), "a command went without an answer");
-  co_return *std::move(reply);
+  std::vector<std::string> one{std::move(command)};
+  std::vector<Result<OwnedReply>> replies = co_await ask_all(std::move(one), deadline);
+  co_return std::move(replies.front());
+}
+
+Task<Result<OwnedReply>> RedisConnection::refuse_error(Task<Result<OwnedReply>> asked, Host from) {
+  Result<OwnedReply> reply = co_await std::move(asked);
+  co_return without_error(std::move(reply), from);
 }
 
 void RedisConnection::send(std::string_view command, MonotonicTime deadline, Answered answered, Covered covered) {
   if (state_ != State::open) {
     return answered(unavailable(fmt::format("no connection to Redis at {}: {}", to_string(host_), why_closed_)));
   }
-  const bool holds = covered == Covered::yes && options_.replicas > 0;
+  const bool holds = covered == Covered::yes && options_.url.wait > 0;
   enqueue(command, deadline, std::move(answered), holds ? Kind::covered : Kind::plain);
   if (holds) {
     wait_is_due_ = true;
@@ -129,8 +158,9 @@ Task<void> RedisConnection::write_outgoing() {
   co_await loop_.next_turn();
   while (state_ == State::open && !outgoing_.empty()) {
     if (std::exchange(wait_is_due_, false)) {
-      enqueue(command({"WAIT", std::to_string(options_.replicas), std::to_string(options_.replicas_timeout.count())}),
-              wait_deadline_, nullptr, Kind::wait);
+      // Half the time, so that its answer is still in time.
+      const auto patience = std::to_string((options_.call_timeout / 2).count());
+      enqueue(command({"WAIT", std::to_string(options_.url.wait), patience}), wait_deadline_, nullptr, Kind::wait);
     }
     being_written_.clear();
     std::swap(being_written_, outgoing_);
@@ -151,16 +181,12 @@ Task<void> RedisConnection::read_replies() {
       break;
     }
     replies_.feed({received_.data(), got.bytes});
-    take_replies();
-  }
-}
-
-void RedisConnection::take_replies() {
-  while (state_ == State::open) {
-    Result<std::optional<OwnedReply>> reply = replies_.next();
-    if (!reply) return close(reply.fault().message);
-    if (!reply->has_value()) return;
-    take(**std::move(reply));
+    while (state_ == State::open) {
+      Result<std::optional<OwnedReply>> reply = replies_.next();
+      if (!reply) close(reply.fault().message);
+      if (!reply || !reply->has_value()) break;
+      take(**std::move(reply));
+    }
   }
 }
 
@@ -186,16 +212,14 @@ void RedisConnection::take(OwnedReply reply) {
 
 void RedisConnection::answer_held(const OwnedReply& confirmed) {
   const std::int64_t replicas = confirmed.look().is_integer() ? *confirmed.look().integer() : -1;
-  std::vector<Held> held;
-  std::swap(held, held_);
-  for (Held& each : held) {
-    if (replicas >= options_.replicas) {
+  for (Held& each : std::exchange(held_, {})) {
+    if (replicas >= options_.url.wait) {
       each.answered(std::move(each.reply));
     } else {
       each.answered(Fault{FaultKind::timeout,
                           fmt::format("{} of the {} replicas that the store's URL waits for have confirmed to Redis at "
                                       "{} in time: what was written may be lost in a failover",
-                                      std::max<std::int64_t>(replicas, 0), options_.replicas, to_string(host_))});
+                                      std::max<std::int64_t>(replicas, 0), options_.url.wait, to_string(host_))});
     }
   }
 }
@@ -227,15 +251,13 @@ void RedisConnection::close(const std::string& why) {
   why_closed_ = why;
   if (transport_) transport_->close();
   overdue_.clear();
-  std::deque<Pending> pending;
-  std::swap(pending, pending_);
-  std::vector<Held> held;
-  std::swap(held, held_);
+  const std::deque<Pending> pending = std::exchange(pending_, {});
+  const std::vector<Held> held = std::exchange(held_, {});
   const std::string where = to_string(host_);
-  for (Held& each : held) {
+  for (const Held& each : held) {
     each.answered(Fault{FaultKind::timeout, fmt::format("the connection to Redis at {} was lost: {}", where, why)});
   }
-  for (Pending& each : pending) {
+  for (const Pending& each : pending) {
     if (!each.answered) continue;
     if (each.begins_at < handed_bytes_) {
       each.answered(Fault{FaultKind::timeout, fmt::format("no answer from Redis at {}: {}", where, why)});
@@ -244,6 +266,48 @@ void RedisConnection::close(const std::string& why) {
     }
   }
   if (was_open && closed_) std::exchange(closed_, nullptr)();
+}
+
+Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) {
+  Result<ConnectionOptions> options = connection_options(std::move(url), timeout);
+  if (!options) return std::move(options).fault();
+  return std::unique_ptr<BlockingClient>(new BlockingClient(*std::move(options)));
+}
+
+void BlockingClient::disconnect() {
+  if (connection_) connection_->close("it is no longer used");
+}
+
+std::vector<Result<OwnedReply>> BlockingClient::exchange(std::span<const std::string> commands,
+                                                         MonotonicTime deadline) {
+  Status connected = ok_status();
+  if (!connection_ || !connection_->is_open()) {
+    const Host host = moved_to_ ? *moved_to_ : options_.url.hosts[turn_++ % options_.url.hosts.size()];
+    connection_ = std::make_shared<RedisConnection>(loop_, host, options_);
+    connected = loop_.run_to_end(connection_->open(deadline));
+  }
+  if (connected) return loop_.run_to_end(connection_->ask_all({commands.begin(), commands.end()}, deadline));
+  moved_to_.reset();
+  std::vector<Result<OwnedReply>> refused;
+  while (refused.size() < commands.size()) refused.emplace_back(connected.fault());
+  return refused;
+}
+
+std::vector<Result<OwnedReply>> BlockingClient::run(std::span<const std::string> commands) {
+  const MonotonicTime deadline = Clock::now() + options_.call_timeout;
+  std::vector<Result<OwnedReply>> answers = exchange(commands, deadline);
+  for (int tries = 0; options_.url.cluster && tries < kRedirectionsMax; ++tries) {
+    std::size_t first = 0;
+    std::optional<Host> to;
+    while (first < answers.size() && !(to = redirection(answers[first], connection_->host()))) ++first;
+    if (!to) break;
+    moved_to_ = to;
+    disconnect();
+    // All are of one slot: the commands behind the first redirected one were redirected as well.
+    std::vector<Result<OwnedReply>> rest = exchange(commands.subspan(first), deadline);
+    std::move(rest.begin(), rest.end(), answers.begin() + static_cast<std::ptrdiff_t>(first));
+  }
+  return answers;
 }
 
 } // namespace oncekey::redis

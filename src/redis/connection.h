@@ -4,7 +4,7 @@
 // that no byte of it left, `timeout` that it may have been executed. When the answer to any command is overdue the
 // whole connection is closed, since the answers behind it could only be later still.
 //
-// With `replicas` given, the commands that are written together are followed by WAIT, and none of the covered ones is
+// With wait=N in the URL, the commands that are written together are followed by WAIT, and none of the covered ones is
 // answered before so many replicas have confirmed.
 //
 // Belongs to its loop's thread. Kept by shared pointers: a callback may drop the last one of its caller.
@@ -12,15 +12,13 @@
 
 #include "net/loop.h"
 #include "net/transport.h"
-#include "redis/redis_url.h"
 #include "redis/reply.h"
-
-#include <oncekey/result.h>
 
 #include <array>
 #include <deque>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,15 +27,12 @@ namespace oncekey::redis {
 using Clock = std::chrono::steady_clock;
 
 struct ConnectionOptions {
-  std::string user;
-  std::string password;
-  int database = 0;
-  TlsContext tls; // null for none
-  int replicas = 0;
-  Millis replicas_timeout{};
+  RedisUrl url;          // with the password of its file
+  Millis call_timeout{}; // the URL's, else what was given
+  TlsContext tls;        // null for none
 };
 // As the URL says. Reads the password file and the certificates that it names.
-Result<ConnectionOptions> connection_options(const RedisUrl& url);
+Result<ConnectionOptions> connection_options(RedisUrl url, Millis call_timeout);
 
 // Does the answer wait for the replicas?
 enum class Covered { no, yes };
@@ -54,7 +49,19 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   Task<Status> open(MonotonicTime deadline);
 
   void send(std::string_view command, MonotonicTime deadline, Answered answered, Covered covered = Covered::no);
+  // Sends a command and waits for its reply.
   Task<Result<OwnedReply>> ask(std::string command, MonotonicTime deadline);
+  template <class... Words>
+  Task<Result<OwnedReply>> ask(MonotonicTime deadline, const Words&... words) {
+    return ask(command({words...}), deadline);
+  }
+  // The same, with an error of the server as a fault.
+  template <class... Words>
+  Task<Result<OwnedReply>> get(MonotonicTime deadline, const Words&... words) {
+    return refuse_error(ask(deadline, words...), host_);
+  }
+  // Sends all commands and then waits: one round trip. A reply or a fault for each, in their order.
+  Task<std::vector<Result<OwnedReply>>> ask_all(std::vector<std::string> commands, MonotonicTime deadline);
 
   void close(const std::string& why);
   bool is_open() const { return state_ == State::open; }
@@ -80,12 +87,11 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
     OwnedReply reply;
   };
 
+  static Task<Result<OwnedReply>> refuse_error(Task<Result<OwnedReply>> asked, Host from);
   Task<Status> log_in(MonotonicTime deadline);
-  Task<Status> log_in_with(std::string command, MonotonicTime deadline, std::string_view refused);
   void enqueue(std::string_view command, MonotonicTime deadline, Answered answered, Kind kind);
   Task<void> write_outgoing();
   Task<void> read_replies();
-  void take_replies();
   void take(OwnedReply reply);
   void answer_held(const OwnedReply& confirmed);
   void watch(MonotonicTime deadline);
@@ -114,6 +120,33 @@ class RedisConnection : public std::enable_shared_from_this<RedisConnection> {
   std::vector<Held> held_;
   Timer overdue_;
   MonotonicTime watched_ = MonotonicTime::max();
+};
+
+// The same for a caller without an event loop. Runs one on the caller's thread until the answers are there or the time
+// is up.
+//
+// Connects when it is first used, and again after the connection was lost. In a cluster it follows the server's
+// redirections, so that all commands of one run() must be for one slot. For one thread at a time.
+class BlockingClient {
+ public:
+  // redis_url.h has the URLs. A call_timeout in it comes before `timeout`.
+  static Result<std::unique_ptr<BlockingClient>> make(RedisUrl url, Millis timeout);
+
+  // Sends all commands, then waits for all answers: one for each, in their order. Error replies are among the answers.
+  // A fault of kind `timeout` means that it is not known whether the command was executed.
+  std::vector<Result<OwnedReply>> run(std::span<const std::string> commands);
+  // The next run() connects anew.
+  void disconnect();
+
+ private:
+  explicit BlockingClient(ConnectionOptions options) : options_(std::move(options)) {}
+  std::vector<Result<OwnedReply>> exchange(std::span<const std::string> commands, MonotonicTime deadline);
+
+  const ConnectionOptions options_;
+  Loop loop_;
+  std::shared_ptr<RedisConnection> connection_;
+  std::optional<Host> moved_to_; // by the last redirection
+  std::size_t turn_ = 0;         // of the URL's hosts
 };
 
 } // namespace oncekey::redis

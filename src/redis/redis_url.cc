@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
 namespace oncekey::redis {
 namespace {
@@ -18,21 +17,10 @@ constexpr std::size_t kPrefixBytesMax = 64;
 constexpr int kReplicasMax = 100;
 constexpr int kDatabaseMax = 1'000'000;
 
-template <class Number>
-std::optional<Number> whole_number(std::string_view text, Number least, Number most) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc{} || end != text.data() + text.size() || number < least || number > most) return std::nullopt;
-  return number;
-}
-
 // Hash tags and SCAN patterns are made around it, so it must not hold their characters.
 bool is_prefix(std::string_view text) {
-  const auto allowed = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_' ||
-           c == '.' || c == ':' || c == '/';
-  };
-  return !text.empty() && text.size() <= kPrefixBytesMax && std::all_of(text.begin(), text.end(), allowed);
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:/";
+  return !text.empty() && text.size() <= kPrefixBytesMax && text.find_first_not_of(kAllowed) == std::string_view::npos;
 }
 
 class Parser {
@@ -80,23 +68,15 @@ class Parser {
   }
 
   Status hosts(std::string_view text) {
-    while (true) {
-      const std::size_t comma = std::min(text.find(','), text.size());
-      if (Status status = host(text.substr(0, comma)); !status) return status;
-      if (comma == text.size()) break;
-      text.remove_prefix(comma + 1);
+    for (std::size_t comma = 0; comma != std::string_view::npos; text = text.substr(comma + 1)) {
+      comma = text.find(',');
+      Result<HostPort> place = parse_host_port(text.substr(0, comma));
+      if (!place) return refuse(place.fault().message);
+      if (place->port == 0) return refuse("port: expected a whole number from 1 to 65535, got \"0\"");
+      url_.hosts.push_back({std::move(place->host), place->port.value_or(kDefaultPort)});
     }
-    if (url_.hosts.size() > 1 && !url_.cluster) {
+    if (url_.hosts.size() > 1 && !url_.cluster)
       return refuse("several hosts are for a cluster; write redis+cluster://");
-    }
-    return ok_status();
-  }
-
-  Status host(std::string_view text) {
-    Result<HostPort> place = parse_host_port(text);
-    if (!place) return refuse(place.fault().message);
-    if (place->port == 0) return refuse("port: expected a whole number from 1 to 65535, got \"0\"");
-    url_.hosts.push_back({std::move(place->host), place->port.value_or(kDefaultPort)});
     return ok_status();
   }
 
@@ -122,9 +102,8 @@ class Parser {
         return refuse(fmt::format("{}: expected two hex digits after a %; a % itself is %25", pair.substr(0, equals)));
       if (Status status = setting(pair.substr(0, equals), *value); !status) return status;
     }
-    if (!url_.password.empty() && !url_.password_file.empty()) {
+    if (!url_.password.empty() && !url_.password_file.empty())
       return refuse("it has both a password and a password_file");
-    }
     if (url_.tls_cert.empty() != url_.tls_key.empty()) return refuse("tls_cert and tls_key belong together");
     return ok_status();
   }
@@ -135,31 +114,23 @@ class Parser {
       if (!time) return refuse("call_timeout: " + time.fault().message);
       if (time->count() == 0) return refuse("call_timeout must be greater than 0");
       url_.call_timeout = *time;
-      return ok_status();
-    }
-    if (name == "prefix") {
-      if (!is_prefix(value)) {
+    } else if (name == "prefix") {
+      if (!is_prefix(value))
         return refuse(fmt::format("the prefix may have up to {} letters, digits and - _ . : /", kPrefixBytesMax));
-      }
       url_.prefix = value;
-      return ok_status();
-    }
-    if (name == "wait") {
+    } else if (name == "wait") {
       const auto number = whole_number<int>(value, 0, kReplicasMax);
       if (!number) return refuse(fmt::format("wait is a number of replicas from 0 to {}", kReplicasMax));
       url_.wait = *number;
-      return ok_status();
-    }
-    if (name == "password_file") {
+    } else if (name == "password_file") {
       url_.password_file = value;
-      return ok_status();
-    }
-    if (name == "tls_ca" || name == "tls_cert" || name == "tls_key") {
+    } else if (name == "tls_ca" || name == "tls_cert" || name == "tls_key") {
       if (!url_.tls) return refuse(fmt::format("{} is for TLS; write rediss in place of redis", name));
       (name == "tls_ca" ? url_.tls_ca : name == "tls_cert" ? url_.tls_cert : url_.tls_key) = value;
-      return ok_status();
+    } else {
+      return refuse(fmt::format("there is no setting \"{}\"; there are {}", name, kSettings));
     }
-    return refuse(fmt::format("there is no setting \"{}\"; there are {}", name, kSettings));
+    return ok_status();
   }
 
   const std::string_view text_;

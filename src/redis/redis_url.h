@@ -12,6 +12,7 @@
 #include <oncekey/result.h>
 #include <oncekey/time.h>
 
+#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -19,6 +20,15 @@
 #include <vector>
 
 namespace oncekey::redis {
+
+// Nothing for a text that is anything else.
+template <class Number>
+std::optional<Number> whole_number(std::string_view text, Number least, Number most) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size() || number < least || number > most) return std::nullopt;
+  return number;
+}
 
 inline constexpr std::uint16_t kDefaultPort = 6379;
 

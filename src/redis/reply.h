@@ -1,5 +1,7 @@
-// reply: what a server answers, and the commands it is asked with (RESP, by way of hiredis).
+// reply: the commands that a server is asked with, what it answers (RESP, by way of hiredis), and what its errors mean.
 #pragma once
+
+#include "redis/redis_url.h"
 
 #include <oncekey/result.h>
 
@@ -70,6 +72,30 @@ class ReplyReader {
   };
   std::unique_ptr<redisReader, Free> reader_;
 };
+
+enum class ErrorKind {
+  moved,     // another node has the slot, for good
+  ask,       // another node has this key already, while the slot is on its way there
+  again,     // nothing was done and a little later it may be: a slot on its way, a failover, a server still loading
+  no_script, // nothing was done; the script has to be loaded first
+  refused,   // nothing was done, and an operator has to mend the server or its settings first
+  unclear,   // an error in the middle of something
+};
+
+struct ServerError {
+  ErrorKind kind = ErrorKind::unclear;
+  Host host; // of moved and ask; an empty name stands for the one that was asked
+  std::string text;
+};
+
+// What an error reply means for the call that got it.
+ServerError parse_error(std::string_view text);
+
+// As a fault: `unavailable` where nothing was done, `timeout` where that is not known, `invalid` for a wrong login. The
+// message has the server's words, and what to do about them where that is known.
+Fault fault_of(const ServerError& error, const Host& from);
+// The same, where an error reply is not expected: as a fault.
+Result<OwnedReply> without_error(Result<OwnedReply> reply, const Host& from);
 
 // Commands are built by appending: the number of words first, then each of them.
 void append_word_count(std::string& out, std::size_t words);

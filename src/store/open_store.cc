@@ -67,7 +67,7 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
     case Kind::postgres:
       return guarded(PostgresStore::open({.url = std::string(url), .log = options.log}), options);
     case Kind::redis:
-      return guarded(RedisStore::open({.url = std::string(url), .log = options.log}), options);
+      return guarded(open_redis({.url = std::string(url), .log = options.log}), options);
   }
   return invalid("no such kind of store");
 }

@@ -1,7 +1,7 @@
 #include <oncekey/sinks.h>
 
 #include "base/json_text.h"
-#include "redis/blocking_client.h"
+#include "redis/connection.h"
 
 #include <fmt/format.h>
 #include <boost/json/parse.hpp>

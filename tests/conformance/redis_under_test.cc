@@ -29,10 +29,10 @@ class RedisUnderTest : public StoreUnderTest {
 
  private:
   void open() {
-    Result<std::unique_ptr<RedisStore>> opened =
-        RedisStore::open({.url = url_, .log = log_, .call_timeout = Millis{10'000}, .clock = [this] {
-                            return start_ + Millis{passed_.load()};
-                          }});
+    Result<std::unique_ptr<Store>> opened =
+        open_redis({.url = url_, .log = log_, .call_timeout = Millis{10'000}, .clock = [this] {
+                      return start_ + Millis{passed_.load()};
+                    }});
     ASSERT_TRUE(opened) << opened.fault().message;
     store_ = *std::move(opened);
   }
@@ -41,7 +41,7 @@ class RedisUnderTest : public StoreUnderTest {
   const std::string url_;
   Log log_{LogLevel::error};
   std::atomic<std::int64_t> passed_ = 0;
-  std::unique_ptr<RedisStore> store_;
+  std::unique_ptr<Store> store_;
 };
 
 // None where the variable is not set.

@@ -6,21 +6,17 @@
 // a request waits.
 #pragma once
 
-#include "redis/connection.h"
 #include "store/redis/servers.h"
 
-#include "core/store.h"
-
 #include <atomic>
-#include <memory>
 #include <mutex>
 
 namespace oncekey::redis {
 
 class Announcements {
  public:
-  Announcements(Loop& loop, Servers& servers, const ConnectionOptions& options, const RedisUrl& url,
-                const KeyNames& names, Millis call_timeout);
+  Announcements(StoreState& state, Servers& servers)
+      : state_(state), servers_(servers), first_attempt_(state.loop), closed_(state.loop) {}
 
   // From any thread.
   void tell(Store::Listener listener);
@@ -29,28 +25,23 @@ class Announcements {
   // On the loop's thread.
   Task<void> run();
   // Until the first attempt to subscribe is over, so that a store just opened hears what comes after.
-  Task<void> until_first_attempt(MonotonicTime deadline);
+  auto until_first_attempt(MonotonicTime deadline) { return first_attempt_.wait_until(deadline); }
   void stop();
 
  private:
-  Task<Status> listen(std::shared_ptr<RedisConnection> connection);
   Task<void> stay(std::shared_ptr<RedisConnection> connection);
   void say(const std::optional<RecordId>& settled);
   void say_any_may_be_settled();
 
-  Loop& loop_;
+  StoreState& state_;
   Servers& servers_;
-  const ConnectionOptions& options_;
-  const RedisUrl& url_;
-  const KeyNames& names_;
-  const Millis call_timeout_;
   bool stopped_ = false;
   Notice first_attempt_;
   Notice closed_; // the connection
   std::shared_ptr<RedisConnection> connection_;
-  std::atomic<std::int64_t> waiting_until_{0}; // of our steady clock, in milliseconds
+  std::atomic<MonotonicTime> waiting_until_{}; // a request waits until then
   std::mutex mutex_;
-  std::shared_ptr<const Store::Listener> listener_; // guarded by mutex_
+  Store::Listener listener_; // guarded by mutex_
 };
 
 } // namespace oncekey::redis

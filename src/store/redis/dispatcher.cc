@@ -1,7 +1,5 @@
 #include "store/redis/dispatcher.h"
 
-#include "store/redis/scripts.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -39,19 +37,12 @@ std::optional<Fault> record_fault(std::string_view error) {
 
 } // namespace
 
-Dispatcher::Dispatcher(Loop& loop, Servers& servers, StoreState& state, const KeyNames& names, Options options,
-                       std::function<void()> look_again)
-    : loop_(loop),
-      servers_(servers),
-      state_(state),
-      names_(names),
-      options_(std::move(options)),
-      look_again_(std::move(look_again)),
-      ticks_(names.partitions()) {}
+Dispatcher::Dispatcher(StoreState& state, Servers& servers, std::function<void()> look_again)
+    : state_(state), servers_(servers), look_again_(std::move(look_again)), ticks_(state.names.partitions()) {}
 
 void Dispatcher::submit(CallPtr call) {
-  call->partition = names_.partition_of(call->id);
-  call->answer_by = Clock::now() + options_.call_timeout;
+  call->partition = state_.names.partition_of(call->id);
+  call->answer_by = state_.deadline();
   bool wake = false;
   {
     const std::lock_guard lock(mutex_);
@@ -61,7 +52,7 @@ void Dispatcher::submit(CallPtr call) {
     }
   }
   if (call) return refuse(call->what, closed_fault());
-  if (wake) loop_.post([this] { drain(); });
+  if (wake) state_.loop.post([this] { drain(); });
 }
 
 void Dispatcher::drain() {
@@ -71,15 +62,13 @@ void Dispatcher::drain() {
     std::swap(calls, inbox_);
   }
   for (CallPtr& call : calls) route(std::move(call));
-  std::vector<std::shared_ptr<Link>> touched;
-  std::swap(touched, touched_);
-  for (const std::shared_ptr<Link>& link : touched) send_waiting(link);
+  for (const std::shared_ptr<Link>& link : std::exchange(touched_, {})) send_waiting(link);
 }
 
 void Dispatcher::route(CallPtr call) {
   const std::shared_ptr<Link> link = call->asked ? servers_.link_to(*call->asked) : servers_.owner_of(call->partition);
-  if (!link) return send_later(std::move(call), unavailable("the cluster's slots are not known yet"));
-  if (link->is_new()) return send_later(std::move(call), link->why_not());
+  if (!link) return send_again(std::move(call), When::soon, unavailable("the cluster's slots are not known yet"));
+  if (link->is_new()) return send_again(std::move(call), When::soon, link->why_not());
   if (!link->is_ready()) {
     servers_.refresh_soon();
     return finish(std::move(call), link->why_not());
@@ -108,20 +97,19 @@ void Dispatcher::send_waiting(const std::shared_ptr<Link>& link) {
     const MonotonicTime now = Clock::now();
     const std::optional<MonotonicTime> departure = link->queue.departure(now, enough);
     if (!departure) return;
-    if (*departure > now) return gather(link, *departure);
+    if (*departure > now) {
+      if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, *departure));
+      // With several servers, a call to another server must not wait for this one's batch.
+      if (state_.names.partitions() == 1) wake_at(link->queue.missing());
+      return;
+    }
     wake_at(1);
     send_group(link, now);
   }
 }
 
-void Dispatcher::gather(const std::shared_ptr<Link>& link, MonotonicTime until) {
-  if (!std::exchange(link->gathering, true)) spawn(send_gathered(link, until));
-  // With several servers, a call to another server must not wait for this one's batch.
-  if (names_.partitions() == 1) wake_at(link->queue.missing());
-}
-
 Task<void> Dispatcher::send_gathered(std::shared_ptr<Link> link, MonotonicTime at) {
-  co_await sleep_until(loop_, at);
+  co_await sleep_until(state_.loop, at);
   link->gathering = false;
   wake_at(1);
   touched_.push_back(link);
@@ -135,7 +123,7 @@ void Dispatcher::wake_at(std::size_t calls) {
     wake_at_ = calls;
     due = !inbox_.empty() && inbox_.size() >= calls;
   }
-  if (due) loop_.post([this] { drain(); });
+  if (due) state_.loop.post([this] { drain(); });
 }
 
 void Dispatcher::batch_is_done(Group& group) {
@@ -146,28 +134,25 @@ void Dispatcher::batch_is_done(Group& group) {
   touched_.push_back(group.link);
 }
 
-void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
-  const Status may_claim = state_.may_claim();
-  if (may_claim) return;
-  const auto refused = std::stable_partition(
-      calls.begin(), calls.end(), [](const CallPtr& call) { return kind_of(call->what) != CallKind::begins_work; });
-  for (auto call = refused; call != calls.end(); ++call) finish(std::move(*call), may_claim.fault());
-  calls.erase(refused, calls.end());
-}
-
 void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now) {
   constexpr std::size_t kAll = std::numeric_limits<std::size_t>::max();
   const auto group = std::make_shared<Group>(Group{link, link->queue.take(kAll, kAll), now, 1});
   ++link->groups;
   std::vector<CallPtr> calls;
   calls.reserve(group->ids.size());
+  const Status may_claim = state_.may_claim();
   for (auto& each : group->ids) {
-    calls.push_back(std::move(each.calls.front()));
+    CallPtr call = std::move(each.calls.front());
     each.calls.erase(each.calls.begin());
-    calls.back()->sharing = std::exchange(each.calls, {});
+    call->sharing = std::exchange(each.calls, {});
+    // They may have waited since before claims were refused.
+    if (!may_claim && kind_of(call->what) == CallKind::begins_work) {
+      finish(std::move(call), may_claim.fault());
+    } else {
+      calls.push_back(std::move(call));
+    }
   }
-  refuse_claims_of(calls);
-  if (names_.partitions() > 1) {
+  if (state_.names.partitions() > 1) {
     std::stable_sort(calls.begin(), calls.end(),
                      [](const CallPtr& a, const CallPtr& b) { return a->partition < b->partition; });
   }
@@ -190,12 +175,10 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now
 }
 
 void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
-  const auto sent = std::make_shared<Sent>(); // std::function wants to copy what it holds
-  sent->group = group;
-  sent->calls = std::move(calls);
-  sent->generation = state_.marker.memory.generation();
-  const std::uint32_t partition = sent->calls[0]->partition;
-  sent->turn = ++ticks_[partition].asked;
+  const std::uint32_t partition = calls[0]->partition;
+  // Shared, since std::function wants to copy what it holds.
+  const auto sent = std::make_shared<Sent>(
+      Sent{group, std::move(calls), state_.marker.memory.generation(), ++ticks_[partition].asked});
   MonotonicTime deadline = MonotonicTime::max();
   for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
   ++group->batches;
@@ -206,17 +189,17 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
     connection->send(command({"ASKING"}), deadline, [](const Result<OwnedReply>&) {});
   }
   connection->send(
-      batch_bytes(partition, sent->calls, sent->generation, options_.count_ticks), deadline,
+      batch_bytes(partition, sent->calls, sent->generation, counts_ticks()), deadline,
       [this, sent](Result<OwnedReply> reply) { answered(*sent, std::move(reply)); }, Covered::yes);
 }
 
 std::string Dispatcher::batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls,
                                     std::string_view generation, bool count_tick) const {
   std::string clock;
-  if (options_.clock) clock = std::to_string(options_.clock().time_since_epoch().count());
+  if (state_.test_clock) clock = std::to_string(state_.test_clock().time_since_epoch().count());
   const std::uint64_t seen_tick = ticks_[partition].largest_of(generation);
-  const std::string& script = !calls.empty() && calls[0]->script == Script::jobs ? job_script_sha_ : record_script_sha_;
-  return batch_command({names_, script, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
+  const std::string& sha = shas_[static_cast<std::size_t>(calls.empty() ? Script::records : calls[0]->script)];
+  return batch_command({state_.names, sha, generation, seen_tick, std::move(clock), count_tick}, partition, calls);
 }
 
 void Dispatcher::answered(Sent& sent, Result<OwnedReply> reply) {
@@ -240,8 +223,18 @@ void Dispatcher::take_reply(Sent& sent, RedisReply reply) {
     for (CallPtr& call : calls) finish(std::move(call), batch.fault());
     return;
   }
-  if (batch->lost) return take_loss(sent, *batch->lost);
-  if (!options_.clock) state_.clock.learn(batch->now);
+  if (batch->lost) {
+    const Status status = after_loss(partition, sent.generation, batch->met);
+    for (CallPtr& call : calls) {
+      if (status) {
+        send_again(std::move(call), When::soon, unavailable("the store was just given a new marker"));
+      } else {
+        finish(std::move(call), status.fault());
+      }
+    }
+    return;
+  }
+  if (!state_.test_clock) state_.clock.learn(batch->now);
   saw_tick(partition, sent.turn, sent.generation, batch->tick);
   const Status memory = state_.remembers();
   for (std::size_t i = 0; i < calls.size(); ++i) {
@@ -254,21 +247,19 @@ void Dispatcher::take_reply(Sent& sent, RedisReply reply) {
     } else if (std::optional<Fault> fault = record_fault(answer.text())) {
       finish(std::move(calls[i]), *std::move(fault));
     } else {
-      std::vector<CallPtr> one;
-      one.push_back(std::move(calls[i]));
-      take_error(link, one, parse_error(answer.text()));
+      take_error(link, {&calls[i], 1}, parse_error(answer.text()));
     }
   }
 }
 
-void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error) {
+void Dispatcher::take_error(const Link& link, std::span<CallPtr> calls, const ServerError& error) {
   const Fault fault = fault_of(error, link.host());
   Host to = error.host;
   if (to.name.empty()) to.name = link.host().name;
   // Sent first, so that the script is there when the calls arrive again.
   if (error.kind == ErrorKind::no_script) {
-    for (const std::string* script : {&record_script(), &job_script()}) {
-      link.connection()->send(command({"SCRIPT", "LOAD", *script}), Clock::now() + options_.call_timeout,
+    for (const Script script : {Script::records, Script::jobs}) {
+      link.connection()->send(command({"SCRIPT", "LOAD", text_of(script)}), state_.deadline(),
                               [](const Result<OwnedReply>&) {});
     }
   }
@@ -276,21 +267,18 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   if (error.kind == ErrorKind::again) servers_.refresh_soon();
   for (CallPtr& call : calls) {
     switch (error.kind) {
-      case ErrorKind::no_script:
-        send_again(std::move(call), fault);
-        break;
+      case ErrorKind::ask:
+        call->asked = to;
+        [[fallthrough]];
       case ErrorKind::moved:
         call->alone = true;
-        send_again(std::move(call), fault);
-        break;
-      case ErrorKind::ask:
-        call->alone = true;
-        call->asked = to;
-        send_again(std::move(call), fault);
+        [[fallthrough]];
+      case ErrorKind::no_script:
+        send_again(std::move(call), When::at_once, fault);
         break;
       case ErrorKind::again:
         call->alone = true;
-        send_later(std::move(call), fault);
+        send_again(std::move(call), When::soon, fault);
         break;
       case ErrorKind::refused:
         finish(std::move(call), Fault{FaultKind::unavailable, fault.message});
@@ -302,30 +290,15 @@ void Dispatcher::take_error(const Link& link, std::vector<CallPtr>& calls, const
   }
 }
 
-void Dispatcher::take_loss(Sent& sent, const LostMarker& marker) {
-  const Status status = after_loss(sent.calls[0]->partition, sent.generation, marker);
-  for (CallPtr& call : sent.calls) {
-    if (status) {
-      send_later(std::move(call), unavailable("the store was just given a new marker"));
-    } else {
-      finish(std::move(call), status.fault());
-    }
-  }
-}
-
-Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker) {
+Status Dispatcher::after_loss(std::uint32_t partition, const std::string& sent_with,
+                              const std::optional<Marker>& marker) {
   if (sent_with != state_.marker.memory.generation()) return ok_status(); // sent before the new generation was known
-  if (marker.generation && marker.generation != sent_with && marker.replaces == kReplacesAny) {
+  if (marker && marker->generation != sent_with && marker->replaces == kReplacesAny) {
     // An operator accepts a loss. accept_loss() writes all markers first and the meta last; the meta is what counts.
     look_again_();
     return state_.marker.memory.memory();
   }
-  Status status = ok_status();
-  if (marker.generation) {
-    status = state_.marker.memory.see(partition, Marker{*marker.generation, marker.replaces, marker.tick, false});
-  } else {
-    status = state_.marker.memory.see(partition, std::nullopt);
-  }
+  Status status = state_.marker.memory.see(partition, marker);
   look_again_();
   return status;
 }
@@ -347,7 +320,7 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
   const std::uint64_t turn = ++ticks_[partition].asked;
   const std::string generation = state_.marker.memory.generation();
   std::string bytes = batch_bytes(partition, {}, generation, /*count_tick=*/true);
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), Clock::now() + options_.call_timeout);
+  const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), state_.deadline());
   if (!reply) co_return reply.fault(); // unknown whether it has forgotten
   if (reply->look().is_error()) {
     // A server that has forgotten the script, and gets no calls that would notice.
@@ -357,52 +330,39 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
   const Result<BatchReply> batch = parse_batch_reply(reply->look(), 0);
   if (!batch) co_return batch.fault();
   if (batch->lost) {
-    const Status noted = after_loss(partition, generation, *batch->lost);
+    const Status noted = after_loss(partition, generation, batch->met);
     co_return ok_status();
   }
-  if (!options_.clock) state_.clock.learn(batch->now);
+  if (!state_.test_clock) state_.clock.learn(batch->now);
   // With wait=N only a tick that the replicas have counts as seen. Otherwise a failover that lost this tick alone would
   // look like lost memory. The replies to batches are held back until the replicas have confirmed; this reply was not.
-  if (!options_.count_ticks) saw_tick(partition, turn, generation, batch->tick);
+  if (!counts_ticks()) saw_tick(partition, turn, generation, batch->tick);
   co_return ok_status();
 }
 
 Task<Status> Dispatcher::load_script(std::shared_ptr<RedisConnection> connection) {
-  const std::pair<const std::string&, std::string&> scripts[] = {{record_script(), record_script_sha_},
-                                                                 {job_script(), job_script_sha_}};
-  for (const auto& [script, sha] : scripts) {
-    std::string load = command({"SCRIPT", "LOAD", script});
-    const Result<OwnedReply> reply = co_await connection->ask(std::move(load), Clock::now() + options_.call_timeout);
+  for (const Script script : {Script::records, Script::jobs}) {
+    const Result<OwnedReply> reply = co_await connection->get(state_.deadline(), "SCRIPT", "LOAD", text_of(script));
     if (!reply) co_return reply.fault();
-    if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
-    sha = std::string(reply->look().text());
+    shas_[static_cast<std::size_t>(script)] = std::string(reply->look().text());
   }
   co_return ok_status();
 }
 
-void Dispatcher::send_again(CallPtr call, const Fault& because) {
-  if (++call->resent > kResentMax) return send_later(std::move(call), because);
-  if (Clock::now() >= call->answer_by) {
+void Dispatcher::send_again(CallPtr call, When when, const Fault& because) {
+  const bool at_once = when == When::at_once && ++call->resent <= kResentMax;
+  if (Clock::now() + (at_once ? Millis{0} : kPauseBeforeAnotherTry) >= call->answer_by)
     return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
-  }
-  route(std::move(call));
-}
-
-void Dispatcher::send_later(CallPtr call, const Fault& because) {
+  if (at_once) return route(std::move(call));
   call->resent = 0;
-  if (Clock::now() + kPauseBeforeAnotherTry >= call->answer_by) {
-    return finish(std::move(call), Fault{FaultKind::unavailable, because.message});
-  }
   parked_.push_back(std::move(call));
   if (!std::exchange(parked_wait_, true)) spawn(route_parked());
 }
 
 Task<void> Dispatcher::route_parked() {
-  co_await sleep_for(loop_, kPauseBeforeAnotherTry);
+  co_await sleep_for(state_.loop, kPauseBeforeAnotherTry);
   parked_wait_ = false;
-  std::vector<CallPtr> parked;
-  std::swap(parked, parked_);
-  for (CallPtr& call : parked) route(std::move(call));
+  for (CallPtr& call : std::exchange(parked_, {})) route(std::move(call));
   drain();
 }
 
@@ -413,8 +373,7 @@ void Dispatcher::stop() {
     stopped_ = true;
     std::swap(calls, inbox_);
   }
-  for (CallPtr& call : parked_) calls.push_back(std::move(call));
-  parked_.clear();
+  for (CallPtr& call : std::exchange(parked_, {})) calls.push_back(std::move(call));
   for (const auto& [host, link] : servers_.links()) {
     for (CallPtr& call : link->queue.take_out([](const ScriptCall&) { return true; })) calls.push_back(std::move(call));
   }

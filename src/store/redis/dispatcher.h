@@ -9,30 +9,19 @@
 // something is never sent again here.
 #pragma once
 
-#include "redis/server_error.h"
-#include "store/redis/script_call.h"
 #include "store/redis/servers.h"
-#include "store/redis/store_state.h"
 
+#include <array>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <set>
-#include <string>
-#include <vector>
 
 namespace oncekey::redis {
 
 class Dispatcher {
  public:
-  struct Options {
-    Millis call_timeout{};
-    bool count_ticks = false;    // with every batch; else only when asked to
-    std::function<Time()> clock; // null for the servers'
-  };
   // `look_again` is called when a marker says that an operator has changed the store.
-  Dispatcher(Loop& loop, Servers& servers, StoreState& state, const KeyNames& names, Options options,
-             std::function<void()> look_again);
+  Dispatcher(StoreState& state, Servers& servers, std::function<void()> look_again);
 
   // From any thread.
   void submit(CallPtr call);
@@ -76,37 +65,32 @@ class Dispatcher {
   // Answers it and those that share the answer; others of them are sent.
   void finish(CallPtr call, const Result<ScriptAnswer>& answer);
   void send_waiting(const std::shared_ptr<Link>& link);
-  void gather(const std::shared_ptr<Link>& link, MonotonicTime until);
   Task<void> send_gathered(std::shared_ptr<Link> link, MonotonicTime at);
   void batch_is_done(Group& group);
   // Wakes the loop when this many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
-  // Answers the claims among them with a fault while claims are refused: they may have waited since before that.
-  void refuse_claims_of(std::vector<CallPtr>& calls);
   void send_group(const std::shared_ptr<Link>& link, MonotonicTime now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,
                           bool count_tick) const;
   void answered(Sent& sent, Result<OwnedReply> reply);
   void take_reply(Sent& sent, RedisReply reply);
-  void take_error(const Link& link, std::vector<CallPtr>& calls, const ServerError& error);
-  void take_loss(Sent& sent, const LostMarker& marker);
+  void take_error(const Link& link, std::span<CallPtr> calls, const ServerError& error);
   void saw_tick(std::uint32_t partition, std::uint64_t turn, const std::string& generation, std::uint64_t tick);
   // May calls that saw a different generation be sent again? If not, the reason.
-  Status after_loss(std::uint32_t partition, const std::string& sent_with, const LostMarker& marker);
-  void send_again(CallPtr call, const Fault& because);
-  void send_later(CallPtr call, const Fault& because);
+  Status after_loss(std::uint32_t partition, const std::string& sent_with, const std::optional<Marker>& marker);
+  enum class When { at_once, soon };
+  void send_again(CallPtr call, When when, const Fault& because);
   Task<void> route_parked();
 
-  Loop& loop_;
-  Servers& servers_;
+  // With every batch; else only when asked to.
+  bool counts_ticks() const { return state_.url.wait > 0; }
+
   StoreState& state_;
-  const KeyNames& names_;
-  const Options options_;
+  Servers& servers_;
   const std::function<void()> look_again_;
-  std::string record_script_sha_;
-  std::string job_script_sha_;
-  std::vector<SeenTicks> ticks_; // by partition
+  std::array<std::string, 2> shas_; // by Script
+  std::vector<SeenTicks> ticks_;    // by partition
   std::set<std::uint32_t> watched_;
 
   std::mutex mutex_;

@@ -41,10 +41,8 @@ Result<Taken> taken_in(RedisReply reply) {
   return Taken{number(0) == 1, static_cast<std::uint32_t>(number(1)), Millis(number(2)), Millis(number(3))};
 }
 
-} // namespace
-
-struct Rates::Question {
-  Question(Loop& loop, std::function<void(Result<Taken>)> told)
+struct RateQuestion {
+  RateQuestion(Loop& loop, std::function<void(Result<Taken>)> told)
       : done(std::move(told)), late(loop, [this] { answer(unavailable("Redis did not answer in time")); }) {}
   // The first answer counts; the reply and the timer may both come.
   void answer(Result<Taken> taken) {
@@ -55,42 +53,40 @@ struct Rates::Question {
   Timer late;
 };
 
-std::string Rates::script_run(const RateBucketId& bucket, const Rate& rate, std::string_view tokens) const {
-  return command({"EVAL", kTakeScript, "1", names_.bucket(bucket), fmt::format("{}", rate.per_second / 1000),
-                  fmt::format("{}", rate.burst), tokens});
-}
+class Rates final : public RateKeeper {
+ public:
+  explicit Rates(Servers& servers) : servers_(servers), state_(servers.store()) {}
 
-void Rates::take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) {
-  loop_.post([this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "1"),
-              done = std::move(done)]() mutable {
-    send(partition, command, std::make_shared<Question>(loop_, std::move(done)));
-  });
-}
-
-void Rates::give_back(const RateBucketId& bucket, const Rate& rate) {
-  loop_.post([this, partition = names_.partition_of(bucket), command = script_run(bucket, rate, "-1")]() mutable {
-    send(partition, command, std::make_shared<Question>(loop_, nullptr));
-  });
-}
-
-void Rates::send(std::uint32_t partition, const std::string& command, const std::shared_ptr<Question>& question) {
-  const std::shared_ptr<Link> link = servers_.owner_of(partition);
-  if (!link || !link->is_ready()) {
-    question->answer(link ? link->why_not() : unavailable("the cluster's slots are not known yet"));
-    return;
+  void take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) override {
+    ask(bucket, rate, "1", std::move(done));
   }
-  if (question->done) {
-    question->late.after(kPatience);
+  void give_back(const RateBucketId& bucket, const Rate& rate) override { ask(bucket, rate, "-1", nullptr); }
+
+ private:
+  void ask(const RateBucketId& bucket, const Rate& rate, std::string_view tokens,
+           std::function<void(Result<Taken>)> done) {
+    std::string run = command({"EVAL", kTakeScript, "1", state_.names.bucket(bucket),
+                               fmt::format("{}", rate.per_second / 1000), fmt::format("{}", rate.burst), tokens});
+    state_.loop.post(
+        [this, partition = state_.names.partition_of(bucket), run = std::move(run), done = std::move(done)]() mutable {
+          const auto question = std::make_shared<RateQuestion>(state_.loop, std::move(done));
+          const Result<std::shared_ptr<RedisConnection>> connection = servers_.connection_to(partition);
+          if (!connection) return question->answer(connection.fault());
+          if (question->done) question->late.after(kPatience);
+          (*connection)->send(run, Clock::now() + kOverdue, [this, question](const Result<OwnedReply>& reply) {
+            // A slot that has moved is looked for again; this request passes uncounted.
+            if (reply && reply->look().is_error()) servers_.refresh_soon();
+            question->answer(reply ? taken_in(reply->look()) : reply.fault());
+          });
+        });
   }
-  link->connection()->send(command, Clock::now() + kOverdue, [this, question](const Result<OwnedReply>& reply) {
-    if (!reply) {
-      question->answer(reply.fault());
-      return;
-    }
-    // A slot that has moved is looked for again; this request passes uncounted.
-    if (reply->look().is_error()) servers_.refresh_soon();
-    question->answer(taken_in(reply->look()));
-  });
-}
+
+  Servers& servers_;
+  StoreState& state_;
+};
+
+} // namespace
+
+std::unique_ptr<RateKeeper> redis_rates(Servers& servers) { return std::make_unique<Rates>(servers); }
 
 } // namespace oncekey::redis

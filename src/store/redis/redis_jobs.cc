@@ -1,11 +1,13 @@
 #include "store/redis/redis_jobs.h"
 
+#include "base/enum_name.h"
 #include "core/job_codec.h"
 #include "store/redis/listing.h"
 
 #include <algorithm>
 #include <iterator>
-#include <memory>
+#include <mutex>
+#include <set>
 
 namespace oncekey::redis {
 namespace {
@@ -36,126 +38,121 @@ struct TakeInParts {
   }
 };
 
-std::string_view name_of(AttemptEnd::Kind kind) {
-  switch (kind) {
-    case AttemptEnd::Kind::delivered:
-      return "delivered";
-    case AttemptEnd::Kind::again:
-      return "again";
-    case AttemptEnd::Kind::dead:
-      return "dead";
+class RedisJobs final : public JobStore {
+ public:
+  RedisJobs(Servers& servers, Submit submit) : servers_(servers), state_(servers.store()), submit_(std::move(submit)) {}
+
+  void stage(StageRequest request, Done<StageAnswer> done) override {
+    if (Status may = state_.may_claim(); !may) return done(std::move(may).fault());
+    const std::string fingerprint(request.fingerprint.bytes.begin(), request.fingerprint.bytes.end());
+    std::string message;
+    encode_message(request.message, message);
+    CallPtr call = call_for(Script::jobs, request.id, "S", fingerprint, request.route, request.key, request.ordered,
+                            request.delay, request.retention, message);
+    call->job_route = request.route;
+    const std::uint32_t partition = state_.names.partition_of(request.id);
+    auto staged = [this, route = request.route, partition, done = std::move(done)](Result<StageAnswer> answer) {
+      if (answer) has_jobs(route, partition, true);
+      done(std::move(answer));
+    };
+    submit_(std::move(call), StageCall{{}, std::move(staged)});
   }
-  return "";
-}
+
+  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
+    if (Status may = state_.may_claim(); !may) return done(std::move(may).fault());
+    const std::map<std::uint32_t, std::size_t> limits = where_to_take(request);
+    auto parts = std::make_shared<TakeInParts>();
+    parts->open = limits.size();
+    parts->done = std::move(done);
+    for (const auto& [partition, limit] : limits) {
+      CallPtr call = call_for(Script::jobs, state_.names.first_id_in(partition), "T", request.route, limit,
+                              request.lease, request.overdue);
+      call->job_route = request.route;
+      call->jobs_left = [this, route = request.route, partition = partition](bool any) {
+        has_jobs(route, partition, any);
+      };
+      submit_(std::move(call),
+              TakeCall{request, [parts](Result<std::vector<TakenJob>> part) { parts->add(std::move(part)); }});
+    }
+  }
+
+  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
+    const AttemptResult result = end.result.value_or(AttemptResult{});
+    CallPtr call = call_for(Script::jobs, owner.id, "E", owner.fence, enum_name(end.kind), end.result.has_value(),
+                            std::to_string(result.status), result.reason, end.pause, end.why_dead, end.keep_message);
+    call->job_route = end.route;
+    submit_(std::move(call), AttemptCall{owner, {}, std::move(done)});
+  }
+
+  void find(const RecordId& id, Done<std::optional<FoundJob>> done) override {
+    submit_(call_for(Script::jobs, id, "F"), FindJobCall{id, std::move(done)});
+  }
+
+  void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override {
+    CallPtr call = call_for(Script::jobs, id, "O", to_string(action));
+    call->job_route = route;
+    // A job that is retried may be in a partition in which this gateway knows of none.
+    if (action == JobAction::retry) has_jobs(route, state_.names.partition_of(id), true);
+    submit_(std::move(call), JobOperatorCall{id, action, std::move(done)});
+  }
+
+  void list(const JobListRequest& request, Done<JobPage> done) override {
+    run_on(
+        state_.loop, [this, request] { return list_jobs(servers_, request); }, std::move(done));
+  }
+
+  void count(Done<std::vector<JobCount>> done) override {
+    run_on(
+        state_.loop, [this] { return count_jobs(servers_); }, std::move(done));
+  }
+
+ private:
+  // Where a route has jobs, as far as is known here.
+  struct Whereabouts {
+    std::set<std::uint32_t> with_jobs;
+    std::uint32_t last_asked = 0; // of those
+    std::uint32_t turn = 0;       // of all
+  };
+
+  // Which partitions to take from, and how many from each. Some of all are only asked whether they have any, in turn:
+  // another gateway may have staged jobs anywhere.
+  std::map<std::uint32_t, std::size_t> where_to_take(const TakeRequest& request) {
+    const std::uint32_t all = state_.names.partitions();
+    if (all == 1) return {{0, request.limit}};
+    std::map<std::uint32_t, std::size_t> limits;
+    const std::lock_guard lock(mutex_);
+    Whereabouts& known = whereabouts_[request.route];
+    const std::size_t some = std::min({known.with_jobs.size(), request.limit, kPartitionsPerTake});
+    auto next = known.with_jobs.upper_bound(known.last_asked);
+    for (std::size_t asked = 0; asked < some; ++asked) {
+      if (next == known.with_jobs.end()) next = known.with_jobs.begin();
+      known.last_asked = *next++;
+      limits[known.last_asked] = request.limit / some;
+    }
+    for (std::size_t asked = 0; asked < kPartitionsPerTake; ++asked) limits.try_emplace(known.turn++ % all, 0);
+    return limits;
+  }
+
+  void has_jobs(const std::string& route, std::uint32_t partition, bool any) {
+    const std::lock_guard lock(mutex_);
+    if (any) {
+      whereabouts_[route].with_jobs.insert(partition);
+    } else {
+      whereabouts_[route].with_jobs.erase(partition);
+    }
+  }
+
+  Servers& servers_;
+  StoreState& state_;
+  const Submit submit_;
+  std::mutex mutex_;
+  std::map<std::string, Whereabouts> whereabouts_; // by route
+};
 
 } // namespace
 
-void RedisJobs::stage(StageRequest request, Done<StageAnswer> done) {
-  if (Status may = loop_.state().may_claim(); !may) return done(std::move(may).fault());
-  CallPtr call = call_for(request.id, "S", Script::jobs);
-  call->job_route = request.route;
-  call->add({reinterpret_cast<const char*>(request.fingerprint.bytes.data()), request.fingerprint.bytes.size()});
-  call->add(request.route);
-  call->add(request.key);
-  call->add(request.ordered ? "1" : "0");
-  call->add_millis(request.delay);
-  call->add_millis(request.retention);
-  std::string message;
-  encode_message(request.message, message);
-  call->add(message);
-  const std::uint32_t partition = loop_.names().partition_of(request.id);
-  auto staged = [this, route = request.route, partition, done = std::move(done)](Result<StageAnswer> answer) {
-    if (answer) has_jobs(route, partition, true);
-    done(std::move(answer));
-  };
-  submit_(std::move(call), StageCall{{}, std::move(staged)});
-}
-
-std::map<std::uint32_t, std::size_t> RedisJobs::where_to_take(const TakeRequest& request) {
-  const std::uint32_t all = loop_.names().partitions();
-  if (all == 1) return {{0, request.limit}};
-  std::map<std::uint32_t, std::size_t> limits;
-  const std::lock_guard lock(mutex_);
-  Whereabouts& known = whereabouts_[request.route];
-  const std::size_t some = std::min({known.with_jobs.size(), request.limit, kPartitionsPerTake});
-  auto next = known.with_jobs.upper_bound(known.last_asked);
-  for (std::size_t asked = 0; asked < some; ++asked) {
-    if (next == known.with_jobs.end()) next = known.with_jobs.begin();
-    known.last_asked = *next++;
-    limits[known.last_asked] = request.limit / some;
-  }
-  for (std::size_t asked = 0; asked < kPartitionsPerTake; ++asked) limits.try_emplace(known.turn++ % all, 0);
-  return limits;
-}
-
-void RedisJobs::has_jobs(const std::string& route, std::uint32_t partition, bool any) {
-  const std::lock_guard lock(mutex_);
-  if (any) {
-    whereabouts_[route].with_jobs.insert(partition);
-  } else {
-    whereabouts_[route].with_jobs.erase(partition);
-  }
-}
-
-void RedisJobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
-  if (Status may = loop_.state().may_claim(); !may) return done(std::move(may).fault());
-  const std::map<std::uint32_t, std::size_t> limits = where_to_take(request);
-  auto parts = std::make_shared<TakeInParts>();
-  parts->open = limits.size();
-  parts->done = std::move(done);
-  for (const auto& [partition, limit] : limits) {
-    CallPtr call = call_for(loop_.names().first_id_in(partition), "T", Script::jobs);
-    call->job_route = request.route;
-    call->add(request.route);
-    call->add_decimal(limit);
-    call->add_millis(request.lease);
-    call->add_millis(request.overdue);
-    call->jobs_left = [this, route = request.route, partition = partition](bool any) {
-      has_jobs(route, partition, any);
-    };
-    submit_(std::move(call),
-            TakeCall{request, [parts](Result<std::vector<TakenJob>> part) { parts->add(std::move(part)); }});
-  }
-}
-
-void RedisJobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {
-  const AttemptResult result = end.result.value_or(AttemptResult{});
-  CallPtr call = call_for(owner.id, "E", Script::jobs);
-  call->job_route = end.route;
-  call->add_decimal(owner.fence);
-  call->add(name_of(end.kind));
-  call->add(end.result ? "1" : "0");
-  call->add_decimal(static_cast<std::uint64_t>(result.status));
-  call->add(result.reason);
-  call->add_millis(end.pause);
-  call->add(end.why_dead);
-  call->add(end.keep_message ? "1" : "0");
-  submit_(std::move(call), AttemptCall{owner, {}, std::move(done)});
-}
-
-void RedisJobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
-  submit_(call_for(id, "F", Script::jobs), FindJobCall{id, std::move(done)});
-}
-
-void RedisJobs::operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) {
-  CallPtr call = call_for(id, "O", Script::jobs);
-  call->job_route = route;
-  call->add(to_string(action));
-  // A job that is retried may be in a partition in which this gateway knows of none.
-  if (action == JobAction::retry) has_jobs(route, loop_.names().partition_of(id), true);
-  submit_(std::move(call), JobOperatorCall{id, action, std::move(done)});
-}
-
-void RedisJobs::list(const JobListRequest& request, Done<JobPage> done) {
-  loop_.loop().post([this, request, done = std::move(done)]() mutable {
-    spawn(list_jobs(loop_.servers(), loop_.names(), request, loop_.now(), std::move(done)));
-  });
-}
-
-void RedisJobs::count(Done<std::vector<JobCount>> done) {
-  loop_.loop().post([this, done = std::move(done)]() mutable {
-    spawn(count_jobs(loop_.loop(), loop_.servers(), loop_.names(), std::move(done)));
-  });
+std::unique_ptr<JobStore> redis_jobs(Servers& servers, Submit submit) {
+  return std::make_unique<RedisJobs>(servers, std::move(submit));
 }
 
 } // namespace oncekey::redis

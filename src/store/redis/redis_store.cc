@@ -1,184 +1,235 @@
 #include "store/redis/redis_store.h"
 
 #include "core/record_codec.h"
-#include "store/redis/browsing.h"
+#include "store/redis/announcements.h"
 #include "store/redis/listing.h"
 #include "store/redis/rates.h"
-#include "store/redis/record_value.h"
 #include "store/redis/redis_jobs.h"
-#include "store/redis/store_loop.h"
+#include "store/redis/upkeep.h"
+#include "store/redis/values.h"
 
-#include <utility>
+#include <future>
+#include <thread>
 
 namespace oncekey {
+namespace redis {
 namespace {
 
-using redis::call_for;
-using redis::CallPtr;
-using redis::ScriptCall;
+// How long a server that is not there yet is waited for at start.
+constexpr std::chrono::seconds kPatienceAtStart{5};
+constexpr Millis kPauseAtStart{50};
 
-CallPtr call_for(const Ownership& owner, std::string_view verb) {
-  CallPtr call = call_for(owner.id, verb);
-  std::string words = redis::encode_fence(owner.fence);
-  if (owner.token != ClaimToken{}) words.append(owner.token.begin(), owner.token.end());
-  call->add(words);
-  return call;
+std::string owner_word(const Ownership& owner) {
+  std::string word = encode_number(owner.fence);
+  if (owner.token != ClaimToken{}) word.append(owner.token.begin(), owner.token.end());
+  return word;
 }
 
-void add_response(ScriptCall& call, const StoredResponse& response) {
-  call.add(redis::encode_status(response.status));
-  call.add(response.unfinished() ? "1" : "0");
+std::string status_word(const StoredResponse& response) {
+  return encode_number(static_cast<std::uint16_t>(response.status));
+}
+
+std::string encoded(const StoredResponse& response) {
   std::string bytes;
   encode_response(response, bytes);
-  call.add(bytes);
+  return bytes;
+}
+
+// The calls, and the loop's thread with everything on it.
+class RedisStore final : public Store {
+ public:
+  // Reads what the URL points to (password, certificates); connects to nothing yet.
+  static Result<std::unique_ptr<RedisStore>> make(const RedisOptions& options) {
+    Result<RedisUrl> url = parse_url(options.url);
+    if (!url) return std::move(url).fault();
+    Result<ConnectionOptions> connections = connection_options(*std::move(url), options.call_timeout);
+    if (!connections) return std::move(connections).fault();
+    return std::make_unique<RedisStore>(options, *std::move(connections));
+  }
+
+  RedisStore(const RedisOptions& options, ConnectionOptions connections)
+      : room_(options.queue_limits), state_(options, std::move(connections)) {}
+
+  ~RedisStore() override {
+    // Every call that waits is answered; what is in the middle of something is dropped with the loop.
+    state_.loop.post([this] {
+      upkeep_.stop();
+      announcements_.stop();
+      dispatcher_.stop();
+      servers_.stop();
+      // One turn later, so that the tasks that waited for an answer have had it.
+      state_.loop.post([this] { state_.loop.stop(); });
+    });
+    thread_.join();
+  }
+
+  // Blocks until the servers are there, and then until the task that `start` makes is over. Once.
+  template <class Start>
+  auto when_ready(Start start) {
+    using Answer = typename decltype(start(*this, MonotonicTime()))::Value;
+    std::promise<Answer> promise;
+    run_on(
+        state_.loop, [&] { return start_servers(start); },
+        [&promise](Answer answer) { promise.set_value(std::move(answer)); });
+    return promise.get_future().get();
+  }
+
+  Task<Status> open_on_loop(MonotonicTime deadline) {
+    // An evicting server is no store to begin with; when it becomes one later, claims are refused until it is mended.
+    const Status usable = state_.may_claim();
+    if (!usable) co_return invalid(usable.fault().message);
+    Status status = co_await upkeep_.adopt_store();
+    while (!status && status.fault().kind == FaultKind::unavailable && Clock::now() < deadline) {
+      co_await sleep_for(state_.loop, kPauseAtStart); // a slot or a primary has just moved
+      status = co_await upkeep_.adopt_store();
+    }
+    if (!status) co_return status;
+    spawn(upkeep_.run());
+    spawn(announcements_.run());
+    co_await announcements_.until_first_attempt(deadline);
+    co_return status;
+  }
+
+  MetaKeeper& meta() { return upkeep_.meta; }
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
+    if (Status may = state_.may_claim(); !may) return done(std::move(may).fault());
+    CallPtr call = call_for(Script::records, request.id, "C", encode_times(request),
+                            request.abandoned == Abandoned::take_over, encode_identity(request));
+    submit(std::move(call), ClaimCall{std::move(request), std::move(done)});
+  }
+
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
+    if (interest == Interest::settling) announcements_.note_waiter();
+    submit(call_for(Script::records, id, "F", interest == Interest::settling), FindCall{id, interest, std::move(done)});
+  }
+
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
+    settle(FenceVerb::renew, owner, std::move(done), "R", lease);
+  }
+
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
+    settle(FenceVerb::complete, owner, std::move(done), "D", status_word(response), response.unfinished(),
+           encoded(response));
+  }
+
+  void release(const Ownership& owner, Done<FenceAnswer> done) override {
+    settle(FenceVerb::release, owner, std::move(done), "L");
+  }
+
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
+    const bool finder = by == Holder::finder;
+    settle(finder ? FenceVerb::hold_found : FenceVerb::hold, owner, std::move(done), "H", finder);
+  }
+
+  JobStore& jobs() override { return *jobs_; }
+
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
+    CallPtr call = call_for(Script::records, id, "O", to_string(action), status_word(response), response.unfinished(),
+                            encoded(response));
+    submit(std::move(call), OperatorCall{id, action, {}, std::move(done)});
+  }
+
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override {
+    run_on(
+        state_.loop, [this, request] { return list_records(servers_, request); }, std::move(done));
+  }
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override {
+    run_on(
+        state_.loop, [this, request] { return browse_records(servers_, request); }, std::move(done));
+  }
+  void count_waiting(Done<WaitingKeys> done) override {
+    run_on(
+        state_.loop, [this] { return count_waiting_records(servers_); }, std::move(done));
+  }
+
+  void announce_to(Listener listener) override { announcements_.tell(std::move(listener)); }
+  std::size_t server_of(const RecordId& id) const override { return servers_.number_of(state_.names.partition_of(id)); }
+  std::size_t servers() const override { return servers_.count(); }
+  Time now() const override { return state_.now(); }
+  const std::array<std::uint8_t, 32>& secret() const override { return state_.marker.secret; }
+  Durability durability() const override { return state_.durability(); }
+  Status healthy() const override { return state_.healthy(); }
+  // Estimated from what the servers tell every few seconds; counts all keys of the database.
+  StoreStats stats() const override { return state_.stats(); }
+  RateKeeper* rates() override { return rates_.get(); }
+
+ private:
+  void submit(CallPtr call, AnyCall what) {
+    call->what = std::move(what);
+    std::optional<QueueRoom::Place> place = room_.admit(kind_of(call->what), call->arguments.size());
+    if (!place) return refuse(call->what, overloaded());
+    call->place = *std::move(place);
+    dispatcher_.submit(std::move(call));
+  }
+  template <class... Words>
+  void settle(FenceVerb verb, const Ownership& owner, Done<FenceAnswer> done, std::string_view letter,
+              const Words&... words) {
+    CallPtr call = call_for(Script::records, owner.id, letter, owner_word(owner), words...);
+    submit(std::move(call), FenceCall{verb, owner, Millis{}, {}, std::move(done)});
+  }
+
+  template <class Start>
+  auto start_servers(Start start) -> decltype(start(*this, MonotonicTime())) {
+    const MonotonicTime deadline = Clock::now() + kPatienceAtStart;
+    servers_.start();
+    const Status ready = co_await servers_.until_ready(deadline);
+    if (!ready) co_return ready.fault();
+    auto answer = co_await start(*this, deadline);
+    co_return answer;
+  }
+
+  QueueRoom room_;   // above the loop, which may still have calls when it ends
+  StoreState state_; // has the loop, so that it goes after all that lives on it
+  Servers servers_{state_, upkeep_};
+  Dispatcher dispatcher_{state_, servers_, [this] { upkeep_.look_again(); }};
+  Upkeep upkeep_{state_, servers_, dispatcher_};
+  Announcements announcements_{state_, servers_};
+  const std::unique_ptr<RateKeeper> rates_ = redis_rates(servers_);
+  const std::unique_ptr<JobStore> jobs_ =
+      redis_jobs(servers_, [this](CallPtr call, AnyCall what) { submit(std::move(call), std::move(what)); });
+  std::thread thread_{[this] { state_.loop.run(); }};
+};
+
+// What is asked of a store that need not be opened for it.
+template <class Start>
+auto ask_store(const RedisOptions& options, Start start) -> decltype(std::declval<RedisStore&>().when_ready(start)) {
+  const Result<std::unique_ptr<RedisStore>> store = RedisStore::make(options);
+  if (!store) return store.fault();
+  return (*store)->when_ready(start);
 }
 
 } // namespace
+} // namespace redis
 
-class RedisStore::Impl {
- public:
-  Impl(std::unique_ptr<redis::StoreLoop> opened, QueueLimits limits)
-      : room(limits),
-        rates(opened->loop(), opened->servers(), opened->names()),
-        jobs(*opened, [this](CallPtr call, AnyCall what) { submit(std::move(call), std::move(what)); }),
-        store_loop(std::move(opened)) {}
+using redis::ask_store;
+using redis::RedisStore;
 
-  void submit(CallPtr call, AnyCall what) {
-    call->what = std::move(what);
-    std::optional<QueueRoom::Place> place = room.admit(kind_of(call->what), call->arguments.size());
-    if (!place) return refuse(call->what, overloaded());
-    call->place = *std::move(place);
-    store_loop->dispatcher().submit(std::move(call));
-  }
-
-  // Above the loop, which may still have calls when it ends.
-  QueueRoom room;
-  redis::Rates rates;
-  redis::RedisJobs jobs;
-  const std::unique_ptr<redis::StoreLoop> store_loop;
-};
-
-RedisStore::RedisStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-RedisStore::~RedisStore() = default;
-
-Result<std::unique_ptr<RedisStore>> RedisStore::open(RedisOptions options) {
-  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
-  if (!store_loop) return std::move(store_loop).fault();
-  if (Status status = (*store_loop)->open_store(); !status) return std::move(status).fault();
-  return std::unique_ptr<RedisStore>(
-      new RedisStore(std::make_unique<Impl>(*std::move(store_loop), options.queue_limits)));
+Result<std::unique_ptr<Store>> open_redis(const RedisOptions& options) {
+  Result<std::unique_ptr<RedisStore>> store = RedisStore::make(options);
+  if (!store) return std::move(store).fault();
+  const Status opened =
+      (*store)->when_ready([](RedisStore& on_loop, MonotonicTime deadline) { return on_loop.open_on_loop(deadline); });
+  if (!opened) return opened.fault();
+  return std::unique_ptr<Store>(*std::move(store));
 }
-
-void RedisStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
-  if (Status may = impl_->store_loop->state().may_claim(); !may) return done(std::move(may).fault());
-  CallPtr call = call_for(request.id, "C");
-  call->add(redis::encode_times(request));
-  call->add(request.abandoned == Abandoned::take_over ? "1" : "0");
-  call->add(redis::encode_identity(request));
-  impl_->submit(std::move(call), ClaimCall{std::move(request), std::move(done)});
-}
-
-JobStore& RedisStore::jobs() { return impl_->jobs; }
-
-void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
-  if (interest == Interest::settling) impl_->store_loop->announcements().note_waiter();
-  CallPtr call = call_for(id, "F");
-  call->add(interest == Interest::settling ? "1" : "0");
-  impl_->submit(std::move(call), FindCall{id, interest, std::move(done)});
-}
-
-void RedisStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "R");
-  call->add_millis(lease);
-  impl_->submit(std::move(call), FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
-}
-
-void RedisStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "D");
-  add_response(*call, response);
-  impl_->submit(std::move(call), FenceCall{FenceVerb::complete, owner, Millis{}, {}, std::move(done)});
-}
-
-void RedisStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  impl_->submit(call_for(owner, "L"), FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
-}
-
-void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
-  const bool finder = by == Holder::finder;
-  CallPtr call = call_for(owner, "H");
-  call->add(finder ? "1" : "0");
-  const FenceVerb verb = finder ? FenceVerb::hold_found : FenceVerb::hold;
-  impl_->submit(std::move(call), FenceCall{verb, owner, Millis{}, {}, std::move(done)});
-}
-
-void RedisStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
-                         Done<OperatorAnswer> done) {
-  CallPtr call = call_for(id, "O");
-  call->add(to_string(action));
-  add_response(*call, response);
-  impl_->submit(std::move(call), OperatorCall{id, action, {}, std::move(done)});
-}
-
-void RedisStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  redis::StoreLoop& store_loop = *impl_->store_loop;
-  store_loop.loop().post([&store_loop, request, done = std::move(done)]() mutable {
-    spawn(redis::list_records(store_loop.servers(), store_loop.names(), request, store_loop.now(), std::move(done)));
-  });
-}
-
-void RedisStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  redis::StoreLoop& store_loop = *impl_->store_loop;
-  store_loop.loop().post([&store_loop, request, done = std::move(done)]() mutable {
-    spawn(redis::browse_records(store_loop.servers(), store_loop.names(), request, store_loop.now(), std::move(done)));
-  });
-}
-
-void RedisStore::count_waiting(Done<WaitingKeys> done) {
-  redis::StoreLoop& store_loop = *impl_->store_loop;
-  store_loop.loop().post([&store_loop, done = std::move(done)]() mutable {
-    spawn(redis::count_waiting_records(store_loop.servers(), store_loop.names(), store_loop.now(), std::move(done)));
-  });
-}
-
-void RedisStore::announce_to(Listener listener) { impl_->store_loop->announcements().tell(std::move(listener)); }
-std::size_t RedisStore::server_of(const RecordId& id) const {
-  return impl_->store_loop->servers().number_of(impl_->store_loop->names().partition_of(id));
-}
-std::size_t RedisStore::servers() const { return impl_->store_loop->servers().count(); }
-Time RedisStore::now() const { return impl_->store_loop->now(); }
-const std::array<std::uint8_t, 32>& RedisStore::secret() const { return impl_->store_loop->state().marker.secret; }
-Durability RedisStore::durability() const { return impl_->store_loop->state().durability(); }
-Status RedisStore::healthy() const { return impl_->store_loop->state().healthy(); }
-RateKeeper* RedisStore::rates() { return &impl_->rates; }
-StoreStats RedisStore::stats() const { return impl_->store_loop->state().stats(); }
 
 Status reach_redis(const RedisOptions& options) {
-  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
-  if (!store_loop) return std::move(store_loop).fault();
-  return (*store_loop)->reach();
+  return ask_store(options, [](RedisStore& store, MonotonicTime) -> Task<Status> { return store.healthy(); });
 }
 
 Result<std::string> read_identity_note_redis(const RedisOptions& options) {
-  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
-  if (!store_loop) return std::move(store_loop).fault();
-  std::string text;
-  if (const Status read = (*store_loop)->read_identity(text); !read) return read.fault();
-  return text;
+  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_identity(); });
 }
 
 Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
                                        const std::string& next) {
-  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
-  if (!store_loop) return std::move(store_loop).fault();
-  bool written = false;
-  if (const Status status = (*store_loop)->write_identity(expected, next, written); !status) return status.fault();
-  return written;
+  return ask_store(options,
+                   [&](RedisStore& store, MonotonicTime) { return store.meta().write_identity(expected, next); });
 }
 
 Status accept_lost_memory_redis(const RedisOptions& options) {
-  Result<std::unique_ptr<redis::StoreLoop>> store_loop = redis::StoreLoop::make(options);
-  if (!store_loop) return std::move(store_loop).fault();
-  return (*store_loop)->accept_loss();
+  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().accept_loss(); });
 }
 
 } // namespace oncekey

@@ -1,8 +1,8 @@
-// RedisStore: records in a Redis server or a Redis Cluster, shared by any number of gateways.
+// redis_store: records in a Redis server or a Redis Cluster, shared by any number of gateways.
 //
 // Each call is one script run on the server that has the record; calls that come together travel together. Expiry is
 // Redis' own. What a Redis promises depends on its settings: it is examined when it is connected and every few seconds
-// (examination.h has the levels). A server that may evict records is refused. A server that has forgotten (FLUSHALL, a
+// (store_state.h has the levels). A server that may evict records is refused. A server that has forgotten (FLUSHALL, a
 // restored backup, a failover to a replica that was behind) is noticed by its marker, and claims are refused until an
 // operator has accepted the loss.
 //
@@ -35,39 +35,8 @@ struct RedisOptions {
   QueueLimits queue_limits = {};
 };
 
-class RedisStore final : public Store {
- public:
-  // Blocks for up to some seconds. A fault says which server, what failed, and what to do about it.
-  static Result<std::unique_ptr<RedisStore>> open(RedisOptions options);
-  ~RedisStore() override;
-
-  void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
-  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
-  void release(const Ownership& owner, Done<FenceAnswer> done) override;
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  JobStore& jobs() override;
-  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
-  void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
-  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
-  void count_waiting(Done<WaitingKeys> done) override;
-  void announce_to(Listener listener) override;
-  std::size_t server_of(const RecordId& id) const override;
-  std::size_t servers() const override;
-  Time now() const override;
-  const std::array<std::uint8_t, 32>& secret() const override;
-  Durability durability() const override;
-  Status healthy() const override;
-  // Estimated from what the servers tell every few seconds; counts all keys of the database.
-  StoreStats stats() const override;
-  RateKeeper* rates() override;
-
- private:
-  class Impl;
-  explicit RedisStore(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
-};
+// Blocks for up to some seconds. A fault says which server, what failed, and what to do about it.
+Result<std::unique_ptr<Store>> open_redis(const RedisOptions& options);
 
 // store/open_store.h.
 Status reach_redis(const RedisOptions& options);

@@ -4,7 +4,7 @@
 #include "store/redis/redis_store.h"
 
 #include "base/crypto.h"
-#include "redis/blocking_client.h"
+#include "redis/connection.h"
 #include "store/redis/slots.h"
 
 #include <fmt/format.h>
@@ -211,17 +211,15 @@ class RedisServer : public ::testing::Test {
   std::string url(std::string_view settings = "") const {
     return fmt::format("{}?prefix={}{}", server_, prefix_, settings);
   }
-  Result<std::unique_ptr<RedisStore>> try_open(const std::string& at) {
-    return RedisStore::open({.url = at, .log = log_});
-  }
-  std::unique_ptr<RedisStore> open(std::string_view settings = "") {
-    Result<std::unique_ptr<RedisStore>> opened = try_open(url(settings));
+  Result<std::unique_ptr<Store>> try_open(const std::string& at) { return open_redis({.url = at, .log = log_}); }
+  std::unique_ptr<Store> open(std::string_view settings = "") {
+    Result<std::unique_ptr<Store>> opened = try_open(url(settings));
     if (opened) return *std::move(opened);
     ADD_FAILURE() << opened.fault().message;
     return nullptr;
   }
   std::string refusal(const std::string& at) {
-    const Result<std::unique_ptr<RedisStore>> opened = try_open(at);
+    const Result<std::unique_ptr<Store>> opened = try_open(at);
     return opened ? "it was opened" : opened.fault().message;
   }
   std::string key_of(const RecordId& id) const { return KeyNames(prefix_, 1).record(id); }
@@ -312,10 +310,9 @@ TEST_F(RedisServer, AClaimThatWouldTakeOverAsksForItself) {
 }
 
 TEST_F(RedisServer, AFullQueueRefusesClaimsAndStillTakesCompletions) {
-  Result<std::unique_ptr<RedisStore>> opened =
-      RedisStore::open({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
+  Result<std::unique_ptr<Store>> opened = open_redis({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
   ASSERT_TRUE(opened) << opened.fault().message;
-  RedisStore& store = **opened;
+  Store& store = **opened;
   const RecordId id = random_id();
   const Result<ClaimAnswer> owned = claim(store, id);
   ASSERT_TRUE(owned);
@@ -432,7 +429,7 @@ TEST_F(RedisServer, ForAnOperatorAReleasedRecordIsAbsent) {
 
 TEST_F(RedisServer, AStreamedAnswerWasSettledWhenItBegan) {
   Time now = std::chrono::floor<Millis>(std::chrono::system_clock::now());
-  const auto store = *RedisStore::open({.url = url(), .log = log_, .clock = [&now] { return now; }});
+  const auto store = *open_redis({.url = url(), .log = log_, .clock = [&now] { return now; }});
   const RecordId id = random_id();
   ASSERT_TRUE(claim(*store, id));
   const std::uint64_t fence = fence_of(*store, id);
@@ -715,7 +712,7 @@ TEST_F(RedisServer, AStoreMadeAnewWithAnotherSecretIsNotOurs) {
 }
 
 TEST_F(RedisServer, TwoThatStartAtOnceAgree) {
-  std::vector<std::future<std::unique_ptr<RedisStore>>> opening;
+  std::vector<std::future<std::unique_ptr<Store>>> opening;
   for (int i = 0; i < 4; ++i) opening.push_back(std::async(std::launch::async, [this] { return open(); }));
   std::set<std::array<std::uint8_t, 32>> secrets;
   for (auto& each : opening) secrets.insert(each.get()->secret());

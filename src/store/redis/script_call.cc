@@ -2,10 +2,11 @@
 
 #include "core/job_codec.h"
 #include "core/transitions.h"
-#include "store/redis/job_value.h"
-#include "store/redis/record_value.h"
+#include "store/redis/values.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 namespace oncekey::redis {
@@ -17,14 +18,6 @@ constexpr std::size_t kWordsBeforeKeys = 3;
 constexpr std::size_t kFrameWords = 6;
 // Lengths and line ends around each word, about.
 constexpr std::size_t kWordOverhead = 10;
-
-LostMarker lost_marker(RedisReply reply) {
-  LostMarker marker;
-  if (reply[1].is_text()) marker.generation = std::string(reply[1].text());
-  marker.replaces = std::string(reply[2].text());
-  marker.tick = static_cast<std::uint64_t>(reply[3].integer().value_or(0));
-  return marker;
-}
 
 // What the script touches besides one key for each call. A cluster must know: while a slot moves it sends a call away
 // whose keys are not all in one place.
@@ -52,20 +45,47 @@ Result<Found> found_in(const ScriptAnswer& answer) {
   return Found{*std::move(record), answer.now};
 }
 
+// An enumerator by its number.
+template <class Answer>
+Result<Answer> numbered(const ScriptAnswer& answer, Answer last) {
+  const std::int64_t number = answer.reply.integer().value_or(-1);
+  if (number < 0 || number > static_cast<std::int64_t>(last)) return odd_answer();
+  return static_cast<Answer>(number);
+}
+
+// What each kind of call is answered with.
+Result<ClaimAnswer> answer_to(const ClaimCall&, const ScriptAnswer& answer) {
+  if (answer.reply.is_integer()) {
+    const auto fence_and_took_over = static_cast<std::uint64_t>(*answer.reply.integer());
+    return ClaimAnswer(Claimed{fence_and_took_over / 2, fence_and_took_over % 2 == 1, answer.now});
+  }
+  Result<Found> found = found_in(answer);
+  if (!found) return std::move(found).fault();
+  return ClaimAnswer(*std::move(found));
+}
+
+Result<std::optional<Found>> answer_to(const FindCall&, const ScriptAnswer& answer) {
+  if (answer.reply.is_nil()) return std::optional<Found>();
+  Result<Found> found = found_in(answer);
+  if (!found) return std::move(found).fault();
+  return std::optional<Found>(*std::move(found));
+}
+
 Result<FenceAnswer> fence_answer(const ScriptAnswer& answer) {
   if (!answer.reply.is_integer()) return odd_answer();
   return *answer.reply.integer() == 1 ? FenceAnswer::done : FenceAnswer::lost;
 }
+Result<FenceAnswer> answer_to(const FenceCall&, const ScriptAnswer& answer) { return fence_answer(answer); }
+Result<FenceAnswer> answer_to(const AttemptCall&, const ScriptAnswer& answer) { return fence_answer(answer); }
 
-Result<OperatorAnswer> operator_answer(const ScriptAnswer& answer) {
-  constexpr OperatorAnswer kAnswers[] = {OperatorAnswer::done, OperatorAnswer::absent, OperatorAnswer::live,
-                                         OperatorAnswer::completed};
-  const std::int64_t number = answer.reply.integer().value_or(-1);
-  if (number < 0 || number > 3) return odd_answer();
-  return kAnswers[number];
+Result<OperatorAnswer> answer_to(const OperatorCall&, const ScriptAnswer& answer) {
+  return numbered(answer, OperatorAnswer::completed);
+}
+Result<JobAnswer> answer_to(const JobOperatorCall&, const ScriptAnswer& answer) {
+  return numbered(answer, JobAnswer::message_gone);
 }
 
-Result<StageAnswer> stage_answer(const ScriptAnswer& answer) {
+Result<StageAnswer> answer_to(const StageCall&, const ScriptAnswer& answer) {
   StageAnswer told{answer.reply[0].integer() == 1, {}};
   const std::string_view fingerprint = answer.reply[1].text();
   if (fingerprint.size() != told.fingerprint.bytes.size()) return odd_answer();
@@ -73,7 +93,7 @@ Result<StageAnswer> stage_answer(const ScriptAnswer& answer) {
   return told;
 }
 
-Result<std::vector<TakenJob>> taken_answer(const ScriptAnswer& answer) {
+Result<std::vector<TakenJob>> answer_to(const TakeCall&, const ScriptAnswer& answer) {
   std::vector<TakenJob> taken;
   for (std::size_t at = 1; at + 2 < answer.reply.size(); at += 3) {
     const std::optional<RecordId> id = record_id_from_hex(answer.reply[at].text());
@@ -87,9 +107,9 @@ Result<std::vector<TakenJob>> taken_answer(const ScriptAnswer& answer) {
   return taken;
 }
 
-Result<std::optional<FoundJob>> found_job(const RecordId& id, const ScriptAnswer& answer) {
+Result<std::optional<FoundJob>> answer_to(const FindJobCall& call, const ScriptAnswer& answer) {
   if (answer.reply.is_nil()) return std::optional<FoundJob>();
-  Result<StoredJob> job = decode_job_fields(id, answer.reply[0]);
+  Result<StoredJob> job = decode_job_fields(call.id, answer.reply[0]);
   if (!job) return std::move(job).fault();
   FoundJob found{*std::move(job), {}, answer.now};
   if (!answer.reply[1].is_nil()) {
@@ -100,57 +120,26 @@ Result<std::optional<FoundJob>> found_job(const RecordId& id, const ScriptAnswer
   return std::optional<FoundJob>(std::move(found));
 }
 
-Result<JobAnswer> job_answer(const ScriptAnswer& answer) {
-  constexpr JobAnswer kAnswers[] = {JobAnswer::done, JobAnswer::absent, JobAnswer::taken, JobAnswer::over,
-                                    JobAnswer::message_gone};
-  const std::int64_t number = answer.reply.integer().value_or(-1);
-  if (number < 0 || number > 4) return odd_answer();
-  return kAnswers[number];
+// Takes out of those that share an answer what has to be sent itself: claims that would change what the first one
+// found or made.
+template <class Answer>
+std::vector<CallPtr> take_unanswered(ScriptCall&, const Result<Answer>&) {
+  return {};
 }
-
-std::vector<CallPtr> answer_claims(ScriptCall& call, const ScriptAnswer& answer) {
-  const ClaimCall& claim = std::get<ClaimCall>(call.what);
-  if (answer.reply.is_integer()) {
-    const auto fence_and_took_over = static_cast<std::uint64_t>(*answer.reply.integer());
-    claim.done(ClaimAnswer(Claimed{fence_and_took_over / 2, fence_and_took_over % 2 == 1, answer.now}));
-    return std::move(call.sharing);
-  }
-  const Result<Found> found = found_in(answer);
-  if (!found) return answer_calls(call, found.fault());
-  claim.done(ClaimAnswer(*found));
-  if (call.sharing.empty()) return {};
-  std::vector<CallPtr> others;
+std::vector<CallPtr> take_unanswered(ScriptCall& call, const Result<ClaimAnswer>& answer) {
+  if (!answer || call.sharing.empty()) return {};
+  const Found* const found = std::get_if<Found>(&*answer);
+  if (found == nullptr) return std::exchange(call.sharing, {});
   const std::optional<Record> record(*found->record);
-  for (CallPtr& each : call.sharing) {
-    const ClaimCall& other = std::get<ClaimCall>(each->what);
-    if (claim_changes(record, other.request, found->now)) {
-      others.push_back(std::move(each));
-    } else {
-      other.done(ClaimAnswer(*found));
-    }
-  }
-  return others;
-}
-
-void answer_finds(const ScriptCall& call, const ScriptAnswer& answer) {
-  Result<std::optional<Found>> told = std::optional<Found>();
-  if (!answer.reply.is_nil()) {
-    Result<Found> found = found_in(answer);
-    told = found ? Result<std::optional<Found>>(std::optional<Found>(*std::move(found))) : std::move(found).fault();
-  }
-  std::get<FindCall>(call.what).done(told);
-  for (const CallPtr& each : call.sharing) std::get<FindCall>(each->what).done(told);
+  const auto first = std::stable_partition(call.sharing.begin(), call.sharing.end(), [&](const CallPtr& each) {
+    return !claim_changes(record, std::get<ClaimCall>(each->what).request, found->now);
+  });
+  std::vector<CallPtr> unanswered(std::make_move_iterator(first), std::make_move_iterator(call.sharing.end()));
+  call.sharing.erase(first, call.sharing.end());
+  return unanswered;
 }
 
 } // namespace
-
-CallPtr call_for(const RecordId& id, std::string_view verb, Script script) {
-  auto call = std::make_unique<ScriptCall>();
-  call->id = id;
-  call->script = script;
-  call->add(verb);
-  return call;
-}
 
 std::vector<CallPtr> answer_calls(ScriptCall& call, const Result<ScriptAnswer>& answer) {
   if (!answer) {
@@ -158,26 +147,17 @@ std::vector<CallPtr> answer_calls(ScriptCall& call, const Result<ScriptAnswer>& 
     for (const CallPtr& each : call.sharing) refuse(each->what, answer.fault());
     return {};
   }
-  if (std::holds_alternative<ClaimCall>(call.what)) return answer_claims(call, *answer);
-  if (std::holds_alternative<FindCall>(call.what)) {
-    answer_finds(call, *answer);
-  } else if (const auto* fence = std::get_if<FenceCall>(&call.what)) {
-    fence->done(fence_answer(*answer));
-  } else if (const auto* by_hand = std::get_if<OperatorCall>(&call.what)) {
-    by_hand->done(operator_answer(*answer));
-  } else if (const auto* attempt = std::get_if<AttemptCall>(&call.what)) {
-    attempt->done(fence_answer(*answer));
-  } else if (const auto* stage = std::get_if<StageCall>(&call.what)) {
-    stage->done(stage_answer(*answer));
-  } else if (const auto* find = std::get_if<FindJobCall>(&call.what)) {
-    find->done(found_job(call.id, *answer));
-  } else if (const auto* decision = std::get_if<JobOperatorCall>(&call.what)) {
-    decision->done(job_answer(*answer));
-  } else if (const auto* take = std::get_if<TakeCall>(&call.what)) {
+  if (call.jobs_left) {
     if (const auto left = answer->reply[0].integer()) call.jobs_left(*left > 0);
-    take->done(taken_answer(*answer));
   }
-  return {};
+  const auto tell_all = [&]<class Call>(const Call& first) {
+    auto told = answer_to(first, *answer);
+    std::vector<CallPtr> unanswered = take_unanswered(call, told);
+    for (const CallPtr& each : call.sharing) std::get<Call>(each->what).done(told);
+    first.done(std::move(told));
+    return unanswered;
+  };
+  return std::visit(tell_all, call.what);
 }
 
 std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls) {
@@ -213,13 +193,15 @@ std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std:
 Result<BatchReply> parse_batch_reply(RedisReply reply, std::size_t calls) {
   BatchReply batch;
   if (reply[0].text() == "LOST") {
-    batch.lost = lost_marker(reply);
+    batch.lost = true;
+    const auto tick = static_cast<std::uint64_t>(reply[3].integer().value_or(0));
+    if (reply[1].is_text()) batch.met = Marker{std::string(reply[1].text()), std::string(reply[2].text()), tick, false};
     return batch;
   }
   const auto now = reply[0].integer();
   const auto tick = reply[1].integer();
   if (reply.size() != calls + 2 || !reply[0].is_integer() || !now || !tick || *tick < 0) {
-    return Fault{FaultKind::timeout, "Redis gave an answer of an unexpected shape"};
+    return odd_answer();
   }
   batch.now = Time{Millis{*now}};
   batch.tick = static_cast<std::uint64_t>(*tick);

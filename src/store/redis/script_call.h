@@ -1,32 +1,65 @@
 // script_call: one verb on one record, on its way to a server and back.
 //
 // Calls for records of one partition travel together as a batch: one script run, one reply.
+//
+// Two scripts touch records and jobs, each for a batch: any number of calls in one partition. Script::records does to a
+// record what core/transitions.cc says, Script::jobs to a job what core/job_transitions.cc says, on the server's clock.
+// The value of a record and the fields of a job are described beside their decoders in values.h. A marker is a hash
+// with the fields generation, replaces, tick and fence, and for each key that is not settled a field `open:` and its
+// id: "LEASE EXPIRY" in milliseconds, with a lease of 0 for an indeterminate one.
 #pragma once
 
 #include "redis/connection.h"
 #include "store/common/call_queue.h"
+#include "store/common/memory_watch.h"
 #include "store/redis/slots.h"
 
-#include <oncekey/record.h>
-#include <oncekey/result.h>
-
-#include <algorithm>
+#include <concepts>
 #include <functional>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::redis {
+
+enum class Script { records, jobs };
+
+// KEYS: the marker, then a record or a job for each call, then what else the calls touch.
+// ARGV: the generation and the largest tick that were seen of the marker, the time to go by or nothing, "1" to count
+// the tick up, the channel to announce on, the number of calls; then for each call a letter and its arguments.
+// Answers {now, tick, answer of each call...}; a call that the server refused to write for, or whose record cannot be
+// read, has an error in place of its answer. {"LOST", generation, replaces, tick} when the marker is not of this
+// generation or has a smaller tick, with nothing changed.
+//
+// Of records:
+//   C times take_over identity                    claim: twice its fence, and one more after a takeover; or the record
+//   F interest                                    find: the record, or nil
+//   R owner lease                                 renew:    1 done, 0 lost
+//   D owner status partial response               complete: the same
+//   L owner                                       release:  the same
+//   H owner finder                                hold:     the same
+//   O release|complete|rerun status partial response        operate: 0 done, 1 absent, 2 live, 3 completed
+// Fences and statuses are written as in a record's value; `owner` is a fence, and behind it the token of the claim if
+// that is known. `identity` is what stands in the value from the fingerprint to the texts. `times` are retention and
+// lease, each as eight bytes.
+//
+// Of jobs:
+//   S fingerprint route key ordered delay retention message   stage: {1 staged or 0, the fingerprint that is there}
+//   T route limit lease overdue     take: the number of jobs of the route that may be taken now or later, and for each
+//                                   one taken its id, its fields and its message
+//   E fence delivered|again|dead attempted status reason pause why_dead keep_message   end: 1 done, 0 lost
+//   O retry|drop                    operate: 0 done, 1 absent, 2 taken, 3 over, 4 the message is gone
+//   F                               find: {fields, message}, or nil
+const std::string& text_of(Script script);
 
 struct ScriptAnswer {
   RedisReply reply;
   Time now{}; // the store's clock when it was made
 };
 
-enum class Script { records, jobs };
+// What a script is given, as text.
+inline std::string_view as_word(std::string_view text) { return text; }
+inline std::string_view as_word(std::same_as<bool> auto flag) { return flag ? "1" : "0"; }
+inline std::string as_word(std::uint64_t number) { return std::to_string(number); }
+inline std::string as_word(Millis time) { return std::to_string(std::max<std::int64_t>(0, time.count())); }
 
 struct ScriptCall : QueuedCall {
   Script script = Script::records;
@@ -43,15 +76,22 @@ struct ScriptCall : QueuedCall {
   std::optional<Host> asked; // where an ASK has sent it; once
   int resent = 0;
 
-  void add(std::string_view word) {
-    append_word(arguments, word);
-    ++words;
+  template <class... Words>
+  void add(const Words&... more) {
+    words += sizeof...(more);
+    (append_word(arguments, as_word(more)), ...);
   }
-  void add_decimal(std::uint64_t number) { add(std::to_string(number)); }
-  void add_millis(Millis time) { add_decimal(static_cast<std::uint64_t>(std::max<std::int64_t>(0, time.count()))); }
 };
 using CallPtr = std::unique_ptr<ScriptCall>;
-CallPtr call_for(const RecordId& id, std::string_view verb, Script script = Script::records);
+// The words are the verb and its arguments.
+template <class... Words>
+CallPtr call_for(Script script, const RecordId& id, const Words&... words) {
+  auto call = std::make_unique<ScriptCall>();
+  call->script = script;
+  call->id = id;
+  call->add(words...);
+  return call;
+}
 
 // Answers a call and those that share its answer. Returns the claims among them that have to be sent themselves, since
 // they would change what the first one found or made.
@@ -68,16 +108,10 @@ struct BatchFrame {
 };
 std::string batch_command(const BatchFrame& frame, std::uint32_t partition, std::span<const CallPtr> calls);
 
-// The marker that a batch met and was not made for: of another generation, or with a smaller tick than was seen;
-// nothing where there is none.
-struct LostMarker {
-  std::optional<std::string> generation;
-  std::string replaces;
-  std::uint64_t tick = 0;
-};
-
 struct BatchReply {
-  std::optional<LostMarker> lost; // then nothing was done
+  bool lost = false; // it met a marker that it was not made for, and nothing was done
+  std::optional<Marker>
+      met; // then: of another generation, or with a smaller tick than was seen; nothing if none is there
   Time now{};
   std::uint64_t tick = 0; // of the marker, with or without having been counted up
   RedisReply answers;     // the first two elements are not answers

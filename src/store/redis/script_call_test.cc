@@ -34,20 +34,21 @@ TEST(RedisBatch, AReplyOfAnotherShapeLeavesTheOutcomeUnknown) {
 
 TEST(RedisBatch, AForeignMarkerIsTold) {
   const OwnedReply gone = reply_from("*4\r\n$4\r\nLOST\r\n$-1\r\n$-1\r\n$-1\r\n");
-  EXPECT_FALSE(parse_batch_reply(gone.look(), 3)->lost->generation);
+  EXPECT_TRUE(parse_batch_reply(gone.look(), 3)->lost);
+  EXPECT_FALSE(parse_batch_reply(gone.look(), 3)->met);
   const OwnedReply other = reply_from("*4\r\n$4\r\nLOST\r\n$1\r\ng\r\n$1\r\n*\r\n$2\r\n17\r\n");
   const Result<BatchReply> batch = parse_batch_reply(other.look(), 3);
-  EXPECT_EQ(batch->lost->generation, "g");
-  EXPECT_EQ(batch->lost->replaces, "*");
-  EXPECT_EQ(batch->lost->tick, 17u);
+  EXPECT_TRUE(batch->lost);
+  EXPECT_EQ(batch->met->generation, "g");
+  EXPECT_EQ(batch->met->replaces, "*");
+  EXPECT_EQ(batch->met->tick, 17u);
 }
 
 TEST(RedisBatch, KeysComeBeforeArguments) {
   const KeyNames names("p", 1);
   std::vector<CallPtr> calls;
   calls.push_back(std::make_unique<ScriptCall>());
-  calls[0]->add("L");
-  calls[0]->add_decimal(5);
+  calls[0]->add("L", 5u);
   const std::string sent = batch_command({names, "sha", "gen", 17, "", true}, 0, calls);
   EXPECT_EQ(sent, command({"EVALSHA", "sha", "2", "p:{0}:marker", names.record({}), "gen", "17", "", "1", "p:settled",
                            "1", "L", "5"}));
@@ -56,7 +57,7 @@ TEST(RedisBatch, KeysComeBeforeArguments) {
 TEST(RedisBatch, WhatJobsTouchIsNamedForTheSakeOfACluster) {
   const KeyNames names("p", 1);
   std::vector<CallPtr> calls;
-  calls.push_back(call_for({}, "T", Script::jobs));
+  calls.push_back(call_for(Script::jobs, {}, "T"));
   calls[0]->job_route = "hook /h";
   const std::string sent = batch_command({names, "sha", "gen", 0, "", true}, 0, calls);
   EXPECT_EQ(sent, command({"EVALSHA", "sha", "8", "p:{0}:marker", names.job({}), names.message({}), "p:{0}:jobs",

@@ -1,4 +1,4 @@
-#include "store/redis/scripts.h"
+#include "store/redis/script_call.h"
 
 namespace oncekey::redis {
 namespace {
@@ -17,7 +17,6 @@ else
   local time = redis.call('TIME')
   now = time[1] * 1000 + math.floor(time[2] / 1000)
 end
-local channel = ARGV[5]
 
 local redis_call, sub = redis.pcall, string.sub
 
@@ -36,7 +35,8 @@ local function decimal(number) return string.format('%.0f', number) end
 -- The keys of this batch that are not settled from now on, by their ids; false for those that are. At the end they go
 -- into fields of the marker: the batch needs no further key for it, and no further command for a claim.
 local unsettled = {}
-local verbs, lengths = {}, {}
+-- What a letter stands for, by how it begins: with a look at the record or job (of_found), or in its own way (verbs).
+local verbs, of_found, lengths = {}, {}, {}
 )lua";
 
 constexpr std::string_view kRecordVerbs = R"lua(
@@ -101,7 +101,7 @@ local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lea
 
 -- After a write that settled a record: tells the gateways that wait for it.
 local function tell(key, flags)
-  if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', channel, sub(key, -64)) end
+  if band(flags, AWAITED) ~= 0 then redis_call('PUBLISH', ARGV[5], sub(key, -64)) end
 end
 local function delete(key, r, answer)
   local done = redis_call('DEL', key)
@@ -142,12 +142,17 @@ local function first_of(kind, identity)
   return kind.before_fence .. pack('<I8', next_fence) .. kind.after_fence .. identity
 end
 
+-- To be called once the value is written.
+local function claimed_first(key, kind)
+  unsettled[sub(key, -64)] = kind.open
+  return take_fence() * 2
+end
+
 local function claim_found(key, r, kind, take_over, identity)
   if free(r) then
     local done = redis_call('SET', key, first_of(kind, identity), 'PX', kind.stays)
     if done.err then return done end
-    unsettled[sub(key, -64)] = kind.open
-    return take_fence() * 2
+    return claimed_first(key, kind)
   end
   if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
      not lease_over(r) or not (take_over or has(r, RERUN)) then
@@ -161,8 +166,7 @@ local function claim_found(key, r, kind, take_over, identity)
   stay_for_the_lease(r)
   note_open(key, r)
   -- Token and texts are the new owner's.
-  return write(key, r, identity) or
-    r.fence * 2 + 1
+  return write(key, r, identity) or r.fence * 2 + 1
 end
 
 -- Most claims find nothing, so the look and the write are one command. Redis 6 does not know it: there they are two.
@@ -172,19 +176,13 @@ function verbs.C(key, at)
   local found
   if one_step then
     found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'GET', 'PX', kind.stays)
-    if not found then
-      unsettled[sub(key, -64)] = kind.open
-      return take_fence() * 2
-    end
+    if not found then return claimed_first(key, kind) end
     one_step = type(found) ~= 'table' or sub(found.err, 1, 3) ~= 'ERR'
     if one_step and type(found) == 'table' then return found end
   end
   if not one_step then
     found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'PX', kind.stays)
-    if found and found.ok then
-      unsettled[sub(key, -64)] = kind.open
-      return take_fence() * 2
-    end
+    if found and found.ok then return claimed_first(key, kind) end
     if found then return found end
   end
   local r, err = read(key)
@@ -192,9 +190,7 @@ function verbs.C(key, at)
   return claim_found(key, r, kind, ARGV[at + 1] == '1', ARGV[at + 2])
 end
 
-function verbs.F(key, at)
-  local r, err = read(key)
-  if err then return err end
+function of_found.F(key, at, r)
   if free(r) then return false end
   if ARGV[at] == '1' and r.state == IN_PROGRESS and not has(r, AWAITED) then
     -- If the server is too full for this the waiter hears nothing, and looks again by itself in the end.
@@ -203,9 +199,7 @@ function verbs.F(key, at)
   return r.value
 end
 
-function verbs.R(key, at)
-  local r, err = read(key)
-  if err then return err end
+function of_found.R(key, at, r)
   if not owns(r, ARGV[at]) then return 0 end
   r.lease_until = now + ARGV[at + 1]
   stay_for_the_lease(r)
@@ -237,9 +231,7 @@ function verbs.D(key, at)
   return 1
 end
 
-function verbs.L(key, at)
-  local r, err = read(key)
-  if err then return err end
+function of_found.L(key, at, r)
   if not owns(r, ARGV[at]) then return 0 end
   if not has(r, TOOK_OVER) then
     note_settled(key)
@@ -250,9 +242,7 @@ function verbs.L(key, at)
   return settle(key, r, 1)
 end
 
-function verbs.H(key, at)
-  local r, err = read(key)
-  if err then return err end
+function of_found.H(key, at, r)
   if not owns(r, ARGV[at]) then return 0 end
   if ARGV[at + 1] == '1' and (not lease_over(r) or has(r, RERUN)) then return 0 end
   r.state = INDETERMINATE
@@ -261,9 +251,7 @@ function verbs.H(key, at)
   return settle(key, r, 1)
 end
 
-function verbs.O(key, at)
-  local r, err = read(key)
-  if err then return err end
+function of_found.O(key, at, r)
   if free(r) then return 1 end
   if r.state == COMPLETED then return 3 end
   if r.state == IN_PROGRESS and not lease_over(r) then return 2 end
@@ -300,8 +288,8 @@ local function queue_of(id) return base .. 'order:' .. sub(id, -16) end
 local function route_in(entry) return string.match(entry, '^%d (.*)$') end
 
 -- A job; nothing; or an error in second place.
-local function read(id)
-  local flat = redis_call('HGETALL', key_of(id))
+local function read(key)
+  local flat = redis_call('HGETALL', key)
   if flat.err then return nil, flat end
   if #flat == 0 then return nil end
   local j = {}
@@ -351,9 +339,13 @@ local function index(id, j)
 end
 
 -- Writes some fields of a job; an error, or nothing when all went well. Only a first write can fail.
-local function write(id, j, ...)
-  local done = redis_call('HSET', key_of(id), 'state', j.state, 'due_at', decimal(j.due_at), 'expires_at',
-    decimal(j.expires_at), ...)
+local function write(id, j, changes)
+  local fields = {'state', j.state, 'due_at', decimal(j.due_at), 'expires_at', decimal(j.expires_at)}
+  for name, value in pairs(changes) do
+    fields[#fields + 1] = name
+    fields[#fields + 1] = value
+  end
+  local done = redis_call('HSET', key_of(id), unpack(fields))
   if type(done) == 'table' then return done end
   local lives = decimal(j.expires_at - now)
   redis_call('PEXPIRE', key_of(id), lives)
@@ -363,11 +355,8 @@ end
 
 lengths = {S = 7, T = 4, E = 8, O = 1, F = 0}
 
-function verbs.S(key, at)
+function of_found.S(_, at, j, id)
   local fingerprint, route, event, ordered, delay, retention, message = unpack(ARGV, at, at + 6)
-  local id = sub(key, -64)
-  local j, err = read(id)
-  if err then return err end
   if not gone(j) then return {0, j.fingerprint} end
   index(id, nil)
   local due_at = now + delay
@@ -375,9 +364,9 @@ function verbs.S(key, at)
     expires_at = math.max(now + retention, due_at)}
   local done = redis_call('SET', message_of(id), message)
   if done.err then return done end
-  return write(id, j, 'format', '1', 'fingerprint', fingerprint, 'ordered', ordered, 'message_kept', '1', 'fence', '0',
-    'attempts', '0', 'staged_at', decimal(now), 'ended_at', '0', 'last_at', '0', 'last_status', '0', 'last_reason', '',
-    'why_dead', '', 'route', route, 'key', event) or {1, fingerprint}
+  return write(id, j, {format = '1', fingerprint = fingerprint, ordered = ordered, message_kept = '1', fence = '0',
+    attempts = '0', staged_at = decimal(now), ended_at = '0', last_at = '0', last_status = '0', last_reason = '',
+    why_dead = '', route = route, key = event}) or {1, fingerprint}
 end
 
 -- Its key names the partition alone.
@@ -386,7 +375,7 @@ function verbs.T(_, at)
   for _, id in ipairs(redis_call('ZRANGEBYSCORE', expiry, '-inf', decimal(now), 'LIMIT', 0, 100)) do index(id, nil) end
   local taken, failed = {0}
   for _, id in ipairs(redis_call('ZRANGEBYSCORE', due, '-inf', decimal(latest), 'LIMIT', 0, limit)) do
-    local j, err = read(id)
+    local j, err = read(key_of(id))
     local is_due = j and not gone(j) and j.state <= TAKEN and j.due_at <= latest
     local message = is_due and redis_call('GET', message_of(id))
     if is_due and type(message) ~= 'string' then err = message or {err = 'CORRUPT a job without its message'} end
@@ -403,7 +392,7 @@ function verbs.T(_, at)
       j.state, j.due_at = TAKEN, now + lease
       -- One lease more than it lasts: a job whose courier is gone must still be there to be taken again.
       j.expires_at = math.max(j.expires_at, now + 2 * lease)
-      failed = write(id, j, 'fence', decimal(take_fence()))
+      failed = write(id, j, {fence = decimal(take_fence())})
       if failed then break end
       taken[#taken + 1] = id
       taken[#taken + 1] = redis_call('HGETALL', key_of(id))
@@ -414,59 +403,46 @@ function verbs.T(_, at)
   return #taken == 1 and failed or taken
 end
 
-function verbs.E(key, at)
+function of_found.E(_, at, j, id)
   local fence, kind, attempted, status, reason, pause, why_dead, keep = unpack(ARGV, at, at + 7)
-  local id = sub(key, -64)
-  local j, err = read(id)
-  if err then return err end
   if gone(j) or j.state ~= TAKEN or j.fence ~= fence then return 0 end
-  local fields = {}
+  local changes = {}
   if attempted == '1' then
-    fields = {'attempts', decimal(j.attempts + 1), 'last_status', status, 'last_reason', reason, 'last_at', decimal(now)}
-  end
-  local function set(name, value)
-    fields[#fields + 1] = name
-    fields[#fields + 1] = value
+    changes = {attempts = decimal(j.attempts + 1), last_status = status, last_reason = reason, last_at = decimal(now)}
   end
   if kind == 'again' then
     j.state, j.due_at = WAITING, now + pause
     j.expires_at = math.max(j.expires_at, j.due_at)
   else
     j.state = kind == 'delivered' and DELIVERED or DEAD
-    set('ended_at', decimal(now))
+    changes.ended_at = decimal(now)
   end
-  if kind == 'dead' then set('why_dead', why_dead) end
+  if kind == 'dead' then changes.why_dead = why_dead end
   local forget = kind == 'delivered' and keep ~= '1'
-  if forget then set('message_kept', '0') end
-  local failed = write(id, j, unpack(fields))
+  if forget then changes.message_kept = '0' end
+  local failed = write(id, j, changes)
   if failed then return failed end
   if forget then redis_call('DEL', message_of(id)) end
   return 1
 end
 
-function verbs.O(key, at)
-  local id = sub(key, -64)
-  local j, err = read(id)
-  if err then return err end
+function of_found.O(_, at, j, id)
   if gone(j) then return 1 end
   if j.state == TAKEN and now < j.due_at then return 2 end
   if ARGV[at] == 'retry' then
     if j.message_kept ~= '1' then return 4 end
     j.state, j.due_at = WAITING, now
-    return write(id, j, 'ended_at', '0', 'why_dead', '') or 0
+    return write(id, j, {ended_at = '0', why_dead = ''}) or 0
   end
   if j.state == DELIVERED or j.state == DROPPED then return 3 end
   j.state = DROPPED
-  local failed = write(id, j, 'message_kept', '0', 'ended_at', decimal(now))
+  local failed = write(id, j, {message_kept = '0', ended_at = decimal(now)})
   if failed then return failed end
   redis_call('DEL', message_of(id))
   return 0
 end
 
-function verbs.F(key)
-  local id = sub(key, -64)
-  local j, err = read(id)
-  if err then return err end
+function of_found.F(key, _, j, id)
   return not gone(j) and {redis_call('HGETALL', key), redis_call('GET', message_of(id))}
 end
 )lua";
@@ -476,9 +452,14 @@ constexpr std::string_view kBatchEnd = R"lua(
 local answers = {now, tick}
 local at = 7
 for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cluster
-  local verb = ARGV[at]
-  answers[i + 1] = verbs[verb](KEYS[i], at + 1)
-  at = at + 1 + lengths[verb]
+  local letter, key = ARGV[at], KEYS[i]
+  if verbs[letter] then
+    answers[i + 1] = verbs[letter](key, at + 1)
+  else
+    local found, err = read(key)
+    answers[i + 1] = err or of_found[letter](key, at + 1, found, sub(key, -64))
+  end
+  at = at + 1 + lengths[letter]
 end
 -- Saved in the same step as the claims. A server that was too full for this was too full for them.
 local fields, gone = {}, {}
@@ -503,54 +484,10 @@ return answers
 
 } // namespace
 
-const std::string& record_script() {
-  static const std::string script = std::string(kBatchBegin).append(kRecordVerbs).append(kBatchEnd);
-  return script;
+const std::string& text_of(Script script) {
+  static const std::string records = std::string(kBatchBegin).append(kRecordVerbs).append(kBatchEnd);
+  static const std::string jobs = std::string(kBatchBegin).append(kJobVerbs).append(kBatchEnd);
+  return script == Script::records ? records : jobs;
 }
-
-const std::string& job_script() {
-  static const std::string script = std::string(kBatchBegin).append(kJobVerbs).append(kBatchEnd);
-  return script;
-}
-
-const std::string_view kForgetFieldScript = R"lua(
-if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
-return redis.call('HDEL', KEYS[1], ARGV[1])
-)lua";
-
-const std::string_view kCreateScript = R"lua(
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '0',
-    'lost', '0')
-end
-return redis.call('HMGET', KEYS[1], 'format', 'secret', 'generation', 'replaces', 'ready', 'lost')
-)lua";
-
-const std::string_view kMarkScript = R"lua(
-if redis.call('EXISTS', KEYS[1]) == 0 then
-  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'replaces', '', 'tick', '0')
-end
-return redis.call('HGET', KEYS[1], 'generation')
-)lua";
-
-const std::string_view kIdentityScript = R"lua(
--- A store that was just emptied is made anew by its gateways, not by this.
-if redis.call('HEXISTS', KEYS[1], 'generation') == 0 then return 1 end
-if (redis.call('HGET', KEYS[1], 'identity') or '') ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'identity', ARGV[2])
-return 1
-)lua";
-
-const std::string_view kNoteLossScript = R"lua(
-local generation = redis.call('HGET', KEYS[1], 'generation')
-if (generation or '') ~= ARGV[4] then return 0 end
-if generation then
-  redis.call('HSET', KEYS[1], 'lost', '1')
-else
-  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '1',
-    'lost', '1')
-end
-return 1
-)lua";
 
 } // namespace oncekey::redis

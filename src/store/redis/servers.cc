@@ -1,6 +1,6 @@
 #include "store/redis/servers.h"
 
-#include "redis/server_error.h"
+#include "store/redis/upkeep.h"
 
 #include <fmt/format.h>
 
@@ -10,6 +10,11 @@
 namespace oncekey::redis {
 namespace {
 
+// A server that restarts is back within some tens of milliseconds; one that is gone must not be hammered.
+constexpr Millis kFirstReconnectPause{10};
+constexpr Millis kLongestReconnectPause{2000};
+// Time for some thousand small commands.
+constexpr Millis kAllPartitionsTimeout{5000};
 // Nodes that joined or left without a redirection are noticed after this.
 constexpr Millis kMapAge{5000};
 // During a failover every call wants a new map; asking more often does not bring it sooner.
@@ -20,22 +25,74 @@ constexpr Millis kPatienceWithOthers{1000};
 
 } // namespace
 
-Servers::Servers(Loop& loop, const RedisUrl& url, const ConnectionOptions& options, Millis call_timeout,
-                 const KeyNames& names, LinkOwner& owner)
-    : loop_(loop),
-      url_(url),
-      options_(options),
-      call_timeout_(call_timeout),
-      names_(names),
-      owner_(owner),
-      owners_(names.partitions()),
-      numbers_(names.partitions()),
-      refresh_wanted_(loop) {}
+Link::Link(StoreState& store, Host host, std::uint8_t number, Upkeep& upkeep)
+    : store_(store),
+      host_(std::move(host)),
+      number_(number),
+      upkeep_(&upkeep),
+      pauses_(kFirstReconnectPause, kLongestReconnectPause),
+      wake_(store.loop) {}
+
+void Link::stop() {
+  upkeep_ = nullptr;
+  ready_ = false;
+  why_not_ = unavailable("it is no longer used");
+  if (connection_) connection_->close("it is no longer used");
+  wake_.give();
+}
+
+Fault Link::why_not() const {
+  return why_not_ ? *why_not_ : unavailable("Redis at " + to_string(host_) + " is being connected");
+}
+
+Task<void> Link::keep() {
+  const auto self = shared_from_this(); // the task may outlive the last other pointer
+  co_await store_.loop.next_turn();     // start() is called in the middle of other things
+  while (upkeep_ != nullptr) {
+    const Status status = co_await attempt();
+    if (upkeep_ == nullptr) break;
+    if (status) {
+      pauses_.reset();
+      ready_ = true;
+      why_not_.reset();
+      upkeep_->link_ready(host_);
+      // No longer ready at the very moment it closes: a call made in between must not be sent into the void.
+      connection_->on_closed([self] {
+        self->ready_ = false;
+        self->wake_.give();
+      });
+      co_await wake_.wait();
+      ready_ = false;
+      why_not_ =
+          unavailable("the connection to Redis at " + to_string(host_) + " was lost: " + connection_->why_closed());
+      if (upkeep_ != nullptr) upkeep_->link_lost(host_, connection_->why_closed());
+    } else {
+      why_not_ = status.fault();
+    }
+    if (upkeep_ == nullptr) break;
+    co_await wake_.wait_until(Clock::now() + pauses_.next());
+  }
+}
+
+Task<Status> Link::attempt() {
+  connection_ = std::make_shared<RedisConnection>(store_.loop, host_, store_.connections);
+  const auto connection = connection_;
+  Status status = co_await connection->open(store_.deadline());
+  if (status && upkeep_ != nullptr) status = co_await upkeep_->prepare(*this);
+  if (status && !connection->is_open()) status = unavailable(connection->why_closed());
+  if (!status) connection->close(status.fault().message);
+  co_return status;
+}
+
+Servers::Servers(StoreState& store, Upkeep& upkeep)
+    : store_(store),
+      upkeep_(upkeep),
+      owners_(store.names.partitions()),
+      numbers_(store.names.partitions()),
+      refresh_wanted_(store.loop) {}
 
 void Servers::start() {
-  if (!url_.cluster) {
-    return set_owner(0, link_to(url_.hosts[0]));
-  }
+  if (!store_.url.cluster) return set_owner(0, link_to(store_.url.hosts[0]));
   spawn(keep_map());
 }
 
@@ -48,16 +105,11 @@ void Servers::stop() {
 std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
-    link = std::make_shared<Link>(loop_, host, next_number_, options_, call_timeout_, owner_);
+    link = std::make_shared<Link>(store_, host, next_number_, upkeep_);
     next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
     if (!stopped_) link->start();
   }
   return link;
-}
-
-std::shared_ptr<Link> Servers::find_link(const Host& host) const {
-  const auto found = links_.find(host);
-  return found == links_.end() ? nullptr : found->second;
 }
 
 void Servers::moved(std::uint32_t partition, const Host& host) {
@@ -66,7 +118,7 @@ void Servers::moved(std::uint32_t partition, const Host& host) {
 }
 
 void Servers::refresh_soon() {
-  if (url_.cluster) refresh_wanted_.give();
+  if (store_.url.cluster) refresh_wanted_.give();
 }
 
 std::vector<std::shared_ptr<Link>> Servers::primaries() const {
@@ -79,54 +131,67 @@ std::vector<std::shared_ptr<Link>> Servers::primaries() const {
 
 std::optional<std::uint32_t> Servers::marked_partition(Link& link) const {
   if (link.marked && owners_[*link.marked].get() == &link) return link.marked;
+  const auto owned = std::find(owners_.begin(), owners_.end(), link.shared_from_this());
   link.marked.reset();
-  for (std::uint32_t partition = 0; partition < owners_.size(); ++partition) {
-    if (owners_[partition].get() == &link) {
-      link.marked = partition;
-      break;
-    }
-  }
+  if (owned != owners_.end()) link.marked = static_cast<std::uint32_t>(owned - owners_.begin());
   return link.marked;
 }
 
-Fault Servers::no_map() const { return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet"); }
-
-Status Servers::all_ready() const {
-  const Link* seen = nullptr;
-  for (const std::shared_ptr<Link>& link : owners_) {
-    if (!link) return no_map();
-    if (link.get() == seen) continue;
-    seen = link.get();
-    if (!link->is_ready()) return link->why_not();
-  }
-  return ok_status();
+Result<std::shared_ptr<RedisConnection>> Servers::connection_to(std::uint32_t partition) const {
+  const std::shared_ptr<Link>& link = owners_[partition];
+  if (!link) return no_map_ ? *no_map_ : unavailable("the cluster's slots are not known yet");
+  if (!link->is_ready()) return link->why_not();
+  return link->connection();
 }
 
-Status Servers::first_ready() const {
-  if (!owners_[0]) return no_map();
-  if (!owners_[0]->is_ready()) return owners_[0]->why_not();
-  return ok_status();
+Result<Servers::Shares> Servers::shares() const {
+  Shares shares;
+  for (std::uint32_t partition = 0; partition < owners_.size(); ++partition) {
+    Result<std::shared_ptr<RedisConnection>> connection = connection_to(partition);
+    if (!connection) return std::move(connection).fault();
+    shares[*connection].push_back(partition);
+  }
+  return shares;
+}
+
+Task<Status> Servers::on_all_partitions(EachCommand make, std::function<void(RedisReply)> reply_came) {
+  const MonotonicTime deadline = Clock::now() + kAllPartitionsTimeout;
+  const Result<Shares> all = shares();
+  if (!all) co_return all.fault();
+  for (const auto& [connection, partitions] : *all) {
+    std::vector<std::string> commands;
+    for (const std::uint32_t partition : partitions) commands.push_back(make(partition));
+    std::vector<Result<OwnedReply>> replies = co_await connection->ask_all(std::move(commands), deadline);
+    for (Result<OwnedReply>& each : replies) {
+      const Result<OwnedReply> reply = without_error(std::move(each), connection->host());
+      if (!reply) co_return reply.fault();
+      reply_came(reply->look());
+    }
+  }
+  co_return ok_status();
 }
 
 Status Servers::any_ready() const {
   for (const std::shared_ptr<Link>& link : primaries()) {
     if (link->is_ready()) return ok_status();
   }
-  return first_ready();
+  if (const auto first = connection_to(0); !first) return first.fault();
+  return ok_status();
 }
 
 Task<Status> Servers::until_ready(MonotonicTime deadline) {
   MonotonicTime others = MonotonicTime::max();
   while (true) {
-    Status ready = all_ready();
+    const Result<Shares> ready = shares();
     const MonotonicTime now = Clock::now();
-    if (ready || ready.fault().kind == FaultKind::invalid) co_return ready;
-    Status first = first_ready();
+    if (ready) co_return ok_status();
+    if (ready.fault().kind == FaultKind::invalid) co_return ready.fault();
+    const Result<std::shared_ptr<RedisConnection>> first = connection_to(0);
     const std::vector<std::shared_ptr<Link>> links = primaries();
     const bool tried = std::none_of(links.begin(), links.end(), [](const auto& link) { return link->is_new(); });
     if (first && tried && others == MonotonicTime::max()) others = now + kPatienceWithOthers;
-    if (now >= std::min(deadline, others)) co_return first;
-    co_await sleep_for(loop_, kReadyPoll);
+    if (now >= std::min(deadline, others)) co_return first ? ok_status() : first.fault();
+    co_await sleep_for(store_.loop, kReadyPoll);
   }
 }
 
@@ -135,7 +200,7 @@ Host Servers::any_host() {
   for (const auto& [host, link] : links_) {
     if (link->is_ready()) hosts.push_back(host);
   }
-  const std::vector<Host>& from = hosts.empty() ? url_.hosts : hosts;
+  const std::vector<Host>& from = hosts.empty() ? store_.url.hosts : hosts;
   return from[turn_++ % from.size()];
 }
 
@@ -145,7 +210,7 @@ Task<void> Servers::keep_map() {
     if (stopped_) break;
     no_map_.reset();
     if (!status) no_map_ = status.fault();
-    co_await sleep_for(loop_, kLeastMapAge);
+    co_await sleep_for(store_.loop, kLeastMapAge);
     if (status) co_await refresh_wanted_.wait_until(Clock::now() + kMapAge);
   }
 }
@@ -161,10 +226,10 @@ Task<Status> Servers::refresh() {
     if (status || stopped_) co_return status;
   }
   Status status = unavailable("no node of the cluster can be reached");
-  for (std::size_t i = 0; i < url_.hosts.size() && !stopped_; ++i) {
-    const Host& host = url_.hosts[(first + i) % url_.hosts.size()];
-    const auto connection = std::make_shared<RedisConnection>(loop_, host, options_);
-    status = co_await connection->open(Clock::now() + call_timeout_);
+  for (std::size_t i = 0; i < store_.url.hosts.size() && !stopped_; ++i) {
+    const Host& host = store_.url.hosts[(first + i) % store_.url.hosts.size()];
+    const auto connection = std::make_shared<RedisConnection>(store_.loop, host, store_.connections);
+    status = co_await connection->open(store_.deadline());
     if (status && !stopped_) status = co_await refresh_from(connection);
     connection->close("it is no longer needed");
     if (status || status.fault().kind == FaultKind::invalid) break;
@@ -173,8 +238,7 @@ Task<Status> Servers::refresh() {
 }
 
 Task<Status> Servers::refresh_from(std::shared_ptr<RedisConnection> connection) {
-  std::string slots = command({"CLUSTER", "SLOTS"});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(slots), Clock::now() + call_timeout_);
+  const Result<OwnedReply> reply = co_await connection->ask(store_.deadline(), "CLUSTER", "SLOTS");
   if (stopped_) co_return unavailable("the store is closed");
   if (!reply) co_return reply.fault();
   const std::string where = to_string(connection->host());
@@ -192,8 +256,8 @@ Task<Status> Servers::refresh_from(std::shared_ptr<RedisConnection> connection) 
 }
 
 void Servers::apply(const std::vector<SlotRange>& ranges) {
-  for (std::uint32_t partition = 0; partition < names_.partitions(); ++partition) {
-    const std::uint16_t slot = names_.slot(partition);
+  for (std::uint32_t partition = 0; partition < store_.names.partitions(); ++partition) {
+    const std::uint16_t slot = store_.names.slot(partition);
     const auto range = std::find_if(ranges.begin(), ranges.end(),
                                     [&](const SlotRange& each) { return each.first <= slot && slot <= each.last; });
     // A slot without a server stays with its last one, whose connection says best what is wrong.

@@ -2,21 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
-
 namespace oncekey::redis {
 namespace {
-
-constexpr std::array<std::uint16_t, 256> make_crc_table() {
-  std::array<std::uint16_t, 256> table{};
-  for (std::uint32_t byte = 0; byte < table.size(); ++byte) {
-    std::uint32_t value = byte << 8;
-    for (int bit = 0; bit < 8; ++bit) value = (value & 0x8000) != 0 ? (value << 1) ^ 0x1021 : value << 1;
-    table[byte] = static_cast<std::uint16_t>(value);
-  }
-  return table;
-}
-constexpr std::array<std::uint16_t, 256> kCrcTable = make_crc_table();
 
 // The first number whose slot lies in each of `count` stretches of equal length: whatever the borders between nodes,
 // each has as many partitions as its share of slots.
@@ -35,17 +22,14 @@ std::vector<std::string> make_tags(std::uint32_t count) {
 
 constexpr std::size_t kIdDigits = 64;
 
-std::optional<RecordId> id_at_end(std::string_view key) {
-  if (key.size() <= kIdDigits || key[key.size() - kIdDigits - 1] != ':') return std::nullopt;
-  return record_id_from_hex(key.substr(key.size() - kIdDigits));
-}
-
 } // namespace
 
 std::uint16_t crc16(std::string_view bytes) {
   std::uint32_t crc = 0;
-  for (const char c : bytes)
-    crc = ((crc << 8) ^ kCrcTable[((crc >> 8) ^ static_cast<std::uint8_t>(c)) & 0xff]) & 0xffff;
+  for (const char c : bytes) {
+    crc ^= std::uint32_t{static_cast<std::uint8_t>(c)} << 8;
+    for (int bit = 0; bit < 8; ++bit) crc = (crc & 0x8000) != 0 ? (crc << 1) ^ 0x1021 : crc << 1;
+  }
   return static_cast<std::uint16_t>(crc);
 }
 
@@ -68,33 +52,10 @@ std::uint32_t KeyNames::partition_of(const RecordId& id) const {
   return ((std::uint32_t{id.bytes[0]} << 8) | id.bytes[1]) * partitions() >> 16;
 }
 
-std::string KeyNames::record(const RecordId& id) const {
-  return fmt::format("{}:{{{}}}:{}", prefix_, tags_[partition_of(id)], to_hex(id));
+std::string KeyNames::key(std::uint32_t partition, std::string_view kind, std::string_view rest) const {
+  return fmt::format("{}:{{{}}}:{}{}", prefix_, tags_[partition], kind, rest);
 }
-std::string KeyNames::marker(std::uint32_t partition) const {
-  return fmt::format("{}:{{{}}}:marker", prefix_, tags_[partition]);
-}
-std::string KeyNames::job(const RecordId& id) const {
-  return fmt::format("{}:{{{}}}:job:{}", prefix_, tags_[partition_of(id)], to_hex(id));
-}
-std::string KeyNames::message(const RecordId& id) const {
-  return fmt::format("{}:{{{}}}:message:{}", prefix_, tags_[partition_of(id)], to_hex(id));
-}
-std::string KeyNames::jobs(std::uint32_t partition) const {
-  return fmt::format("{}:{{{}}}:jobs", prefix_, tags_[partition]);
-}
-std::string KeyNames::job_counts(std::uint32_t partition) const {
-  return fmt::format("{}:{{{}}}:job_counts", prefix_, tags_[partition]);
-}
-std::string KeyNames::job_expiry(std::uint32_t partition) const {
-  return fmt::format("{}:{{{}}}:job_expiry", prefix_, tags_[partition]);
-}
-std::string KeyNames::due_jobs(std::uint32_t partition, std::string_view route) const {
-  return fmt::format("{}:{{{}}}:due:{}", prefix_, tags_[partition], route);
-}
-std::string KeyNames::jobs_in_order(const RecordId& id) const {
-  return fmt::format("{}:{{{}}}:order:{}", prefix_, tags_[partition_of(id)], to_hex(id).substr(48));
-}
+
 RecordId KeyNames::first_id_in(std::uint32_t partition) const {
   const std::uint32_t first = ((partition << 16) + partitions() - 1) / partitions();
   RecordId id;
@@ -102,11 +63,6 @@ RecordId KeyNames::first_id_in(std::uint32_t partition) const {
   id.bytes[1] = static_cast<std::uint8_t>(first & 0xff);
   return id;
 }
-std::uint32_t KeyNames::partition_of(const RateBucketId& bucket) const { return partition_of(RecordId{bucket.bytes}); }
-std::string KeyNames::bucket(const RateBucketId& bucket) const {
-  return fmt::format("{}:{{{}}}:rate:{}", prefix_, tags_[partition_of(bucket)], to_hex(bucket));
-}
-std::string KeyNames::meta() const { return fmt::format("{}:{{{}}}:meta", prefix_, tags_[0]); }
 
 std::string KeyNames::records_pattern(std::string_view id_prefix) const {
   std::string pattern = fmt::format("{}:{{*}}:{}", prefix_, id_prefix);
@@ -119,12 +75,9 @@ std::string KeyNames::jobs_pattern(std::string_view id_prefix) const {
 }
 
 std::optional<RecordId> KeyNames::id_of(std::string_view key) const {
-  const std::optional<RecordId> id = id_at_end(key);
-  return id && record(*id) == key ? id : std::nullopt;
-}
-std::optional<RecordId> KeyNames::job_id_of(std::string_view key) const {
-  const std::optional<RecordId> id = id_at_end(key);
-  return id && job(*id) == key ? id : std::nullopt;
+  if (key.size() < kIdDigits) return std::nullopt;
+  const std::optional<RecordId> id = record_id_from_hex(key.substr(key.size() - kIdDigits));
+  return id && (record(*id) == key || job(*id) == key) ? id : std::nullopt;
 }
 
 Result<std::vector<SlotRange>> parse_slots(RedisReply reply, const Host& asked) {

@@ -37,33 +37,34 @@ class KeyNames {
   std::uint32_t partition_of(const RecordId& id) const;
   std::uint16_t slot(std::uint32_t partition) const { return slots_[partition]; }
 
-  std::string record(const RecordId& id) const;
-  std::string marker(std::uint32_t partition) const;
+  std::string record(const RecordId& id) const { return key(partition_of(id), "", to_hex(id)); }
+  std::string marker(std::uint32_t partition) const { return key(partition, "marker"); }
   // A job, its message, and what finds jobs (scripts.cc).
-  std::string job(const RecordId& id) const;
-  std::string message(const RecordId& id) const;
-  std::string jobs(std::uint32_t partition) const;
-  std::string job_counts(std::uint32_t partition) const;
-  std::string job_expiry(std::uint32_t partition) const;
-  std::string due_jobs(std::uint32_t partition, std::string_view route) const;
-  std::string jobs_in_order(const RecordId& id) const;
+  std::string job(const RecordId& id) const { return key(partition_of(id), "job:", to_hex(id)); }
+  std::string message(const RecordId& id) const { return key(partition_of(id), "message:", to_hex(id)); }
+  std::string jobs(std::uint32_t partition) const { return key(partition, "jobs"); }
+  std::string job_counts(std::uint32_t partition) const { return key(partition, "job_counts"); }
+  std::string job_expiry(std::uint32_t partition) const { return key(partition, "job_expiry"); }
+  std::string due_jobs(std::uint32_t partition, std::string_view route) const { return key(partition, "due:", route); }
+  std::string jobs_in_order(const RecordId& id) const { return key(partition_of(id), "order:", to_hex(id).substr(48)); }
   // The first id of a partition; no record has it.
   RecordId first_id_in(std::uint32_t partition) const;
   // Of a rate limit, beside the records of a partition.
-  std::uint32_t partition_of(const RateBucketId& bucket) const;
-  std::string bucket(const RateBucketId& bucket) const;
+  std::uint32_t partition_of(const RateBucketId& bucket) const { return partition_of(RecordId{bucket.bytes}); }
+  std::string bucket(const RateBucketId& bucket) const { return key(partition_of(bucket), "rate:", to_hex(bucket)); }
   // What the whole store shares (its secret); lives where partition 0 does.
-  std::string meta() const;
+  std::string meta() const { return key(0, "meta"); }
   // Where settled records are announced.
   std::string channel() const { return prefix_ + ":settled"; }
   // Patterns for SCAN that fit the records or jobs whose id begins with these hex digits.
   std::string records_pattern(std::string_view id_prefix) const;
   std::string jobs_pattern(std::string_view id_prefix) const;
-  // Nothing if the key is not the name of a record, or of a job.
+  // Nothing if the key is not the name of a record or a job.
   std::optional<RecordId> id_of(std::string_view key) const;
-  std::optional<RecordId> job_id_of(std::string_view key) const;
 
  private:
+  std::string key(std::uint32_t partition, std::string_view kind, std::string_view rest = {}) const;
+
   std::string prefix_;
   std::vector<std::string> tags_;
   std::vector<std::uint16_t> slots_;

@@ -1,11 +1,10 @@
 #include "store/redis/upkeep.h"
 
-#include "redis/server_error.h"
+#include "store/common/secret_check.h"
 
 #include <fmt/format.h>
 
 #include <set>
-#include <utility>
 
 namespace oncekey::redis {
 namespace {
@@ -15,29 +14,179 @@ constexpr int kTicksPerExamination = 5;
 // However often look_again() is called.
 constexpr Millis kLeastBetweenLooks{100};
 
+// The store as a whole is a hash of the fields format, secret (with its check value), generation, replaces, ready,
+// lost.
+
+// The layout of keys, markers and records that this version writes.
+constexpr int kStoreFormat = 1;
+
+// KEYS: meta. ARGV: format, a new secret, a new generation. Makes it unless it is there; answers its fields.
+constexpr std::string_view kCreateScript = R"lua(
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '0',
+    'lost', '0')
+end
+return redis.call('HMGET', KEYS[1], 'format', 'secret', 'generation', 'replaces', 'ready', 'lost')
+)lua";
+
+// KEYS: a marker. ARGV: the generation. Makes it unless it is there; answers the generation it has.
+constexpr std::string_view kMarkScript = R"lua(
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'replaces', '', 'tick', '0')
+end
+return redis.call('HGET', KEYS[1], 'generation')
+)lua";
+
+// KEYS: meta. ARGV: the identity note as it is expected to be, and the next one. 1 if it was written, else 0.
+constexpr std::string_view kIdentityScript = R"lua(
+-- A store that was just emptied is made anew by its gateways, not by this.
+if redis.call('HEXISTS', KEYS[1], 'generation') == 0 then return 1 end
+if (redis.call('HGET', KEYS[1], 'identity') or '') ~= ARGV[1] then return 0 end
+redis.call('HSET', KEYS[1], 'identity', ARGV[2])
+return 1
+)lua";
+
+// KEYS: meta. ARGV: format, secret and generation as this gateway knows them, the generation that was seen there or
+// nothing. Notes that memory was lost, unless it has changed since it was seen.
+constexpr std::string_view kNoteLossScript = R"lua(
+local generation = redis.call('HGET', KEYS[1], 'generation')
+if (generation or '') ~= ARGV[4] then return 0 end
+if generation then
+  redis.call('HSET', KEYS[1], 'lost', '1')
+else
+  redis.call('HSET', KEYS[1], 'format', ARGV[1], 'secret', ARGV[2], 'generation', ARGV[3], 'replaces', '', 'ready', '1',
+    'lost', '1')
+end
+return 1
+)lua";
+
+// The fields format, secret (with its check value), generation, replaces, ready, lost.
+Result<std::optional<MetaHash>> parse_meta(RedisReply reply) {
+  if (reply.size() != 6) return unavailable("Redis gave an answer of an unexpected shape about the store");
+  if (reply[2].is_nil()) return std::optional<MetaHash>();
+  const std::int64_t format = reply[0].integer().value_or(0);
+  if (format > kStoreFormat) {
+    return Fault{FaultKind::newer_format,
+                 fmt::format("the store in Redis is of format {}, and this version of oncekey knows formats up to {}: "
+                             "run the newer version everywhere",
+                             format, kStoreFormat)};
+  }
+  MetaHash meta;
+  if (reply[1].text().size() != kSecretWithCheckBytes || format < 1) {
+    return corrupt("what Redis keeps of the store as a whole was not written by oncekey; choose another prefix");
+  }
+  const std::optional<Secret> secret = checked_secret(reply[1].text());
+  if (!secret) {
+    return corrupt(
+        "the secret that Redis keeps for the store does not fit its check value: with another secret no key would be "
+        "found, and every retry would be executed again. Restore it from a backup");
+  }
+  meta.secret = *secret;
+  meta.marker.generation = std::string(reply[2].text());
+  meta.marker.replaces = std::string(reply[3].text());
+  meta.ready = reply[4].text() == "1";
+  meta.marker.lost = reply[5].text() == "1";
+  return std::optional<MetaHash>(std::move(meta));
+}
+
+std::string new_generation() { return fmt::format("{:016x}{:016x}", random_u64(), random_u64()); }
+
 } // namespace
 
-Upkeep::Upkeep(Loop& loop, Log& log, const RedisUrl& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
-               StoreState& state, const KeyNames& names, Millis call_timeout)
-    : loop_(loop),
-      log_(log),
-      url_(url),
-      servers_(servers),
-      dispatcher_(dispatcher),
-      meta_(meta),
-      state_(state),
-      names_(names),
-      call_timeout_(call_timeout),
-      look_wanted_(loop) {}
+Task<Result<OwnedReply>> MetaKeeper::ask(std::string command) {
+  const Result<std::shared_ptr<RedisConnection>> connection = servers_.connection_to(0);
+  if (!connection) co_return connection.fault();
+  Result<OwnedReply> reply = co_await (*connection)->ask(std::move(command), servers_.store().deadline());
+  if (reply && reply->look().is_error()) servers_.refresh_soon();
+  co_return without_error(std::move(reply), (*connection)->host());
+}
 
-Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
+Task<Result<MetaHash>> MetaKeeper::create() {
+  Secret secret;
+  fill_random(secret);
+  const std::string sealed = secret_with_check(secret);
+  const std::string generation = new_generation();
+  const Result<OwnedReply> reply =
+      co_await ask("EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat), sealed, generation);
+  if (!reply) co_return reply.fault();
+  Result<std::optional<MetaHash>> parsed = parse_meta(reply->look());
+  if (!parsed) co_return std::move(parsed).fault();
+  if (!parsed->has_value()) co_return corrupt("what Redis keeps of the store as a whole was not written by oncekey");
+  MetaHash meta = **std::move(parsed);
+  if (meta.ready) co_return meta;
+  Servers::EachCommand make_marker = [&](std::uint32_t partition) {
+    return command({"EVAL", kMarkScript, "1", names_.marker(partition), meta.marker.generation});
+  };
+  // Markers without their meta: a part of the store was flushed.
+  std::function<void(RedisReply)> compare = [&](RedisReply found) {
+    if (found.text() != meta.marker.generation) meta.marker.lost = true;
+  };
+  meta.marker.lost = false;
+  const Status made = co_await servers_.on_all_partitions(std::move(make_marker), std::move(compare));
+  if (!made) co_return made.fault();
+  const Result<OwnedReply> set =
+      co_await ask("HSET", names_.meta(), "ready", "1", "lost", meta.marker.lost ? "1" : "0");
+  if (!set) co_return set.fault();
+  meta.ready = true;
+  co_return meta;
+}
+
+Task<Result<std::optional<MetaHash>>> MetaKeeper::read() {
+  const Result<OwnedReply> reply =
+      co_await ask("HMGET", names_.meta(), "format", "secret", "generation", "replaces", "ready", "lost");
+  if (!reply) co_return reply.fault();
+  co_return parse_meta(reply->look());
+}
+
+Task<void> MetaKeeper::note_loss(std::string seen) {
+  const MarkerKeeper& ours = servers_.store().marker;
+  const std::string sealed = secret_with_check(ours.secret);
+  const std::string generation = ours.memory.generation();
+  // If it fails, the next look tries again.
+  co_await ask("EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat), sealed, generation, seen);
+}
+
+Task<Result<std::string>> MetaKeeper::read_identity() {
+  const Result<OwnedReply> reply = co_await ask("HGET", names_.meta(), "identity");
+  if (!reply) co_return reply.fault();
+  co_return std::string(reply->look().text());
+}
+
+Task<Result<bool>> MetaKeeper::write_identity(std::string expected, std::string next) {
+  const Result<OwnedReply> reply = co_await ask("EVAL", kIdentityScript, "1", names_.meta(), expected, next);
+  if (!reply) co_return reply.fault();
+  co_return reply->look().integer() == 1;
+}
+
+Task<Status> MetaKeeper::accept_loss() {
+  const Result<std::optional<MetaHash>> found = co_await read();
+  if (!found) co_return found.fault();
+  Secret secret;
+  fill_random(secret);
+  if (found->has_value()) secret = (*found)->secret;
+  const std::string sealed = secret_with_check(secret);
+  const std::string generation = new_generation();
+  Servers::EachCommand mark = [&](std::uint32_t partition) {
+    return command({"HSET", names_.marker(partition), "generation", generation, "replaces", kReplacesAny, "tick", "0"});
+  };
+  const Status marked = co_await servers_.on_all_partitions(std::move(mark), [](RedisReply) {});
+  if (!marked) co_return marked;
+  // Last: gateways follow when they see it here, and by then every marker is in place.
+  const Result<OwnedReply> accepted =
+      co_await ask("HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", sealed, "generation",
+                   generation, "replaces", kReplacesAny, "ready", "1", "lost", "0");
+  if (!accepted) co_return accepted.fault();
+  co_return ok_status();
+}
+
+Task<Status> Upkeep::prepare(Link& link) {
+  const std::shared_ptr<RedisConnection> connection = link.connection();
   // First, because a server that wants a password closes a connection that begins with something as long as a script.
   Status status = co_await examine_server(connection);
   if (status) status = co_await dispatcher_.load_script(connection);
   if (!status) co_return status;
   // A server that comes back may have lost its memory.
-  const std::shared_ptr<Link> link = servers_.find_link(connection->host());
-  const std::optional<std::uint32_t> partition = link ? servers_.marked_partition(*link) : std::nullopt;
+  const std::optional<std::uint32_t> partition = servers_.marked_partition(link);
   if (state_.marker.memory.generation().empty()) co_return status;
   // After a failover the slots become known as this server's one by one, nodes that have not heard of it give old maps
   // in between, and only some markers were ever looked at. It is asked for all of those: what is not its own it
@@ -51,38 +200,33 @@ Task<Status> Upkeep::prepare(std::shared_ptr<RedisConnection> connection) {
   co_return status;
 }
 
-Task<std::optional<std::string>> Upkeep::setting(std::shared_ptr<RedisConnection> connection, std::string_view name) {
-  std::string get = command({"CONFIG", "GET", name});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
-  std::optional<std::string> value;
-  if (reply && reply->look()[1].is_text()) value = std::string(reply->look()[1].text());
-  co_return value;
-}
-
 Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection) {
-  std::string get = command({"INFO"});
-  const Result<OwnedReply> reply = co_await connection->ask(std::move(get), Clock::now() + call_timeout_);
-  if (!reply) co_return reply.fault();
-  if (reply->look().is_error()) co_return fault_of(parse_error(reply->look().text()), connection->host());
-  const InfoFields info = parse_info(reply->look().text());
-  ServerSettings settings;
-  settings.appendfsync = co_await setting(connection, "appendfsync");
-  settings.no_appendfsync_on_rewrite = co_await setting(connection, "no-appendfsync-on-rewrite");
-  settings.maxmemory_policy = co_await setting(connection, "maxmemory-policy");
-  const Result<Examination> found = examine(info, settings, url_, connection->host());
+  std::vector<std::string> commands{command({"INFO"})};
+  for (const std::string_view name : {"appendfsync", "no-appendfsync-on-rewrite", "maxmemory-policy"}) {
+    commands.push_back(command({"CONFIG", "GET", name}));
+  }
+  std::vector<Result<OwnedReply>> replies = co_await connection->ask_all(std::move(commands), state_.deadline());
+  const Result<OwnedReply> info = without_error(std::move(replies[0]), connection->host());
+  if (!info) co_return info.fault();
+  const auto setting = [&](std::size_t number) {
+    const RedisReply value = replies[number] ? replies[number]->look()[1] : RedisReply();
+    return value.is_text() ? std::optional(std::string(value.text())) : std::nullopt;
+  };
+  const ServerSettings settings{setting(1), setting(2), setting(3)};
+  const Result<Examination> found = examine(parse_info(info->look().text()), settings, state_.url, connection->host());
   if (!found) co_return found.fault();
   state_.examined(connection->host(), *found);
   co_return ok_status();
 }
 
 Task<Status> Upkeep::adopt_store() {
-  Result<MetaHash> meta = co_await meta_.create();
-  if (!meta) co_return std::move(meta).fault();
-  state_.marker.secret = meta->secret;
+  Result<MetaHash> found = co_await meta.create();
+  if (!found) co_return std::move(found).fault();
+  state_.marker.secret = found->secret;
   // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
-  Marker marker{meta->marker.generation, meta->marker.replaces, 0, false};
-  if (Status seen = state_.marker.memory.see(names_.partitions(), marker); !seen) co_return seen;
-  see_meta(*meta);
+  Marker marker{found->marker.generation, found->marker.replaces, 0, false};
+  if (Status seen = state_.marker.memory.see(state_.names.partitions(), marker); !seen) co_return seen;
+  see_meta(*found);
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
     if (partition && link->is_ready()) co_await dispatcher_.tick(link->connection(), *partition);
@@ -99,65 +243,61 @@ Task<void> Upkeep::run() {
     if (stopped_) break;
     if (Clock::now() >= next_tick) {
       next_tick = Clock::now() + kTickEvery;
-      tick_all();
-      if (++ticks % kTicksPerExamination == 0) examine_all();
+      check_all(++ticks % kTicksPerExamination == 0 ? Settings::examine : Settings::leave);
     }
     co_await look_at_meta();
     state_.reachable(servers_.any_ready());
     say_what_changed();
-    if (!stopped_) co_await sleep_for(loop_, kLeastBetweenLooks);
+    if (!stopped_) co_await sleep_for(state_.loop, kLeastBetweenLooks);
   }
 }
 
-void Upkeep::look_again() { look_wanted_.give(); }
+void Upkeep::link_ready(const Host& host) {
+  state_.log.info("store_connected", {{"server", to_string(host)}});
+  state_.reachable(servers_.any_ready());
+}
+
+void Upkeep::link_lost(const Host& host, const std::string& why) {
+  state_.log.warning("store_connection_lost", {{"server", to_string(host)}, {"reason", why}});
+  state_.reachable(servers_.any_ready());
+  servers_.refresh_soon();
+}
 
 void Upkeep::stop() {
   stopped_ = true;
   look_wanted_.give();
 }
 
-void Upkeep::tick_all() {
-  for (const std::shared_ptr<Link>& link : servers_.primaries()) {
-    const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
-    if (!partition || !link->is_ready()) continue;
-    spawn(tick_server(link->connection(), *partition));
-  }
-}
-
-Task<void> Upkeep::tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition) {
-  const Status repeated_by_the_next_tick = co_await dispatcher_.tick(connection, partition);
-}
-
-void Upkeep::examine_all() {
+void Upkeep::check_all(Settings settings) {
   std::vector<Host> hosts;
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     hosts.push_back(link->host());
     if (!link->is_ready()) continue;
-    spawn(examine_again(link->connection()));
+    const std::shared_ptr<RedisConnection> connection = link->connection();
+    // A tick that fails is repeated by the next one.
+    if (const std::optional<std::uint32_t> partition = servers_.marked_partition(*link))
+      spawn(then(dispatcher_.tick(connection, *partition), [](const Status&) {}));
+    if (settings == Settings::leave) continue;
+    spawn(then(examine_server(connection), [connection](const Status& status) {
+      // The server has become a replica, or another version: it cannot be used. The next attempt to connect says why.
+      if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
+    }));
   }
-  state_.keep_only(hosts);
-}
-
-Task<void> Upkeep::examine_again(std::shared_ptr<RedisConnection> connection) {
-  const Status status = co_await examine_server(connection);
-  // The server has become a replica, or another version: it cannot be used. The next attempt to connect says why.
-  if (!status && status.fault().kind == FaultKind::invalid) connection->close(status.fault().message);
+  if (settings == Settings::examine) state_.keep_only(hosts);
 }
 
 Task<void> Upkeep::look_at_meta() {
-  const Result<std::optional<MetaHash>> found = co_await meta_.read();
+  const Result<std::optional<MetaHash>> found = co_await meta.read();
   if (!found || stopped_) co_return;
   see_meta(*found);
   if (!state_.marker.must_note_loss(*found)) co_return;
-  SharedStoreMeta ours;
-  ours.secret = state_.marker.secret;
-  ours.marker.generation = state_.marker.memory.generation();
-  co_await meta_.note_loss(ours, *found);
+  std::string seen = *found ? (*found)->marker.generation : std::string();
+  co_await meta.note_loss(std::move(seen));
 }
 
-void Upkeep::see_meta(const std::optional<MetaHash>& meta) {
+void Upkeep::see_meta(const std::optional<MetaHash>& found) {
   // At the place behind those of the partitions' markers. may_claim() tells what it means.
-  const Status seen = state_.marker.see(names_.partitions(), meta);
+  const Status seen = state_.marker.see(state_.names.partitions(), found);
 }
 
 void Upkeep::say_what_changed() {

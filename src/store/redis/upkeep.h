@@ -4,51 +4,75 @@
 //   every five seconds   the settings of each server are examined
 #pragma once
 
-#include "base/log.h"
 #include "store/redis/dispatcher.h"
-#include "store/redis/examination.h"
-#include "store/redis/meta.h"
-#include "store/redis/servers.h"
-#include "store/redis/store_state.h"
-
-#include <memory>
 
 namespace oncekey::redis {
 
+// Its marker has no tick: each partition has its own.
+struct MetaHash : SharedStoreMeta {
+  bool ready = false; // all markers are made
+};
+
+// Reads and writes the store as a whole, as it is kept beside the records: at the server of partition 0. On the loop's
+// thread.
+class MetaKeeper {
+ public:
+  explicit MetaKeeper(Servers& servers) : servers_(servers), names_(servers.store().names) {}
+
+  // Creates the store where there is none. Two gateways that start at once end up with the same one.
+  Task<Result<MetaHash>> create();
+  // Nothing when it is not there.
+  Task<Result<std::optional<MetaHash>>> read();
+  // Notes a loss for all gateways, unless the meta has no longer the generation that was `seen` of it. Writes it as
+  // this gateway knows it if there is none.
+  Task<void> note_loss(std::string seen);
+  // The text of read_identity_note() and write_identity_note() (store/open_store.h).
+  Task<Result<std::string>> read_identity();
+  Task<Result<bool>> write_identity(std::string expected, std::string next);
+  // An operator accepts a loss: a new generation that replaces any other.
+  Task<Status> accept_loss();
+
+ private:
+  Task<Result<OwnedReply>> ask(std::string command);
+  template <class... Words>
+  Task<Result<OwnedReply>> ask(std::string_view first, const Words&... words) {
+    return ask(command({first, words...}));
+  }
+
+  Servers& servers_;
+  const KeyNames& names_;
+};
+
 class Upkeep {
  public:
-  Upkeep(Loop& loop, Log& log, const RedisUrl& url, Servers& servers, Dispatcher& dispatcher, MetaKeeper& meta,
-         StoreState& state, const KeyNames& names, Millis call_timeout);
+  Upkeep(StoreState& state, Servers& servers, Dispatcher& dispatcher)
+      : meta(servers), state_(state), servers_(servers), dispatcher_(dispatcher), look_wanted_(state.loop) {}
 
-  // A connection that was just opened.
-  Task<Status> prepare(std::shared_ptr<RedisConnection> connection);
+  MetaKeeper meta;
+
+  // Its connection was just opened, and nothing else is sent on it before.
+  Task<Status> prepare(Link& link);
+  void link_ready(const Host& host);
+  void link_lost(const Host& host, const std::string& why);
   // Creates or finds the store, once the servers are there.
   Task<Status> adopt_store();
   Task<void> run();
   // Reads the meta now instead of at the next second: it may have changed.
-  void look_again();
+  void look_again() { look_wanted_.give(); }
   void stop();
 
  private:
   Task<Status> examine_server(std::shared_ptr<RedisConnection> connection);
-  Task<std::optional<std::string>> setting(std::shared_ptr<RedisConnection> connection, std::string_view name);
   Task<void> look_at_meta();
-  void see_meta(const std::optional<MetaHash>& meta);
-  void tick_all();
-  Task<void> tick_server(std::shared_ptr<RedisConnection> connection, std::uint32_t partition);
-  void examine_all();
-  Task<void> examine_again(std::shared_ptr<RedisConnection> connection);
+  void see_meta(const std::optional<MetaHash>& found);
+  // With every tick, and with some of them the settings are examined.
+  enum class Settings { leave, examine };
+  void check_all(Settings settings);
   void say_what_changed();
 
-  Loop& loop_;
-  Log& log_;
-  const RedisUrl& url_;
+  StoreState& state_;
   Servers& servers_;
   Dispatcher& dispatcher_;
-  MetaKeeper& meta_;
-  StoreState& state_;
-  const KeyNames& names_;
-  const Millis call_timeout_;
   bool stopped_ = false;
   Notice look_wanted_;
 };

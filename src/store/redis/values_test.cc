@@ -1,4 +1,4 @@
-#include "store/redis/record_value.h"
+#include "store/redis/values.h"
 
 #include "core/record_codec.h"
 
@@ -56,8 +56,8 @@ TEST(RedisRecordValue, EveryFieldComesBack) {
 }
 
 TEST(RedisRecordValue, NumbersAreWrittenAsTheyAreRead) {
-  EXPECT_EQ(encode_fence(0x0102030405060708), "\x08\x07\x06\x05\x04\x03\x02\x01");
-  EXPECT_EQ(encode_status(201), std::string("\xc9\0", 2));
+  EXPECT_EQ(encode_number<std::uint64_t>(0x0102030405060708), "\x08\x07\x06\x05\x04\x03\x02\x01");
+  EXPECT_EQ(encode_number<std::uint16_t>(201), std::string("\xc9\0", 2));
 }
 
 TEST(RedisRecordValue, ASummaryNeedsNoWholeResponse) {

@@ -1,4 +1,4 @@
-#include "store/redis/examination.h"
+#include "store/redis/store_state.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,129 @@
+#include "store/redis/values.h"
+
+#include "core/record_codec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+namespace oncekey::redis {
+namespace {
+
+constexpr std::uint8_t kValueFormat = 1;
+constexpr std::size_t kHeadBytes = 97; // up to the texts
+constexpr std::uint8_t kTookOver = 1;
+constexpr std::uint8_t kRerun = 2;
+
+// Where the response begins.
+std::size_t response_at(std::string_view value) {
+  codec::Cursor length(value.substr(kHeadBytes - sizeof(std::uint32_t)));
+  return kHeadBytes + length.number<std::uint32_t>();
+}
+
+} // namespace
+
+bool is_cut_in_texts(std::string_view front) { return front.size() >= kHeadBytes && response_at(front) > front.size(); }
+
+Result<Record> decode_value(std::string_view value, ReadResponse response) {
+  codec::Cursor cursor(value);
+  const auto format = cursor.number<std::uint8_t>();
+  if (format > kValueFormat) {
+    return Fault{FaultKind::newer_format,
+                 fmt::format("a record in Redis is of format {}, and this version of oncekey knows formats up to {}: "
+                             "run the newer version everywhere",
+                             format, kValueFormat)};
+  }
+  Record record;
+  const auto state = cursor.number<std::uint8_t>();
+  const auto flags = cursor.number<std::uint8_t>();
+  record.fence = cursor.number<std::uint64_t>();
+  record.first_received = cursor.time();
+  record.expires_at = cursor.time();
+  record.lease_until = cursor.time();
+  record.settled_at = cursor.time();
+  const auto status = cursor.number<std::uint16_t>();
+  cursor.array(record.fingerprint.bytes);
+  cursor.array(record.claimed_by);
+  cursor.number<std::uint32_t>(); // the texts tell their own lengths
+  record.route = cursor.text();
+  record.key = cursor.text();
+  record.method = cursor.text();
+  record.target = cursor.text();
+  Result<ClaimContext> context = decode_context(cursor.text());
+  if (!cursor.ok() || !context || format == 0 || state < 1 || state > 3) {
+    return corrupt("a record in Redis is not one that oncekey has written; look at what else uses this server");
+  }
+  record.context = *std::move(context);
+  record.state = static_cast<RecordState>(state);
+  record.took_over = (flags & kTookOver) != 0;
+  record.rerun = (flags & kRerun) != 0;
+  if (record.state != RecordState::completed) return record;
+  const DecodeBody body = response == ReadResponse::whole ? DecodeBody::yes : DecodeBody::no;
+  Result<StoredResponse> stored = decode_response(value.substr(std::min(response_at(value), value.size())), body);
+  if (stored) {
+    record.response = *std::move(stored);
+  } else if (response == ReadResponse::summary) {
+    record.response.emplace().status = status; // the response itself is too long to be fetched for a listing
+  } else {
+    return std::move(stored).fault();
+  }
+  return record;
+}
+
+std::string encode_identity(const ClaimRequest& request) {
+  std::string texts;
+  for (const std::string* const text : {&request.route, &request.key, &request.method, &request.target}) {
+    codec::put_text(texts, *text);
+  }
+  std::string context;
+  encode_context(request.context, context);
+  codec::put_text(texts, context);
+  std::string out;
+  out.reserve(request.fingerprint.bytes.size() + request.token.size() + 4 + texts.size());
+  codec::put_array(out, request.fingerprint.bytes);
+  codec::put_array(out, request.token);
+  codec::put_bytes(out, texts);
+  return out;
+}
+
+std::string encode_times(const ClaimRequest& request) {
+  std::string out;
+  for (const Millis time : {request.retention, request.lease}) codec::put(out, std::max<std::int64_t>(0, time.count()));
+  return out;
+}
+
+Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields) {
+  std::map<std::string_view, RedisReply> by_name;
+  for (std::size_t at = 0; at + 1 < fields.size(); at += 2) by_name[fields[at].text()] = fields[at + 1];
+  const auto number = [&](std::string_view name) { return by_name[name].integer().value_or(0); };
+  const auto time = [&](std::string_view name) { return Time{Millis{number(name)}}; };
+  const auto text = [&](std::string_view name) { return std::string(by_name[name].text()); };
+  StoredJob job;
+  job.id = id;
+  const std::int64_t state = number("state");
+  const std::string_view fingerprint = by_name["fingerprint"].text();
+  if (number("format") != 1 || state < 1 || state > static_cast<int>(JobState::dead) ||
+      fingerprint.size() != job.fingerprint.bytes.size()) {
+    return corrupt("a job in Redis is not one that oncekey has written; look at what else uses this server");
+  }
+  std::memcpy(job.fingerprint.bytes.data(), fingerprint.data(), fingerprint.size());
+  job.state = static_cast<JobState>(state);
+  job.ordered = number("ordered") == 1;
+  job.message_kept = number("message_kept") == 1;
+  job.fence = static_cast<std::uint64_t>(number("fence"));
+  job.attempts = static_cast<std::uint32_t>(number("attempts"));
+  job.staged_at = time("staged_at");
+  job.due_at = time("due_at");
+  job.ended_at = time("ended_at");
+  job.expires_at = time("expires_at");
+  job.last_at = time("last_at");
+  job.last = {static_cast<int>(number("last_status")), text("last_reason")};
+  job.why_dead = text("why_dead");
+  job.route = text("route");
+  job.key = text("key");
+  return job;
+}
+
+} // namespace oncekey::redis

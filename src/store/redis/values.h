@@ -1,0 +1,54 @@
+// values: records and jobs as Redis keeps them. The scripts write both, here they are only read: a store's server
+// decides, we never write a record or a job back.
+//
+// The value of a record:
+//
+//   byte      format, 1
+//   byte      state, as RecordState
+//   byte      flags: 1 took_over, 2 rerun, 4 awaited (a request waits for it), 8 partial (an answer not yet whole)
+//   u64 x 5   fence, first_received, expires_at, lease_until, settled_at (milliseconds)
+//   u16       status of the response, 0 without one
+//   32 bytes  fingerprint
+//   16 bytes  claimed_by
+//   u32       length of the texts that follow
+//   texts     route, key, method, target and encode_context() of core/record_codec.h, each with its length (u16)
+//   response  the rest: encode_response() of core/record_codec.h, empty without one
+//
+// All numbers are little-endian, and stay below 2^53, where Lua's numbers end.
+//
+// A job is a hash, and its message a string beside it (encode_message() of core/job_codec.h). The fields are the
+// members of StoredJob, by their names: numbers and times (in milliseconds) in decimal, flags as "1" or "0", the
+// fingerprint as its bytes; last_status, last_reason and last_at are those of the newest attempt; `format` is "1".
+#pragma once
+
+#include "core/codec_parts.h"
+#include "core/job.h"
+#include "core/store.h"
+#include "redis/reply.h"
+
+namespace oncekey::redis {
+
+enum class ReadResponse {
+  whole,
+  summary, // without headers and body; the value may have been cut off behind the texts
+};
+Result<Record> decode_value(std::string_view value, ReadResponse response = ReadResponse::whole);
+// Does the front of a value end before its texts do?
+bool is_cut_in_texts(std::string_view front);
+
+// What a claim leaves in the value from the fingerprint to the texts.
+std::string encode_identity(const ClaimRequest& request);
+// Retention and lease of a claim, as the scripts read them.
+std::string encode_times(const ClaimRequest& request);
+// A fence (u64) or a status (u16), as the value has them.
+template <class Number>
+std::string encode_number(Number number) {
+  std::string out;
+  codec::put(out, number);
+  return out;
+}
+
+// `fields` is the answer to HGETALL.
+Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields);
+
+} // namespace oncekey::redis
