@@ -12,6 +12,9 @@
 
 namespace oncekey {
 
+// The text of a file; a fault, without the path, where it cannot be read or is larger.
+Result<std::string> read_whole(const std::string& path, std::size_t largest, std::string_view if_larger = "");
+
 // TOML, one line a credential: "sha256:HEX" = "account", or the credential itself in the place of its hash.
 Result<Accounts> parse_accounts(std::string_view text, const std::string& file_name);
 Result<Accounts> load_accounts(const std::string& path);

@@ -4,7 +4,7 @@
 // misspelled names and the test that docs/CONFIG.md is complete all go by these.
 #pragma once
 
-#include "config/config.h"
+#include "config/load.h"
 #include "config/values.h"
 
 #include <span>
@@ -12,23 +12,43 @@
 
 namespace oncekey {
 
-// A value of the file.
-using Node = toml::node;
-
 template <class Target>
 struct Setting {
   std::string_view name;
   Status (*read)(const Node& value, Target& target);
 };
+template <class Target>
+using Settings = std::span<const Setting<Target>>;
 
-std::span<const Setting<Config>> gateway_settings();    // the top of the file
-std::span<const Setting<Limits>> limit_settings();      // [limits]
-std::span<const Setting<Timeouts>> timeout_settings();  // [timeouts]
-std::span<const Setting<Policy>> policy_settings();     // [[route]], beside `path` and `policy`
-std::span<const Setting<Webhook>> webhook_settings();   // [[webhook]], beside those of its endpoint
-std::span<const Setting<Endpoint>> endpoint_settings(); // [[destination]], and [[webhook]] as well
+Settings<Config> gateway_settings();       // the top of the file
+Settings<Limits> limit_settings();         // [limits]
+Settings<Timeouts> timeout_settings();     // [timeouts]
+Settings<Route> route_settings();          // [[route]], beside those of its policy
+Settings<Policy> default_settings();       // [[route]], and the top of the file for all routes
+Settings<Policy> policy_settings();        // [[route]] alone
+Settings<Webhook> webhook_settings();      // [[webhook]], beside those of its endpoint
+Settings<Endpoint> destination_settings(); // [[destination]], beside those of its endpoint
+Settings<Endpoint> endpoint_settings();    // [[webhook]] and [[destination]]
 
-// The settings of a route that may also stand at the top of the file, as the default of all routes.
-bool may_be_a_default(std::string_view policy_setting);
+template <class Target>
+const Setting<Target>* find_setting(Settings<Target> settings, std::string_view name) {
+  for (const Setting<Target>& setting : settings)
+    if (setting.name == name) return &setting;
+  return nullptr;
+}
+
+Result<Policy> as_policy(const Node& node);
+// `policy` is only checked where it stands: the reader begins every route with it.
+template <class Target>
+Status check_policy(const Node& node, Target&) {
+  return and_then(as_policy(node), [](const Policy&) { return ok_status(); });
+}
+
+// "--drain-timeout" for drain_timeout.
+std::string as_flag(std::string_view setting);
+
+// From TOML to a Config, collecting every finding on the way instead of stopping at the first. Settings without a
+// position (those that flags put into the table) are reported by the flag's name, all others as FILE:LINE.
+ReadConfig read_settings(const toml::table& file, std::string_view file_name, NamedFiles files);
 
 } // namespace oncekey

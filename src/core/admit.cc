@@ -1,7 +1,6 @@
 #include "core/admit.h"
 
 #include "core/fingerprint.h"
-#include "core/key_source.h"
 #include "core/scope.h"
 
 #include <algorithm>

@@ -15,7 +15,7 @@ constexpr std::size_t kChecksumBytes = 8;
 } // namespace
 
 void put_checksum(std::string& out, std::size_t begin) {
-  put<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+  field<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
 }
 
 Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::uint8_t newest_format) {

@@ -2,8 +2,7 @@
 
 #include "core/canonical_json.h"
 #include "core/form.h"
-#include "core/host.h"
-#include "core/multipart.h"
+#include "core/path.h"
 
 #include <xxhash.h>
 

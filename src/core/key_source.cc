@@ -1,5 +1,4 @@
-#include "core/key_source.h"
-
+// Where a request's key is looked for.
 #include "core/form.h"
 #include "core/json_pointer.h"
 #include "core/key.h"
@@ -96,7 +95,7 @@ std::variant<HeadKey, Refusal> key_in_head(const Policy& policy, const Headers& 
     const KeySource& source = policy.key_from[at];
     FoundKey found = NoKey{};
     switch (source.kind) {
-      // Looked at even when the key is found already: see the top of the header.
+      // Looked at even when the key is found already: see key.h.
       case KeySource::Kind::header:
         found = key_from_header(policy, headers, source.name);
         break;

@@ -54,19 +54,14 @@ std::size_t expected_size(const StoredResponse& response) {
 
 void put_sealed(std::string& out, const Sealed& sealed) {
   ONCEKEY_CHECK(sealed.bytes.size() >= kSealTagBytes, "sealed bytes end with their tag");
-  put<std::uint32_t>(out, sealed.key_id);
-  put<std::uint64_t>(out, sealed.fence);
-  put_array(out, sealed.nonce);
+  each(out, sealed.key_id, sealed.fence, sealed.nonce);
   put_bytes(out, sealed.bytes);
 }
 
 void put_response(std::string& out, const StoredResponse& response) {
-  put<std::uint16_t>(out, static_cast<std::uint16_t>(response.status));
-  put_text(out, response.reason);
-  if (response.omitted) {
-    put<std::uint64_t>(out, response.omitted->length);
-    put_array(out, response.omitted->sha256.bytes);
-  }
+  field(out, static_cast<std::uint16_t>(response.status));
+  field(out, response.reason);
+  if (response.omitted) each(out, response.omitted->length, response.omitted->sha256.bytes);
   if (response.sealed) return put_sealed(out, *response.sealed);
   put_bytes(out, response.headers.lines());
   put_bytes(out, response.body);
@@ -79,9 +74,7 @@ bool is_state(std::uint8_t value) {
 
 std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
   Sealed sealed;
-  sealed.key_id = cursor.number<std::uint32_t>();
-  sealed.fence = cursor.number<std::uint64_t>();
-  cursor.array(sealed.nonce);
+  each(cursor, sealed.key_id, sealed.fence, sealed.nonce);
   const std::string_view bytes = cursor.bytes(kHeaderBytesMax + kBodyBytesMax);
   if (!cursor.ok() || bytes.size() < kSealTagBytes) return nullptr;
   if (body == DecodeBody::yes) sealed.bytes = bytes;
@@ -89,10 +82,10 @@ std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
 }
 
 bool read_context(Cursor& cursor, ClaimContext& context) {
-  context.gateway = cursor.text();
-  const std::uint8_t flags = cursor.number<std::uint8_t>();
+  std::uint8_t flags = 0;
+  each(cursor, context.gateway, flags);
   if ((flags & ~(kHasTrace | kSealedTexts)) != 0) return false;
-  if ((flags & kHasTrace) != 0) cursor.array(context.trace.emplace());
+  if ((flags & kHasTrace) != 0) field(cursor, context.trace.emplace());
   if ((flags & kSealedTexts) == 0) return cursor.ok();
   context.sealed = read_sealed(cursor, DecodeBody::yes);
   return context.sealed != nullptr;
@@ -100,11 +93,10 @@ bool read_context(Cursor& cursor, ClaimContext& context) {
 
 bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse& response) {
   response.status = cursor.number<std::uint16_t>();
-  response.reason = cursor.text();
+  field(cursor, response.reason);
   if ((flags & kHasOmitted) != 0) {
     OmittedBody& omitted = response.omitted.emplace();
-    omitted.length = cursor.number<std::uint64_t>();
-    cursor.array(omitted.sha256.bytes);
+    each(cursor, omitted.length, omitted.sha256.bytes);
     omitted.whole = (flags & kOmittedWhole) != 0;
   }
   if ((flags & kStreamBegun) != 0) response.stream = StreamMark::begun;
@@ -124,6 +116,13 @@ bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse&
   return true;
 }
 
+// Everything between the format and the context.
+template <class Place, class State, class AnyFlags, class AnyRecord>
+void record_fields(Place& place, State& state, AnyFlags& flags, AnyRecord& record) {
+  each(place, state, flags, record.fence, record.first_received, record.expires_at, record.lease_until,
+       record.settled_at, record.fingerprint.bytes, record.route, record.key, record.method, record.target);
+}
+
 } // namespace
 
 void encode_record(const Record& record, std::string& out) {
@@ -132,19 +131,10 @@ void encode_record(const Record& record, std::string& out) {
   if (record.response) expected += expected_size(*record.response);
   out.reserve(begin + expected);
 
-  put<std::uint8_t>(out, kRecordFormat);
-  put<std::uint8_t>(out, static_cast<std::uint8_t>(record.state));
-  put<Flags>(out, flags_of(record));
-  put<std::uint64_t>(out, record.fence);
-  put_time(out, record.first_received);
-  put_time(out, record.expires_at);
-  put_time(out, record.lease_until);
-  put_time(out, record.settled_at);
-  put_array(out, record.fingerprint.bytes);
-  put_text(out, record.route);
-  put_text(out, record.key);
-  put_text(out, record.method);
-  put_text(out, record.target);
+  field(out, kRecordFormat);
+  const auto state = static_cast<std::uint8_t>(record.state);
+  const Flags flags = flags_of(record);
+  record_fields(out, state, flags, record);
   encode_context(record.context, out);
   if (record.response) put_response(out, *record.response);
   put_checksum(out, begin);
@@ -155,18 +145,9 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   if (!content) return std::move(content).fault();
   Cursor& cursor = *content;
   Record record;
-  const std::uint8_t state = cursor.number<std::uint8_t>();
-  const Flags flags = cursor.number<Flags>();
-  record.fence = cursor.number<std::uint64_t>();
-  record.first_received = cursor.time();
-  record.expires_at = cursor.time();
-  record.lease_until = cursor.time();
-  record.settled_at = cursor.time();
-  cursor.array(record.fingerprint.bytes);
-  record.route = cursor.text();
-  record.key = cursor.text();
-  record.method = cursor.text();
-  record.target = cursor.text();
+  std::uint8_t state = 0;
+  Flags flags = 0;
+  record_fields(cursor, state, flags, record);
   const bool has_context = read_context(cursor, record.context);
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
@@ -180,10 +161,9 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
 }
 
 void encode_context(const ClaimContext& context, std::string& out) {
-  put_text(out, context.gateway);
-  put<std::uint8_t>(out,
-                    static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.sealed ? kSealedTexts : 0)));
-  if (context.trace) put_array(out, *context.trace);
+  field(out, context.gateway);
+  field(out, static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.sealed ? kSealedTexts : 0)));
+  if (context.trace) field(out, *context.trace);
   if (context.sealed) put_sealed(out, *context.sealed);
 }
 
@@ -197,8 +177,8 @@ Result<ClaimContext> decode_context(std::string_view bytes) {
 void encode_response(const StoredResponse& response, std::string& out) {
   const std::size_t begin = out.size();
   out.reserve(begin + 16 + expected_size(response));
-  put<std::uint8_t>(out, kRecordFormat);
-  put<Flags>(out, flags_of(response));
+  field(out, kRecordFormat);
+  field(out, flags_of(response));
   put_response(out, response);
   put_checksum(out, begin);
 }
@@ -219,7 +199,7 @@ StoredResponse response_at_front(std::string_view bytes) {
   cursor.number<Flags>();
   StoredResponse response;
   response.status = cursor.number<std::uint16_t>();
-  response.reason = cursor.text();
+  field(cursor, response.reason);
   return response;
 }
 

@@ -7,9 +7,7 @@
 
 #include "base/crypto.h"
 #include "core/admit.h"
-#include "core/caller.h"
 #include "core/policy.h"
-#include "core/principal.h"
 #include "core/refusal.h"
 
 #include <oncekey/record.h>
@@ -33,6 +31,10 @@ bool believes_callers(const Policy& policy);
 
 // Nothing for the scope `global`, under which all callers are one account.
 std::optional<AccountId> account_of(const Principal& principal, std::uint64_t seed);
+
+// Appends four texts for each part of the account, to be hashed. Header names are in lower case, in `names`: they
+// compare without case, and two gateways on one store may spell them differently.
+void append_parts(const Principal& principal, std::vector<std::string_view>& parts, std::list<std::string>& names);
 
 enum class KeyKind { client, fingerprint };
 
