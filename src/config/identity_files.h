@@ -3,7 +3,7 @@
 
 #include "config/config.h"
 #include "core/accounts.h"
-#include "core/jwks.h"
+#include "core/jwt.h"
 
 #include <oncekey/result.h>
 

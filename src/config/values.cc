@@ -1,6 +1,6 @@
-#include "config/values.h"
-
+// TOML nodes as the types of settings.
 #include "base/durations.h"
+#include "config/settings.h"
 #include "config/suggestion.h"
 
 #include <charconv>

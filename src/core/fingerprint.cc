@@ -1,4 +1,4 @@
-#include "core/fingerprint.h"
+#include "core/scope.h"
 
 #include "core/canonical_json.h"
 #include "core/form.h"

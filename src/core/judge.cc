@@ -8,6 +8,7 @@
 #include <charconv>
 #include <iterator>
 #include <limits>
+#include <map>
 
 namespace oncekey {
 namespace {
@@ -100,49 +101,31 @@ unsigned take_month(std::string_view& text) {
 // In `form`, W is the day of the week, D the day, _ the day with a blank for its first digit, B the month, Y the year,
 // y its last two digits, h m s the time; anything else is itself.
 std::optional<Time> date_of_form(std::string_view text, std::string_view form, int this_year) {
-  int day = 0, year = 0, hour = 0, minute = 0, second = 0;
+  std::map<char, int> numbers; // by their letters
   unsigned month = 0;
   for (const char part : form) {
-    switch (part) {
-      case 'W':
-        text.remove_prefix(std::min(text.find_first_of(", "), text.size()));
-        break;
-      case '_':
-        if (text.starts_with(' ')) {
-          text.remove_prefix(1);
-          day = take_number(text, 1);
-          break;
-        }
-        [[fallthrough]];
-      case 'D':
-        day = take_number(text, 2);
-        break;
-      case 'B':
-        month = take_month(text);
-        break;
-      case 'Y':
-        year = take_number(text, 4);
-        break;
-      case 'y':
-        // The year is the one within fifty years of today.
-        year = take_number(text, 2);
-        if (year >= 0) year += this_year - this_year % 100;
-        if (year > this_year + 50) year -= 100;
-        break;
-      case 'h':
-        hour = take_number(text, 2);
-        break;
-      case 'm':
-        minute = take_number(text, 2);
-        break;
-      case 's':
-        second = take_number(text, 2);
-        break;
-      default:
-        if (!text.starts_with(part)) return std::nullopt;
-        text.remove_prefix(1);
+    if (part == 'W') {
+      text.remove_prefix(std::min(text.find_first_of(", "), text.size()));
+    } else if (part == 'B') {
+      month = take_month(text);
+    } else if (part == '_' && text.starts_with(' ')) {
+      text.remove_prefix(1);
+      numbers['D'] = take_number(text, 1);
+    } else if (std::string_view("_DYyhms").find(part) != std::string_view::npos) {
+      numbers[part == '_' ? 'D' : part] = take_number(text, part == 'Y' ? 4 : 2);
+    } else if (text.starts_with(part)) {
+      text.remove_prefix(1);
+    } else {
+      return std::nullopt;
     }
   }
+  int year = numbers['Y'];
+  if (numbers.contains('y')) {
+    // The year is the one within fifty years of today.
+    year = numbers['y'] < 0 ? -1 : numbers['y'] + this_year - this_year % 100;
+    if (year > this_year + 50) year -= 100;
+  }
+  const int day = numbers['D'], hour = numbers['h'], minute = numbers['m'], second = numbers['s'];
   const bool in_range = day > 0 && year >= 0 && hour >= 0 && hour < 24 && minute >= 0 && minute < 60 && second >= 0 &&
                         second <= 60 && text.empty();
   const std::chrono::year_month_day date{std::chrono::year(year), std::chrono::month(month),

@@ -1,4 +1,4 @@
-#include "core/jwks.h"
+#include "core/jwt.h"
 
 #include "base/crypto.h"
 #include "base/faults.h"

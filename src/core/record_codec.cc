@@ -1,8 +1,57 @@
 #include "core/record_codec.h"
 
+#include <oncekey/check.h>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <bit>
+#include <optional>
 #include <utility>
 
 namespace oncekey {
+
+namespace codec {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian and written by plain copies");
+
+constexpr std::size_t kChecksumBytes = 8;
+
+} // namespace
+
+void put_checksum(std::string& out, std::size_t begin) {
+  field<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+}
+
+Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::uint8_t newest_format) {
+  if (bytes.size() < 1 + kChecksumBytes) return corrupt(fmt::format("a stored {} is damaged: it is cut short", what));
+  const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
+  std::uint64_t checksum;
+  std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
+  if (XXH3_64bits(content.data(), content.size()) != checksum) {
+    return corrupt(fmt::format("a stored {} is damaged: its checksum does not match its bytes", what));
+  }
+  Cursor cursor(content);
+  const std::uint8_t format = cursor.number<std::uint8_t>();
+  if (format > newest_format) {
+    return Fault{FaultKind::newer_format,
+                 fmt::format("a stored {} has format version {}, and this version of oncekey reads up to {}: it was "
+                             "written by a newer oncekey, run that one or a later one on this store",
+                             what, format, newest_format)};
+  }
+  if (format != newest_format) {
+    return corrupt(fmt::format("a stored {} has the unknown format version {}", what, format));
+  }
+  return cursor;
+}
+
+Fault misshapen(std::string_view what) {
+  return corrupt(fmt::format("a stored {0} is damaged: its bytes do not have the shape of a {0}", what));
+}
+
+} // namespace codec
+
 namespace {
 
 using namespace codec;
@@ -123,6 +172,17 @@ void record_fields(Place& place, State& state, AnyFlags& flags, AnyRecord& recor
        record.settled_at, record.fingerprint.bytes, record.route, record.key, record.method, record.target);
 }
 
+// Bits of a job's flags.
+constexpr std::uint8_t kJobOrdered = 1;
+constexpr std::uint8_t kJobMessageKept = 2;
+
+// Everything between format and checksum. `status` is that of the last attempt.
+template <class Place, class Job, class Byte, class Status>
+void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Status& status) {
+  each(place, state, flags, job.fence, job.attempts, job.staged_at, job.due_at, job.ended_at, job.expires_at,
+       job.fingerprint.bytes, job.route, job.key, status, job.last.reason, job.last_at, job.why_dead);
+}
+
 } // namespace
 
 void encode_record(const Record& record, std::string& out) {
@@ -201,6 +261,65 @@ StoredResponse response_at_front(std::string_view bytes) {
   response.status = cursor.number<std::uint16_t>();
   field(cursor, response.reason);
   return response;
+}
+
+void encode_job(const StoredJob& job, std::string& out) {
+  const std::size_t begin = out.size();
+  out.reserve(begin + 128 + job.route.size() + job.key.size() + job.last.reason.size() + job.why_dead.size());
+  field(out, kJobFormat);
+  const auto flags =
+      static_cast<std::uint8_t>((job.ordered ? kJobOrdered : 0) | (job.message_kept ? kJobMessageKept : 0));
+  const auto state = static_cast<std::uint8_t>(job.state);
+  const auto status = static_cast<std::uint16_t>(job.last.status);
+  job_fields(out, state, flags, job, status);
+  put_checksum(out, begin);
+}
+
+Result<StoredJob> decode_job(const RecordId& id, std::string_view bytes) {
+  Result<Cursor> content = content_of(bytes, "job", kJobFormat);
+  if (!content) return std::move(content).fault();
+  Cursor& cursor = *content;
+  StoredJob job;
+  job.id = id;
+  std::uint8_t state = 0;
+  std::uint8_t flags = 0;
+  std::uint16_t status = 0;
+  job_fields(cursor, state, flags, job, status);
+  job.state = static_cast<JobState>(state);
+  job.ordered = (flags & kJobOrdered) != 0;
+  job.message_kept = (flags & kJobMessageKept) != 0;
+  job.last.status = status;
+  const bool known = state >= static_cast<std::uint8_t>(JobState::waiting) &&
+                     state <= static_cast<std::uint8_t>(JobState::dead) &&
+                     (flags & ~(kJobOrdered | kJobMessageKept)) == 0;
+  if (!known || !cursor.ok() || !cursor.at_end()) return misshapen("job");
+  return job;
+}
+
+void encode_message(const Message& message, std::string& out) {
+  ONCEKEY_CHECK(message.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
+  ONCEKEY_CHECK(message.body.size() <= kBodyBytesMax, "a stored body is within its limit");
+  const std::size_t begin = out.size();
+  out.reserve(begin + 64 + message.target.size() + message.headers.lines().size() + message.body.size());
+  each(out, kMessageFormat, message.method, message.target);
+  put_bytes(out, message.headers.lines());
+  put_bytes(out, message.body);
+  put_checksum(out, begin);
+}
+
+Result<Message> decode_message(std::string_view bytes) {
+  Result<Cursor> content = content_of(bytes, "message", kMessageFormat);
+  if (!content) return std::move(content).fault();
+  Message message;
+  each(*content, message.method, message.target);
+  const std::string_view lines = content->bytes(kHeaderBytesMax);
+  const std::string_view body = content->bytes(kBodyBytesMax);
+  if (!content->ok() || !content->at_end()) return misshapen("message");
+  std::optional<Headers> headers = Headers::from_lines(std::string(lines));
+  if (!headers) return misshapen("message");
+  message.headers = *std::move(headers);
+  message.body = body;
+  return message;
 }
 
 } // namespace oncekey

@@ -13,7 +13,7 @@
 namespace oncekey {
 namespace {
 
-Refusal missing(std::string detail) { return {RefusalCode::principal_missing, std::move(detail), std::nullopt, {}}; }
+Refusal missing(std::string detail) { return {RefusalCode::principal_missing, std::move(detail)}; }
 
 struct Value {
   std::string_view kind;
@@ -98,12 +98,12 @@ FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Heade
     if (const auto* refused = std::get_if<Refusal>(&verdict)) return *refused;
     read = &std::get<VerifiedToken>(verdict);
   } else {
-    return Refusal{RefusalCode::jwks_unavailable, {}, std::nullopt, {}};
+    return Refusal{RefusalCode::jwks_unavailable};
   }
   const TokenClaim* const claim = read->find(source.name);
   if (claim == nullptr || claim->value.empty()) {
     if (source.optional || policy.tokens.unverified) return Value{"jwt", std::nullopt};
-    return Refusal{RefusalCode::token_invalid, fmt::format("The token has no claim {}.", source.name), {}, {}};
+    return Refusal{RefusalCode::token_invalid, fmt::format("The token has no claim {}.", source.name)};
   }
   std::optional<std::string_view> issuer;
   if (read->issuer) issuer = decoded.emplace_back(*read->issuer);
@@ -112,15 +112,11 @@ FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Heade
 
 FoundValue from_certificate(const CertificateName* certificate) {
   if (certificate == nullptr) return Value{"client-cert", std::nullopt};
-  switch (certificate->kind) {
-    case CertificateName::Kind::uri:
-      return Value{"client-cert-uri", certificate->value};
-    case CertificateName::Kind::dns:
-      return Value{"client-cert-dns", certificate->value};
-    case CertificateName::Kind::subject:
-      break;
-  }
-  return Value{"client-cert-subject", certificate->value, certificate->issuer};
+  static constexpr std::string_view kKinds[] = {"client-cert-uri", "client-cert-dns", "client-cert-subject"};
+  Value value{kKinds[static_cast<std::size_t>(certificate->kind)], certificate->value};
+  // A subject is unique for one issuer.
+  if (certificate->kind == CertificateName::Kind::subject) value.issuer = certificate->issuer;
+  return value;
 }
 
 // A credential of the accounts file stands for its account.
@@ -155,23 +151,10 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
   return Value{"cookie", value};
 }
 
-std::string_view what_is_missing(ScopeSource::Kind kind) {
-  switch (kind) {
-    case ScopeSource::Kind::header:
-      return "header";
-    case ScopeSource::Kind::jwt:
-      return "bearer token with the claim";
-    case ScopeSource::Kind::cookie:
-      return "cookie";
-    case ScopeSource::Kind::client_cert:
-      return "client certificate";
-    case ScopeSource::Kind::host:
-      return "header Host";
-    case ScopeSource::Kind::global:
-      break;
-  }
-  return "source";
-}
+// In the order of ScopeSource::Kind.
+constexpr std::string_view kMissing[] = {
+    "header", "bearer token with the claim", "cookie", "client certificate", "header Host", "source"};
+static_assert(std::size(kMissing) == static_cast<std::size_t>(ScopeSource::Kind::global) + 1);
 
 // The path a record goes by; in `lowered` where the API compares paths without case.
 std::string_view identity_path(const Policy& policy, const NormalPath& path, std::string& lowered) {
@@ -213,7 +196,8 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
     const bool needed = !source.optional && source.kind != ScopeSource::Kind::global;
     if (needed && (!value.text || value.text->empty())) {
       const std::string_view blank = source.name.empty() ? "" : " ";
-      return missing(fmt::format("The request has no {}{}{}.", what_is_missing(source.kind), blank, source.name));
+      return missing(fmt::format("The request has no {}{}{}.", kMissing[static_cast<std::size_t>(source.kind)], blank,
+                                 source.name));
     }
     if (value.issuer) principal.parts.push_back({"issuer", &source, true, *value.issuer});
     principal.parts.push_back({value.kind, &source, value.text.has_value(), value.text.value_or(std::string_view{})});

@@ -2,7 +2,7 @@
 //
 // The fields are the members of StoredJob, by their names: numbers and times (in milliseconds) in decimal, flags as "1"
 // or "0", the fingerprint as its bytes; last_status, last_reason and last_at are those of the newest attempt; `format`
-// is "1". The message is encode_message() of core/job_codec.h. job_script() writes both, here they are only read.
+// is "1". The message is encode_message() of core/record_codec.h. job_script() writes both, here they are only read.
 #pragma once
 
 #include "core/job.h"

@@ -1,6 +1,6 @@
 #include "store/redis/redis_jobs.h"
 
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 #include "store/redis/listing.h"
 
 #include <algorithm>
