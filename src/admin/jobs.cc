@@ -2,7 +2,7 @@
 #include "admin/admin.h"
 #include "admin/answers.h"
 #include "admin/record_json.h"
-#include "config/delivery.h"
+#include "config/config.h"
 #include "core/job_store.h"
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 #include "admin/key_search.h"
 
 #include "core/admit.h"
+#include "support/parsed_config.h"
 
 #include <gtest/gtest.h>
 

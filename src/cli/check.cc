@@ -4,7 +4,6 @@
 #include "base/line_file.h"
 #include "cli/table.h"
 #include "config/load.h"
-#include "config/named_files.h"
 #include "core/policy_text.h"
 #include "store/open_store.h"
 
@@ -105,7 +104,9 @@ void print_json(const ReadConfig& read, const std::vector<std::string>& warnings
 // Adds the checks that reading a configuration does not make: the rest of the store's URL, and the path of the access
 // log.
 ReadConfig read_for_check(const std::string& path) {
-  ReadConfig read = read_config_file(path, {}, NamedFiles::looked_at);
+  ServeFlags flags;
+  flags.config = path;
+  ReadConfig read = read_config(flags, NamedFiles::looked_at);
   const auto add = [&](const std::string& setting, const Status& usable) {
     const auto line = read.lines.find(setting);
     if (usable || line == read.lines.end()) return;

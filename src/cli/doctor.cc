@@ -6,7 +6,6 @@
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
-#include "config/named_files.h"
 #include "gateway/store_room.h"
 #include "net/connect.h"
 #include "net/listener.h"

@@ -5,7 +5,7 @@
 // changes nothing that lasts, and sends a request to no server but the gateway's own admin listener.
 #pragma once
 
-#include "config/flags.h"
+#include "config/load.h"
 
 #include <iosfwd>
 #include <string>

@@ -6,7 +6,7 @@
 #include "cli/init.h"
 #include "cli/serve.h"
 #include "cli/subcommand.h"
-#include "config/flags.h"
+#include "config/load.h"
 #include "core/policy.h"
 
 #include <fmt/format.h>
@@ -23,45 +23,38 @@ namespace {
 using oncekey::ServeFlags;
 
 void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
+  // --drain-timeout is the setting drain_timeout.
+  const auto add = [&](const std::string& flag, const char* value, const std::string& help) {
+    std::string setting = flag;
+    std::replace(setting.begin(), setting.end(), '-', '_');
+    serve.add_option("--" + flag, flags.texts[setting], help)->type_name(value);
+  };
   serve.add_option("--config", flags.config, "TOML file; see docs/CONFIG.md")->type_name("FILE");
-  serve.add_option("--listen", flags.listen, "address for clients (default 127.0.0.1:8080)")->type_name("HOST:PORT");
-  serve.add_option("--admin", flags.admin, "address for operators (default 127.0.0.1:8081)")->type_name("HOST:PORT");
-  serve.add_option("--upstream", flags.upstream, "the API to protect, as in http://127.0.0.1:9090")->type_name("URL");
-  serve
-      .add_option("--store", flags.store,
-                  "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
-                  "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)")
-      ->type_name("URL");
-  serve
-      .add_option("--policy", flags.policy,
-                  fmt::format("{} (default classic)", fmt::join(oncekey::policy_names(), ", ")))
-      ->type_name("NAME");
+  add("listen", "HOST:PORT", "address for clients (default 127.0.0.1:8080)");
+  add("admin", "HOST:PORT", "address for operators (default 127.0.0.1:8081)");
+  add("upstream", "URL", "the API to protect, as in http://127.0.0.1:9090");
+  add("store", "URL",
+      "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
+      "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)");
+  add("policy", "NAME", fmt::format("{} (default classic)", fmt::join(oncekey::policy_names(), ", ")));
   serve.add_option("--scope", flags.scope, "where the account comes from (default header:Authorization)")
       ->type_name("SOURCE");
-  serve.add_option("--lease", flags.lease, "how long an owner may stay silent (default 60s)")->type_name("DURATION");
-  serve.add_option("--retention", flags.retention, "how long answers are replayed (default: the policy's)")
-      ->type_name("DURATION");
-  serve.add_option("--upstream-timeout", flags.upstream_timeout, "the longest call to the upstream (default 60s)")
-      ->type_name("DURATION");
-  serve.add_option("--wait", flags.wait, "how long a retry waits for a first request still at work (default 0s)")
-      ->type_name("DURATION");
-  serve.add_option("--require-durability", flags.require_durability, "power or process: refuse to start on less")
-      ->type_name("LEVEL");
-  serve
-      .add_option("--admin-token", flags.admin_token,
-                  "env:NAME or file:PATH; needed when --admin is not on loopback\n"
-                  "(default: made at the first start and kept in a file)")
-      ->type_name("SOURCE");
-  serve.add_option("--tls-cert", flags.tls_cert, "PEM certificate chain for --listen")->type_name("FILE");
-  serve.add_option("--tls-key", flags.tls_key, "its PEM private key")->type_name("FILE");
-  serve.add_option("--upstream-ca", flags.upstream_ca, "PEM certificates to trust for an https upstream")
-      ->type_name("FILE");
+  add("lease", "DURATION", "how long an owner may stay silent (default 60s)");
+  add("retention", "DURATION", "how long answers are replayed (default: the policy's)");
+  add("upstream-timeout", "DURATION", "the longest call to the upstream (default 60s)");
+  add("wait", "DURATION", "how long a retry waits for a first request still at work (default 0s)");
+  add("require-durability", "LEVEL", "power or process: refuse to start on less");
+  add("admin-token", "SOURCE",
+      "env:NAME or file:PATH; needed when --admin is not on loopback\n"
+      "(default: made at the first start and kept in a file)");
+  add("tls-cert", "FILE", "PEM certificate chain for --listen");
+  add("tls-key", "FILE", "its PEM private key");
+  add("upstream-ca", "FILE", "PEM certificates to trust for an https upstream");
   serve.add_option("--threads", flags.threads, "event loops (default: one per core)")->type_name("N");
-  serve.add_option("--drain-timeout", flags.drain_timeout, "how long SIGTERM waits for running requests (default 30s)")
-      ->type_name("DURATION");
+  add("drain-timeout", "DURATION", "how long SIGTERM waits for running requests (default 30s)");
   serve.add_flag("--accept-identity-change", flags.accept_identity_change,
                  "start although changed rules (scope, identity, key_from, ...) forget keys in the store");
-  serve.add_option("--log-level", flags.log_level, "debug, info, warning or error (default info)")->type_name("LEVEL");
+  add("log-level", "LEVEL", "debug, info, warning or error (default info)");
 }
 
 } // namespace

@@ -12,7 +12,7 @@
 
 #include "base/log.h"
 #include "cli/identity_memory.h"
-#include "config/flags.h"
+#include "config/load.h"
 #include "config/reload_rules.h"
 #include "gateway/shared.h"
 #include "gateway/trust_keeper.h"

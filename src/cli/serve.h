@@ -1,7 +1,7 @@
 // serve: the gateway as a process.
 #pragma once
 
-#include "config/flags.h"
+#include "config/load.h"
 
 namespace oncekey {
 

@@ -1,6 +1,6 @@
 #include "cli/store_watch.h"
 
-#include "config/delivery.h"
+#include "config/config.h"
 
 #include <algorithm>
 #include <set>

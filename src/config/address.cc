@@ -1,4 +1,5 @@
 // Addresses to listen on and the URL of the upstream: strict, because a typing error here sends payments elsewhere.
+#include "base/faults.h"
 #include "base/masked_url.h"
 #include "config/config.h"
 
@@ -14,7 +15,7 @@ namespace oncekey {
 
 Result<Address> parse_address(std::string_view text) {
   const auto refuse = [&](std::string_view why) {
-    return invalid(fmt::format("\"{}\" is not an address to listen on: {}", text, why));
+    return invalid("\"{}\" is not an address to listen on: {}", text, why);
   };
   if (text.empty() || text.rfind(':') == 0 || text.starts_with("*:"))
     return refuse("name the address; 0.0.0.0 or [::] stands for every interface of the machine");
@@ -54,7 +55,7 @@ bool is_loopback(const Address& address) {
 Result<Url> parse_upstream(std::string_view text) {
   auto url = parse_url(text);
   if (url && url->target != "/") url = invalid("expected no path and no query: requests are forwarded with their own");
-  if (!url) return invalid(fmt::format("\"{}\" is not an upstream: {}", masked_url(text), url.fault().message));
+  if (!url) return invalid("\"{}\" is not an upstream: {}", masked_url(text), url.fault().message);
   return url;
 }
 

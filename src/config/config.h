@@ -9,6 +9,7 @@
 #include <oncekey/result.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -153,15 +154,9 @@ struct Config {
   std::vector<Endpoint> destinations;
 };
 
-// Parses and checks. A fault's message has one line for each finding: "FILE:LINE: what is wrong: what to do".
-Result<Config> parse_config(std::string_view text, std::string_view file_name);
-Result<Config> load_config(const std::string& path);
 // Reads only the settings that a command needs to find a gateway's admin listener: admin, admin_token, admin_tls_cert
 // and store. The rest of the file is ignored, so that an operator needs none of the secrets it names.
 Result<Config> load_admin_settings(const std::string& path);
-
-// The checks that concern combinations of settings; parse_config calls it, and so does serve for flags.
-Status check_config(const Config& config);
 
 // Where the requests of a route go.
 const Url& upstream_of(const Config& config, const Route& route);
@@ -170,9 +165,28 @@ std::vector<Url> upstreams_of(const Config& config);
 
 // What is allowed but deserves a second look, one sentence each. Printed by `oncekey check` and logged at start.
 std::vector<std::string> warnings_of(const Config& config);
+// The same about the files that it names: certificates whose time is over.
+std::vector<std::string> warnings_of_files(const Config& config);
 
 bool glob_matches(std::string_view glob, std::string_view path, PathCase path_case = PathCase::exact);
 // The same, but a glob that ends in "/*" matches its folder too: a trailing slash counts for nothing.
 bool glob_matches_folder(std::string_view glob, std::string_view path, PathCase path_case);
+// Whether every path that `narrow` matches is matched by `wide` too.
+bool glob_covers(std::string_view wide, std::string_view narrow);
+bool glob_covers(std::string_view wide, PathCase wide_case, std::string_view narrow, PathCase narrow_case);
+// Whether no request can reach `later` because `earlier`, which is asked first, takes all of its paths and methods.
+bool shadows(const Route& earlier, const Route& later);
+
+// The provider that a webhook names; a fault if there is none, or the settings of an "hmac" one contradict each other.
+Result<std::shared_ptr<const WebhookProvider>> provider_without_secrets(const Webhook& webhook);
+// A fault if there is no secret, or one is not of the provider's form.
+Status check_secrets(const WebhookProvider& provider, const Webhook& webhook);
+// Both.
+Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhook);
+
+// Does the configuration have a webhook or destination whose jobs have this name?
+bool has_endpoint(const Config& config, std::string_view name);
+// Why a job without one is dead, and is not retried.
+inline constexpr std::string_view kNoSuchEndpoint = "no webhook or destination of this name is configured";
 
 } // namespace oncekey

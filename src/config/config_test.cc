@@ -1,6 +1,7 @@
 #include "config/config.h"
 
-#include "config/known_settings.h"
+#include "config/settings.h"
+#include "support/parsed_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,6 +28,12 @@ Config read(const std::string& text) {
   auto config = parse_config(text, "test.toml");
   EXPECT_TRUE(config.ok()) << (config.ok() ? "" : config.fault().message);
   return config.ok() ? *config : Config{};
+}
+
+Result<Config> config_of_file(const std::string& path) {
+  ServeFlags flags;
+  flags.config = path;
+  return config_or_fault(read_config(flags, NamedFiles::left_alone));
 }
 
 Policy read_route(const std::string& settings) {
@@ -174,7 +181,7 @@ replay_set_cookie = true
 TEST(Config, AProbeCanBeSetOnARoute) {
   const Policy p = read_route("on_abandoned = \"probe\"\nprobe = \"GET /charges?key={key}\"\n");
   EXPECT_EQ(p.on_abandoned, OnAbandoned::probe);
-  EXPECT_EQ(p.probe, (Probe{"GET", "/charges?key={key}"}));
+  EXPECT_EQ(p.probe, (Question{"GET", "/charges?key={key}"}));
 }
 
 TEST(Config, LimitsCanBeSetAtTheTopAndOnARoute) {
@@ -412,7 +419,7 @@ TEST(Config, ThatIsNotTomlIsRefusedWithItsLine) {
 }
 
 TEST(Config, ThatCannotBeReadIsRefusedByName) {
-  const auto config = load_config("no/such/file.toml");
+  const auto config = config_of_file("no/such/file.toml");
   ASSERT_FALSE(config.ok());
   EXPECT_EQ(config.fault().message, "no/such/file.toml: cannot be read: No such file or directory");
 }
@@ -420,7 +427,7 @@ TEST(Config, ThatCannotBeReadIsRefusedByName) {
 TEST(Config, IsLoadedFromAFile) {
   const std::string path = testing::TempDir() + "oncekey_config_" + std::to_string(::getpid());
   std::ofstream(path) << kUpstream << "threads = 2\n";
-  const auto config = load_config(path);
+  const auto config = config_of_file(path);
   ASSERT_TRUE(config.ok());
   EXPECT_EQ(config->threads, 2u);
 }
@@ -433,8 +440,19 @@ TEST(ConfigManual, DescribesEverySettingAndNoOther) {
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("| `")) described.insert(line.substr(3, line.find('`', 3) - 3));
   }
-  const std::vector<std::string> names = known_settings();
-  const std::set<std::string> known(names.begin(), names.end());
+  std::set<std::string> known;
+  const auto add = [&](std::string_view prefix, auto settings) {
+    for (const auto& setting : settings) known.insert(fmt::format("{}{}", prefix, setting.name));
+  };
+  add("", gateway_settings());
+  add("", route_settings());
+  add("", default_settings());
+  add("", policy_settings());
+  add("limits.", limit_settings());
+  add("timeouts.", timeout_settings());
+  add("webhook.", webhook_settings());
+  add("destination.", destination_settings());
+  add("destination.", endpoint_settings());
   EXPECT_EQ(described, known);
 }
 

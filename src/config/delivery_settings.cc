@@ -1,124 +1,109 @@
 // The settings of [[webhook]] and [[destination]].
-#include "config/delivery.h"
+#include "base/enum_name.h"
+#include "base/masked_url.h"
 #include "config/secret.h"
 #include "config/settings.h"
-#include "config/suggestion.h"
 
 #include <algorithm>
-#include <array>
+#include <optional>
 
 namespace oncekey {
 namespace {
-
-using WebNode = toml::node;
 
 constexpr Millis kShortestPause{1};
 // More deliveries at one time would be a load test of the receiver.
 constexpr std::int64_t kMostDeliveries = 1024;
 
-Status read_secrets(const WebNode& node, Webhook& webhook) {
-  auto texts = as_texts(node);
-  if (!texts) return std::move(texts).fault();
-  webhook.secrets.clear();
-  for (const std::string& text : *texts) {
-    auto secret = secret_kept_elsewhere(text);
-    if (!secret) return std::move(secret).fault();
-    webhook.secrets.push_back(std::move(secret).value());
-  }
-  return ok_status();
+// One of two words, of which the first stands for `first`.
+template <class Enum>
+Result<Enum> as_either(const Node& node, std::string_view one, std::string_view other, Enum first, Enum second) {
+  return and_then(as_text(node), [&](const std::string& text) -> Result<Enum> {
+    if (text == one || text == other) return text == one ? first : second;
+    return invalid("\"{}\" is neither \"{}\" nor \"{}\"", text, one, other);
+  });
 }
 
-Status read_algorithm(const WebNode& node, Webhook& webhook) {
-  static constexpr std::array<std::pair<std::string_view, HashAlgorithm>, 3> kAlgorithms{
-      {{"sha1", HashAlgorithm::sha1}, {"sha256", HashAlgorithm::sha256}, {"sha512", HashAlgorithm::sha512}}};
-  const auto text = as_text(node);
-  if (!text) return text.fault();
-  for (const auto& [name, algorithm] : kAlgorithms) {
-    if (*text != name) continue;
-    webhook.hmac.algorithm = algorithm;
-    return ok_status();
-  }
-  return invalid(fmt::format("\"{}\" is not one of \"sha1\", \"sha256\", \"sha512\"", *text));
+Result<HashAlgorithm> parse_algorithm(std::string_view text) {
+  std::optional<HashAlgorithm> found;
+  each_enumerator<HashAlgorithm>([&](HashAlgorithm each) { found = enum_name(each) == text ? each : found; });
+  if (found) return *found;
+  return invalid("\"{}\" is not one of \"sha1\", \"sha256\", \"sha512\"", text);
 }
 
-Status read_encoding(const WebNode& node, Webhook& webhook) {
-  const auto text = as_text(node);
-  if (!text) return text.fault();
-  if (*text != "hex" && *text != "base64")
-    return invalid(fmt::format("\"{}\" is neither \"hex\" nor \"base64\"", *text));
-  webhook.hmac.encoding = *text == "hex" ? HmacScheme::Encoding::hex : HmacScheme::Encoding::base64;
-  return ok_status();
+Result<Url> parse_endpoint(std::string_view text) {
+  auto url = parse_url(text);
+  if (url) return url;
+  return invalid("\"{}\" is not a URL: {}", masked_url(text), url.fault().message);
 }
 
-Status read_hook_path(const WebNode& node, Webhook& webhook) {
-  const Status read = put(webhook.path, as_text(node));
-  if (!read) return read;
-  if (!webhook.path.starts_with('/') || webhook.path.find_first_of("?#*{}<> ") != std::string::npos ||
-      webhook.path.find("/:") != std::string::npos)
+Result<std::string> parse_hook_path(std::string_view path) {
+  if (!path.starts_with('/') || path.find_first_of("?#*{}<> ") != std::string_view::npos ||
+      path.find("/:") != std::string_view::npos)
     return invalid("a webhook's path begins with / and is meant exactly: leave out *, ?, #, {name} and :name");
-  std::string normal = normal_glob(webhook.path);
-  if (normal.empty())
-    return invalid(
-        "a webhook's path is compared in normal form: leave out dot segments, backslashes, `;parameters`, encoded "
-        "slashes "
-        "and semicolons, and % without two digits");
-  webhook.path = std::move(normal);
-  return ok_status();
+  std::string normal = normal_glob(path);
+  if (!normal.empty()) return normal;
+  return invalid(
+      "a webhook's path is compared in normal form: leave out dot segments, backslashes, `;parameters`, encoded "
+      "slashes and semicolons, and % without two digits");
 }
 
-Status read_repetition(const WebNode& node, Webhook& webhook) {
-  const auto text = as_text(node);
-  if (!text) return text.fault();
-  if (*text != "signed" && *text != "id") return invalid(fmt::format("\"{}\" is neither \"signed\" nor \"id\"", *text));
-  webhook.repetition = *text == "signed" ? Repetition::by_what_is_signed : Repetition::by_id;
-  return ok_status();
-}
-
-Status read_authorization(const WebNode& node, Endpoint& endpoint) {
-  auto text = as_text(node);
-  if (!text) return std::move(text).fault();
-  const Status read = put(endpoint.authorization, secret_kept_elsewhere(*text));
-  if (read && endpoint.authorization.find_first_of("\r\n") != std::string::npos)
+Result<std::string> parse_authorization(std::string_view text) {
+  auto secret = secret_kept_elsewhere(text);
+  if (secret && secret->find_first_of("\r\n") != std::string::npos)
     return invalid("an Authorization field has no line breaks");
-  return read;
+  return secret;
 }
 
 constexpr Setting<Webhook> kWebhookSettings[] = {
-    {"path", read_hook_path},
-    {"provider", [](const WebNode& v, Webhook& w) { return put(w.provider, as_text(v)); }},
-    {"secrets", read_secrets},
-    {"tolerance", [](const WebNode& v, Webhook& w) { return put(w.tolerance, as_duration(v, Millis(1000))); }},
-    {"max_body", [](const WebNode& v, Webhook& w) { return put(w.max_body, as_bytes(v)); }},
-    {"url", [](const WebNode& v, Webhook& w) { return put(w.url, as_text(v)); }},
-    {"order_by", [](const WebNode& v, Webhook& w) { return put(w.order_by, as_text(v)); }},
-    {"repetition", read_repetition},
-    {"signature_header", [](const WebNode& v, Webhook& w) { return put(w.hmac.signature_header, as_text(v)); }},
-    {"algorithm", read_algorithm},
-    {"encoding", read_encoding},
-    {"signature_prefix", [](const WebNode& v, Webhook& w) { return put(w.hmac.prefix, as_text(v)); }},
-    {"signed", [](const WebNode& v, Webhook& w) { return put(w.hmac.signed_template, as_text(v)); }},
-    {"timestamp_header", [](const WebNode& v, Webhook& w) { return put(w.hmac.timestamp_header, as_text(v)); }},
-    {"id_header", [](const WebNode& v, Webhook& w) { return put(w.hmac.id_header, as_text(v)); }},
-    {"id_pointer", [](const WebNode& v, Webhook& w) { return put(w.hmac.id_pointer, as_text(v)); }},
+    {"deliver_to", [](const Node& v, Webhook& w) { return put(w.endpoint.url, parsed(v, parse_endpoint)); }},
+    {"path", [](const Node& v, Webhook& w) { return put(w.path, parsed(v, parse_hook_path)); }},
+    {"provider", [](const Node& v, Webhook& w) { return put(w.provider, as_text(v)); }},
+    {"secrets",
+     [](const Node& v, Webhook& w) { return put(w.secrets, as_list(v, secret_kept_elsewhere, Twice::allowed)); }},
+    {"tolerance", [](const Node& v, Webhook& w) { return put(w.tolerance, as_duration(v, Millis(1000))); }},
+    {"max_body", [](const Node& v, Webhook& w) { return put(w.max_body, as_bytes(v)); }},
+    {"url", [](const Node& v, Webhook& w) { return put(w.url, as_text(v)); }},
+    {"order_by", [](const Node& v, Webhook& w) { return put(w.order_by, as_text(v)); }},
+    {"repetition",
+     [](const Node& v, Webhook& w) {
+       return put(w.repetition, as_either(v, "signed", "id", Repetition::by_what_is_signed, Repetition::by_id));
+     }},
+    {"signature_header", [](const Node& v, Webhook& w) { return put(w.hmac.signature_header, as_text(v)); }},
+    {"algorithm", [](const Node& v, Webhook& w) { return put(w.hmac.algorithm, parsed(v, parse_algorithm)); }},
+    {"encoding",
+     [](const Node& v, Webhook& w) {
+       return put(w.hmac.encoding,
+                  as_either(v, "hex", "base64", HmacScheme::Encoding::hex, HmacScheme::Encoding::base64));
+     }},
+    {"signature_prefix", [](const Node& v, Webhook& w) { return put(w.hmac.prefix, as_text(v)); }},
+    {"signed", [](const Node& v, Webhook& w) { return put(w.hmac.signed_template, as_text(v)); }},
+    {"timestamp_header", [](const Node& v, Webhook& w) { return put(w.hmac.timestamp_header, as_text(v)); }},
+    {"id_header", [](const Node& v, Webhook& w) { return put(w.hmac.id_header, as_text(v)); }},
+    {"id_pointer", [](const Node& v, Webhook& w) { return put(w.hmac.id_pointer, as_text(v)); }},
+};
+
+constexpr Setting<Endpoint> kDestinationSettings[] = {
+    {"name", [](const Node& v, Endpoint& e) { return put(e.name, as_text(v)); }},
+    {"url", [](const Node& v, Endpoint& e) { return put(e.url, parsed(v, parse_endpoint)); }},
 };
 
 constexpr Setting<Endpoint> kEndpointSettings[] = {
-    {"timeout", [](const WebNode& v, Endpoint& e) { return put(e.timeout, as_duration(v, kShortestPause)); }},
-    {"concurrency", [](const WebNode& v, Endpoint& e) { return put_count(e.concurrency, v, 1, kMostDeliveries); }},
-    {"budget", [](const WebNode& v, Endpoint& e) { return put(e.budget, as_duration(v, kShortestPause)); }},
-    {"remember", [](const WebNode& v, Endpoint& e) { return put(e.remember, as_duration(v, Millis(1000))); }},
-    {"first_pause", [](const WebNode& v, Endpoint& e) { return put(e.first_pause, as_duration(v, kShortestPause)); }},
-    {"longest_pause",
-     [](const WebNode& v, Endpoint& e) { return put(e.longest_pause, as_duration(v, kShortestPause)); }},
-    {"keep_delivered", [](const WebNode& v, Endpoint& e) { return put(e.keep_delivered, as_switch(v)); }},
-    {"ca", [](const WebNode& v, Endpoint& e) { return put(e.ca_file, as_text(v)); }},
-    {"authorization", read_authorization},
+    {"timeout", [](const Node& v, Endpoint& e) { return put(e.timeout, as_duration(v, kShortestPause)); }},
+    {"concurrency", [](const Node& v, Endpoint& e) { return put_count(e.concurrency, v, 1, kMostDeliveries); }},
+    {"budget", [](const Node& v, Endpoint& e) { return put(e.budget, as_duration(v, kShortestPause)); }},
+    {"remember", [](const Node& v, Endpoint& e) { return put(e.remember, as_duration(v, Millis(1000))); }},
+    {"first_pause", [](const Node& v, Endpoint& e) { return put(e.first_pause, as_duration(v, kShortestPause)); }},
+    {"longest_pause", [](const Node& v, Endpoint& e) { return put(e.longest_pause, as_duration(v, kShortestPause)); }},
+    {"keep_delivered", [](const Node& v, Endpoint& e) { return put(e.keep_delivered, as_switch(v)); }},
+    {"ca", [](const Node& v, Endpoint& e) { return put(e.ca_file, as_text(v)); }},
+    {"authorization", [](const Node& v, Endpoint& e) { return put(e.authorization, parsed(v, parse_authorization)); }},
 };
 
 } // namespace
 
-std::span<const Setting<Webhook>> webhook_settings() { return kWebhookSettings; }
-std::span<const Setting<Endpoint>> endpoint_settings() { return kEndpointSettings; }
+Settings<Webhook> webhook_settings() { return kWebhookSettings; }
+Settings<Endpoint> destination_settings() { return kDestinationSettings; }
+Settings<Endpoint> endpoint_settings() { return kEndpointSettings; }
 
 Result<std::shared_ptr<const WebhookProvider>> provider_without_secrets(const Webhook& webhook) {
   auto made = webhook.provider == "hmac" ? hmac_provider(webhook.hmac) : webhook_provider(webhook.provider);

@@ -1,4 +1,5 @@
-#include "config/flags.h"
+#include "config/load.h"
+#include "support/parsed_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,18 +21,22 @@ std::string file_with(const std::string& text) {
   return path;
 }
 
+Result<Config> config_of(const ServeFlags& flags) {
+  return config_or_fault(read_config(flags, NamedFiles::left_alone));
+}
+
 TEST(Flags, MakeOneRouteForEverything) {
   ServeFlags flags;
-  flags.listen = "127.0.0.1:1";
-  flags.admin = "127.0.0.1:2";
-  flags.upstream = "http://127.0.0.1:3";
-  flags.store = "memory:";
-  flags.policy = "stripe-v1";
+  flags.texts["listen"] = "127.0.0.1:1";
+  flags.texts["admin"] = "127.0.0.1:2";
+  flags.texts["upstream"] = "http://127.0.0.1:3";
+  flags.texts["store"] = "memory:";
+  flags.texts["policy"] = "stripe-v1";
   flags.scope = {"header:X-Account", "header:X-User?"};
-  flags.lease = "5s";
-  flags.retention = "1h";
+  flags.texts["lease"] = "5s";
+  flags.texts["retention"] = "1h";
   flags.threads = 2;
-  const auto config = config_from_flags(flags);
+  const auto config = config_of(flags);
   ASSERT_TRUE(config.ok()) << config.fault().message;
   EXPECT_EQ(config->listen.port, 1);
   EXPECT_EQ(config->admin.port, 2);
@@ -48,9 +53,9 @@ TEST(Flags, MakeOneRouteForEverything) {
 
 TEST(Flags, ThatAreWrongAreNamedAsFlags) {
   ServeFlags flags;
-  flags.upstream = "127.0.0.1:3";
-  flags.require_durability = "disk";
-  const auto config = config_from_flags(flags);
+  flags.texts["upstream"] = "127.0.0.1:3";
+  flags.texts["require_durability"] = "disk";
+  const auto config = config_of(flags);
   ASSERT_FALSE(config.ok());
   EXPECT_THAT(config.fault().message, HasSubstr("--upstream: \"127.0.0.1:3\" is not an upstream"));
   EXPECT_THAT(config.fault().message, HasSubstr("--require-durability: \"disk\" is not one of"));
@@ -58,15 +63,15 @@ TEST(Flags, ThatAreWrongAreNamedAsFlags) {
 
 TEST(Flags, ThatAreUnsafeTogetherAreRefused) {
   ServeFlags flags;
-  flags.upstream = "http://127.0.0.1:3";
-  flags.lease = "48h";
-  const auto config = config_from_flags(flags);
+  flags.texts["upstream"] = "http://127.0.0.1:3";
+  flags.texts["lease"] = "48h";
+  const auto config = config_of(flags);
   ASSERT_FALSE(config.ok());
   EXPECT_THAT(config.fault().message, StartsWith("--lease: retention (24h) is shorter than lease (2d)"));
 }
 
 TEST(Flags, WithoutAnUpstreamAreRefused) {
-  const auto config = config_from_flags({});
+  const auto config = config_of({});
   ASSERT_FALSE(config.ok());
   EXPECT_THAT(config.fault().message,
               Eq("--upstream: is missing: say which API to protect, as in --upstream http://127.0.0.1:9090"));
@@ -74,9 +79,9 @@ TEST(Flags, WithoutAnUpstreamAreRefused) {
 
 TEST(Flags, DoNotTakeATokenThatEveryoneCouldSee) {
   ServeFlags flags;
-  flags.upstream = "http://127.0.0.1:3";
-  flags.admin_token = "0123456789abcdef";
-  const auto config = config_from_flags(flags);
+  flags.texts["upstream"] = "http://127.0.0.1:3";
+  flags.texts["admin_token"] = "0123456789abcdef";
+  const auto config = config_of(flags);
   ASSERT_FALSE(config.ok());
   EXPECT_THAT(config.fault().message, StartsWith("--admin-token: write env:NAME or file:PATH"));
 }
@@ -84,11 +89,11 @@ TEST(Flags, DoNotTakeATokenThatEveryoneCouldSee) {
 TEST(Flags, BesideAFileReplaceWhereItListensForwardsAndStores) {
   ServeFlags flags;
   flags.config = file_with("listen = \"127.0.0.1:1\"\nlease = \"5s\"\n[[route]]\npath = \"/a\"\n");
-  flags.listen = "127.0.0.1:11";
-  flags.admin = "127.0.0.1:12";
-  flags.upstream = "http://127.0.0.1:13";
-  flags.store = "memory:";
-  const auto config = config_from_flags(flags);
+  flags.texts["listen"] = "127.0.0.1:11";
+  flags.texts["admin"] = "127.0.0.1:12";
+  flags.texts["upstream"] = "http://127.0.0.1:13";
+  flags.texts["store"] = "memory:";
+  const auto config = config_of(flags);
   ASSERT_TRUE(config.ok()) << config.fault().message;
   EXPECT_EQ(config->listen.port, 11);
   EXPECT_EQ(config->admin.port, 12);
@@ -102,9 +107,9 @@ TEST(Flags, BesideAFileReplaceWhereItListensForwardsAndStores) {
 TEST(Flags, BesideAFileAreRefusedWhereTheyContradictIt) {
   ServeFlags flags;
   flags.config = file_with("upstream = \"http://127.0.0.1:3\"\n");
-  flags.lease = "5s";
+  flags.texts["lease"] = "5s";
   flags.scope = {"global"};
-  const auto config = config_from_flags(flags);
+  const auto config = config_of(flags);
   ASSERT_FALSE(config.ok());
   EXPECT_THAT(config.fault().message, HasSubstr("--lease: contradicts --config: change lease in "));
   EXPECT_THAT(config.fault().message, HasSubstr("--scope: contradicts --config"));
@@ -113,8 +118,8 @@ TEST(Flags, BesideAFileAreRefusedWhereTheyContradictIt) {
 TEST(Flags, BesideAFileAreCheckedTogetherWithIt) {
   ServeFlags flags;
   flags.config = file_with("listen = \"127.0.0.1:1\"\n");
-  flags.upstream = "http://127.0.0.1:1";
-  const auto config = config_from_flags(flags);
+  flags.texts["upstream"] = "http://127.0.0.1:1";
+  const auto config = config_of(flags);
   ASSERT_FALSE(config.ok());
   EXPECT_THAT(config.fault().message, StartsWith("--upstream: upstream is the gateway's own listen address"));
 }

@@ -3,6 +3,7 @@
 #include "config/secret.h"
 #include "config/settings.h"
 #include "config/suggestion.h"
+#include "core/rate_keeper.h"
 
 #include <arpa/inet.h>
 
@@ -12,72 +13,42 @@
 namespace oncekey {
 namespace {
 
-Result<std::string> as_one_of(const toml::node& node, std::span<const std::string_view> words) {
-  auto text = as_text(node);
-  if (!text) return text;
-  std::string all;
-  for (const std::string_view word : words) {
-    if (*text == word) return text;
-    all += fmt::format("{}\"{}\"", all.empty() ? "" : ", ", word);
-  }
-  return invalid(fmt::format("\"{}\" is not one of {}{}", *text, all, did_you_mean(*text, words)));
-}
-
 // Short, so that every record can carry it.
-Result<std::string> as_gateway_name(const toml::node& node) {
+Result<std::string> as_gateway_name(const Node& node) {
   constexpr std::size_t kCharactersMax = 32;
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
   auto text = as_text(node);
-  if (!text) return text;
-  const bool plain = std::all_of(text->begin(), text->end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' ||
-           c == '_';
-  });
-  if (plain && text->size() <= kCharactersMax) return text;
-  return invalid(
-      fmt::format("expected 1 to {} letters, digits, \"-\", \".\" or \"_\", found \"{}\"", kCharactersMax, *text));
+  if (!text || (text->size() <= kCharactersMax && text->find_first_not_of(kPlain) == std::string::npos)) return text;
+  return invalid("expected 1 to {} letters, digits, \"-\", \".\" or \"_\", found \"{}\"", kCharactersMax, *text);
 }
 
-Result<std::string> as_store(const toml::node& node) {
+Result<std::string> as_store(const Node& node) {
   static constexpr std::array<std::string_view, 8> kKinds{"memory", "rocksdb", "postgres",      "postgresql",
                                                           "redis",  "rediss",  "redis+cluster", "rediss+cluster"};
-  auto written = as_text(node);
-  if (!written) return written;
-  auto text = resolve_secret(*written);
+  auto text = and_then(as_text(node), resolve_secret);
   if (!text) return text;
   if (*text == "memory:" || (text->starts_with("rocksdb:") && text->size() > 8)) return text;
   const std::string kind = text->substr(0, text->find(':'));
   const bool known = std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
   if (known && text->substr(kind.size()).starts_with("://")) return text;
   return invalid(
-      fmt::format("\"{}\" is not a store: write rocksdb:PATH, postgres://..., redis://..., "
-                  "redis+cluster://... or memory:{}",
-                  masked_url(*text), known ? "" : did_you_mean(kind, kKinds)));
+      "\"{}\" is not a store: write rocksdb:PATH, postgres://..., redis://..., redis+cluster://... or memory:{}",
+      masked_url(*text), known ? "" : did_you_mean(kind, kKinds));
 }
 
-Result<std::vector<std::string>> as_ip_addresses(const toml::node& node) {
-  auto texts = as_texts(node);
-  if (!texts) return texts;
-  for (std::string& text : *texts) {
-    std::array<std::uint8_t, 16> bytes{};
-    std::array<char, INET6_ADDRSTRLEN> canonical{};
-    const int family = text.find(':') == std::string::npos ? AF_INET : AF_INET6;
-    if (inet_pton(family, text.c_str(), bytes.data()) != 1)
-      return invalid(fmt::format("\"{}\" is not an IP address; names and ranges are not supported here", text));
-    text = inet_ntop(family, bytes.data(), canonical.data(), canonical.size());
-  }
-  return texts;
-}
-
-template <class T>
-Result<T> parsed(const toml::node& node, Result<T> (*parse)(std::string_view)) {
-  const auto text = as_text(node);
-  if (!text) return text.fault();
-  return parse(*text);
+Result<std::string> parse_ip_address(std::string_view text) {
+  std::array<std::uint8_t, 16> bytes{};
+  std::array<char, INET6_ADDRSTRLEN> canonical{};
+  const int family = text.find(':') == std::string_view::npos ? AF_INET : AF_INET6;
+  if (inet_pton(family, std::string(text).c_str(), bytes.data()) != 1)
+    return invalid("\"{}\" is not an IP address; names and ranges are not supported here", text);
+  return std::string(inet_ntop(family, bytes.data(), canonical.data(), canonical.size()));
 }
 
 constexpr std::array<std::string_view, 2> kDurabilities{"power", "process"};
 constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
 constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning", "error"};
+constexpr std::array<std::string_view, 3> kPublished{"expiry", "routes", "none"};
 // More threads than cores gain nothing, and no machine in front of one store has more cores than this.
 constexpr std::int64_t kMostThreads = 256;
 constexpr Millis kShortestTimeout{1};
@@ -90,40 +61,21 @@ bool looks_like_a_variable(std::string_view text) {
          text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string_view::npos;
 }
 
-Status read_secret(const toml::node& node, std::string& target) {
+Result<std::string> as_secret(const Node& node) {
   auto text = as_text(node);
-  if (!text) return std::move(text).fault();
-  if (looks_like_a_variable(*text)) {
-    return invalid(
-        fmt::format("\"{0}\" looks like the name of a variable: write \"env:{0}\". A name without its env: would be "
-                    "taken for the secret itself",
-                    *text));
-  }
-  return put(target, resolve_secret(*text));
+  if (!text || !looks_like_a_variable(*text)) return and_then(std::move(text), resolve_secret);
+  return invalid(
+      "\"{0}\" looks like the name of a variable: write \"env:{0}\". A name without its env: would be taken for the "
+      "secret itself",
+      *text);
 }
 
-Status read_outbox(const toml::node& node, Config& config) {
-  Address address;
-  const Status read = put(address, parsed(node, parse_address));
-  if (read) config.outbox = std::move(address);
-  return read;
-}
-
-Status read_durability(const toml::node& node, Config& config) {
-  auto level = as_one_of(node, kDurabilities);
-  if (!level) return std::move(level).fault();
-  config.require_durability = std::move(level).value();
-  return ok_status();
-}
-
-Status read_published(const toml::node& node, Config& config) {
-  static constexpr std::array<std::string_view, 3> kPublished{"expiry", "routes", "none"};
-  const auto word = as_one_of(node, kPublished);
-  if (!word) return word.fault();
-  config.publish_policies = *word == "expiry"   ? PublishedPolicies::expiry
-                            : *word == "routes" ? PublishedPolicies::routes
-                                                : PublishedPolicies::none;
-  return ok_status();
+Result<PublishedPolicies> as_published(const Node& node) {
+  return and_then(as_one_of(node, kPublished), [](const std::string& word) {
+    return Result(word == "expiry"   ? PublishedPolicies::expiry
+                  : word == "routes" ? PublishedPolicies::routes
+                                     : PublishedPolicies::none);
+  });
 }
 
 // As browsers write it into Origin: scheme, host and port, where it is not the scheme's own. Compared byte for byte.
@@ -131,74 +83,63 @@ Status check_origin(std::string_view origin) {
   const std::size_t scheme_end = origin.find("://");
   const std::string_view scheme = origin.substr(0, scheme_end);
   if (scheme_end == std::string_view::npos || scheme.empty())
-    return invalid(
-        fmt::format("\"{}\" is not an origin: write scheme and host, as in \"https://app.example\"", origin));
+    return invalid("\"{}\" is not an origin: write scheme and host, as in \"https://app.example\"", origin);
   const std::string_view rest = origin.substr(scheme_end + 3);
   if (rest.ends_with('/') && rest.find('/') == rest.size() - 1)
-    return invalid(fmt::format("\"{}\" ends in a slash, and no browser sends it so: write \"{}\"", origin,
-                               origin.substr(0, origin.size() - 1)));
+    return invalid("\"{}\" ends in a slash, and no browser sends it so: write \"{}\"", origin,
+                   origin.substr(0, origin.size() - 1));
   if (rest.find_first_of("/?#") != std::string_view::npos)
-    return invalid(fmt::format("\"{}\" has a path, and an origin has none: write \"{}\"", origin,
-                               origin.substr(0, scheme_end + 3 + rest.find_first_of("/?#"))));
+    return invalid("\"{}\" has a path, and an origin has none: write \"{}\"", origin,
+                   origin.substr(0, scheme_end + 3 + rest.find_first_of("/?#")));
   const bool plain = std::all_of(origin.begin(), origin.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
            std::string_view("+-._:/[]").find(c) != std::string_view::npos;
   });
   if (rest.empty() || !plain)
     return invalid(
-        fmt::format("\"{}\" is not an origin: write it in lower case and without a user name or a pattern, as in "
-                    "\"https://app.example\"",
-                    origin));
+        "\"{}\" is not an origin: write it in lower case and without a user name or a pattern, as in "
+        "\"https://app.example\"",
+        origin);
   if ((scheme == "https" && rest.ends_with(":443")) || (scheme == "http" && rest.ends_with(":80")))
-    return invalid(fmt::format("\"{}\" names the usual port, which browsers leave out: write \"{}\"", origin,
-                               origin.substr(0, origin.rfind(':'))));
+    return invalid("\"{}\" names the usual port, which browsers leave out: write \"{}\"", origin,
+                   origin.substr(0, origin.rfind(':')));
   return ok_status();
 }
 
-Status read_cors_origins(const toml::node& node, Config& config) {
+Result<std::vector<std::string>> as_origins(const Node& node) {
   auto texts = as_texts(node);
-  if (!texts) return std::move(texts).fault();
+  if (!texts) return texts;
   for (const std::string& text : *texts) {
     if (text == "*" && texts->size() > 1) return invalid("\"*\" allows all origins: write it alone");
     if (text == "*") continue;
-    if (const Status good = check_origin(text); !good) return good;
+    if (const Status good = check_origin(text); !good) return good.fault();
   }
-  config.cors_origins = *std::move(texts);
-  return ok_status();
+  return texts;
 }
 
-Status put_timeout(Millis& target, const toml::node& node) { return put(target, as_duration(node, kShortestTimeout)); }
+Result<Millis> as_timeout(const Node& node) { return as_duration(node, kShortestTimeout); }
 
 // At least `least` bytes: a limit of 0 would refuse everything.
-Status put_size_limit(std::uint64_t& target, const toml::node& node, std::uint64_t least,
-                      std::uint64_t most = std::uint64_t{1} << 40) {
+Result<std::uint64_t> as_size_limit(const Node& node, std::uint64_t least,
+                                    std::uint64_t most = std::uint64_t{1} << 40) {
   const auto bytes = as_bytes(node);
-  if (!bytes) return bytes.fault();
-  if (*bytes < least) return invalid(fmt::format("{} is out of range: at least {} bytes are needed", *bytes, least));
-  if (*bytes > most) return invalid(fmt::format("{} is out of range: at most {} bytes make sense", *bytes, most));
-  target = *bytes;
-  return ok_status();
+  if (bytes && *bytes < least) return invalid("{} is out of range: at least {} bytes are needed", *bytes, least);
+  if (bytes && *bytes > most) return invalid("{} is out of range: at most {} bytes make sense", *bytes, most);
+  return bytes;
 }
 
 // "2GiB", or a part of the disk, as in "10%".
 Status read_disk_reserve(const Node& node, Limits& limits) {
   const auto* text = node.as_string();
-  if (text != nullptr && text->get().ends_with('%')) {
-    const auto part = as_part(node);
-    if (!part) return part.fault();
-    limits.disk_reserve_part = *part;
-    return ok_status();
-  }
-  const auto bytes = as_bytes(node);
-  if (!bytes) return bytes.fault();
-  limits.disk_reserve_bytes = *bytes;
-  return ok_status();
+  const bool part = text != nullptr && text->get().ends_with('%');
+  return part ? put(limits.disk_reserve_part, as_part(node)) : put(limits.disk_reserve_bytes, as_bytes(node));
 }
 
 constexpr Setting<Config> kGatewaySettings[] = {
+    {"policy", check_policy<Config>},
     {"listen", [](const Node& v, Config& c) { return put(c.listen, parsed(v, parse_address)); }},
     {"admin", [](const Node& v, Config& c) { return put(c.admin, parsed(v, parse_address)); }},
-    {"admin_token", [](const Node& v, Config& c) { return read_secret(v, c.admin_token); }},
+    {"admin_token", [](const Node& v, Config& c) { return put(c.admin_token, as_secret(v)); }},
     {"admin_tls_cert", [](const Node& v, Config& c) { return put(c.admin_tls_cert, as_text(v)); }},
     {"admin_tls_key", [](const Node& v, Config& c) { return put(c.admin_tls_key, as_text(v)); }},
     {"upstream", [](const Node& v, Config& c) { return put(c.upstream, parsed(v, parse_upstream)); }},
@@ -207,7 +148,8 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"tls_key", [](const Node& v, Config& c) { return put(c.tls_key, as_text(v)); }},
     {"client_ca", [](const Node& v, Config& c) { return put(c.client_ca, as_text(v)); }},
     {"store", [](const Node& v, Config& c) { return put(c.store, as_store(v)); }},
-    {"require_durability", read_durability},
+    {"require_durability",
+     [](const Node& v, Config& c) { return put(c.require_durability, as_one_of(v, kDurabilities)); }},
     {"trust_clock", [](const Node& v, Config& c) { return put(c.trust_clock, as_switch(v)); }},
     {"core_dumps", [](const Node& v, Config& c) { return put(c.core_dumps, as_switch(v)); }},
     {"gateway_name", [](const Node& v, Config& c) { return put(c.gateway_name, as_gateway_name(v)); }},
@@ -215,24 +157,25 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
     {"log_format", [](const Node& v, Config& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
     {"access_log", [](const Node& v, Config& c) { return put(c.access_log, as_text(v)); }},
-    {"cors_origins", read_cors_origins},
-    {"orphan_after", [](const Node& v, Config& c) { return put(c.orphan_after, as_duration(v, Millis(0))); }},
-    {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v, Millis(0))); }},
-    {"publish_policies", read_published},
-    {"outbox", read_outbox},
-    {"outbox_token", [](const Node& v, Config& c) { return read_secret(v, c.outbox_token); }},
-    {"rate", [](const Node& v, Config& c) { return put(c.rates.rate, as_rate(v)); }},
+    {"cors_origins", [](const Node& v, Config& c) { return put(c.cors_origins, as_origins(v)); }},
+    {"orphan_after", [](const Node& v, Config& c) { return put(c.orphan_after, as_duration(v)); }},
+    {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v)); }},
+    {"publish_policies", [](const Node& v, Config& c) { return put(c.publish_policies, as_published(v)); }},
+    {"outbox", [](const Node& v, Config& c) { return put(c.outbox, parsed(v, parse_address)); }},
+    {"outbox_token", [](const Node& v, Config& c) { return put(c.outbox_token, as_secret(v)); }},
+    {"rate", [](const Node& v, Config& c) { return put(c.rates.rate, parsed(v, parse_rate)); }},
     {"burst", [](const Node& v, Config& c) { return put(c.rates.burst, as_burst(v)); }},
-    {"test_rate", [](const Node& v, Config& c) { return put(c.rates.test_rate, as_rate(v)); }},
+    {"test_rate", [](const Node& v, Config& c) { return put(c.rates.test_rate, parsed(v, parse_rate)); }},
     {"test_burst", [](const Node& v, Config& c) { return put(c.rates.test_burst, as_burst(v)); }},
     {"max_in_flight", [](const Node& v, Config& c) { return put_count(c.rates.max_in_flight, v, 1); }},
-    {"address_rate", [](const Node& v, Config& c) { return put(c.address_rate.per_second, as_rate(v)); }},
+    {"address_rate", [](const Node& v, Config& c) { return put(c.address_rate.per_second, parsed(v, parse_rate)); }},
     {"address_burst", [](const Node& v, Config& c) { return put(c.address_rate.burst, as_burst(v)); }},
     {"upstream_breaker",
      [](const Node& v, Config& c) { return put_count(c.breaker.failures, v, 0, kMostBreakerFailures); }},
-    {"upstream_breaker_window", [](const Node& v, Config& c) { return put_timeout(c.breaker.window, v); }},
-    {"upstream_breaker_pause", [](const Node& v, Config& c) { return put_timeout(c.breaker.pause, v); }},
-    {"trusted_proxies", [](const Node& v, Config& c) { return put(c.trusted_proxies, as_ip_addresses(v)); }},
+    {"upstream_breaker_window", [](const Node& v, Config& c) { return put(c.breaker.window, as_timeout(v)); }},
+    {"upstream_breaker_pause", [](const Node& v, Config& c) { return put(c.breaker.pause, as_timeout(v)); }},
+    {"trusted_proxies",
+     [](const Node& v, Config& c) { return put(c.trusted_proxies, as_list(v, parse_ip_address, Twice::allowed)); }},
 };
 
 constexpr Setting<Limits> kLimitSettings[] = {
@@ -240,8 +183,8 @@ constexpr Setting<Limits> kLimitSettings[] = {
     {"max_connections", [](const Node& v, Limits& l) { return put_count(l.max_connections, v, 1); }},
     // A smaller limit refuses ordinary browser requests, and no server accepts headers above the larger one.
     {"max_header_bytes",
-     [](const Node& v, Limits& l) { return put_size_limit(l.max_header_bytes, v, 1024, 1u << 20); }},
-    {"max_buffered_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_buffered_bytes, v, 1024); }},
+     [](const Node& v, Limits& l) { return put(l.max_header_bytes, as_size_limit(v, 1024, 1u << 20)); }},
+    {"max_buffered_bytes", [](const Node& v, Limits& l) { return put(l.max_buffered_bytes, as_size_limit(v, 1024)); }},
     {"max_upstream_connections", [](const Node& v, Limits& l) { return put_count(l.max_upstream_connections, v, 1); }},
     {"max_connections_per_address",
      [](const Node& v, Limits& l) { return put_count(l.max_connections_per_address, v, 1); }},
@@ -249,26 +192,26 @@ constexpr Setting<Limits> kLimitSettings[] = {
     {"share_per_account", [](const Node& v, Limits& l) { return put(l.share_per_account, as_part(v)); }},
     {"store_share_per_hour", [](const Node& v, Limits& l) { return put(l.store_share_per_hour, as_part(v)); }},
     // In less than this the store's own files leave no room for records.
-    {"max_store_bytes", [](const Node& v, Limits& l) { return put_size_limit(l.max_store_bytes, v, 1u << 20); }},
+    {"max_store_bytes", [](const Node& v, Limits& l) { return put(l.max_store_bytes, as_size_limit(v, 1u << 20)); }},
     {"disk_reserve", read_disk_reserve},
-    {"min_rate", [](const Node& v, Limits& l) { return put_size_limit(l.min_rate, v, 1, 1u << 30); }},
+    {"min_rate", [](const Node& v, Limits& l) { return put(l.min_rate, as_size_limit(v, 1, 1u << 30)); }},
 };
 
 constexpr Setting<Timeouts> kTimeoutSettings[] = {
-    {"connect", [](const Node& v, Timeouts& t) { return put_timeout(t.connect, v); }},
-    {"request_headers", [](const Node& v, Timeouts& t) { return put_timeout(t.request_headers, v); }},
-    {"request_body", [](const Node& v, Timeouts& t) { return put_timeout(t.request_body, v); }},
-    {"idle", [](const Node& v, Timeouts& t) { return put_timeout(t.idle, v); }},
-    {"upstream_idle", [](const Node& v, Timeouts& t) { return put_timeout(t.upstream_idle, v); }},
-    {"write", [](const Node& v, Timeouts& t) { return put_timeout(t.write, v); }},
-    {"tunnel_idle", [](const Node& v, Timeouts& t) { return put_timeout(t.tunnel_idle, v); }},
-    {"lame_duck", [](const Node& v, Timeouts& t) { return put(t.lame_duck, as_duration(v, Millis(0))); }},
+    {"connect", [](const Node& v, Timeouts& t) { return put(t.connect, as_timeout(v)); }},
+    {"request_headers", [](const Node& v, Timeouts& t) { return put(t.request_headers, as_timeout(v)); }},
+    {"request_body", [](const Node& v, Timeouts& t) { return put(t.request_body, as_timeout(v)); }},
+    {"idle", [](const Node& v, Timeouts& t) { return put(t.idle, as_timeout(v)); }},
+    {"upstream_idle", [](const Node& v, Timeouts& t) { return put(t.upstream_idle, as_timeout(v)); }},
+    {"write", [](const Node& v, Timeouts& t) { return put(t.write, as_timeout(v)); }},
+    {"tunnel_idle", [](const Node& v, Timeouts& t) { return put(t.tunnel_idle, as_timeout(v)); }},
+    {"lame_duck", [](const Node& v, Timeouts& t) { return put(t.lame_duck, as_duration(v)); }},
 };
 
 } // namespace
 
-std::span<const Setting<Config>> gateway_settings() { return kGatewaySettings; }
-std::span<const Setting<Limits>> limit_settings() { return kLimitSettings; }
-std::span<const Setting<Timeouts>> timeout_settings() { return kTimeoutSettings; }
+Settings<Config> gateway_settings() { return kGatewaySettings; }
+Settings<Limits> limit_settings() { return kLimitSettings; }
+Settings<Timeouts> timeout_settings() { return kTimeoutSettings; }
 
 } // namespace oncekey

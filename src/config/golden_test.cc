@@ -53,7 +53,7 @@ Golden read_golden() {
 }
 
 std::string answer_to(const Case& one) {
-  const ReadConfig read = read_config_text(one.text, "oncekey.toml", {}, NamedFiles::looked_at);
+  const ReadConfig read = read_config_text(one.text, "oncekey.toml", NamedFiles::looked_at);
   std::string answer;
   for (const Finding& finding : read.findings) answer += shown(finding, read.file_name) + "\n";
   return answer;

@@ -3,7 +3,7 @@
 
 #include "config/config.h"
 #include "core/accounts.h"
-#include "core/jwks.h"
+#include "core/jwt.h"
 
 #include <oncekey/result.h>
 
@@ -11,6 +11,9 @@
 #include <string_view>
 
 namespace oncekey {
+
+// The text of a file; a fault, without the path, where it cannot be read or is larger.
+Result<std::string> read_whole(const std::string& path, std::size_t largest, std::string_view if_larger = "");
 
 // TOML, one line a credential: "sha256:HEX" = "account", or the credential itself in the place of its hash.
 Result<Accounts> parse_accounts(std::string_view text, const std::string& file_name);

@@ -1,8 +1,8 @@
 #include "config/identity_rules.h"
 
+#include "base/ascii.h"
 #include "base/crypto.h"
 #include "config/identity_files.h"
-#include "config/routes.h"
 #include "core/policy_text.h"
 
 #include <fmt/format.h>
@@ -18,14 +18,6 @@ namespace {
 
 // Begins a line about an accounts file. The path of a route begins with / or *.
 constexpr std::string_view kAccounts = "accounts\t";
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
-  return lower;
-}
 
 // The text without the characters that separate texts in a line, and never empty: joined texts can be split again.
 std::string escaped(std::string_view text) {
@@ -44,18 +36,11 @@ std::string escaped(std::string_view text) {
 std::optional<std::string> unescaped(std::string_view text) {
   if (text == "%") return std::string();
   std::string out;
-  while (!text.empty()) {
-    if (text.front() != '%') {
-      out += text.front();
-      text.remove_prefix(1);
-      continue;
-    }
-    constexpr std::size_t kEscapeBytes = 3;
-    if (text.size() < kEscapeBytes) return std::nullopt;
-    const std::optional<std::string> byte = hex_decode(text.substr(1, 2));
-    if (!byte) return std::nullopt;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const auto byte = text[at] == '%' ? hex_decode(text.substr(at + 1, 2)) : std::string(1, text[at]);
+    if (!byte || byte->empty()) return std::nullopt;
     out += *byte;
-    text.remove_prefix(kEscapeBytes);
+    if (text[at] == '%') at += 2;
   }
   return out;
 }
@@ -92,14 +77,9 @@ std::string identity_of(const Policy& policy) {
       fmt::format("scope={} identity={} key_from={} key_syntax={} ignore_host={} path_case={}",
                   listed_sources(policy.scope), to_string(policy.identity), listed_sources(policy.key_from),
                   to_string(policy.key_syntax), policy.ignore_host, to_string(policy.path_case));
-  const bool has_tokens = std::any_of(policy.scope.begin(), policy.scope.end(),
-                                      [](const ScopeSource& source) { return source.kind == ScopeSource::Kind::jwt; });
-  if (has_tokens) text += fmt::format(" jwt_unverified={}", policy.tokens.unverified);
+  if (has_scope(policy, ScopeSource::Kind::jwt)) text += fmt::format(" jwt_unverified={}", policy.tokens.unverified);
   text += fmt::format(" accounts={}", policy.accounts.empty() ? "none" : escaped("file:" + policy.accounts));
-  const bool keyed_by_fingerprint =
-      std::any_of(policy.key_from.begin(), policy.key_from.end(),
-                  [](const KeySource& source) { return source.kind == KeySource::Kind::fingerprint; });
-  if (keyed_by_fingerprint) {
+  if (uses_fingerprint_as_key(policy)) {
     std::vector<std::string> headers;
     for (const std::string& name : policy.fingerprint_headers) headers.push_back(lower_case(name));
     text += fmt::format(" fingerprint={} fingerprint_ignore={} fingerprint_headers={}", to_string(policy.fingerprint),
@@ -112,16 +92,8 @@ bool has_method(const IdentityRule& rule, std::string_view method) {
   return std::find(rule.methods.begin(), rule.methods.end(), method) != rule.methods.end();
 }
 
-Route as_route(const IdentityRule& rule, const std::string& method) {
-  Route route;
-  route.path = rule.path;
-  route.policy.methods = {method};
-  route.policy.path_case = rule.path_case;
-  return route;
-}
-
 bool covers(const IdentityRule& wide, const IdentityRule& narrow, const std::string& method) {
-  return has_method(wide, method) && shadows(as_route(wide, method), as_route(narrow, method));
+  return has_method(wide, method) && glob_covers(wide.path, wide.path_case, narrow.path, narrow.path_case);
 }
 
 // Whether some path matches both globs.
@@ -138,9 +110,7 @@ bool meet(std::string_view a, std::string_view b) {
     std::vector<bool> next(b.size() + 1, false);
     for (std::size_t j = 0; j <= b.size(); ++j) {
       if (!reached[j]) continue;
-      if (a[at] == '*') {
-        next[j] = true;
-      } else if (j < b.size() && b[j] == '*') {
+      if (a[at] == '*' || (j < b.size() && b[j] == '*')) {
         next[j] = true;
       } else if (j < b.size() && a[at] == b[j]) {
         next[j + 1] = true;
@@ -173,9 +143,8 @@ bool may_meet(const IdentityRule& a, const IdentityRule& b) {
 std::map<std::string, std::string> parts_of(std::string_view identity) {
   std::map<std::string, std::string> parts;
   for (const std::string_view part : split(identity, ' ')) {
-    const auto equals = std::find(part.begin(), part.end(), '=');
-    const auto value = equals == part.end() ? equals : equals + 1;
-    parts[std::string(part.begin(), equals)] = std::string(value, part.end());
+    const std::size_t equals = std::min(part.find('='), part.size());
+    parts[std::string(part.substr(0, equals))] = part.substr(std::min(equals + 1, part.size()));
   }
   return parts;
 }
@@ -257,7 +226,7 @@ Result<IdentityBasis> identity_basis_of(const Config& config) {
     const std::string& path = route.policy.accounts;
     if (path.empty() || route.policy.mode == Mode::observe || basis.accounts.contains(path)) continue;
     const auto accounts = load_accounts(path);
-    if (!accounts) return invalid(fmt::format("accounts: {}", accounts.fault().message));
+    if (!accounts) return invalid("accounts: {}", accounts.fault().message);
     basis.accounts[path] = accounts->digests();
   }
   return basis;
@@ -321,17 +290,15 @@ Result<IdentityBasis> decode_identity_basis(std::string_view text) {
       for (const std::string_view entry : split(line, ',')) entries.emplace_back(entry);
       continue;
     }
-    IdentityRule rule;
-    rule.path = *path;
+    IdentityRule rule{*path, {}, {}, std::string(line)};
     for (const std::string_view item : split(fields[1], ',')) {
       const std::optional<std::string> method = unescaped(item);
       if (!method) return corrupt("a line of the remembered identity rules has a damaged method");
       rule.methods.push_back(*method);
     }
-    const auto path_case = parse_path_case(fields[2]);
+    const auto path_case = parse_word<PathCase>(fields[2]);
     if (!path_case) return corrupt("a line of the remembered identity rules has an unknown path_case");
     rule.path_case = *path_case;
-    rule.identity = line;
     basis.rules.push_back(std::move(rule));
   }
   return basis;

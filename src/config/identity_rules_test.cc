@@ -1,4 +1,5 @@
 #include "config/identity_rules.h"
+#include "support/parsed_config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

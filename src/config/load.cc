@@ -1,16 +1,12 @@
 #include "config/load.h"
 
-#include "config/reader.h"
+#include "config/identity_files.h"
 #include "config/settings.h"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <array>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
+#include <set>
+#include <variant>
 
 namespace oncekey {
 namespace {
@@ -18,16 +14,14 @@ namespace {
 // Large enough for a thousand routes. The bound keeps a disk or a log that is named by mistake out of memory.
 constexpr std::size_t kLargestFile = 1u << 20;
 
-void place(toml::table& table, const Override& flag) {
-  if (const auto* text = std::get_if<std::string>(&flag.value)) {
-    table.insert_or_assign(flag.setting, *text);
-  } else if (const auto* number = std::get_if<std::int64_t>(&flag.value)) {
-    table.insert_or_assign(flag.setting, *number);
-  } else if (const auto* texts = std::get_if<std::vector<std::string>>(&flag.value)) {
-    toml::array list;
-    for (const std::string& item : *texts) list.push_back(item);
-    table.insert_or_assign(flag.setting, std::move(list));
-  }
+// Puts what flags say in the place of what the file says.
+void place(toml::table& table, const ServeFlags& flags) {
+  for (const auto& [setting, text] : flags.texts)
+    if (text) table.insert_or_assign(setting, *text);
+  if (flags.threads) table.insert_or_assign("threads", std::int64_t{*flags.threads});
+  toml::array scope;
+  for (const std::string& source : flags.scope) scope.push_back(source);
+  if (!scope.empty()) table.insert_or_assign("scope", std::move(scope));
 }
 
 std::variant<toml::table, Finding> parse_toml(std::string_view text, std::string_view file_name) {
@@ -40,70 +34,72 @@ std::variant<toml::table, Finding> parse_toml(std::string_view text, std::string
   }
 }
 
-} // namespace
-
-ReadConfig read_config_text(std::string_view text, std::string_view file_name, const std::vector<Override>& overrides,
-                            NamedFiles files) {
-  auto parsed = parse_toml(text, file_name);
-  if (auto* const finding = std::get_if<Finding>(&parsed))
-    return {std::string(file_name), {}, {std::move(*finding)}, {}};
-  toml::table& table = std::get<toml::table>(parsed);
-  for (const Override& flag : overrides) place(table, flag);
-  return Reader(file_name, files).read(table);
-}
-
-namespace {
-
 Result<std::string> text_of_file(const std::string& path) {
   // Reading a FIFO could wait for ever. A folder gets its own error message below.
   struct stat entry {};
   if (::stat(path.c_str(), &entry) == 0 && !S_ISREG(entry.st_mode) && !S_ISDIR(entry.st_mode))
     return invalid("is not a regular file: give the path of a TOML file");
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(kLargestFile + 1, '\0');
-  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (!file.is_open() || file.bad())
-    return invalid(fmt::format("cannot be read: {}", errno != 0 ? std::strerror(errno) : "input error"));
-  text.resize(static_cast<std::size_t>(file.gcount()));
-  if (text.size() > kLargestFile) return invalid("larger than 1 MiB: is this the right file?");
-  return text;
+  return read_whole(path, kLargestFile, ": is this the right file?");
 }
-
-constexpr std::array<std::string_view, 4> kAdminSettings{"admin", "admin_token", "admin_tls_cert", "store"};
 
 } // namespace
 
-ReadConfig read_config_file(const std::string& path, const std::vector<Override>& overrides, NamedFiles files) {
-  const Result<std::string> text = text_of_file(path);
-  if (!text) return {path, {}, {Finding{0, {}, text.fault().message}}, {}};
-  return read_config_text(*text, path, overrides, files);
+std::string shown(const Finding& finding, std::string_view file_name) {
+  if (finding.line != 0) return fmt::format("{}:{}: {}", file_name, finding.line, finding.text);
+  if (finding.setting.empty() && !file_name.empty()) return fmt::format("{}: {}", file_name, finding.text);
+  return finding.text;
+}
+
+ReadConfig read_config_text(std::string_view text, std::string_view file_name, NamedFiles files,
+                            const ServeFlags& flags) {
+  auto parsed = parse_toml(text, file_name);
+  if (auto* const finding = std::get_if<Finding>(&parsed)) return {std::string(file_name), {}, {std::move(*finding)}};
+  place(std::get<toml::table>(parsed), flags);
+  return read_settings(std::get<toml::table>(parsed), file_name, files);
+}
+
+ReadConfig read_config(const ServeFlags& flags, NamedFiles files) {
+  if (!flags.config) {
+    const auto token = flags.texts.find("admin_token");
+    const bool visible = token != flags.texts.end() && token->second && !token->second->starts_with("env:") &&
+                         !token->second->starts_with("file:");
+    if (!visible) return read_config_text("", "", files, flags);
+    return {"",
+            {},
+            {{0, "admin_token",
+              "--admin-token: write env:NAME or file:PATH: an argument is visible to every user of the machine"}}};
+  }
+  static const std::set<std::string_view> kAllowedBesideAFile{"listen", "admin", "upstream", "store"};
+  ReadConfig refused{*flags.config, {}, {}};
+  toml::table given;
+  place(given, flags);
+  for (const auto& [key, value] : given) {
+    if (kAllowedBesideAFile.contains(key.str())) continue;
+    std::string setting(key.str());
+    std::string text =
+        fmt::format("{}: contradicts --config: change {} in {} instead", as_flag(setting), setting, *flags.config);
+    refused.findings.push_back({0, std::move(setting), std::move(text)});
+  }
+  if (!refused.findings.empty()) return refused;
+  const Result<std::string> text = text_of_file(*flags.config);
+  if (!text) return {*flags.config, {}, {{0, {}, text.fault().message}}};
+  return read_config_text(*text, *flags.config, files, flags);
 }
 
 Result<Config> load_admin_settings(const std::string& path) {
   const Result<std::string> text = text_of_file(path);
-  if (!text) return invalid(fmt::format("{}: {}", path, text.fault().message));
+  if (!text) return invalid("{}: {}", path, text.fault().message);
   const auto parsed = parse_toml(*text, path);
   if (const auto* const finding = std::get_if<Finding>(&parsed)) return invalid(shown(*finding, path));
   const toml::table* const table = &std::get<toml::table>(parsed);
   Config config;
-  for (const Setting<Config>& setting : gateway_settings()) {
-    const toml::node* const value = table->get(setting.name);
-    const bool wanted = std::find(kAdminSettings.begin(), kAdminSettings.end(), setting.name) != kAdminSettings.end();
-    if (value == nullptr || !wanted) continue;
-    if (const Status read = setting.read(*value, config); !read)
-      return invalid(
-          fmt::format("{}:{}: {}: {}", path, value->source().begin.line, setting.name, read.fault().message));
+  for (const std::string_view name : {"admin", "admin_token", "admin_tls_cert", "store"}) {
+    const toml::node* const value = table->get(name);
+    if (value == nullptr) continue;
+    if (const Status read = find_setting(gateway_settings(), name)->read(*value, config); !read)
+      return invalid("{}:{}: {}: {}", path, value->source().begin.line, name, read.fault().message);
   }
   return config;
-}
-
-Result<Config> parse_config(std::string_view text, std::string_view file_name) {
-  return config_or_fault(read_config_text(text, file_name, {}, NamedFiles::left_alone));
-}
-
-Result<Config> load_config(const std::string& path) {
-  return config_or_fault(read_config_file(path, {}, NamedFiles::left_alone));
 }
 
 } // namespace oncekey

@@ -1,7 +1,7 @@
-#include "config/named_files.h"
-
+// The files and folders that a configuration names, looked at before anything starts.
 #include "base/pem_files.h"
 #include "config/identity_files.h"
+#include "config/problems.h"
 
 #include <fmt/format.h>
 
@@ -64,73 +64,55 @@ std::optional<std::string> why_no_store(const std::string& path) {
   return why_not_writable(parent);
 }
 
-class Looking {
- public:
-  explicit Looking(const Config& config) : config_(config) {}
-
-  std::vector<Problem> all() {
-    key_pair("", config_.tls_cert, config_.tls_key);
-    key_pair("admin_", config_.admin_tls_cert, config_.admin_tls_key);
-    trusted("upstream_ca", "upstream_ca", config_.upstream_ca);
-    trusted("client_ca", "client_ca", config_.client_ca);
-    for (std::size_t i = 0; i < config_.webhooks.size(); ++i)
-      trusted(setting_in("webhook", i, "ca"), "ca", config_.webhooks[i].endpoint.ca_file);
-    for (std::size_t i = 0; i < config_.destinations.size(); ++i)
-      trusted(setting_in("destination", i, "ca"), "ca", config_.destinations[i].ca_file);
-    store();
-    for (std::size_t i = 0; i < config_.routes.size(); ++i) identity(i, config_.routes[i].policy);
-    return std::move(out_);
-  }
-
- private:
-  void add(std::optional<std::size_t> route, std::string setting, std::string text) {
-    out_.push_back({route, {std::move(setting)}, std::move(text), {}});
-  }
-
-  void key_pair(std::string_view prefix, const std::string& certificate, const std::string& key) {
-    for (const PemFinding& finding : check_key_pair(certificate, key)) {
-      const std::string setting =
-          fmt::format("{}{}", prefix, finding.in == PemFinding::In::certificate ? "tls_cert" : "tls_key");
-      add(std::nullopt, setting, fmt::format("{} {}", setting, finding.text));
-    }
-  }
-
-  void trusted(std::string setting, std::string_view name, const std::string& file) {
-    if (file.empty()) return;
-    if (const Status usable = check_trusted_certificates(file); !usable)
-      add(std::nullopt, std::move(setting), fmt::format("{} {}", name, usable.fault().message));
-  }
-
-  void store() {
-    if (!config_.store.starts_with(kEmbedded)) return;
-    if (const auto why = why_no_store(config_.store.substr(kEmbedded.size())))
-      add(std::nullopt, "store", fmt::format("store {}: {}", config_.store, *why));
-  }
-
-  // A file that several routes name, as they do by a default at the top, is reported once.
-  void identity(std::size_t route, const Policy& policy) {
-    if (const std::string path = jwks_path(policy.tokens.keys); !path.empty() && seen_.insert("keys " + path).second) {
-      if (const auto set = load_jwks(path); !set)
-        add(route, "jwt_keys", fmt::format("jwt_keys {}", set.fault().message));
-    }
-    if (!policy.accounts.empty() && seen_.insert("accounts " + policy.accounts).second) {
-      if (const auto accounts = load_accounts(policy.accounts); !accounts)
-        add(route, "accounts", fmt::format("accounts {}", accounts.fault().message));
-    }
-  }
-
-  const Config& config_;
-  std::set<std::string> seen_;
-  std::vector<Problem> out_;
-};
-
 } // namespace
 
 std::string setting_in(std::string_view list, std::size_t index, std::string_view setting) {
   return fmt::format("{}[{}].{}", list, index, setting);
 }
 
-std::vector<Problem> problems_of_files(const Config& config) { return Looking(config).all(); }
+std::vector<Problem> problems_of_files(const Config& config) {
+  std::vector<Problem> out;
+  const auto add = [&](std::optional<std::size_t> route, std::string setting, std::string text) {
+    out.push_back({route, {std::move(setting)}, std::move(text)});
+  };
+  const auto check_pair = [&](std::string_view prefix, const std::string& certificate, const std::string& key) {
+    for (const PemFinding& finding : check_key_pair(certificate, key)) {
+      const std::string setting =
+          fmt::format("{}{}", prefix, finding.in == PemFinding::In::certificate ? "tls_cert" : "tls_key");
+      add(std::nullopt, setting, fmt::format("{} {}", setting, finding.text));
+    }
+  };
+  const auto check_trusted = [&](std::string setting, std::string_view name, const std::string& file) {
+    if (file.empty()) return;
+    if (const Status usable = check_trusted_certificates(file); !usable)
+      add(std::nullopt, std::move(setting), fmt::format("{} {}", name, usable.fault().message));
+  };
+  check_pair("", config.tls_cert, config.tls_key);
+  check_pair("admin_", config.admin_tls_cert, config.admin_tls_key);
+  check_trusted("upstream_ca", "upstream_ca", config.upstream_ca);
+  check_trusted("client_ca", "client_ca", config.client_ca);
+  for (std::size_t i = 0; i < config.webhooks.size(); ++i)
+    check_trusted(setting_in("webhook", i, "ca"), "ca", config.webhooks[i].endpoint.ca_file);
+  for (std::size_t i = 0; i < config.destinations.size(); ++i)
+    check_trusted(setting_in("destination", i, "ca"), "ca", config.destinations[i].ca_file);
+  if (config.store.starts_with(kEmbedded)) {
+    if (const auto why = why_no_store(config.store.substr(kEmbedded.size())))
+      add(std::nullopt, "store", fmt::format("store {}: {}", config.store, *why));
+  }
+  // A file that several routes name, as they do by a default at the top, is reported once.
+  std::set<std::string> seen;
+  for (std::size_t i = 0; i < config.routes.size(); ++i) {
+    const Policy& policy = config.routes[i].policy;
+    if (const std::string path = jwks_path(policy.tokens.keys); !path.empty() && seen.insert("keys " + path).second) {
+      if (const auto set = load_jwks(path); !set) add(i, "jwt_keys", fmt::format("jwt_keys {}", set.fault().message));
+    }
+    if (!policy.accounts.empty() && seen.insert("accounts " + policy.accounts).second) {
+      if (const auto accounts = load_accounts(policy.accounts); !accounts)
+        add(i, "accounts", fmt::format("accounts {}", accounts.fault().message));
+    }
+  }
+  return out;
+}
 
 std::vector<std::string> warnings_of_files(const Config& config) {
   std::vector<std::string> warnings;

@@ -1,57 +1,31 @@
 // The settings of a route: every field of Policy under its own name. How values are spelled is defined in
 // core/policy_text.h.
 #include "base/masked_url.h"
-#include "config/config.h"
 #include "config/settings.h"
+#include "config/suggestion.h"
 #include "core/policy_text.h"
+#include "core/rate_keeper.h"
 
 #include <algorithm>
-#include <array>
 
 namespace oncekey {
 namespace {
 
-// Reads text and hands it to one of core's parsers.
-template <class T>
-Status put_parsed(T& target, const Node& node, Result<T> (*parse)(std::string_view)) {
-  const auto text = as_text(node);
-  if (!text) return text.fault();
-  return put(target, parse(*text));
-}
-
-template <class T>
-Status put_list(std::vector<T>& target, const Node& node, Result<T> (*parse)(std::string_view)) {
-  const auto texts = as_texts(node);
-  if (!texts) return texts.fault();
-  std::vector<T> items;
-  for (const std::string& text : *texts) {
-    auto item = parse(text);
-    if (!item) return std::move(item).fault();
-    if (std::find(items.begin(), items.end(), *item) != items.end())
-      return invalid(fmt::format("\"{}\" stands twice in the list", text));
-    items.push_back(std::move(item).value());
-  }
-  target = std::move(items);
-  return ok_status();
-}
-
-bool is_token(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           std::string_view("!#$%&'*+-.^_`|~").find(c) != std::string_view::npos;
-  });
+template <class Enum>
+Status put_word(Enum& target, const Node& node) {
+  return put(target, parsed(node, parse_word<Enum>));
 }
 
 Result<std::string> parse_method(std::string_view text) {
   if (!is_token(text) || std::any_of(text.begin(), text.end(), [](char c) { return c >= 'a' && c <= 'z'; }))
-    return invalid(fmt::format("\"{}\" is not a method: methods are written in capitals, as in \"POST\"", text));
+    return invalid("\"{}\" is not a method: methods are written in capitals, as in \"POST\"", text);
   if (text == "CONNECT" || text == "TRACE")
-    return invalid(fmt::format("{} cannot be protected: it has no answer that could be kept", text));
+    return invalid("{} cannot be protected: it has no answer that could be kept", text);
   return std::string(text);
 }
 
 Result<std::string> parse_header_name(std::string_view text) {
-  if (!is_token(text)) return invalid(fmt::format("\"{}\" is not the name of a header", text));
+  if (!is_token(text)) return invalid("\"{}\" is not the name of a header", text);
   return std::string(text);
 }
 
@@ -63,118 +37,152 @@ Result<std::string> parse_pointer(std::string_view text) {
 Result<StatusSet> parse_statuses(std::string_view text) {
   if (const auto set = StatusSet::parse(text)) return *set;
   return invalid(
-      fmt::format("\"{}\" is not a set of statuses: write statuses and ranges from 100 to 599, with ! for "
-                  "those to leave out, as in \"200-499,!429\"",
-                  text));
-}
-
-Status read_probe(const Node& node, Policy& policy) {
-  Probe probe;
-  Status read = put_parsed(probe, node, parse_probe);
-  if (read) policy.probe = std::move(probe);
-  return read;
-}
-
-Status read_reauthorize(const Node& node, Policy& policy) {
-  Reauthorization question;
-  Status read = put_parsed(question, node, parse_reauthorization);
-  if (read) policy.reauthorize = std::move(question);
-  return read;
+      "\"{}\" is not a set of statuses: write statuses and ranges from 100 to 599, with ! for those to leave out, as "
+      "in \"200-499,!429\"",
+      text);
 }
 
 constexpr std::string_view kFile = "file:";
 
-Status read_jwt_keys(const Node& node, Policy& policy) {
-  auto text = as_text(node);
-  if (!text) return std::move(text).fault();
-  if (!text->starts_with(kFile) || text->size() == kFile.size()) {
-    if (const auto url = parse_url(*text); !url)
-      return invalid(
-          fmt::format("\"{}\" names no keys: write \"file:PATH\" of a JSON Web Key Set, or its URL, as in "
-                      "\"https://id.example.com/.well-known/jwks.json\"",
-                      masked_url(*text)));
-  }
-  policy.tokens.keys = std::move(text).value();
-  return ok_status();
+bool names_a_file(std::string_view text) { return text.starts_with(kFile) && text.size() > kFile.size(); }
+
+Result<std::string> parse_jwt_keys(std::string_view text) {
+  if (names_a_file(text) || parse_url(text)) return std::string(text);
+  return invalid(
+      "\"{}\" names no keys: write \"file:PATH\" of a JSON Web Key Set, or its URL, as in "
+      "\"https://id.example.com/.well-known/jwks.json\"",
+      masked_url(text));
 }
 
-Status read_accounts(const Node& node, Policy& policy) {
-  auto text = as_text(node);
-  if (!text) return std::move(text).fault();
-  if (!text->starts_with(kFile) || text->size() == kFile.size())
-    return invalid(fmt::format("\"{}\" names no file: write \"file:PATH\"", *text));
-  policy.accounts = text->substr(kFile.size());
-  return ok_status();
+Result<std::string> parse_file(std::string_view text) {
+  if (names_a_file(text)) return std::string(text.substr(kFile.size()));
+  return invalid("\"{}\" names no file: write \"file:PATH\"", text);
+}
+
+// With * in the place of {id}, <id> and :id, as routers of web frameworks write what varies. Nothing if there is none.
+std::optional<std::string> with_stars(std::string_view path) {
+  std::string stars;
+  bool found = false;
+  std::size_t at = 0;
+  while (at < path.size()) {
+    const char c = path[at];
+    const char closing = c == '{' ? '}' : c == '<' ? '>' : '\0';
+    const bool named = c == ':' && at > 0 && path[at - 1] == '/' && at + 1 < path.size() && path[at + 1] != '/';
+    if (closing == '\0' && !named) {
+      stars += c;
+      ++at;
+      continue;
+    }
+    found = true;
+    if (!stars.ends_with('*')) stars += '*';
+    const std::size_t end = path.find(named ? '/' : closing, at);
+    at = end == std::string_view::npos ? path.size() : named ? end : end + 1;
+  }
+  if (!found) return std::nullopt;
+  return stars;
+}
+
+Result<std::string> parse_route_path(std::string_view path) {
+  if (const auto stars = with_stars(path))
+    return invalid("\"{}\" would be taken literally and protect nothing: write * for a part that varies, as in \"{}\"",
+                   path, *stars);
+  if (path.front() != '/' && path.front() != '*')
+    return invalid("\"{}\" matches nothing: a path begins with / (or with *)", path);
+  for (const char c : path) {
+    if (c == '?' || c == '#') return invalid("a path is compared without the query: leave out ? and #");
+    if (c == ' ' || c == '\x7f' || (c > 0 && c < ' '))
+      return invalid("a path holds no spaces or control characters; write them as %20");
+  }
+  std::string normal = normal_glob(path);
+  if (normal.empty())
+    return invalid(
+        "\"{}\" is not in normal form: leave out dot segments, backslashes, `;parameters`, encoded slashes and "
+        "semicolons, and % without two digits; requests are compared without them",
+        path);
+  // Two stars match what one matches, and "/v1/**" is to have /v1 as "/v1/*" has.
+  const auto both_stars = [](char a, char b) { return a == '*' && b == '*'; };
+  normal.erase(std::unique(normal.begin(), normal.end(), both_stars), normal.end());
+  return normal;
 }
 
 // A refusal of the gateway must be a client error: clients would take any other status for an answer of the API.
 Status put_refusal_status(int& target, const Node& node) { return put_count(target, node, 400, 499); }
 
-constexpr Setting<Policy> kPolicySettings[] = {
-    {"methods", [](const Node& v, Policy& p) { return put_list(p.methods, v, parse_method); }},
-    {"key_syntax", [](const Node& v, Policy& p) { return put_parsed(p.key_syntax, v, parse_key_syntax); }},
-    {"strict", [](const Node& v, Policy& p) { return put(p.strict, as_switch(v)); }},
-    {"identity", [](const Node& v, Policy& p) { return put_parsed(p.identity, v, parse_identity); }},
-    {"fingerprint", [](const Node& v, Policy& p) { return put_parsed(p.fingerprint, v, parse_fingerprint_mode); }},
-    {"fingerprint_ignore", [](const Node& v, Policy& p) { return put_list(p.fingerprint_ignore, v, parse_pointer); }},
-    {"fingerprint_headers",
-     [](const Node& v, Policy& p) { return put_list(p.fingerprint_headers, v, parse_header_name); }},
+constexpr Setting<Route> kRouteSettings[] = {
+    {"path", [](const Node& v, Route& r) { return put(r.path, parsed(v, parse_route_path)); }},
+    {"policy", check_policy<Route>},
+    {"upstream", [](const Node& v, Route& r) { return put(r.upstream, parsed(v, parse_upstream)); }},
+};
+
+// Settings that are usually the same for all routes of one company.
+constexpr Setting<Policy> kDefaultSettings[] = {
     {"ignore_host", [](const Node& v, Policy& p) { return put(p.ignore_host, as_switch(v)); }},
-    {"path_case", [](const Node& v, Policy& p) { return put_parsed(p.path_case, v, parse_path_case); }},
-    {"allow_encoded_slash", [](const Node& v, Policy& p) { return put(p.allow_encoded_slash, as_switch(v)); }},
-    {"key", [](const Node& v, Policy& p) { return put_parsed(p.key, v, parse_missing_key); }},
-    {"mismatch", [](const Node& v, Policy& p) { return put_refusal_status(p.mismatch_status, v); }},
-    {"in_progress", [](const Node& v, Policy& p) { return put_refusal_status(p.in_progress_status, v); }},
-    {"kept", [](const Node& v, Policy& p) { return put_parsed(p.kept, v, parse_statuses); }},
-    {"heed_should_retry", [](const Node& v, Policy& p) { return put(p.heed_should_retry, as_switch(v)); }},
+    {"path_case", [](const Node& v, Policy& p) { return put_word(p.path_case, v); }},
     {"retention", [](const Node& v, Policy& p) { return put(p.retention, as_duration(v, Millis(1))); }},
-    {"on_unknown", [](const Node& v, Policy& p) { return put_parsed(p.on_unknown, v, parse_on_unknown); }},
-    {"on_abandoned", [](const Node& v, Policy& p) { return put_parsed(p.on_abandoned, v, parse_on_abandoned); }},
-    {"errors", [](const Node& v, Policy& p) { return put_parsed(p.errors, v, parse_error_format); }},
-    {"scope", [](const Node& v, Policy& p) { return put_list(p.scope, v, parse_scope_source); }},
-    {"jwt_keys", read_jwt_keys},
+    {"scope", [](const Node& v, Policy& p) { return put(p.scope, as_list(v, parse_scope_source)); }},
+    {"jwt_keys", [](const Node& v, Policy& p) { return put(p.tokens.keys, parsed(v, parse_jwt_keys)); }},
     {"jwt_audience", [](const Node& v, Policy& p) { return put(p.tokens.audiences, as_texts(v)); }},
     {"jwt_issuer", [](const Node& v, Policy& p) { return put(p.tokens.issuers, as_texts(v)); }},
     {"jwt_unverified", [](const Node& v, Policy& p) { return put(p.tokens.unverified, as_switch(v)); }},
-    {"accounts", read_accounts},
-    {"reauthorize", read_reauthorize},
-    {"reauthorize_for", [](const Node& v, Policy& p) { return put(p.reauthorize_for, as_duration(v, Millis(0))); }},
-    {"key_from", [](const Node& v, Policy& p) { return put_list(p.key_from, v, parse_key_source); }},
-    {"window", [](const Node& v, Policy& p) { return put(p.window, as_duration(v, Millis(0))); }},
-    {"lease", [](const Node& v, Policy& p) { return put(p.lease, as_duration(v, Millis(0))); }},
+    {"accounts", [](const Node& v, Policy& p) { return put(p.accounts, parsed(v, parse_file)); }},
+    {"reauthorize", [](const Node& v, Policy& p) { return put(p.reauthorize, parsed(v, parse_reauthorization)); }},
+    {"reauthorize_for", [](const Node& v, Policy& p) { return put(p.reauthorize_for, as_duration(v)); }},
+    {"lease", [](const Node& v, Policy& p) { return put(p.lease, as_duration(v)); }},
     {"upstream_timeout", [](const Node& v, Policy& p) { return put(p.upstream_timeout, as_duration(v, Millis(1))); }},
-    {"wait", [](const Node& v, Policy& p) { return put(p.wait, as_duration(v, Millis(0))); }},
+    {"wait", [](const Node& v, Policy& p) { return put(p.wait, as_duration(v)); }},
+    {"rate_exempts_replays", [](const Node& v, Policy& p) { return put(p.rate_exempts_replays, as_switch(v)); }},
+};
+
+constexpr Setting<Policy> kPolicySettings[] = {
+    {"methods", [](const Node& v, Policy& p) { return put(p.methods, as_list(v, parse_method)); }},
+    {"key_syntax", [](const Node& v, Policy& p) { return put_word(p.key_syntax, v); }},
+    {"strict", [](const Node& v, Policy& p) { return put(p.strict, as_switch(v)); }},
+    {"identity", [](const Node& v, Policy& p) { return put_word(p.identity, v); }},
+    {"fingerprint", [](const Node& v, Policy& p) { return put_word(p.fingerprint, v); }},
+    {"fingerprint_ignore",
+     [](const Node& v, Policy& p) { return put(p.fingerprint_ignore, as_list(v, parse_pointer)); }},
+    {"fingerprint_headers",
+     [](const Node& v, Policy& p) { return put(p.fingerprint_headers, as_list(v, parse_header_name)); }},
+    {"allow_encoded_slash", [](const Node& v, Policy& p) { return put(p.allow_encoded_slash, as_switch(v)); }},
+    {"key", [](const Node& v, Policy& p) { return put_word(p.key, v); }},
+    {"mismatch", [](const Node& v, Policy& p) { return put_refusal_status(p.mismatch_status, v); }},
+    {"in_progress", [](const Node& v, Policy& p) { return put_refusal_status(p.in_progress_status, v); }},
+    {"kept", [](const Node& v, Policy& p) { return put(p.kept, parsed(v, parse_statuses)); }},
+    {"heed_should_retry", [](const Node& v, Policy& p) { return put(p.heed_should_retry, as_switch(v)); }},
+    {"on_unknown", [](const Node& v, Policy& p) { return put_word(p.on_unknown, v); }},
+    {"on_abandoned", [](const Node& v, Policy& p) { return put_word(p.on_abandoned, v); }},
+    {"errors", [](const Node& v, Policy& p) { return put_word(p.errors, v); }},
+    {"key_from", [](const Node& v, Policy& p) { return put(p.key_from, as_list(v, parse_key_source)); }},
+    {"window", [](const Node& v, Policy& p) { return put(p.window, as_duration(v)); }},
     {"max_waiters", [](const Node& v, Policy& p) { return put_count(p.max_waiters, v, 0); }},
     {"max_request_body", [](const Node& v, Policy& p) { return put(p.max_request_body, as_bytes(v)); }},
     {"max_stored_body", [](const Node& v, Policy& p) { return put(p.max_stored_body, as_bytes(v)); }},
-    {"probe", read_probe},
-    {"mode", [](const Node& v, Policy& p) { return put_parsed(p.mode, v, parse_mode); }},
-    {"on_store_error", [](const Node& v, Policy& p) { return put_parsed(p.on_store_error, v, parse_on_store_error); }},
+    {"probe", [](const Node& v, Policy& p) { return put(p.probe, parsed(v, parse_probe)); }},
+    {"mode", [](const Node& v, Policy& p) { return put_word(p.mode, v); }},
+    {"on_store_error", [](const Node& v, Policy& p) { return put_word(p.on_store_error, v); }},
     {"replay_set_cookie", [](const Node& v, Policy& p) { return put(p.replay_set_cookie, as_switch(v)); }},
     {"require_framed_answers", [](const Node& v, Policy& p) { return put(p.require_framed_answers, as_switch(v)); }},
-    {"rate", [](const Node& v, Policy& p) { return put(p.rates.rate, as_rate(v)); }},
+    {"rate", [](const Node& v, Policy& p) { return put(p.rates.rate, parsed(v, parse_rate)); }},
     {"burst", [](const Node& v, Policy& p) { return put(p.rates.burst, as_burst(v)); }},
-    {"test_rate", [](const Node& v, Policy& p) { return put(p.rates.test_rate, as_rate(v)); }},
+    {"test_rate", [](const Node& v, Policy& p) { return put(p.rates.test_rate, parsed(v, parse_rate)); }},
     {"test_burst", [](const Node& v, Policy& p) { return put(p.rates.test_burst, as_burst(v)); }},
     {"max_in_flight", [](const Node& v, Policy& p) { return put_count(p.rates.max_in_flight, v, 1); }},
-    {"rate_exempts_replays", [](const Node& v, Policy& p) { return put(p.rate_exempts_replays, as_switch(v)); }},
     {"respond_async", [](const Node& v, Policy& p) { return put(p.respond_async, as_switch(v)); }},
     {"compress", [](const Node& v, Policy& p) { return put(p.compress, as_switch(v)); }},
 };
 
-// Settings that are usually the same for all routes of one company.
-constexpr std::array<std::string_view, 15> kDefaultsOfAllRoutes{
-    "lease",           "retention",    "scope",      "wait",           "upstream_timeout", "rate_exempts_replays",
-    "jwt_keys",        "jwt_audience", "jwt_issuer", "jwt_unverified", "accounts",         "reauthorize",
-    "reauthorize_for", "ignore_host",  "path_case"};
-
 } // namespace
 
-std::span<const Setting<Policy>> policy_settings() { return kPolicySettings; }
+Settings<Route> route_settings() { return kRouteSettings; }
+Settings<Policy> default_settings() { return kDefaultSettings; }
+Settings<Policy> policy_settings() { return kPolicySettings; }
 
-bool may_be_a_default(std::string_view policy_setting) {
-  return std::find(kDefaultsOfAllRoutes.begin(), kDefaultsOfAllRoutes.end(), policy_setting) !=
-         kDefaultsOfAllRoutes.end();
+Result<Policy> as_policy(const Node& node) {
+  return and_then(as_text(node), [](const std::string& name) -> Result<Policy> {
+    if (auto policy = policy_by_name(name)) return *std::move(policy);
+    const std::vector<std::string_view> known(policy_names().begin(), policy_names().end());
+    return invalid("unknown policy \"{}\"; use one of {}{}", name, fmt::join(known, ", "), did_you_mean(name, known));
+  });
 }
 
 } // namespace oncekey

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace oncekey {
@@ -23,5 +24,11 @@ struct Problem {
 };
 
 std::vector<Problem> problems_of(const Config& config);
+// Of the files and folders that it names (certificates, keys, accounts, key sets, the folder of an embedded store):
+// what `oncekey serve` would stop at. Nothing is made, changed, locked or connected to.
+std::vector<Problem> problems_of_files(const Config& config);
+
+// The name under which a problem names a setting of the webhook or destination with this index.
+std::string setting_in(std::string_view list, std::size_t index, std::string_view setting);
 
 } // namespace oncekey

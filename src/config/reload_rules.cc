@@ -5,22 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <tuple>
 
 namespace oncekey {
 namespace {
-
-// Read anew for each request, for each connection, or when they are needed.
-constexpr std::array<std::string_view, 17> kReloadableAtTheTop{
-    "log_level", "admin_token", "outbox_token",   "drain_timeout", "publish_policies", "rate",
-    "burst",     "test_rate",   "test_burst",     "max_in_flight", "address_rate",     "address_burst",
-    "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key", "cors_origins"};
-
-bool contains(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // The connections of an upstream are made at start.
 bool is_upstream_setting(std::string_view setting) {
@@ -31,9 +20,14 @@ bool is_reloadable(std::string_view place, std::string_view setting) {
   if (place.starts_with("route ")) return !is_upstream_setting(setting);
   if (!place.empty()) return false; // limits, timeouts, webhooks, destinations
   if (setting == "route" || setting == "policy") return true;
+  // Read anew for each request, for each connection, or when they are needed.
+  static const std::set<std::string_view> kReloadable{
+      "log_level", "admin_token", "outbox_token",   "drain_timeout", "publish_policies", "rate",
+      "burst",     "test_rate",   "test_burst",     "max_in_flight", "address_rate",     "address_burst",
+      "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key", "cors_origins"};
   // Webhooks go by it too.
   if (setting == "path_case") return false;
-  return contains(kReloadableAtTheTop, setting) || may_be_a_default(setting);
+  return kReloadable.contains(setting) || find_setting(default_settings(), setting) != nullptr;
 }
 
 std::string shown_place(std::string_view place, std::string_view setting) {
@@ -41,8 +35,6 @@ std::string shown_place(std::string_view place, std::string_view setting) {
   if (place.find(' ') == std::string_view::npos) return fmt::format("{}.{}", place, setting);
   return fmt::format("{}: {}", place, setting);
 }
-
-bool same_secrets(const Endpoint& a, const Endpoint& b) { return a.authorization == b.authorization; }
 
 // Compares the secrets themselves: of a secret in a file or the environment, only the name stands in the configuration.
 void compare_secrets(const Config& running, const Config& next, std::set<std::string>& reloadable,
@@ -57,10 +49,11 @@ void compare_secrets(const Config& running, const Config& next, std::set<std::st
     const Webhook& a = running.webhooks[i];
     const Webhook& b = next.webhooks[i];
     if (a.secrets != b.secrets) need_restart.insert(fmt::format("webhook {}: secrets", b.path));
-    if (!same_secrets(a.endpoint, b.endpoint)) need_restart.insert(fmt::format("webhook {}: authorization", b.path));
+    if (a.endpoint.authorization != b.endpoint.authorization)
+      need_restart.insert(fmt::format("webhook {}: authorization", b.path));
   }
   for (std::size_t i = 0; i < std::min(running.destinations.size(), next.destinations.size()); ++i) {
-    if (!same_secrets(running.destinations[i], next.destinations[i]))
+    if (running.destinations[i].authorization != next.destinations[i].authorization)
       need_restart.insert(fmt::format("destination {}: authorization", i + 1));
   }
 }

@@ -1,7 +1,7 @@
 // reload_rules: which changes of the configuration a running gateway can apply.
 #pragma once
 
-#include "config/findings.h"
+#include "config/load.h"
 
 #include <string>
 #include <vector>

@@ -13,7 +13,7 @@ using testing::IsEmpty;
 
 ReadConfig read_reloaded(const std::string& text) {
   ReadConfig config =
-      read_config_text("upstream = \"http://127.0.0.1:9090\"\n" + text, "test.toml", {}, NamedFiles::left_alone);
+      read_config_text("upstream = \"http://127.0.0.1:9090\"\n" + text, "test.toml", NamedFiles::left_alone);
   EXPECT_THAT(config.findings, IsEmpty()) << text;
   return config;
 }

@@ -1,4 +1,5 @@
-#include "config/routes.h"
+#include "base/ascii.h"
+#include "config/config.h"
 
 #include <algorithm>
 #include <string>
@@ -6,12 +7,6 @@
 namespace oncekey {
 namespace {
 
-bool has_method(const Route& route, std::string_view method) {
-  const auto& methods = route.policy.methods;
-  return std::find(methods.begin(), methods.end(), method) != methods.end();
-}
-
-char lower_letter(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; }
 char upper_letter(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - ('a' - 'A')) : c; }
 
 bool same_letter(char a, char b, PathCase path_case) {
@@ -77,19 +72,25 @@ bool glob_covers(std::string_view wide, std::string_view narrow) {
   return glob_matches_folder(wide, std::string_view(sample).substr(0, sample.size() - kStarBytes), PathCase::exact);
 }
 
-bool shadows(const Route& earlier, const Route& later) {
+bool glob_covers(std::string_view wide, PathCase wide_case, std::string_view narrow, PathCase narrow_case) {
   const auto covers = [&](char (*letter)(char)) {
-    std::string wide = earlier.path;
-    std::string narrow = later.path;
-    if (earlier.policy.path_case == PathCase::ignore) std::transform(wide.begin(), wide.end(), wide.begin(), letter);
-    if (earlier.policy.path_case == PathCase::ignore || later.policy.path_case == PathCase::ignore)
-      std::transform(narrow.begin(), narrow.end(), narrow.begin(), letter);
-    return glob_covers(wide, narrow);
+    std::string wide_spelled(wide);
+    std::string narrow_spelled(narrow);
+    const auto spell = [&](std::string& glob) { std::transform(glob.begin(), glob.end(), glob.begin(), letter); };
+    if (wide_case == PathCase::ignore) spell(wide_spelled);
+    if (wide_case == PathCase::ignore || narrow_case == PathCase::ignore) spell(narrow_spelled);
+    return glob_covers(wide_spelled, narrow_spelled);
   };
   // A route that ignores case has paths in either.
-  return covers(lower_letter) && covers(upper_letter) &&
-         std::all_of(later.policy.methods.begin(), later.policy.methods.end(),
-                     [&](const std::string& method) { return has_method(earlier, method); });
+  return covers(lower_letter) && covers(upper_letter);
+}
+
+bool shadows(const Route& earlier, const Route& later) {
+  const auto& methods = earlier.policy.methods;
+  return glob_covers(earlier.path, earlier.policy.path_case, later.path, later.policy.path_case) &&
+         std::all_of(later.policy.methods.begin(), later.policy.methods.end(), [&](const std::string& method) {
+           return std::find(methods.begin(), methods.end(), method) != methods.end();
+         });
 }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-#include "config/routes.h"
+#include "config/config.h"
 
 #include <gtest/gtest.h>
 

@@ -5,12 +5,13 @@
 #include <oncekey/result.h>
 
 #include <string>
+#include <string_view>
 
 namespace oncekey {
 
 // "env:NAME" is the variable's value, "file:PATH" the file's first line, anything else itself.
-Result<std::string> resolve_secret(const std::string& text);
+Result<std::string> resolve_secret(std::string_view text);
 // Only "env:NAME" and "file:PATH"; anything else is a fault, so that a misspelled "env:" does not become the secret.
-Result<std::string> secret_kept_elsewhere(const std::string& text);
+Result<std::string> secret_kept_elsewhere(std::string_view text);
 
 } // namespace oncekey

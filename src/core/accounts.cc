@@ -1,6 +1,7 @@
 #include "core/accounts.h"
 
 #include "base/crypto.h"
+#include "base/faults.h"
 
 #include <oncekey/headers.h>
 
@@ -35,7 +36,7 @@ Status Accounts::add(std::string_view credential, std::string_view account) {
     hash = hash_of(credential);
   }
   if (!by_hash_.emplace(std::move(hash), account).second)
-    return invalid(fmt::format("a credential of account \"{}\" stands in the file before, plain or hashed", account));
+    return invalid("a credential of account \"{}\" stands in the file before, plain or hashed", account);
   return ok_status();
 }
 

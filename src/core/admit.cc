@@ -1,7 +1,5 @@
 #include "core/admit.h"
 
-#include "core/fingerprint.h"
-#include "core/key_source.h"
 #include "core/scope.h"
 
 #include <algorithm>
@@ -26,7 +24,7 @@ std::optional<Refusal> stripped_on_the_way(const Policy& policy, const Headers& 
       if (!equal_ignoring_case(field.name, "Connection")) continue;
       for_each_list_item(field.value, [&](std::string_view item) {
         if (!equal_ignoring_case(item, name)) return;
-        refused = Refusal{RefusalCode::key_in_connection, "The header is " + name + ".", std::nullopt, {}};
+        refused = Refusal{RefusalCode::key_in_connection, "The header is " + name + "."};
       });
     }
   };
@@ -46,7 +44,7 @@ std::optional<AccountId> counted_account(const Policy& policy, const Requester& 
 } // namespace
 
 Refusal key_missing(const Policy& policy) {
-  Refusal refusal{RefusalCode::key_missing, {}, std::nullopt, {}};
+  Refusal refusal{RefusalCode::key_missing};
   for (const KeySource& source : policy.key_from) {
     if (source.kind == KeySource::Kind::header) {
       refusal.detail = "Send it in the header " + source.name + ".";

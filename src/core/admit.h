@@ -7,9 +7,8 @@
 
 #include "base/crypto.h"
 #include "core/caller.h"
-#include "core/key_source.h"
+#include "core/key.h"
 #include "core/policy.h"
-#include "core/principal.h"
 #include "core/refusal.h"
 
 #include <oncekey/headers.h>

@@ -27,17 +27,13 @@ class Canonicalizer {
   Canonicalizer(std::span<const std::string> ignore, std::string& out) : ignore_(ignore), out_(out) {}
 
   void object_begins() {
-    begin_value();
-    out_.push_back('{');
+    begin_container('{', Kind::object);
     if (!ignore_.empty()) path_.enter_object();
-    containers_.push_back({value_start_, members_.size(), ignored_, Kind::object});
   }
 
   void array_begins() {
-    begin_value();
-    out_.push_back('[');
+    begin_container('[', Kind::array);
     if (!ignore_.empty()) path_.enter_array();
-    containers_.push_back({value_start_, members_.size(), ignored_, Kind::array});
   }
 
   void object_ends() {
@@ -95,6 +91,12 @@ class Canonicalizer {
     if (ignore_.empty()) return;
     path_.value_begins();
     ignored_ = std::find(ignore_.begin(), ignore_.end(), path_.pointer()) != ignore_.end();
+  }
+
+  void begin_container(char mark, Kind kind) {
+    begin_value();
+    out_.push_back(mark);
+    containers_.push_back({value_start_, members_.size(), ignored_, kind});
   }
 
   void end_container(char mark) {

@@ -6,6 +6,7 @@
 #include <oncekey/time.h>
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -22,30 +23,29 @@ inline constexpr std::size_t kBodyBytesMax = std::size_t{1} << 30;
 
 namespace codec {
 
-template <class Number>
-void put(std::string& out, Number value) {
+// field() writes to a string or reads from a Cursor; each() does so for several. So one list of fields serves both
+// ways.
+template <std::integral Number>
+void field(std::string& out, Number value) {
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
   out.append(bytes, sizeof value);
 }
-
-inline void put_time(std::string& out, Time time) { put<std::int64_t>(out, time.time_since_epoch().count()); }
-
+inline void field(std::string& out, Time time) { field<std::int64_t>(out, time.time_since_epoch().count()); }
 template <std::size_t kBytes>
-void put_array(std::string& out, const std::array<std::uint8_t, kBytes>& array) {
+void field(std::string& out, const std::array<std::uint8_t, kBytes>& array) {
   char bytes[kBytes];
   std::memcpy(bytes, array.data(), kBytes);
   out.append(bytes, kBytes);
 }
-
-inline void put_text(std::string& out, std::string_view text) {
+inline void field(std::string& out, std::string_view text) {
   text = text.substr(0, kTextBytesMax);
-  put<std::uint16_t>(out, static_cast<std::uint16_t>(text.size()));
+  field(out, static_cast<std::uint16_t>(text.size()));
   out.append(text);
 }
 
 inline void put_bytes(std::string& out, std::string_view bytes) {
-  put<std::uint32_t>(out, static_cast<std::uint32_t>(bytes.size()));
+  field(out, static_cast<std::uint32_t>(bytes.size()));
   out.append(bytes);
 }
 
@@ -65,13 +65,6 @@ class Cursor {
     if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
     return value;
   }
-  Time time() { return Time{Millis{number<std::int64_t>()}}; }
-  template <std::size_t kBytes>
-  void array(std::array<std::uint8_t, kBytes>& out) {
-    const std::string_view bytes = take(kBytes);
-    if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), kBytes);
-  }
-  std::string_view text() { return take(number<std::uint16_t>()); }
   std::string_view bytes(std::size_t length_max) {
     const std::uint32_t length = number<std::uint32_t>();
     if (length > length_max) ok_ = false;
@@ -81,7 +74,7 @@ class Cursor {
   bool ok() const { return ok_; }
   bool at_end() const { return rest_.empty(); }
 
- private:
+  // Empty past the end.
   std::string_view take(std::size_t length) {
     if (!ok_ || length > rest_.size()) {
       ok_ = false;
@@ -92,9 +85,27 @@ class Cursor {
     return front;
   }
 
+ private:
   std::string_view rest_;
   bool ok_ = true;
 };
+
+template <std::integral Number>
+void field(Cursor& cursor, Number& value) {
+  value = cursor.number<Number>();
+}
+inline void field(Cursor& cursor, Time& time) { time = Time{Millis{cursor.number<std::int64_t>()}}; }
+template <std::size_t kBytes>
+void field(Cursor& cursor, std::array<std::uint8_t, kBytes>& out) {
+  const std::string_view bytes = cursor.take(kBytes);
+  if (!bytes.empty()) std::memcpy(out.data(), bytes.data(), kBytes);
+}
+inline void field(Cursor& cursor, std::string& text) { text = cursor.take(cursor.number<std::uint16_t>()); }
+
+template <class Place, class... Fields>
+void each(Place& place, Fields&... fields) {
+  (field(place, fields), ...);
+}
 
 // What stands between the format byte and the checksum, once both are as they should be. `what` is "record", "job" or
 // "message", for the fault.

@@ -1,9 +1,8 @@
-#include "core/fingerprint.h"
+#include "core/scope.h"
 
 #include "core/canonical_json.h"
 #include "core/form.h"
-#include "core/host.h"
-#include "core/multipart.h"
+#include "core/path.h"
 
 #include <xxhash.h>
 

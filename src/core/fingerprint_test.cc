@@ -1,4 +1,4 @@
-#include "core/fingerprint.h"
+#include "core/scope.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/host.h"
+#include "core/path.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 
 #include "core/codec_parts.h"
 

@@ -16,32 +16,6 @@ void stay_until_due(StoredJob& job) { job.expires_at = std::max(job.expires_at, 
 
 } // namespace
 
-std::string_view to_string(JobState state) {
-  switch (state) {
-    case JobState::waiting:
-      return "waiting";
-    case JobState::taken:
-      return "taken";
-    case JobState::delivered:
-      return "delivered";
-    case JobState::dropped:
-      return "dropped";
-    case JobState::dead:
-      return "dead";
-  }
-  return "unknown";
-}
-
-std::string_view to_string(JobAction action) {
-  switch (action) {
-    case JobAction::retry:
-      return "retry";
-    case JobAction::drop:
-      return "drop";
-  }
-  return "unknown";
-}
-
 std::string to_string(const AttemptResult& result) {
   return result.status == 0 ? result.reason : fmt::format("{} {}", result.status, result.reason);
 }

@@ -1,13 +1,16 @@
-#include "core/jwks.h"
+#include "core/jwt.h"
 
 #include "base/crypto.h"
+#include "base/faults.h"
 
 #include <boost/json.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <tuple>
 
 namespace oncekey {
 namespace {
@@ -26,7 +29,7 @@ std::optional<std::string_view> text_of(const json::object& object, std::string_
 Result<std::string> bytes_of(const json::object& object, std::string_view name) {
   const auto text = text_of(object, name);
   auto bytes = text ? base64url_decode_strictly(*text) : std::nullopt;
-  if (!bytes || bytes->empty()) return invalid(fmt::format("\"{}\" is missing or is not base64url", name));
+  if (!bytes || bytes->empty()) return invalid("\"{}\" is missing or is not base64url", name);
   return *std::move(bytes);
 }
 
@@ -42,34 +45,13 @@ bool is_for_signatures(const json::object& key) {
   return false;
 }
 
-Result<VerificationKey> rsa_of(const json::object& key) {
-  const auto modulus = bytes_of(key, "n");
-  if (!modulus) return modulus.fault();
-  const auto exponent = bytes_of(key, "e");
-  if (!exponent) return exponent.fault();
-  return VerificationKey::rsa(*modulus, *exponent);
-}
-
-Result<VerificationKey> p256_of(const json::object& key) {
-  const auto x = bytes_of(key, "x");
-  if (!x) return x.fault();
-  const auto y = bytes_of(key, "y");
-  if (!y) return y.fault();
-  return VerificationKey::p256(*x, *y);
-}
-
-Result<VerificationKey> ed25519_of(const json::object& key) {
-  const auto x = bytes_of(key, "x");
-  if (!x) return x.fault();
-  return VerificationKey::ed25519(*x);
-}
-
-Result<VerificationKey> secret_of(const json::object& key, SecretKeys secrets) {
-  if (secrets == SecretKeys::refused)
-    return invalid("a secret that is fetched from a URL can be fetched by others: give it in a file");
-  const auto bytes = bytes_of(key, "k");
-  if (!bytes) return bytes.fault();
-  return VerificationKey::secret(*bytes);
+// The key made of the bytes of these members.
+template <class Make, class... Names>
+Result<VerificationKey> key_from(const json::object& key, Make make, Names... names) {
+  const std::array parts{bytes_of(key, names)...};
+  for (const Result<std::string>& part : parts)
+    if (!part) return part.fault();
+  return std::apply([&](const auto&... part) { return make(*part...); }, parts);
 }
 
 // Nothing for a key of a kind that is not used here.
@@ -79,13 +61,15 @@ std::optional<Result<VerificationKey>> key_of(const json::object& key, SecretKey
   const bool private_part = type != "oct" && key.contains("d");
   std::optional<Result<VerificationKey>> made;
   if (type == "RSA") {
-    made = rsa_of(key);
+    made = key_from(key, VerificationKey::rsa, "n", "e");
   } else if (type == "EC" && curve == "P-256") {
-    made = p256_of(key);
+    made = key_from(key, VerificationKey::p256, "x", "y");
   } else if (type == "OKP" && curve == "Ed25519") {
-    made = ed25519_of(key);
+    made = key_from(key, VerificationKey::ed25519, "x");
   } else if (type == "oct") {
-    made = secret_of(key, secrets);
+    made = secrets == SecretKeys::allowed
+               ? key_from(key, VerificationKey::secret, "k")
+               : invalid("a secret that is fetched from a URL can be fetched by others: give it in a file");
   }
   if (made && private_part)
     made = invalid("it holds the private part, \"d\", which only the issuer may have: give the public key");
@@ -132,8 +116,7 @@ Result<JwkSet> parse_jwks(std::string_view text, SecretKeys secrets) {
     return invalid(
         "expected a JSON Web Key Set, an object with the list \"keys\", as in {\"keys\":[{\"kty\":\"OKP\",...}]}");
   const json::array& list = keys->get_array();
-  if (list.size() > kKeysMax)
-    return invalid(fmt::format("the set has {} keys, and {} are allowed", list.size(), kKeysMax));
+  if (list.size() > kKeysMax) return invalid("the set has {} keys, and {} are allowed", list.size(), kKeysMax);
 
   JwkSet set;
   for (std::size_t i = 0; i < list.size(); ++i) {

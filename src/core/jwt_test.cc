@@ -1,7 +1,6 @@
 #include "core/jwt.h"
 
 #include "base/crypto.h"
-#include "core/jwks.h"
 
 #include <gtest/gtest.h>
 

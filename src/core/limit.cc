@@ -71,15 +71,7 @@ RateBucketId bucket_of(const Principal& principal, std::string_view route, Crede
   std::vector<std::string_view> parts{"oncekey bucket 1", route, credentials == Credentials::test ? "test" : "live",
                                       count};
   std::list<std::string> names;
-  for (const PrincipalPart& part : principal.parts) {
-    // As in record_id: two gateways that share buckets may spell a header's name differently.
-    std::string& name = names.emplace_back(part.source->name);
-    if (part.source->kind == ScopeSource::Kind::header) {
-      std::transform(name.begin(), name.end(), name.begin(),
-                     [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + ('a' - 'A')) : c; });
-    }
-    parts.insert(parts.end(), {part.kind, name, part.present ? "present" : "absent", part.value});
-  }
+  append_parts(principal, parts, names);
   return hash_of(std::move(parts), hash);
 }
 

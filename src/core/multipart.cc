@@ -1,4 +1,6 @@
-#include "core/multipart.h"
+// multipart/form-data bodies (RFC 7578), in a form that does not depend on the boundary.
+#include "base/ascii.h"
+#include "core/canonical_json.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -10,17 +12,7 @@ namespace {
 constexpr std::string_view kLineEnd = "\r\n";
 // RFC 2046, 5.1.1.
 constexpr std::size_t kBoundaryMax = 70;
-
-bool is_boundary_char(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         std::string_view("'()+_,-./:=?").find(c) != std::string_view::npos;
-}
-
-std::string_view without_outer_blanks(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
-}
+constexpr std::string_view kBoundaryMarks = "'()+_,-./:=?";
 
 // The value of the one parameter `boundary`. A quoted string may hold semicolons, which other readers split at: nothing
 // then, as for whatever else has two meanings.
@@ -30,9 +22,9 @@ std::optional<std::string_view> boundary_of(const Headers& headers) {
   std::optional<std::string_view> boundary;
   for (std::size_t semicolon = rest.find(';'); semicolon != std::string_view::npos; semicolon = rest.find(';')) {
     rest.remove_prefix(semicolon + 1);
-    const std::string_view parameter = without_outer_blanks(rest.substr(0, rest.find(';')));
+    const std::string_view parameter = trimmed(rest.substr(0, rest.find(';')));
     const std::size_t equals = parameter.find('=');
-    const std::string_view name = without_outer_blanks(parameter.substr(0, equals));
+    const std::string_view name = trimmed(parameter.substr(0, equals));
     if (!starts_with_ignoring_case(name, "boundary")) continue;
     // boundary*=, boundary*0= and a second one: RFC 2231 and lenient readers disagree on which counts.
     if (boundary || equals == std::string_view::npos || name.size() != std::string_view("boundary").size())
@@ -43,8 +35,11 @@ std::optional<std::string_view> boundary_of(const Headers& headers) {
   if (boundary->size() >= 2 && boundary->front() == '"' && boundary->back() == '"') {
     boundary = boundary->substr(1, boundary->size() - 2);
   }
-  const bool good = !boundary->empty() && boundary->size() <= kBoundaryMax &&
-                    std::all_of(boundary->begin(), boundary->end(), is_boundary_char);
+  const bool good =
+      !boundary->empty() && boundary->size() <= kBoundaryMax &&
+      std::all_of(boundary->begin(), boundary->end(), [](char c) {
+        return kAlphanumeric.find(c) != std::string_view::npos || kBoundaryMarks.find(c) != std::string_view::npos;
+      });
   return good ? boundary : std::nullopt;
 }
 

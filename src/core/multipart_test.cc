@@ -1,4 +1,4 @@
-#include "core/multipart.h"
+#include "core/canonical_json.h"
 
 #include <gtest/gtest.h>
 

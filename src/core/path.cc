@@ -1,5 +1,6 @@
 #include "core/path.h"
 
+#include "base/ascii.h"
 #include "base/url.h"
 
 #include <algorithm>
@@ -17,15 +18,12 @@ constexpr std::size_t kDoubtfulPathMax = 4096;
 constexpr int kDoubtsReadMax = 2;
 
 // RFC 3986 pchar without `;`, which begins parameters.
-constexpr std::array<bool, 256> make_segment_characters() {
+constexpr std::array<bool, 256> kSegmentCharacters = [] {
   std::array<bool, 256> plain{};
-  for (int c = 'a'; c <= 'z'; ++c) plain[static_cast<std::size_t>(c)] = true;
-  for (int c = 'A'; c <= 'Z'; ++c) plain[static_cast<std::size_t>(c)] = true;
-  for (int c = '0'; c <= '9'; ++c) plain[static_cast<std::size_t>(c)] = true;
-  for (const char c : std::string_view("-._~!$&'()*+,=:@")) plain[static_cast<std::size_t>(c)] = true;
+  for (const std::string_view some : {kAlphanumeric, std::string_view("-._~!$&'()*+,=:@")})
+    for (const char c : some) plain[static_cast<unsigned char>(c)] = true;
   return plain;
-}
-constexpr std::array<bool, 256> kSegmentCharacters = make_segment_characters();
+}();
 
 bool stands_in_a_segment(unsigned char c) { return kSegmentCharacters[c]; }
 
@@ -57,6 +55,23 @@ void append_encoded(std::string& out, unsigned char byte) {
   out.push_back('%');
   out.push_back(kDigits[byte >> 4]);
   out.push_back(kDigits[byte & 15]);
+}
+
+std::string_view without_port(std::string_view authority) {
+  if (authority.starts_with('[')) return authority.substr(0, std::min(authority.find(']'), authority.size() - 1) + 1);
+  return authority.substr(0, authority.find(':'));
+}
+
+void respell(std::string_view name, std::string& out) {
+  out.clear();
+  for (std::size_t at = 0; at < name.size(); ++at) {
+    const auto byte = name[at] == '%' ? byte_at(name, at + 1) : std::nullopt;
+    const char c = byte ? static_cast<char>(*byte) : name[at];
+    const bool decoded =
+        byte && (kAlphanumeric.find(c) != std::string_view::npos || c == '-' || c == '.' || c == '_' || c == '~');
+    out.push_back(lower_letter(decoded ? c : name[at]));
+    if (decoded) at += 2;
+  }
 }
 
 // What a server may do besides what the normal form does: each is one bit of a reading. The last two are doubts without
@@ -250,13 +265,9 @@ class PathReading {
   bool ended_ = false;
 };
 
-std::string read_path(std::string_view path, unsigned choices, Seen& seen) {
-  return PathReading(choices, seen).of(path);
-}
-
 std::string read_path(std::string_view path, unsigned choices) {
   Seen ignored;
-  return read_path(path, choices, ignored);
+  return PathReading(choices, ignored).of(path);
 }
 
 } // namespace
@@ -267,7 +278,7 @@ NormalPath::NormalPath(std::string_view path) : sent_(path) {
 
 void NormalPath::normalise() {
   Seen seen;
-  text_ = read_path(sent_, kAsNormal, seen);
+  text_ = PathReading(kAsNormal, seen).of(sent_);
   copied_ = true;
   doubt_ = seen.what;
   only_slashes_ = seen.doubts == kSlashes;
@@ -296,7 +307,7 @@ std::string normal_glob(std::string_view glob) {
   const bool star_first = glob.starts_with('*');
   const std::string whole = star_first ? "/" + std::string(glob) : std::string(glob);
   Seen seen;
-  std::string text = read_path(whole, kAsNormal, seen);
+  std::string text = PathReading(kAsNormal, seen).of(whole);
   // A configuration is UTF-8, so that raw bytes outside ASCII have one meaning there.
   if ((seen.doubts & ~kRawBytes) != 0 || seen.dots || whole.find(';') != std::string::npos) return {};
   return star_first ? text.substr(1) : text;
@@ -313,6 +324,16 @@ std::string printable_target(std::string_view target) {
     }
   }
   return out;
+}
+
+std::string_view host_name(const Headers& headers, std::string& storage) {
+  std::string_view name = without_port(headers.get("Host").value_or(std::string_view{}));
+  if (std::any_of(name.begin(), name.end(), [](char c) { return (c >= 'A' && c <= 'Z') || c == '%'; })) {
+    respell(name, storage);
+    name = storage;
+  }
+  if (name.ends_with('.')) name.remove_suffix(1);
+  return name;
 }
 
 } // namespace oncekey

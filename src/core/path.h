@@ -1,4 +1,4 @@
-// path: one spelling for the path of a request.
+// path: one spelling for the path of a request, and one for its host.
 //
 // Most APIs run the same handler for `/orders`, `//orders`, `/./orders`, `/%6Frders` and `/orders;a=1`. Routes,
 // webhooks and records go by the normal form of a path, so that no spelling leaves its route or makes a second record.
@@ -14,6 +14,8 @@
 // disagree on, and other_readings() lists what they may take the path for. The caller refuses such a path when one of
 // the readings is protected.
 #pragma once
+
+#include <oncekey/headers.h>
 
 #include <cstdint>
 #include <string>
@@ -63,5 +65,10 @@ std::string normal_glob(std::string_view glob);
 
 // What a person may read of what a client sent: everything that is not printable ASCII is percent-encoded.
 std::string printable_target(std::string_view target);
+
+// The host name of the Host field (the parser has put the authority of an absolute target there): lower case, without
+// port and trailing dot, percent-encodings of letters, digits, `-`, `.`, `_` and `~` decoded. Empty without a Host
+// field. A view of the field, or of `storage` where the field is spelled in another way.
+std::string_view host_name(const Headers& headers, std::string& storage);
 
 } // namespace oncekey

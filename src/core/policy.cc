@@ -1,9 +1,12 @@
 #include "core/policy.h"
 
+#include "base/ascii.h"
+
 #include <oncekey/check.h>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace oncekey {
@@ -14,11 +17,7 @@ constexpr int kStatusLast = 599;
 
 bool is_status(int status) { return status >= kStatusFirst && status <= kStatusLast; }
 
-std::string_view without_outer_spaces(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
+std::string_view without_spaces(std::string_view text) { return trimmed(text, " "); }
 
 std::optional<int> parse_status(std::string_view text) {
   int status = 0;
@@ -121,16 +120,15 @@ bool StatusSet::contains(int status) const { return is_status(status) && bits_.t
 
 std::optional<StatusSet> StatusSet::parse(std::string_view text) {
   StatusSet set;
-  if (without_outer_spaces(text) == "none") return set;
+  if (without_spaces(text) == "none") return set;
   for (;;) {
     const std::size_t comma = text.find(',');
-    std::string_view item = without_outer_spaces(text.substr(0, comma));
+    std::string_view item = without_spaces(text.substr(0, comma));
     const bool take_away = item.starts_with('!');
-    if (take_away) item = without_outer_spaces(item.substr(1));
+    if (take_away) item = without_spaces(item.substr(1));
     const std::size_t dash = item.find('-');
-    const auto first = parse_status(without_outer_spaces(item.substr(0, dash)));
-    const auto last =
-        dash == std::string_view::npos ? first : parse_status(without_outer_spaces(item.substr(dash + 1)));
+    const auto first = parse_status(without_spaces(item.substr(0, dash)));
+    const auto last = dash == std::string_view::npos ? first : parse_status(without_spaces(item.substr(dash + 1)));
     if (!first || !last || *first > *last) return std::nullopt;
     if (take_away) {
       for (int status = *first; status <= *last; ++status) set.erase(status);
@@ -153,6 +151,16 @@ std::string StatusSet::to_string() const {
     first = last;
   }
   return text.empty() ? "none" : text;
+}
+
+bool has_scope(const Policy& policy, ScopeSource::Kind kind) {
+  return std::any_of(policy.scope.begin(), policy.scope.end(),
+                     [kind](const ScopeSource& source) { return source.kind == kind; });
+}
+
+bool uses_fingerprint_as_key(const Policy& policy) {
+  return std::any_of(policy.key_from.begin(), policy.key_from.end(),
+                     [](const KeySource& source) { return source.kind == KeySource::Kind::fingerprint; });
 }
 
 std::optional<Policy> policy_by_name(std::string_view name) {

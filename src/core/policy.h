@@ -56,10 +56,12 @@ struct KeySource {
   friend bool operator==(const KeySource&, const KeySource&) = default;
 };
 
-struct Probe {
-  std::string method;          // GET or HEAD
-  std::string target_template; // {key} is replaced by the percent-encoded key
-  friend bool operator==(const Probe&, const Probe&) = default;
+// What the upstream is asked, with GET or HEAD: for the outcome of a key (then {key} in the target is replaced by the
+// percent-encoded key), or whether a caller's credentials still hold.
+struct Question {
+  std::string method;
+  std::string target;
+  friend bool operator==(const Question&, const Question&) = default;
 };
 
 // How the bearer token behind a `jwt:` scope is verified.
@@ -69,13 +71,6 @@ struct TokenRules {
   std::vector<std::string> issuers;   // `iss` must be one of them; not looked at when empty
   bool unverified = false;            // the claim is believed as it stands; excludes `keys`
   friend bool operator==(const TokenRules&, const TokenRules&) = default;
-};
-
-// The question to the upstream whether a caller's credentials still hold, asked before a replay.
-struct Reauthorization {
-  std::string method; // GET or HEAD
-  std::string target;
-  friend bool operator==(const Reauthorization&, const Reauthorization&) = default;
 };
 
 struct Policy {
@@ -102,9 +97,9 @@ struct Policy {
 
   std::vector<ScopeSource> scope;
   TokenRules tokens;
-  std::string accounts; // path of the file that maps credentials to accounts; empty for none
-  std::optional<Reauthorization> reauthorize;
-  Millis reauthorize_for{0}; // how long a yes of the upstream is remembered
+  std::string accounts;                // path of the file that maps credentials to accounts; empty for none
+  std::optional<Question> reauthorize; // asked before a replay
+  Millis reauthorize_for{0};           // how long a yes of the upstream is remembered
   std::vector<KeySource> key_from;
   Millis window{0}; // for KeySource::Kind::fingerprint: how long requests alike are one
 
@@ -118,7 +113,7 @@ struct Policy {
   std::uint64_t max_request_body = 8u << 20;
   std::uint64_t max_stored_body = 8u << 20;
 
-  std::optional<Probe> probe;
+  std::optional<Question> probe;
   Mode mode = Mode::enforce;
   OnStoreError on_store_error = OnStoreError::refuse;
   bool replay_set_cookie = false;
@@ -131,6 +126,11 @@ struct Policy {
   bool respond_async = false;        // honour `Prefer: respond-async`
   bool compress = false;             // gzip kept answers of text types for clients that accept it
 };
+
+// Does a part of the principal come from there?
+bool has_scope(const Policy& policy, ScopeSource::Kind kind);
+// Is KeySource::Kind::fingerprint among the sources of the key?
+bool uses_fingerprint_as_key(const Policy& policy);
 
 // A named policy, one of policy_names(). Nothing for any other name.
 std::optional<Policy> policy_by_name(std::string_view name);

@@ -85,15 +85,15 @@ void expect_round_trip(Parse parse, std::initializer_list<std::string_view> spel
 }
 
 TEST(PolicyText, EverySettingIsReadAsItIsWritten) {
-  expect_round_trip(parse_key_syntax, {"visible-ascii", "structured-string", "raw"});
-  expect_round_trip(parse_identity, {"key", "operation-key"});
-  expect_round_trip(parse_fingerprint_mode, {"bytes", "canonical"});
-  expect_round_trip(parse_missing_key, {"pass", "required"});
-  expect_round_trip(parse_on_unknown, {"hold", "abandon"});
-  expect_round_trip(parse_on_abandoned, {"hold", "reexecute", "probe"});
-  expect_round_trip(parse_on_store_error, {"refuse", "bypass"});
-  expect_round_trip(parse_mode, {"enforce", "observe"});
-  expect_round_trip(parse_error_format, {"problem", "problem-link", "stripe"});
+  expect_round_trip(parse_word<KeySyntax>, {"visible-ascii", "structured-string", "raw"});
+  expect_round_trip(parse_word<Identity>, {"key", "operation-key"});
+  expect_round_trip(parse_word<FingerprintMode>, {"bytes", "canonical"});
+  expect_round_trip(parse_word<MissingKey>, {"pass", "required"});
+  expect_round_trip(parse_word<OnUnknown>, {"hold", "abandon"});
+  expect_round_trip(parse_word<OnAbandoned>, {"hold", "reexecute", "probe"});
+  expect_round_trip(parse_word<OnStoreError>, {"refuse", "bypass"});
+  expect_round_trip(parse_word<Mode>, {"enforce", "observe"});
+  expect_round_trip(parse_word<ErrorFormat>, {"problem", "problem-link", "stripe"});
   expect_round_trip(parse_scope_source, {"header:X-Tenant", "header:A?", "jwt:sub", "jwt:https://x/claim?",
                                          "cookie:sid", "cookie:sid?", "client-cert", "client-cert?", "global"});
   expect_round_trip(parse_key_source, {"header:PayPal-Request-Id", "body:/idempotency_key", "body:/a~1b/0", "form:key",
@@ -119,7 +119,7 @@ TEST(PolicyText, Reauthorizations) {
   for (const std::string_view text : {"GET /v1/me", "HEAD /me?full=1"}) {
     const auto question = parse_reauthorization(text);
     ASSERT_TRUE(question.ok()) << text;
-    EXPECT_EQ(to_string(*question), text);
+    EXPECT_EQ(question->method + " " + question->target, text);
   }
   for (const std::string_view text : {"", "GET", "POST /me", "GET me", "GET /a b", "GET  /me"}) {
     EXPECT_FALSE(parse_reauthorization(text).ok()) << text;
@@ -130,8 +130,7 @@ TEST(PolicyText, Probes) {
   const auto probe = parse_probe("GET /v1/charges?key={key}");
   ASSERT_TRUE(probe.ok());
   EXPECT_EQ(probe->method, "GET");
-  EXPECT_EQ(probe->target_template, "/v1/charges?key={key}");
-  EXPECT_EQ(to_string(*probe), "GET /v1/charges?key={key}");
+  EXPECT_EQ(probe->target, "/v1/charges?key={key}");
   EXPECT_TRUE(parse_probe("HEAD /{key}").ok());
   for (const std::string_view text : {"", "GET", "GET ", "POST /x?{key}", "get /{key}", "GET x/{key}", "GET /x",
                                       "GET /{key} HTTP/1.1", "GET  /{key}", "GET /{key}\n"}) {

@@ -29,73 +29,44 @@ std::string quoted_list(const Range& range, Text text) {
   return json + "]";
 }
 
-// The syntaxes as a client has to write them; see docs/POLICIES.md.
-std::string key_syntax(const Policy& policy) {
-  const bool strict = policy.key_syntax == KeySyntax::structured_string && policy.strict;
-  return strict ? "structured-string, strict" : std::string(to_string(policy.key_syntax));
-}
-
-class PolicyObject {
- public:
-  explicit PolicyObject(const Policy& policy) : policy_(policy) {}
-
-  void member(std::string_view name, std::string_view value) {
-    json_ += json_.empty() ? "    {\n" : ",\n";
-    json_ += fmt::format("      \"{}\": {}", name, value);
-  }
-  void key_rules() {
-    member("key_syntax", json_string(key_syntax(policy_)));
-    member("key_length_max", fmt::format("{}", kKeyLengthMax));
-  }
-  void expiry() {
-    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(policy_.retention).count();
-    member("retention", json_string(format_duration(policy_.retention)));
-    member("retention_seconds", fmt::format("{}", seconds));
-    if (policy_.window > Millis(0)) member("window", json_string(format_duration(policy_.window)));
-  }
-  void statuses() {
-    member("replayed_statuses", json_string(policy_.kept.to_string()));
-    member("mismatch_status", fmt::format("{}", policy_.mismatch_status));
-    member("in_progress_status", fmt::format("{}", policy_.in_progress_status));
-  }
-  std::string text() const { return json_ + "\n    }"; }
-
- private:
-  const Policy& policy_;
-  std::string json_;
-};
-
-std::string expiry_object(const Policy& policy) {
-  PolicyObject object(policy);
-  std::vector<std::string> headers;
-  for (const KeySource& source : policy.key_from) {
-    if (source.kind == KeySource::Kind::header) headers.push_back(source.name);
-  }
-  object.member("key_headers", quoted_list(headers, [](const std::string& name) { return name; }));
-  object.key_rules();
-  object.expiry();
-  object.statuses();
-  return object.text();
-}
-
-std::string route_object(const PublishedRoute& route) {
-  const Policy& policy = *route.policy;
+// With a path, everything about its route; without one, what every client must know to use keys.
+std::string object_of(const Policy& policy, const std::string* path) {
+  std::vector<std::string> members;
+  const auto add = [&](std::string_view name, const auto& json) {
+    members.push_back(fmt::format("      \"{}\": {}", name, json));
+  };
+  const auto as_it_is = [](const std::string& text) { return text; };
   const auto as_text = [](const auto& source) { return to_string(source); };
-  PolicyObject object(policy);
-  const auto member = [&](std::string_view name, std::string_view value) { object.member(name, value); };
-  member("path", json_string(route.path));
-  member("methods", quoted_list(policy.methods, [](const std::string& method) { return method; }));
-  member("policy", json_string(policy.name));
-  member("key_required", policy.key == MissingKey::required ? "true" : "false");
-  member("key_from", quoted_list(policy.key_from, as_text));
-  object.key_rules();
-  member("scope", quoted_list(policy.scope, as_text));
-  member("identity", json_string(to_string(policy.identity)));
-  member("fingerprint", json_string(to_string(policy.fingerprint)));
-  member("ignore_host", policy.ignore_host ? "true" : "false");
-  object.expiry();
-  object.statuses();
-  return object.text();
+  if (path != nullptr) {
+    add("path", json_string(*path));
+    add("methods", quoted_list(policy.methods, as_it_is));
+    add("policy", json_string(policy.name));
+    add("key_required", policy.key == MissingKey::required);
+    add("key_from", quoted_list(policy.key_from, as_text));
+  } else {
+    std::vector<std::string> headers;
+    for (const KeySource& source : policy.key_from) {
+      if (source.kind == KeySource::Kind::header) headers.push_back(source.name);
+    }
+    add("key_headers", quoted_list(headers, as_it_is));
+  }
+  // The syntaxes as a client has to write them; see docs/POLICIES.md.
+  const bool strict = policy.key_syntax == KeySyntax::structured_string && policy.strict;
+  add("key_syntax", json_string(strict ? "structured-string, strict" : to_string(policy.key_syntax)));
+  add("key_length_max", kKeyLengthMax);
+  if (path != nullptr) {
+    add("scope", quoted_list(policy.scope, as_text));
+    add("identity", json_string(to_string(policy.identity)));
+    add("fingerprint", json_string(to_string(policy.fingerprint)));
+    add("ignore_host", policy.ignore_host);
+  }
+  add("retention", json_string(format_duration(policy.retention)));
+  add("retention_seconds", std::chrono::duration_cast<std::chrono::seconds>(policy.retention).count());
+  if (policy.window > Millis(0)) add("window", json_string(format_duration(policy.window)));
+  add("replayed_statuses", json_string(policy.kept.to_string()));
+  add("mismatch_status", policy.mismatch_status);
+  add("in_progress_status", policy.in_progress_status);
+  return fmt::format("    {{\n{}\n    }}", fmt::join(members, ",\n"));
 }
 
 std::string document(std::string_view name, const std::vector<std::string>& objects) {
@@ -107,7 +78,7 @@ std::string document(std::string_view name, const std::vector<std::string>& obje
 std::string published_expiry(const std::vector<PublishedRoute>& routes) {
   std::vector<std::string> objects;
   for (const PublishedRoute& route : routes) {
-    std::string object = expiry_object(*route.policy);
+    std::string object = object_of(*route.policy, nullptr);
     if (std::find(objects.begin(), objects.end(), object) == objects.end()) objects.push_back(std::move(object));
   }
   return document("policies", objects);
@@ -115,7 +86,7 @@ std::string published_expiry(const std::vector<PublishedRoute>& routes) {
 
 std::string published_routes(const std::vector<PublishedRoute>& routes) {
   std::vector<std::string> objects;
-  for (const PublishedRoute& route : routes) objects.push_back(route_object(route));
+  for (const PublishedRoute& route : routes) objects.push_back(object_of(*route.policy, &route.path));
   return document("routes", objects);
 }
 

@@ -1,4 +1,6 @@
-#include "core/rate.h"
+#include "core/rate_keeper.h"
+
+#include "base/faults.h"
 
 #include <fmt/format.h>
 
@@ -33,8 +35,7 @@ Result<double> parse_rate(std::string_view text) {
   const double unit = rest.starts_with('/') ? seconds_of(rest.substr(1)) : 0;
   const double per_second = unit > 0 ? count / unit : 0;
   if (error != std::errc{} || !std::isfinite(per_second) || per_second <= 0 || per_second > kMostPerSecond) {
-    return invalid(
-        fmt::format("\"{}\" is not a rate: write a number of requests and /s, /m or /h, as in \"100/s\"", text));
+    return invalid("\"{}\" is not a rate: write a number of requests and /s, /m or /h, as in \"100/s\"", text);
   }
   return per_second;
 }

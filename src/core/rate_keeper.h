@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 namespace oncekey {
 
@@ -39,6 +40,34 @@ struct Taken {
   std::uint32_t remaining = 0;             // whole requests left at once
   std::chrono::milliseconds retry_after{}; // until the next one, where this one was not allowed
   std::chrono::milliseconds full_after{};  // until the bucket is full again
+};
+
+// "100/s", "6000/m", "5/h". A fault says what is wrong.
+Result<double> parse_rate(std::string_view text);
+
+// Pure: time is an argument.
+class TokenBucket {
+ public:
+  using Instant = std::chrono::steady_clock::time_point;
+
+  // Takes one token if there is one. A bucket never seen before is full.
+  Taken take(const Rate& rate, Instant now);
+
+  // Puts one back, as far as there is room.
+  void give_back(const Rate& rate, Instant now);
+
+  // Full again: it need not be remembered.
+  bool full(const Rate& rate, Instant now) const;
+
+  // How long it takes to be full again, in seconds: the longer, the more is lost when the bucket is forgotten.
+  double seconds_to_full(const Rate& rate, Instant now) const;
+
+ private:
+  double tokens_at(const Rate& rate, Instant now) const;
+
+  bool used_ = false;
+  double tokens_ = 0;
+  Instant at_{};
 };
 
 // Names a bucket: keyed hash of an account and what of it is limited.

@@ -1,4 +1,4 @@
-#include "core/rate.h"
+#include "core/rate_keeper.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,57 @@
 #include "core/record_codec.h"
 
+#include <oncekey/check.h>
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <bit>
+#include <optional>
 #include <utility>
 
 namespace oncekey {
+
+namespace codec {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian and written by plain copies");
+
+constexpr std::size_t kChecksumBytes = 8;
+
+} // namespace
+
+void put_checksum(std::string& out, std::size_t begin) {
+  field<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+}
+
+Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::uint8_t newest_format) {
+  if (bytes.size() < 1 + kChecksumBytes) return corrupt(fmt::format("a stored {} is damaged: it is cut short", what));
+  const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
+  std::uint64_t checksum;
+  std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
+  if (XXH3_64bits(content.data(), content.size()) != checksum) {
+    return corrupt(fmt::format("a stored {} is damaged: its checksum does not match its bytes", what));
+  }
+  Cursor cursor(content);
+  const std::uint8_t format = cursor.number<std::uint8_t>();
+  if (format > newest_format) {
+    return Fault{FaultKind::newer_format,
+                 fmt::format("a stored {} has format version {}, and this version of oncekey reads up to {}: it was "
+                             "written by a newer oncekey, run that one or a later one on this store",
+                             what, format, newest_format)};
+  }
+  if (format != newest_format) {
+    return corrupt(fmt::format("a stored {} has the unknown format version {}", what, format));
+  }
+  return cursor;
+}
+
+Fault misshapen(std::string_view what) {
+  return corrupt(fmt::format("a stored {0} is damaged: its bytes do not have the shape of a {0}", what));
+}
+
+} // namespace codec
+
 namespace {
 
 using namespace codec;
@@ -54,19 +103,14 @@ std::size_t expected_size(const StoredResponse& response) {
 
 void put_sealed(std::string& out, const Sealed& sealed) {
   ONCEKEY_CHECK(sealed.bytes.size() >= kSealTagBytes, "sealed bytes end with their tag");
-  put<std::uint32_t>(out, sealed.key_id);
-  put<std::uint64_t>(out, sealed.fence);
-  put_array(out, sealed.nonce);
+  each(out, sealed.key_id, sealed.fence, sealed.nonce);
   put_bytes(out, sealed.bytes);
 }
 
 void put_response(std::string& out, const StoredResponse& response) {
-  put<std::uint16_t>(out, static_cast<std::uint16_t>(response.status));
-  put_text(out, response.reason);
-  if (response.omitted) {
-    put<std::uint64_t>(out, response.omitted->length);
-    put_array(out, response.omitted->sha256.bytes);
-  }
+  field(out, static_cast<std::uint16_t>(response.status));
+  field(out, response.reason);
+  if (response.omitted) each(out, response.omitted->length, response.omitted->sha256.bytes);
   if (response.sealed) return put_sealed(out, *response.sealed);
   put_bytes(out, response.headers.lines());
   put_bytes(out, response.body);
@@ -79,9 +123,7 @@ bool is_state(std::uint8_t value) {
 
 std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
   Sealed sealed;
-  sealed.key_id = cursor.number<std::uint32_t>();
-  sealed.fence = cursor.number<std::uint64_t>();
-  cursor.array(sealed.nonce);
+  each(cursor, sealed.key_id, sealed.fence, sealed.nonce);
   const std::string_view bytes = cursor.bytes(kHeaderBytesMax + kBodyBytesMax);
   if (!cursor.ok() || bytes.size() < kSealTagBytes) return nullptr;
   if (body == DecodeBody::yes) sealed.bytes = bytes;
@@ -89,10 +131,10 @@ std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
 }
 
 bool read_context(Cursor& cursor, ClaimContext& context) {
-  context.gateway = cursor.text();
-  const std::uint8_t flags = cursor.number<std::uint8_t>();
+  std::uint8_t flags = 0;
+  each(cursor, context.gateway, flags);
   if ((flags & ~(kHasTrace | kSealedTexts)) != 0) return false;
-  if ((flags & kHasTrace) != 0) cursor.array(context.trace.emplace());
+  if ((flags & kHasTrace) != 0) field(cursor, context.trace.emplace());
   if ((flags & kSealedTexts) == 0) return cursor.ok();
   context.sealed = read_sealed(cursor, DecodeBody::yes);
   return context.sealed != nullptr;
@@ -100,11 +142,10 @@ bool read_context(Cursor& cursor, ClaimContext& context) {
 
 bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse& response) {
   response.status = cursor.number<std::uint16_t>();
-  response.reason = cursor.text();
+  field(cursor, response.reason);
   if ((flags & kHasOmitted) != 0) {
     OmittedBody& omitted = response.omitted.emplace();
-    omitted.length = cursor.number<std::uint64_t>();
-    cursor.array(omitted.sha256.bytes);
+    each(cursor, omitted.length, omitted.sha256.bytes);
     omitted.whole = (flags & kOmittedWhole) != 0;
   }
   if ((flags & kStreamBegun) != 0) response.stream = StreamMark::begun;
@@ -124,6 +165,24 @@ bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse&
   return true;
 }
 
+// Everything between the format and the context.
+template <class Place, class State, class AnyFlags, class AnyRecord>
+void record_fields(Place& place, State& state, AnyFlags& flags, AnyRecord& record) {
+  each(place, state, flags, record.fence, record.first_received, record.expires_at, record.lease_until,
+       record.settled_at, record.fingerprint.bytes, record.route, record.key, record.method, record.target);
+}
+
+// Bits of a job's flags.
+constexpr std::uint8_t kJobOrdered = 1;
+constexpr std::uint8_t kJobMessageKept = 2;
+
+// Everything between format and checksum. `status` is that of the last attempt.
+template <class Place, class Job, class Byte, class Status>
+void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Status& status) {
+  each(place, state, flags, job.fence, job.attempts, job.staged_at, job.due_at, job.ended_at, job.expires_at,
+       job.fingerprint.bytes, job.route, job.key, status, job.last.reason, job.last_at, job.why_dead);
+}
+
 } // namespace
 
 void encode_record(const Record& record, std::string& out) {
@@ -132,19 +191,10 @@ void encode_record(const Record& record, std::string& out) {
   if (record.response) expected += expected_size(*record.response);
   out.reserve(begin + expected);
 
-  put<std::uint8_t>(out, kRecordFormat);
-  put<std::uint8_t>(out, static_cast<std::uint8_t>(record.state));
-  put<Flags>(out, flags_of(record));
-  put<std::uint64_t>(out, record.fence);
-  put_time(out, record.first_received);
-  put_time(out, record.expires_at);
-  put_time(out, record.lease_until);
-  put_time(out, record.settled_at);
-  put_array(out, record.fingerprint.bytes);
-  put_text(out, record.route);
-  put_text(out, record.key);
-  put_text(out, record.method);
-  put_text(out, record.target);
+  field(out, kRecordFormat);
+  const auto state = static_cast<std::uint8_t>(record.state);
+  const Flags flags = flags_of(record);
+  record_fields(out, state, flags, record);
   encode_context(record.context, out);
   if (record.response) put_response(out, *record.response);
   put_checksum(out, begin);
@@ -155,18 +205,9 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   if (!content) return std::move(content).fault();
   Cursor& cursor = *content;
   Record record;
-  const std::uint8_t state = cursor.number<std::uint8_t>();
-  const Flags flags = cursor.number<Flags>();
-  record.fence = cursor.number<std::uint64_t>();
-  record.first_received = cursor.time();
-  record.expires_at = cursor.time();
-  record.lease_until = cursor.time();
-  record.settled_at = cursor.time();
-  cursor.array(record.fingerprint.bytes);
-  record.route = cursor.text();
-  record.key = cursor.text();
-  record.method = cursor.text();
-  record.target = cursor.text();
+  std::uint8_t state = 0;
+  Flags flags = 0;
+  record_fields(cursor, state, flags, record);
   const bool has_context = read_context(cursor, record.context);
   record.took_over = (flags & kTookOver) != 0;
   record.rerun = (flags & kRerun) != 0;
@@ -180,10 +221,9 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
 }
 
 void encode_context(const ClaimContext& context, std::string& out) {
-  put_text(out, context.gateway);
-  put<std::uint8_t>(out,
-                    static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.sealed ? kSealedTexts : 0)));
-  if (context.trace) put_array(out, *context.trace);
+  field(out, context.gateway);
+  field(out, static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.sealed ? kSealedTexts : 0)));
+  if (context.trace) field(out, *context.trace);
   if (context.sealed) put_sealed(out, *context.sealed);
 }
 
@@ -197,8 +237,8 @@ Result<ClaimContext> decode_context(std::string_view bytes) {
 void encode_response(const StoredResponse& response, std::string& out) {
   const std::size_t begin = out.size();
   out.reserve(begin + 16 + expected_size(response));
-  put<std::uint8_t>(out, kRecordFormat);
-  put<Flags>(out, flags_of(response));
+  field(out, kRecordFormat);
+  field(out, flags_of(response));
   put_response(out, response);
   put_checksum(out, begin);
 }
@@ -219,8 +259,67 @@ StoredResponse response_at_front(std::string_view bytes) {
   cursor.number<Flags>();
   StoredResponse response;
   response.status = cursor.number<std::uint16_t>();
-  response.reason = cursor.text();
+  field(cursor, response.reason);
   return response;
+}
+
+void encode_job(const StoredJob& job, std::string& out) {
+  const std::size_t begin = out.size();
+  out.reserve(begin + 128 + job.route.size() + job.key.size() + job.last.reason.size() + job.why_dead.size());
+  field(out, kJobFormat);
+  const auto flags =
+      static_cast<std::uint8_t>((job.ordered ? kJobOrdered : 0) | (job.message_kept ? kJobMessageKept : 0));
+  const auto state = static_cast<std::uint8_t>(job.state);
+  const auto status = static_cast<std::uint16_t>(job.last.status);
+  job_fields(out, state, flags, job, status);
+  put_checksum(out, begin);
+}
+
+Result<StoredJob> decode_job(const RecordId& id, std::string_view bytes) {
+  Result<Cursor> content = content_of(bytes, "job", kJobFormat);
+  if (!content) return std::move(content).fault();
+  Cursor& cursor = *content;
+  StoredJob job;
+  job.id = id;
+  std::uint8_t state = 0;
+  std::uint8_t flags = 0;
+  std::uint16_t status = 0;
+  job_fields(cursor, state, flags, job, status);
+  job.state = static_cast<JobState>(state);
+  job.ordered = (flags & kJobOrdered) != 0;
+  job.message_kept = (flags & kJobMessageKept) != 0;
+  job.last.status = status;
+  const bool known = state >= static_cast<std::uint8_t>(JobState::waiting) &&
+                     state <= static_cast<std::uint8_t>(JobState::dead) &&
+                     (flags & ~(kJobOrdered | kJobMessageKept)) == 0;
+  if (!known || !cursor.ok() || !cursor.at_end()) return misshapen("job");
+  return job;
+}
+
+void encode_message(const Message& message, std::string& out) {
+  ONCEKEY_CHECK(message.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
+  ONCEKEY_CHECK(message.body.size() <= kBodyBytesMax, "a stored body is within its limit");
+  const std::size_t begin = out.size();
+  out.reserve(begin + 64 + message.target.size() + message.headers.lines().size() + message.body.size());
+  each(out, kMessageFormat, message.method, message.target);
+  put_bytes(out, message.headers.lines());
+  put_bytes(out, message.body);
+  put_checksum(out, begin);
+}
+
+Result<Message> decode_message(std::string_view bytes) {
+  Result<Cursor> content = content_of(bytes, "message", kMessageFormat);
+  if (!content) return std::move(content).fault();
+  Message message;
+  each(*content, message.method, message.target);
+  const std::string_view lines = content->bytes(kHeaderBytesMax);
+  const std::string_view body = content->bytes(kBodyBytesMax);
+  if (!content->ok() || !content->at_end()) return misshapen("message");
+  std::optional<Headers> headers = Headers::from_lines(std::string(lines));
+  if (!headers) return misshapen("message");
+  message.headers = *std::move(headers);
+  message.body = body;
+  return message;
 }
 
 } // namespace oncekey

@@ -1,7 +1,8 @@
-// record_codec: records as bytes. The format is docs/RECORD_FORMAT.md.
+// record_codec: records, jobs and messages as bytes. The format is docs/RECORD_FORMAT.md.
 #pragma once
 
 #include "core/codec_parts.h"
+#include "core/job.h"
 
 #include <oncekey/record.h>
 #include <oncekey/result.h>
@@ -37,5 +38,19 @@ Result<StoredResponse> decode_response(std::string_view bytes, DecodeBody body =
 // not fit is left out.
 inline constexpr std::size_t kResponseFrontBytes = 256;
 StoredResponse response_at_front(std::string_view bytes);
+
+// A job and its message are two values, because they are written at different times: the message once, when the job is
+// staged, and the small state with every step.
+// The versions this build writes, and the newest it reads.
+inline constexpr std::uint8_t kJobFormat = 1;
+inline constexpr std::uint8_t kMessageFormat = 1;
+
+// Appends the job's state to `out`, without its id: the id is the key it is stored under.
+void encode_job(const StoredJob& job, std::string& out);
+// A wrong checksum or shape is `corrupt`; a later format version is `newer_format`.
+Result<StoredJob> decode_job(const RecordId& id, std::string_view bytes);
+
+void encode_message(const Message& message, std::string& out);
+Result<Message> decode_message(std::string_view bytes);
 
 } // namespace oncekey

@@ -64,9 +64,9 @@ enum class Fate {
 struct Refusal {
   RefusalCode code;
   // Completes the standing text of the code where there is more to say ("the key has 300 characters, 255 are allowed").
-  std::string detail;
-  std::optional<std::chrono::seconds> retry_after;
-  std::string key; // echoed where the format names it
+  std::string detail{};
+  std::optional<std::chrono::seconds> retry_after{};
+  std::string key{}; // echoed where the format names it
   // Which limit it was, in Stripe's words ("global-rate"); empty for refusals that are not about a limit.
   std::string_view limited_by{};
   Fate fate = Fate::by_code;

@@ -1,6 +1,6 @@
 #include "core/scope.h"
 
-#include "core/host.h"
+#include "base/ascii.h"
 #include "core/path.h"
 
 #include <fmt/format.h>
@@ -13,15 +13,7 @@
 namespace oncekey {
 namespace {
 
-Refusal missing(std::string detail) { return {RefusalCode::principal_missing, std::move(detail), std::nullopt, {}}; }
-
-std::string lower_case(std::string_view text) {
-  std::string lower(text);
-  for (char& c : lower) {
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + ('a' - 'A'));
-  }
-  return lower;
-}
+Refusal missing(std::string detail) { return {RefusalCode::principal_missing, std::move(detail)}; }
 
 struct Value {
   std::string_view kind;
@@ -43,12 +35,6 @@ std::variant<std::optional<std::string_view>, Refusal> single_header(const Heade
 }
 
 bool is_cookie_blank(char c) { return c == ' ' || c == '\t'; }
-
-std::string_view without_blanks(std::string_view text) {
-  while (!text.empty() && is_cookie_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_cookie_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
 
 // Whether credentials are spelled as nearly all clients do: the scheme with one capital in front, one space.
 bool usual_spelling(std::string_view scheme, std::string_view behind) {
@@ -72,7 +58,7 @@ std::string_view normalized_credentials(std::string_view value, std::list<std::s
   std::string& spelled = decoded.emplace_back(lower_case(scheme));
   if (!spelled.empty() && spelled[0] >= 'a' && spelled[0] <= 'z')
     spelled[0] = static_cast<char>(spelled[0] - 'a' + 'A');
-  spelled.append(" ").append(without_blanks(behind));
+  spelled.append(" ").append(trimmed(behind));
   return spelled;
 }
 
@@ -112,12 +98,12 @@ FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Heade
     if (const auto* refused = std::get_if<Refusal>(&verdict)) return *refused;
     read = &std::get<VerifiedToken>(verdict);
   } else {
-    return Refusal{RefusalCode::jwks_unavailable, {}, std::nullopt, {}};
+    return Refusal{RefusalCode::jwks_unavailable};
   }
   const TokenClaim* const claim = read->find(source.name);
   if (claim == nullptr || claim->value.empty()) {
     if (source.optional || policy.tokens.unverified) return Value{"jwt", std::nullopt};
-    return Refusal{RefusalCode::token_invalid, fmt::format("The token has no claim {}.", source.name), {}, {}};
+    return Refusal{RefusalCode::token_invalid, fmt::format("The token has no claim {}.", source.name)};
   }
   std::optional<std::string_view> issuer;
   if (read->issuer) issuer = decoded.emplace_back(*read->issuer);
@@ -126,15 +112,11 @@ FoundValue from_jwt(const Policy& policy, const ScopeSource& source, const Heade
 
 FoundValue from_certificate(const CertificateName* certificate) {
   if (certificate == nullptr) return Value{"client-cert", std::nullopt};
-  switch (certificate->kind) {
-    case CertificateName::Kind::uri:
-      return Value{"client-cert-uri", certificate->value};
-    case CertificateName::Kind::dns:
-      return Value{"client-cert-dns", certificate->value};
-    case CertificateName::Kind::subject:
-      break;
-  }
-  return Value{"client-cert-subject", certificate->value, certificate->issuer};
+  static constexpr std::string_view kKinds[] = {"client-cert-uri", "client-cert-dns", "client-cert-subject"};
+  Value value{kKinds[static_cast<std::size_t>(certificate->kind)], certificate->value};
+  // A subject is unique for one issuer.
+  if (certificate->kind == CertificateName::Kind::subject) value.issuer = certificate->issuer;
+  return value;
 }
 
 // A credential of the accounts file stands for its account.
@@ -158,9 +140,9 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
       rest = semicolon == std::string_view::npos ? std::string_view{} : rest.substr(semicolon + 1);
       // As lenient as web frameworks are: a cookie that the API finds must not be missed here.
       const std::size_t equals = pair.find('=');
-      if (equals == std::string_view::npos || without_blanks(pair.substr(0, equals)) != name) continue;
+      if (equals == std::string_view::npos || trimmed(pair.substr(0, equals)) != name) continue;
       if (value) return missing(fmt::format("The cookie {} was sent more than once.", name));
-      value = without_blanks(pair.substr(equals + 1));
+      value = trimmed(pair.substr(equals + 1));
       if (value->size() >= 2 && value->front() == '"' && value->back() == '"') {
         value = value->substr(1, value->size() - 2);
       }
@@ -169,23 +151,10 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
   return Value{"cookie", value};
 }
 
-std::string_view what_is_missing(ScopeSource::Kind kind) {
-  switch (kind) {
-    case ScopeSource::Kind::header:
-      return "header";
-    case ScopeSource::Kind::jwt:
-      return "bearer token with the claim";
-    case ScopeSource::Kind::cookie:
-      return "cookie";
-    case ScopeSource::Kind::client_cert:
-      return "client certificate";
-    case ScopeSource::Kind::host:
-      return "header Host";
-    case ScopeSource::Kind::global:
-      break;
-  }
-  return "source";
-}
+// In the order of ScopeSource::Kind.
+constexpr std::string_view kMissing[] = {
+    "header", "bearer token with the claim", "cookie", "client certificate", "header Host", "source"};
+static_assert(std::size(kMissing) == static_cast<std::size_t>(ScopeSource::Kind::global) + 1);
 
 // The path a record goes by; in `lowered` where the API compares paths without case.
 std::string_view identity_path(const Policy& policy, const NormalPath& path, std::string& lowered) {
@@ -227,7 +196,8 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
     const bool needed = !source.optional && source.kind != ScopeSource::Kind::global;
     if (needed && (!value.text || value.text->empty())) {
       const std::string_view blank = source.name.empty() ? "" : " ";
-      return missing(fmt::format("The request has no {}{}{}.", what_is_missing(source.kind), blank, source.name));
+      return missing(fmt::format("The request has no {}{}{}.", kMissing[static_cast<std::size_t>(source.kind)], blank,
+                                 source.name));
     }
     if (value.issuer) principal.parts.push_back({"issuer", &source, true, *value.issuer});
     principal.parts.push_back({value.kind, &source, value.text.has_value(), value.text.value_or(std::string_view{})});
@@ -253,9 +223,15 @@ std::optional<AccountId> account_of(const Principal& principal, std::uint64_t se
 }
 
 bool believes_callers(const Policy& policy) {
-  return !policy.tokens.unverified || std::none_of(policy.scope.begin(), policy.scope.end(), [](const ScopeSource& s) {
-    return s.kind == ScopeSource::Kind::jwt;
-  });
+  return !policy.tokens.unverified || !has_scope(policy, ScopeSource::Kind::jwt);
+}
+
+void append_parts(const Principal& principal, std::vector<std::string_view>& parts, std::list<std::string>& names) {
+  for (const PrincipalPart& part : principal.parts) {
+    std::string_view name = part.source->name;
+    if (part.source->kind == ScopeSource::Kind::header) name = names.emplace_back(lower_case(name));
+    parts.insert(parts.end(), {part.kind, name, part.present ? "present" : "absent", part.value});
+  }
 }
 
 RecordId record_id(const Policy& policy, const Principal& principal, const RequestView& request, KeyKind kind,
@@ -268,12 +244,7 @@ RecordId record_id(const Policy& policy, const Principal& principal, const Reque
   std::vector<std::string_view> parts;
   parts.reserve(8 + 4 * principal.parts.size());
   parts.insert(parts.end(), {"oncekey identity 1", count});
-  for (const PrincipalPart& part : principal.parts) {
-    // Header names compare without case, and two gateways on one store may spell them differently.
-    std::string_view name = part.source->name;
-    if (part.source->kind == ScopeSource::Kind::header) name = names.emplace_back(lower_case(name));
-    parts.insert(parts.end(), {part.kind, name, part.present ? "present" : "absent", part.value});
-  }
+  append_parts(principal, parts, names);
   switch (policy.identity) {
     case Identity::key:
       parts.insert(parts.end(), {"", ""});

@@ -1,6 +1,7 @@
 #include "core/trace.h"
 
-#include <algorithm>
+#include "base/ascii.h"
+#include "base/url.h"
 
 namespace oncekey {
 namespace {
@@ -13,14 +14,7 @@ constexpr std::size_t kParentDigits = 16;
 constexpr std::size_t kFlagsAt = 53;
 constexpr std::size_t kLength = 55;
 
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-bool is_hex(std::string_view text) {
-  return std::all_of(text.begin(), text.end(), [](char c) { return digit(c) >= 0; });
-}
+bool is_hex(std::string_view text) { return consists_of(text, "0123456789abcdef"); }
 
 bool is_id(std::string_view text) { return is_hex(text) && text.find_first_not_of('0') != std::string_view::npos; }
 
@@ -37,21 +31,14 @@ std::optional<TraceId> parse_traceparent(std::string_view value) {
   if (!is_id(id) || !is_id(value.substr(kParentAt, kParentDigits)) || !is_hex(value.substr(kFlagsAt, 2)))
     return std::nullopt;
   TraceId trace;
-  for (std::size_t i = 0; i < trace.size(); ++i) {
-    trace[i] = static_cast<std::uint8_t>(digit(id[2 * i]) << 4 | digit(id[2 * i + 1]));
-  }
+  for (std::size_t i = 0; i < trace.size(); ++i)
+    trace[i] = static_cast<std::uint8_t>(hex_value(id[2 * i]) << 4 | hex_value(id[2 * i + 1]));
   return trace;
 }
 
 std::optional<TraceId> trace_of(const Headers& headers) {
-  std::optional<std::string_view> found;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, "traceparent")) continue;
-    if (found) return std::nullopt;
-    found = field.value;
-  }
-  return found ? parse_traceparent(*found) : std::nullopt;
+  const auto value = headers.get("traceparent");
+  return value && headers.count("traceparent") == 1 ? parse_traceparent(*value) : std::nullopt;
 }
 
 } // namespace oncekey

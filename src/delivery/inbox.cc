@@ -1,6 +1,6 @@
 #include "delivery/inbox.h"
 
-#include "config/delivery.h"
+#include "config/config.h"
 #include "core/json_pointer.h"
 #include "core/refusal.h"
 #include "delivery/staging.h"

@@ -20,9 +20,9 @@ constexpr std::size_t kAlwaysKeptBytes = 64u << 10;
 // Kept whatever room the store has: StoreRoom::kEndingBytes covers it.
 constexpr std::size_t kWithinEndingBytes = 1024;
 
-std::string probe_target(const Probe& probe, std::string_view key) {
+std::string probe_target(const Question& probe, std::string_view key) {
   static constexpr std::string_view kPlaceholder = "{key}";
-  std::string target = probe.target_template;
+  std::string target = probe.target;
   const std::string encoded = percent_encoded(key);
   for (std::size_t at = target.find(kPlaceholder); at != std::string::npos;
        at = target.find(kPlaceholder, at + encoded.size())) {

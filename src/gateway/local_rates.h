@@ -4,7 +4,7 @@
 // fullest are forgotten, and their accounts begin anew: a limiter that loses count lets requests pass.
 #pragma once
 
-#include "core/rate.h"
+#include "core/rate_keeper.h"
 
 #include <algorithm>
 #include <array>

@@ -1,7 +1,6 @@
 #include "gateway/status_page.h"
 
 #include "core/decide.h"
-#include "core/fingerprint.h"
 #include "core/path.h"
 #include "core/scope.h"
 #include "core/status_url.h"

@@ -1,7 +1,6 @@
 #include "phases/request_identity.h"
 
 #include "base/utf8.h"
-#include "core/fingerprint.h"
 #include "core/key.h"
 #include "core/scope.h"
 

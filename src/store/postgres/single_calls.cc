@@ -1,6 +1,6 @@
 #include "store/postgres/single_calls.h"
 
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 
 #include <oncekey/check.h>
 

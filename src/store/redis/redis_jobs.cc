@@ -1,7 +1,7 @@
 #include "store/redis/redis_jobs.h"
 
 #include "base/enum_name.h"
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 #include "store/redis/listing.h"
 
 #include <algorithm>

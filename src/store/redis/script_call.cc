@@ -1,6 +1,6 @@
 #include "store/redis/script_call.h"
 
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 #include "core/transitions.h"
 #include "store/redis/values.h"
 

@@ -1,6 +1,6 @@
 #include "store/rocksdb/job_table.h"
 
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 #include "core/job_transitions.h"
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/rocksdb_fault.h"

@@ -4,7 +4,7 @@
 // written once. Which jobs are due is kept in memory (JobIndex); the default family has a key for each job that is
 // waiting, taken or dead, so that the index can be filled again without reading every job there is.
 //
-//   "s" id:32 bytes    the state     (core/job_codec.h)
+//   "s" id:32 bytes    the state     (core/record_codec.h)
 //   "m" id:32 bytes    the message
 //
 // Reads may be made from any thread. The parts with a JobBatch belong to the writer's thread: they answer with what

@@ -1,6 +1,6 @@
 #include "store/rocksdb/rocksdb_jobs.h"
 
-#include "core/job_codec.h"
+#include "core/record_codec.h"
 
 #include <memory>
 #include <utility>
