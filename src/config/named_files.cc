@@ -1,6 +1,6 @@
 #include "config/named_files.h"
 
-#include "base/pem_files.h"
+#include "base/certificate.h"
 #include "config/identity_files.h"
 
 #include <fmt/format.h>
