@@ -1,7 +1,8 @@
 #include "admin/admin.h"
 
-#include "admin/answers.h"
 #include "admin/record_json.h"
+#include "base/enum_name.h"
+#include "base/utf8.h"
 #include "core/decide.h"
 
 #include <boost/json.hpp>
@@ -22,19 +23,6 @@ constexpr std::size_t kStormsMax = 100;
 // Shorter prefixes often match several ids.
 constexpr std::size_t kIdPrefixMin = 8;
 constexpr std::chrono::seconds kWrongTokensSaidEvery{1};
-
-std::optional<OperatorAction> action_of(std::string_view text) {
-  for (const OperatorAction action : {OperatorAction::release, OperatorAction::complete, OperatorAction::rerun}) {
-    if (text == to_string(action)) return action;
-  }
-  return std::nullopt;
-}
-
-std::string_view text_member(const json::object& object, std::string_view name) {
-  const json::value* found = object.if_contains({name.data(), name.size()});
-  if (found == nullptr || !found->is_string()) return {};
-  return {found->get_string().data(), found->get_string().size()};
-}
 
 // The response an operator gives for `complete`.
 Result<StoredResponse> response_of(const json::object& object) {
@@ -77,7 +65,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   const std::string_view path = head.path();
   const bool reading = head.method == "GET" || head.method == "HEAD";
   if (reading && path == "/livez") {
-    co_return Answer{200, "application/json", R"({"status":"alive","listener":"oncekey-admin"})"};
+    co_return Answer{200, R"({"status":"alive","listener":"oncekey-admin"})"};
   }
   const Credential credential = credential_of(head.headers, shared_.config().admin_token);
   if (reading && path == "/readyz" && credential == Credential::none) co_return ready(Detail::word);
@@ -105,15 +93,11 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
       co_return co_await act(exchange, id, action);
     }
   }
-  co_return Answer{404, "application/json",
-                   problem("Not found. Available: /livez, /readyz, /metrics, /api/keys, /api/jobs, /api/storms")};
+  co_return refused(404, "Not found. Available: /livez, /readyz, /metrics, /api/keys, /api/jobs, /api/storms");
 }
 
 Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Credential credential) {
   const RequestHead& head = exchange.request();
-  const auto refused = [](int status, std::string_view message) {
-    return std::optional<Answer>(Answer{status, "application/json", problem(message)});
-  };
   switch (credential) {
     case Credential::right:
       co_return std::nullopt;
@@ -168,7 +152,7 @@ Admin::Answer Admin::ready(Detail detail) const {
   if (detail == Detail::all) body["durability"] = std::string(to_string(shared_.store.durability()));
   body["status"] = reason.empty() ? "ready" : "not ready";
   if (!reason.empty()) body["reason"] = reason;
-  return {reason.empty() ? 200 : 503, "application/json", json::serialize(body)};
+  return json_answer(body, reason.empty() ? 200 : 503);
 }
 
 Admin::Answer Admin::metrics() {
@@ -202,7 +186,7 @@ Admin::Answer Admin::metrics() {
   metrics.store_writes.Set(static_cast<double>(stats.writes));
   metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
-  return {200, "text/plain; version=0.0.4; charset=utf-8", metrics.expose()};
+  return {200, metrics.expose(), "text/plain; version=0.0.4; charset=utf-8"};
 }
 
 void Admin::show_storms() {
@@ -234,7 +218,7 @@ Admin::Answer Admin::storms() const {
   }
   const json::object body{
       {"within_seconds", Storms::kStretch.count()}, {"waiters", shared_.waiters.waiting()}, {"keys", std::move(keys)}};
-  return {200, "application/json", json::serialize(body)};
+  return json_answer(body);
 }
 
 Status Admin::check_id_prefix(std::string_view id_text) {
@@ -253,44 +237,45 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   Result<Lines> listed =
       co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return std::move(listed).fault();
-  if (listed->empty())
-    co_return Fault{FaultKind::invalid,
-                    fmt::format("no key has an id that begins with {} (jobs: oncekey jobs)", id_text)};
-  if (listed->size() > 1)
-    co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
-  co_return listed->front().id;
+  co_return only_id(*listed, "no key has an id that begins with {} (jobs: oncekey jobs)", id_text);
+}
+
+Task<Result<std::optional<Found>>> Admin::look_up(const RecordId& id) {
+  co_return co_await await_store<std::optional<Found>>(
+      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
 }
 
 Task<Result<Found>> Admin::find(std::string_view id_text, RecordId& id) {
   Result<RecordId> resolved = co_await resolve(id_text);
   if (!resolved) co_return std::move(resolved).fault();
   id = *resolved;
-  using FoundMaybe = std::optional<Found>;
-  Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+  Result<std::optional<Found>> found = co_await look_up(id);
   if (!found) co_return std::move(found).fault();
   if (!found->has_value()) co_return invalid("no such key; it may have expired or been released (jobs: oncekey jobs)");
   co_return **std::move(found);
 }
 
-int Admin::status_of(const Fault& fault) {
-  return fault.kind == FaultKind::conflict ? 409 : fault.kind == FaultKind::invalid ? 404 : 503;
+Admin::Answer Admin::refused(int status, std::string_view message) {
+  return json_answer({{"error", as_utf8(message)}}, status);
 }
+
+Admin::Answer Admin::refused(const Fault& fault) {
+  return refused(fault.kind == FaultKind::conflict ? 409 : fault.kind == FaultKind::invalid ? 404 : 503, fault.message);
+}
+
+Admin::Answer Admin::json_answer(const json::object& body, int status) { return {status, json::serialize(body)}; }
 
 Task<Admin::Answer> Admin::show_key(std::string_view id_text) {
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
-  if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
+  if (!found) co_return refused(found.fault());
   json::object body = key_json(id, *found->record, found->now);
   if (found->record->response) body["response"] = response_json(*found->record->response);
-  co_return Answer{200, "application/json", json::serialize(body)};
+  co_return json_answer(body);
 }
 
 Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std::string_view action_text) {
-  const auto refused = [](int status, std::string_view message) {
-    return Answer{status, "application/json", problem(message)};
-  };
-  const auto action = action_of(action_text);
+  const auto action = enum_named<OperatorAction>(action_text);
   if (!action) co_return refused(404, "the actions are release, complete and rerun");
   json::object given;
   if (auto refusal = co_await read_action(exchange, given)) co_return *std::move(refusal);
@@ -302,7 +287,7 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   }
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
-  if (!found) co_return refused(status_of(found.fault()), found.fault().message);
+  if (!found) co_return refused(found.fault());
   const std::string reason(text_member(given, "reason"));
   co_return co_await operate(exchange, id, *action, std::move(response), reason);
 }
@@ -310,15 +295,10 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
 Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::object& out) {
   if (auto refusal = co_await read_json(exchange, out)) co_return std::move(refusal);
   if (!text_member(out, "reason").empty()) co_return std::nullopt;
-  co_return Answer{400, "application/json", problem("say why: \"reason\" goes into the audit trail")};
+  co_return refused(400, "say why: \"reason\" goes into the audit trail");
 }
 
-Task<void> Admin::give_way() { co_await loop_.next_turn(); }
-
 Task<std::optional<Admin::Answer>> Admin::read_json(Exchange& exchange, json::object& out) {
-  const auto refused = [](int status, std::string_view message) {
-    return std::optional<Answer>(Answer{status, "application/json", problem(message)});
-  };
   const std::string_view content_type = exchange.request().headers.get("Content-Type").value_or("");
   if (!starts_with_ignoring_case(content_type, "application/json"))
     co_return refused(415, "send Content-Type: application/json");
@@ -333,9 +313,7 @@ Task<std::optional<Admin::Answer>> Admin::read_json(Exchange& exchange, json::ob
 }
 
 Task<std::string> Admin::why_live(const RecordId& id) {
-  using FoundMaybe = std::optional<Found>;
-  const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+  const Result<std::optional<Found>> found = co_await look_up(id);
   if (found && found->has_value()) {
     const Found& now = **found;
     const std::int64_t left = retry_after_lease(now.record->lease_until - now.now).count();
@@ -350,17 +328,9 @@ Task<std::string> Admin::why_live(const RecordId& id) {
 
 Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, OperatorAction action,
                                    StoredResponse response, std::string_view reason) {
-  const auto refused = [](int status, std::string_view message) {
-    return Answer{status, "application/json", problem(message)};
-  };
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
       wakeups_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
-  const std::string_view result = !done                             ? "fault"
-                                  : *done == OperatorAnswer::done   ? "done"
-                                  : *done == OperatorAnswer::absent ? "absent"
-                                  : *done == OperatorAnswer::live   ? "live"
-                                                                    : "completed";
-  audit(exchange, id, to_string(action), result, reason);
+  audit(exchange, id, to_string(action), done ? enum_name(*done) : "fault", reason);
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {
     case OperatorAnswer::done:
@@ -373,7 +343,7 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
       co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
   }
   shared_.waiters.notify(id);
-  co_return Answer{200, "application/json", done_json(id, to_string(action))};
+  co_return Answer{200, done_json(id, to_string(action))};
 }
 
 void Admin::audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,

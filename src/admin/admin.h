@@ -33,6 +33,7 @@
 #include "http/server.h"
 #include "net/loop.h"
 
+#include <fmt/format.h>
 #include <boost/json/object.hpp>
 
 #include <optional>
@@ -52,9 +53,13 @@ class Admin final : public Handler {
  private:
   struct Answer {
     int status = 200;
-    std::string content_type = "application/json";
     std::string body;
+    std::string content_type = "application/json";
   };
+  // {"error": "..."}
+  static Answer refused(int status, std::string_view message);
+  static Answer refused(const Fault& fault); // of a store, or of what it was asked for
+  static Answer json_answer(const boost::json::object& body, int status = 200);
 
   Task<Answer> answer(Exchange& exchange);
   // The refusal of a request without the right credential. Waits before refusing a wrong token.
@@ -70,10 +75,9 @@ class Admin final : public Handler {
   Task<Answer> list_keys(std::string_view query);
   Task<Answer> find_keys(Exchange& exchange);
   Task<Result<BrowsePage>> browse(BrowseRequest request);
+  Task<Result<std::optional<Found>>> look_up(const RecordId& id);
   boost::json::object key_json(const RecordId& id, const Record& record, Time now) const;
   boost::json::object page_json(const BrowsePage& page) const;
-  // Lets the loop run other work.
-  Task<void> give_way();
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> list_jobs(std::string_view query);
   Task<Result<FoundJob>> find_job(std::string_view id_text);
@@ -93,8 +97,14 @@ class Admin final : public Handler {
              std::string_view reason) const;
   // What an id or the beginning of one names. `invalid`: nothing; `conflict`: several.
   Task<Result<Found>> find(std::string_view id_text, RecordId& id);
-  static int status_of(const Fault& fault);
   static Status check_id_prefix(std::string_view id_text);
+  // The id of the only one of what was found by a prefix.
+  template <class Lines>
+  static Result<RecordId> only_id(const Lines& found, std::string_view none, std::string_view id_text) {
+    if (found.empty()) return invalid(fmt::format(fmt::runtime(none), id_text));
+    if (found.size() == 1) return found.front().id;
+    return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
+  }
   Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;

@@ -1,23 +1,18 @@
 // The pages of the admin listener that are about jobs.
 #include "admin/admin.h"
-#include "admin/answers.h"
 #include "admin/record_json.h"
+#include "base/enum_name.h"
 #include "config/config.h"
 #include "core/job_store.h"
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
-#include <array>
-
 namespace oncekey {
 
 namespace json = boost::json;
 
 namespace {
-
-constexpr std::array kJobStates{JobState::waiting, JobState::taken, JobState::delivered, JobState::dropped,
-                                JobState::dead};
 
 std::string_view why_not(JobAnswer answer) {
   switch (answer) {
@@ -40,25 +35,21 @@ std::string_view why_not(JobAnswer answer) {
 Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
   JobListRequest request;
   const std::string_view state = query_value(query, "state");
-  for (const JobState known : kJobStates) {
-    if (to_string(known) == state) request.state = known;
-  }
+  request.state = enum_named<JobState>(state);
   if (!state.empty() && !request.state)
-    co_return Answer{400, "application/json", problem("state is one of waiting, taken, delivered, dropped, dead")};
+    co_return refused(400, "state is one of waiting, taken, delivered, dropped, dead");
   request.route = decoded_query_value(query, "destination");
   const Result<std::size_t> limit = limit_of(query, request.limit);
-  if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
+  if (!limit) co_return refused(400, limit.fault().message);
   request.limit = *limit;
   const Result<JobPage> page =
       co_await await_store<JobPage>(wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
-  if (!page) co_return Answer{503, "application/json", problem(page.fault().message)};
+  if (!page) co_return refused(503, page.fault().message);
   const Time now = shared_.store.now();
   json::array jobs;
   for (const StoredJob& job : page->jobs) jobs.push_back(job_json(job, now));
-  json::object body;
-  body["jobs"] = std::move(jobs);
-  body["more"] = !page->whole;
-  co_return Answer{200, "application/json", json::serialize(body)};
+  const json::object body{{"jobs", std::move(jobs)}, {"more", !page->whole}};
+  co_return json_answer(body);
 }
 
 Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
@@ -71,10 +62,9 @@ Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
     const Result<JobPage> page = co_await await_store<JobPage>(
         wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
     if (!page) co_return page.fault();
-    if (page->jobs.empty()) co_return invalid(fmt::format("no job has an id that begins with {}", id_text));
-    if (page->jobs.size() > 1)
-      co_return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
-    id = page->jobs.front().id;
+    const Result<RecordId> only = only_id(page->jobs, "no job has an id that begins with {}", id_text);
+    if (!only) co_return only.fault();
+    id = *only;
   }
   using Maybe = std::optional<FoundJob>;
   Result<Maybe> found =
@@ -86,22 +76,19 @@ Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
 
 Task<Admin::Answer> Admin::show_job(std::string_view id_text) {
   const Result<FoundJob> found = co_await find_job(id_text);
-  if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
+  if (!found) co_return refused(found.fault());
   json::object body = job_json(found->job, found->now);
   body["message"] = found->message ? json::value(message_json(*found->message)) : json::value();
-  co_return Answer{200, "application/json", json::serialize(body)};
+  co_return json_answer(body);
 }
 
 Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text) {
-  const auto refused = [](int status, std::string_view message) {
-    return Answer{status, "application/json", problem(message)};
-  };
   const bool retry = action_text == "retry";
   if (!retry && action_text != "drop") co_return refused(404, "the actions are retry and drop");
   json::object given;
   if (auto refusal = co_await read_action(exchange, given)) co_return *std::move(refusal);
   const Result<FoundJob> found = co_await find_job(id_text);
-  if (!found) co_return refused(status_of(found.fault()), found.fault().message);
+  if (!found) co_return refused(found.fault());
   const StoredJob& job = found->job;
   if (retry && !has_endpoint(shared_.config(), job.route)) {
     co_return refused(409, fmt::format("{}: \"{}\". Configure it again, or drop the job", kNoSuchEndpoint, job.route));
@@ -109,12 +96,11 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
   const JobAction action = retry ? JobAction::retry : JobAction::drop;
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(
       wakeups_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
-  const json::value* reason = given.if_contains("reason");
   audit(exchange, job.id, action_text, done && *done == JobAnswer::done ? "done" : "refused",
-        {reason->get_string().data(), reason->get_string().size()});
+        text_member(given, "reason"));
   if (!done) co_return refused(503, done.fault().message);
   if (*done != JobAnswer::done) co_return refused(*done == JobAnswer::absent ? 404 : 409, why_not(*done));
-  co_return Answer{200, "application/json", done_json(job.id, action_text)};
+  co_return Answer{200, done_json(job.id, action_text)};
 }
 
 } // namespace oncekey

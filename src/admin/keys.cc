@@ -1,9 +1,8 @@
 // The pages of the admin listener that list and find keys.
 #include "admin/admin.h"
-#include "admin/answers.h"
-#include "admin/key_search.h"
 #include "admin/record_json.h"
 #include "base/durations.h"
+#include "base/enum_name.h"
 
 #include <boost/json.hpp>
 
@@ -62,12 +61,8 @@ Result<ListCursor> parse_cursor(std::string_view text) {
 }
 
 std::optional<KeysShown> shown_of(std::string_view state) {
-  if (state == "waiting") return KeysShown::waiting;
-  if (state == "abandoned") return KeysShown::abandoned;
-  if (state == "indeterminate") return KeysShown::indeterminate;
-  if (state == "in_progress") return KeysShown::in_progress;
-  if (state == "completed") return KeysShown::completed;
-  return std::nullopt;
+  const std::optional<KeysShown> shown = enum_named<KeysShown>(state);
+  return shown == KeysShown::all || shown == KeysShown::others ? std::nullopt : shown;
 }
 
 // Everything received at that time or later comes before this place.
@@ -79,19 +74,13 @@ BrowsePlace just_before(Time time) {
 
 bool has_line_break(std::string_view text) { return text.find_first_of("\r\n\0", 0, 3) != std::string_view::npos; }
 
-std::string member_text(const json::object& object, std::string_view name) {
-  const json::value* const found = object.if_contains({name.data(), name.size()});
-  if (found == nullptr || !found->is_string()) return {};
-  return {found->get_string().data(), found->get_string().size()};
-}
-
 Result<KeySearch> search_of(const json::object& given) {
   KeySearch search;
-  search.key = member_text(given, "key");
-  search.principal = member_text(given, "principal");
-  search.route = member_text(given, "route");
-  search.method = member_text(given, "method");
-  search.path = member_text(given, "path");
+  search.key = text_member(given, "key");
+  search.principal = text_member(given, "principal");
+  search.route = text_member(given, "route");
+  search.method = text_member(given, "method");
+  search.path = text_member(given, "path");
   if (search.key.empty()) return invalid("key is missing: the idempotency key to look for");
   if (!search.path.empty() && !search.path.starts_with('/')) return invalid("path begins with a slash");
   if (has_line_break(search.principal)) return invalid("principal holds a line break");
@@ -137,7 +126,7 @@ Task<Result<BrowsePage>> Admin::browse(BrowseRequest request) {
     request.after = page->next;
     request.limit -= page->lines.size();
     request.look_max -= page->looked;
-    co_await give_way();
+    co_await loop_.next_turn();
   }
   co_return all;
 }
@@ -150,11 +139,7 @@ json::object Admin::key_json(const RecordId& id, const Record& record, Time now)
                                   [&](const Route& each) { return each.name == record.route; });
   const bool retried =
       abandoned && route != shared_.config().routes.end() && route->policy.on_abandoned != OnAbandoned::hold;
-  if (abandoned || held) {
-    out["waits_for"] = retried ? "retry" : "operator";
-  } else {
-    out["waits_for"] = nullptr;
-  }
+  out["waits_for"] = abandoned || held ? json::value(retried ? "retry" : "operator") : json::value();
   return out;
 }
 
@@ -171,9 +156,6 @@ json::object Admin::page_json(const BrowsePage& page) const {
 }
 
 Task<Admin::Answer> Admin::list_keys(std::string_view query) {
-  const auto refused = [](int status, std::string_view message) {
-    return Answer{status, "application/json", problem(message)};
-  };
   const std::string state(query_value(query, "state"));
   const std::optional<KeysShown> shown = shown_of(state);
   if (!state.empty() && !shown)
@@ -215,13 +197,10 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
   }
   json::object body = page_json(listed);
   if (next) body["next"] = cursor_text(*next);
-  co_return Answer{200, "application/json", json::serialize(body)};
+  co_return json_answer(body);
 }
 
 Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
-  const auto refused = [](int status, std::string_view message) {
-    return Answer{status, "application/json", problem(message)};
-  };
   json::object given;
   if (auto refusal = co_await read_json(exchange, given)) co_return *std::move(refusal);
   const Result<KeySearch> search = search_of(given);
@@ -236,9 +215,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   const SearchedIds searched = ids_of(*search, shared_.config(), shared_.trust, shared_.hash);
   BrowsePage page;
   for (const RecordId& id : searched.ids) {
-    using FoundMaybe = std::optional<Found>;
-    const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-        wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+    const Result<std::optional<Found>> found = co_await look_up(id);
     if (!found) co_return refused(503, found.fault().message);
     ++page.looked;
     if (found->has_value()) page.lines.push_back({id, *(*found)->record});
@@ -270,7 +247,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   body["more"] = more;
   body["exact"] = !look;
   if (look) body["missing"] = searched.missing;
-  co_return Answer{200, "application/json", json::serialize(body)};
+  co_return json_answer(body);
 }
 
 } // namespace oncekey

@@ -10,6 +10,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <charconv>
 #include <ctime>
 
 namespace oncekey {
@@ -22,11 +23,6 @@ json::string text(std::string_view view) {
   if (is_utf8(view)) return json::string(view.data(), view.size());
   const std::string shown = as_utf8(view);
   return json::string(shown.data(), shown.size());
-}
-
-json::string hex_of(const TraceId& trace) {
-  const std::string hex = hex_encode({static_cast<const char*>(static_cast<const void*>(trace.data())), trace.size()});
-  return json::string(hex.data(), hex.size());
 }
 
 // Stands in place of what cannot be read without the key.
@@ -79,7 +75,7 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["indeterminate_since"] = record.state == RecordState::indeterminate ? at : json::value();
   out["status"] = record.response ? json::value(record.response->status) : json::value();
   out["gateway"] = text(record.context.gateway);
-  out["trace"] = record.context.trace ? json::value(hex_of(*record.context.trace)) : json::value();
+  out["trace"] = record.context.trace ? json::value(hex_encode(*record.context.trace)) : json::value();
   if (record.context.sealed) out["sealed"] = sealed_json(*record.context.sealed);
   return out;
 }
@@ -128,15 +124,61 @@ json::object response_json(const StoredResponse& response) {
   }
   put_headers(out, response.headers);
   if (response.omitted) {
-    json::object omitted;
-    omitted["length"] = response.omitted->length;
-    omitted["sha256"] = to_hex(response.omitted->sha256);
-    omitted["whole"] = response.omitted->whole;
-    out["omitted"] = std::move(omitted);
+    out["omitted"] = {{"length", response.omitted->length},
+                      {"sha256", to_hex(response.omitted->sha256)},
+                      {"whole", response.omitted->whole}};
   } else {
     put_body(out, response.body);
   }
   return out;
+}
+
+std::string_view query_of(std::string_view target) {
+  const std::size_t question = target.find('?');
+  return question == std::string_view::npos ? std::string_view{} : target.substr(question + 1);
+}
+
+std::string_view query_value(std::string_view query, std::string_view name) {
+  while (!query.empty()) {
+    const std::size_t end = query.find('&');
+    const std::string_view pair = query.substr(0, end);
+    query = end == std::string_view::npos ? std::string_view{} : query.substr(end + 1);
+    const std::size_t equals = pair.find('=');
+    if (equals != std::string_view::npos && pair.substr(0, equals) == name) return pair.substr(equals + 1);
+  }
+  return {};
+}
+
+std::string decoded_query_value(std::string_view query, std::string_view name) {
+  std::string decoded;
+  const std::string_view text = query_value(query, name);
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    unsigned byte = 0;
+    const bool escape = text[at] == '%' && text.size() - at > 2;
+    if (escape && std::from_chars(&text[at + 1], &text[at + 1] + 2, byte, 16).ptr == &text[at + 1] + 2) {
+      decoded.push_back(static_cast<char>(byte));
+      at += 2;
+    } else {
+      decoded.push_back(text[at]);
+    }
+  }
+  return decoded;
+}
+
+Result<std::size_t> limit_of(std::string_view query, std::size_t usual) {
+  const std::string_view text = query_value(query, "limit");
+  if (text.empty()) return usual;
+  std::size_t limit = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), limit);
+  if (error != std::errc{} || end != text.data() + text.size() || limit == 0 || limit > kListMax)
+    return invalid(fmt::format("limit is a whole number from 1 to {}", kListMax));
+  return limit;
+}
+
+std::string_view text_member(const json::object& object, std::string_view name) {
+  const json::value* const found = object.if_contains({name.data(), name.size()});
+  if (found == nullptr || !found->is_string()) return {};
+  return {found->get_string().data(), found->get_string().size()};
 }
 
 } // namespace oncekey

@@ -1,9 +1,10 @@
-// record_json: records and jobs as the JSON API shows them.
+// record_json: records and jobs as the JSON API shows them, and what its requests say.
 #pragma once
 
 #include "core/job.h"
 
 #include <oncekey/record.h>
+#include <oncekey/result.h>
 
 #include <boost/json/object.hpp>
 
@@ -26,5 +27,17 @@ boost::json::object response_json(const StoredResponse& response);
 
 // "2026-01-02T03:04:05.678Z"
 std::string iso_time(Time time);
+
+inline constexpr std::size_t kListMax = 10'000;
+
+// What follows the question mark, and the value of a name in it.
+std::string_view query_of(std::string_view target);
+std::string_view query_value(std::string_view query, std::string_view name);
+// The same with %XX decoded.
+std::string decoded_query_value(std::string_view query, std::string_view name);
+// The `limit` of a listing; `usual` where the query has none.
+Result<std::size_t> limit_of(std::string_view query, std::size_t usual);
+// The text that an object has under this name; empty if it has none.
+std::string_view text_member(const boost::json::object& object, std::string_view name);
 
 } // namespace oncekey

@@ -1,21 +1,13 @@
 #include "admin/token_guesses.h"
 
-#include "net/socket_address.h"
+#include "base/shares.h"
 
 #include <algorithm>
 
 namespace oncekey {
-namespace {
-
-std::string guesser_of(std::string_view peer) {
-  const auto address = parse_ip(peer);
-  return address ? address->network_of_one_owner() : std::string(peer);
-}
-
-} // namespace
 
 std::chrono::milliseconds TokenGuesses::wrong(std::string_view peer, Moment now) {
-  std::string guesser = guesser_of(peer);
+  std::string guesser = party_of_address(peer);
   auto at = guesses_.find(guesser);
   if (at == guesses_.end()) {
     make_room(now);

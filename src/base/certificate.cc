@@ -1,17 +1,100 @@
 #include "base/certificate.h"
 
-#include <openssl/x509.h>
+#include "base/crypto.h"
+
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
 #include <openssl/x509v3.h>
 
+#include <fmt/format.h>
+
+#include <sys/stat.h>
+
 #include <algorithm>
-#include <memory>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
 
 namespace oncekey {
 namespace {
 
-struct NamesFree {
-  void operator()(GENERAL_NAMES* names) const { GENERAL_NAMES_free(names); }
-};
+// A bundle of all public certificate authorities has a quarter of this.
+constexpr std::size_t kLargestFile = 1u << 20;
+
+using Bio = std::unique_ptr<BIO, Freed<BIO_free>>;
+using Certificate = std::unique_ptr<X509, Freed<X509_free>>;
+using PrivateKey = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
+
+Result<std::string> read_pem(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return invalid(fmt::format("{}: {}", path, std::strerror(errno)));
+  if (S_ISDIR(status.st_mode)) return invalid(fmt::format("{}: is a directory; give a PEM file", path));
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(kLargestFile + 1, '\0');
+  if (file) file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (!file.is_open() || file.bad())
+    return invalid(fmt::format("{}: {}", path, errno != 0 ? std::strerror(errno) : "input error"));
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  if (text.empty()) return invalid(fmt::format("{}: is empty; give a PEM file", path));
+  if (text.size() > kLargestFile) return invalid(fmt::format("{}: larger than 1 MiB; give a PEM file", path));
+  return text;
+}
+
+Bio bio_of(const std::string& text) { return Bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size()))); }
+
+// Never ask for a passphrase on the terminal.
+int no_passphrase(char*, int, int, void*) { return 0; }
+
+// All of them; nothing if one of them is damaged.
+std::optional<std::vector<Certificate>> certificates_in(const std::string& text) {
+  std::vector<Certificate> found;
+  const Bio bio = bio_of(text);
+  ERR_clear_error();
+  while (X509* const read = PEM_read_bio_X509(bio.get(), nullptr, no_passphrase, nullptr)) found.emplace_back(read);
+  // At the end of the file OpenSSL reports that no further certificate begins: that error is the good end.
+  const bool at_end = ERR_GET_REASON(ERR_peek_last_error()) == PEM_R_NO_START_LINE;
+  ERR_clear_error();
+  if (!at_end) return std::nullopt;
+  return found;
+}
+
+PrivateKey key_in(const std::string& text) {
+  const Bio bio = bio_of(text);
+  PrivateKey key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_passphrase, nullptr));
+  ERR_clear_error();
+  return key;
+}
+
+Result<std::vector<Certificate>> read_certificates(const std::string& path, std::string_view wanted) {
+  const Result<std::string> text = read_pem(path);
+  if (!text) return text.fault();
+  auto found = certificates_in(*text);
+  if (!found) return invalid(fmt::format("{}: a certificate in it is damaged; {}", path, wanted));
+  if (found->empty()) {
+    const std::string_view instead =
+        text->find("PRIVATE KEY-----") != std::string::npos ? "it holds a private key" : "it holds no certificate";
+    return invalid(fmt::format("{}: {}; {}", path, instead, wanted));
+  }
+  return *std::move(found);
+}
+
+Result<PrivateKey> read_key(const std::string& path) {
+  const Result<std::string> text = read_pem(path);
+  if (!text) return text.fault();
+  PrivateKey key = key_in(*text);
+  if (key) return key;
+  if (text->find("ENCRYPTED") != std::string::npos)
+    return invalid(
+        fmt::format("{}: it is protected by a passphrase; "
+                    "`openssl pkey -in {} -out NEW` writes a key without one",
+                    path, path));
+  const std::string_view instead = text->find("PRIVATE KEY-----") != std::string::npos   ? "the private key is damaged"
+                                   : text->find("CERTIFICATE-----") != std::string::npos ? "it holds a certificate"
+                                                                                         : "it holds no private key";
+  return invalid(fmt::format("{}: {}; give the PEM private key of the certificate", path, instead));
+}
 
 std::string text_of(const ASN1_STRING* text) {
   return {reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
@@ -39,7 +122,7 @@ std::string first_of(const GENERAL_NAMES* names, int kind) {
 } // namespace
 
 std::optional<CertificateName> name_of(const x509_st& certificate) {
-  const std::unique_ptr<GENERAL_NAMES, NamesFree> names(
+  const std::unique_ptr<GENERAL_NAMES, Freed<GENERAL_NAMES_free>> names(
       static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(&certificate, NID_subject_alt_name, nullptr, nullptr)));
   if (names) {
     if (std::string uri = first_of(names.get(), GEN_URI); !uri.empty())
@@ -53,6 +136,47 @@ std::optional<CertificateName> name_of(const x509_st& certificate) {
   const X509_NAME* const subject = X509_get_subject_name(&certificate);
   if (subject == nullptr || X509_NAME_entry_count(subject) == 0) return std::nullopt;
   return CertificateName{CertificateName::Kind::subject, der_of(subject), der_of(X509_get_issuer_name(&certificate))};
+}
+
+std::vector<PemFinding> check_key_pair(const std::string& certificate_file, const std::string& key_file) {
+  std::vector<PemFinding> findings;
+  Result<std::vector<Certificate>> chain = std::vector<Certificate>{};
+  if (!certificate_file.empty()) {
+    chain = read_certificates(certificate_file, "give a PEM file with the certificate chain");
+    if (!chain) findings.push_back({PemFinding::In::certificate, chain.fault().message});
+  }
+  if (key_file.empty()) return findings;
+  const Result<PrivateKey> key = read_key(key_file);
+  if (!key) {
+    findings.push_back({PemFinding::In::key, key.fault().message});
+  } else if (chain && !chain->empty() && X509_check_private_key(chain->front().get(), key->get()) != 1) {
+    ERR_clear_error();
+    findings.push_back({PemFinding::In::key,
+                        fmt::format("{}: it is not the key of the certificate in {}, whose first certificate must be "
+                                    "the listener's own",
+                                    key_file, certificate_file)});
+  }
+  return findings;
+}
+
+Status check_trusted_certificates(const std::string& file) {
+  const auto found = read_certificates(file, "give a PEM file of the certificates to trust");
+  if (!found) return found.fault();
+  return ok_status();
+}
+
+std::optional<std::string> expired_on(const std::string& certificate_file) {
+  const auto found = read_certificates(certificate_file, "");
+  if (!found || found->empty()) return std::nullopt;
+  const ASN1_TIME* const end = X509_get0_notAfter(found->front().get());
+  if (X509_cmp_current_time(end) > 0) return std::nullopt;
+  const Bio bio(BIO_new(BIO_s_mem()));
+  if (ASN1_TIME_print(bio.get(), end) != 1) return std::nullopt;
+  std::string text(64, '\0');
+  const int length = BIO_read(bio.get(), text.data(), static_cast<int>(text.size()));
+  if (length <= 0) return std::nullopt;
+  text.resize(static_cast<std::size_t>(length));
+  return text;
 }
 
 } // namespace oncekey

@@ -1,8 +1,12 @@
-// certificate: the name by which a verified client certificate is known.
+// certificate: the name by which a verified client certificate is known; and whether the certificates and keys in files
+// are usable, which reads files and changes nothing.
 #pragma once
+
+#include <oncekey/result.h>
 
 #include <optional>
 #include <string>
+#include <vector>
 
 // OpenSSL's X509, which only its own headers may name.
 struct x509_st;
@@ -24,5 +28,21 @@ struct CertificateName {
 
 // Nothing for a certificate without any name.
 std::optional<CertificateName> name_of(const x509_st& certificate);
+
+// What is wrong, and with which of the two files.
+struct PemFinding {
+  enum class In { certificate, key };
+  In in = In::certificate;
+  std::string text; // "FILE: what is wrong; what to do"
+};
+
+// The certificate chain and private key of a listener. Either may be empty: the other is looked at alone.
+std::vector<PemFinding> check_key_pair(const std::string& certificate_file, const std::string& key_file);
+
+// A file of certificates to trust. A fault's message has the form of PemFinding::text.
+Status check_trusted_certificates(const std::string& file);
+
+// When the first certificate of a readable file is over, as in "Nov 16 12:00:00 2026 GMT", if that is in the past.
+std::optional<std::string> expired_on(const std::string& certificate_file);
 
 } // namespace oncekey

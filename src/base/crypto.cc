@@ -2,43 +2,25 @@
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/crypto.h"
 
+#include "base/enum_name.h"
 #include "base/url.h"
 
 #include <oncekey/check.h>
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
-#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
-#include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
-#include <vector>
 
 namespace oncekey {
 namespace {
 
-struct MacCtxFree {
-  void operator()(EVP_MAC_CTX* ctx) const { EVP_MAC_CTX_free(ctx); }
-};
-using MacCtx = std::unique_ptr<EVP_MAC_CTX, MacCtxFree>;
-
-const char* openssl_name(HashAlgorithm algorithm) {
-  switch (algorithm) {
-    case HashAlgorithm::sha1:
-      return "SHA1";
-    case HashAlgorithm::sha256:
-      return "SHA256";
-    case HashAlgorithm::sha512:
-      return "SHA512";
-  }
-  return "";
-}
+using MacCtx = std::unique_ptr<EVP_MAC_CTX, Freed<EVP_MAC_CTX_free>>;
 
 // Finding the algorithm by its name takes a lock and a search; it is the same one every time.
 EVP_MAC* hmac_algorithm() {
@@ -49,21 +31,14 @@ EVP_MAC* hmac_algorithm() {
 
 MacCtx keyed_context(HashAlgorithm algorithm, const unsigned char* secret, std::size_t length) {
   MacCtx ctx(EVP_MAC_CTX_new(hmac_algorithm()));
-  const OSSL_PARAM params[] = {
-      OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, const_cast<char*>(openssl_name(algorithm)), 0),
-      OSSL_PARAM_construct_end()};
+  std::string name(enum_name(algorithm)); // OpenSSL does not look at the case
+  const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name.data(), 0),
+                               OSSL_PARAM_construct_end()};
   ONCEKEY_CHECK(ctx && EVP_MAC_init(ctx.get(), secret, length, params) == 1, "OpenSSL has HMAC with this hash");
   return ctx;
 }
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
-
-struct PublicKeyFree {
-  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
-};
-struct DigestCtxFree {
-  void operator()(EVP_MD_CTX* ctx) const { EVP_MD_CTX_free(ctx); }
-};
 
 // The value of a character in the alphabet of base64 whose last two characters are given; -1 for a character outside
 // it.
@@ -164,6 +139,12 @@ HashBytes Sha256::finish() {
   return out;
 }
 
+std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
+  Sha256 hash;
+  for (const std::string_view piece : pieces) hash.update(piece);
+  return hex_encode(hash.finish());
+}
+
 std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces) {
   // OpenSSL takes a null key for "the one set before", also where the length is 0.
   const MacCtx ctx = keyed_context(algorithm, secret.empty() ? bytes_of("") : bytes_of(secret), secret.size());
@@ -176,18 +157,6 @@ std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<con
   good = good && EVP_MAC_final(ctx.get(), mac.data(), &written, mac.size()) == 1;
   ONCEKEY_CHECK(good, "HMAC does not fail on memory");
   return std::string(reinterpret_cast<const char*>(mac.data()), written);
-}
-
-bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature) {
-  const std::unique_ptr<EVP_PKEY, PublicKeyFree> key(
-      EVP_PKEY_new_raw_public_key(EVP_PKEY_ED25519, nullptr, bytes_of(public_key), public_key.size()));
-  const std::unique_ptr<EVP_MD_CTX, DigestCtxFree> ctx(EVP_MD_CTX_new());
-  const bool good =
-      key && ctx && EVP_DigestVerifyInit(ctx.get(), nullptr, nullptr, nullptr, key.get()) == 1 &&
-      EVP_DigestVerify(ctx.get(), bytes_of(signature), signature.size(), bytes_of(message), message.size()) == 1;
-  // A refused key or signature leaves an entry behind that the next TLS call of this thread would take for its own.
-  if (!good) ERR_clear_error();
-  return good;
 }
 
 void fill_random(std::span<std::uint8_t> out) {
@@ -248,8 +217,7 @@ std::optional<std::string> hex_decode(std::string_view text) {
 std::string base64_encode(std::string_view bytes) {
   std::string out(4 * ((bytes.size() + 2) / 3) + 1, '\0');
   const int written =
-      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
-                      reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+      EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()), bytes_of(bytes), static_cast<int>(bytes.size()));
   out.resize(static_cast<std::size_t>(written));
   return out;
 }

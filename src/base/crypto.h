@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,15 @@ namespace oncekey {
 
 using Secret = std::array<std::uint8_t, 32>;
 using HashBytes = std::array<std::uint8_t, 32>;
+
+// For std::unique_ptr of what OpenSSL allocates: its own function frees it.
+template <auto Free>
+struct Freed {
+  template <class T>
+  void operator()(T* object) const {
+    Free(object);
+  }
+};
 
 // HMAC-SHA-256 over a sequence of parts. Every part is hashed with its length in front, so that ("ab", "c") and
 // ("a", "bc") never meet. Safe to use from several threads at once.
@@ -49,15 +59,14 @@ class Sha256 {
   std::unique_ptr<Impl> impl_;
 };
 
+// The SHA-256 of the pieces one after another, in hexadecimal.
+std::string sha256_hex(std::initializer_list<std::string_view> pieces);
+
 enum class HashAlgorithm { sha1, sha256, sha512 };
 
 // Plain HMAC over the pieces one after another, as webhook providers and JWS define it: the raw bytes of the MAC.
 // Hashes of Oncekey's own use KeyedHash, which keeps its parts apart.
 std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces);
-
-// Whether `signature` (64 bytes) on `message` was made with the private key of `public_key` (32 bytes). False for other
-// lengths, and for a key that is not a point of the curve.
-bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature);
 
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
 void fill_random(std::span<std::uint8_t> out);
@@ -73,6 +82,9 @@ std::string random_uuid();
 
 // Lower case.
 std::string hex_encode(std::string_view bytes);
+inline std::string hex_encode(std::span<const std::uint8_t> bytes) {
+  return hex_encode(std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
 // Either case. Nothing for an odd length or any other character.
 std::optional<std::string> hex_decode(std::string_view text);
 

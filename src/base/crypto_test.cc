@@ -1,5 +1,7 @@
 #include "base/crypto.h"
 
+#include "base/verification_key.h"
+
 #include <gtest/gtest.h>
 
 #include <set>
@@ -163,6 +165,11 @@ TEST(Hmac, PiecesAreOneText) {
   const std::vector<std::string_view> pieces = {"Hi", "", " There"};
   const std::vector<std::string_view> whole = {"Hi There"};
   EXPECT_EQ(hmac(HashAlgorithm::sha1, "k", pieces), hmac(HashAlgorithm::sha1, "k", whole));
+}
+
+bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature) {
+  const auto key = VerificationKey::ed25519(public_key);
+  return key && key->verify(SignatureScheme::eddsa, message, signature);
 }
 
 // RFC 8032, section 7.1, tests 1 and 2.

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -36,6 +37,14 @@ constexpr std::string_view enum_name(Enum value) {
   const auto index = static_cast<std::size_t>(value);
   if (index >= kNamedEnumeratorsMax || kEnumNames<Enum>[index].empty()) return "unknown";
   return kEnumNames<Enum>[index];
+}
+
+// The enumerator with this name, if there is one.
+template <class Enum>
+constexpr std::optional<Enum> enum_named(std::string_view name) {
+  for (std::size_t index = 0; index < kNamedEnumeratorsMax; ++index)
+    if (!name.empty() && kEnumNames<Enum>[index] == name) return static_cast<Enum>(index);
+  return std::nullopt;
 }
 
 // Calls visit with every enumerator, in the order of their values.

@@ -25,6 +25,13 @@ TEST(EnumName, OfAValueWithoutAnEnumeratorIsUnknown) {
   EXPECT_EQ(enum_name(static_cast<Weather>(200)), "unknown");
 }
 
+TEST(EnumNamed, IsTheEnumeratorOfThatName) {
+  EXPECT_EQ(enum_named<Weather>("thick_fog"), Weather::thick_fog);
+  EXPECT_EQ(enum_named<Weather>("fog"), std::nullopt);
+  EXPECT_EQ(enum_named<Weather>("unknown"), std::nullopt);
+  EXPECT_EQ(enum_named<Weather>(""), std::nullopt);
+}
+
 TEST(EachEnumerator, ComesOnce) {
   std::string names;
   each_enumerator<Weather>([&](Weather weather) { names.append(enum_name(weather)).append(" "); });

@@ -1,6 +1,6 @@
 #include "base/line_file.h"
 
-#include "base/write_all.h"
+#include "base/private_files.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -5,7 +5,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <chrono>
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <mutex>
@@ -14,26 +14,16 @@
 namespace oncekey {
 namespace {
 
+// spdlog has the same levels in the same order, behind one more.
 spdlog::level::level_enum spdlog_level(LogLevel level) {
-  switch (level) {
-    case LogLevel::debug:
-      return spdlog::level::debug;
-    case LogLevel::info:
-      return spdlog::level::info;
-    case LogLevel::warning:
-      return spdlog::level::warn;
-    case LogLevel::error:
-      return spdlog::level::err;
-  }
-  return spdlog::level::info;
+  static_assert(spdlog::level::debug == 1 && spdlog::level::err == 1 + static_cast<int>(LogLevel::error));
+  return static_cast<spdlog::level::level_enum>(1 + static_cast<int>(level));
 }
 
 bool needs_quotes(std::string_view value) {
-  if (value.empty()) return true;
-  for (const char c : value) {
-    if (c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f) return true;
-  }
-  return false;
+  return value.empty() || std::any_of(value.begin(), value.end(), [](char c) {
+           return c <= ' ' || c == '"' || c == '=' || c == '\\' || c == 0x7f;
+         });
 }
 
 // A value may hold what a client sent (a path, say): control bytes must not break the line or the terminal.

@@ -1,10 +1,11 @@
 #include "base/private_files.h"
 
 #include "base/crypto.h"
-#include "base/write_all.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -136,6 +137,35 @@ Result<std::optional<std::string>> read_file_if_there(const std::string& path, s
   if (got > bytes_max) return invalid(fmt::format("{} is longer than {} bytes", path, bytes_max));
   content.resize(got);
   return std::optional<std::string>(std::move(content));
+}
+
+int write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return errno;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return 0;
+}
+
+bool sync_folder_of(const std::string& path) {
+  const std::filesystem::path parent = std::filesystem::path(path).parent_path();
+  const int fd = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const bool synced = ::fsync(fd) == 0;
+  ::close(fd);
+  return synced;
+}
+
+void set_core_dumps(CoreDumps dumps) {
+  const bool allowed = dumps == CoreDumps::allowed;
+  // Two locks: PR_SET_DUMPABLE also stops handlers that the kernel pipes a dump to, for which the limit does not count.
+  ::prctl(PR_SET_DUMPABLE, allowed ? 1 : 0, 0, 0, 0);
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_CORE, &limit) != 0) return;
+  limit.rlim_cur = allowed ? limit.rlim_max : 0; // the hard limit stays: allowing goes by it
+  ::setrlimit(RLIMIT_CORE, &limit);
 }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-// private_files: files and folders that only their owner may read.
+// private_files: files and folders that only their owner may read, and the steps below everything that writes files.
 //
 // What the process keeps on disk holds clients' answers, keys and tokens. Any other user of the machine could read it
 // under the usual umask, so everything is made with mode 0600 (folders 0700), and what is there already is narrowed.
@@ -33,5 +33,18 @@ Result<std::string> make_private_file_once(const std::string& path, std::string_
 
 // The content, or nothing if there is no such file. A file longer than `bytes_max` is a fault.
 Result<std::optional<std::string>> read_file_if_there(const std::string& path, std::size_t bytes_max);
+
+// Writes everything, however many calls that takes. 0, or the errno of the call that failed.
+int write_all(int fd, std::string_view bytes);
+
+// Makes the name of a new file as durable as its content: a name survives a power cut once its folder is synced.
+bool sync_folder_of(const std::string& path);
+
+// A core dump holds the bodies, keys and tokens that were in memory when the process crashed, and goes to a place that
+// others may read. Forbidden, whatever limits the shell has set, before the first secret is read; allowed, up to the
+// hard limit that the process was started with. The same switch keeps other processes of the same user from reading the
+// memory with ptrace.
+enum class CoreDumps { forbidden, allowed };
+void set_core_dumps(CoreDumps dumps);
 
 } // namespace oncekey

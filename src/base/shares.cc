@@ -95,26 +95,24 @@ Grant Holding::try_add(std::uint64_t amount) {
   if (grant == Grant::given) {
     held_ += amount;
   } else {
-    take_back(amount);
+    count(0 - amount);
   }
   return grant;
 }
 
 void Holding::add(std::uint64_t amount) {
-  shares_->counter(resource_).fetch_add(amount, std::memory_order_relaxed);
-  if (address_ != nullptr) address_->of(resource_).fetch_add(amount, std::memory_order_relaxed);
-  if (account_ != nullptr) account_->of(resource_).fetch_add(amount, std::memory_order_relaxed);
+  count(amount);
   held_ += amount;
 }
 
 void Holding::let_go() {
-  if (held_ > 0) take_back(std::exchange(held_, 0));
+  if (held_ > 0) count(0 - std::exchange(held_, 0));
 }
 
-void Holding::take_back(std::uint64_t amount) {
-  shares_->counter(resource_).fetch_sub(amount, std::memory_order_relaxed);
-  if (address_ != nullptr) address_->of(resource_).fetch_sub(amount, std::memory_order_relaxed);
-  if (account_ != nullptr) account_->of(resource_).fetch_sub(amount, std::memory_order_relaxed);
+void Holding::count(std::uint64_t change) {
+  shares_->counter(resource_).fetch_add(change, std::memory_order_relaxed);
+  if (address_ != nullptr) address_->of(resource_).fetch_add(change, std::memory_order_relaxed);
+  if (account_ != nullptr) account_->of(resource_).fetch_add(change, std::memory_order_relaxed);
 }
 
 std::string party_of_address(std::string_view address) {

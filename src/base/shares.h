@@ -180,7 +180,8 @@ class Holding {
   std::uint64_t held() const { return held_; }
 
  private:
-  void take_back(std::uint64_t amount);
+  // Less by an amount is more by its negative: both wrap around.
+  void count(std::uint64_t change);
 
   Shares* shares_;
   Resource resource_;

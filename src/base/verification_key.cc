@@ -26,13 +26,6 @@ constexpr std::size_t kEd25519Bytes = 32;
 // RFC 7518, 3.2: a key of the same size as the hash output or larger.
 constexpr std::size_t kSecretBytesMin = 32;
 
-template <auto Free>
-struct Freed {
-  template <class T>
-  void operator()(T* object) const {
-    Free(object);
-  }
-};
 using Key = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY_free>>;
 using KeyContext = std::unique_ptr<EVP_PKEY_CTX, Freed<EVP_PKEY_CTX_free>>;
 using Number = std::unique_ptr<BIGNUM, Freed<BN_free>>;

@@ -1,20 +1,16 @@
 #include "cli/admin_talk.h"
 
+#include "base/private_files.h"
 #include "base/utf8.h"
 #include "cli/admin_token.h"
-#include "cli/exit_codes.h"
-#include "cli/keys_view.h"
-#include "config/config.h"
+#include "cli/views.h"
+#include "http/fetch.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-#include <CLI/CLI.hpp>
 #include <boost/json.hpp>
 
 #include <cstdlib>
-#include <fstream>
-#include <iostream>
+#include <ostream>
 
 namespace oncekey {
 
@@ -26,12 +22,10 @@ namespace {
 constexpr std::size_t kShortestPrefix = 8;
 constexpr std::size_t kWholeId = 64;
 constexpr std::size_t kLargestBody = 8u << 20; // the default of max_stored_body
-
-bool ask_on_the_terminal(const std::string& question) {
-  std::cerr << question << " [y/N] " << std::flush;
-  std::string answer;
-  return std::getline(std::cin, answer) && (answer == "y" || answer == "Y" || answer == "yes");
-}
+// Listing a large store reads all of it.
+constexpr std::chrono::seconds kPatience{30};
+// A record's body is at most max_stored_body, and base64 in JSON makes it a third longer.
+constexpr std::uint64_t kLargestAnswer = 256u << 20;
 
 constexpr std::string_view kUsualAddress = "127.0.0.1:8081";
 
@@ -41,21 +35,19 @@ Result<AdminToken> token_in_file(const std::string& file) {
   return AdminToken{content->substr(0, content->find_first_of("\r\n")), file};
 }
 
-// The token that a gateway with this store keeps in a file; nothing if there is none.
-Result<std::optional<AdminToken>> token_kept_for(std::string_view store_url) {
+// The token that a gateway with this store keeps in a file; an empty one if there is none.
+Result<AdminToken> token_kept_for(std::string_view store_url) {
   const std::string file = admin_token_file(store_url);
-  if (file.empty()) return std::optional<AdminToken>();
+  if (file.empty()) return AdminToken{};
   Result<std::optional<std::string>> token = load_admin_token(file);
   if (!token) return std::move(token).fault();
-  if (!*token) return std::optional<AdminToken>();
-  return std::optional<AdminToken>(AdminToken{**std::move(token), file});
+  return *token ? AdminToken{**std::move(token), file} : AdminToken{};
 }
 
 Result<AdminToken> token_of_config(const Config& config, const std::string& config_file) {
   if (!config.admin_token.empty()) return AdminToken{config.admin_token, "admin_token of " + config_file};
-  Result<std::optional<AdminToken>> kept = token_kept_for(config.store);
-  if (!kept) return std::move(kept).fault();
-  if (*kept) return **std::move(kept);
+  Result<AdminToken> kept = token_kept_for(config.store);
+  if (!kept || !kept->from.empty()) return kept;
   return invalid(
       fmt::format("{} sets no admin_token, and there is no {}: has the gateway been started, as this user and in this "
                   "folder?",
@@ -67,9 +59,8 @@ Result<AdminToken> token_by_default() {
   if (given != nullptr && *given != '\0') return AdminToken{given, "ONCEKEY_ADMIN_TOKEN"};
   // Where `oncekey serve` keeps it: in its store's folder, or in the user's state folder for a store elsewhere.
   for (const std::string& store : {Config{}.store, std::string("memory:")}) {
-    Result<std::optional<AdminToken>> kept = token_kept_for(store);
-    if (!kept) return std::move(kept).fault();
-    if (*kept) return **std::move(kept);
+    Result<AdminToken> kept = token_kept_for(store);
+    if (!kept || !kept->from.empty()) return kept;
   }
   return AdminToken{};
 }
@@ -94,100 +85,113 @@ Result<Url> url_of(const std::string& text, bool tls) {
 
 } // namespace
 
-Console standard_console() {
-  const bool somebody_there = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  winsize window{};
-  const bool to_terminal = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
-  return Console{std::cout, std::cerr, somebody_there ? ask_on_the_terminal : nullptr,
-                 to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
+Status AdminClient::identify() const {
+  if (identified_) return ok_status();
+  const Result<AdminAnswer> answer = send("GET", "/livez", "", SendToken::no);
+  if (!answer) return answer.fault();
+  json::error_code error;
+  const json::value parsed = json::parse(answer->body, error);
+  if (error || member(parsed, "listener") != "oncekey-admin") {
+    return invalid(fmt::format(
+        "{} is not an Oncekey admin listener, so the admin token was not sent there. Give its admin address "
+        "with --admin HOST:PORT; `oncekey serve` logs it (event=listening admin=...)",
+        url_.authority));
+  }
+  identified_ = true;
+  return ok_status();
 }
 
-bool Subcommand::chosen() const { return command_->parsed(); }
-
-void AdminFlags::add_to(CLI::App& command) {
-  command.add_option("--admin", admin,
-                     fmt::format("HOST:PORT of the gateway's admin listener, or its http:// or https:// URL (default: "
-                                 "that of --config, or {})",
-                                 kUsualAddress));
-  command.add_option("--admin-ca", admin_ca, "PEM certificates to trust for https (default: the system's)");
-  command.add_option("--config", config, "the gateway's configuration file: where it listens and keeps its token");
-  command.add_option("--token-file", token_file, "file with the admin token (else --config, else ONCEKEY_ADMIN_TOKEN)");
-  command.add_flag("--json", as_json, "print the gateway's JSON instead of a table");
+Result<AdminAnswer> AdminClient::send(std::string_view method, std::string_view target, std::string_view json,
+                                      SendToken send_token) const {
+  if (send_token == SendToken::yes) {
+    if (const Status known = identify(); !known) return known.fault();
+  }
+  // A new connection for each call: a gateway that has been restarted since has closed the last one.
+  const auto fetcher = Fetcher::open(ca_file_, {kLargestAnswer, AnswerLimit::Longer::fails});
+  if (!fetcher) return fetcher.fault();
+  FetchRequest request{std::string(method), url_, {}, json};
+  request.url.target = target;
+  request.headers.add("User-Agent", "oncekey-keys");
+  if (send_token == SendToken::yes && !token_.text.empty())
+    request.headers.add("Authorization", fmt::format("Bearer {}", token_.text));
+  if (method == "POST") request.headers.add("Content-Type", "application/json");
+  Fetched fetched = (*fetcher)->fetch(request, std::chrono::steady_clock::now() + kPatience);
+  if (const auto* failure = std::get_if<FetchFailure>(&fetched)) {
+    return unavailable(
+        fmt::format("cannot reach the gateway's admin listener at {}: {}", url_.authority, failure->reason));
+  }
+  auto& answer = std::get<FetchedAnswer>(fetched);
+  return AdminAnswer{answer.status, std::move(answer.body), token_.from};
 }
 
-Result<AdminClient> AdminFlags::client() const {
+AdminCommand::AdminCommand(CLI::App& app, const std::string& name, const std::string& description)
+    : Subcommand(app, name, description) {
+  command_->fallthrough();
+  command_->add_option("--admin", admin_,
+                       fmt::format("HOST:PORT of the gateway's admin listener, or its http:// or https:// URL "
+                                   "(default: that of --config, or {})",
+                                   kUsualAddress));
+  command_->add_option("--admin-ca", admin_ca_, "PEM certificates to trust for https (default: the system's)");
+  command_->add_option("--config", config_, "the gateway's configuration file: where it listens and keeps its token");
+  command_->add_option("--token-file", token_file_,
+                       "file with the admin token (else --config, else ONCEKEY_ADMIN_TOKEN)");
+  command_->add_flag("--json", as_json_, "print the gateway's JSON instead of a table");
+}
+
+CLI::App* AdminCommand::acting(CLI::App* subcommand) {
+  subcommand->add_option("--reason", reason_, "why; goes into the audit line")->required();
+  subcommand->add_flag("--yes", yes_, "do not ask");
+  return subcommand;
+}
+
+Result<AdminClient> AdminCommand::client() const {
   Config settings;
-  if (!config.empty()) {
-    Result<Config> loaded = load_admin_settings(config);
+  if (!config_.empty()) {
+    Result<Config> loaded = load_admin_settings(config_);
     if (!loaded) return std::move(loaded).fault();
     settings = *std::move(loaded);
   }
-  const std::string where = !admin.empty() ? admin : host_and_port(settings.admin.host, settings.admin.port);
+  const std::string where = !admin_.empty() ? admin_ : host_and_port(settings.admin.host, settings.admin.port);
   Result<Url> url = url_of(where, !settings.admin_tls_cert.empty());
   if (!url) return std::move(url).fault();
-  Result<AdminToken> token = !token_file.empty() ? token_in_file(token_file)
-                             : !config.empty()   ? token_of_config(settings, config)
-                                                 : token_by_default();
+  Result<AdminToken> token = !token_file_.empty() ? token_in_file(token_file_)
+                             : !config_.empty()   ? token_of_config(settings, config_)
+                                                  : token_by_default();
   if (!token) return std::move(token).fault();
   // The certificate in the gateway's configuration is trusted: that is enough for a self-signed one.
-  return AdminClient(*std::move(url), *std::move(token), !admin_ca.empty() ? admin_ca : settings.admin_tls_cert);
+  return AdminClient(*std::move(url), *std::move(token), !admin_ca_.empty() ? admin_ca_ : settings.admin_tls_cert);
 }
 
-Status check_id(const std::string& id, std::string_view command) {
+Status AdminCommand::check_id(const std::string& id) const {
   if (id.size() >= kShortestPrefix && id.size() <= kWholeId &&
-      id.find_first_not_of("0123456789abcdef") == std::string::npos) {
+      id.find_first_not_of("0123456789abcdef") == std::string::npos)
     return ok_status();
-  }
   return invalid(
-      fmt::format("\"{}\" is not an id: give 8 to 64 of its hexadecimal digits, as `oncekey {} list` shows "
-                  "them",
-                  id, command));
+      fmt::format("\"{}\" is not an id: give 8 to 64 of its hexadecimal digits, as `oncekey {} list` shows them", id,
+                  command_->get_name()));
 }
 
-std::optional<std::string> show_and_confirm(Result<AdminAnswer> answer,
-                                            const std::function<std::string(const json::value&)>& view,
-                                            const std::string& question, std::string_view command,
-                                            const Console& console, int& exit_code) {
-  const auto shown = body_or_complain(std::move(answer), command, console, exit_code);
-  if (!shown) return std::nullopt;
-  json::error_code error;
-  const json::value parsed = json::parse(*shown, error);
-  const json::value* const id = !error && parsed.is_object() ? parsed.as_object().if_contains("id") : nullptr;
-  if (id == nullptr || !id->is_string()) {
-    exit_code = print_answer(*shown, false, view, command, console);
-    return std::nullopt;
-  }
-  console.err << view(parsed) << "\n";
-  if (!console.confirm(question)) {
-    console.err << "nothing was changed\n";
-    exit_code = kRefused;
-    return std::nullopt;
-  }
-  return std::string(id->as_string().c_str());
+Status AdminCommand::check_reason() const {
+  if (reason_.find_first_not_of(" \t") == std::string::npos) return invalid("--reason must not be empty");
+  return ok_status();
 }
 
-Result<std::string> read_small_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content(kLargestBody + 1, '\0');
-  if (file) file.read(content.data(), static_cast<std::streamsize>(content.size()));
-  if (!file.is_open() || file.bad()) return invalid(fmt::format("cannot read {}", path));
-  content.resize(static_cast<std::size_t>(file.gcount()));
-  if (content.size() > kLargestBody) return invalid(fmt::format("{} is longer than {} bytes", path, kLargestBody));
-  return content;
+Status AdminCommand::check_confirmable(const Console& console) const {
+  if (yes_ || console.confirm != nullptr) return ok_status();
+  return invalid(fmt::format("not a terminal: add --yes to confirm {}", action()));
 }
 
-std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::string_view command,
-                                            const Console& console, int& exit_code) {
+std::optional<std::string> AdminCommand::body_of(const Result<AdminAnswer>& answer, const Console& console,
+                                                 int& exit_code) const {
   if (!answer) {
-    console.err << "oncekey " << command << ": " << answer.fault().message << "\n";
+    exit_code = complain(console, answer.fault().message, kUnreachable);
     if (answer.fault().kind != FaultKind::invalid)
       console.err << "Is the gateway running? Say where its admin listener is with --admin HOST:PORT.\n";
-    exit_code = kUnreachable;
     return std::nullopt;
   }
   // Another server may have answered anything; only UTF-8 is printed.
   if (answer->status == 200) return as_utf8(answer->body);
-  console.err << "oncekey " << command << ": " << view_of_error(answer->body) << "\n";
+  exit_code = complain(console, view_of_error(answer->body), kRefused);
   if (answer->status == 401 || answer->status == 403) {
     console.err
         << (answer->token_from.empty() ? "No admin token was found"
@@ -195,25 +199,58 @@ std::optional<std::string> body_or_complain(Result<AdminAnswer> answer, std::str
         << ": set ONCEKEY_ADMIN_TOKEN, or give --token-file FILE or the gateway's --config FILE. A gateway that "
            "made its token itself logs the file at its start (event=admin_token).\n";
   }
-  exit_code = kRefused;
   return std::nullopt;
 }
 
-int print_answer(const std::string& body, bool as_json, const std::function<std::string(const json::value&)>& view,
-                 std::string_view command, const Console& console) {
-  if (as_json) {
-    console.out << body << (body.ends_with('\n') ? "" : "\n");
-    return kDone;
-  }
+std::optional<json::value> AdminCommand::parsed(const Result<AdminAnswer>& answer, const Console& console,
+                                                int& exit_code) const {
+  const auto body = body_of(answer, console, exit_code);
+  if (!body) return std::nullopt;
   json::error_code error;
-  const json::value parsed = json::parse(body, error);
-  if (error) {
-    console.err << "oncekey " << command
-                << ": what answered is not an Oncekey admin listener: its answer is not JSON\n";
-    return kUnreachable;
+  json::value value = json::parse(*body, error);
+  if (!error) return value;
+  exit_code = complain(console, "what answered is not an Oncekey admin listener: its answer is not JSON", kUnreachable);
+  return std::nullopt;
+}
+
+int AdminCommand::print(const Result<AdminAnswer>& answer, const View& view, const Console& console) const {
+  int exit_code = kDone;
+  if (as_json_) {
+    if (const auto body = body_of(answer, console, exit_code))
+      console.out << *body << (body->ends_with('\n') ? "" : "\n");
+  } else if (const auto value = parsed(answer, console, exit_code)) {
+    console.out << view(*value);
   }
-  console.out << view(parsed);
-  return kDone;
+  return exit_code;
+}
+
+int AdminCommand::act_on(std::string id, const Act& act, const View& view, const Console& console) const {
+  int exit_code = kDone;
+  if (!yes_) {
+    const auto shown = parsed(act.show(id), console, exit_code);
+    if (!shown) return exit_code;
+    const json::value& whole = member(*shown, "id");
+    if (!whole.is_string()) {
+      console.out << view(*shown);
+      return kDone;
+    }
+    console.err << view(*shown) << "\n";
+    if (!console.confirm(act.question)) {
+      console.err << "nothing was changed\n";
+      return kRefused;
+    }
+    id = whole.as_string().c_str();
+  }
+  if (as_json_) return print(act.act(id), view, console);
+  if (body_of(act.act(id), console, exit_code)) console.out << act.done << "\n";
+  return exit_code;
+}
+
+Result<std::string> read_small_file(const std::string& path) {
+  auto content = read_file_if_there(path, kLargestBody);
+  if (!content && content.fault().kind == FaultKind::invalid) return std::move(content).fault();
+  if (!content || !*content) return invalid(fmt::format("cannot read {}", path));
+  return **std::move(content);
 }
 
 } // namespace oncekey

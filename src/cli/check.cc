@@ -1,8 +1,7 @@
-#include "cli/check.h"
-
 #include "base/durations.h"
 #include "base/line_file.h"
-#include "cli/table.h"
+#include "cli/subcommand.h"
+#include "cli/views.h"
 #include "config/load.h"
 #include "core/policy_text.h"
 #include "store/open_store.h"
@@ -12,7 +11,7 @@
 #include <boost/json.hpp>
 
 #include <algorithm>
-#include <iostream>
+#include <ostream>
 
 namespace oncekey {
 namespace {
@@ -68,19 +67,18 @@ json::array json_of_routes(const Config& config) {
   json::array routes;
   for (const Route& route : config.routes) {
     const Policy& policy = route.policy;
-    json::object one{{"route", route.name},
-                     {"policy", policy.name},
-                     {"methods", json::value_from(policy.methods)},
-                     {"key", to_string(policy.key)},
-                     {"key_from", json::value_from(texts_of(policy.key_from))},
-                     {"scope", json::value_from(texts_of(policy.scope))},
-                     {"lease", format_duration(policy.lease)},
-                     {"retention", format_duration(policy.retention)},
-                     {"on_unknown", to_string(policy.on_unknown)},
-                     {"on_abandoned", to_string(policy.on_abandoned)},
-                     {"mode", to_string(policy.mode)},
-                     {"upstream", upstream_of(config, route).origin()}};
-    routes.push_back(std::move(one));
+    routes.push_back(json::object{{"route", route.name},
+                                  {"policy", policy.name},
+                                  {"methods", json::value_from(policy.methods)},
+                                  {"key", to_string(policy.key)},
+                                  {"key_from", json::value_from(texts_of(policy.key_from))},
+                                  {"scope", json::value_from(texts_of(policy.scope))},
+                                  {"lease", format_duration(policy.lease)},
+                                  {"retention", format_duration(policy.retention)},
+                                  {"on_unknown", to_string(policy.on_unknown)},
+                                  {"on_abandoned", to_string(policy.on_abandoned)},
+                                  {"mode", to_string(policy.mode)},
+                                  {"upstream", upstream_of(config, route).origin()}});
   }
   return routes;
 }
@@ -122,7 +120,7 @@ ReadConfig read_for_check(const std::string& path) {
 
 } // namespace
 
-int run_check(const std::string& path, CheckOutput output, std::ostream& out, std::ostream& err) {
+int run_check(const std::string& path, Output output, const Console& console) {
   const ReadConfig read = read_for_check(path);
   const Config& config = read.config;
   std::vector<std::string> warnings;
@@ -131,19 +129,17 @@ int run_check(const std::string& path, CheckOutput output, std::ostream& out, st
     for (std::string& more : warnings_of_files(config)) warnings.push_back(std::move(more));
   }
   const int code = read.findings.empty() ? 0 : 1;
-  if (output == CheckOutput::json) {
-    print_json(read, warnings, out);
+  if (output == Output::json) {
+    print_json(read, warnings, console.out);
     return code;
   }
-  for (const Finding& finding : read.findings) err << shown(finding, path) << "\n";
+  for (const Finding& finding : read.findings) console.err << shown(finding, path) << "\n";
   if (code != 0) return code;
-  for (const std::string& warning : warnings) err << path << ": warning: " << warning << "\n";
+  for (const std::string& warning : warnings) console.err << path << ": warning: " << warning << "\n";
   const std::size_t routes = config.routes.size();
-  out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes") << table_of_routes(config)
-      << table_of_endpoints(config);
+  console.out << fmt::format("{}: ok: {} {}\n", path, routes, routes == 1 ? "route" : "routes")
+              << table_of_routes(config) << table_of_endpoints(config);
   return code;
 }
-
-int run_check(const std::string& path, CheckOutput output) { return run_check(path, output, std::cout, std::cerr); }
 
 } // namespace oncekey

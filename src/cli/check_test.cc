@@ -1,4 +1,4 @@
-#include "cli/check.h"
+#include "cli/subcommand.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Checked check(const std::string& text) {
   std::ofstream(path) << text;
   std::ostringstream out;
   std::ostringstream err;
-  const int exit_code = run_check(path, CheckOutput::text, out, err);
+  const int exit_code = run_check(path, Output::text, {out, err});
   return {exit_code, path, out.str(), err.str()};
 }
 

@@ -23,8 +23,7 @@ constexpr std::uint64_t kReserve = 64;
 // A gateway with fewer connections than this refuses to start.
 constexpr std::uint32_t kConnectionsMin = 16;
 
-} // namespace
-
+// What everything but clients and upstream calls may have open at one time.
 std::uint64_t other_descriptors(const Config& config, std::size_t threads) {
   std::uint64_t deliveries = 0;
   for (const Webhook& webhook : config.webhooks) deliveries += webhook.endpoint.concurrency;
@@ -33,6 +32,8 @@ std::uint64_t other_descriptors(const Config& config, std::size_t threads) {
   return kStoreDescriptors + kFixedDescriptors + kReserve + 2 * deliveries + listeners * kAdminConnectionsMax +
          threads * 8;
 }
+
+} // namespace
 
 Status fit_descriptors(Config& config, std::size_t threads, Log& log) {
   rlimit limit{};

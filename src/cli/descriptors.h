@@ -18,9 +18,6 @@ namespace oncekey {
 // Connections of operators, and of the application at the outbox: few, and each listener has its own count.
 inline constexpr std::uint32_t kAdminConnectionsMax = 128;
 
-// What everything but clients and upstream calls may have open at one time.
-std::uint64_t other_descriptors(const Config& config, std::size_t threads);
-
 // Raises the soft limit to the hard one, and lowers limits.max_connections and limits.max_upstream_connections where
 // they do not fit, with a line in the log. A fault when too few connections would be left.
 Status fit_descriptors(Config& config, std::size_t threads, Log& log);

@@ -1,11 +1,10 @@
-#include "cli/doctor.h"
-
 #include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
+#include "cli/subcommand.h"
 #include "gateway/store_room.h"
 #include "net/connect.h"
 #include "net/listener.h"
@@ -24,7 +23,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iostream>
+#include <ostream>
+#include <set>
 #include <thread>
 
 namespace oncekey {
@@ -32,7 +32,14 @@ namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
 
-std::string_view to_string(Diagnosis::Status status) { return enum_name(status); }
+enum class Health { ok, warning, problem };
+
+struct Diagnosis {
+  Health health = Health::ok;
+  std::string about; // "listen", "store", "upstream"
+  std::string text;
+  std::string next; // what to do; empty where all is well
+};
 
 // The process that has the embedded store open, if any. Asks, and does not take the lock.
 std::optional<pid_t> holder_of(const std::string& folder) {
@@ -70,22 +77,18 @@ class Doctor {
 
   std::vector<Diagnosis> examine() {
     ReadConfig read = read_config(flags_, NamedFiles::looked_at);
-    for (const Finding& finding : read.findings)
-      add(Diagnosis::Status::problem, "config", shown(finding, read.file_name), "");
+    for (const Finding& finding : read.findings) problem("config", shown(finding, read.file_name));
     if (!read.findings.empty()) return std::move(out_);
     config_ = std::move(read.config);
     ok("config", fmt::format("{} {}", config_.routes.size(), config_.routes.size() == 1 ? "route" : "routes"));
-    for (const std::string& warning : warnings_of(config_)) add(Diagnosis::Status::warning, "config", warning, "");
-    for (const std::string& warning : warnings_of_files(config_))
-      add(Diagnosis::Status::warning, "config", warning, "");
+    for (const std::string& text : warnings_of(config_)) warning("config", text);
+    for (const std::string& text : warnings_of_files(config_)) warning("config", text);
     store(); // first: whether a gateway holds it tells whose the ports may be
     listener("listen", config_.listen);
     listener("admin", config_.admin);
     if (config_.outbox) listener("outbox", *config_.outbox);
     admin_token();
-    for (const Url& url : upstreams_of(config_)) upstream(url);
-    receivers();
-    key_sets();
+    servers();
     clock();
     descriptors();
     memory();
@@ -93,10 +96,13 @@ class Doctor {
   }
 
  private:
-  void add(Diagnosis::Status status, std::string about, std::string text, std::string next) {
-    out_.push_back({status, std::move(about), std::move(text), std::move(next)});
+  void ok(const std::string& about, const std::string& text) { out_.push_back({Health::ok, about, text, ""}); }
+  void warning(const std::string& about, const std::string& text, const std::string& next = "") {
+    out_.push_back({Health::warning, about, text, next});
   }
-  void ok(std::string about, std::string text) { add(Diagnosis::Status::ok, std::move(about), std::move(text), ""); }
+  void problem(const std::string& about, const std::string& text, const std::string& next = "") {
+    out_.push_back({Health::problem, about, text, next});
+  }
 
   Result<std::string> connect(const Url& url, const std::string& ca_file) const {
     TlsContext tls;
@@ -112,6 +118,16 @@ class Doctor {
     return std::move(connected.address);
   }
 
+  // Whether the server takes connections. `next` is for one that does not.
+  void reach(const std::string& about, const Url& url, const std::string& ca_file, Health otherwise,
+             const std::string& next) {
+    const auto reached = connect(url, ca_file);
+    if (!reached)
+      return out_.push_back({otherwise, about, fmt::format("{}: {}", url.origin(), reached.fault().message), next});
+    ok(about, about == "upstream" ? fmt::format("{} takes connections at {}", url.origin(), *reached)
+                                  : fmt::format("{} takes connections", url.origin()));
+  }
+
   void listener(const std::string& setting, const Address& address) {
     if (address.port == 0) return ok(setting, fmt::format("{} takes a free port at start", address.host));
     Loop loop;
@@ -119,11 +135,11 @@ class Doctor {
     const Status bound = Listener(loop).listen(address.host, address.port);
     if (bound) return ok(setting, fmt::format("{} is free", where));
     if (gateway_runs_)
-      return add(Diagnosis::Status::warning, setting,
-                 fmt::format("{}: {}, probably the gateway that holds the store", where, bound.fault().message),
-                 "nothing, if that gateway is this one");
-    add(Diagnosis::Status::problem, setting, fmt::format("{}: {}", where, bound.fault().message),
-        "stop the other process, or choose another address");
+      return warning(setting,
+                     fmt::format("{}: {}, probably the gateway that holds the store", where, bound.fault().message),
+                     "nothing, if that gateway is this one");
+    problem(setting, fmt::format("{}: {}", where, bound.fault().message),
+            "stop the other process, or choose another address");
   }
 
   void store() {
@@ -133,16 +149,16 @@ class Doctor {
     if (!folder) {
       const Status reached = reach_shared_store(config_.store, log_);
       if (reached) return ok("store", fmt::format("{} can be reached", shown_store));
-      return add(Diagnosis::Status::problem, "store", fmt::format("{}: {}", shown_store, reached.fault().message),
-                 "start the server, or correct the URL or the network");
+      return problem("store", fmt::format("{}: {}", shown_store, reached.fault().message),
+                     "start the server, or correct the URL or the network");
     }
     struct stat status {};
     if (::stat(folder->c_str(), &status) != 0) {
       ok("store", fmt::format("{} will be made at the first start", shown_store));
     } else if (const auto holder = holder_of(*folder)) {
       gateway_runs_ = true;
-      add(Diagnosis::Status::warning, "store", fmt::format("{} is open in process {}", shown_store, *holder),
-          "a second gateway cannot start on it: stop that one first, or share postgres:// or redis://");
+      warning("store", fmt::format("{} is open in process {}", shown_store, *holder),
+              "a second gateway cannot start on it: stop that one first, or share postgres:// or redis://");
     } else {
       ok("store", fmt::format("{} is there, and no process has it open", shown_store));
     }
@@ -152,14 +168,14 @@ class Doctor {
 
   void identity(const std::string& folder) {
     const auto note = read_file_if_there(folder + "/identity", kIdentityNoteBytesMax);
-    if (!note) return add(Diagnosis::Status::problem, "identity", note.fault().message, "let this user read it");
+    if (!note) return problem("identity", note.fault().message, "let this user read it");
     if (!note->has_value()) return;
     const IdentityChange change = flags_.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
     const auto basis = identity_basis_of(config_);
-    if (!basis) return add(Diagnosis::Status::problem, "identity", basis.fault().message, "");
+    if (!basis) return problem("identity", basis.fault().message);
     const auto verdict = judge_identity(**note, *basis, change);
     if (verdict) return ok("identity", "the rules find the keys that are in the store");
-    add(Diagnosis::Status::problem, "identity", verdict.fault().message, "");
+    problem("identity", verdict.fault().message);
   }
 
   void disk(const std::string& folder) {
@@ -174,10 +190,8 @@ class Doctor {
         disk_reserve(config_.limits, static_cast<std::uint64_t>(disk.f_blocks) * disk.f_frsize);
     const std::string text =
         fmt::format("{} MiB are free, of which {} MiB are kept in reserve", free / kMiB, reserve / kMiB);
-    if (free <= reserve)
-      return add(Diagnosis::Status::problem, "disk", text, "make room: new keys get 503 until there is some");
-    if (free < 2 * reserve)
-      return add(Diagnosis::Status::warning, "disk", text, "make room, or set limits.disk_reserve");
+    if (free <= reserve) return problem("disk", text, "make room: new keys get 503 until there is some");
+    if (free < 2 * reserve) return warning("disk", text, "make room, or set limits.disk_reserve");
     ok("disk", text);
   }
 
@@ -185,48 +199,30 @@ class Doctor {
     if (!config_.admin_token.empty()) return ok("admin_token", "the configuration has one");
     const std::string file = admin_token_file(config_.store);
     if (file.empty())
-      return add(Diagnosis::Status::warning, "admin_token",
-                 "neither XDG_STATE_HOME nor HOME is set: no token can be kept", "set admin_token");
+      return warning("admin_token", "neither XDG_STATE_HOME nor HOME is set: no token can be kept", "set admin_token");
     const auto token = load_admin_token(file);
-    if (!token) return add(Diagnosis::Status::problem, "admin_token", token.fault().message, "let this user read it");
+    if (!token) return problem("admin_token", token.fault().message, "let this user read it");
     ok("admin_token",
        token->has_value() ? fmt::format("it is in {}", file) : fmt::format("the first start writes one to {}", file));
   }
 
-  void upstream(const Url& url) {
-    const auto reached = connect(url, config_.upstream_ca);
-    if (reached) return ok("upstream", fmt::format("{} takes connections at {}", url.origin(), *reached));
-    add(Diagnosis::Status::problem, "upstream", fmt::format("{}: {}", url.origin(), reached.fault().message),
-        "start the API, or correct upstream: until then clients get 502 and nothing is executed");
-  }
-
-  void receiver(const Endpoint& endpoint) {
-    const auto reached = connect(endpoint.url, endpoint.ca_file);
-    if (reached) return ok(endpoint.name, fmt::format("{} takes connections", endpoint.url.origin()));
-    add(Diagnosis::Status::warning, endpoint.name,
-        fmt::format("{}: {}", endpoint.url.origin(), reached.fault().message),
-        "messages are tried again until their budget is over");
-  }
-
-  void receivers() {
+  void servers() {
+    for (const Url& url : upstreams_of(config_))
+      reach("upstream", url, config_.upstream_ca, Health::problem,
+            "start the API, or correct upstream: until then clients get 502 and nothing is executed");
+    const auto receiver = [&](const Endpoint& endpoint) {
+      reach(endpoint.name, endpoint.url, endpoint.ca_file, Health::warning,
+            "messages are tried again until their budget is over");
+    };
     for (const Webhook& webhook : config_.webhooks) receiver(webhook.endpoint);
     for (const Endpoint& destination : config_.destinations) receiver(destination);
-  }
-
-  void key_sets() {
-    std::vector<std::string> seen;
+    std::set<std::string> seen;
     for (const Route& route : config_.routes) {
       const std::string& keys = route.policy.tokens.keys;
       const auto url = parse_url(keys);
-      if (!keys.starts_with("http") || !url || std::find(seen.begin(), seen.end(), keys) != seen.end()) continue;
-      seen.push_back(keys);
-      const auto reached = connect(*url, "");
-      if (reached) {
-        ok("jwt_keys", fmt::format("{} takes connections", url->origin()));
-      } else {
-        add(Diagnosis::Status::problem, "jwt_keys", fmt::format("{}: {}", url->origin(), reached.fault().message),
-            "keyed requests of its routes get 503 until the keys can be fetched");
-      }
+      if (keys.starts_with("http") && url && seen.insert(keys).second)
+        reach("jwt_keys", *url, "", Health::problem,
+              "keyed requests of its routes get 503 until the keys can be fetched");
     }
   }
 
@@ -235,7 +231,8 @@ class Doctor {
     const bool synchronised = ::adjtimex(&status) != TIME_ERROR && (status.status & STA_UNSYNC) == 0;
     if (synchronised) return ok("clock", "the kernel says that it is synchronised");
     if (config_.trust_clock) return ok("clock", "trust_clock says that it is right");
-    add(Diagnosis::Status::warning, "clock", "the kernel does not say that it is synchronised",
+    warning(
+        "clock", "the kernel does not say that it is synchronised",
         "run chrony or systemd-timesyncd: until then time that passes while the machine is off does not count towards "
         "retention");
   }
@@ -245,12 +242,12 @@ class Doctor {
     const std::size_t threads =
         config_.threads != 0 ? config_.threads : std::max(1u, std::thread::hardware_concurrency());
     const Status fits = fit_descriptors(fitted, threads, log_);
-    if (!fits) return add(Diagnosis::Status::problem, "descriptors", fits.fault().message, "");
+    if (!fits) return problem("descriptors", fits.fault().message);
     if (fitted.limits.max_connections < config_.limits.max_connections)
-      return add(Diagnosis::Status::warning, "descriptors",
-                 fmt::format("too few for limits.max_connections: {} instead of {}", fitted.limits.max_connections,
-                             config_.limits.max_connections),
-                 "raise the limit (ulimit -n, LimitNOFILE) or set smaller limits");
+      return warning("descriptors",
+                     fmt::format("too few for limits.max_connections: {} instead of {}", fitted.limits.max_connections,
+                                 config_.limits.max_connections),
+                     "raise the limit (ulimit -n, LimitNOFILE) or set smaller limits");
     ok("descriptors", fmt::format("enough for {} connections", config_.limits.max_connections));
   }
 
@@ -260,8 +257,7 @@ class Doctor {
     const std::uint64_t wanted = config_.limits.max_buffered_bytes;
     const std::string text =
         fmt::format("{} MiB are available, and bodies may take {} MiB", *available / kMiB, wanted / kMiB);
-    if (wanted > *available)
-      return add(Diagnosis::Status::warning, "memory", text, "set a smaller limits.max_buffered_bytes");
+    if (wanted > *available) return warning("memory", text, "set a smaller limits.max_buffered_bytes");
     ok("memory", text);
   }
 
@@ -274,30 +270,24 @@ class Doctor {
 
 } // namespace
 
-std::vector<Diagnosis> diagnose(const ServeFlags& flags) { return Doctor(flags).examine(); }
-
-int run_doctor(const ServeFlags& flags, DoctorOutput output, std::ostream& out) {
+int run_doctor(const ServeFlags& flags, Output output, const Console& console) {
   std::signal(SIGPIPE, SIG_IGN); // a server may close while TLS is being set up
-  const std::vector<Diagnosis> all = diagnose(flags);
-  const bool well = std::none_of(all.begin(), all.end(),
-                                 [](const Diagnosis& one) { return one.status == Diagnosis::Status::problem; });
-  if (output == DoctorOutput::json) {
-    boost::json::array checks;
-    for (const Diagnosis& one : all) {
-      boost::json::object check{{"status", to_string(one.status)}, {"about", one.about}, {"text", one.text}};
-      if (!one.next.empty()) check["next"] = one.next;
-      checks.push_back(std::move(check));
-    }
-    out << boost::json::serialize(boost::json::object{{"ok", well}, {"checks", std::move(checks)}}) << "\n";
-    return well ? 0 : 1;
-  }
+  const std::vector<Diagnosis> all = Doctor(flags).examine();
+  const bool well =
+      std::none_of(all.begin(), all.end(), [](const Diagnosis& one) { return one.health == Health::problem; });
+  boost::json::array checks;
   for (const Diagnosis& one : all) {
-    out << fmt::format("{:<8} {:<12} {}{}{}\n", to_string(one.status), one.about, one.text,
-                       one.next.empty() ? "" : "; next: ", one.next);
+    if (output == Output::text) {
+      console.out << fmt::format("{:<8} {:<12} {}{}{}\n", enum_name(one.health), one.about, one.text,
+                                 one.next.empty() ? "" : "; next: ", one.next);
+    }
+    boost::json::object check{{"status", enum_name(one.health)}, {"about", one.about}, {"text", one.text}};
+    if (!one.next.empty()) check["next"] = one.next;
+    checks.push_back(std::move(check));
   }
+  if (output == Output::json)
+    console.out << boost::json::serialize(boost::json::object{{"ok", well}, {"checks", std::move(checks)}}) << "\n";
   return well ? 0 : 1;
 }
-
-int run_doctor(const ServeFlags& flags, DoctorOutput output) { return run_doctor(flags, output, std::cout); }
 
 } // namespace oncekey

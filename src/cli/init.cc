@@ -1,7 +1,5 @@
-#include "cli/init.h"
-
-#include "base/write_all.h"
-#include "config/config.h"
+#include "base/private_files.h"
+#include "cli/subcommand.h"
 
 #include <fmt/format.h>
 
@@ -10,8 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <iostream>
-#include <string_view>
+#include <ostream>
 
 namespace oncekey {
 namespace {
@@ -94,36 +91,27 @@ Status write_new_file(const std::string& path, std::string_view text) {
 
 } // namespace
 
-std::string first_config(const std::string& upstream) {
-  std::string text(kFirstConfig);
-  replace_all(text, "{upstream}", upstream);
-  return text;
-}
-
-int run_init(const std::string& file, const std::string& upstream, std::ostream& out, std::ostream& err) {
+int run_init(const std::string& file, const std::string& upstream, const Console& console) {
   if (const auto url = parse_upstream(upstream); !url) {
-    err << "oncekey init: --upstream: " << url.fault().message << "\n";
+    console.err << "oncekey init: --upstream: " << url.fault().message << "\n";
     return 2;
   }
-  std::string text = first_config(upstream);
+  std::string text(kFirstConfig);
+  replace_all(text, "{upstream}", upstream);
   replace_all(text, "{file}", file == "-" ? "oncekey.toml" : file);
   if (file == "-") {
-    out << text;
+    console.out << text;
     return 0;
   }
   if (const Status written = write_new_file(file, text); !written) {
-    err << "oncekey init: " << written.fault().message << "\n";
+    console.err << "oncekey init: " << written.fault().message << "\n";
     return 1;
   }
-  out << fmt::format(
+  console.out << fmt::format(
       "wrote {0}\nnext: set upstream and scope in it, then run\n  oncekey check {0}\n  oncekey serve "
       "--config {0}\n",
       file);
   return 0;
-}
-
-int run_init(const std::string& file, const std::string& upstream) {
-  return run_init(file, upstream, std::cout, std::cerr);
 }
 
 } // namespace oncekey

@@ -1,18 +1,21 @@
+#include "admin/record_json.h"
+#include "base/enum_name.h"
+#include "base/log.h"
 #include "cli/admin_talk.h"
-#include "cli/exit_codes.h"
-#include "cli/jobs_desk.h"
-#include "cli/keys_view.h"
-#include "cli/library_database.h"
-#include "cli/subcommand.h"
+#include "cli/views.h"
 #include "config/secret.h"
 
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
+#include <oncekey/workers.h>
 
-#include <ostream>
+#include <fmt/format.h>
+#include <boost/json.hpp>
+
+#include <charconv>
 
 namespace oncekey {
 namespace {
+
+namespace json = boost::json;
 
 const std::vector<std::string> kJobStates{"waiting", "taken", "delivered", "dropped", "dead"};
 
@@ -21,107 +24,177 @@ std::string_view meaning(std::string_view action) {
   return "it is never delivered, and its message is forgotten; a repetition of it is still known for one";
 }
 
-class JobsCommand final : public Subcommand {
+// Where the command asks and acts. Answers are those of the admin API, whatever keeps the jobs.
+class JobsDesk {
  public:
-  explicit JobsCommand(CLI::App& app);
-  int run(const Console& console) const override;
-
- private:
-  int act(const std::string& action, JobsDesk& desk, const Console& console) const;
-
-  CLI::App* list = nullptr;
-  CLI::App* show = nullptr;
-  AdminFlags admin;
-  std::string store;
-  std::string state;
-  std::string endpoint;
-  std::uint32_t limit = 100;
-  std::string id;
-  std::string reason;
-  bool yes = false;
+  virtual ~JobsDesk() = default;
+  // Empty texts ask for all.
+  virtual Result<AdminAnswer> list(const std::string& state, const std::string& endpoint, std::uint32_t limit) = 0;
+  virtual Result<AdminAnswer> show(const std::string& id) = 0;
+  // retry or drop.
+  virtual Result<AdminAnswer> act(const std::string& id, const std::string& action, const std::string& reason) = 0;
 };
 
-JobsCommand::JobsCommand(CLI::App& app)
-    : Subcommand(app.add_subcommand(
-          "jobs", "Inspect the jobs of a running gateway or of the library's database; retry or drop them")) {
-  command_->require_subcommand(1);
-  command_->fallthrough();
-  admin.add_to(*command_);
-  command_
-      ->add_option(
-          "--store", store,
-          "the jobs in this database of the library instead, as for `oncekey work`; env:VARIABLE and file:PATH keep "
-          "a password out of the command line")
-      ->type_name("URL");
+// The jobs of a running gateway, through its admin listener.
+class GatewayJobs final : public JobsDesk {
+ public:
+  explicit GatewayJobs(AdminClient client) : client_(std::move(client)) {}
 
-  list = command_->add_subcommand("list", "list jobs");
-  list->add_option("--state", state, "only those in this state")->check(CLI::IsMember(kJobStates));
-  list->add_option("--destination", endpoint,
-                   "only those of this webhook, destination or sink, as in \"hook /hooks/stripe\" or \"to billing\"");
-  list->add_option("--limit", limit, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
-  show = command_->add_subcommand("show", "show one job: its message, and how its last attempt went");
-  show->add_option("ID", id, "the job's id, or at least 8 digits of its beginning")->required();
-  const auto add_action = [&](const std::string& name, const std::string& description) {
-    CLI::App* action = command_->add_subcommand(name, description);
-    action->add_option("ID", id, "the job's id, or at least 8 digits of its beginning")->required();
-    action->add_option("--reason", reason, "why; goes into the audit line")->required();
-    action->add_flag("--yes", yes, "do not ask");
-  };
-  add_action("retry", "deliver it now: a dead letter, one that pauses, or one that was delivered already");
-  add_action("drop", "do not deliver it any more");
+  Result<AdminAnswer> list(const std::string& state, const std::string& endpoint, std::uint32_t limit) override {
+    std::string query = fmt::format("/api/jobs?limit={}", limit);
+    if (!state.empty()) query += "&state=" + state;
+    if (!endpoint.empty()) query += "&destination=" + percent_encoded(endpoint);
+    return client_.get(query);
+  }
+  Result<AdminAnswer> show(const std::string& id) override { return client_.get("/api/jobs/" + id); }
+  Result<AdminAnswer> act(const std::string& id, const std::string& action, const std::string& reason) override {
+    return client_.post(fmt::format("/api/jobs/{}/{}", id, action), json::serialize(json::object{{"reason", reason}}));
+  }
+
+ private:
+  AdminClient client_;
+};
+
+AdminAnswer answer_of(int status, const json::object& body) { return {status, json::serialize(body)}; }
+AdminAnswer refusal(int status, std::string_view why) { return answer_of(status, {{"error", json::value(why)}}); }
+
+json::object table_job_json(const TableJob& job) {
+  json::object out;
+  const auto time_or_null = [](bool there, Time time) { return there ? json::value(iso_time(time)) : json::value(); };
+  out["id"] = std::to_string(job.job.id);
+  out["state"] = json::value(to_string(job.state));
+  out["destination"] = job.job.sink;
+  out["key"] = job.job.name;
+  out["attempts"] = job.job.attempts;
+  out["last"] = job.last_error.empty() ? json::value() : json::value(job.last_error);
+  out["why_dead"] = job.state == TableJobState::dead ? out["last"] : json::value();
+  out["received"] = iso_time(job.job.staged_at);
+  out["next_attempt"] = time_or_null(job.state == TableJobState::waiting, job.next_attempt);
+  out["ended"] = time_or_null(job.state == TableJobState::dead, job.dead_since);
+  return out;
 }
 
-int JobsCommand::run(const Console& console) const {
-  const auto wrong = [&](const Fault& fault, int exit_code) {
-    console.err << "oncekey jobs: " << fault.message << "\n";
-    return exit_code;
-  };
-  if (store.empty() && !list->parsed()) {
-    if (const Status whole = check_id(id, "jobs"); !whole) return wrong(whole.fault(), kUsage);
-  }
-  const std::string action = command_->get_subcommands().front()->get_name();
-  const bool acts = !list->parsed() && !show->parsed();
-  if (acts && reason.find_first_not_of(" \t") == std::string::npos)
-    return wrong(invalid("--reason must not be empty"), kUsage);
-  if (acts && !yes && console.confirm == nullptr)
-    return wrong(invalid(fmt::format("not a terminal: add --yes to confirm {}", action)), kUsage);
-  std::unique_ptr<JobsDesk> desk;
-  if (store.empty()) {
-    auto client = admin.client();
-    if (!client) return wrong(client.fault(), kUsage);
-    desk = jobs_of_gateway(*std::move(client));
-  } else {
-    const auto url = resolve_secret(store);
-    if (!url) return wrong(url.fault(), kUsage);
-    auto database = open_library_database(*url);
-    if (!database) return wrong(database.fault(), kRefused);
-    desk = jobs_of_database(*std::move(database));
-  }
-  int exit_code = kDone;
-  if (!acts) {
-    auto shown = list->parsed() ? desk->list(state, endpoint, limit) : desk->show(id);
-    const auto answer = body_or_complain(std::move(shown), "jobs", console, exit_code);
-    const auto view = list->parsed() ? view_of_jobs : view_of_job;
-    return answer ? print_answer(*answer, admin.as_json, view, "jobs", console) : exit_code;
-  }
-  return act(action, *desk, console);
-}
+// The jobs in the database of the library (oncekey_job). An endpoint is a sink, and an id a number.
+class DatabaseJobs final : public JobsDesk {
+ public:
+  explicit DatabaseJobs(std::unique_ptr<Database> database) : database_(std::move(database)) {}
 
-int JobsCommand::act(const std::string& action, JobsDesk& desk, const Console& console) const {
-  int exit_code = kDone;
-  std::string whole_id = id;
-  if (!yes) {
-    const auto confirmed = show_and_confirm(
-        desk.show(id), view_of_job, fmt::format("{}: {}. Go on?", action, meaning(action)), "jobs", console, exit_code);
-    if (!confirmed) return exit_code;
-    whole_id = *confirmed;
+  Result<AdminAnswer> list(const std::string& state, const std::string& endpoint, std::uint32_t limit) override {
+    TableJobQuery query;
+    query.sink = endpoint;
+    query.limit = limit + 1;
+    query.state = enum_named<TableJobState>(state);
+    if (!state.empty() && !query.state) return refusal(400, "delivered and dropped jobs of a database are deleted");
+    const auto jobs = list_jobs(*database_, query);
+    if (!jobs) return jobs.fault();
+    json::array lines;
+    for (const TableJob& job : *jobs) {
+      if (lines.size() < limit) lines.push_back(table_job_json(job));
+    }
+    return answer_of(200, {{"jobs", std::move(lines)}, {"more", jobs->size() > limit}});
   }
-  const auto answer = body_or_complain(desk.act(whole_id, action, reason), "jobs", console, exit_code);
-  if (!answer) return exit_code;
-  if (admin.as_json) return print_answer(*answer, true, nullptr, "jobs", console);
-  console.out << fmt::format("{}: done: {}\n", action, meaning(action));
-  return kDone;
-}
+  Result<AdminAnswer> show(const std::string& id) override {
+    const auto job = find(id);
+    if (!job) return job.fault();
+    if (!*job) return refusal(404, kNone);
+    json::object body = table_job_json(**job);
+    body["message"] = message_json({(*job)->job.name, {}, {}, (*job)->job.args});
+    return answer_of(200, body);
+  }
+  Result<AdminAnswer> act(const std::string& id, const std::string& action, const std::string& reason) override {
+    const auto job = find(id);
+    if (!job) return job.fault();
+    if (!*job) return refusal(404, kNone);
+    const JobId number = (*job)->job.id;
+    const auto done = action == "retry" ? retry_job(*database_, number) : drop_job(*database_, number);
+    if (!done) return done.fault();
+    Log(LogLevel::info)
+        .always("operator_action",
+                {{"action", action}, {"id", id}, {"result", *done ? "done" : "refused"}, {"reason", reason}});
+    if (!*done) return refusal(409, "an enqueuer delivers it at this moment: try again when the attempt has ended");
+    return answer_of(200, {{"id", id}, {"action", action}, {"result", "done"}});
+  }
+
+ private:
+  static constexpr std::string_view kNone = "no such job; it may have been delivered";
+
+  Result<std::optional<TableJob>> find(const std::string& id) {
+    TableJobQuery query;
+    query.id.emplace();
+    const auto [end, error] = std::from_chars(id.data(), id.data() + id.size(), *query.id);
+    if (error != std::errc{} || end != id.data() + id.size() || *query.id <= 0) return std::optional<TableJob>();
+    auto jobs = list_jobs(*database_, query);
+    if (!jobs) return std::move(jobs).fault();
+    return jobs->empty() ? std::nullopt : std::optional(std::move(jobs->front()));
+  }
+
+  std::unique_ptr<Database> database_;
+};
+
+class JobsCommand final : public AdminCommand {
+ public:
+  explicit JobsCommand(CLI::App& app)
+      : AdminCommand(app, "jobs",
+                     "Inspect the jobs of a running gateway or of the library's database; retry or drop them") {
+    command_->require_subcommand(1);
+    option("--store", store_, "URL",
+           "the jobs in this database of the library instead, as for `oncekey work`; env:VARIABLE and file:PATH keep "
+           "a password out of the command line");
+    list_ = command_->add_subcommand("list", "list jobs");
+    list_->add_option("--state", state_, "only those in this state")->check(CLI::IsMember(kJobStates));
+    list_->add_option(
+        "--destination", endpoint_,
+        "only those of this webhook, destination or sink, as in \"hook /hooks/stripe\" or \"to billing\"");
+    list_->add_option("--limit", limit_, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
+    show_ = add_about_one("show", "show one job: its message, and how its last attempt went");
+    acting(add_about_one("retry", "deliver it now: a dead letter, one that pauses, or one that was delivered already"));
+    acting(add_about_one("drop", "do not deliver it any more"));
+  }
+
+  int run(const Console& console) const override {
+    if (const Status whole = check_id(id_); store_.empty() && !list_->parsed() && !whole)
+      return complain(console, whole.fault().message);
+    const bool acts = !list_->parsed() && !show_->parsed();
+    if (const Status given = check_reason(); acts && !given) return complain(console, given.fault().message);
+    if (const Status asked = check_confirmable(console); acts && !asked)
+      return complain(console, asked.fault().message);
+    std::unique_ptr<JobsDesk> desk;
+    if (store_.empty()) {
+      auto gateway = client();
+      if (!gateway) return complain(console, gateway.fault().message);
+      desk = std::make_unique<GatewayJobs>(*std::move(gateway));
+    } else {
+      const auto url = resolve_secret(store_);
+      if (!url) return complain(console, url.fault().message);
+      auto database = open_library_database(*url);
+      if (!database) return complain(console, database.fault().message, kRefused);
+      desk = std::make_unique<DatabaseJobs>(*std::move(database));
+    }
+    if (list_->parsed()) return print(desk->list(state_, endpoint_, limit_), view_of_jobs, console);
+    const auto show = [&](const std::string& id) { return desk->show(id); };
+    if (show_->parsed()) return print(show(id_), view_of_job, console);
+    const auto act = [&](const std::string& id) { return desk->act(id, action(), reason_); };
+    return act_on(id_,
+                  {fmt::format("{}: {}. Go on?", action(), meaning(action())),
+                   fmt::format("{}: done: {}", action(), meaning(action())), show, act},
+                  view_of_job, console);
+  }
+
+ private:
+  CLI::App* add_about_one(const std::string& name, const std::string& description) {
+    CLI::App* const one = command_->add_subcommand(name, description);
+    one->add_option("ID", id_, "the job's id, or at least 8 digits of its beginning")->required();
+    return one;
+  }
+
+  CLI::App* list_;
+  CLI::App* show_;
+  std::string store_;
+  std::string state_;
+  std::string endpoint_;
+  std::uint32_t limit_ = 100;
+  std::string id_;
+};
 
 } // namespace
 

@@ -2,8 +2,7 @@
 #include "cli/subcommand.h"
 
 #include "cli/admin_token.h"
-#include "cli/keys_view.h"
-#include "cli/table.h"
+#include "cli/views.h"
 #include "support/http_stand_in.h"
 
 #include <gmock/gmock.h>

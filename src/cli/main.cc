@@ -1,26 +1,106 @@
 // oncekey: one binary, one subcommand for each thing an operator does.
-#include "base/core_dumps.h"
-#include "cli/check.h"
-#include "cli/command_line.h"
-#include "cli/doctor.h"
-#include "cli/init.h"
-#include "cli/serve.h"
+#include "base/private_files.h"
 #include "cli/subcommand.h"
 #include "config/load.h"
+#include "config/suggestion.h"
 #include "core/policy.h"
 
-#include <fmt/format.h>
-#include <CLI/CLI.hpp>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <string>
-#include <utility>
-#include <vector>
 
+namespace oncekey {
 namespace {
 
-using oncekey::ServeFlags;
+std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
+  return app.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// The options of a command and of the commands before it: both `oncekey keys --json list` and `oncekey keys list
+// --json` are accepted.
+std::vector<std::string> options_of(const CLI::App* app) {
+  std::vector<std::string> names;
+  for (; app != nullptr; app = app->get_parent()) {
+    for (const CLI::Option* const option : app->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::string nearest(std::string_view written, const std::vector<std::string>& known, std::string_view prefix) {
+  std::vector<std::string> spelled;
+  for (const std::string& name : known) spelled.push_back(fmt::format("{}{}", prefix, name));
+  const std::vector<std::string_view> views(spelled.begin(), spelled.end());
+  // Without the quotes that a setting of the file has.
+  std::string suggestion = did_you_mean(written, views);
+  std::erase(suggestion, '"');
+  return suggestion;
+}
+
+std::string whole_name(const CLI::App& app) {
+  if (app.get_parent() == nullptr) return app.get_name();
+  return fmt::format("{} {}", whole_name(*app.get_parent()), app.get_name());
+}
+
+std::string unknown_subcommand(const CLI::App& app, std::string_view word) {
+  std::vector<std::string> known;
+  for (const CLI::App* const one : subcommands_of(app)) known.push_back(one->get_name());
+  const std::string name = whole_name(app);
+  return fmt::format("{}: there is no subcommand \"{}\"{} ({} --help lists them)", name, word, nearest(word, known, ""),
+                     name);
+}
+
+// The command line as given, with `oncekey help COMMAND` and `oncekey version` as the flags they stand for.
+std::vector<std::string> arguments_of(int argc, const char* const* argv) {
+  std::vector<std::string> words(argv + 1, argv + argc);
+  if (words.empty()) return words;
+  if (words.front() == "version" && words.size() == 1) return {"--version"};
+  if (words.front() == "help") {
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  return words;
+}
+
+// What is wrong with the words after `help`, with a suggestion; empty if they name a command.
+std::string unknown_help(const CLI::App& app, int argc, const char* const* argv) {
+  if (argc < 2 || std::string_view(argv[1]) != "help") return {};
+  const CLI::App* at = &app;
+  for (int i = 2; i < argc && argv[i][0] != '-'; ++i) {
+    const std::string_view word = argv[i];
+    const auto all = subcommands_of(*at);
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const CLI::App* one) { return one->get_name() == word; });
+    if (found == all.end()) return unknown_subcommand(*at, word);
+    at = *found;
+  }
+  return {};
+}
+
+// One line about the first word that is not understood (an unknown option, an unknown subcommand, a surplus argument),
+// with the nearest known word. Empty if all words are known: then CLI11's own error says what is wrong.
+std::string not_understood(const CLI::App& app) {
+  // CLI11 passes words that a subcommand does not know to the command before it.
+  std::vector<std::string> rest = app.remaining();
+  const CLI::App* at = &app;
+  while (!at->get_subcommands().empty()) {
+    at = at->get_subcommands().front();
+    for (std::string& word : at->remaining()) rest.push_back(std::move(word));
+  }
+  if (rest.empty()) return {};
+  const std::string name = whole_name(*at);
+  const auto is_option = [](const std::string& word) { return word.size() > 1 && word[0] == '-'; };
+  if (!subcommands_of(*at).empty() && !is_option(rest.front())) return unknown_subcommand(*at, rest.front());
+  if (const auto option = std::find_if(rest.begin(), rest.end(), is_option); option != rest.end()) {
+    const std::string written = option->substr(0, option->find('='));
+    return fmt::format("{}: there is no option {}{} ({} --help lists them)", name, written,
+                       nearest(written, options_of(at), "--"), name);
+  }
+  return fmt::format("{}: the argument \"{}\" is one too many; {} --help shows what it takes", name, rest.front(),
+                     name);
+}
 
 void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   // --drain-timeout is the setting drain_timeout.
@@ -36,7 +116,7 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   add("store", "URL",
       "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
       "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)");
-  add("policy", "NAME", fmt::format("{} (default classic)", fmt::join(oncekey::policy_names(), ", ")));
+  add("policy", "NAME", fmt::format("{} (default classic)", fmt::join(policy_names(), ", ")));
   serve.add_option("--scope", flags.scope, "where the account comes from (default header:Authorization)")
       ->type_name("SOURCE");
   add("lease", "DURATION", "how long an owner may stay silent (default 60s)");
@@ -57,9 +137,7 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   add("log-level", "LEVEL", "debug, info, warning or error (default info)");
 }
 
-} // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Oncekey makes retries safe: the same idempotency key gets the first answer again.", "oncekey");
   app.set_version_flag("--version", std::string("oncekey ") + ONCEKEY_VERSION);
   app.require_subcommand(1);
@@ -71,17 +149,15 @@ int main(int argc, char** argv) {
   std::string checked_file;
   CLI::App* check = app.add_subcommand("check", "Validate a configuration file and say what it does");
   check->add_option("FILE", checked_file, "TOML file")->required();
-  bool check_json = false;
-  check->add_flag("--json", check_json, "print one JSON object");
+  bool as_json = false;
+  check->add_flag("--json", as_json, "print one JSON object");
 
-  ServeFlags examined;
-  bool doctor_json = false;
   CLI::App* doctor =
       app.add_subcommand("doctor", "Try what a configuration needs: ports, store, upstream, the machine");
-  add_serve_flags(*doctor, examined);
+  add_serve_flags(*doctor, flags);
   std::string examined_file;
   doctor->add_option("FILE", examined_file, "TOML file; the same as --config FILE")->excludes("--config");
-  doctor->add_flag("--json", doctor_json, "print one JSON object");
+  doctor->add_flag("--json", as_json, "print one JSON object");
 
   std::string first_file = "oncekey.toml";
   std::string first_upstream = "http://127.0.0.1:9090";
@@ -90,26 +166,22 @@ int main(int argc, char** argv) {
   init->add_option("--upstream", first_upstream, "the API to protect (default http://127.0.0.1:9090)")
       ->type_name("URL");
 
-  const auto keys = oncekey::keys_command(app);
-  const auto jobs = oncekey::jobs_command(app);
-  const auto send = oncekey::send_command(app);
-  const auto store = oncekey::store_command(app);
-  const auto work = oncekey::work_command(app);
-  const auto schema = oncekey::schema_command(app);
+  std::vector<std::unique_ptr<Subcommand>> commands;
+  for (const auto make : {keys_command, jobs_command, send_command, store_command, work_command, schema_command})
+    commands.push_back(make(app));
 
   // Only listed here; arguments_of() turns it into --help.
   app.add_subcommand("help", "Explain a command, as in oncekey help serve");
   app.add_subcommand("version", "Print the version");
 
-  std::vector<std::string> arguments = oncekey::arguments_of(argc, argv);
+  std::vector<std::string> arguments = arguments_of(argc, argv);
   // CLI11 expects the arguments in reverse order.
   std::reverse(arguments.begin(), arguments.end());
   try {
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& error) {
     const bool asked = error.get_exit_code() == 0; // --help, --version
-    if (const std::string unknown = asked ? oncekey::unknown_help(app, argc, argv) : oncekey::not_understood(app);
-        !unknown.empty()) {
+    if (const std::string unknown = asked ? unknown_help(app, argc, argv) : not_understood(app); !unknown.empty()) {
       std::fprintf(stderr, "%s\n", unknown.c_str());
       return 2;
     }
@@ -117,19 +189,23 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : 2;
   }
 
-  if (check->parsed())
-    return oncekey::run_check(checked_file, check_json ? oncekey::CheckOutput::json : oncekey::CheckOutput::text);
-  if (!examined_file.empty()) examined.config = examined_file;
-  if (doctor->parsed())
-    return oncekey::run_doctor(examined, doctor_json ? oncekey::DoctorOutput::json : oncekey::DoctorOutput::text);
-  if (init->parsed()) return oncekey::run_init(first_file, first_upstream);
-  for (const auto* command : {keys.get(), jobs.get(), send.get(), store.get(), work.get(), schema.get()}) {
-    if (command->chosen()) return command->run(oncekey::standard_console());
+  const Console console = standard_console();
+  const Output output = as_json ? Output::json : Output::text;
+  if (check->parsed()) return run_check(checked_file, output, console);
+  if (!examined_file.empty()) flags.config = examined_file;
+  if (doctor->parsed()) return run_doctor(flags, output, console);
+  if (init->parsed()) return run_init(first_file, first_upstream, console);
+  for (const auto& command : commands) {
+    if (command->chosen()) return command->run(console);
   }
-  oncekey::forbid_core_dumps(); // before the first secret is read
-  oncekey::ReadConfig read = oncekey::read_config(flags, oncekey::NamedFiles::left_alone);
-  for (const oncekey::Finding& finding : read.findings)
-    std::fprintf(stderr, "%s\n", oncekey::shown(finding, read.file_name).c_str());
+  set_core_dumps(CoreDumps::forbidden); // before the first secret is read
+  ReadConfig read = read_config(flags, NamedFiles::left_alone);
+  for (const Finding& finding : read.findings) std::fprintf(stderr, "%s\n", shown(finding, read.file_name).c_str());
   if (!read.findings.empty()) return 2;
-  return oncekey::run_serve(flags, std::move(read));
+  return run_serve(flags, std::move(read));
 }
+
+} // namespace
+} // namespace oncekey
+
+int main(int argc, char** argv) { return oncekey::run(argc, argv); }

@@ -1,6 +1,7 @@
 #include "cli/reload.h"
 
 #include "base/crypto.h"
+#include "base/enum_name.h"
 #include "config/identity_files.h"
 #include "config/identity_rules.h"
 
@@ -21,10 +22,7 @@ FileDigests digests_of_files(const Config& config) {
     const std::string name = fmt::format("{} {}", setting, path);
     if (path.empty() || digests.contains(name)) return;
     std::ifstream file(path, std::ios::binary);
-    Sha256 hash;
-    hash.update(std::string(std::istreambuf_iterator<char>(file), {}));
-    const HashBytes bytes = hash.finish();
-    digests[name] = std::string(bytes.begin(), bytes.end());
+    digests[name] = sha256_hex({std::string(std::istreambuf_iterator<char>(file), {})});
   };
   add("tls_cert", config.tls_cert);
   add("tls_key", config.tls_key);
@@ -40,13 +38,6 @@ FileDigests digests_of_files(const Config& config) {
 }
 
 } // namespace
-
-LogLevel log_level_of(std::string_view text) {
-  if (text == "debug") return LogLevel::debug;
-  if (text == "warning") return LogLevel::warning;
-  if (text == "error") return LogLevel::error;
-  return LogLevel::info;
-}
 
 Reloader::Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log)
     : flags_(std::move(flags)),
@@ -173,7 +164,7 @@ void Reloader::take_on(Next& next) {
   parts_.clients.use_tls(std::move(next.for_clients));
   parts_.operators.use_tls(std::move(next.for_operators));
   parts_.trust_upstream();
-  log_.drop_below(log_level_of(running_.config.log_level));
+  log_.drop_below(enum_named<LogLevel>(running_.config.log_level).value_or(LogLevel::info));
   parts_.shared.metrics.reloads_loaded.Increment();
   for (const std::string& warning : warnings_of(running_.config)) log_.warning("config", {{"warning", warning}});
   log_.always("config_reloaded",

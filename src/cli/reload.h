@@ -27,8 +27,6 @@
 
 namespace oncekey {
 
-LogLevel log_level_of(std::string_view text);
-
 // What the files that a configuration names hold, by setting and path, as a hash: "tls_cert /etc/chain.pem".
 using FileDigests = std::map<std::string, std::string>;
 

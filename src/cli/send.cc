@@ -10,7 +10,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <fstream>
 #include <iostream>
@@ -19,9 +18,7 @@
 namespace oncekey {
 namespace {
 
-constexpr int kSucceeded = 0;
-constexpr int kRefusedForGood = 1;
-constexpr int kWrongUsage = 2;
+// Beside kDone, kRefused and kUsage.
 constexpr int kGaveUp = 3;
 constexpr int kLocalFault = 4;
 // Bytes shown of an answer that was not final: enough to see what is wrong.
@@ -85,11 +82,9 @@ std::string as_json(const ClientAnswer& answer) {
   if (answer.response) {
     const ClientResponse& response = *answer.response;
     object["status"] = response.status;
-    boost::json::array headers;
-    for (std::size_t i = 0; i < response.headers.size(); ++i) {
+    boost::json::array& headers = object["headers"].emplace_array();
+    for (std::size_t i = 0; i < response.headers.size(); ++i)
       headers.push_back({as_utf8(response.headers[i].name), as_utf8(response.headers[i].value)});
-    }
-    object["headers"] = std::move(headers);
     if (is_utf8(response.body)) {
       object["body"] = response.body;
     } else {
@@ -99,242 +94,197 @@ std::string as_json(const ClientAnswer& answer) {
   return boost::json::serialize(object) + "\n";
 }
 
-void print_answer(std::ostream& out, const ClientResponse& response, bool with_head) {
-  if (with_head) {
-    out << "HTTP/1.1 " << response.status << (response.reason.empty() ? "" : " ") << response.reason << "\r\n"
-        << response.headers.lines() << "\r\n";
-  }
-  out << response.body << std::flush;
-}
-
-} // namespace
-
 class SendCommand final : public Subcommand {
  public:
-  explicit SendCommand(CLI::App& app);
-  int run(const Console& console) const override;
+  explicit SendCommand(CLI::App& app) : Subcommand(app, "send", "Send a request and retry it safely, under one key") {
+    add_options();
+    command_->footer(
+        "Exit codes: 0 succeeded, 1 refused for good, 2 wrong usage, 3 gave up without a final answer,\n"
+        "4 the journal or the output failed. See docs/CLIENT.md.");
+  }
+
+  int run(const Console& console) const override {
+    if (options_.journal.empty() && (forget_ || request_.again || !request_.operation.empty()))
+      return complain(console, "--operation, --again and --forget need a journal: add --journal FILE");
+    if (request_.again && request_.operation.empty())
+      return complain(console, "--again is for a named operation: add --operation NAME");
+    const auto wanted = request();
+    if (!wanted) return complain(console, wanted.fault(), kLocalFault);
+    // Before anything is sent: an answer that cannot be written would be lost. The file keeps its content until then.
+    if (!output_.empty() && !std::ofstream(output_, std::ios::binary | std::ios::app))
+      return complain(console, fmt::format("cannot write to {}; nothing was sent", output_), kLocalFault);
+    auto chosen = options(console);
+    if (!chosen) return complain(console, chosen.fault(), kLocalFault);
+    const auto client = Client::open(*std::move(chosen));
+    if (!client) return complain(console, client.fault(), kLocalFault);
+    if (forget_) {
+      if (const auto forgotten = (*client)->forget(*wanted); !forgotten)
+        return complain(console, forgotten.fault(), kLocalFault);
+    }
+    // The answer is written before the operation ends in the journal: see Client::Receive.
+    const auto answer =
+        (*client)->send(*wanted, [&](const ClientAnswer& received) { return deliver(received, console); });
+    return answer ? report(*answer, console) : complain(console, answer.fault(), kLocalFault);
+  }
 
  private:
-  std::string method;
-  std::string url;
-  std::vector<std::string> headers;
-  std::string data;
-  std::string json;
-  std::string key;
-  std::string operation;
-  std::string journal;
-  bool again = false;
-  bool forget = false;
-  bool report_json = false;
-  bool include_head = false;
-  bool quiet = false;
-  bool quote_key = false;
-  std::string output;
-  std::uint32_t max_attempts = RetryRules().max_attempts;
-  std::uint32_t retry_budget = BudgetRules().reserve;
-  std::string deadline = format_duration(RetryRules().deadline);
-  std::string timeout = format_duration(RetryRules().timeout);
-  std::string key_lifetime = format_duration(ClientOptions().key_lifetime);
-  std::string key_header = ClientOptions().key_header;
-  std::string ca_file;
+  void add_options() {
+    command_->add_option("METHOD", request_.method, "POST, PATCH, DELETE, ...")->required();
+    command_->add_option("URL", request_.url, "http or https")->required();
+    option("-H,--header", headers_, "HEADER", "\"Name: value\", or @FILE with one per line; may be repeated")
+        ->expected(1)
+        ->take_all();
+    CLI::Option* const body = option("-d,--data", data_, "DATA", "the body, or @FILE, or @- for standard input");
+    option("--json", json_, "DATA", "the same, with Content-Type: application/json")->excludes(body);
+    command_->add_option("--key", request_.key, "your own idempotency key (default: a random UUID)");
+    option("--operation", request_.operation, "NAME",
+           "a name for what must happen once: the same name sends\n"
+           "the same key, also after the answer, for --key-lifetime\n"
+           "(default: the request is the name, until its answer)");
+    option("--journal", options_.journal, "FILE", "keep the keys of operations in this file");
+    command_->add_flag("--again", request_.again, "a new key for an --operation that has ended: do it once more");
+    command_->add_flag("--forget", forget_,
+                       "drop the key that an earlier run left in the journal, and\n"
+                       "start over: for when you know what became of it");
+    const auto with_default = [&](const char* name, auto& value, const char* help) {
+      return command_->add_option(name, value, help)->capture_default_str();
+    };
+    with_default("--key-lifetime", key_lifetime_,
+                 "how long the server remembers keys; an --operation\nstays ended for as long");
+    with_default("--key-header", options_.key_header, "the header that carries the key");
+    command_->add_flag("--quote-key", quote_key_, "send the key in double quotes, as in the IETF draft");
+    with_default("--max-attempts", options_.retry.max_attempts, "number of tries")->check(CLI::Range(1, 1000));
+    with_default("--deadline", deadline_, "time limit for all tries together");
+    with_default("--timeout", timeout_, "time limit for one try");
+    with_default("--retry-budget", options_.budget.reserve,
+                 "retries per minute, shared by all runs with this\n"
+                 "journal; every ten calls add one");
+    option("--cacert", options_.ca_file, "FILE", "PEM certificates to trust (default: the system's)");
+    command_->add_flag("-i,--include", include_head_, "print the answer's status and headers, too");
+    command_->add_flag("--report-json", report_json_,
+                       "print one JSON object instead of the body: ending, status,\n"
+                       "headers, body, key, attempts; also after giving up");
+    option("-o,--output", output_, "FILE", "write the answer's body to this file");
+    command_->add_flag("-q,--quiet", quiet_, "no messages about retries");
+  }
 
-  void add_options();
-  Result<ClientRequest> request() const;
-  Result<ClientOptions> options(const Console& console) const;
-  void print(std::ostream& out, const ClientAnswer& answer) const;
-  Status deliver(const ClientAnswer& answer, const Console& console) const;
-  std::string how_to_go_on(const ClientAnswer& answer) const;
-  int report(const ClientAnswer& answer, const Console& console) const;
-  int complain(const Fault& fault, const Console& console) const;
+  Result<ClientRequest> request() const {
+    ClientRequest request = request_;
+    request.method = in_capitals(request.method);
+    for (const std::string& header : headers_) {
+      if (const Status added = add_headers(request.headers, header); !added) return added.fault();
+    }
+    const bool as_json = !json_.empty();
+    auto body = data_of(as_json ? json_ : data_);
+    if (!body) return body.fault();
+    request.body = *std::move(body);
+    if (!request.body.empty() && !request.headers.has("Content-Type"))
+      request.headers.add("Content-Type", as_json ? "application/json" : "application/x-www-form-urlencoded");
+    return request;
+  }
+
+  Result<ClientOptions> options(const Console& console) const {
+    ClientOptions options = options_;
+    for (const auto& [text, into] : {std::pair(&deadline_, &options.retry.deadline),
+                                     {&timeout_, &options.retry.timeout},
+                                     {&key_lifetime_, &options.key_lifetime}}) {
+      const auto duration = parse_duration(*text);
+      if (!duration) return duration.fault();
+      *into = *duration;
+    }
+    options.key_spelling = quote_key_ ? KeySpelling::quoted : KeySpelling::bare;
+    if (!quiet_) {
+      std::ostream& err = console.err;
+      options.on_retry = [&err](const RetryNotice& notice) {
+        err << fmt::format("oncekey send: try {}: {}; again in {}\n", notice.attempt, notice.reason,
+                           format_duration(notice.wait))
+            << std::flush;
+      };
+    }
+    return options;
+  }
+
+  void print(std::ostream& out, const ClientAnswer& answer) const {
+    if (report_json_) {
+      out << as_json(answer) << std::flush;
+      return;
+    }
+    const ClientResponse& response = *answer.response;
+    if (include_head_) {
+      out << "HTTP/1.1 " << response.status << (response.reason.empty() ? "" : " ") << response.reason << "\r\n"
+          << response.headers.lines() << "\r\n";
+    }
+    out << response.body << std::flush;
+  }
+
+  Status deliver(const ClientAnswer& answer, const Console& console) const {
+    const auto failed = [&](std::string_view where) {
+      return Status(unavailable(fmt::format("the answer was {}, but it cannot be written to {}; repair that and {}",
+                                            answer.response->status, where, how_to_go_on(answer))));
+    };
+    if (output_.empty()) {
+      print(console.out, answer);
+      return console.out ? ok_status() : failed("standard output");
+    }
+    std::ofstream file(output_, std::ios::binary | std::ios::trunc);
+    if (file) print(file, answer);
+    file.close();
+    return file ? ok_status() : failed(output_);
+  }
+
+  std::string how_to_go_on(const ClientAnswer& answer) const {
+    if (answer.key.empty()) return "run the same command again";
+    if (!options_.journal.empty()) return "run the same command again: it goes on under the same key";
+    return fmt::format("run the same command again with --key {}", answer.key);
+  }
+
+  int report(const ClientAnswer& answer, const Console& console) const {
+    if (answer.ended_before && answer.ending == Ending::succeeded && !quiet_) {
+      complain(console, fmt::format("this operation had its answer at {:%Y-%m-%d %H:%M:%S} UTC already; its key was "
+                                    "sent again (--again makes a new one)",
+                                    std::chrono::floor<std::chrono::seconds>(*answer.ended_before)));
+    }
+    switch (answer.ending) {
+      case Ending::succeeded:
+        return kDone;
+      case Ending::refused:
+        complain(console, "refused: " + answer.reason);
+        if (answer.key_kept)
+          complain(console, "an earlier try may have been done all the same; " + how_to_go_on(answer));
+        return kRefused;
+      case Ending::gave_up:
+        break;
+    }
+    if (report_json_) print(console.out, answer);
+    complain(console, "gave up: " + answer.reason);
+    complain(console, how_to_go_on(answer));
+    if (!report_json_ && answer.response && !answer.response->body.empty()) {
+      const std::string& body = answer.response->body;
+      complain(console, "the last answer said:\n" + body.substr(0, kShownBytesMax));
+      if (body.size() > kShownBytesMax)
+        console.err << fmt::format("(the first {} of {} bytes)\n", kShownBytesMax, body.size());
+    }
+    return kGaveUp;
+  }
+
+  // What the options say, as far as it needs no further reading.
+  ClientRequest request_;
+  ClientOptions options_;
+  std::vector<std::string> headers_;
+  std::string data_;
+  std::string json_;
+  bool forget_ = false;
+  bool report_json_ = false;
+  bool include_head_ = false;
+  bool quiet_ = false;
+  bool quote_key_ = false;
+  std::string output_;
+  std::string deadline_ = format_duration(RetryRules().deadline);
+  std::string timeout_ = format_duration(RetryRules().timeout);
+  std::string key_lifetime_ = format_duration(ClientOptions().key_lifetime);
 };
 
-void SendCommand::add_options() {
-  command_->add_option("METHOD", method, "POST, PATCH, DELETE, ...")->required();
-  command_->add_option("URL", url, "http or https")->required();
-  command_->add_option("-H,--header", headers, "\"Name: value\", or @FILE with one per line; may be repeated")
-      ->type_name("HEADER")
-      ->expected(1)
-      ->take_all();
-  CLI::Option* body =
-      command_->add_option("-d,--data", data, "the body, or @FILE, or @- for standard input")->type_name("DATA");
-  command_->add_option("--json", json, "the same, with Content-Type: application/json")
-      ->type_name("DATA")
-      ->excludes(body);
-  command_->add_option("--key", key, "your own idempotency key (default: a random UUID)");
-  command_
-      ->add_option("--operation", operation,
-                   "a name for what must happen once: the same name sends\n"
-                   "the same key, also after the answer, for --key-lifetime\n"
-                   "(default: the request is the name, until its answer)")
-      ->type_name("NAME");
-  command_->add_option("--journal", journal, "keep the keys of operations in this file")->type_name("FILE");
-  command_->add_flag("--again", again, "a new key for an --operation that has ended: do it once more");
-  command_->add_flag("--forget", forget,
-                     "drop the key that an earlier run left in the journal, and\n"
-                     "start over: for when you know what became of it");
-  command_
-      ->add_option("--key-lifetime", key_lifetime,
-                   "how long the server remembers keys; an --operation\nstays ended for as long")
-      ->capture_default_str();
-  command_->add_option("--key-header", key_header, "the header that carries the key")->capture_default_str();
-  command_->add_flag("--quote-key", quote_key, "send the key in double quotes, as in the IETF draft");
-  command_->add_option("--max-attempts", max_attempts, "number of tries")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 1000));
-  command_->add_option("--deadline", deadline, "time limit for all tries together")->capture_default_str();
-  command_->add_option("--timeout", timeout, "time limit for one try")->capture_default_str();
-  command_
-      ->add_option("--retry-budget", retry_budget,
-                   "retries per minute, shared by all runs with this\n"
-                   "journal; every ten calls add one")
-      ->capture_default_str();
-  command_->add_option("--cacert", ca_file, "PEM certificates to trust (default: the system's)")->type_name("FILE");
-  command_->add_flag("-i,--include", include_head, "print the answer's status and headers, too");
-  command_->add_flag("--report-json", report_json,
-                     "print one JSON object instead of the body: ending, status,\n"
-                     "headers, body, key, attempts; also after giving up");
-  command_->add_option("-o,--output", output, "write the answer's body to this file")->type_name("FILE");
-  command_->add_flag("-q,--quiet", quiet, "no messages about retries");
-}
-
-Result<ClientRequest> SendCommand::request() const {
-  ClientRequest request;
-  request.method = in_capitals(method);
-  request.url = url;
-  request.key = key;
-  request.operation = operation;
-  request.again = again;
-  for (const std::string& header : headers) {
-    if (const Status added = add_headers(request.headers, header); !added) return added.fault();
-  }
-  const bool as_json = !json.empty();
-  auto body = data_of(as_json ? json : data);
-  if (!body) return body.fault();
-  request.body = *std::move(body);
-  if (!request.body.empty() && !request.headers.has("Content-Type"))
-    request.headers.add("Content-Type", as_json ? "application/json" : "application/x-www-form-urlencoded");
-  return request;
-}
-
-Result<ClientOptions> SendCommand::options(const Console& console) const {
-  ClientOptions options;
-  for (const auto& [text, into] : {std::pair(&deadline, &options.retry.deadline),
-                                   {&timeout, &options.retry.timeout},
-                                   {&key_lifetime, &options.key_lifetime}}) {
-    const auto duration = parse_duration(*text);
-    if (!duration) return duration.fault();
-    *into = *duration;
-  }
-  options.retry.max_attempts = max_attempts;
-  options.budget.reserve = retry_budget;
-  options.journal = journal;
-  options.key_header = key_header;
-  options.key_spelling = quote_key ? KeySpelling::quoted : KeySpelling::bare;
-  options.ca_file = ca_file;
-  if (!quiet) {
-    std::ostream& err = console.err;
-    options.on_retry = [&err](const RetryNotice& notice) {
-      err << fmt::format("oncekey send: try {}: {}; again in {}\n", notice.attempt, notice.reason,
-                         format_duration(notice.wait))
-          << std::flush;
-    };
-  }
-  return options;
-}
-
-void SendCommand::print(std::ostream& out, const ClientAnswer& answer) const {
-  if (report_json) {
-    out << as_json(answer) << std::flush;
-  } else {
-    print_answer(out, *answer.response, include_head);
-  }
-}
-
-Status SendCommand::deliver(const ClientAnswer& answer, const Console& console) const {
-  const auto failed = [&](std::string_view where) {
-    return Status(unavailable(fmt::format("the answer was {}, but it cannot be written to {}; repair that and {}",
-                                          answer.response->status, where, how_to_go_on(answer))));
-  };
-  if (output.empty()) {
-    print(console.out, answer);
-    return console.out ? ok_status() : failed("standard output");
-  }
-  std::ofstream file(output, std::ios::binary | std::ios::trunc);
-  if (file) print(file, answer);
-  file.close();
-  return file ? ok_status() : failed(output);
-}
-
-std::string SendCommand::how_to_go_on(const ClientAnswer& answer) const {
-  if (answer.key.empty()) return "run the same command again";
-  if (!journal.empty()) return "run the same command again: it goes on under the same key";
-  return fmt::format("run the same command again with --key {}", answer.key);
-}
-
-int SendCommand::report(const ClientAnswer& answer, const Console& console) const {
-  if (answer.ended_before && answer.ending == Ending::succeeded && !quiet) {
-    console.err << fmt::format(
-        "oncekey send: this operation had its answer at {:%Y-%m-%d %H:%M:%S} UTC already; its key was sent again "
-        "(--again makes a new one)\n",
-        std::chrono::floor<std::chrono::seconds>(*answer.ended_before));
-  }
-  switch (answer.ending) {
-    case Ending::succeeded:
-      return kSucceeded;
-    case Ending::refused:
-      console.err << "oncekey send: refused: " << answer.reason << "\n";
-      if (answer.key_kept)
-        console.err << "oncekey send: an earlier try may have been done all the same; " << how_to_go_on(answer) << "\n";
-      return kRefusedForGood;
-    case Ending::gave_up:
-      if (report_json) print(console.out, answer);
-      console.err << "oncekey send: gave up: " << answer.reason << "\noncekey send: " << how_to_go_on(answer) << "\n";
-      if (!report_json && answer.response && !answer.response->body.empty()) {
-        const std::string& body = answer.response->body;
-        console.err << "oncekey send: the last answer said:\n" << body.substr(0, kShownBytesMax) << "\n";
-        if (body.size() > kShownBytesMax)
-          console.err << fmt::format("(the first {} of {} bytes)\n", kShownBytesMax, body.size());
-      }
-      return kGaveUp;
-  }
-  return kGaveUp;
-}
-
-int SendCommand::complain(const Fault& fault, const Console& console) const {
-  console.err << "oncekey send: " << fault.message << "\n";
-  return fault.kind == FaultKind::invalid ? kWrongUsage : kLocalFault;
-}
-
-int SendCommand::run(const Console& console) const {
-  if (journal.empty() && (forget || again || !operation.empty()))
-    return complain(invalid("--operation, --again and --forget need a journal: add --journal FILE"), console);
-  if (again && operation.empty())
-    return complain(invalid("--again is for a named operation: add --operation NAME"), console);
-  const auto wanted = request();
-  if (!wanted) return complain(wanted.fault(), console);
-  // Before anything is sent: an answer that cannot be written would be lost. The file keeps its content until then.
-  if (!output.empty() && !std::ofstream(output, std::ios::binary | std::ios::app))
-    return complain(unavailable(fmt::format("cannot write to {}; nothing was sent", output)), console);
-  auto chosen = options(console);
-  if (!chosen) return complain(chosen.fault(), console);
-  const auto client = Client::open(*std::move(chosen));
-  if (!client) return complain(client.fault(), console);
-  if (forget) {
-    if (const auto forgotten = (*client)->forget(*wanted); !forgotten) return complain(forgotten.fault(), console);
-  }
-  // The answer is written before the operation ends in the journal: see Client::Receive.
-  const auto answer =
-      (*client)->send(*wanted, [&](const ClientAnswer& received) { return deliver(received, console); });
-  return answer ? report(*answer, console) : complain(answer.fault(), console);
-}
-
-SendCommand::SendCommand(CLI::App& app)
-    : Subcommand(app.add_subcommand("send", "Send a request and retry it safely, under one key")) {
-  add_options();
-  command_->footer(
-      "Exit codes: 0 succeeded, 1 refused for good, 2 wrong usage, 3 gave up without a final answer,\n"
-      "4 the journal or the output failed. See docs/CLIENT.md.");
-}
+} // namespace
 
 std::unique_ptr<Subcommand> send_command(CLI::App& app) { return std::make_unique<SendCommand>(app); }
 

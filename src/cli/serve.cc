@@ -1,14 +1,14 @@
-#include "cli/serve.h"
-
 #include "admin/admin.h"
-#include "base/core_dumps.h"
 #include "base/durations.h"
+#include "base/enum_name.h"
 #include "base/masked_url.h"
+#include "base/private_files.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/reload.h"
 #include "cli/store_watch.h"
+#include "cli/subcommand.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
@@ -19,14 +19,10 @@
 
 #include <pthread.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <csignal>
 #include <thread>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 namespace {
@@ -121,16 +117,6 @@ class RoomWatch {
   Timer timer_;
   bool short_ = false;
 };
-
-int refuse_to_start(Log& log, const Fault& fault) {
-  log.error("cannot_start", {{"reason", fault.message}});
-  return 1;
-}
-
-Durability least_durability(const Config& config) {
-  if (!config.require_durability) return Durability::none;
-  return *config.require_durability == "power" ? Durability::power : Durability::process;
-}
 
 // Without a token in the configuration there is one in a file, which the first start makes.
 Status find_admin_token(Config& config, Log& log) {
@@ -268,11 +254,24 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   std::signal(SIGHUP, SIG_IGN);
   // Whatever is made from here on is the owner's alone, RocksDB's files too.
   ::umask(S_IRWXG | S_IRWXO);
-  if (config.core_dumps) allow_core_dumps();
+  if (config.core_dumps) set_core_dumps(CoreDumps::allowed);
   const LogFormat log_format = config.log_format == "json" ? LogFormat::json : LogFormat::text;
-  Log log(log_level_of(config.log_level), log_format);
+  Log log(enum_named<LogLevel>(config.log_level).value_or(LogLevel::info), log_format);
+  const auto refuse = [&log](const Fault& fault) {
+    log.error("cannot_start", {{"reason", fault.message}});
+    return 1;
+  };
+  // Whether there is a value, which is taken; otherwise the start is refused.
+  const auto took = [&](auto made, auto& into) {
+    if (made) {
+      into = std::move(made).value();
+    } else {
+      refuse(made.fault());
+    }
+    return made.ok();
+  };
   const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
-  if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse_to_start(log, fits.fault());
+  if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse(fits.fault());
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
 
   StoreOptions store_options{
@@ -285,48 +284,38 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
         log.flush();
         std::_Exit(kExitStoreFailed);
       },
-      least_durability(config), config.trust_clock};
-  auto store = open_store(config.store, store_options);
-  if (!store) return refuse_to_start(log, store.fault());
+      enum_named<Durability>(config.require_durability.value_or("none")).value_or(Durability::process),
+      config.trust_clock};
+  std::unique_ptr<Store> store;
+  if (!took(open_store(config.store, store_options), store)) return 1;
   const IdentityChange change = flags.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
-  {
-    const auto basis = identity_basis_of(config);
-    if (!basis) return refuse_to_start(log, basis.fault());
-    if (const Status known = check_identity(config.store, *basis, change, log); !known)
-      return refuse_to_start(log, known.fault());
-  }
-  if (const Status known = find_admin_token(config, log); !known) return refuse_to_start(log, known.fault());
+  IdentityBasis basis;
+  if (!took(identity_basis_of(config), basis)) return 1;
+  if (const Status known = check_identity(config.store, basis, change, log); !known) return refuse(known.fault());
+  if (const Status known = find_admin_token(config, log); !known) return refuse(known.fault());
 
   std::unique_ptr<LineFile> access_log;
   if (config.access_log != "off") {
     auto opened = LineFile::open(config.access_log, log);
-    if (!opened) return refuse_to_start(log, invalid("access_log: " + opened.fault().message));
+    if (!opened) return refuse(invalid("access_log: " + opened.fault().message));
     access_log = std::move(opened).value();
   }
 
-  GatewayShared shared(config, **store, log);
+  GatewayShared shared(config, *store, log);
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
   std::unique_ptr<Couriers> couriers;
-  if (delivers) {
-    auto made = Couriers::make(shared, delivery_metrics, courier.loop);
-    if (!made) return refuse_to_start(log, made.fault());
-    couriers = std::move(made).value();
-  }
+  if (delivers && !took(Couriers::make(shared, delivery_metrics, courier.loop), couriers)) return 1;
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<Lane> lanes;
   for (std::size_t i = 0; i < threads; ++i) {
     auto worker = std::make_unique<Worker>();
-    auto pools = make_pools(config, shared.upstreams, worker->loop, shared.upstream_open);
-    if (!pools) return refuse_to_start(log, pools.fault());
-    worker->upstreams = std::move(pools).value();
+    if (!took(make_pools(config, shared.upstreams, worker->loop, shared.upstream_open), worker->upstreams)) return 1;
     worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->loop);
     Handler* handler = worker->gateway.get();
     if (delivers) {
-      auto inbox = Inbox::make(shared, delivery_metrics, *couriers, worker->loop);
-      if (!inbox) return refuse_to_start(log, inbox.fault());
-      worker->inbox = std::move(inbox).value();
+      if (!took(Inbox::make(shared, delivery_metrics, *couriers, worker->loop), worker->inbox)) return 1;
       worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
       handler = worker->front_door.get();
     }
@@ -342,9 +331,11 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   public_options.tls_cert = config.tls_cert;
   public_options.tls_key = config.tls_key;
   public_options.client_ca = config.client_ca;
-  auto server =
-      Server::listen(config.listen.host, config.listen.port, std::move(public_options), std::move(lanes), log);
-  if (!server) return refuse_to_start(log, server.fault());
+  const auto listen = [&](const Address& address, ServerOptions options, std::vector<Lane> on) {
+    return Server::listen(address.host, address.port, std::move(options), std::move(on), log);
+  };
+  std::unique_ptr<Server> server;
+  if (!took(listen(config.listen, std::move(public_options), std::move(lanes)), server)) return 1;
 
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
@@ -355,43 +346,33 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   admin_options.tls_cert = config.admin_tls_cert;
   admin_options.tls_key = config.admin_tls_key;
   admin_options.setting_prefix = "admin_";
-  auto admin_server =
-      Server::listen(config.admin.host, config.admin.port, std::move(admin_options), {{operators.loop, admin}}, log);
-  if (!admin_server) return refuse_to_start(log, admin_server.fault());
-  admin.serves(**server);
+  std::unique_ptr<Server> admin_server;
+  if (!took(listen(config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server)) return 1;
+  admin.serves(*server);
 
   std::unique_ptr<Outbox> outbox;
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
     outbox = std::make_unique<Outbox>(shared, delivery_metrics, *couriers, courier.loop);
-    auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config, shares_of_few()),
-                                    {{courier.loop, *outbox}}, log);
-    if (!listening) return refuse_to_start(log, listening.fault());
-    outbox_server = std::move(listening).value();
+    ServerOptions options = server_options(config, shares_of_few());
+    if (!took(listen(*config.outbox, std::move(options), {{courier.loop, *outbox}}), outbox_server)) return 1;
   }
 
   std::unique_ptr<TrustKeeper> keeper;
-  if (!shared.trust.empty()) {
-    auto made = TrustKeeper::make(shared, operators.loop);
-    if (!made) return refuse_to_start(log, made.fault());
-    keeper = std::move(made).value();
-  }
+  if (!shared.trust.empty() && !took(TrustKeeper::make(shared, operators.loop), keeper)) return 1;
   // After the keeper has noted what the files look like: a change from here on is read again.
-  if (const Status loaded = shared.trust.load_files(); !loaded) return refuse_to_start(log, loaded.fault());
+  if (const Status loaded = shared.trust.load_files(); !loaded) return refuse(loaded.fault());
 
   // A start that has failed before this changes nothing: the gateway of before starts again as it did.
-  const auto basis = identity_basis_of(config);
-  if (!basis) return refuse_to_start(log, basis.fault());
-  if (const Status known = remember_identity(config.store, *basis, change, log); !known)
-    return refuse_to_start(log, known.fault());
+  if (!took(identity_basis_of(config), basis)) return 1;
+  if (const Status known = remember_identity(config.store, basis, change, log); !known) return refuse(known.fault());
 
   // After the access log was moved away by a log rotation.
   const SignalWatch reopen_log(operators.loop, {SIGUSR1}, [&] {
     if (access_log) access_log->reopen();
   });
-  Shutdown shutdown(operators.loop, shared, **server, **admin_server, log);
+  Shutdown shutdown(operators.loop, shared, *server, *admin_server, log);
   shutdown.on_finished([&] { operators.loop.stop(); });
-
   shutdown.on_tunnels_end([&] {
     for (const auto& worker : workers) worker->loop.post([&worker] { worker->gateway->end_tunnels(); });
   });
@@ -425,28 +406,28 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
       });
     }
   };
-  Reloader reloader(operators.loop, flags, std::move(read), *basis,
-                    {shared, **server, **admin_server, keeper.get(), trust_upstream}, log);
+  Reloader reloader(operators.loop, flags, std::move(read), basis,
+                    {shared, *server, *admin_server, keeper.get(), trust_upstream}, log);
 
-  (*server)->start();
-  (*admin_server)->start();
+  server->start();
+  admin_server->start();
   if (outbox_server) outbox_server->start();
   for (const auto& worker : workers) worker->start("gateway");
   if (couriers) {
     courier.loop.post([&] { couriers->start(); });
     courier.start("couriers");
   }
-  log.info("listening", {{"address", (*server)->address()},
-                         {"admin", (*admin_server)->address()},
+  log.info("listening", {{"address", server->address()},
+                         {"admin", admin_server->address()},
                          {"outbox", outbox_server ? outbox_server->address() : "off"},
                          {"store", masked_url(config.store)},
-                         {"durability", to_string((*store)->durability())},
+                         {"durability", to_string(store->durability())},
                          {"threads", threads}});
   operators.loop.run();
 
   if (!shutdown.clean()) {
     // Requests are still under way: their records say so, and a restart goes on from there.
-    log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", (*server)->connections()}});
+    log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", server->connections()}});
     log.flush();
     if (access_log) access_log->flush();
     std::_Exit(1);

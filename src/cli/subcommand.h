@@ -1,23 +1,34 @@
-// subcommand: one command of the binary, as in `oncekey keys`, and where it speaks.
+// subcommand: the commands of the binary, as in `oncekey keys`, and where they speak.
 #pragma once
+
+#include "config/load.h"
+
+#include <oncekey/result.h>
+
+#include <CLI/CLI.hpp>
 
 #include <cstddef>
 #include <iosfwd>
 #include <memory>
 #include <string>
-
-namespace CLI {
-class App;
-}
+#include <string_view>
 
 namespace oncekey {
+
+class Database;
+
+// The exit codes of the commands for operators.
+inline constexpr int kDone = 0;
+inline constexpr int kRefused = 1;
+inline constexpr int kUsage = 2;
+inline constexpr int kUnreachable = 3;
 
 // What is said where, so that tests can listen in. `confirm` asks a yes-or-no question; null when there is no terminal
 // to ask on, as in a script.
 struct Console {
   std::ostream& out;
   std::ostream& err;
-  bool (*confirm)(const std::string& question);
+  bool (*confirm)(const std::string& question) = nullptr;
   std::size_t width = 0;      // of the terminal; 0 if it goes elsewhere, and nothing is cut
   std::istream* in = nullptr; // for --principal -
 };
@@ -32,12 +43,27 @@ class Subcommand {
   Subcommand(const Subcommand&) = delete;
   Subcommand& operator=(const Subcommand&) = delete;
 
-  bool chosen() const;
+  bool chosen() const { return command_->parsed(); }
   // The exit code.
   virtual int run(const Console& console) const = 0;
 
  protected:
-  explicit Subcommand(CLI::App* command) : command_(command) {}
+  Subcommand(CLI::App& app, const std::string& name, const std::string& description)
+      : command_(app.add_subcommand(name, description)) {}
+
+  // Says what is wrong, with the name of the command in front. Returns the exit code.
+  int complain(const Console& console, std::string_view message, int exit_code = kUsage) const;
+  // The exit code tells an argument that cannot be used from anything else.
+  int complain(const Console& console, const Fault& fault, int otherwise = kRefused) const {
+    return complain(console, fault.message, fault.kind == FaultKind::invalid ? kUsage : otherwise);
+  }
+
+  // An option whose value is called `type` in the help.
+  template <class T>
+  CLI::Option* option(const std::string& name, T& value, const std::string& type, const std::string& help) {
+    return command_->add_option(name, value, help)->type_name(type);
+  }
+
   CLI::App* const command_;
 };
 
@@ -71,5 +97,35 @@ std::unique_ptr<Subcommand> work_command(CLI::App& app);
 
 // `oncekey schema print`: the tables of that library.
 std::unique_ptr<Subcommand> schema_command(CLI::App& app);
+
+// The database of that library, opened, with its tables made. A file that does not exist is a fault: no database is
+// created.
+Result<std::unique_ptr<Database>> open_library_database(const std::string& url);
+
+enum class Output { text, json };
+
+// `oncekey check FILE`: whether `oncekey serve --config FILE` would start, and what it would do.
+//
+// It reads the file and the files it names (certificates, keys, accounts, key sets) and looks at the store's folder. It
+// does not bind, lock or connect, and makes nothing: that is `oncekey doctor`. 0 for a file that can be used, 1 with
+// every mistake on the console's error stream.
+int run_check(const std::string& path, Output output, const Console& console);
+
+// `oncekey doctor`: tries out what `oncekey check` cannot know from files.
+//
+// It binds the listeners and lets them go, tries the lock of an embedded store, connects to the servers of a shared
+// one, to the upstream and to the destinations of jobs, and looks at the clock and the limits of the machine. It
+// changes nothing that lasts, and sends a request to no server but the gateway's own admin listener.
+//
+// Prints one line for each diagnosis. Returns 0, or 1 if there is a problem; a warning is not a problem.
+int run_doctor(const ServeFlags& flags, Output output, const Console& console);
+
+// `oncekey init [FILE]`: writes a configuration to begin with, with a comment on each setting, to a file that does not
+// exist yet; "-" is standard output. 0, or 1 with the reason.
+int run_init(const std::string& file, const std::string& upstream, const Console& console);
+
+// `oncekey serve`: the gateway as a process, until a signal ends it. 0 after a clean drain, 1 when it could not start
+// or was cut short. `read` is what the flags and the file they name say, without findings; SIGHUP reads them again.
+int run_serve(const ServeFlags& flags, ReadConfig read);
 
 } // namespace oncekey

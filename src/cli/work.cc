@@ -3,23 +3,14 @@
 #include "base/durations.h"
 #include "base/log.h"
 #include "base/masked_url.h"
-#include "cli/exit_codes.h"
-#include "cli/library_database.h"
 #include "config/secret.h"
 
-#include <oncekey/database.h>
-#include <oncekey/sinks.h>
 #include <oncekey/workers.h>
 
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 
 #include <csignal>
-#include <filesystem>
-#include <iostream>
-#include <map>
-#include <memory>
-#include <optional>
+#include <ostream>
 #include <set>
 #include <thread>
 
@@ -38,13 +29,6 @@ Result<std::pair<std::string, std::string>> split_at(const std::string& text, ch
   return std::pair(text.substr(0, at), text.substr(at + 1));
 }
 
-Result<std::string> kept_elsewhere(const std::string& text, std::string_view form) {
-  if (!text.starts_with("env:") && !text.starts_with("file:")) {
-    return invalid(fmt::format("an authorization has the form {}", form));
-  }
-  return resolve_secret(text);
-}
-
 Status add_sink(Sinks& sinks, const std::string& name, std::unique_ptr<Sink> sink) {
   if (sinks.try_emplace(name, std::move(sink)).second) return ok_status();
   return invalid(fmt::format("the sink {} is given twice: the last one would get all of its jobs", name));
@@ -57,7 +41,10 @@ Result<std::map<std::string, std::string>> authorizations(const std::vector<std:
   for (const std::string& text : given) {
     const auto named = split_at(text, '=', kForm);
     if (!named) return named.fault();
-    auto value = kept_elsewhere(named->second, kForm);
+    const std::string& kept = named->second;
+    if (!kept.starts_with("env:") && !kept.starts_with("file:"))
+      return invalid(fmt::format("an authorization has the form {}", kForm));
+    auto value = resolve_secret(kept);
     if (!value) return std::move(value).fault();
     by_sink[named->first] = *std::move(value);
   }
@@ -66,47 +53,24 @@ Result<std::map<std::string, std::string>> authorizations(const std::vector<std:
 
 using MakeSink = Result<std::unique_ptr<Sink>> (*)(std::string_view redis_url, std::string name, RedisSinkOptions);
 
-// OPERATION=URL, each operation once.
-Result<ResumeByName> resume_by_name(const std::vector<std::string>& given, const std::vector<std::string>& authorized,
-                                    const std::string& ca_file) {
+// Receivers that are given as NAME=URL in the option `flag`, each with its authorization if there is one. `options` is
+// for all of them.
+Status add_receivers(
+    std::string_view flag, std::string_view form, const std::vector<std::string>& given,
+    const std::vector<std::string>& authorized, HttpSinkOptions options,
+    const std::function<Status(const std::string& name, const std::string& url, const HttpSinkOptions&)>& add) {
   auto by_name = authorizations(authorized);
   if (!by_name) return std::move(by_name).fault();
-  ResumeByName resume;
   for (const std::string& text : given) {
-    const auto named = split_at(text, '=', "OPERATION=URL, with the name that the application's Operation has");
+    const auto named = split_at(text, '=', form);
     if (!named) return named.fault();
-    HttpSinkOptions options;
-    options.ca_file = ca_file;
-    if (auto found = by_name->extract(named->first)) options.authorization = std::move(found.mapped());
-    auto made = resume_by_http(named->second, options);
-    if (!made) return std::move(made).fault();
-    if (!resume.try_emplace(named->first, *std::move(made)).second) {
-      return invalid(fmt::format("--resume is given twice for the operation {}", named->first));
-    }
+    const auto found = by_name->extract(named->first);
+    options.authorization = found ? found.mapped() : "";
+    if (Status added = add(named->first, named->second, options); !added) return added;
   }
-  if (by_name->empty()) return resume;
+  if (by_name->empty()) return ok_status();
   return invalid(
-      fmt::format("--resume-authorization names {}, and there is no --resume of that name", by_name->begin()->first));
-}
-
-Status add_http(Sinks& sinks, const std::vector<std::string>& given, const std::vector<std::string>& authorized,
-                std::size_t concurrency, const std::string& ca_file) {
-  auto by_sink = authorizations(authorized);
-  if (!by_sink) return std::move(by_sink).fault();
-  for (const std::string& text : given) {
-    const auto named = split_at(text, '=', "NAME=URL");
-    if (!named) return named.fault();
-    HttpSinkOptions options;
-    options.concurrency = concurrency;
-    options.ca_file = ca_file;
-    if (auto found = by_sink->extract(named->first)) options.authorization = std::move(found.mapped());
-    auto sink = http_sink(named->second, options);
-    if (!sink) return std::move(sink).fault();
-    if (auto added = add_sink(sinks, named->first, *std::move(sink)); !added) return added;
-  }
-  if (by_sink->empty()) return ok_status();
-  return invalid(
-      fmt::format("--sink-authorization names {}, and there is no --sink of that name", by_sink->begin()->first));
+      fmt::format("{0}-authorization names {1}, and there is no {0} of that name", flag, by_name->begin()->first));
 }
 
 Status add_redis(Sinks& sinks, const std::vector<std::string>& given, std::string_view form, MakeSink make) {
@@ -122,51 +86,15 @@ Status add_redis(Sinks& sinks, const std::vector<std::string>& given, std::strin
   return ok_status();
 }
 
-int refuse(const Fault& fault) {
-  std::cerr << "oncekey work: " << fault.message << "\n";
-  return fault.kind == FaultKind::invalid ? kUsage : kRefused;
-}
-
-int list_dead(Database& database) {
-  const auto operations = list_dead_operations(database);
-  if (!operations) return refuse(operations.fault());
-  const auto jobs = list_jobs(database, {.state = TableJobState::dead});
-  if (!jobs) return refuse(jobs.fault());
-  for (const DeadOperation& dead : *operations) {
-    std::cout << fmt::format("operation {} {} at {} key {} after {} attempts: {}\n", to_hex(dead.operation.id),
-                             dead.operation.operation, dead.operation.recovery_point, dead.operation.key,
-                             dead.operation.attempts, dead.why);
-  }
-  for (const TableJob& dead : *jobs) {
-    std::cout << fmt::format("job {} {} for {}: {}\n", dead.job.id, dead.job.name, dead.job.sink, dead.last_error);
-  }
-  if (operations->empty() && jobs->empty()) std::cout << "no dead letters\n";
-  const auto backlog = count_backlog(database);
-  if (!backlog) return refuse(backlog.fault());
-  if (backlog->dead_operations > operations->size() || backlog->dead_jobs > jobs->size()) {
-    std::cout << fmt::format("these are the first; in all there are {} operations and {} jobs\n",
-                             backlog->dead_operations, backlog->dead_jobs);
-  }
-  return kDone;
-}
-
-int said(const Result<bool>& restarted) {
-  if (!restarted) return refuse(restarted.fault());
-  std::cout << (*restarted ? "it will be tried again at once\n" : "there is no such dead letter\n");
-  return *restarted ? kDone : kRefused;
-}
-
 // The workers that have something to do, and the log lines of what they did.
 class Crew {
  public:
   Crew(Database& database, Sinks sinks, ResumeByName resume_by_name, const CompleterOptions& options, Log& log)
       : database_(database), log_(log), reaper_(database) {
     for (const auto& [name, sink] : sinks) sink_names_.insert(name);
-    if (!resume_by_name.empty()) completer_.emplace(database, std::move(resume_by_name), options);
-    if (!sinks.empty()) enqueuer_.emplace(database, std::move(sinks));
-    tell_troubles("reaper", reaper_);
-    if (completer_) tell_troubles("completer", *completer_);
-    if (enqueuer_) tell_troubles("enqueuer", *enqueuer_);
+    add("reaper", reaper_);
+    if (!resume_by_name.empty()) add("completer", completer_.emplace(database, std::move(resume_by_name), options));
+    if (!sinks.empty()) add("enqueuer", enqueuer_.emplace(database, std::move(sinks)));
   }
 
   // Runs all workers until none of them has anything to do. Failed work is put off, so that this ends. One worker's
@@ -197,11 +125,11 @@ class Crew {
     sigaddset(&ends, SIGINT);
     pthread_sigmask(SIG_BLOCK, &ends, nullptr);
     std::vector<std::thread> threads;
-    for (BackgroundWorker* const worker : workers()) threads.emplace_back([worker] { worker->run(); });
+    for (BackgroundWorker* const worker : workers_) threads.emplace_back([worker] { worker->run(); });
     int signal = 0;
     sigwait(&ends, &signal);
     log_.info("draining");
-    for (BackgroundWorker* const worker : workers()) worker->stop();
+    for (BackgroundWorker* const worker : workers_) worker->stop();
     for (std::thread& thread : threads) thread.join();
     tell();
   }
@@ -220,14 +148,8 @@ class Crew {
     }
   }
 
-  std::vector<BackgroundWorker*> workers() {
-    std::vector<BackgroundWorker*> all{&reaper_};
-    if (completer_) all.push_back(&*completer_);
-    if (enqueuer_) all.push_back(&*enqueuer_);
-    return all;
-  }
-
-  void tell_troubles(std::string_view whose, BackgroundWorker& worker) {
+  void add(std::string_view whose, BackgroundWorker& worker) {
+    workers_.push_back(&worker);
     worker.on_trouble([this, whose](const std::string& what, const std::optional<std::string>& why) {
       if (why) {
         log_.warning("failing", {{"worker", whose}, {"what", what}, {"why", *why}});
@@ -264,20 +186,135 @@ class Crew {
   std::optional<Completer> completer_;
   std::optional<Enqueuer> enqueuer_;
   Reaper reaper_;
+  std::vector<BackgroundWorker*> workers_; // those above
 };
-
-} // namespace
 
 class WorkCommand final : public Subcommand {
  public:
-  explicit WorkCommand(CLI::App& app);
-  int run(const Console& console) const override;
+  explicit WorkCommand(CLI::App& app)
+      : Subcommand(app, "work", "Run the workers of the library beside an application: completer, enqueuer, reaper") {
+    option("--store", store_, "URL", "the application's database: sqlite:PATH or postgres://, env:NAME or file:PATH")
+        ->required();
+    option("--resume", resumes_, "OPERATION=URL",
+           "where the application resumes the operations of this name: the completer POSTs their ids there; may be "
+           "repeated");
+    option("--resume-authorization", resume_authorizations_, "OPERATION=SECRET",
+           "sent to this --resume as Authorization: env:VARIABLE or file:PATH")
+        ->needs("--resume");
+    option("--resume-concurrency", completing_.concurrency, "NUMBER", "operations resumed at a time (default 8)")
+        ->check(CLI::Range(1, 1000));
+    option("--sink", http_sinks_, "NAME=URL", "deliver the jobs of this sink by HTTP POST; may be repeated");
+    option("--sink-authorization", sink_authorizations_, "NAME=SECRET",
+           "sent to this --sink as Authorization: env:VARIABLE or file:PATH");
+    option("--sink-concurrency", sink_concurrency_, "NUMBER",
+           "jobs under way at a time for each --sink (default 1, which keeps their order)")
+        ->check(CLI::Range(1, 1000));
+    option("--cacert", ca_file_, "FILE", "PEM certificates to trust for https (default: the system's)");
+    option("--sidekiq", sidekiq_sinks_, "NAME=QUEUE@REDIS-URL", "push the jobs of this sink to a Sidekiq queue");
+    option("--stream", stream_sinks_, "NAME=STREAM@REDIS-URL", "append the jobs of this sink to a Redis stream");
+    option("--grace", grace_, "DURATION", "operations younger than this are left to their clients (default 5m)");
+    command_->add_flag("--once", once_,
+                       "do what there is to do, say what was done, and end: with 1 if anything failed");
+    command_->add_flag("--dead", list_dead_, "list the dead letters and end; oncekey jobs retries and drops jobs");
+    option("--restart-operation", restart_operation_, "ID", "let a dead operation be tried again, and end");
+    command_
+        ->add_flag("--confirmed-not-executed", confirmed_not_executed_,
+                   "with --restart-operation: you have checked with the other API that the call was not executed. "
+                   "Without it, a call whose key that API may have forgotten is not made again")
+        ->needs("--restart-operation");
+  }
+
+  int run(const Console& console) const override {
+    const Result<std::string> url = resolve_secret(store_);
+    if (!url) return complain(console, url.fault());
+    const Result<Millis> grace = parse_duration(grace_);
+    if (!grace) return complain(console, grace.fault());
+    Sinks sinks;
+    ResumeByName resume;
+    for (const Status& added :
+         {add_http(sinks), add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
+          add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink), add_resumes(resume)}) {
+      if (!added) return complain(console, added.fault());
+    }
+    const auto database = open_library_database(*url);
+    if (!database) return complain(console, database.fault());
+    if (list_dead_) return list_dead(**database, console);
+    if (!restart_operation_.empty()) return restart(**database, console);
+
+    Log log(LogLevel::info);
+    CompleterOptions completing = completing_;
+    completing.grace = *grace;
+    Crew crew(**database, std::move(sinks), std::move(resume), completing, log);
+    if (once_) return crew.run_once() ? kDone : kRefused;
+    log.info("working", {{"store", masked_url(*url)}, {"completer", resumes_.empty() ? "no" : "yes"}});
+    crew.run_until_signalled();
+    return kDone;
+  }
 
  private:
+  Status add_http(Sinks& sinks) const {
+    HttpSinkOptions options;
+    options.concurrency = sink_concurrency_;
+    options.ca_file = ca_file_;
+    return add_receivers("--sink", "NAME=URL", http_sinks_, sink_authorizations_, options,
+                         [&](const std::string& name, const std::string& to, const HttpSinkOptions& how) -> Status {
+                           auto sink = http_sink(to, how);
+                           if (!sink) return std::move(sink).fault();
+                           return add_sink(sinks, name, *std::move(sink));
+                         });
+  }
+
+  // Each operation once.
+  Status add_resumes(ResumeByName& resume) const {
+    HttpSinkOptions options;
+    options.ca_file = ca_file_;
+    return add_receivers("--resume", "OPERATION=URL, with the name that the application's Operation has", resumes_,
+                         resume_authorizations_, options,
+                         [&](const std::string& name, const std::string& to, const HttpSinkOptions& how) -> Status {
+                           auto made = resume_by_http(to, how);
+                           if (!made) return std::move(made).fault();
+                           if (resume.try_emplace(name, *std::move(made)).second) return ok_status();
+                           return invalid(fmt::format("--resume is given twice for the operation {}", name));
+                         });
+  }
+
+  int list_dead(Database& database, const Console& console) const {
+    const auto operations = list_dead_operations(database);
+    if (!operations) return complain(console, operations.fault());
+    const auto jobs = list_jobs(database, {.state = TableJobState::dead});
+    if (!jobs) return complain(console, jobs.fault());
+    for (const DeadOperation& dead : *operations) {
+      console.out << fmt::format("operation {} {} at {} key {} after {} attempts: {}\n", to_hex(dead.operation.id),
+                                 dead.operation.operation, dead.operation.recovery_point, dead.operation.key,
+                                 dead.operation.attempts, dead.why);
+    }
+    for (const TableJob& dead : *jobs) {
+      console.out << fmt::format("job {} {} for {}: {}\n", dead.job.id, dead.job.name, dead.job.sink, dead.last_error);
+    }
+    if (operations->empty() && jobs->empty()) console.out << "no dead letters\n";
+    const auto backlog = count_backlog(database);
+    if (!backlog) return complain(console, backlog.fault());
+    if (backlog->dead_operations > operations->size() || backlog->dead_jobs > jobs->size()) {
+      console.out << fmt::format("these are the first; in all there are {} operations and {} jobs\n",
+                                 backlog->dead_operations, backlog->dead_jobs);
+    }
+    return kDone;
+  }
+
+  int restart(Database& database, const Console& console) const {
+    const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
+    if (!id) return complain(console, "--restart-operation wants the 64 hex digits that --dead shows");
+    const auto restarted = restart_dead_operation(
+        database, *id, confirmed_not_executed_ ? ForeignSide::looked_at : ForeignSide::not_looked_at);
+    if (!restarted) return complain(console, restarted.fault());
+    console.out << (*restarted ? "it will be tried again at once\n" : "there is no such dead letter\n");
+    return *restarted ? kDone : kRefused;
+  }
+
   std::string store_;
   std::vector<std::string> resumes_;
   std::vector<std::string> resume_authorizations_;
-  std::size_t resume_concurrency_ = 8;
+  CompleterOptions completing_;
   std::size_t sink_concurrency_ = 1;
   std::vector<std::string> http_sinks_;
   std::vector<std::string> sink_authorizations_;
@@ -291,96 +328,9 @@ class WorkCommand final : public Subcommand {
   bool confirmed_not_executed_ = false;
 };
 
-WorkCommand::WorkCommand(CLI::App& app)
-    : Subcommand(app.add_subcommand(
-          "work", "Run the workers of the library beside an application: completer, enqueuer, reaper")) {
-  command_
-      ->add_option("--store", store_, "the application's database: sqlite:PATH or postgres://, env:NAME or file:PATH")
-      ->type_name("URL")
-      ->required();
-  command_
-      ->add_option(
-          "--resume", resumes_,
-          "where the application resumes the operations of this name: the completer POSTs their ids there; may "
-          "be repeated")
-      ->type_name("OPERATION=URL");
-  command_
-      ->add_option("--resume-authorization", resume_authorizations_,
-                   "sent to this --resume as Authorization: env:VARIABLE or file:PATH")
-      ->type_name("OPERATION=SECRET")
-      ->needs("--resume");
-  command_->add_option("--resume-concurrency", resume_concurrency_, "operations resumed at a time (default 8)")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("NUMBER");
-  command_->add_option("--sink", http_sinks_, "deliver the jobs of this sink by HTTP POST; may be repeated")
-      ->type_name("NAME=URL");
-  command_
-      ->add_option("--sink-authorization", sink_authorizations_,
-                   "sent to this --sink as Authorization: env:VARIABLE or file:PATH")
-      ->type_name("NAME=SECRET");
-  command_
-      ->add_option("--sink-concurrency", sink_concurrency_,
-                   "jobs under way at a time for each --sink (default 1, which keeps their order)")
-      ->check(CLI::Range(1, 1000))
-      ->type_name("NUMBER");
-  command_->add_option("--cacert", ca_file_, "PEM certificates to trust for https (default: the system's)")
-      ->type_name("FILE");
-  command_->add_option("--sidekiq", sidekiq_sinks_, "push the jobs of this sink to a Sidekiq queue")
-      ->type_name("NAME=QUEUE@REDIS-URL");
-  command_->add_option("--stream", stream_sinks_, "append the jobs of this sink to a Redis stream")
-      ->type_name("NAME=STREAM@REDIS-URL");
-  command_->add_option("--grace", grace_, "operations younger than this are left to their clients (default 5m)")
-      ->type_name("DURATION");
-  command_->add_flag("--once", once_, "do what there is to do, say what was done, and end: with 1 if anything failed");
-  command_->add_flag("--dead", list_dead_, "list the dead letters and end; oncekey jobs retries and drops jobs");
-  command_->add_option("--restart-operation", restart_operation_, "let a dead operation be tried again, and end")
-      ->type_name("ID");
-  command_
-      ->add_flag(
-          "--confirmed-not-executed", confirmed_not_executed_,
-          "with --restart-operation: you have checked with the other API that the call was not executed. Without it, "
-          "a call whose key that API may have forgotten is not made again")
-      ->needs("--restart-operation");
-}
-
-int WorkCommand::run(const Console&) const {
-  const Result<std::string> url = resolve_secret(store_);
-  if (!url) return refuse(url.fault());
-  const Result<Millis> grace = parse_duration(grace_);
-  if (!grace) return refuse(grace.fault());
-  Sinks sinks;
-  for (const Status& added : {add_http(sinks, http_sinks_, sink_authorizations_, sink_concurrency_, ca_file_),
-                              add_redis(sinks, sidekiq_sinks_, "NAME=QUEUE@redis://...", sidekiq_sink),
-                              add_redis(sinks, stream_sinks_, "NAME=STREAM@redis://...", redis_stream_sink)}) {
-    if (!added) return refuse(added.fault());
-  }
-  auto resume = resume_by_name(resumes_, resume_authorizations_, ca_file_);
-  if (!resume) return refuse(resume.fault());
-  const auto database = open_library_database(*url);
-  if (!database) return refuse(database.fault());
-  if (list_dead_) return list_dead(**database);
-  if (!restart_operation_.empty()) {
-    const std::optional<RecordId> id = record_id_from_hex(restart_operation_);
-    if (!id) return refuse(invalid("--restart-operation wants the 64 hex digits that --dead shows"));
-    return said(restart_dead_operation(**database, *id,
-                                       confirmed_not_executed_ ? ForeignSide::looked_at : ForeignSide::not_looked_at));
-  }
-
-  Log log(LogLevel::info);
-  CompleterOptions completing;
-  completing.grace = *grace;
-  completing.concurrency = resume_concurrency_;
-  Crew crew(**database, std::move(sinks), std::move(*resume), completing, log);
-  if (once_) return crew.run_once() ? kDone : kRefused;
-  log.info("working", {{"store", masked_url(*url)}, {"completer", resumes_.empty() ? "no" : "yes"}});
-  crew.run_until_signalled();
-  return kDone;
-}
-
 class SchemaCommand final : public Subcommand {
  public:
-  explicit SchemaCommand(CLI::App& app)
-      : Subcommand(app.add_subcommand("schema", "The tables of the library of atomic phases")) {
+  explicit SchemaCommand(CLI::App& app) : Subcommand(app, "schema", "The tables of the library of atomic phases") {
     command_->require_subcommand(1);
     CLI::App* const print =
         command_->add_subcommand("print", "Print them as SQL, to read or for migrations of your own");
@@ -389,10 +339,7 @@ class SchemaCommand final : public Subcommand {
 
   int run(const Console& console) const override {
     const Result<std::string_view> text = schema_text(dialect_);
-    if (!text) {
-      console.err << "oncekey schema: " << text.fault().message << "\n";
-      return kUsage;
-    }
+    if (!text) return complain(console, text.fault().message);
     console.out << *text;
     return kDone;
   }
@@ -400,6 +347,8 @@ class SchemaCommand final : public Subcommand {
  private:
   std::string dialect_;
 };
+
+} // namespace
 
 std::unique_ptr<Subcommand> work_command(CLI::App& app) { return std::make_unique<WorkCommand>(app); }
 std::unique_ptr<Subcommand> schema_command(CLI::App& app) { return std::make_unique<SchemaCommand>(app); }

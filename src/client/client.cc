@@ -1,7 +1,6 @@
 #include <oncekey/client.h>
 
 #include "base/backoff.h"
-#include "base/crypto.h"
 #include "base/enum_name.h"
 #include "client/journal.h"
 #include "client/retry_budget.h"
@@ -13,7 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
+#include <thread>
 
 namespace oncekey {
 namespace {
@@ -27,14 +26,27 @@ std::string hash_of(std::initializer_list<std::string_view> parts) {
     hash.update(fmt::format("{}:", part.size()));
     hash.update(part);
   }
-  const HashBytes bytes = hash.finish();
-  return hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  return hex_encode(hash.finish());
 }
 
 std::string operation_of(const ClientRequest& request) {
   if (!request.operation.empty()) return hash_of({"named", request.operation});
   return hash_of({"request", request.method, request.url, request.body});
 }
+
+class RealWorld final : public ClientWorld {
+ public:
+  explicit RealWorld(std::unique_ptr<Fetcher> fetcher) : fetcher_(std::move(fetcher)) {}
+
+  Moment now() override { return std::chrono::steady_clock::now(); }
+  Time wall_clock() override { return std::chrono::floor<Millis>(std::chrono::system_clock::now()); }
+  void sleep(Millis duration) override { std::this_thread::sleep_for(duration); }
+  double chance() override { return random_chance(); }
+  Fetched exchange(const FetchRequest& request, Moment due) override { return fetcher_->fetch(request, due); }
+
+ private:
+  const std::unique_ptr<Fetcher> fetcher_;
+};
 
 // Method, URL and body. Headers do not count: credentials may change between a crash and the next run.
 std::string fingerprint_of(const ClientRequest& request) {
@@ -74,17 +86,13 @@ Status check_fields(const ClientRequest& request, const ClientOptions& options) 
   return ok_status();
 }
 
-// The methods that servers know. Methods are case-sensitive: "post" is another one than "POST", and no server has it.
-bool is_misspelled(std::string_view method) {
-  for (const std::string_view known : {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}) {
-    if (method != known && equal_ignoring_case(method, known)) return true;
-  }
-  return false;
-}
-
 Status check_method(std::string_view method) {
   if (!is_token(method)) return invalid(fmt::format("method: expected a word such as POST, got \"{}\"", method));
-  if (is_misspelled(method)) return invalid(fmt::format("method: write it in capital letters, got \"{}\"", method));
+  // The methods that servers know. Methods are case-sensitive: "post" is another one than "POST", and no server has it.
+  for (const std::string_view known : {"GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"}) {
+    if (method != known && equal_ignoring_case(method, known))
+      return invalid(fmt::format("method: write it in capital letters, got \"{}\"", method));
+  }
   return ok_status();
 }
 
@@ -187,7 +195,6 @@ struct Client::Impl {
   Result<Key> key_for(const ClientRequest& request, const Url& url);
   Status check_found(const JournalEntry& found, const JournalEntry& wanted, const ClientRequest& request) const;
   ClientAnswer run(const FetchRequest& wire, const Key& key);
-  Status learn_of_other_runs(ClientAnswer& answer, const Key& key);
   Status close(ClientAnswer& answer, const Key& key, const Receive& receive);
 };
 
@@ -289,11 +296,18 @@ ClientAnswer Client::Impl::run(const FetchRequest& wire, const Key& key) {
 // the other order a crash could lose the answer. An operation that had ended before is ended again, so that a crash
 // after this answer is as safe as one after the first.
 Status Client::Impl::close(ClientAnswer& answer, const Key& key, const Receive& receive) {
-  if (const Status learned = learn_of_other_runs(answer, key); !learned) return learned;
+  const bool in_journal = journal && !key.operation.empty();
+  if (in_journal && !answer.key_kept && answer.ending == Ending::refused) {
+    // Another run of the operation may have an effect that the refusal of this one does not tell. This look is for the
+    // caller, which gets the answer before the journal is written; that looks again.
+    const auto entry = journal->find(key.operation);
+    if (!entry) return entry.fault();
+    answer.key_kept = !(entry->has_value() && (*entry)->key == key.text && (*entry)->run == key.run);
+  }
   if (receive) {
     if (Status received = receive(answer); !received) return received;
   }
-  if (!journal || key.operation.empty() || answer.key_kept) return ok_status();
+  if (!in_journal || answer.key_kept) return ok_status();
   const Time now = world->wall_clock();
   // A refusal says nothing about a run that has begun since.
   const auto only_run = answer.ending == Ending::refused ? std::optional(key.run) : std::nullopt;
@@ -306,24 +320,13 @@ Status Client::Impl::close(ClientAnswer& answer, const Key& key, const Receive& 
   return ok_status();
 }
 
-// Another run of the operation may have an effect that the refusal of this one does not tell. close() looks again when
-// it writes; this look is for the caller, which gets the answer before that.
-Status Client::Impl::learn_of_other_runs(ClientAnswer& answer, const Key& key) {
-  if (!journal || key.operation.empty() || answer.key_kept || answer.ending != Ending::refused) return ok_status();
-  const auto entry = journal->find(key.operation);
-  if (!entry) return entry.fault();
-  const bool alone = entry->has_value() && (*entry)->key == key.text && (*entry)->run == key.run;
-  if (!alone) answer.key_kept = true;
-  return ok_status();
-}
-
 Client::Client(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Client::~Client() = default;
 
 Result<std::unique_ptr<Client>> Client::open(ClientOptions options) {
-  auto world = real_world(options.ca_file, options.response_bytes_max);
-  if (!world) return world.fault();
-  return Impl::open(std::move(options), *std::move(world));
+  auto fetcher = Fetcher::open(options.ca_file, {options.response_bytes_max, AnswerLimit::Longer::fails});
+  if (!fetcher) return fetcher.fault();
+  return Impl::open(std::move(options), std::make_unique<RealWorld>(*std::move(fetcher)));
 }
 
 Result<std::unique_ptr<Client>> ClientInTests::open(ClientOptions options, std::unique_ptr<ClientWorld> world) {

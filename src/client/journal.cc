@@ -1,7 +1,7 @@
 #include "client/journal.h"
 
 #include "base/crypto.h"
-#include "base/write_all.h"
+#include "base/private_files.h"
 #include "core/judge.h"
 
 #include <fcntl.h>
@@ -26,12 +26,7 @@ constexpr std::uint64_t kCompactFromLines = 1'000;
 // KiB.
 constexpr std::uint64_t kJournalBytesMax = 256u << 20;
 
-std::string checksum(std::string_view text) {
-  Sha256 hash;
-  hash.update(text);
-  const HashBytes bytes = hash.finish();
-  return hex_encode({reinterpret_cast<const char*>(bytes.data()), kChecksumDigits / 2});
-}
+std::string checksum(std::string_view text) { return sha256_hex({text}).substr(0, kChecksumDigits); }
 
 std::string sealed(std::string_view content) { return fmt::format("{} {}\n", checksum(content), content); }
 

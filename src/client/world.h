@@ -5,9 +5,6 @@
 
 #include <oncekey/client.h>
 
-#include <chrono>
-#include <string>
-
 namespace oncekey {
 
 class ClientWorld {
@@ -27,8 +24,5 @@ class ClientWorld {
 struct ClientInTests {
   static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
 };
-
-// The real one. `ca_file` and `response_bytes_max` as in ClientOptions.
-Result<std::unique_ptr<ClientWorld>> real_world(std::string ca_file, std::uint64_t response_bytes_max);
 
 } // namespace oncekey

@@ -1,5 +1,5 @@
 // The files and folders that a configuration names, looked at before anything starts.
-#include "base/pem_files.h"
+#include "base/certificate.h"
 #include "config/identity_files.h"
 #include "config/problems.h"
 

@@ -37,15 +37,6 @@ std::string SocketAddress::text() const {
   return family() == AF_INET6 ? fmt::format("[{}]:{}", ip(), port()) : fmt::format("{}:{}", ip(), port());
 }
 
-std::string SocketAddress::network_of_one_owner() const {
-  if (family() != AF_INET6 || IN6_IS_ADDR_V4MAPPED(&v6(*this).sin6_addr)) return ip();
-  SocketAddress network = *this;
-  auto& six = reinterpret_cast<sockaddr_in6&>(network.storage);
-  std::memset(six.sin6_addr.s6_addr + 8, 0, 8);
-  six.sin6_scope_id = 0;
-  return network.ip();
-}
-
 std::optional<SocketAddress> parse_ip(std::string_view ip, std::uint16_t port) {
   SocketAddress address;
   const std::string text(ip.substr(0, ip.find('%')));

@@ -21,9 +21,6 @@ struct SocketAddress {
   bool is_loopback() const;
   std::string ip() const;   // "127.0.0.1", "fe80::1%eth0"
   std::string text() const; // "127.0.0.1:80", "[::1]:80"
-  // The addresses that one owner usually has together, as text: an IPv4 address alone, the first 64 bits of an IPv6
-  // one.
-  std::string network_of_one_owner() const;
 };
 
 // Nothing for what is no IP address as it is usually written: "127.1" is none.

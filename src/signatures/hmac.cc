@@ -1,4 +1,5 @@
 // hmac: for senders without a file of their own. The scheme is configuration: which header, which hash, what is signed.
+#include "base/enum_name.h"
 #include "core/json_pointer.h"
 #include "signatures/signing.h"
 
@@ -16,12 +17,10 @@ struct TemplatePart {
   std::string text; // of Slot::text
 };
 
+// What stands between braces.
 std::optional<Slot> slot_of(std::string_view name) {
-  if (name == "body") return Slot::body;
-  if (name == "timestamp") return Slot::timestamp;
-  if (name == "id") return Slot::id;
-  if (name == "url") return Slot::url;
-  return std::nullopt;
+  const std::optional<Slot> slot = enum_named<Slot>(name);
+  return slot == Slot::text ? std::nullopt : slot;
 }
 
 Result<std::vector<TemplatePart>> parse_template(std::string_view text) {
@@ -78,40 +77,32 @@ std::optional<std::string> decoded_signature(HmacScheme::Encoding encoding, std:
 
 std::string as_it_is(std::string_view mac) { return std::string(mac); }
 
-class HmacProvider final : public WebhookProvider {
+class HmacVerifier {
  public:
-  HmacProvider(HmacScheme scheme, std::vector<TemplatePart> parts)
+  HmacVerifier(HmacScheme scheme, std::vector<TemplatePart> parts)
       : scheme_(std::move(scheme)), parts_(std::move(parts)) {}
 
-  std::string_view name() const override { return "hmac"; }
-
- protected:
-  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
-                           std::chrono::seconds tolerance, WallSeconds now) const override {
-    const auto header = only_header(request.headers, scheme_.signature_header);
-    if (const auto* refused = std::get_if<Refused>(&header)) return *refused;
-    const auto parsed = signatures_in(std::get<std::string_view>(header));
+  Verification operator()(const WebhookCheck& check) const {
+    SignedHeaders headers(check);
+    const std::string_view list = headers.only(scheme_.signature_header);
+    if (headers.refused()) return *headers.refused();
+    const auto parsed = signatures_in(list);
     if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
-
-    std::variant<std::string_view, Refused> time = std::string_view{};
-    if (!scheme_.timestamp_header.empty())
-      time = timely_header(request.headers, scheme_.timestamp_header, tolerance, now);
-    if (const auto* refused = std::get_if<Refused>(&time)) return *refused;
-    std::variant<std::string_view, Refused> id = std::string_view{};
-    if (!scheme_.id_header.empty()) id = only_header(request.headers, scheme_.id_header);
-    if (const auto* refused = std::get_if<Refused>(&id)) return *refused;
-
-    if (holds_a_separator(std::get<std::string_view>(id))) {
+    const auto time = scheme_.timestamp_header.empty() ? "" : headers.timely(scheme_.timestamp_header);
+    const auto id = scheme_.id_header.empty() ? "" : headers.only(scheme_.id_header);
+    if (headers.refused()) return *headers.refused();
+    if (holds_a_separator(id)) {
       return Refused{WebhookFault::header_malformed,
                      fmt::format("{} holds what stands beside {{id}} in the signed template: one signature would fit "
                                  "several ids",
                                  scheme_.id_header)};
     }
-
-    const auto pieces = filled_template(request, std::get<std::string_view>(time), std::get<std::string_view>(id));
-    if (!matches(std::get<std::vector<std::string>>(parsed), secrets, pieces)) return wrong_signature();
-    if (scheme_.id_header.empty()) return verified_by_body(request.body, scheme_.id_pointer);
-    return verified_as(std::get<std::string_view>(id), scheme_.id_header);
+    const auto& signatures = std::get<std::vector<std::string>>(parsed);
+    const std::vector<std::string_view> views(signatures.begin(), signatures.end());
+    const MacPieces pieces = filled_template(check.request, time, id);
+    if (!any_mac_matches(scheme_.algorithm, check.secrets, pieces, views, as_it_is)) return wrong_signature();
+    if (scheme_.id_header.empty()) return verified_by_body(check.request.body, scheme_.id_pointer);
+    return verified_as(id, scheme_.id_header);
   }
 
  private:
@@ -143,40 +134,17 @@ class HmacProvider final : public WebhookProvider {
     return signatures;
   }
 
-  std::vector<std::string_view> filled_template(const WebhookRequest& request, std::string_view time,
-                                                std::string_view id) const {
-    std::vector<std::string_view> pieces;
-    pieces.reserve(parts_.size());
+  MacPieces filled_template(const WebhookRequest& request, std::string_view time, std::string_view id) const {
+    MacPieces pieces;
     for (const TemplatePart& part : parts_) {
-      switch (part.slot) {
-        case Slot::text:
-          pieces.push_back(part.text);
-          break;
-        case Slot::body:
-          pieces.push_back(request.body);
-          break;
-        case Slot::timestamp:
-          pieces.push_back(time);
-          break;
-        case Slot::id:
-          pieces.push_back(id);
-          break;
-        case Slot::url:
-          pieces.push_back(request.url);
-          break;
-      }
+      const std::string_view by_slot[] = {part.text, request.body, time, id, request.url}; // in the order of Slot
+      pieces.push_back(by_slot[static_cast<std::size_t>(part.slot)]);
     }
     return pieces;
   }
 
-  bool matches(const std::vector<std::string>& signatures, std::span<const std::string> secrets,
-               std::span<const std::string_view> pieces) const {
-    const std::vector<std::string_view> views(signatures.begin(), signatures.end());
-    return any_mac_matches(scheme_.algorithm, secrets, pieces, views, as_it_is);
-  }
-
-  const HmacScheme scheme_;
-  const std::vector<TemplatePart> parts_;
+  HmacScheme scheme_;
+  std::vector<TemplatePart> parts_;
 };
 
 } // namespace
@@ -185,7 +153,7 @@ Result<std::unique_ptr<WebhookProvider>> hmac_provider(HmacScheme scheme) {
   auto parts = parse_template(scheme.signed_template);
   if (!parts) return parts.fault();
   if (const Status sound = check_scheme(scheme, *parts); !sound) return sound.fault();
-  return std::unique_ptr<WebhookProvider>(std::make_unique<HmacProvider>(std::move(scheme), *std::move(parts)));
+  return std::make_unique<WebhookProvider>(HmacVerifier(std::move(scheme), *std::move(parts)));
 }
 
 } // namespace oncekey

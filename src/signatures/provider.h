@@ -12,8 +12,8 @@
 //   - A header that should be there once and is there twice is refused: readers would disagree on which one counts.
 //   - An empty or blank secret is refused whatever the signature says: every attacker can compute that signature.
 //
-// A new provider is one file with a class derived from WebhookProvider, and its constructor in providers.h and in the
-// list in provider.cc (docs/ADDING.md).
+// A new provider is one file with a function from a WebhookCheck to a Verification, declared in signing.h and listed in
+// provider.cc (docs/ADDING.md).
 #pragma once
 
 #include "base/crypto.h"
@@ -22,6 +22,7 @@
 #include <oncekey/result.h>
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -77,27 +78,36 @@ using Verification = std::variant<Verified, Refused>;
 
 using WallSeconds = std::chrono::sys_seconds;
 
+// What a provider looks at.
+struct WebhookCheck {
+  const WebhookRequest& request;
+  std::span<const std::string> secrets; // they have passed check_secret()
+  std::chrono::seconds tolerance;
+  WallSeconds now;
+};
+
 // Stateless; all calls from any thread.
 class WebhookProvider {
  public:
-  virtual ~WebhookProvider() = default;
-
-  virtual std::string_view name() const = 0;
+  using Verify = std::function<Verification(const WebhookCheck&)>;
+  using CheckSecret = Status (*)(std::string_view secret);
+  // `check_form`: where secrets have a form of their own.
+  explicit WebhookProvider(Verify verify_with, CheckSecret check_form = nullptr)
+      : verify_(std::move(verify_with)), check_form_(check_form) {}
 
   // Whether a configured secret can be used. The fault's sentence does not hold the secret. verify() refuses the same
   // secrets; checking them at start finds the mistake before a sender does.
-  virtual Status check_secret(std::string_view secret) const;
+  Status check_secret(std::string_view secret) const;
 
   Verification verify(const WebhookRequest& request, std::span<const std::string> secrets,
                       std::chrono::seconds tolerance, WallSeconds now) const;
 
- protected:
-  // The secrets have passed check_secret().
-  virtual Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
-                                   std::chrono::seconds tolerance, WallSeconds now) const = 0;
+ private:
+  Verify verify_;
+  CheckSecret check_form_;
 };
 
-// By WebhookProvider::name(). A fault names the providers that exist.
+// A fault names the providers that exist.
 Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name);
 
 // For providers without a file of their own: an HMAC over a template, in a header.

@@ -40,19 +40,32 @@ std::optional<Refused> check_time(WallSeconds sent, std::chrono::seconds toleran
   return std::nullopt;
 }
 
-std::variant<std::string_view, Refused> timely_header(const Headers& headers, std::string_view name,
-                                                      std::chrono::seconds tolerance, WallSeconds now) {
-  auto header = only_header(headers, name);
-  if (std::holds_alternative<Refused>(header)) return header;
-  const auto sent = parse_unix_seconds(std::get<std::string_view>(header));
-  if (!sent) return Refused{WebhookFault::header_malformed, fmt::format("{} is not a time in whole seconds", name)};
-  if (auto refused = check_time(*sent, tolerance, now)) return *std::move(refused);
-  return header;
+std::string_view SignedHeaders::only(std::string_view name, std::string_view prefix) {
+  if (refused_) return {};
+  auto header = only_header(check_.request.headers, name);
+  if (auto* const refused = std::get_if<Refused>(&header)) {
+    refused_ = std::move(*refused);
+    return {};
+  }
+  const auto value = std::get<std::string_view>(header);
+  if (value.starts_with(prefix)) return value.substr(prefix.size());
+  refused_ = {WebhookFault::header_malformed, fmt::format("{} does not begin with {}", name, prefix)};
+  return {};
 }
 
-bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys,
-                     std::span<const std::string_view> pieces, std::span<const std::string_view> signatures,
-                     std::string (*encode)(std::string_view mac)) {
+std::string_view SignedHeaders::timely(std::string_view name) {
+  const std::string_view text = only(name);
+  if (refused_) return {};
+  if (const auto sent = parse_unix_seconds(text)) {
+    refused_ = check_time(*sent, check_.tolerance, check_.now);
+  } else {
+    refused_ = {WebhookFault::header_malformed, fmt::format("{} is not a time in whole seconds", name)};
+  }
+  return refused_ ? std::string_view{} : text;
+}
+
+bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys, const MacPieces& pieces,
+                     std::span<const std::string_view> signatures, EncodeMac encode) {
   bool matches = false;
   for (const std::string& key : keys) {
     const std::string expected = encode(hmac(algorithm, key, pieces));
@@ -62,6 +75,18 @@ bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys,
     }
   }
   return matches;
+}
+
+Verification verify_signed_body(const WebhookCheck& check, std::string_view signature_header, std::string_view prefix,
+                                EncodeMac encode, std::string_view id_header) {
+  SignedHeaders headers(check);
+  const std::string_view signature = headers.only(signature_header, prefix);
+  if (headers.refused()) return *headers.refused();
+  if (!any_mac_matches(HashAlgorithm::sha256, check.secrets, {check.request.body}, {&signature, 1}, encode))
+    return wrong_signature();
+  const std::string_view delivery = headers.only(id_header);
+  if (headers.refused()) return *headers.refused();
+  return verified_as(delivery, id_header);
 }
 
 Verification verified_as(std::string_view event_id, std::string_view source) {

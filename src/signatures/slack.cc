@@ -4,15 +4,10 @@
 // same when Slack sends it again.
 #include "core/form.h"
 #include "core/json_pointer.h"
-#include "signatures/providers.h"
 #include "signatures/signing.h"
 
 namespace oncekey {
 namespace {
-
-constexpr std::string_view kSlackSignature = "X-Slack-Signature";
-constexpr std::string_view kSlackTimestamp = "X-Slack-Request-Timestamp";
-constexpr std::string_view kSlackPrefix = "v0=";
 
 const std::string* form_value(const std::vector<FormField>& fields, std::string_view name) {
   for (const FormField& field : fields) {
@@ -25,10 +20,7 @@ const std::string* form_value(const std::vector<FormField>& fields, std::string_
 Verification or_by_body(Verification found, std::string_view body) {
   const auto* const refused = std::get_if<Refused>(&found);
   if (refused == nullptr || refused->fault != WebhookFault::event_id_missing) return found;
-  Sha256 hash;
-  hash.update(body);
-  const HashBytes bytes = hash.finish();
-  return Verified{"body-" + hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()}), std::nullopt};
+  return Verified{"body-" + sha256_hex({body}), std::nullopt};
 }
 
 Verification slack_form(std::string_view body) {
@@ -50,32 +42,18 @@ Verification slack_event(std::string_view body) {
   return Verified{"", std::move(challenge.text)};
 }
 
-class SlackProvider final : public WebhookProvider {
- public:
-  std::string_view name() const override { return "slack"; }
-
- protected:
-  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
-                           std::chrono::seconds tolerance, WallSeconds now) const override {
-    const auto header = only_header(request.headers, kSlackSignature);
-    if (const auto* refused = std::get_if<Refused>(&header)) return *refused;
-    std::string_view signature = std::get<std::string_view>(header);
-    if (!signature.starts_with(kSlackPrefix))
-      return Refused{WebhookFault::header_malformed, "X-Slack-Signature does not begin with v0="};
-    signature.remove_prefix(kSlackPrefix.size());
-    const auto time = timely_header(request.headers, kSlackTimestamp, tolerance, now);
-    if (const auto* refused = std::get_if<Refused>(&time)) return *refused;
-    if (!any_mac_matches(HashAlgorithm::sha256, secrets, {"v0:", std::get<std::string_view>(time), ":", request.body},
-                         {&signature, 1}, hex_encode)) {
-      return wrong_signature();
-    }
-    const bool form = body_kind(request.headers) == BodyKind::form;
-    return or_by_body(form ? slack_form(request.body) : slack_event(request.body), request.body);
-  }
-};
-
 } // namespace
 
-std::unique_ptr<WebhookProvider> make_slack() { return std::make_unique<SlackProvider>(); }
+Verification verify_slack(const WebhookCheck& check) {
+  const std::string_view body = check.request.body;
+  SignedHeaders headers(check);
+  const std::string_view signature = headers.only("X-Slack-Signature", "v0=");
+  const std::string_view time = headers.timely("X-Slack-Request-Timestamp");
+  if (headers.refused()) return *headers.refused();
+  if (!any_mac_matches(HashAlgorithm::sha256, check.secrets, {"v0:", time, ":", body}, {&signature, 1}, hex_encode))
+    return wrong_signature();
+  const bool form = body_kind(check.request.headers) == BodyKind::form;
+  return or_by_body(form ? slack_form(body) : slack_event(body), body);
+}
 
 } // namespace oncekey

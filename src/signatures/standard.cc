@@ -2,7 +2,7 @@
 // last a list of signatures with blanks between them. `v1,BASE64` is HMAC-SHA-256 and `v1a,BASE64` is ed25519, both
 // over id, time and body with full stops between them. Secrets: `whsec_` and base64 for HMAC, `whpk_` and base64 of the
 // public key for ed25519; base64 alone counts as the former.
-#include "signatures/providers.h"
+#include "base/verification_key.h"
 #include "signatures/signing.h"
 
 namespace oncekey {
@@ -60,63 +60,51 @@ std::variant<StandardSignatures, Refused> parse_signatures(std::string_view list
 }
 
 bool any_ed25519_matches(std::span<const std::string> keys, std::span<const std::string_view> signatures,
-                         std::string_view message) {
+                         const MacPieces& pieces) {
+  if (keys.empty() || signatures.empty()) return false;
+  std::string message;
+  for (const std::string_view piece : pieces) message.append(piece);
   for (const std::string_view text : signatures) {
     const auto signature = base64_decode(text);
     if (!signature) continue;
     for (const std::string& key : keys) {
-      if (ed25519_verify(key, message, *signature)) return true;
+      const auto known = VerificationKey::ed25519(key);
+      if (known && known->verify(SignatureScheme::eddsa, message, *signature)) return true;
     }
   }
   return false;
 }
 
-class StandardProvider final : public WebhookProvider {
- public:
-  std::string_view name() const override { return "standard"; }
-
-  Status check_secret(std::string_view secret) const override {
-    if (const Status usable = WebhookProvider::check_secret(secret); !usable) return usable;
-    const auto key = decoded_secret(secret);
-    if (!key || key->empty()) return invalid("the secret is not base64 behind whsec_ or whpk_");
-    if (secret.starts_with(kPublic) && key->size() != kEd25519KeyBytes)
-      return invalid("what stands behind whpk_ is not an ed25519 public key of 32 bytes");
-    return ok_status();
-  }
-
- protected:
-  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
-                           std::chrono::seconds tolerance, WallSeconds now) const override {
-    // A sender in transition sends both sets with the same content; one of them is enough, but it must be whole.
-    const bool svix = !request.headers.has(kStandardNames.signature) && request.headers.has(kSvixNames.signature);
-    const HeaderNames& names = svix ? kSvixNames : kStandardNames;
-    const auto signature_header = only_header(request.headers, names.signature);
-    if (const auto* refused = std::get_if<Refused>(&signature_header)) return *refused;
-    const auto id_header = only_header(request.headers, names.id);
-    if (const auto* refused = std::get_if<Refused>(&id_header)) return *refused;
-    const auto time_header = timely_header(request.headers, names.timestamp, tolerance, now);
-    if (const auto* refused = std::get_if<Refused>(&time_header)) return *refused;
-    const auto parsed = parse_signatures(std::get<std::string_view>(signature_header));
-    if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
-
-    const auto id = std::get<std::string_view>(id_header);
-    const auto time = std::get<std::string_view>(time_header);
-    const auto& signatures = std::get<StandardSignatures>(parsed);
-    const StandardKeys keys = sorted_keys(secrets);
-    bool good = any_mac_matches(HashAlgorithm::sha256, keys.symmetric, {id, ".", time, ".", request.body},
-                                signatures.v1, base64_encode);
-    if (!good && !keys.ed25519.empty() && !signatures.v1a.empty()) {
-      std::string message;
-      message.reserve(id.size() + time.size() + request.body.size() + 2);
-      message.append(id).append(".").append(time).append(".").append(request.body);
-      good = any_ed25519_matches(keys.ed25519, signatures.v1a, message);
-    }
-    return good ? verified_as(id, names.id) : Verification(wrong_signature());
-  }
-};
-
 } // namespace
 
-std::unique_ptr<WebhookProvider> make_standard() { return std::make_unique<StandardProvider>(); }
+Status check_standard_secret(std::string_view secret) {
+  const auto key = decoded_secret(secret);
+  if (!key || key->empty()) return invalid("the secret is not base64 behind whsec_ or whpk_");
+  if (secret.starts_with(kPublic) && key->size() != kEd25519KeyBytes)
+    return invalid("what stands behind whpk_ is not an ed25519 public key of 32 bytes");
+  return ok_status();
+}
+
+Verification verify_standard(const WebhookCheck& check) {
+  const WebhookRequest& request = check.request;
+  // A sender in transition sends both sets with the same content; one of them is enough, but it must be whole.
+  const bool svix = !request.headers.has(kStandardNames.signature) && request.headers.has(kSvixNames.signature);
+  const HeaderNames& names = svix ? kSvixNames : kStandardNames;
+  SignedHeaders headers(check);
+  const std::string_view list = headers.only(names.signature);
+  const std::string_view id = headers.only(names.id);
+  const std::string_view time = headers.timely(names.timestamp);
+  if (headers.refused()) return *headers.refused();
+  const auto parsed = parse_signatures(list);
+  if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
+
+  const auto& signatures = std::get<StandardSignatures>(parsed);
+  const StandardKeys keys = sorted_keys(check.secrets);
+  const MacPieces pieces{id, ".", time, ".", request.body};
+  if (any_mac_matches(HashAlgorithm::sha256, keys.symmetric, pieces, signatures.v1, base64_encode) ||
+      any_ed25519_matches(keys.ed25519, signatures.v1a, pieces))
+    return verified_as(id, names.id);
+  return wrong_signature();
+}
 
 } // namespace oncekey

@@ -1,12 +1,9 @@
 // Stripe: `Stripe-Signature: t=TIME,v1=HEX[,v1=HEX...]`, HMAC-SHA-256 over TIME, a full stop and the body. The key is
 // the whole secret, `whsec_` included.
-#include "signatures/providers.h"
 #include "signatures/signing.h"
 
 namespace oncekey {
 namespace {
-
-constexpr std::string_view kStripeSignature = "Stripe-Signature";
 
 struct StripeHeader {
   std::string_view time_text;
@@ -38,29 +35,21 @@ std::variant<StripeHeader, Refused> parse_stripe_header(std::string_view text) {
   return header;
 }
 
-class StripeProvider final : public WebhookProvider {
- public:
-  std::string_view name() const override { return "stripe"; }
-
- protected:
-  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets,
-                           std::chrono::seconds tolerance, WallSeconds now) const override {
-    const auto text = only_header(request.headers, kStripeSignature);
-    if (const auto* refused = std::get_if<Refused>(&text)) return *refused;
-    const auto parsed = parse_stripe_header(std::get<std::string_view>(text));
-    if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
-    const auto& header = std::get<StripeHeader>(parsed);
-    if (auto refused = check_time(header.time, tolerance, now)) return *std::move(refused);
-    if (!any_mac_matches(HashAlgorithm::sha256, secrets, {header.time_text, ".", request.body}, header.signatures,
-                         hex_encode)) {
-      return wrong_signature();
-    }
-    return verified_by_body(request.body, "/id");
-  }
-};
-
 } // namespace
 
-std::unique_ptr<WebhookProvider> make_stripe() { return std::make_unique<StripeProvider>(); }
+Verification verify_stripe(const WebhookCheck& check) {
+  const std::string_view body = check.request.body;
+  SignedHeaders headers(check);
+  const std::string_view text = headers.only("Stripe-Signature");
+  if (headers.refused()) return *headers.refused();
+  const auto parsed = parse_stripe_header(text);
+  if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
+  const auto& header = std::get<StripeHeader>(parsed);
+  if (auto refused = check_time(header.time, check.tolerance, check.now)) return *std::move(refused);
+  if (!any_mac_matches(HashAlgorithm::sha256, check.secrets, {header.time_text, ".", body}, header.signatures,
+                       hex_encode))
+    return wrong_signature();
+  return verified_by_body(body, "/id");
+}
 
 } // namespace oncekey

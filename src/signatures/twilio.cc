@@ -5,7 +5,6 @@
 // A retried webhook keeps its I-Twilio-Idempotency-Token. A request without one is told by what was signed: the same
 // URL and parameters are the same event.
 #include "core/form.h"
-#include "signatures/providers.h"
 #include "signatures/signing.h"
 
 #include <fmt/format.h>
@@ -15,7 +14,6 @@
 namespace oncekey {
 namespace {
 
-constexpr std::string_view kTwilioSignature = "X-Twilio-Signature";
 constexpr std::string_view kTwilioToken = "I-Twilio-Idempotency-Token";
 constexpr std::string_view kBodyHash = "bodySHA256";
 
@@ -69,13 +67,6 @@ std::optional<std::string> joined_parameters(std::string_view form) {
   return joined;
 }
 
-std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
-  Sha256 hash;
-  for (const std::string_view piece : pieces) hash.update(piece);
-  const HashBytes bytes = hash.finish();
-  return hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
-}
-
 // What is signed besides the URL, or why the signature does not cover this body.
 std::variant<std::string, Refused> signed_parameters(const WebhookRequest& request) {
   const auto not_covered = [](std::string why) { return Refused{WebhookFault::body_not_covered, std::move(why)}; };
@@ -91,36 +82,28 @@ std::variant<std::string, Refused> signed_parameters(const WebhookRequest& reque
   return *std::move(parameters);
 }
 
-class TwilioProvider final : public WebhookProvider {
- public:
-  std::string_view name() const override { return "twilio"; }
-
- protected:
-  Verification verify_with(const WebhookRequest& request, std::span<const std::string> secrets, std::chrono::seconds,
-                           WallSeconds) const override {
-    const auto header = only_header(request.headers, kTwilioSignature);
-    if (const auto* refused = std::get_if<Refused>(&header)) return *refused;
-    const std::string_view signature = std::get<std::string_view>(header);
-    const auto signed_part = signed_parameters(request);
-    if (const auto* refused = std::get_if<Refused>(&signed_part)) return *refused;
-    const std::string& parameters = std::get<std::string>(signed_part);
-    bool good = false;
-    for (const std::string& url : url_forms(request.url)) {
-      const bool matches =
-          any_mac_matches(HashAlgorithm::sha1, secrets, {url, parameters}, {&signature, 1}, base64_encode);
-      good = good || matches;
-    }
-    if (!good) return wrong_signature();
-    if (!request.headers.has(kTwilioToken))
-      return Verified{fmt::format("sha256:{}", sha256_hex({request.url, parameters})), std::nullopt};
-    const auto token = only_header(request.headers, kTwilioToken);
-    if (const auto* refused = std::get_if<Refused>(&token)) return *refused;
-    return verified_as(std::get<std::string_view>(token), kTwilioToken);
-  }
-};
-
 } // namespace
 
-std::unique_ptr<WebhookProvider> make_twilio() { return std::make_unique<TwilioProvider>(); }
+Verification verify_twilio(const WebhookCheck& check) {
+  const WebhookRequest& request = check.request;
+  SignedHeaders headers(check);
+  const std::string_view signature = headers.only("X-Twilio-Signature");
+  if (headers.refused()) return *headers.refused();
+  const auto signed_part = signed_parameters(request);
+  if (const auto* refused = std::get_if<Refused>(&signed_part)) return *refused;
+  const std::string& parameters = std::get<std::string>(signed_part);
+  bool good = false;
+  for (const std::string& url : url_forms(request.url)) {
+    const bool matches =
+        any_mac_matches(HashAlgorithm::sha1, check.secrets, {url, parameters}, {&signature, 1}, base64_encode);
+    good = good || matches;
+  }
+  if (!good) return wrong_signature();
+  if (!request.headers.has(kTwilioToken))
+    return Verified{fmt::format("sha256:{}", sha256_hex({request.url, parameters})), std::nullopt};
+  const std::string_view token = headers.only(kTwilioToken);
+  if (headers.refused()) return *headers.refused();
+  return verified_as(token, kTwilioToken);
+}
 
 } // namespace oncekey

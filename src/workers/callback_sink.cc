@@ -2,7 +2,6 @@
 
 #include "workers/concurrently.h"
 
-#include <exception>
 #include <mutex>
 
 namespace oncekey {
@@ -19,7 +18,7 @@ class CallbackSink final : public Sink {
     std::mutex mutex;
     concurrently(concurrency_, jobs.size(), [&](std::size_t i) {
       if (turn.over()) return GoOn::no;
-      const std::optional<std::string> why = refusal(jobs[i]);
+      const std::optional<std::string> why = thrown_by([&] { accept_(jobs[i]); });
       const std::lock_guard lock(mutex);
       if (why) {
         report.refused.push_back({jobs[i].id, *why});
@@ -32,17 +31,6 @@ class CallbackSink final : public Sink {
   }
 
  private:
-  std::optional<std::string> refusal(const Job& job) const {
-    try {
-      accept_(job);
-      return std::nullopt;
-    } catch (const std::exception& error) {
-      return error.what();
-    } catch (...) {
-      return "an exception that is not a std::exception was thrown";
-    }
-  }
-
   std::function<void(const Job&)> accept_;
   const std::size_t concurrency_;
 };

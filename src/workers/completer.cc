@@ -1,23 +1,12 @@
-#include <oncekey/workers.h>
-
 #include "base/backoff.h"
-#include "phases/engine.h"
 #include "phases/operation_rows.h"
 #include "workers/concurrently.h"
-#include "workers/error_text.h"
 #include "workers/worker_loop.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <exception>
-#include <thread>
-
 namespace oncekey {
 namespace {
-
-using phases::Command;
-using phases::Isolation;
 
 // The pauses after the first attempt, the second and so on, as the statement that picks wants them.
 std::string pause_list(Dialect dialect, const CompleterOptions& options) {
@@ -29,10 +18,8 @@ std::string pause_list(Dialect dialect, const CompleterOptions& options) {
   return phases::id_list(dialect, pauses);
 }
 
-Status run_command(Database& database, const Command& command) {
-  auto session = database.engine().session();
-  if (!session.ok()) return std::move(session).fault();
-  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+Status run_command(Database& database, const phases::Command& command) {
+  auto rows = ask(database, command);
   if (!rows.ok()) return std::move(rows).fault();
   return ok_status();
 }
@@ -45,36 +32,23 @@ struct PickedUpTo {
 
 Result<std::optional<UnfinishedOperation>> pick(Database& database, const CompleterOptions& options,
                                                 const std::string& names, PickedUpTo& place) {
-  auto session = database.engine().session();
-  if (!session.ok()) return std::move(session).fault();
   const std::string pauses = pause_list(database.dialect(), options);
-  const Command command{phases::kPickAbandoned,
-                        {std::int64_t{options.grace.count()}, std::string_view(pauses), place.first_received,
-                         Bytes{place.id}, std::string_view(names)}};
-  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  auto rows = ask(database, {phases::kPickAbandoned,
+                             {std::int64_t{options.grace.count()}, std::string_view(pauses), place.first_received,
+                              Bytes{place.id}, std::string_view(names)}});
   if (!rows.ok()) return std::move(rows).fault();
-  if (rows.value()[0].rows.empty()) return std::optional<UnfinishedOperation>{};
-  auto row = phases::operation_of_row(rows.value()[0].rows[0]);
+  if (rows->rows.empty()) return std::optional<UnfinishedOperation>{};
+  auto row = phases::operation_of_row(rows->rows[0]);
   if (!row.ok()) return std::move(row).fault();
   place = {row->first_received.time_since_epoch().count(), std::string(phases::as_bytes(row->id.bytes))};
   return std::optional(phases::unfinished_of(*row));
 }
 
-struct Attempt {
-  std::optional<RunOutcome> outcome;
-  std::string error; // when there is no outcome
-};
-
-Attempt attempt(const Completer::Resume& resume, const UnfinishedOperation& operation) {
-  try {
-    auto outcome = resume(operation);
-    if (outcome.ok()) return {std::move(outcome).value(), {}};
-    return {std::nullopt, outcome.fault().message};
-  } catch (const std::exception& error) {
-    return {std::nullopt, error.what()};
-  } catch (...) {
-    return {std::nullopt, "an exception that is not a std::exception was thrown"};
-  }
+// How resuming it ended; a fault if it threw.
+Result<RunOutcome> attempt(const Completer::Resume& resume, const UnfinishedOperation& operation) {
+  std::optional<Result<RunOutcome>> outcome;
+  if (auto why = thrown_by([&] { outcome = resume(operation); })) return unavailable(*std::move(why));
+  return *std::move(outcome);
 }
 
 std::map<std::string, Completer::Resume> resumed_by(Runner& runner) {
@@ -109,7 +83,8 @@ class CompleterLoop final : public CountingLoop<CompleterCounts> {
     bool nothing_left = false;
   };
 
-  Turn turn() override;
+  bool more(const CompleterCounts& counts) const override { return counts.picked == options_.batch; }
+  std::optional<UnfinishedOperation> next(Round& round);
   void work(Round& round);
   void finish(Round& round, const UnfinishedOperation& operation);
   Status complete(const UnfinishedOperation& operation, CompleterCounts& counts);
@@ -123,19 +98,9 @@ class CompleterLoop final : public CountingLoop<CompleterCounts> {
 Result<CompleterCounts> CompleterLoop::run_once() {
   Round round;
   {
-    // Most of the time there is nothing to do, and no thread is needed to find that out.
     std::vector<std::jthread> others;
-    std::optional<UnfinishedOperation> first;
-    if (!stopping()) {
-      auto picked = pick(database_, options_, names_, round.place);
-      if (!picked.ok()) {
-        round.done = std::move(picked).fault();
-      } else {
-        first = std::move(picked).value();
-      }
-    }
-    if (first) {
-      ++round.counts.picked;
+    // Most of the time there is nothing to do, and no thread is needed to find that out.
+    if (const auto first = next(round)) {
       const std::size_t wanted = std::min(options_.concurrency, options_.batch);
       const auto fewer = start_threads(
           others, wanted == 0 ? 0 : wanted - 1, [this, &round] { work(round); }, StartThread{});
@@ -151,27 +116,24 @@ Result<CompleterCounts> CompleterLoop::run_once() {
   return ended(round.counts, std::move(round.done));
 }
 
-// Picks one operation after another, one thread at a time, and completes them beside the other threads.
-void CompleterLoop::work(Round& round) {
-  for (;;) {
-    std::optional<UnfinishedOperation> operation;
-    {
-      const std::lock_guard lock(round.mutex);
-      if (round.nothing_left || !round.done.ok() || round.counts.picked >= options_.batch || stopping()) return;
-      auto picked = pick(database_, options_, names_, round.place);
-      if (!picked.ok()) {
-        round.done = std::move(picked).fault();
-        return;
-      }
-      operation = std::move(picked).value();
-      if (!operation) {
-        round.nothing_left = true;
-        return;
-      }
-      ++round.counts.picked;
-    }
-    finish(round, *operation);
+// The next operation, picked by one thread at a time; nothing when the round is over.
+std::optional<UnfinishedOperation> CompleterLoop::next(Round& round) {
+  const std::lock_guard lock(round.mutex);
+  const bool over = round.nothing_left || !round.done.ok() || stopping();
+  if (over || (round.counts.picked != 0 && round.counts.picked >= options_.batch)) return std::nullopt;
+  auto picked = pick(database_, options_, names_, round.place);
+  if (!picked.ok()) {
+    round.done = std::move(picked).fault();
+    return std::nullopt;
   }
+  round.nothing_left = !picked->has_value();
+  if (!round.nothing_left) ++round.counts.picked;
+  return *std::move(picked);
+}
+
+// Completes one operation after another, beside the other threads.
+void CompleterLoop::work(Round& round) {
+  while (const auto operation = next(round)) finish(round, *operation);
 }
 
 void CompleterLoop::finish(Round& round, const UnfinishedOperation& operation) {
@@ -194,35 +156,29 @@ Status CompleterLoop::complete(const UnfinishedOperation& operation, CompleterCo
   // The last attempt was counted and never ended: its process died.
   if (operation.attempts > options_.attempts_max) return bury(operation.last_error);
   const std::string what = "resuming " + operation.operation;
-  Attempt tried = attempt(resume_by_name_.at(operation.operation), operation);
-  if (!tried.outcome) {
+  const auto outcome = attempt(resume_by_name_.at(operation.operation), operation);
+  if (!outcome.ok()) {
     ++counts.failed;
-    const std::string why = error_text(tried.error);
+    const std::string why = error_text(outcome.fault().message);
     failing(what, why);
     if (operation.attempts == options_.attempts_max) return bury(why);
     return run_command(database_, {phases::kNoteError, {id, std::string_view(why)}});
   }
-  if (const auto* const unknown = std::get_if<NotDeclared>(&*tried.outcome)) {
+  if (const auto* const unknown = std::get_if<NotDeclared>(&*outcome)) {
     ++counts.unknown;
     const std::string why = error_text(unknown->why);
     failing(what, why);
     return run_command(database_, {phases::kNoAttempt, {id, std::string_view(why), std::int64_t{operation.attempts}}});
   }
   working(what);
-  if (std::holds_alternative<Finished>(*tried.outcome)) {
+  if (std::holds_alternative<Finished>(*outcome)) {
     ++counts.finished;
-  } else if (std::holds_alternative<DeadLettered>(*tried.outcome)) {
+  } else if (std::holds_alternative<DeadLettered>(*outcome)) {
     ++counts.dead;
   } else {
     ++counts.not_yet;
   }
   return ok_status();
-}
-
-CompleterLoop::Turn CompleterLoop::turn() {
-  const auto counts = run_once();
-  if (!counts.ok()) return Turn::failed;
-  return counts->picked == options_.batch ? Turn::worked : Turn::idle;
 }
 
 } // namespace

@@ -33,6 +33,20 @@ std::optional<std::string> start_threads(std::vector<std::jthread>& threads, std
   return std::nullopt;
 }
 
+// Calls `work`, which may throw: what it threw, as text, or nothing.
+template <class Work>
+std::optional<std::string> thrown_by(const Work& work,
+                                     const char* strange = "an exception that is not a std::exception was thrown") {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return strange;
+  }
+}
+
 // Calls `work` with 0, 1, … count - 1, begun in this order, on the calling thread and up to `concurrency` - 1 others.
 // After a piece of work has returned GoOn::no, no further one is begun; those under way are waited for. `work` must not
 // throw. If the machine allows fewer threads than wanted, fewer threads do all of the work.

@@ -1,18 +1,10 @@
-#include <oncekey/workers.h>
-
 #include "base/backoff.h"
-#include "base/crypto.h"
 #include "jobs/courier.h"
-#include "phases/engine.h"
 #include "phases/job_rows.h"
 #include "workers/concurrently.h"
-#include "workers/error_text.h"
 #include "workers/worker_loop.h"
 
-#include <algorithm>
 #include <deque>
-#include <exception>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -20,7 +12,6 @@ namespace oncekey {
 namespace {
 
 using phases::Command;
-using phases::Isolation;
 
 // Deliveries end after one half of a claim, so that accepted jobs are deleted while the claim still holds.
 constexpr int kClaimUsedShare = 2;
@@ -30,13 +21,11 @@ Millis pause_of(const EnqueuerOptions& options, int failures) {
 }
 
 SinkReport deliver(Sink& sink, std::span<const Job> jobs, const DeliveryTurn& turn) {
-  try {
-    return sink.deliver(jobs, turn);
-  } catch (const std::exception& error) {
-    return {.accepted = {}, .refused = {}, .down = error.what()};
-  } catch (...) {
-    return {.accepted = {}, .refused = {}, .down = "the sink threw an exception that is not a std::exception"};
-  }
+  SinkReport report;
+  auto thrown =
+      thrown_by([&] { report = sink.deliver(jobs, turn); }, "the sink threw an exception that is not a std::exception");
+  if (thrown) report.down = *std::move(thrown);
+  return report;
 }
 
 // Jobs that were claimed together. They are given back half-way through the claim, so that what was accepted is deleted
@@ -51,13 +40,11 @@ Result<ClaimedJobs> claim_jobs(Database& database, const std::string& sink, cons
   ClaimedJobs claimed;
   claimed.claim = static_cast<std::int64_t>(random_u64() >> 1);
   claimed.until = std::chrono::steady_clock::now() + options.claim / kClaimUsedShare;
-  auto session = database.engine().session();
-  if (!session.ok()) return std::move(session).fault();
   const Command commands[] = {phases::walk_along_indexes(database.dialect()),
                               {phases::kClaimJobs,
                                {std::string_view(sink), static_cast<std::int64_t>(options.batch),
                                 std::int64_t{options.claim.count()}, claimed.claim}}};
-  auto rows = (*session)->transact(Isolation::read_committed, commands);
+  auto rows = transact(database, commands);
   if (!rows.ok()) return std::move(rows).fault();
   claimed.jobs.reserve(rows.value()[1].rows.size());
   for (const SqlRow& row : rows.value()[1].rows) claimed.jobs.push_back(phases::job_of_row(row));
@@ -126,11 +113,7 @@ class EnqueuerLoop final : public CountingLoop<EnqueuerCounts> {
 
  private:
   struct Line; // a sink, its jobs and their courier
-  Turn turn() override { return turn_of(run_once()); }
-  static Turn turn_of(const Result<EnqueuerCounts>& counts) {
-    if (!counts.ok()) return Turn::failed;
-    return counts->delivered != 0 ? Turn::worked : Turn::idle;
-  }
+  bool more(const EnqueuerCounts& counts) const override { return counts.delivered != 0; }
   Result<EnqueuerCounts> drain(Line& line);
 
   Database& database_;
@@ -175,9 +158,7 @@ struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<Cl
   void end(ClaimedJobs& batch, SinkReport report, std::function<void()> done) override {
     Database& database = enqueuer.database_;
     const BatchEnd settled(database.dialect(), batch.jobs, report, batch.claim, enqueuer.options_);
-    auto session = database.engine().session();
-    auto rows = session.ok() ? (*session)->transact(Isolation::read_committed, settled.commands)
-                             : Result<std::vector<SqlRows>>(std::move(session).fault());
+    auto rows = transact(database, settled.commands);
     if (rows.ok()) {
       counts.delivered += settled.delivered;
       counts.refused += settled.refused;
@@ -205,11 +186,11 @@ struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<Cl
 
 // A thread for each sink: one that is slow or down holds up no other.
 void EnqueuerLoop::run() {
-  if (lines_.empty()) return repeat([] { return Turn::idle; });
+  if (lines_.empty()) return repeat([] { return false; });
   std::vector<std::jthread> threads;
   std::vector<Line*> without_thread;
   for (const auto& line : lines_) {
-    const auto work = [this, &line = *line] { repeat([&] { return turn_of(drain(line)); }); };
+    const auto work = [this, &line = *line] { repeat([&] { return more_after(drain(line)); }); };
     if (const auto why = start_threads(threads, 1, work, StartThread{})) {
       failing("threads", *why);
       without_thread.push_back(line.get());
@@ -219,8 +200,8 @@ void EnqueuerLoop::run() {
   // Sinks that got no thread share this one: slower, but their jobs do not wait for a restart.
   repeat([&] {
     bool worked = false;
-    for (Line* const line : without_thread) worked = turn_of(drain(*line)) == Turn::worked || worked;
-    return worked ? Turn::worked : Turn::idle;
+    for (Line* const line : without_thread) worked = more_after(drain(*line)) || worked;
+    return worked;
   });
 }
 

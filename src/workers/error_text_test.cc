@@ -1,4 +1,4 @@
-#include "workers/error_text.h"
+#include "workers/worker_loop.h"
 
 #include <gtest/gtest.h>
 

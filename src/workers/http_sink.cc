@@ -28,17 +28,42 @@ constexpr AnswerLimit kAnswerLimit{64u << 10, AnswerLimit::Longer::is_cut};
 
 bool one_line(std::string_view text) { return text.find_first_of("\r\n") == std::string_view::npos; }
 
+// Where jobs or resumed operations are POSTed.
+struct Receiver {
+  static Result<Receiver> open(std::string_view url, HttpSinkOptions options) {
+    auto parsed = parse_url(url);
+    if (!parsed.ok()) return std::move(parsed).fault();
+    if (!one_line(options.authorization) || !one_line(options.content_type))
+      return invalid("authorization and content_type: expected a header value without line breaks");
+    auto fetcher = Fetcher::open(options.ca_file, kAnswerLimit);
+    if (!fetcher.ok()) return std::move(fetcher).fault();
+    return Receiver{std::move(parsed).value(), std::move(fetcher).value(), std::move(options)};
+  }
+
+  Fetched post(std::string_view key, std::string_view content_type, const Headers& more, std::string_view body) const {
+    FetchRequest request{"POST", url, {}, body};
+    request.headers.add("Idempotency-Key", key);
+    request.headers.add("Content-Type", content_type);
+    for (std::size_t i = 0; i < more.size(); ++i) request.headers.add(more[i].name, more[i].value);
+    if (!options.authorization.empty()) request.headers.add("Authorization", options.authorization);
+    return fetcher->fetch(request, std::chrono::steady_clock::now() + options.timeout);
+  }
+
+  Url url;
+  std::unique_ptr<Fetcher> fetcher;
+  HttpSinkOptions options;
+};
+
 class HttpSink final : public Sink {
  public:
-  HttpSink(Url url, std::unique_ptr<Fetcher> fetcher, HttpSinkOptions options)
-      : url_(std::move(url)), fetcher_(std::move(fetcher)), options_(std::move(options)) {}
+  explicit HttpSink(Receiver receiver) : receiver_(std::move(receiver)) {}
 
   // "In a row" means in the order in which the answers came.
   SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
     Round round;
     std::mutex mutex; // guards the round and what is remembered from round to round
     const std::vector<const Job*> ordered = in_order_of_hope(jobs);
-    concurrently(options_.concurrency, ordered.size(), [&](std::size_t i) {
+    concurrently(receiver_.options.concurrency, ordered.size(), [&](std::size_t i) {
       if (turn.over()) return GoOn::no;
       Tried tried = try_one(*ordered[i]);
       const std::lock_guard lock(mutex);
@@ -77,8 +102,10 @@ class HttpSink final : public Sink {
 
   Tried try_one(const Job& job) const {
     if (!one_line(job.name)) return {Ending::not_sent, "the job's name has a line break and cannot be a header"};
-    const FetchRequest request{"POST", url_, headers_of(job), job.args};
-    const Fetched fetched = fetcher_->fetch(request, std::chrono::steady_clock::now() + options_.timeout);
+    Headers about;
+    about.add("Oncekey-Job", job.name);
+    about.add("Oncekey-Attempt", fmt::format("{}", job.attempts + 1));
+    const Fetched fetched = receiver_.post(fmt::format("{}", job.id), receiver_.options.content_type, about, job.args);
     if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) {
       const bool sent = failure->kind == FetchFailure::Kind::unknown;
       return {sent ? Ending::failed : Ending::no_connection, failure->reason};
@@ -144,19 +171,7 @@ class HttpSink final : public Sink {
     for (const SinkReport::RefusedJob& suspect : round.suspects) tried_in_vain_.insert(suspect.id);
   }
 
-  Headers headers_of(const Job& job) const {
-    Headers headers;
-    headers.add("Idempotency-Key", fmt::format("{}", job.id));
-    headers.add("Content-Type", options_.content_type);
-    headers.add("Oncekey-Job", job.name);
-    headers.add("Oncekey-Attempt", fmt::format("{}", job.attempts + 1));
-    if (!options_.authorization.empty()) headers.add("Authorization", options_.authorization);
-    return headers;
-  }
-
-  const Url url_;
-  const std::unique_ptr<Fetcher> fetcher_;
-  const HttpSinkOptions options_;
+  const Receiver receiver_;
   std::unordered_set<JobId> tried_in_vain_;
 };
 
@@ -171,52 +186,30 @@ RunOutcome outcome_of(int status) {
   return Finished{}; // the application keeps the answer; the completer has no use for it
 }
 
-struct Receiver {
-  Url url;
-  std::unique_ptr<Fetcher> fetcher;
-};
-
-Result<Receiver> open_receiver(std::string_view url, const HttpSinkOptions& options) {
-  auto parsed = parse_url(url);
-  if (!parsed.ok()) return std::move(parsed).fault();
-  if (!one_line(options.authorization) || !one_line(options.content_type))
-    return invalid("authorization and content_type: expected a header value without line breaks");
-  auto fetcher = Fetcher::open(options.ca_file, kAnswerLimit);
-  if (!fetcher.ok()) return std::move(fetcher).fault();
-  return Receiver{std::move(parsed).value(), std::move(fetcher).value()};
-}
-
 } // namespace
 
 Result<std::unique_ptr<Sink>> http_sink(std::string_view url, HttpSinkOptions options) {
-  auto receiver = open_receiver(url, options);
+  auto receiver = Receiver::open(url, std::move(options));
   if (!receiver.ok()) return std::move(receiver).fault();
-  return std::unique_ptr<Sink>(
-      std::make_unique<HttpSink>(std::move(receiver->url), std::move(receiver->fetcher), std::move(options)));
+  return std::unique_ptr<Sink>(std::make_unique<HttpSink>(std::move(receiver).value()));
 }
 
 Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions options) {
-  auto opened = open_receiver(url, options);
+  auto opened = Receiver::open(url, std::move(options));
   if (!opened.ok()) return std::move(opened).fault();
   const auto receiver = std::make_shared<Receiver>(std::move(opened).value());
-  return Completer::Resume(
-      [receiver, options = std::move(options)](const UnfinishedOperation& operation) -> Result<RunOutcome> {
-        const std::string id = to_hex(operation.id);
-        std::string body = "{\"operation\":";
-        append_json_string(body, operation.operation);
-        body += fmt::format(",\"id\":\"{}\"}}", id);
-        FetchRequest request{"POST", receiver->url, {}, body};
-        request.headers.add("Idempotency-Key", id);
-        request.headers.add("Content-Type", "application/json");
-        if (!options.authorization.empty()) request.headers.add("Authorization", options.authorization);
-        const Fetched fetched = receiver->fetcher->fetch(request, std::chrono::steady_clock::now() + options.timeout);
-        if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) return unavailable(failure->reason);
-        const int status = std::get<FetchedAnswer>(fetched).status;
-        if (status != 409 && status != 410 && status != 404 && (status < 200 || status >= 300)) {
-          return unavailable(fmt::format("the application answered {}", status));
-        }
-        return outcome_of(status);
-      });
+  return Completer::Resume([receiver](const UnfinishedOperation& operation) -> Result<RunOutcome> {
+    const std::string id = to_hex(operation.id);
+    std::string body = "{\"operation\":";
+    append_json_string(body, operation.operation);
+    body += fmt::format(",\"id\":\"{}\"}}", id);
+    const Fetched fetched = receiver->post(id, "application/json", {}, body);
+    if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) return unavailable(failure->reason);
+    const int status = std::get<FetchedAnswer>(fetched).status;
+    if (status != 409 && status != 410 && status != 404 && (status < 200 || status >= 300))
+      return unavailable(fmt::format("the application answered {}", status));
+    return outcome_of(status);
+  });
 }
 
 } // namespace oncekey

@@ -1,15 +1,11 @@
 // operators: what an operator looks at and does: dead letters and the backlog.
-#include <oncekey/workers.h>
-
 #include "base/enum_name.h"
-#include "phases/engine.h"
 #include "phases/job_rows.h"
 #include "phases/operation_rows.h"
+#include "workers/worker_loop.h"
 
 namespace oncekey {
 namespace {
-
-using phases::Command;
 
 // 0 and empty texts ask for all.
 constexpr std::string_view kListJobs =
@@ -33,12 +29,11 @@ constexpr std::string_view kBacklog =
 constexpr std::string_view kBacklogBySink =
     "SELECT sink, count(*), {now} - min(staged_at) FROM oncekey_job WHERE state = 'staged' GROUP BY sink ORDER BY sink";
 
-Result<SqlRows> ask(Database& database, const Command& command) {
-  auto session = database.engine().session();
-  if (!session.ok()) return std::move(session).fault();
-  auto rows = (*session)->transact(phases::Isolation::read_committed, {&command, 1});
+// Whether the command changed the one row that it is about.
+Result<bool> changes_one(Database& database, const phases::Command& command) {
+  auto rows = ask(database, command);
   if (!rows.ok()) return std::move(rows).fault();
-  return std::move(rows.value()[0]);
+  return rows->changed == 1;
 }
 
 std::uint64_t count_at(const SqlRow& row, std::size_t column) {
@@ -61,10 +56,8 @@ Result<std::vector<DeadOperation>> list_dead_operations(Database& database, std:
 
 Result<bool> restart_dead_operation(Database& database, const RecordId& id, ForeignSide foreign_side) {
   const bool looked = foreign_side == ForeignSide::looked_at;
-  auto rows = ask(database,
-                  {looked ? phases::kRestartDeadLookedAt : phases::kRestartDead, {Bytes{phases::as_bytes(id.bytes)}}});
-  if (!rows.ok()) return std::move(rows).fault();
-  return rows->changed == 1;
+  return changes_one(
+      database, {looked ? phases::kRestartDeadLookedAt : phases::kRestartDead, {Bytes{phases::as_bytes(id.bytes)}}});
 }
 
 std::string_view to_string(TableJobState state) { return enum_name(state); }
@@ -77,27 +70,14 @@ Result<std::vector<TableJob>> list_jobs(Database& database, const TableJobQuery&
   if (!rows.ok()) return std::move(rows).fault();
   std::vector<TableJob> jobs;
   for (const SqlRow& row : rows->rows) {
-    TableJob job{phases::job_of_row(row), TableJobState::waiting, Time{Millis{row.integer(8)}},
-                 Time{Millis{row.integer(6)}}, row.text(7)};
-    for (const TableJobState known : {TableJobState::taken, TableJobState::dead}) {
-      if (to_string(known) == row.text(9)) job.state = known;
-    }
-    jobs.push_back(std::move(job));
+    jobs.push_back({phases::job_of_row(row), enum_named<TableJobState>(row.text(9)).value_or(TableJobState::waiting),
+                    Time{Millis{row.integer(8)}}, Time{Millis{row.integer(6)}}, row.text(7)});
   }
   return jobs;
 }
 
-Result<bool> retry_job(Database& database, JobId id) {
-  auto rows = ask(database, {kRetryJob, {id}});
-  if (!rows.ok()) return std::move(rows).fault();
-  return rows->changed == 1;
-}
-
-Result<bool> drop_job(Database& database, JobId id) {
-  auto rows = ask(database, {kDropJob, {id}});
-  if (!rows.ok()) return std::move(rows).fault();
-  return rows->changed == 1;
-}
+Result<bool> retry_job(Database& database, JobId id) { return changes_one(database, {kRetryJob, {id}}); }
+Result<bool> drop_job(Database& database, JobId id) { return changes_one(database, {kDropJob, {id}}); }
 
 Result<Backlog> count_backlog(Database& database) {
   auto rows = ask(database, {kBacklog, {}});

@@ -1,4 +1,3 @@
-#include "phases/engine.h"
 #include "workers/worker_loop.h"
 
 namespace oncekey {
@@ -16,7 +15,7 @@ class ReaperLoop final : public CountingLoop<ReaperCounts> {
   }
 
  private:
-  Turn turn() override { return run_once().ok() ? Turn::idle : Turn::failed; }
+  bool more(const ReaperCounts&) const override { return false; }
   Status reap(ReaperCounts& counts);
 
   Database& database_;

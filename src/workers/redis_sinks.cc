@@ -66,10 +66,14 @@ bool is_about_the_command(std::string_view error) {
 
 using RedisPtr = std::unique_ptr<redis::BlockingClient>;
 
-// What both have in common: one command a job, sent in groups.
-class RedisSink : public Sink {
+// One command a job, sent in groups, with the same commands in front of each group.
+class RedisSink final : public Sink {
  public:
-  explicit RedisSink(RedisPtr redis) : redis_(std::move(redis)) {}
+  using CommandOf = std::function<std::string(const Job&)>;
+  RedisSink(RedisPtr redis, CommandOf command_of, std::vector<std::string> before_each_group = {})
+      : redis_(std::move(redis)),
+        command_of_(std::move(command_of)),
+        before_each_group_(std::move(before_each_group)) {}
 
   SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
     SinkReport report;
@@ -81,15 +85,11 @@ class RedisSink : public Sink {
     return report;
   }
 
- protected:
-  virtual std::vector<std::string> before_each_group() const { return {}; }
-  virtual std::string command_of(const Job& job) const = 0;
-
  private:
   void hand_over(std::span<const Job> group, SinkReport& report) {
-    std::vector<std::string> commands = before_each_group();
+    std::vector<std::string> commands = before_each_group_;
     const std::size_t first = commands.size();
-    for (const Job& job : group) commands.push_back(command_of(job));
+    for (const Job& job : group) commands.push_back(command_of_(job));
     const std::vector<Result<redis::OwnedReply>> answers = redis_->run(commands);
     for (std::size_t i = 0; i < group.size(); ++i) {
       const Result<redis::OwnedReply>& answer = answers[first + i];
@@ -108,62 +108,44 @@ class RedisSink : public Sink {
   }
 
   const RedisPtr redis_;
+  const CommandOf command_of_;
+  const std::vector<std::string> before_each_group_;
 };
 
-class SidekiqSink final : public RedisSink {
- public:
-  SidekiqSink(RedisPtr redis, std::string queue) : RedisSink(std::move(redis)), queue_(std::move(queue)) {}
-
- protected:
-  std::vector<std::string> before_each_group() const override { return {redis::command({"SADD", "queues", queue_})}; }
-  std::string command_of(const Job& job) const override {
-    return redis::command({"LPUSH", "queue:" + queue_, sidekiq_payload(job, queue_)});
-  }
-
- private:
-  const std::string queue_;
-};
-
-class RedisStreamSink final : public RedisSink {
- public:
-  RedisStreamSink(RedisPtr redis, std::string stream) : RedisSink(std::move(redis)), stream_(std::move(stream)) {}
-
- protected:
-  std::string command_of(const Job& job) const override {
-    return redis::command({"XADD", stream_, "*", "id", fmt::format("{}", job.id), "name", job.name, "args", job.args});
-  }
-
- private:
-  const std::string stream_;
-};
-
-Result<RedisPtr> client_for(redis::RedisUrl url, const RedisSinkOptions& options) {
-  if (url.wait != 0 || url.prefix != redis::RedisUrl{}.prefix) {
+Result<RedisPtr> client_for(std::string_view redis_url, std::string_view no_cluster, const RedisSinkOptions& options) {
+  Result<redis::RedisUrl> url = redis::parse_url(redis_url);
+  if (!url) return std::move(url).fault();
+  if (url->cluster && !no_cluster.empty()) return invalid(std::string(no_cluster));
+  if (url->wait != 0 || url->prefix != redis::RedisUrl{}.prefix)
     return invalid("wait and prefix in a Redis URL are for stores; a sink has neither");
-  }
-  return redis::BlockingClient::make(std::move(url), options.timeout);
+  return redis::BlockingClient::make(*std::move(url), options.timeout);
 }
 
 } // namespace
 
 Result<std::unique_ptr<Sink>> sidekiq_sink(std::string_view redis_url, std::string queue, RedisSinkOptions options) {
   if (queue.empty()) return invalid("a Sidekiq queue has a name");
-  Result<redis::RedisUrl> url = redis::parse_url(redis_url);
-  if (!url) return std::move(url).fault();
-  if (url->cluster) return invalid("Sidekiq does not use a Redis Cluster: write redis:// or rediss:// in the URL");
-  Result<RedisPtr> redis = client_for(*std::move(url), options);
+  Result<RedisPtr> redis =
+      client_for(redis_url, "Sidekiq does not use a Redis Cluster: write redis:// or rediss:// in the URL", options);
   if (!redis) return std::move(redis).fault();
-  return std::unique_ptr<Sink>(std::make_unique<SidekiqSink>(*std::move(redis), std::move(queue)));
+  std::vector<std::string> name_queue{redis::command({"SADD", "queues", queue})};
+  return std::unique_ptr<Sink>(std::make_unique<RedisSink>(
+      *std::move(redis),
+      [queue = std::move(queue)](const Job& job) {
+        return redis::command({"LPUSH", "queue:" + queue, sidekiq_payload(job, queue)});
+      },
+      std::move(name_queue)));
 }
 
 Result<std::unique_ptr<Sink>> redis_stream_sink(std::string_view redis_url, std::string stream,
                                                 RedisSinkOptions options) {
   if (stream.empty()) return invalid("a Redis stream has a name");
-  Result<redis::RedisUrl> url = redis::parse_url(redis_url);
-  if (!url) return std::move(url).fault();
-  Result<RedisPtr> redis = client_for(*std::move(url), options);
+  Result<RedisPtr> redis = client_for(redis_url, "", options);
   if (!redis) return std::move(redis).fault();
-  return std::unique_ptr<Sink>(std::make_unique<RedisStreamSink>(*std::move(redis), std::move(stream)));
+  return std::unique_ptr<Sink>(std::make_unique<RedisSink>(*std::move(redis), [stream =
+                                                                                   std::move(stream)](const Job& job) {
+    return redis::command({"XADD", stream, "*", "id", fmt::format("{}", job.id), "name", job.name, "args", job.args});
+  }));
 }
 
 } // namespace oncekey

@@ -1,12 +1,23 @@
-// worker_loop: the inside of a BackgroundWorker: the loop of run(), its end, and what is failing at present.
+// worker_loop: the inside of a BackgroundWorker: the loop of run(), its end, and what is failing at present; and the
+// steps that the workers share.
 #pragma once
+
+#include "phases/engine.h"
 
 #include <oncekey/workers.h>
 
-#include <condition_variable>
-#include <mutex>
-
 namespace oncekey {
+
+// The message of a sink or an exception, in a form that every database can keep: at most a thousand bytes, cut between
+// characters. Bytes that are not UTF-8 or not visible become question marks.
+//
+// The message comes from outside: a server's answer in any encoding, an exception's bytes. Postgres refuses text that
+// is not valid UTF-8, and with it the statement that records what became of a whole batch.
+std::string error_text(std::string_view said);
+
+// What the commands answer, run in one transaction on a session of the pool.
+Result<std::vector<SqlRows>> transact(Database& database, std::span<const phases::Command> commands);
+Result<SqlRows> ask(Database& database, const phases::Command& command);
 
 struct BackgroundWorker::Impl {
   explicit Impl(Millis idle_wait) : idle_wait_(idle_wait) {}
@@ -23,10 +34,10 @@ struct BackgroundWorker::Impl {
   std::map<std::string, std::string> troubles() const;
 
  protected:
-  enum class Turn { worked, idle, failed };
-  virtual Turn turn() = 0;
+  // Whether the next turn is to come at once.
+  virtual bool turn() = 0;
   // Takes turns until stop(), with a pause after each that found nothing or failed.
-  void repeat(const std::function<Turn()>& turn);
+  void repeat(const std::function<bool()>& turn);
   void failing(const std::string& what, std::string why);
   void working(const std::string& what);
 
@@ -52,6 +63,11 @@ class CountingLoop : public BackgroundWorker::Impl {
   }
 
  protected:
+  // Whether there is probably more to do after a run that did this.
+  virtual bool more(const Counts& counts) const = 0;
+  bool more_after(const Result<Counts>& run) const { return run.ok() && more(*run); }
+  bool turn() override { return more_after(run_once()); }
+
   // The end of a run: counts it and reports whether the database failed. The result of run_once().
   Result<Counts> ended(const Counts& counts, Status done) {
     {

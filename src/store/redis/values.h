@@ -16,7 +16,7 @@
 //
 // All numbers are little-endian, and stay below 2^53, where Lua's numbers end.
 //
-// A job is a hash, and its message a string beside it (encode_message() of core/job_codec.h). The fields are the
+// A job is a hash, and its message a string beside it (encode_message() of core/record_codec.h). The fields are the
 // members of StoredJob, by their names: numbers and times (in milliseconds) in decimal, flags as "1" or "0", the
 // fingerprint as its bytes; last_status, last_reason and last_at are those of the newest attempt; `format` is "1".
 #pragma once

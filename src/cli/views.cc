@@ -1,6 +1,6 @@
-#include "cli/keys_view.h"
+#include "cli/views.h"
 
-#include "cli/table.h"
+#include <oncekey/check.h>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <vector>
 
 namespace oncekey {
 namespace {
@@ -20,19 +19,17 @@ constexpr std::size_t kIdShown = 12;
 constexpr std::size_t kTextShown = 40;
 constexpr std::size_t kBodyShown = 4096;
 
-const json::value& member(const json::value& object, std::string_view name) {
-  static const json::value nothing;
-  if (!object.is_object()) return nothing;
-  const json::value* found = object.as_object().if_contains(json::string_view(name.data(), name.size()));
-  return found == nullptr ? nothing : *found;
-}
-
 std::string text_of(const json::value& value, std::size_t length_max) {
   if (value.is_null()) return "-";
   if (const json::string* text = value.if_string())
     return text->empty() ? "-" : printable({text->data(), text->size()}, length_max);
   return printable(json::serialize(value), length_max);
 }
+
+std::string text_at(const json::value& object, std::string_view name, std::size_t length_max) {
+  return text_of(member(object, name), length_max);
+}
+std::string time_at(const json::value& object, std::string_view name) { return view_of_time(member(object, name)); }
 
 bool is_rerun(const json::value& record) {
   return member(record, "rerun") == json::value(true) && member(record, "state") == json::value("in_progress");
@@ -42,7 +39,7 @@ bool is_rerun(const json::value& record) {
 std::string state_of(const json::value& record) {
   if (member(record, "abandoned") == json::value(true)) return "abandoned";
   if (is_rerun(record)) return "rerun allowed";
-  return text_of(member(record, "state"), kTextShown);
+  return text_at(record, "state", kTextShown);
 }
 
 // What an operator has to do, in a few words; empty if nothing.
@@ -55,12 +52,14 @@ std::string next_of(const json::value& record) {
 }
 
 std::string request_of(const json::value& record, std::size_t length_max) {
-  return fmt::format("{} {}", text_of(member(record, "method"), 16), text_of(member(record, "target"), length_max));
+  return fmt::format("{} {}", text_at(record, "method", 16), text_at(record, "target", length_max));
 }
 
 // Line by line, so that a body keeps its shape; only bytes that could harm a terminal are replaced.
-std::string view_of_body(std::string_view body) {
-  if (body.empty()) return "";
+std::string view_of_body(const json::value& message) {
+  const json::string* const text = member(message, "body").if_string();
+  if (text == nullptr || text->empty()) return "";
+  std::string_view body(text->data(), text->size());
   std::string view = "\n";
   const bool cut = body.size() > kBodyShown;
   body = body.substr(0, kBodyShown);
@@ -85,16 +84,12 @@ std::string view_of_headers(const json::value& message) {
 }
 
 std::string view_of_response(const json::value& response) {
-  std::string view =
-      fmt::format("\n{} {}\n", text_of(member(response, "status"), 8), text_of(member(response, "reason"), kTextShown));
+  std::string view = fmt::format("\n{} {}\n", text_at(response, "status", 8), text_at(response, "reason", kTextShown));
   const json::value& key_id = member(member(response, "sealed"), "key_id");
   if (!key_id.is_null()) return view + fmt::format("(headers and body are sealed with key {})\n", text_of(key_id, 10));
   view += view_of_headers(response);
-  const json::value& encoding = member(response, "body_encoding");
-  if (encoding.is_string() && encoding.as_string() == "base64") view += "(body in base64)\n";
-  const json::value& body = member(response, "body");
-  if (body.is_string()) view += view_of_body({body.as_string().data(), body.as_string().size()});
-  return view;
+  if (member(response, "body_encoding") == "base64") view += "(body in base64)\n";
+  return view + view_of_body(response);
 }
 
 // "2026-01-02T03:04:05.678Z" as "2026-01-02 03:04:05Z".
@@ -124,26 +119,11 @@ void fit_last_columns(std::vector<std::vector<std::string>>& rows, std::size_t w
   }
 }
 
-} // namespace
-
-std::string view_of_time(const json::value& time) {
-  if (time.is_string()) return text_of(time, kTextShown);
-  if (!time.is_number()) return "-";
-  json::error_code error;
-  const auto millis = time.to_number<std::int64_t>(error);
-  if (error || millis <= 0) return "-";
-  const auto seconds = std::chrono::sys_seconds(std::chrono::seconds(millis / 1000));
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
-                     millis % 1000);
-}
-
-namespace {
-
 // How many records were looked at, and whether there are more.
 std::string view_of_look(const json::value& answer, bool any) {
   const json::value& next = member(answer, "next");
   if (next.is_string()) return fmt::format("(there are more: --after {})\n", text_of(next, 128));
-  const std::string looked = text_of(member(answer, "looked"), 20);
+  const std::string looked = text_at(answer, "looked", 20);
   const json::value& missing = member(answer, "missing");
   if (member(answer, "more") == json::value(true))
     return fmt::format("(looked at {} keys; more of them fit: --limit shows up to 10000)\n", looked);
@@ -159,6 +139,53 @@ std::string view_of_look(const json::value& answer, bool any) {
 
 } // namespace
 
+const json::value& member(const json::value& object, std::string_view name) {
+  static const json::value nothing;
+  const json::object* const members = object.if_object();
+  const json::value* const found = members == nullptr ? nullptr : members->if_contains({name.data(), name.size()});
+  return found == nullptr ? nothing : *found;
+}
+
+std::string view_of_time(const json::value& time) {
+  if (time.is_string()) return text_of(time, kTextShown);
+  if (!time.is_number()) return "-";
+  json::error_code error;
+  const auto millis = time.to_number<std::int64_t>(error);
+  if (error || millis <= 0) return "-";
+  const auto seconds = std::chrono::sys_seconds(std::chrono::seconds(millis / 1000));
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", fmt::gmtime(std::chrono::system_clock::to_time_t(seconds)),
+                     millis % 1000);
+}
+
+std::string format_table(const std::vector<std::vector<std::string>>& rows) {
+  if (rows.empty()) return "";
+  std::vector<std::size_t> widths(rows.front().size());
+  for (const auto& row : rows) {
+    ONCEKEY_CHECK(row.size() == widths.size(), "every row of a table has the cells of the first");
+    for (std::size_t column = 0; column < row.size(); ++column)
+      widths[column] = std::max(widths[column], row[column].size());
+  }
+  std::string text;
+  for (const auto& row : rows) {
+    for (std::size_t column = 0; column < row.size(); ++column) {
+      text += row[column];
+      if (column + 1 < row.size()) text.append(widths[column] - row[column].size() + 2, ' ');
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string printable(std::string_view text, std::size_t length_max) {
+  std::string safe(text.size() > length_max ? text.substr(0, length_max) : text);
+  for (char& c : safe) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < ' ' || byte >= 0x7f) c = '?';
+  }
+  if (text.size() > length_max && length_max > 3) safe.replace(length_max - 3, 3, "...");
+  return safe;
+}
+
 std::string view_of_list(const json::value& answer, std::size_t width) {
   const json::array* keys = member(answer, "keys").if_array();
   if (keys == nullptr || keys->empty()) {
@@ -167,9 +194,9 @@ std::string view_of_list(const json::value& answer, std::size_t width) {
   }
   std::vector<std::vector<std::string>> rows{{"ID", "STATE", "STATUS", "FIRST RECEIVED", "KEY", "REQUEST"}};
   for (const json::value& key : *keys) {
-    const std::string id = text_of(member(key, "id"), 64);
-    rows.push_back({id.substr(0, kIdShown), state_of(key), text_of(member(key, "status"), 8),
-                    to_the_second(view_of_time(member(key, "first_received"))), text_of(member(key, "key"), kTextShown),
+    const std::string id = text_at(key, "id", 64);
+    rows.push_back({id.substr(0, kIdShown), state_of(key), text_at(key, "status", 8),
+                    to_the_second(time_at(key, "first_received")), text_at(key, "key", kTextShown),
                     request_of(key, kTextShown)});
   }
   fit_last_columns(rows, width);
@@ -178,21 +205,21 @@ std::string view_of_list(const json::value& answer, std::size_t width) {
 
 std::string view_of_record(const json::value& record) {
   std::vector<std::vector<std::string>> rows{
-      {"id", text_of(member(record, "id"), 64)},
+      {"id", text_at(record, "id", 64)},
       {"state", state_of(record)},
       {"next", next_of(record)},
-      {"key", text_of(member(record, "key"), 255)},
-      {"route", text_of(member(record, "route"), 255)},
+      {"key", text_at(record, "key", 255)},
+      {"route", text_at(record, "route", 255)},
       {"request", request_of(record, 255)},
-      {"fence", text_of(member(record, "fence"), 20)},
-      {"gateway", text_of(member(record, "gateway"), 32)},
-      {"trace", text_of(member(record, "trace"), 32)},
+      {"fence", text_at(record, "fence", 20)},
+      {"gateway", text_at(record, "gateway", 32)},
+      {"trace", text_at(record, "trace", 32)},
       {"sealed with key", text_of(member(member(record, "sealed"), "key_id"), 10)},
-      {"first received", view_of_time(member(record, "first_received"))},
-      {"lease until", view_of_time(member(record, "lease_until"))},
-      {"settled at", view_of_time(member(record, "settled_at"))},
-      {"unknown since", view_of_time(member(record, "indeterminate_since"))},
-      {"expires at", view_of_time(member(record, "expires_at"))},
+      {"first received", time_at(record, "first_received")},
+      {"lease until", time_at(record, "lease_until")},
+      {"settled at", time_at(record, "settled_at")},
+      {"unknown since", time_at(record, "indeterminate_since")},
+      {"expires at", time_at(record, "expires_at")},
   };
   // What does not apply is not shown.
   std::erase_if(rows, [](const std::vector<std::string>& row) { return row[1].empty() || row[1] == "-"; });
@@ -207,10 +234,10 @@ std::string view_of_jobs(const json::value& answer) {
   std::vector<std::vector<std::string>> rows{
       {"ID", "STATE", "ATTEMPTS", "NEXT", "RECEIVED", "DESTINATION", "KEY", "REASON"}};
   for (const json::value& job : *jobs) {
-    const std::string id = text_of(member(job, "id"), 64);
-    rows.push_back({id.substr(0, kIdShown), text_of(member(job, "state"), 16), text_of(member(job, "attempts"), 8),
-                    view_of_time(member(job, "next_attempt")), view_of_time(member(job, "received")),
-                    text_of(member(job, "destination"), kTextShown), text_of(member(job, "key"), kTextShown),
+    const std::string id = text_at(job, "id", 64);
+    rows.push_back({id.substr(0, kIdShown), text_at(job, "state", 16), text_at(job, "attempts", 8),
+                    time_at(job, "next_attempt"), time_at(job, "received"), text_at(job, "destination", kTextShown),
+                    text_at(job, "key", kTextShown),
                     text_of(member(job, member(job, "why_dead").is_string() ? "why_dead" : "last"), kTextShown)});
   }
   std::string view = format_table(rows);
@@ -223,32 +250,27 @@ std::string view_of_jobs(const json::value& answer) {
 std::string view_of_job(const json::value& job) {
   const json::value& message = member(job, "message");
   std::string view = format_table({
-      {"id", text_of(member(job, "id"), 64)},
-      {"state", text_of(member(job, "state"), 16)},
-      {"destination", text_of(member(job, "destination"), 255)},
-      {"key", text_of(member(job, "key"), 255)},
-      {"goes to",
-       fmt::format("{} {}", text_of(member(message, "method"), 16), text_of(member(message, "target"), 255))},
-      {"attempts", text_of(member(job, "attempts"), 8)},
-      {"last", text_of(member(job, "last"), 255)},
-      {"why dead", text_of(member(job, "why_dead"), 255)},
-      {"received", view_of_time(member(job, "received"))},
-      {"next attempt", view_of_time(member(job, "next_attempt"))},
-      {"ended", view_of_time(member(job, "ended"))},
-      {"remembered until", view_of_time(member(job, "remembered_until"))},
+      {"id", text_at(job, "id", 64)},
+      {"state", text_at(job, "state", 16)},
+      {"destination", text_at(job, "destination", 255)},
+      {"key", text_at(job, "key", 255)},
+      {"goes to", fmt::format("{} {}", text_at(message, "method", 16), text_at(message, "target", 255))},
+      {"attempts", text_at(job, "attempts", 8)},
+      {"last", text_at(job, "last", 255)},
+      {"why dead", text_at(job, "why_dead", 255)},
+      {"received", time_at(job, "received")},
+      {"next attempt", time_at(job, "next_attempt")},
+      {"ended", time_at(job, "ended")},
+      {"remembered until", time_at(job, "remembered_until")},
   });
   if (!message.is_object()) return view;
-  view += "\n";
-  view += view_of_headers(message);
-  const json::value& body = member(message, "body");
-  if (body.is_string()) view += view_of_body({body.as_string().data(), body.as_string().size()});
-  return view;
+  return view + "\n" + view_of_headers(message) + view_of_body(message);
 }
 
 std::string view_of_error(const std::string& body) {
   json::error_code error;
   const json::value parsed = json::parse(body, error);
-  if (!error && member(parsed, "error").is_string()) return text_of(member(parsed, "error"), 1024);
+  if (!error && member(parsed, "error").is_string()) return text_at(parsed, "error", 1024);
   return body.empty() ? "no reason was given" : printable(body, 1024);
 }
 

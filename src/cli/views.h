@@ -1,10 +1,12 @@
-// keys_view: the admin API's JSON as text for people.
+// views: the admin API's JSON, and tables, as text for people at a terminal.
 #pragma once
 
 #include <boost/json/value.hpp>
 
 #include <cstddef>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace oncekey {
 
@@ -21,5 +23,15 @@ std::string view_of_error(const std::string& body);
 
 // A time of the API, text or milliseconds since 1970, in ISO 8601; "-" for one that never was.
 std::string view_of_time(const boost::json::value& time);
+
+// What an object has under this name; null if it has nothing, or is no object.
+const boost::json::value& member(const boost::json::value& object, std::string_view name);
+
+// Every row has as many cells as the first, which holds the titles. The last column is not padded.
+std::string format_table(const std::vector<std::vector<std::string>>& rows);
+
+// Text that came from a client, made safe to print: control bytes could move a terminal's cursor and forge a line.
+// Longer than `length_max` is cut, with dots at the end.
+std::string printable(std::string_view text, std::size_t length_max);
 
 } // namespace oncekey

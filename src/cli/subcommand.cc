@@ -1,0 +1,49 @@
+#include "cli/subcommand.h"
+
+#include <oncekey/database.h>
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+namespace oncekey {
+namespace {
+
+bool ask_on_the_terminal(const std::string& question) {
+  std::cerr << question << " [y/N] " << std::flush;
+  std::string answer;
+  return std::getline(std::cin, answer) && (answer == "y" || answer == "Y" || answer == "yes");
+}
+
+} // namespace
+
+Console standard_console() {
+  const bool somebody_there = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  winsize window{};
+  const bool to_terminal = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
+  return Console{std::cout, std::cerr, somebody_there ? ask_on_the_terminal : nullptr,
+                 to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
+}
+
+int Subcommand::complain(const Console& console, std::string_view message, int exit_code) const {
+  console.err << "oncekey " << command_->get_name() << ": " << message << "\n";
+  return exit_code;
+}
+
+Result<std::unique_ptr<Database>> open_library_database(const std::string& url) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  const std::string path = url.starts_with(kSqlite) ? url.substr(kSqlite.size()) : "";
+  std::error_code ignored;
+  // Opening would make an empty database, without any work in it.
+  if (!path.empty() && !std::filesystem::exists(path, ignored))
+    return unavailable(fmt::format("there is no database {}: start the application first, which makes it", path));
+  auto database = open_database(url);
+  if (!database) return std::move(database).fault();
+  if (const Status migrated = (*database)->migrate(); !migrated) return migrated.fault();
+  return database;
+}
+
+} // namespace oncekey
