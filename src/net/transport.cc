@@ -95,7 +95,6 @@ class Transport::Tls {
 
   SSL* session() { return session_; }
   bool wants_write() const { return wants_write_; }
-  bool reader_needs_writer = false; // a read waits for room to write, and a writer waits for that already
 
   std::error_code handshake() {
     begin();
@@ -170,6 +169,10 @@ std::error_code Transport::unusable() const {
 
 std::error_code Transport::interrupted() const { return socket_.open() ? timed_out_error() : closed_error(); }
 
+WatchedDescriptor::Ready Transport::until_read_goes_on() {
+  return tls_ && tls_->wants_write() ? socket_.until_readable_or_writable() : socket_.until_readable();
+}
+
 Task<std::error_code> Transport::connect(const SocketAddress& address) {
   tls_.reset();
   Descriptor made(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -214,13 +217,7 @@ Task<std::error_code> Transport::shake_hands() {
   for (;;) {
     const std::error_code error = tls_->handshake();
     if (error != kWouldBlock) co_return error;
-    bool goes_on = false;
-    if (tls_->wants_write()) {
-      goes_on = co_await socket_.until_writable();
-    } else {
-      goes_on = co_await socket_.until_readable();
-    }
-    if (!goes_on) co_return interrupted();
+    if (!co_await until_read_goes_on()) co_return interrupted();
   }
 }
 
@@ -253,14 +250,7 @@ Task<IoResult> Transport::wait_and_read(std::span<char> room) {
     const IoResult result = try_to_read(room);
     if (result.error != kWouldBlock) co_return result;
     in_a_row_ = 0;
-    bool goes_on = false;
-    if (tls_ && tls_->wants_write() && !socket_.has_writer()) {
-      goes_on = co_await socket_.until_writable();
-    } else {
-      if (tls_) tls_->reader_needs_writer = tls_->wants_write();
-      goes_on = co_await socket_.until_readable();
-    }
-    if (!goes_on) co_return IoResult{interrupted(), 0};
+    if (!co_await until_read_goes_on()) co_return IoResult{interrupted(), 0};
   }
 }
 
@@ -319,7 +309,6 @@ Task<IoResult> Transport::write_rest(Pieces rest, std::size_t written, Pace* pac
     }
     written += result.bytes;
     if (result.error) co_return IoResult{result.error, written};
-    if (tls_ && std::exchange(tls_->reader_needs_writer, false)) socket_.resume_reader();
     skip(rest, result.bytes);
     if (rest[0].empty() && rest[1].empty()) co_return IoResult{{}, written};
     if (++in_a_row_ > kCallsInARowMax) {
@@ -359,12 +348,7 @@ Task<void> Transport::shutdown_send() {
     // Waits for the peer's goodbye too; one that does not care to send it must not hold us up.
     deadline_after(kTlsGoodbye);
     while (socket_.open() && tls_->goodbye() == kWouldBlock) {
-      bool goes_on = false;
-      if (tls_->wants_write()) {
-        goes_on = co_await socket_.until_writable();
-      } else {
-        goes_on = co_await socket_.until_readable();
-      }
+      const bool goes_on = co_await until_read_goes_on();
       if (!goes_on) break;
     }
   }

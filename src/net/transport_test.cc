@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include <sys/resource.h>
@@ -408,6 +409,87 @@ TEST_F(OneConnection, APortThatIsTakenIsAConflict) {
   const Status listening = second.listen("127.0.0.1", port_);
   ASSERT_FALSE(listening.ok());
   EXPECT_EQ(listening.fault().kind, FaultKind::conflict);
+}
+
+// A TLS server's Transport and a client that may do what ours never does. Between them a pair of Unix sockets: what one
+// end sends, the other can read at once.
+class UnusualClient : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    server_ = std::make_unique<Transport>(loop_, Descriptor(ends[0]));
+    socket_ = Descriptor(ends[1]);
+    const int small = 1;
+    ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    context_ = client_tls({.ca_file = Certificates::file_for("127.0.0.1")}).value();
+    client_.reset(SSL_new(context_.get()));
+    SSL_set_fd(client_.get(), socket_.number());
+    bool shaken = false;
+    const auto serve = [&]() -> Task<void> {
+      const std::string file = Certificates::file_for("127.0.0.1");
+      EXPECT_FALSE(co_await server_->serve_tls(server_tls(file, file).value()));
+      shaken = true;
+    };
+    spawn(serve());
+    loop_.run_until([&] { return SSL_connect(client_.get()) == 1 && shaken; });
+  }
+
+  // That many KeyUpdates and then a byte, as one piece.
+  void send_key_updates(int count, int kind) {
+    BIO* const kept = BIO_new(BIO_s_mem());
+    SSL_set0_wbio(client_.get(), kept);
+    for (int i = 0; i < count; ++i) {
+      SSL_key_update(client_.get(), kind);
+      SSL_do_handshake(client_.get());
+    }
+    SSL_write(client_.get(), "y", 1);
+    std::string text(BIO_ctrl_pending(kept), '\0');
+    BIO_read(kept, text.data(), static_cast<int>(text.size()));
+    SSL_set0_wbio(client_.get(), BIO_new_socket(socket_.number(), BIO_NOCLOSE));
+    ASSERT_EQ(::send(socket_.number(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  Task<void> read_once() {
+    char room[64];
+    const IoResult got = co_await server_->read_some(room);
+    read_ = got.error ? got.error.message() : std::string(room, got.bytes);
+  }
+  // What the server has written.
+  std::string receive(std::size_t bytes) {
+    std::string all;
+    char room[4096];
+    loop_.run_until([&] {
+      const int got = SSL_read(client_.get(), room, sizeof room);
+      if (got > 0) all.append(room, static_cast<std::size_t>(got));
+      return all.size() >= bytes;
+    });
+    return all;
+  }
+
+  Loop loop_;
+  Descriptor socket_;
+  TlsContext context_;
+  std::unique_ptr<SSL, decltype(&SSL_free)> client_{nullptr, SSL_free};
+  std::unique_ptr<Transport> server_;
+  std::string read_;
+};
+
+TEST_F(UnusualClient, AReadThatMustAnswerWaitsForRoomBesideAWrite) {
+  spawn(read_once());
+  send_key_updates(12, SSL_KEY_UPDATE_REQUESTED);
+  loop_.poll();
+  EXPECT_EQ(read_, "") << "the answers to the first KeyUpdates fill the socket's buffer";
+  bool written = false;
+  const auto write = [&]() -> Task<void> {
+    const IoResult result = co_await server_->write("x");
+    written = !result.error;
+  };
+  spawn(write());
+  loop_.poll();
+  EXPECT_FALSE(written);
+  EXPECT_EQ(receive(1), "x");
+  loop_.run_until([&] { return !read_.empty() && written; });
+  EXPECT_EQ(read_, "y");
 }
 
 TEST(Resolve, AnAddressNeedsNoNameServer) {

@@ -90,6 +90,7 @@ void WatchedDescriptor::happened(std::uint32_t events) {
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
     writable_ = true;
     resume(writer_, Why::ready);
+    if (reader_wants_room_) resume(reader_, Why::ready);
   }
 }
 
