@@ -26,6 +26,10 @@ constexpr std::size_t kTlsRecordBytes = 16u << 10;
 // Reads or writes that need no wait, before the other tasks of the loop have their turn.
 constexpr unsigned kCallsInARowMax = 16;
 
+// Records, and handshake messages in them, that may come without data between them. Usual are a few: session tickets
+// and KeyUpdates.
+constexpr unsigned kRecordsWithoutDataMax = 32;
+
 // Not an error of the connection: the call has to wait.
 const std::error_code kWouldBlock = std::make_error_code(std::errc::resource_unavailable_try_again);
 
@@ -67,6 +71,13 @@ long bio_control(BIO* bio, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
+// One SSL_read_ex() would take KeyUpdates and refuse new handshakes for as long as they come, and with it the loop.
+void count_record(int sent, int, int what, const void*, std::size_t, SSL* session, void* without_data) {
+  if (sent != 0 || (what != SSL3_RT_HEADER && what != SSL3_RT_HANDSHAKE)) return;
+  if (++*static_cast<unsigned*>(without_data) > kRecordsWithoutDataMax)
+    SSL_set_shutdown(session, SSL_RECEIVED_SHUTDOWN); // ends the read
+}
+
 const BIO_METHOD* bio_method() {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "oncekey socket");
@@ -99,13 +110,18 @@ class Transport::Tls {
   std::error_code handshake() {
     begin();
     const int done = SSL_do_handshake(session_);
-    return done == 1 ? std::error_code() : error_of(done);
+    if (done != 1) return error_of(done);
+    SSL_ctrl(session_, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, &without_data_);
+    SSL_set_msg_callback(session_, count_record);
+    return {};
   }
   IoResult read(std::span<char> room) {
     begin();
     std::size_t bytes = 0;
     const int done = SSL_read_ex(session_, room.data(), room.size(), &bytes);
-    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+    if (done != 1) return {error_of(done), 0};
+    without_data_ = 0;
+    return {{}, bytes};
   }
   IoResult write(std::string_view from) {
     begin();
@@ -150,6 +166,7 @@ class Transport::Tls {
   TlsContext context_;
   SSL* session_;
   bool wants_write_ = false;
+  unsigned without_data_ = 0; // records since the last data
 };
 
 Transport::Transport(Loop& loop, Descriptor socket)

@@ -492,6 +492,23 @@ TEST_F(UnusualClient, AReadThatMustAnswerWaitsForRoomBesideAWrite) {
   EXPECT_EQ(read_, "y");
 }
 
+TEST_F(UnusualClient, KeyUpdatesWithoutDataEndTheConnection) {
+  send_key_updates(100, SSL_KEY_UPDATE_NOT_REQUESTED);
+  spawn(read_once());
+  loop_.run_until([&] { return !read_.empty(); });
+  EXPECT_NE(read_, "y");
+}
+
+TEST_F(UnusualClient, KeyUpdatesBetweenDataAreWelcome) {
+  for (int i = 0; i < 20; ++i) {
+    read_.clear();
+    spawn(read_once());
+    send_key_updates(10, SSL_KEY_UPDATE_NOT_REQUESTED);
+    loop_.run_until([&] { return !read_.empty(); });
+    EXPECT_EQ(read_, "y");
+  }
+}
+
 TEST(Resolve, AnAddressNeedsNoNameServer) {
   Loop loop;
   for (const std::string host : {"127.0.0.1", "::1"}) {
