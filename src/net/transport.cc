@@ -234,7 +234,7 @@ Task<std::error_code> Transport::shake_hands() {
   for (;;) {
     const std::error_code error = tls_->handshake();
     if (error != kWouldBlock) co_return error;
-    if (!co_await until_read_goes_on()) co_return interrupted();
+    if (!co_await until_read_goes_on() || expired_) co_return interrupted();
   }
 }
 
@@ -267,7 +267,8 @@ Task<IoResult> Transport::wait_and_read(std::span<char> room) {
     const IoResult result = try_to_read(room);
     if (result.error != kWouldBlock) co_return result;
     in_a_row_ = 0;
-    if (!co_await until_read_goes_on()) co_return IoResult{interrupted(), 0};
+    // A deadline that passed while this task was about to go on has passed: there is no other to end the next wait.
+    if (!co_await until_read_goes_on() || expired_) co_return IoResult{interrupted(), 0};
   }
 }
 
@@ -321,7 +322,7 @@ Task<IoResult> Transport::write_rest(Pieces rest, std::size_t written, Pace* pac
       in_a_row_ = 0;
       // A TLS write waits for the peer to send only where it may begin a new handshake, which none of ours may.
       if (tls_ && !tls_->wants_write()) co_return IoResult{std::make_error_code(std::errc::protocol_error), written};
-      if (!co_await socket_.until_writable()) co_return IoResult{interrupted(), written};
+      if (!co_await socket_.until_writable() || expired_) co_return IoResult{interrupted(), written};
       result = try_to_write(rest);
     }
     written += result.bytes;
@@ -366,7 +367,7 @@ Task<void> Transport::shutdown_send() {
     deadline_after(kTlsGoodbye);
     while (socket_.open() && tls_->goodbye() == kWouldBlock) {
       const bool goes_on = co_await until_read_goes_on();
-      if (!goes_on) break;
+      if (!goes_on || expired_) break;
     }
   }
   end_sending();

@@ -509,6 +509,27 @@ TEST_F(UnusualClient, KeyUpdatesBetweenDataAreWelcome) {
   }
 }
 
+TEST_F(UnusualClient, APartOfARecordAtTheDeadlineDoesNotLoseIt) {
+  spawn(read_once());
+  loop_.poll();
+  server_->deadline(std::chrono::steady_clock::now());
+  const auto drip = [&]() -> Task<void> {
+    constexpr std::string_view kHead("\x17\x03\x03\x40\x00", 5);
+    for (std::size_t sent = 0; !server_->expired(); ++sent) {
+      const char byte = sent < kHead.size() ? kHead[sent] : 'x';
+      const MonotonicTime begun = std::chrono::steady_clock::now();
+      (void)!::send(socket_.number(), &byte, 1, 0);
+      while (std::chrono::steady_clock::now() - begun < Loop::kFresh) std::this_thread::yield();
+      loop_.catch_up(); // the reader goes on in the next turn, and the deadline passes before
+      co_await loop_.next_turn();
+    }
+  };
+  spawn(drip());
+  loop_.run_until([&] { return server_->expired(); });
+  for (int turns = 0; turns < 3; ++turns) loop_.poll();
+  EXPECT_EQ(read_, timed_out_error().message());
+}
+
 TEST(Resolve, AnAddressNeedsNoNameServer) {
   Loop loop;
   for (const std::string host : {"127.0.0.1", "::1"}) {
