@@ -14,8 +14,9 @@ void WatchedDescriptor::assign(Descriptor descriptor) {
 }
 
 void WatchedDescriptor::close() {
-  descriptor_.close(); // which takes it out of epoll
-  watched_ = false;
+  // Closing alone does not take it out of epoll while a forked process holds it too.
+  if (std::exchange(watched_, false)) ::epoll_ctl(loop_.epoll_.number(), EPOLL_CTL_DEL, descriptor_.number(), nullptr);
+  descriptor_.close();
   resume(reader_, Why::closed);
   resume(writer_, Why::closed);
 }
