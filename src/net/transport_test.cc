@@ -19,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace oncekey {
 namespace {
@@ -241,6 +242,32 @@ TEST_P(TwoEnds, AreNotQuietAfterTheEnd) {
   while (client_->quiet()) std::this_thread::yield();
   client_->close();
   EXPECT_FALSE(client_->quiet());
+}
+
+TEST(Transport, OfManyThatHaveEndedNoneIsQuiet) {
+  constexpr std::size_t kMany = 300; // more than the loop takes from the kernel at once
+  Loop loop;
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<Descriptor> peers;
+  std::size_t read = 0;
+  const auto read_once = [&](Transport& from) -> Task<void> {
+    char room[64];
+    (void)co_await from.read_some(room);
+    ++read;
+  };
+  for (std::size_t i = 0; i < kMany; ++i) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    transports.push_back(std::make_unique<Transport>(loop, Descriptor(ends[0])));
+    peers.emplace_back(ends[1]);
+    spawn(read_once(*transports.back()));
+    ASSERT_EQ(::send(ends[1], "x", 1, 0), 1);
+  }
+  loop.run_until([&] { return read == kMany; });
+  peers.clear();
+  const MonotonicTime ended = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - ended < Loop::kFresh) std::this_thread::yield();
+  EXPECT_FALSE(transports.back()->quiet());
 }
 
 TEST_P(TwoEnds, AReaderThatAlwaysHasMoreLetsTheOthersHaveTheirTurn) {
