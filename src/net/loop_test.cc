@@ -185,6 +185,18 @@ TEST(Notice, MayGoWhileATaskWaitsForIt) {
   EXPECT_FALSE(loop.run_to_end(wait()));
 }
 
+TEST(Notice, MayGoBeforeTheTaskItWasGivenToGoesOn) {
+  Loop loop;
+  auto notice = std::make_unique<Notice>(loop);
+  const auto wait = [&]() -> Task<bool> { co_return co_await notice->wait(); };
+  loop.post([&] {
+    notice->give();
+    notice->give();
+    notice.reset();
+  });
+  EXPECT_FALSE(loop.run_to_end(wait()));
+}
+
 TEST(Arrival, BringsTheValueOrNothingByTheDeadline) {
   Loop loop;
   Arrival<std::string> comes(loop);
