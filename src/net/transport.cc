@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace oncekey {
@@ -96,6 +97,11 @@ class Transport::Tls {
  public:
   Tls(WatchedDescriptor& socket, const TlsContext& context) : context_(context), session_(SSL_new(context.get())) {
     BIO* const bio = BIO_new(bio_method());
+    if (session_ == nullptr || bio == nullptr) {
+      SSL_free(session_);
+      BIO_free(bio);
+      throw std::bad_alloc();
+    }
     BIO_set_data(bio, &socket);
     BIO_set_init(bio, 1);
     SSL_set_bio(session_, bio, bio);
@@ -220,13 +226,14 @@ Task<std::error_code> Transport::connect_tls(const TlsContext& context, const st
   SSL* const session = tls_->session();
   SSL_set_connect_state(session);
   X509_VERIFY_PARAM* const expected = SSL_get0_param(session);
-  if (parse_ip(host)) {
-    X509_VERIFY_PARAM_set1_ip_asc(expected, host.c_str());
-  } else {
-    X509_VERIFY_PARAM_set1_host(expected, host.c_str(), 0);
-    // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
+  const bool is_ip = parse_ip(host).has_value();
+  const int set = is_ip ? X509_VERIFY_PARAM_set1_ip_asc(expected, host.c_str())
+                        : X509_VERIFY_PARAM_set1_host(expected, host.c_str(), 0);
+  // Without a name to verify, OpenSSL accepts a certificate for any.
+  if (set != 1 || host.empty()) co_return std::make_error_code(std::errc::invalid_argument);
+  // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
+  if (!is_ip)
     SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, const_cast<char*>(host.c_str()));
-  }
   co_return co_await shake_hands();
 }
 

@@ -371,6 +371,17 @@ TEST_F(OneConnection, ANameIsVerifiedLikeAnAddress) {
   EXPECT_EQ(connected.failure, ConnectFailure::none) << connected.reason;
 }
 
+TEST_F(OneConnection, ACertificateIsNotAcceptedWithoutANameToVerify) {
+  spawn(serve("127.0.0.1"));
+  const TlsContext tls = client_tls({.ca_file = Certificates::file_for("127.0.0.1")}).value();
+  const auto shake_hands = [&]() -> Task<std::error_code> {
+    Connected connected = co_await connect(loop_, "127.0.0.1", port_, nullptr, in_a_while());
+    const std::error_code error = co_await connected.transport->connect_tls(tls, "");
+    co_return error;
+  };
+  EXPECT_TRUE(loop_.run_to_end(shake_hands()));
+}
+
 TEST_F(OneConnection, ATlsStreamThatIsCutOffIsNotTakenForWhole) {
   spawn(serve("127.0.0.1", [](Transport& transport) { transport.close(); }));
   const Connected connected = connect_trusting("127.0.0.1");
