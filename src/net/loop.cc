@@ -16,7 +16,7 @@
 namespace oncekey {
 namespace {
 
-// Events taken from the kernel at once. More are taken in the next turn.
+// Events taken from the kernel with one system call.
 constexpr int kEventsMax = 256;
 
 } // namespace
@@ -139,6 +139,7 @@ void Loop::take_events(std::optional<MonotonicTime> until) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
     if (event.data.ptr != nullptr) static_cast<WatchedDescriptor*>(event.data.ptr)->happened(event.events);
   }
+  if (count == kEventsMax) take_events(std::nullopt); // there may be more
 }
 
 void Loop::run_posted() {

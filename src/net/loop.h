@@ -224,8 +224,7 @@ class Notice {
 
   // On the loop's thread. The waiting task goes on with the loop's next turn.
   void give() {
-    given_ = true;
-    if (waiting_ != nullptr) loop_.make_ready(*std::exchange(waiting_, nullptr));
+    if (!std::exchange(given_, true) && waiting_ != nullptr) loop_.make_ready(*waiting_);
   }
 
   class Awaited;

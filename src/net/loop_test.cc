@@ -5,6 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -182,6 +185,18 @@ TEST(Notice, MayGoWhileATaskWaitsForIt) {
   EXPECT_FALSE(loop.run_to_end(wait()));
 }
 
+TEST(Notice, MayGoBeforeTheTaskItWasGivenToGoesOn) {
+  Loop loop;
+  auto notice = std::make_unique<Notice>(loop);
+  const auto wait = [&]() -> Task<bool> { co_return co_await notice->wait(); };
+  loop.post([&] {
+    notice->give();
+    notice->give();
+    notice.reset();
+  });
+  EXPECT_FALSE(loop.run_to_end(wait()));
+}
+
 TEST(Arrival, BringsTheValueOrNothingByTheDeadline) {
   Loop loop;
   Arrival<std::string> comes(loop);
@@ -230,6 +245,33 @@ TEST(WatchedDescriptor, ATaskWhoseDescriptorIsGoneEndsWithTheLoop) {
     watched.reset();
   }
   EXPECT_EQ(witness.use_count(), 1);
+}
+
+TEST(WatchedDescriptor, HearsNothingOfAClosedSocketThatAForkedProcessHolds) {
+  Loop loop;
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  WatchedDescriptor watched(loop, Descriptor(ends[0]));
+  const Descriptor peer(ends[1]);
+  bool readable = false;
+  const auto wait = [&]() -> Task<void> { readable = co_await watched.until_readable(); };
+  spawn(wait());
+  loop.poll();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  watched.close();
+  loop.poll();
+  watched.assign(Descriptor(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)));
+  spawn(wait());
+  EXPECT_EQ(::send(peer.number(), "x", 1, 0), 1);
+  loop.poll();
+  loop.poll();
+  EXPECT_FALSE(readable);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST(SignalWatch, CallsOnTheLoopsThreadForEachSignal) {

@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace oncekey {
@@ -25,6 +26,10 @@ constexpr std::size_t kTlsOverhead = 256;
 constexpr std::size_t kTlsRecordBytes = 16u << 10;
 // Reads or writes that need no wait, before the other tasks of the loop have their turn.
 constexpr unsigned kCallsInARowMax = 16;
+
+// Records, and handshake messages in them, that may come without data between them. Usual are a few: session tickets
+// and KeyUpdates.
+constexpr unsigned kRecordsWithoutDataMax = 32;
 
 // Not an error of the connection: the call has to wait.
 const std::error_code kWouldBlock = std::make_error_code(std::errc::resource_unavailable_try_again);
@@ -67,6 +72,13 @@ long bio_control(BIO* bio, int command, long, void*) {
   return command == BIO_CTRL_FLUSH ? 1 : 0;
 }
 
+// One SSL_read_ex() would take KeyUpdates and refuse new handshakes for as long as they come, and with it the loop.
+void count_record(int sent, int, int what, const void*, std::size_t, SSL* session, void* without_data) {
+  if (sent != 0 || (what != SSL3_RT_HEADER && what != SSL3_RT_HANDSHAKE)) return;
+  if (++*static_cast<unsigned*>(without_data) > kRecordsWithoutDataMax)
+    SSL_set_shutdown(session, SSL_RECEIVED_SHUTDOWN); // ends the read
+}
+
 const BIO_METHOD* bio_method() {
   static BIO_METHOD* const method = [] {
     BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "oncekey socket");
@@ -85,6 +97,11 @@ class Transport::Tls {
  public:
   Tls(WatchedDescriptor& socket, const TlsContext& context) : context_(context), session_(SSL_new(context.get())) {
     BIO* const bio = BIO_new(bio_method());
+    if (session_ == nullptr || bio == nullptr) {
+      SSL_free(session_);
+      BIO_free(bio);
+      throw std::bad_alloc();
+    }
     BIO_set_data(bio, &socket);
     BIO_set_init(bio, 1);
     SSL_set_bio(session_, bio, bio);
@@ -95,18 +112,22 @@ class Transport::Tls {
 
   SSL* session() { return session_; }
   bool wants_write() const { return wants_write_; }
-  bool reader_needs_writer = false; // a read waits for room to write, and a writer waits for that already
 
   std::error_code handshake() {
     begin();
     const int done = SSL_do_handshake(session_);
-    return done == 1 ? std::error_code() : error_of(done);
+    if (done != 1) return error_of(done);
+    SSL_ctrl(session_, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, &without_data_);
+    SSL_set_msg_callback(session_, count_record);
+    return {};
   }
   IoResult read(std::span<char> room) {
     begin();
     std::size_t bytes = 0;
     const int done = SSL_read_ex(session_, room.data(), room.size(), &bytes);
-    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+    if (done != 1) return {error_of(done), 0};
+    without_data_ = 0;
+    return {{}, bytes};
   }
   IoResult write(std::string_view from) {
     begin();
@@ -151,6 +172,7 @@ class Transport::Tls {
   TlsContext context_;
   SSL* session_;
   bool wants_write_ = false;
+  unsigned without_data_ = 0; // records since the last data
 };
 
 Transport::Transport(Loop& loop, Descriptor socket)
@@ -169,6 +191,10 @@ std::error_code Transport::unusable() const {
 }
 
 std::error_code Transport::interrupted() const { return socket_.open() ? timed_out_error() : closed_error(); }
+
+WatchedDescriptor::Ready Transport::until_read_goes_on() {
+  return tls_ && tls_->wants_write() ? socket_.until_readable_or_writable() : socket_.until_readable();
+}
 
 Task<std::error_code> Transport::connect(const SocketAddress& address) {
   tls_.reset();
@@ -200,13 +226,14 @@ Task<std::error_code> Transport::connect_tls(const TlsContext& context, const st
   SSL* const session = tls_->session();
   SSL_set_connect_state(session);
   X509_VERIFY_PARAM* const expected = SSL_get0_param(session);
-  if (parse_ip(host)) {
-    X509_VERIFY_PARAM_set1_ip_asc(expected, host.c_str());
-  } else {
-    X509_VERIFY_PARAM_set1_host(expected, host.c_str(), 0);
-    // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
+  const bool is_ip = parse_ip(host).has_value();
+  const int set = is_ip ? X509_VERIFY_PARAM_set1_ip_asc(expected, host.c_str())
+                        : X509_VERIFY_PARAM_set1_host(expected, host.c_str(), 0);
+  // Without a name to verify, OpenSSL accepts a certificate for any.
+  if (set != 1 || host.empty()) co_return std::make_error_code(std::errc::invalid_argument);
+  // SNI names hosts, never addresses (RFC 6066). The macro around this call casts in a way we do not compile.
+  if (!is_ip)
     SSL_ctrl(session, SSL_CTRL_SET_TLSEXT_HOSTNAME, TLSEXT_NAMETYPE_host_name, const_cast<char*>(host.c_str()));
-  }
   co_return co_await shake_hands();
 }
 
@@ -214,13 +241,7 @@ Task<std::error_code> Transport::shake_hands() {
   for (;;) {
     const std::error_code error = tls_->handshake();
     if (error != kWouldBlock) co_return error;
-    bool goes_on = false;
-    if (tls_->wants_write()) {
-      goes_on = co_await socket_.until_writable();
-    } else {
-      goes_on = co_await socket_.until_readable();
-    }
-    if (!goes_on) co_return interrupted();
+    if (!co_await until_read_goes_on() || expired_) co_return interrupted();
   }
 }
 
@@ -253,14 +274,8 @@ Task<IoResult> Transport::wait_and_read(std::span<char> room) {
     const IoResult result = try_to_read(room);
     if (result.error != kWouldBlock) co_return result;
     in_a_row_ = 0;
-    bool goes_on = false;
-    if (tls_ && tls_->wants_write() && !socket_.has_writer()) {
-      goes_on = co_await socket_.until_writable();
-    } else {
-      if (tls_) tls_->reader_needs_writer = tls_->wants_write();
-      goes_on = co_await socket_.until_readable();
-    }
-    if (!goes_on) co_return IoResult{interrupted(), 0};
+    // A deadline that passed while this task was about to go on has passed: there is no other to end the next wait.
+    if (!co_await until_read_goes_on() || expired_) co_return IoResult{interrupted(), 0};
   }
 }
 
@@ -314,12 +329,11 @@ Task<IoResult> Transport::write_rest(Pieces rest, std::size_t written, Pace* pac
       in_a_row_ = 0;
       // A TLS write waits for the peer to send only where it may begin a new handshake, which none of ours may.
       if (tls_ && !tls_->wants_write()) co_return IoResult{std::make_error_code(std::errc::protocol_error), written};
-      if (!co_await socket_.until_writable()) co_return IoResult{interrupted(), written};
+      if (!co_await socket_.until_writable() || expired_) co_return IoResult{interrupted(), written};
       result = try_to_write(rest);
     }
     written += result.bytes;
     if (result.error) co_return IoResult{result.error, written};
-    if (tls_ && std::exchange(tls_->reader_needs_writer, false)) socket_.resume_reader();
     skip(rest, result.bytes);
     if (rest[0].empty() && rest[1].empty()) co_return IoResult{{}, written};
     if (++in_a_row_ > kCallsInARowMax) {
@@ -359,13 +373,8 @@ Task<void> Transport::shutdown_send() {
     // Waits for the peer's goodbye too; one that does not care to send it must not hold us up.
     deadline_after(kTlsGoodbye);
     while (socket_.open() && tls_->goodbye() == kWouldBlock) {
-      bool goes_on = false;
-      if (tls_->wants_write()) {
-        goes_on = co_await socket_.until_writable();
-      } else {
-        goes_on = co_await socket_.until_readable();
-      }
-      if (!goes_on) break;
+      const bool goes_on = co_await until_read_goes_on();
+      if (!goes_on || expired_) break;
     }
   }
   end_sending();

@@ -88,6 +88,8 @@ class Transport {
   class Tls;
   using Pieces = std::array<std::string_view, 2>;
   Task<std::error_code> shake_hands();
+  // For a read, handshake or goodbye that would block. Waits as the reader, whatever TLS needs.
+  WatchedDescriptor::Ready until_read_goes_on();
   Task<IoResult> wait_and_read(std::span<char> room);
   IoResult try_to_read(std::span<char> room);
   Task<IoResult> begin_write(std::string_view first, std::string_view second, Pace* pace);

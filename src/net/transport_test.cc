@@ -9,6 +9,7 @@
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <openssl/rsa.h>
+#include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
 #include <sys/resource.h>
@@ -18,6 +19,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace oncekey {
 namespace {
@@ -242,6 +244,32 @@ TEST_P(TwoEnds, AreNotQuietAfterTheEnd) {
   EXPECT_FALSE(client_->quiet());
 }
 
+TEST(Transport, OfManyThatHaveEndedNoneIsQuiet) {
+  constexpr std::size_t kMany = 300; // more than the loop takes from the kernel at once
+  Loop loop;
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<Descriptor> peers;
+  std::size_t read = 0;
+  const auto read_once = [&](Transport& from) -> Task<void> {
+    char room[64];
+    (void)co_await from.read_some(room);
+    ++read;
+  };
+  for (std::size_t i = 0; i < kMany; ++i) {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    transports.push_back(std::make_unique<Transport>(loop, Descriptor(ends[0])));
+    peers.emplace_back(ends[1]);
+    spawn(read_once(*transports.back()));
+    ASSERT_EQ(::send(ends[1], "x", 1, 0), 1);
+  }
+  loop.run_until([&] { return read == kMany; });
+  peers.clear();
+  const MonotonicTime ended = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() - ended < Loop::kFresh) std::this_thread::yield();
+  EXPECT_FALSE(transports.back()->quiet());
+}
+
 TEST_P(TwoEnds, AReaderThatAlwaysHasMoreLetsTheOthersHaveTheirTurn) {
   const std::string large(4u << 20, 'x');
   std::size_t written = 0;
@@ -343,6 +371,17 @@ TEST_F(OneConnection, ANameIsVerifiedLikeAnAddress) {
   EXPECT_EQ(connected.failure, ConnectFailure::none) << connected.reason;
 }
 
+TEST_F(OneConnection, ACertificateIsNotAcceptedWithoutANameToVerify) {
+  spawn(serve("127.0.0.1"));
+  const TlsContext tls = client_tls({.ca_file = Certificates::file_for("127.0.0.1")}).value();
+  const auto shake_hands = [&]() -> Task<std::error_code> {
+    Connected connected = co_await connect(loop_, "127.0.0.1", port_, nullptr, in_a_while());
+    const std::error_code error = co_await connected.transport->connect_tls(tls, "");
+    co_return error;
+  };
+  EXPECT_TRUE(loop_.run_to_end(shake_hands()));
+}
+
 TEST_F(OneConnection, ATlsStreamThatIsCutOffIsNotTakenForWhole) {
   spawn(serve("127.0.0.1", [](Transport& transport) { transport.close(); }));
   const Connected connected = connect_trusting("127.0.0.1");
@@ -408,6 +447,125 @@ TEST_F(OneConnection, APortThatIsTakenIsAConflict) {
   const Status listening = second.listen("127.0.0.1", port_);
   ASSERT_FALSE(listening.ok());
   EXPECT_EQ(listening.fault().kind, FaultKind::conflict);
+}
+
+// A TLS server's Transport and a client that may do what ours never does. Between them a pair of Unix sockets: what one
+// end sends, the other can read at once.
+class UnusualClient : public testing::Test {
+ protected:
+  void SetUp() override {
+    int ends[2];
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+    server_ = std::make_unique<Transport>(loop_, Descriptor(ends[0]));
+    socket_ = Descriptor(ends[1]);
+    const int small = 1;
+    ::setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    context_ = client_tls({.ca_file = Certificates::file_for("127.0.0.1")}).value();
+    client_.reset(SSL_new(context_.get()));
+    SSL_set_fd(client_.get(), socket_.number());
+    bool shaken = false;
+    const auto serve = [&]() -> Task<void> {
+      const std::string file = Certificates::file_for("127.0.0.1");
+      EXPECT_FALSE(co_await server_->serve_tls(server_tls(file, file).value()));
+      shaken = true;
+    };
+    spawn(serve());
+    loop_.run_until([&] { return SSL_connect(client_.get()) == 1 && shaken; });
+  }
+
+  // That many KeyUpdates and then a byte, as one piece.
+  void send_key_updates(int count, int kind) {
+    BIO* const kept = BIO_new(BIO_s_mem());
+    SSL_set0_wbio(client_.get(), kept);
+    for (int i = 0; i < count; ++i) {
+      SSL_key_update(client_.get(), kind);
+      SSL_do_handshake(client_.get());
+    }
+    SSL_write(client_.get(), "y", 1);
+    std::string text(BIO_ctrl_pending(kept), '\0');
+    BIO_read(kept, text.data(), static_cast<int>(text.size()));
+    SSL_set0_wbio(client_.get(), BIO_new_socket(socket_.number(), BIO_NOCLOSE));
+    ASSERT_EQ(::send(socket_.number(), text.data(), text.size(), 0), static_cast<ssize_t>(text.size()));
+  }
+  Task<void> read_once() {
+    char room[64];
+    const IoResult got = co_await server_->read_some(room);
+    read_ = got.error ? got.error.message() : std::string(room, got.bytes);
+  }
+  // What the server has written.
+  std::string receive(std::size_t bytes) {
+    std::string all;
+    char room[4096];
+    loop_.run_until([&] {
+      const int got = SSL_read(client_.get(), room, sizeof room);
+      if (got > 0) all.append(room, static_cast<std::size_t>(got));
+      return all.size() >= bytes;
+    });
+    return all;
+  }
+
+  Loop loop_;
+  Descriptor socket_;
+  TlsContext context_;
+  std::unique_ptr<SSL, decltype(&SSL_free)> client_{nullptr, SSL_free};
+  std::unique_ptr<Transport> server_;
+  std::string read_;
+};
+
+TEST_F(UnusualClient, AReadThatMustAnswerWaitsForRoomBesideAWrite) {
+  spawn(read_once());
+  send_key_updates(12, SSL_KEY_UPDATE_REQUESTED);
+  loop_.poll();
+  EXPECT_EQ(read_, "") << "the answers to the first KeyUpdates fill the socket's buffer";
+  bool written = false;
+  const auto write = [&]() -> Task<void> {
+    const IoResult result = co_await server_->write("x");
+    written = !result.error;
+  };
+  spawn(write());
+  loop_.poll();
+  EXPECT_FALSE(written);
+  EXPECT_EQ(receive(1), "x");
+  loop_.run_until([&] { return !read_.empty() && written; });
+  EXPECT_EQ(read_, "y");
+}
+
+TEST_F(UnusualClient, KeyUpdatesWithoutDataEndTheConnection) {
+  send_key_updates(100, SSL_KEY_UPDATE_NOT_REQUESTED);
+  spawn(read_once());
+  loop_.run_until([&] { return !read_.empty(); });
+  EXPECT_NE(read_, "y");
+}
+
+TEST_F(UnusualClient, KeyUpdatesBetweenDataAreWelcome) {
+  for (int i = 0; i < 20; ++i) {
+    read_.clear();
+    spawn(read_once());
+    send_key_updates(10, SSL_KEY_UPDATE_NOT_REQUESTED);
+    loop_.run_until([&] { return !read_.empty(); });
+    EXPECT_EQ(read_, "y");
+  }
+}
+
+TEST_F(UnusualClient, APartOfARecordAtTheDeadlineDoesNotLoseIt) {
+  spawn(read_once());
+  loop_.poll();
+  server_->deadline(std::chrono::steady_clock::now());
+  const auto drip = [&]() -> Task<void> {
+    constexpr std::string_view kHead("\x17\x03\x03\x40\x00", 5);
+    for (std::size_t sent = 0; !server_->expired(); ++sent) {
+      const char byte = sent < kHead.size() ? kHead[sent] : 'x';
+      const MonotonicTime begun = std::chrono::steady_clock::now();
+      (void)!::send(socket_.number(), &byte, 1, 0);
+      while (std::chrono::steady_clock::now() - begun < Loop::kFresh) std::this_thread::yield();
+      loop_.catch_up(); // the reader goes on in the next turn, and the deadline passes before
+      co_await loop_.next_turn();
+    }
+  };
+  spawn(drip());
+  loop_.run_until([&] { return server_->expired(); });
+  for (int turns = 0; turns < 3; ++turns) loop_.poll();
+  EXPECT_EQ(read_, timed_out_error().message());
 }
 
 TEST(Resolve, AnAddressNeedsNoNameServer) {

@@ -14,8 +14,9 @@ void WatchedDescriptor::assign(Descriptor descriptor) {
 }
 
 void WatchedDescriptor::close() {
-  descriptor_.close(); // which takes it out of epoll
-  watched_ = false;
+  // Closing alone does not take it out of epoll while a forked process holds it too.
+  if (std::exchange(watched_, false)) ::epoll_ctl(loop_.epoll_.number(), EPOLL_CTL_DEL, descriptor_.number(), nullptr);
+  descriptor_.close();
   resume(reader_, Why::closed);
   resume(writer_, Why::closed);
 }
@@ -90,6 +91,7 @@ void WatchedDescriptor::happened(std::uint32_t events) {
   if ((events & (EPOLLOUT | EPOLLHUP | EPOLLERR)) != 0) {
     writable_ = true;
     resume(writer_, Why::ready);
+    if (reader_wants_room_) resume(reader_, Why::ready);
   }
 }
 

@@ -48,9 +48,8 @@ class WatchedDescriptor {
   // was interrupted or the descriptor closed.
   Ready until_readable();
   Ready until_writable();
-  bool has_writer() const { return writer_ != nullptr; }
-  // Lets the reader look again, although nothing has happened.
-  void resume_reader() { resume(reader_, Why::ready); }
+  // For the task that reads: a TLS read may have to write first, while another task waits to write.
+  Ready until_readable_or_writable();
 
  private:
   friend class Loop;
@@ -63,6 +62,7 @@ class WatchedDescriptor {
   Descriptor descriptor_;
   Ready* reader_ = nullptr;
   Ready* writer_ = nullptr;
+  bool reader_wants_room_ = false; // the reader waits for either
   bool readable_ = true;
   bool writable_ = true;
   bool ended_ = false; // the peer has ended its direction, or the connection failed: a read never blocks again
@@ -98,7 +98,14 @@ class WatchedDescriptor::Ready : public Wait {
   bool woken_ = false;
 };
 
-inline WatchedDescriptor::Ready WatchedDescriptor::until_readable() { return Ready(*this, reader_); }
+inline WatchedDescriptor::Ready WatchedDescriptor::until_readable() {
+  reader_wants_room_ = false;
+  return Ready(*this, reader_);
+}
+inline WatchedDescriptor::Ready WatchedDescriptor::until_readable_or_writable() {
+  reader_wants_room_ = true;
+  return Ready(*this, reader_);
+}
 inline WatchedDescriptor::Ready WatchedDescriptor::until_writable() { return Ready(*this, writer_); }
 
 } // namespace oncekey
