@@ -162,7 +162,15 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
       if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }
-      return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now, call->request.token}));
+      // Reading it is no proof that it survives a failover: its commit may have been given up while it waited for a
+      // standby. A renewal is a write, and its commit waits again.
+      const Claimed claimed{record.fence, record.took_over, found->now, record.claimed_by};
+      return server_->renew({call->request.id, claimed.fence, claimed.token}, call->request.lease,
+                            [this, call, claimed](const Result<FenceAnswer>& renewed) {
+                              if (!renewed) return claim_answered(call, renewed.fault());
+                              if (*renewed == FenceAnswer::done) return call->done(ClaimAnswer(claimed));
+                              give_up(call, {FaultKind::timeout, "the claim was lost before it was confirmed"});
+                            });
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
     if (works_here(owners_here_, call->request.id, record, found->now) == OwnerWorksHere::yes) {

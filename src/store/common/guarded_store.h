@@ -5,7 +5,7 @@
 // done here, the same for every kind of server:
 //
 //   claim      is sent again with the same token. A claim that finds its own token on a record in progress is its
-//   owner.
+//              owner once it has renewed the lease: a read does not show whether the standbys have the claim.
 //              A claim that stays unknown is answered as a fault, so that the request is not executed; when the store
 //              is back, the record is released if it has this claim's token.
 //   complete   is sent again for some seconds, since the work is done and its answer would be lost. If the record then

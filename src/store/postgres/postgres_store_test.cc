@@ -3,6 +3,7 @@
 #include "store/postgres/postgres_store.h"
 
 #include "core/job_store.h"
+#include "store/common/guarded_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -349,6 +350,25 @@ TEST_F(PostgresStoreTest, CommitsThatWaitForAStandbyLeaveNoSessionsBehind) {
     EXPECT_LE(sessions(), kSessionsMax);
   }
   EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
+}
+
+// A call that is given up has happened on the primary, where the next attempt sees it.
+TEST_F(PostgresStoreTest, WhatNoStandbyHasIsNeverConfirmed) {
+  const Millis patience{700};
+  GuardedStore guard(open_impatient(), {log_, Durability::none, patience, patience, patience});
+  const auto plain = open_impatient();
+  ASSERT_TRUE(owns(claim(guard, 1)));
+  const Ownership owner{id(1), fence_of(*plain, 1)};
+  const MissingStandby missing([](const std::string& text) { sql(text); });
+  std::uint64_t key = 1000;
+  ASSERT_TRUE(in_the_end([&] { return !owns(claim(*plain, ++key)); })) << "the setting has not arrived";
+  EXPECT_FALSE(owns(claim(guard, 2)));
+  StageRequest job;
+  job.id = id(3);
+  job.retention = kRetention;
+  EXPECT_FALSE(wait_for<StageAnswer>([&](auto done) { guard.jobs().stage(job, std::move(done)); }));
+  EXPECT_FALSE(wait_for<FenceAnswer>([&](auto done) { guard.complete(owner, {}, std::move(done)); }));
+  EXPECT_FALSE(wait_for<FenceAnswer>([&](auto done) { guard.release(owner, std::move(done)); }));
 }
 
 TEST_F(PostgresStoreTest, APromotedStandbyGivesNoFenceASecondTime) {

@@ -184,6 +184,11 @@ BEGIN
   END IF;
 END $$;
 
+-- Makes the commit of a transaction that changes nothing wait for the standbys as if it did. What it has seen may be of
+-- a call that was given up while its commit waited: that call asks whether it has happened, and happened means replicated.
+CREATE FUNCTION oncekey.wait_for_standbys() RETURNS void LANGUAGE sql VOLATILE
+AS $$ SELECT pg_logical_emit_message(true, 'oncekey', '') $$;
+
 -- What a claim or a find found; `n` is the place of the id in the question, from one.
 CREATE TYPE oncekey.answer AS (
   n              int4,
@@ -359,6 +364,7 @@ BEGIN
   SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
   -- Only where a gateway waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
+  IF cardinality(done || freed) < cardinality(ids) THEN PERFORM oncekey.wait_for_standbys(); END IF;
   RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
                FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 END $$;
@@ -497,7 +503,10 @@ BEGIN
   IF NOT oncekey.lock_job(id) THEN RETURN; END IF;
   answer := 2;
   SELECT j.fingerprint INTO known FROM oncekey.job j WHERE j.id = stage.id AND j.expires_at > moment;
-  IF found THEN RETURN; END IF;
+  IF found THEN
+    PERFORM oncekey.wait_for_standbys();
+    RETURN;
+  END IF;
   DELETE FROM oncekey.job j WHERE j.id = stage.id; -- it has expired, and its place is gone with it
   INSERT INTO oncekey.job (id, queue, state, message_kept, fence, attempts, staged_at, due_at, ended_at, expires_at,
                            last_at, last_status, last_reason, why_dead, fingerprint, route, key)
@@ -579,7 +588,10 @@ BEGIN
     why_dead = CASE kind WHEN 3 THEN end_attempt.why_dead ELSE j.why_dead END,
     message_kept = kind <> 1 OR keep_message
   WHERE j.id = end_attempt.id AND j.state = 2 AND j.fence = end_attempt.fence AND j.expires_at > moment;
-  IF NOT found THEN RETURN 2; END IF;
+  IF NOT found THEN
+    PERFORM oncekey.wait_for_standbys();
+    RETURN 2;
+  END IF;
   IF kind = 1 AND NOT keep_message THEN DELETE FROM oncekey.job_message m WHERE m.id = end_attempt.id; END IF;
   RETURN 1;
 END $$;
