@@ -102,8 +102,9 @@ class GuardedStore final : public Store {
   };
 
   Breaker& breaker_of(const RecordId& id) { return breakers_[server_->server_of(id) % breakers_.size()]; }
-  // Asks the server of this breaker for a record of its own until it answers.
-  void probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses);
+  // Asks the server of this breaker for an id of its own until it answers.
+  void probe(Breaker& breaker, const std::shared_ptr<Backoff>& pauses);
+  std::optional<RecordId> absent_id(const Breaker& breaker);
   Status durable_enough() const;
   void send(const std::shared_ptr<ClaimCall>& call);
   void claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer);

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace oncekey::redis {
@@ -17,6 +18,8 @@ constexpr Millis kLeastMapAge{100};
 constexpr Millis kReadyPoll{10};
 // A restarting server is back in less. Another one that is away must not keep a gateway from starting.
 constexpr Millis kPatienceWithOthers{1000};
+// The number of partitions whose owner is not known.
+constexpr std::uint8_t kOfNoServer = kStoreServersMax - 1;
 
 } // namespace
 
@@ -30,7 +33,9 @@ Servers::Servers(Loop& loop, const RedisUrl& url, const ConnectionOptions& optio
       owner_(owner),
       owners_(names.partitions()),
       numbers_(names.partitions()),
-      refresh_wanted_(loop) {}
+      refresh_wanted_(loop) {
+  for (std::atomic<std::uint8_t>& number : numbers_) number = kOfNoServer;
+}
 
 void Servers::start() {
   if (!url_.cluster) {
@@ -49,7 +54,7 @@ std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
     link = std::make_shared<Link>(loop_, host, next_number_, options_, call_timeout_, owner_);
-    next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
+    next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kOfNoServer);
     if (!stopped_) link->start();
   }
   return link;
@@ -199,7 +204,7 @@ void Servers::apply(const std::vector<SlotRange>& ranges) {
     // A slot without a server stays with its last one, whose connection says best what is wrong.
     if (range != ranges.end()) set_owner(partition, link_to(range->primary));
   }
-  count_ = std::max<std::size_t>(1, primaries().size());
+  count_ = std::set(owners_.begin(), owners_.end()).size();
   drop_unused();
 }
 
