@@ -359,6 +359,22 @@ TEST_P(JobsConformance, ADeadLetterThatIsTriedAgainGoesToTheEndOfItsOrder) {
   EXPECT_EQ(take().at(0).job.key, "evt_100");
 }
 
+TEST_P(JobsConformance, AnOrderGoesOnWhenItsFirstJobExpiresAndComesAgain) {
+  stage(100);
+  advance(kRetention / 2);
+  stage(101);
+  advance(kRetention / 2 + blink());
+  EXPECT_TRUE(stage(100)) << "it has expired";
+  Keys seen;
+  for (int round = 0; round < 20 && seen.size() < 2; ++round) {
+    for (const TakenJob& taken : take()) {
+      seen.push_back(taken.job.key);
+      end(taken, Kind::delivered);
+    }
+  }
+  EXPECT_EQ(seen, (Keys{"evt_101", "evt_100"}));
+}
+
 TEST_P(JobsConformance, AnOrderDoesNotWaitForAJobThatWasDropped) {
   for (const std::uint64_t number : {100, 101}) stage(number);
   EXPECT_EQ(operate(100, JobAction::drop), JobAnswer::done);

@@ -11,7 +11,7 @@ namespace oncekey::postgres {
 namespace {
 
 // Of a job: the moment and all of oncekey.job; the message stands behind them.
-constexpr int kJobColumns = 19;
+constexpr int kJobColumns = 20;
 
 Result<FoundJob> found_job(const Row& row) {
   Result<StoredJob> job = job_of(row);
@@ -42,6 +42,7 @@ Result<StoredJob> job_of(const Row& row) {
     job_id = 1,
     job_place,
     job_queue,
+    job_behind,
     job_state,
     job_message_kept,
     job_fence,
