@@ -89,6 +89,7 @@ Task<Admin::Answer> Admin::show_job(std::string_view id_text) {
   if (!found) co_return Answer{status_of(found.fault()), "application/json", problem(found.fault().message)};
   json::object body = job_json(found->job, found->now);
   body["message"] = found->message ? json::value(message_json(*found->message)) : json::value();
+  if (found->unreadable) body["unreadable"] = found->unreadable->message;
   co_return Answer{200, "application/json", json::serialize(body)};
 }
 

@@ -207,6 +207,24 @@ TEST_P(JobsConformance, AJobCanBeDeadWithoutAnAttempt) {
   EXPECT_EQ(found->job.why_dead, "no webhook or destination of this name is configured");
 }
 
+TEST_P(JobsConformance, AMessageThatCannotBeReadHoldsUpNoOtherJobAndCanBeDropped) {
+  for (const std::uint64_t number : {1, 2, 3}) stage(number);
+  if (!damage_message(job(2))) GTEST_SKIP() << "cannot be damaged from outside";
+  Keys whole;
+  for (const TakenJob& taken : take()) {
+    if (taken.message.body == "event") {
+      whole.push_back(taken.job.key);
+    } else {
+      EXPECT_EQ(end(taken, Kind::dead), FenceAnswer::done);
+    }
+  }
+  std::sort(whole.begin(), whole.end());
+  EXPECT_EQ(whole, (Keys{"evt_1", "evt_3"}));
+  ASSERT_TRUE(look(2));
+  EXPECT_FALSE(look(2)->message);
+  EXPECT_EQ(operate(2, JobAction::drop), JobAnswer::done);
+}
+
 TEST_P(JobsConformance, AnOperatorSendsADeliveredJobOnItsWayAgain) {
   stage(1);
   end(take().at(0), Kind::delivered);

@@ -587,7 +587,7 @@ BEGIN
     WHERE j.id = due.id AND j.place = due.place AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment;
     CONTINUE WHEN NOT found;
     wanted := wanted - 1;
-    RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j JOIN oncekey.job_message m ON m.id = j.id
+    RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j LEFT JOIN oncekey.job_message m ON m.id = j.id
                  WHERE j.id = due.id;
   END LOOP;
 END $$;
