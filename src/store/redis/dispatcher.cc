@@ -146,12 +146,11 @@ void Dispatcher::batch_is_done(Group& group) {
   touched_.push_back(group.link);
 }
 
-void Dispatcher::refuse_claims_of(std::vector<CallPtr>& calls) {
-  const Status may_claim = state_.may_claim();
-  if (may_claim) return;
-  const auto refused = std::stable_partition(
-      calls.begin(), calls.end(), [](const CallPtr& call) { return kind_of(call->what) != CallKind::begins_work; });
-  for (auto call = refused; call != calls.end(); ++call) finish(std::move(*call), may_claim.fault());
+template <class Condition>
+void Dispatcher::refuse_if(std::vector<CallPtr>& calls, const Fault& fault, Condition condition) {
+  const auto refused =
+      std::stable_partition(calls.begin(), calls.end(), [&](const CallPtr& call) { return !condition(*call); });
+  for (auto call = refused; call != calls.end(); ++call) finish(std::move(*call), fault);
   calls.erase(refused, calls.end());
 }
 
@@ -166,7 +165,12 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now
     each.calls.erase(each.calls.begin());
     calls.back()->sharing = std::exchange(each.calls, {});
   }
-  refuse_claims_of(calls);
+  refuse_if(calls, unavailable("Redis is too slow: the call waited too long to be sent, and was not"),
+            [&](const ScriptCall& call) { return call.answer_by <= now; });
+  if (const Status may_claim = state_.may_claim(); !may_claim) {
+    refuse_if(calls, may_claim.fault(),
+              [](const ScriptCall& call) { return kind_of(call.what) == CallKind::begins_work; });
+  }
   if (names_.partitions() > 1) {
     std::stable_sort(calls.begin(), calls.end(),
                      [](const CallPtr& a, const CallPtr& b) { return a->partition < b->partition; });
@@ -198,6 +202,9 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
   sent->turn = ++ticks_[partition].asked;
   MonotonicTime deadline = MonotonicTime::max();
   for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
+  // A call that had to wait leaves little time for itself. All calls of the server share the connection, which is
+  // closed when the deadline has passed.
+  deadline = std::max(deadline, Clock::now() + options_.call_timeout / 2);
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
   state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);

@@ -81,8 +81,9 @@ class Dispatcher {
   void batch_is_done(Group& group);
   // Wakes the loop when this many calls are in the inbox, and not for each of them.
   void wake_at(std::size_t calls);
-  // Answers the claims among them with a fault while claims are refused: they may have waited since before that.
-  void refuse_claims_of(std::vector<CallPtr>& calls);
+  // Answers some of them with a fault.
+  template <class Condition>
+  void refuse_if(std::vector<CallPtr>& calls, const Fault& fault, Condition condition);
   void send_group(const std::shared_ptr<Link>& link, MonotonicTime now);
   void send_batch(const GroupPtr& group, std::vector<CallPtr> calls);
   std::string batch_bytes(std::uint32_t partition, std::span<const CallPtr> calls, std::string_view generation,

@@ -311,6 +311,23 @@ TEST_F(RedisServer, AClaimThatWouldTakeOverAsksForItself) {
   EXPECT_TRUE(std::get<Claimed>(*owned).took_over);
 }
 
+TEST_F(RedisServer, ACallThatHasWaitedTooLongIsNotSent) {
+  constexpr Millis kTimeout{1000};
+  Result<std::unique_ptr<RedisStore>> opened = RedisStore::open({.url = url(), .log = log_, .call_timeout = kTimeout});
+  ASSERT_TRUE(opened) << opened.fault().message;
+  RedisStore& store = **opened;
+  std::promise<Result<ClaimAnswer>> claimed;
+  on_the_loop(store, [&] {
+    store.claim(claim_of(random_id()), [&](Result<ClaimAnswer> answer) { claimed.set_value(std::move(answer)); });
+    const auto late = std::chrono::steady_clock::now() + kTimeout;
+    while (std::chrono::steady_clock::now() <= late) std::this_thread::yield();
+  });
+  const Result<ClaimAnswer> answer = claimed.get_future().get();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::unavailable) << answer.fault().message;
+  EXPECT_TRUE(claims(store));
+}
+
 TEST_F(RedisServer, AFullQueueRefusesClaimsAndStillTakesCompletions) {
   Result<std::unique_ptr<RedisStore>> opened =
       RedisStore::open({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
