@@ -328,6 +328,21 @@ TEST_F(RedisServer, ACallThatHasWaitedTooLongIsNotSent) {
   EXPECT_TRUE(claims(store));
 }
 
+TEST_F(RedisServer, CallsWithoutABodyAreNotRefusedForBytes) {
+  const Result<std::unique_ptr<RedisStore>> roomy = RedisStore::open({.url = url(), .log = log_});
+  const Result<std::unique_ptr<RedisStore>> full =
+      RedisStore::open({.url = url(), .log = log_, .queue_limits = {.bytes_max = 0}});
+  ASSERT_TRUE(roomy && full);
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(**roomy, id));
+  const Ownership owner{id, fence_of(**roomy, id)};
+  EXPECT_FALSE(claim(**full, random_id()));
+  EXPECT_FALSE(complete(**full, owner));
+  EXPECT_TRUE(find(**full, id));
+  EXPECT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { (*full)->renew(owner, Millis{60'000}, std::move(done)); }));
+  EXPECT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { (*full)->release(owner, std::move(done)); }));
+}
+
 TEST_F(RedisServer, AFullQueueRefusesClaimsAndStillTakesCompletions) {
   Result<std::unique_ptr<RedisStore>> opened =
       RedisStore::open({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
