@@ -79,6 +79,7 @@ Task<Admin::Answer> Admin::show_job(std::string_view id_text) {
   if (!found) co_return refused(found.fault());
   json::object body = job_json(found->job, found->now);
   body["message"] = found->message ? json::value(message_json(*found->message)) : json::value();
+  if (found->unreadable) body["unreadable"] = found->unreadable->message;
   co_return json_answer(body);
 }
 

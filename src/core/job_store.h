@@ -53,7 +53,8 @@ struct TakeRequest {
 struct TakenJob {
   StoredJob job; // job.fence is the caller's, and job.due_at the end of its lease
   Message message;
-  Time now{}; // the store's clock at the take
+  Time now{};                        // the store's clock at the take
+  std::optional<Fault> unreadable{}; // why the message could not be read; it is empty then
 };
 
 // How a courier's turn with a job ended.
@@ -74,8 +75,9 @@ struct AttemptEnd {
 
 struct FoundJob {
   StoredJob job;
-  std::optional<Message> message; // nothing if it was deleted
+  std::optional<Message> message; // nothing if it was deleted, or cannot be read
   Time now{};
+  std::optional<Fault> unreadable{}; // why it cannot
 };
 
 enum class JobAction {
@@ -123,7 +125,7 @@ class JobStore {
   // Makes the caller the owner of due jobs of a route, those due longest first. Of ordered jobs with the same order
   // only the first is taken, until it is delivered, dropped or dead. May be fewer than there are. A store that belongs
   // to one process takes jobs of an earlier process at once, without waiting for the end of their leases: that process
-  // is gone.
+  // is gone. A job whose message cannot be read is taken like the others: it must not keep them from being taken.
   virtual void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) = 0;
 
   // `lost` if another courier has taken the job since, or the attempt was ended already.

@@ -11,6 +11,8 @@
 //
 // Durability. A call is answered only when its effect is as durable as the store's level says: the gateway sends the
 // first byte upstream after `claim` was answered and the first byte to the client after `complete` was.
+// `lost`, and a job that is known already, are answered when what was seen is that durable: it may be what an earlier
+// attempt of the same caller did.
 //
 // Threads. All calls may be made from any thread at any time. Answers arrive through a callback, once, on a thread of
 // the store's choosing (possibly the caller's, before the call returns). Callbacks must not block.

@@ -12,6 +12,8 @@ constexpr Millis kLeaseSpareMin{2'000};
 constexpr Millis kLeaseSpareMax{30'000};
 // An attempt that begins with less than this to spare might outlast its lease: clocks are read late, timers tick.
 constexpr Millis kLeaseMargin{500};
+// A message that this version cannot read is left alone for so long.
+constexpr Millis kUnreadablePause{60'000};
 
 } // namespace
 
@@ -53,7 +55,14 @@ Task<void> StoreSource::take_due(std::size_t limit, std::function<void(std::vect
         wakeups_, [&](auto answered) { shared_.store.jobs().take(request, std::move(answered)); });
     if (taken) {
       held.reserve(taken->size());
-      for (TakenJob& job : *taken) held.emplace_back(shared_.shares, held_, std::move(job));
+      for (TakenJob& job : *taken) {
+        if (!job.unreadable) {
+          held.emplace_back(shared_.shares, held_, std::move(job));
+          continue;
+        }
+        Task<void> ending = end_unreadable(job);
+        co_await std::move(ending);
+      }
     } else {
       failure = taken.fault().message;
     }
@@ -77,6 +86,18 @@ void StoreSource::end(HeldJob& held, Delivered delivered, std::function<void()> 
   spawn(write_end(held.job, std::move(end), Tried::yes, std::move(done)));
 }
 
+// What is corrupt stays so. What a newer version wrote is left to it.
+Task<void> StoreSource::end_unreadable(const TakenJob& taken) {
+  AttemptEnd end;
+  const bool corrupt = taken.unreadable->kind == FaultKind::corrupt;
+  end.kind = corrupt ? AttemptEnd::Kind::dead : AttemptEnd::Kind::again;
+  end.result = AttemptResult{0, taken.unreadable->message};
+  end.why_dead = "its message cannot be read";
+  end.pause = kUnreadablePause;
+  log_end(taken.job, end);
+  return write_end(taken.job, std::move(end), Tried::yes, [] {});
+}
+
 void StoreSource::give_back(HeldJob& held, std::function<void()> done) {
   AttemptEnd end;
   end.kind = AttemptEnd::Kind::again;
@@ -86,16 +107,16 @@ void StoreSource::give_back(HeldJob& held, std::function<void()> done) {
 void StoreSource::log_end(const StoredJob& job, const AttemptEnd& end) const {
   if (end.kind == AttemptEnd::Kind::dead) {
     shared_.log.error("job_dead", {{"destination", endpoint_.name},
-                                        {"job", short_hash(job.id)},
-                                        {"attempts", job.attempts + 1},
-                                        {"reason", end.why_dead},
-                                        {"last", to_string(*end.result)}});
+                                   {"job", short_hash(job.id)},
+                                   {"attempts", job.attempts + 1},
+                                   {"reason", end.why_dead},
+                                   {"last", to_string(*end.result)}});
   } else if (end.kind == AttemptEnd::Kind::again) {
     shared_.log.info("job_attempt_failed", {{"destination", endpoint_.name},
-                                         {"job", short_hash(job.id)},
-                                         {"attempt", job.attempts + 1},
-                                         {"answer", to_string(*end.result)},
-                                         {"pause_ms", end.pause.count()}});
+                                            {"job", short_hash(job.id)},
+                                            {"attempt", job.attempts + 1},
+                                            {"answer", to_string(*end.result)},
+                                            {"pause_ms", end.pause.count()}});
   }
 }
 

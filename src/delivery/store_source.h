@@ -25,6 +25,7 @@ class StoreSource final : public GatewaySource {
  private:
   Task<void> take_due(std::size_t limit, std::function<void(std::vector<HeldJob>)> done);
   enum class Tried { no, yes };
+  Task<void> end_unreadable(const TakenJob& taken);
   Task<void> write_end(const StoredJob& job, AttemptEnd end, Tried tried, std::function<void()> done);
   void log_end(const StoredJob& job, const AttemptEnd& end) const;
 

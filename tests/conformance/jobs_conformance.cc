@@ -207,6 +207,24 @@ TEST_P(JobsConformance, AJobCanBeDeadWithoutAnAttempt) {
   EXPECT_EQ(found->job.why_dead, "no webhook or destination of this name is configured");
 }
 
+TEST_P(JobsConformance, AMessageThatCannotBeReadHoldsUpNoOtherJobAndCanBeDropped) {
+  for (const std::uint64_t number : {1, 2, 3}) stage(number);
+  if (!damage_message(job(2))) GTEST_SKIP() << "cannot be damaged from outside";
+  Keys whole;
+  for (const TakenJob& taken : take()) {
+    if (taken.message.body == "event") {
+      whole.push_back(taken.job.key);
+    } else {
+      EXPECT_EQ(end(taken, Kind::dead), FenceAnswer::done);
+    }
+  }
+  std::sort(whole.begin(), whole.end());
+  EXPECT_EQ(whole, (Keys{"evt_1", "evt_3"}));
+  ASSERT_TRUE(look(2));
+  EXPECT_FALSE(look(2)->message);
+  EXPECT_EQ(operate(2, JobAction::drop), JobAnswer::done);
+}
+
 TEST_P(JobsConformance, AnOperatorSendsADeliveredJobOnItsWayAgain) {
   stage(1);
   end(take().at(0), Kind::delivered);
@@ -357,6 +375,22 @@ TEST_P(JobsConformance, ADeadLetterThatIsTriedAgainGoesToTheEndOfItsOrder) {
   EXPECT_TRUE(take().empty()) << "while the other one of its order is at work";
   EXPECT_EQ(end(second, Kind::delivered), FenceAnswer::done);
   EXPECT_EQ(take().at(0).job.key, "evt_100");
+}
+
+TEST_P(JobsConformance, AnOrderGoesOnWhenItsFirstJobExpiresAndComesAgain) {
+  stage(100);
+  advance(kRetention / 2);
+  stage(101);
+  advance(kRetention / 2 + blink());
+  EXPECT_TRUE(stage(100)) << "it has expired";
+  Keys seen;
+  for (int round = 0; round < 20 && seen.size() < 2; ++round) {
+    for (const TakenJob& taken : take()) {
+      seen.push_back(taken.job.key);
+      end(taken, Kind::delivered);
+    }
+  }
+  EXPECT_EQ(seen, (Keys{"evt_101", "evt_100"}));
 }
 
 TEST_P(JobsConformance, AnOrderDoesNotWaitForAJobThatWasDropped) {

@@ -37,6 +37,10 @@ class PostgresUnderTest : public StoreUnderTest {
     return true;
   }
   bool shared() const override { return true; }
+  bool damage_message(const RecordId& id) override {
+    sql(("UPDATE oncekey.job_message SET message = 'x' WHERE id = '\\x" + to_hex(id) + "'").c_str());
+    return true;
+  }
 
  private:
   PostgresOptions options() {

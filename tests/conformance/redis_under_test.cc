@@ -2,7 +2,9 @@
 
 #include "base/crypto.h"
 #include "base/log.h"
+#include "redis/blocking_client.h"
 #include "store/redis/redis_store.h"
+#include "store/redis/slots.h"
 
 #include <fmt/format.h>
 
@@ -26,6 +28,13 @@ class RedisUnderTest : public StoreUnderTest {
     return true;
   }
   bool shared() const override { return true; }
+  bool damage_message(const RecordId& id) override {
+    Result<redis::RedisUrl> url = redis::parse_url(url_);
+    if (!url || url->cluster) return false;
+    const redis::KeyNames names(url->prefix, 1);
+    const auto client = redis::BlockingClient::make(*url, Millis{10'000});
+    return client && (*client)->run(std::vector{redis::command({"SETRANGE", names.message(id), "0", "x"})})[0].ok();
+  }
 
  private:
   void open() {

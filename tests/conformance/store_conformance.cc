@@ -342,6 +342,28 @@ TEST_P(StoreConformance, ATakeoverNeedsTheLeaseToBeOver) {
   EXPECT_TRUE(find(1)->record->took_over);
 }
 
+TEST_P(StoreConformance, ATakeoverChangesTheOwnerAndNotWhatWasAskedFirst) {
+  own(1);
+  advance(kLease);
+  ClaimRequest other = request(1, Abandoned::take_over, 1);
+  other.token.fill(9);
+  other.key = "another key";
+  other.route = "another route";
+  other.method = "PUT";
+  other.target = "/another/target";
+  other.context.gateway = "another gateway";
+  const Record first = *find(1)->record;
+  value_of<ClaimAnswer>([&](auto done) { store().claim(other, std::move(done)); });
+  const Record now = *find(1)->record;
+  EXPECT_TRUE(now.took_over);
+  EXPECT_EQ(now.claimed_by, other.token);
+  EXPECT_EQ(now.context.gateway, other.context.gateway);
+  EXPECT_EQ(now.key, first.key);
+  EXPECT_EQ(now.route, first.route);
+  EXPECT_EQ(now.method, first.method);
+  EXPECT_EQ(now.target, first.target);
+}
+
 TEST_P(StoreConformance, ARecordTellsSinceWhenItsOwnerHasIt) {
   own(1);
   const Time first = find(1)->record->first_received;

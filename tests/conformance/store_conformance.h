@@ -40,6 +40,8 @@ class StoreUnderTest {
   virtual bool shared() const { return false; }
   // The least time that tells before from after. A server's clock runs on while a test looks at it: some seconds there.
   virtual Millis blink() const { return Millis{1}; }
+  // Makes the stored message of a job unreadable; false for stores that cannot be damaged from outside.
+  virtual bool damage_message(const RecordId& /*id*/) { return false; }
 };
 
 struct StoreKind {
@@ -73,6 +75,7 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   }
   bool shared() const { return under_test_->shared(); }
   Millis blink() const { return under_test_->blink(); }
+  bool damage_message(const RecordId& id) { return under_test_->damage_message(id); }
   // As near to each other as the store's clock lets one tell.
   bool same_instant(Time a, Time b) const;
 

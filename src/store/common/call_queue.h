@@ -57,7 +57,7 @@ class CallQueue {
     if (!line.under_way && !line.resting && line.waiting.size() == 1) ready_.push_back(id);
   }
 
-  // Ids that may leave with the next batch; may count some whose calls were taken out since.
+  // Ids that may leave with the next batch.
   std::size_t ready() const { return ready_.size(); }
   // The same, with those that rest.
   bool has_ids() const { return !ready_.empty() || !resting_.empty(); }
@@ -128,6 +128,9 @@ class CallQueue {
       const auto line = at++;
       if (waiting.empty() && !line->second.under_way) lines_.erase(line);
     }
+    if (out.empty()) return out;
+    std::erase_if(ready_, [&](const RecordId& id) { return !lines_.contains(id); });
+    std::erase_if(resting_, [&](const auto& each) { return !lines_.contains(each.second); });
     return out;
   }
 

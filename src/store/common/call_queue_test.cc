@@ -70,6 +70,13 @@ TEST_F(WaitingCalls, ALonelyCallLeavesAtOnceEveryTime) {
   }
 }
 
+TEST_F(WaitingCalls, WhatIsTakenOutLeavesNoIdsBehind) {
+  claim(1, 3);
+  EXPECT_TRUE(queue_.has_ids());
+  EXPECT_EQ(queue_.take_out([](const auto&) { return true; }).size(), 3u);
+  EXPECT_FALSE(queue_.has_ids());
+}
+
 TEST_F(WaitingCalls, OfAnIdUnderWayTheNextWaitsForItsTurn) {
   claim(1);
   Batch first = take();

@@ -84,18 +84,34 @@ void GuardedStore::count(const RecordId& id, const Result<T>& result) {
   if (!worth_another_try(result.fault())) return;
   if (breaker.failed(result.fault())) {
     options_.log.warning("store_left_alone", {{"reason", result.fault().message}});
-    probe(breaker, id, std::make_shared<Backoff>(kFirstProbe, kLongestProbe));
+    probe(breaker, std::make_shared<Backoff>(kFirstProbe, kLongestProbe));
   }
 }
 
-void GuardedStore::probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses) {
-  later_.after(pauses->next(), [this, &breaker, id, pauses] {
+// No record has it: a record that cannot be read would say nothing of its server. Which id it is differs from call to
+// call, since a server may answer for some of its partitions alone. Nothing if the server has no partition any more.
+std::optional<RecordId> GuardedStore::absent_id(const Breaker& breaker) {
+  const std::uint64_t start = random_u64();
+  for (std::uint64_t number = start; number < start + 0x10000; ++number) {
+    RecordId id;
+    id.bytes[0] = static_cast<std::uint8_t>(number >> 8);
+    id.bytes[1] = static_cast<std::uint8_t>(number);
+    if (&breaker_of(id) == &breaker) return id;
+  }
+  return std::nullopt;
+}
+
+void GuardedStore::probe(Breaker& breaker, const std::shared_ptr<Backoff>& pauses) {
+  later_.after(pauses->next(), [this, &breaker, pauses] {
     if (!breaker.is_open()) return; // an owner's call was answered before
-    server_->find(id, Interest::none, [this, &breaker, id, pauses](const Result<std::optional<Found>>& found) {
-      if (!found) return probe(breaker, id, pauses);
+    const auto answered = [this, &breaker, pauses](const Result<std::optional<Found>>& found) {
+      if (!found && worth_another_try(found.fault())) return probe(breaker, pauses);
       breaker.succeeded();
       options_.log.info("store_is_back");
-    });
+    };
+    const std::optional<RecordId> id = absent_id(breaker);
+    if (!id) return answered(std::optional<Found>{});
+    server_->find(*id, Interest::none, answered);
   });
 }
 
@@ -162,7 +178,15 @@ void GuardedStore::claim_answered(const std::shared_ptr<ClaimCall>& call, Result
       if (record.lease_over(found->now)) {
         return give_up(call, {FaultKind::timeout, "the claim was confirmed when its lease was over"});
       }
-      return call->done(ClaimAnswer(Claimed{record.fence, record.took_over, found->now, call->request.token}));
+      // Reading it is no proof that it survives a failover: its commit may have been given up while it waited for a
+      // standby. A renewal is a write, and its commit waits again.
+      const Claimed claimed{record.fence, record.took_over, found->now, record.claimed_by};
+      return server_->renew({call->request.id, claimed.fence, claimed.token}, call->request.lease,
+                            [this, call, claimed](const Result<FenceAnswer>& renewed) {
+                              if (!renewed) return claim_answered(call, renewed.fault());
+                              if (*renewed == FenceAnswer::done) return call->done(ClaimAnswer(claimed));
+                              give_up(call, {FaultKind::timeout, "the claim was lost before it was confirmed"});
+                            });
     }
     if (record.state == RecordState::completed) replays_.insert(call->request.id, record);
     if (works_here(owners_here_, call->request.id, record, found->now) == OwnerWorksHere::yes) {

@@ -5,7 +5,7 @@
 // done here, the same for every kind of server:
 //
 //   claim      is sent again with the same token. A claim that finds its own token on a record in progress is its
-//   owner.
+//              owner once it has renewed the lease: a read does not show whether the standbys have the claim.
 //              A claim that stays unknown is answered as a fault, so that the request is not executed; when the store
 //              is back, the record is released if it has this claim's token.
 //   complete   is sent again for some seconds, since the work is done and its answer would be lost. If the record then
@@ -102,8 +102,9 @@ class GuardedStore final : public Store {
   };
 
   Breaker& breaker_of(const RecordId& id) { return breakers_[server_->server_of(id) % breakers_.size()]; }
-  // Asks the server of this breaker for a record of its own until it answers.
-  void probe(Breaker& breaker, const RecordId& id, const std::shared_ptr<Backoff>& pauses);
+  // Asks the server of this breaker for an id of its own until it answers.
+  void probe(Breaker& breaker, const std::shared_ptr<Backoff>& pauses);
+  std::optional<RecordId> absent_id(const Breaker& breaker);
   Status durable_enough() const;
   void send(const std::shared_ptr<ClaimCall>& call);
   void claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer);

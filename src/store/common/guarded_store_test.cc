@@ -29,6 +29,7 @@ enum class Wire {
 // A server on the other side of a wire that breaks when told. One mistake of the guard is a second owner.
 class Server final : public Store {
  public:
+  static constexpr std::size_t kNone = 1000;
   // The guard's second tries come from another thread.
   mutable std::recursive_mutex mutex;
   std::deque<Wire> next;
@@ -38,7 +39,11 @@ class Server final : public Store {
   Durability level = Durability::power;
   // The records of this server number are refused.
   std::atomic<std::size_t> dead_server = kStoreServersMax;
-  std::size_t server_of(const RecordId& id) const override { return id.bytes[0] % server_count; }
+  std::atomic<std::size_t> moved_to_dead_server = kNone; // the first byte of the records that have gone there
+  std::atomic<bool> finds_what_is_corrupt = false;
+  std::size_t server_of(const RecordId& id) const override {
+    return id.bytes[0] == moved_to_dead_server ? dead_server.load() : id.bytes[0] % server_count;
+  }
   std::size_t servers() const override { return server_count; }
   std::size_t server_count = 1;
 
@@ -56,6 +61,7 @@ class Server final : public Store {
   }
   void find(const RecordId& id, Interest /*interest*/, Done<std::optional<Found>> done) override {
     if (server_of(id) == dead_server) return done(unavailable("that server is dead"));
+    if (finds_what_is_corrupt) return done(corrupt("unreadable"));
     over_the_wire<std::optional<Found>>(std::move(done), [&]() -> std::optional<Found> {
       const std::optional<Record> found = record(id);
       if (!found) return std::nullopt;
@@ -493,6 +499,24 @@ TEST_F(GuardedStoreTest, AStoreThatIsBackIsFoundWithoutAnybodyAsking) {
   for (int i = 0; i < 500 && !guard_->healthy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_TRUE(guard_->healthy());
   own(1);
+}
+
+TEST_F(GuardedStoreTest, AnUnreadableRecordIsAnAnswerOfItsServer) {
+  server_->finds_what_is_corrupt = true;
+  server_->next = std::deque<Wire>(kFailuresToOpen, Wire::refuses);
+  for (int i = 0; i < kFailuresToOpen; ++i) EXPECT_FALSE(claim(1));
+  for (int i = 0; i < 200 && !guard_->healthy(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  own(2);
+}
+
+TEST_F(GuardedStoreTest, AServerIsAskedForWhatItHasNow) {
+  server_->server_count = 2;
+  server_->dead_server = 1;
+  server_->next = std::deque<Wire>(kFailuresToOpen, Wire::refuses);
+  for (int i = 0; i < kFailuresToOpen; ++i) EXPECT_FALSE(claim(2));
+  server_->moved_to_dead_server = 2;
+  for (int i = 0; i < 200 && !claim(4); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  own(6);
 }
 
 TEST_F(GuardedStoreTest, WhatWasCompletedHereIsReplayedWithoutTheStore) {

@@ -56,10 +56,10 @@ constexpr const char* kListJobs =
     "WHERE j.expires_at > m.moment AND j.id BETWEEN $4 AND $5 AND ($3 = '' OR j.route = $3) "
     "AND ($2 = 0 OR $2 = CASE WHEN j.state = 2 AND j.due_at <= m.moment THEN 1 ELSE j.state END) LIMIT $6";
 constexpr const char* kCountJobs =
-    "SELECT j.route, j.state, count(*) FROM oncekey.job j "
-    "WHERE j.state IN (1, 2) AND j.expires_at > oncekey.clock() + $1 GROUP BY j.route, j.state UNION ALL "
-    "SELECT j.route, j.state, count(*) FROM oncekey.job j "
-    "WHERE j.state = 5 AND j.expires_at > oncekey.clock() + $1 GROUP BY j.route, j.state";
+    "SELECT j.route, j.state, count(*) FROM ("
+    "SELECT * FROM oncekey.job WHERE state IN (1, 2) AND NOT behind UNION ALL "
+    "SELECT * FROM oncekey.job WHERE state IN (1, 2) AND behind AND queue IS NOT NULL UNION ALL "
+    "SELECT * FROM oncekey.job WHERE state = 5) j WHERE j.expires_at > oncekey.clock() + $1 GROUP BY j.route, j.state";
 // Expired jobs deleted in one round.
 constexpr int kForgottenPerRound = 1000;
 

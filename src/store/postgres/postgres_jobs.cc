@@ -3,6 +3,10 @@
 #include "store/postgres/housekeeping.h"
 #include "store/postgres/postgres_state.h"
 
+#include <cstring>
+#include <functional>
+#include <string>
+
 namespace oncekey::postgres {
 
 void PostgresJobs::stage(StageRequest request, Done<StageAnswer> done) {
@@ -13,7 +17,11 @@ void PostgresJobs::stage(StageRequest request, Done<StageAnswer> done) {
 
 void PostgresJobs::take(const TakeRequest& request, Done<std::vector<TakenJob>> done) {
   if (const Status may_claim = state_.marker.may_claim(); !may_claim) return done(may_claim.fault());
-  submit_(RecordId{}, TakeCall{request, std::move(done)}); // takes go one after another
+  // Takes of one route go one after another.
+  RecordId line;
+  const std::size_t hash = std::hash<std::string>{}(request.route);
+  std::memcpy(line.bytes.data(), &hash, sizeof hash);
+  submit_(line, TakeCall{request, std::move(done)});
 }
 
 void PostgresJobs::end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) {

@@ -3,6 +3,7 @@
 #include "store/postgres/postgres_store.h"
 
 #include "core/job_store.h"
+#include "store/common/guarded_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -357,6 +358,25 @@ TEST_F(PostgresStoreTest, CommitsThatWaitForAStandbyLeaveNoSessionsBehind) {
   EXPECT_TRUE(in_the_end([&] { return owns(claim(*store, 2)); }));
 }
 
+// A call that is given up has happened on the primary, where the next attempt sees it.
+TEST_F(PostgresStoreTest, WhatNoStandbyHasIsNeverConfirmed) {
+  const Millis patience{700};
+  GuardedStore guard(open_impatient(), {log_, Durability::none, patience, patience, patience});
+  const auto plain = open_impatient();
+  ASSERT_TRUE(owns(claim(guard, 1)));
+  const Ownership owner{id(1), fence_of(*plain, 1)};
+  const MissingStandby missing([](const std::string& text) { sql(text); });
+  std::uint64_t key = 1000;
+  ASSERT_TRUE(in_the_end([&] { return !owns(claim(*plain, ++key)); })) << "the setting has not arrived";
+  EXPECT_FALSE(owns(claim(guard, 2)));
+  StageRequest job;
+  job.id = id(3);
+  job.retention = kRetention;
+  EXPECT_FALSE(wait_for<StageAnswer>([&](auto done) { guard.jobs().stage(job, std::move(done)); }));
+  EXPECT_FALSE(wait_for<FenceAnswer>([&](auto done) { guard.complete(owner, {}, std::move(done)); }));
+  EXPECT_FALSE(wait_for<FenceAnswer>([&](auto done) { guard.release(owner, std::move(done)); }));
+}
+
 TEST_F(PostgresStoreTest, APromotedStandbyGivesNoFenceASecondTime) {
   const auto store = open();
   ASSERT_TRUE(store);
@@ -452,6 +472,50 @@ TEST_F(PostgresStoreTest, NoJobIsTakenFromAStoreWhoseTickWentBackAndNoneStaged) 
   job.id = request(2).id;
   EXPECT_FALSE(stage());
   EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job"), "1");
+}
+
+TEST_F(PostgresStoreTest, ATakeDoesNotLookAtJobsThatStandBehindAnother) {
+  const auto store = open();
+  ASSERT_TRUE(store);
+  constexpr std::uint64_t kJobs = 600;
+  const auto stage = [&](std::uint64_t number) {
+    StageRequest job;
+    job.id = id(number); // all of one order
+    job.route = "queue";
+    job.ordered = true;
+    job.retention = kRetention;
+    return wait_for<StageAnswer>([&](auto done) { store->jobs().stage(job, std::move(done)); });
+  };
+  ASSERT_TRUE(stage(0));
+  const auto take = [&] {
+    const TakeRequest wanted{"queue", 10, kLease, {}};
+    return wait_for<std::vector<TakenJob>>([&](auto done) { store->jobs().take(wanted, std::move(done)); });
+  };
+  const auto first = take();
+  ASSERT_TRUE(first && first->size() == 1);
+  AttemptEnd again;
+  again.kind = AttemptEnd::Kind::again;
+  again.pause = kRetention / 2;
+  ASSERT_TRUE(wait_for<FenceAnswer>([&](auto done) {
+    store->jobs().end_attempt({id(0), first->at(0).job.fence}, again, std::move(done));
+  }));
+  std::atomic<std::uint64_t> next = 1;
+  std::vector<std::jthread> senders;
+  for (int sender = 0; sender < 8; ++sender) {
+    senders.emplace_back([&] {
+      for (std::uint64_t number = next++; number < kJobs; number = next++) EXPECT_TRUE(stage(number));
+    });
+  }
+  senders.clear();
+  // What was staged while another session had the queue's lock is looked at once.
+  for (int round = 0; round < 20; ++round) EXPECT_TRUE(take()->empty());
+  const std::string call = "SELECT count(*) FROM oncekey.meta, oncekey.take(generation, 0, 0, 'queue', 10, 10000, 0)";
+  // The first call of a session also reads catalogs.
+  const std::string plan = sql(call + "; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) " + call);
+  const std::string_view name = "\"Shared Hit Blocks\": ";
+  const std::size_t at = plan.find(name);
+  ASSERT_NE(at, std::string::npos) << plan;
+  EXPECT_LT(std::stoi(plan.substr(at + name.size())), 200) << "pages; a look at each job takes some";
 }
 
 TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryForThoseThatStartLaterToo) {

@@ -11,7 +11,7 @@ namespace oncekey::postgres {
 namespace {
 
 // Of a job: the moment and all of oncekey.job; the message stands behind them.
-constexpr int kJobColumns = 19;
+constexpr int kJobColumns = 20;
 
 Result<FoundJob> found_job(const Row& row) {
   Result<StoredJob> job = job_of(row);
@@ -19,10 +19,11 @@ Result<FoundJob> found_job(const Row& row) {
   FoundJob found{*std::move(job), {}, time_at(row, 0)};
   if (row.is_null(kJobColumns)) return found;
   Result<Message> message = decode_message(row.bytes(kJobColumns));
-  if (!message) {
-    return Fault{message.fault().kind, "job " + short_hash(found.job.id) + ": " + message.fault().message};
+  if (message) {
+    found.message = *std::move(message);
+  } else {
+    found.unreadable = std::move(message).fault();
   }
-  found.message = *std::move(message);
   return found;
 }
 
@@ -42,6 +43,7 @@ Result<StoredJob> job_of(const Row& row) {
     job_id = 1,
     job_place,
     job_queue,
+    job_behind,
     job_state,
     job_message_kept,
     job_fence,
@@ -175,12 +177,18 @@ std::optional<Result<StageAnswer>> answer_of(const StageCall&, const PGresult* r
 
 std::optional<Result<std::vector<TakenJob>>> answer_of(const TakeCall&, const PGresult* result) {
   std::vector<TakenJob> taken;
+  std::optional<Fault> failed;
   for (int at = 0; at < PQntuples(result); ++at) {
     Result<FoundJob> found = found_job(Row(result, at));
-    if (!found) return std::move(found).fault();
-    if (!found->message) return corrupt("job " + short_hash(found->job.id) + ": its message is gone");
-    taken.push_back({std::move(found->job), *std::move(found->message), found->now});
+    if (!found) {
+      failed = std::move(found).fault();
+      continue;
+    }
+    if (!found->message && !found->unreadable) found->unreadable = corrupt("its message is gone");
+    taken.push_back({std::move(found->job), std::move(found->message).value_or(Message{}), found->now,
+                     std::move(found->unreadable)});
   }
+  if (taken.empty() && failed) return *std::move(failed);
   return taken;
 }
 

@@ -146,7 +146,9 @@ void Dispatcher::send_group(const std::shared_ptr<Link>& link, MonotonicTime now
     each.calls.erase(each.calls.begin());
     call->sharing = std::exchange(each.calls, {});
     // They may have waited since before claims were refused.
-    if (!may_claim && kind_of(call->what) == CallKind::begins_work) {
+    if (call->answer_by <= now) {
+      finish(std::move(call), unavailable("Redis is too slow: the call waited too long to be sent, and was not"));
+    } else if (!may_claim && kind_of(call->what) == CallKind::begins_work) {
       finish(std::move(call), may_claim.fault());
     } else {
       calls.push_back(std::move(call));
@@ -181,6 +183,9 @@ void Dispatcher::send_batch(const GroupPtr& group, std::vector<CallPtr> calls) {
       Sent{group, std::move(calls), state_.marker.memory.generation(), ++ticks_[partition].asked});
   MonotonicTime deadline = MonotonicTime::max();
   for (const CallPtr& call : sent->calls) deadline = std::min(deadline, call->answer_by);
+  // A call that had to wait leaves little time for itself. All calls of the server share the connection, which is
+  // closed when the deadline has passed.
+  deadline = std::max(deadline, Clock::now() + state_.connections.call_timeout / 2);
   ++group->batches;
   state_.batches.fetch_add(1, std::memory_order_relaxed);
   state_.calls.fetch_add(sent->calls.size(), std::memory_order_relaxed);

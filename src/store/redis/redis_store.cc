@@ -157,7 +157,11 @@ class RedisStore final : public Store {
  private:
   void submit(CallPtr call, AnyCall what) {
     call->what = std::move(what);
-    std::optional<QueueRoom::Place> place = room_.admit(kind_of(call->what), call->arguments.size());
+    const auto* const fence = std::get_if<FenceCall>(&call->what);
+    const bool bodiless = (fence != nullptr && fence->verb != FenceVerb::complete) ||
+                          std::holds_alternative<FindCall>(call->what) ||
+                          std::holds_alternative<AttemptCall>(call->what);
+    std::optional<QueueRoom::Place> place = room_.admit(kind_of(call->what), bodiless ? 0 : call->arguments.size());
     if (!place) return refuse(call->what, overloaded());
     call->place = *std::move(place);
     dispatcher_.submit(std::move(call));

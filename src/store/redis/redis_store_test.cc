@@ -309,6 +309,38 @@ TEST_F(RedisServer, AClaimThatWouldTakeOverAsksForItself) {
   EXPECT_TRUE(std::get<Claimed>(*owned).took_over);
 }
 
+TEST_F(RedisServer, ACallThatHasWaitedTooLongIsNotSent) {
+  constexpr Millis kTimeout{1000};
+  Result<std::unique_ptr<RedisStore>> opened = RedisStore::open({.url = url(), .log = log_, .call_timeout = kTimeout});
+  ASSERT_TRUE(opened) << opened.fault().message;
+  RedisStore& store = **opened;
+  std::promise<Result<ClaimAnswer>> claimed;
+  on_the_loop(store, [&] {
+    store.claim(claim_of(random_id()), [&](Result<ClaimAnswer> answer) { claimed.set_value(std::move(answer)); });
+    const auto late = std::chrono::steady_clock::now() + kTimeout;
+    while (std::chrono::steady_clock::now() <= late) std::this_thread::yield();
+  });
+  const Result<ClaimAnswer> answer = claimed.get_future().get();
+  ASSERT_FALSE(answer);
+  EXPECT_EQ(answer.fault().kind, FaultKind::unavailable) << answer.fault().message;
+  EXPECT_TRUE(claims(store));
+}
+
+TEST_F(RedisServer, CallsWithoutABodyAreNotRefusedForBytes) {
+  const Result<std::unique_ptr<RedisStore>> roomy = RedisStore::open({.url = url(), .log = log_});
+  const Result<std::unique_ptr<RedisStore>> full =
+      RedisStore::open({.url = url(), .log = log_, .queue_limits = {.bytes_max = 0}});
+  ASSERT_TRUE(roomy && full);
+  const RecordId id = random_id();
+  ASSERT_TRUE(claim(**roomy, id));
+  const Ownership owner{id, fence_of(**roomy, id)};
+  EXPECT_FALSE(claim(**full, random_id()));
+  EXPECT_FALSE(complete(**full, owner));
+  EXPECT_TRUE(find(**full, id));
+  EXPECT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { (*full)->renew(owner, Millis{60'000}, std::move(done)); }));
+  EXPECT_TRUE(wait_for_answer<FenceAnswer>([&](auto done) { (*full)->release(owner, std::move(done)); }));
+}
+
 TEST_F(RedisServer, AFullQueueRefusesClaimsAndStillTakesCompletions) {
   Result<std::unique_ptr<Store>> opened = open_redis({.url = url(), .log = log_, .queue_limits = {.calls_max = 10}});
   ASSERT_TRUE(opened) << opened.fault().message;

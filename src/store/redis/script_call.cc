@@ -95,15 +95,24 @@ Result<StageAnswer> answer_to(const StageCall&, const ScriptAnswer& answer) {
 
 Result<std::vector<TakenJob>> answer_to(const TakeCall&, const ScriptAnswer& answer) {
   std::vector<TakenJob> taken;
+  std::optional<Fault> failed;
   for (std::size_t at = 1; at + 2 < answer.reply.size(); at += 3) {
     const std::optional<RecordId> id = record_id_from_hex(answer.reply[at].text());
     if (!id) return odd_answer();
     Result<StoredJob> job = decode_job_fields(*id, answer.reply[at + 1]);
-    if (!job) return std::move(job).fault();
+    if (!job) {
+      failed = std::move(job).fault();
+      continue;
+    }
+    taken.push_back({*std::move(job), {}, answer.now});
     Result<Message> message = decode_message(answer.reply[at + 2].text());
-    if (!message) return std::move(message).fault();
-    taken.push_back({*std::move(job), *std::move(message), answer.now});
+    if (message) {
+      taken.back().message = *std::move(message);
+    } else {
+      taken.back().unreadable = std::move(message).fault();
+    }
   }
+  if (taken.empty() && failed) return *std::move(failed);
   return taken;
 }
 
@@ -114,8 +123,11 @@ Result<std::optional<FoundJob>> answer_to(const FindJobCall& call, const ScriptA
   FoundJob found{*std::move(job), {}, answer.now};
   if (!answer.reply[1].is_nil()) {
     Result<Message> message = decode_message(answer.reply[1].text());
-    if (!message) return std::move(message).fault();
-    found.message = *std::move(message);
+    if (message) {
+      found.message = *std::move(message);
+    } else {
+      found.unreadable = std::move(message).fault();
+    }
   }
   return std::optional<FoundJob>(std::move(found));
 }

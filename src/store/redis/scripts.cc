@@ -148,6 +148,17 @@ local function claimed_first(key, kind)
   return take_fence() * 2
 end
 
+-- After a takeover: the token and the context of the new owner, route, key, method and target as they were.
+local function of_new_owner(value, identity)
+  local function context_at(bytes, at)
+    for _ = 1, 4 do at = at + 2 + unpack_head('<I2', bytes, at) end
+    return at
+  end
+  local begin = TEXTS - FINGERPRINT + 1
+  local texts = sub(value, TEXTS, context_at(value, TEXTS) - 1) .. sub(identity, context_at(identity, begin))
+  return sub(identity, 1, begin - 5) .. pack('<I4', #texts) .. texts
+end
+
 local function claim_found(key, r, kind, take_over, identity)
   if free(r) then
     local done = redis_call('SET', key, first_of(kind, identity), 'PX', kind.stays)
@@ -165,8 +176,7 @@ local function claim_found(key, r, kind, take_over, identity)
   unset(r, RERUN)
   stay_for_the_lease(r)
   note_open(key, r)
-  -- Token and texts are the new owner's.
-  return write(key, r, identity) or r.fence * 2 + 1
+  return write(key, r, of_new_owner(r.value, identity)) or r.fence * 2 + 1
 end
 
 -- Most claims find nothing, so the look and the write are one command. Redis 6 does not know it: there they are two.

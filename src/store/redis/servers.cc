@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 namespace oncekey::redis {
@@ -22,6 +23,8 @@ constexpr Millis kLeastMapAge{100};
 constexpr Millis kReadyPoll{10};
 // A restarting server is back in less. Another one that is away must not keep a gateway from starting.
 constexpr Millis kPatienceWithOthers{1000};
+// The number of partitions whose owner is not known.
+constexpr std::uint8_t kOfNoServer = kStoreServersMax - 1;
 
 } // namespace
 
@@ -89,7 +92,9 @@ Servers::Servers(StoreState& store, Upkeep& upkeep)
       upkeep_(upkeep),
       owners_(store.names.partitions()),
       numbers_(store.names.partitions()),
-      refresh_wanted_(store.loop) {}
+      refresh_wanted_(store.loop) {
+  for (std::atomic<std::uint8_t>& number : numbers_) number = kOfNoServer;
+}
 
 void Servers::start() {
   if (!store_.url.cluster) return set_owner(0, link_to(store_.url.hosts[0]));
@@ -106,7 +111,7 @@ std::shared_ptr<Link> Servers::link_to(const Host& host) {
   std::shared_ptr<Link>& link = links_[host];
   if (!link) {
     link = std::make_shared<Link>(store_, host, next_number_, upkeep_);
-    next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kStoreServersMax);
+    next_number_ = static_cast<std::uint8_t>((next_number_ + 1) % kOfNoServer);
     if (!stopped_) link->start();
   }
   return link;
@@ -263,7 +268,7 @@ void Servers::apply(const std::vector<SlotRange>& ranges) {
     // A slot without a server stays with its last one, whose connection says best what is wrong.
     if (range != ranges.end()) set_owner(partition, link_to(range->primary));
   }
-  count_ = std::max<std::size_t>(1, primaries().size());
+  count_ = std::set(owners_.begin(), owners_.end()).size();
   drop_unused();
 }
 

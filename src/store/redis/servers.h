@@ -121,7 +121,7 @@ class Servers {
   std::map<Host, std::shared_ptr<Link>> links_;
   std::vector<std::shared_ptr<Link>> owners_;      // by partition
   std::vector<std::atomic<std::uint8_t>> numbers_; // of those, for other threads
-  std::atomic<std::size_t> count_{1};              // of different owners
+  std::atomic<std::size_t> count_{1};              // of different owners, no owner counted as one
   std::uint8_t next_number_ = 0;
   std::optional<Fault> no_map_; // why the map could not be had the last time
   Notice refresh_wanted_;

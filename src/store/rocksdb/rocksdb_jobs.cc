@@ -8,22 +8,17 @@
 namespace oncekey {
 namespace {
 
-// Without those whose message cannot be read: their leases run out, and they are tried again.
 Result<std::vector<TakenJob>> with_messages(const JobTable& table, Result<std::vector<TakenJob>> taken) {
   if (!taken) return taken;
-  std::vector<TakenJob> whole;
-  std::optional<Fault> unreadable;
   for (TakenJob& job : *taken) {
     Result<std::optional<Message>> message = table.message(job.job.id);
     if (message && *message) {
       job.message = **std::move(message);
-      whole.push_back(std::move(job));
     } else {
-      unreadable = message ? corrupt("job " + to_hex(job.job.id) + " has no message") : message.fault();
+      job.unreadable = message ? corrupt("its message is gone") : std::move(message).fault();
     }
   }
-  if (whole.empty() && unreadable) return *std::move(unreadable);
-  return whole;
+  return taken;
 }
 
 } // namespace
@@ -70,8 +65,11 @@ void RocksdbJobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
   FoundJob answer{std::move((*found)->job), std::nullopt, now};
   if (answer.job.message_kept) {
     Result<std::optional<Message>> message = table_.message(id);
-    if (!message) return done(std::move(message).fault());
-    answer.message = *std::move(message);
+    if (message) {
+      answer.message = *std::move(message);
+    } else {
+      answer.unreadable = std::move(message).fault();
+    }
   }
   done(std::optional(std::move(answer)));
 }

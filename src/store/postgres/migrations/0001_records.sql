@@ -54,6 +54,7 @@ CREATE TABLE oncekey.job (
   id           bytea PRIMARY KEY,
   place        int8 NOT NULL DEFAULT nextval('oncekey.job_place'), -- jobs of one queue go one after another, in this order
   queue        bytea,          -- of an ordered job: the order that its id names
+  behind       bool NOT NULL,  -- an open job of its queue has a lower place; false where that is not known
   state        int2 NOT NULL,  -- 1 waiting, 2 taken, 3 delivered, 4 dropped, 5 dead
   message_kept bool NOT NULL,
   fence        int8 NOT NULL,
@@ -70,8 +71,9 @@ CREATE TABLE oncekey.job (
   route        text NOT NULL,
   key          text NOT NULL
 ) WITH (fillfactor = 50);
-CREATE INDEX job_due ON oncekey.job (route, due_at, place) WHERE state IN (1, 2);
+CREATE INDEX job_due ON oncekey.job (route, due_at, place) WHERE state IN (1, 2) AND NOT behind;
 CREATE INDEX job_queue ON oncekey.job (queue, place) WHERE queue IS NOT NULL AND state IN (1, 2);
+CREATE INDEX job_queue_taken ON oncekey.job (queue) WHERE queue IS NOT NULL AND state = 2;
 CREATE INDEX job_dead ON oncekey.job (route) WHERE state = 5;
 CREATE INDEX job_expiry ON oncekey.job (expires_at);
 
@@ -183,6 +185,11 @@ BEGIN
     PERFORM setval('oncekey.fence', greatest(f.last_value + 10000, oncekey.clock() * 1000)) FROM oncekey.fence f;
   END IF;
 END $$;
+
+-- Makes the commit of a transaction that changes nothing wait for the standbys as if it did. What it has seen may be of
+-- a call that was given up while its commit waited: that call asks whether it has happened, and happened means replicated.
+CREATE FUNCTION oncekey.wait_for_standbys() RETURNS void LANGUAGE sql VOLATILE
+AS $$ SELECT pg_logical_emit_message(true, 'oncekey', '') $$;
 
 -- What a claim or a find found; `n` is the place of the id in the question, from one.
 CREATE TYPE oncekey.answer AS (
@@ -359,6 +366,7 @@ BEGIN
   SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
   -- Only where a gateway waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
+  IF cardinality(done || freed) < cardinality(ids) THEN PERFORM oncekey.wait_for_standbys(); END IF;
   RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
                FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 END $$;
@@ -477,9 +485,32 @@ BEGIN
 END $$;
 
 -- Jobs: exactly what src/core/job_transitions.cc does. Here too a call takes the lock of its id if it is free, and else
--- is asked again.
+-- is asked again. What changes an ordered job has the lock of its queue too, so that `behind` stays true: it is set and
+-- cleared under that lock alone.
+CREATE FUNCTION oncekey.lock_queue(queue bytea) RETURNS bool LANGUAGE sql VOLATILE
+AS $$ SELECT queue IS NULL OR pg_try_advisory_xact_lock(7813586, hashtext(encode(queue, 'hex'))) $$;
+
 CREATE FUNCTION oncekey.lock_job(id bytea) RETURNS bool LANGUAGE sql VOLATILE
-AS $$ SELECT pg_try_advisory_xact_lock(('x' || encode(substr(id, 9, 8), 'hex'))::bit(64)::int8) $$;
+AS $$
+  SELECT CASE WHEN pg_try_advisory_xact_lock(('x' || encode(substr(id, 9, 8), 'hex'))::bit(64)::int8)
+         THEN coalesce((SELECT oncekey.lock_queue(j.queue) FROM oncekey.job j WHERE j.id = lock_job.id), true)
+         ELSE false END
+$$;
+
+-- Is there an open job with a lower place?
+CREATE FUNCTION oncekey.is_behind(queue bytea, place int8, moment int8) RETURNS bool LANGUAGE sql VOLATILE
+AS $$
+  SELECT EXISTS (SELECT FROM oncekey.job e WHERE e.queue = is_behind.queue AND e.state IN (1, 2)
+                 AND e.place < is_behind.place AND e.expires_at > moment)
+$$;
+
+-- After a job of the queue has ended: the next one may be taken.
+CREATE FUNCTION oncekey.let_first_go(queue bytea, moment int8) RETURNS void LANGUAGE sql VOLATILE
+AS $$
+  UPDATE oncekey.job j SET behind = false
+  WHERE j.behind AND j.id = (SELECT e.id FROM oncekey.job e WHERE e.queue = let_first_go.queue AND e.state IN (1, 2)
+                             AND e.expires_at > moment ORDER BY e.place LIMIT 1)
+$$;
 
 -- Remembers an event and stages its message, in one transaction. 1 staged, 2 known, 3 ask again; `known` is the
 -- fingerprint of the job that is there.
@@ -491,17 +522,26 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   moment int8 := oncekey.clock() + skew;
+  queue  bytea := CASE WHEN ordered THEN substr(id, 25) END;
+  place  int8;
 BEGIN
   PERFORM oncekey.check_marker(generation, tick);
   answer := 3;
   IF NOT oncekey.lock_job(id) THEN RETURN; END IF;
   answer := 2;
   SELECT j.fingerprint INTO known FROM oncekey.job j WHERE j.id = stage.id AND j.expires_at > moment;
-  IF found THEN RETURN; END IF;
+  IF found THEN
+    PERFORM oncekey.wait_for_standbys();
+    RETURN;
+  END IF;
   DELETE FROM oncekey.job j WHERE j.id = stage.id; -- it has expired, and its place is gone with it
-  INSERT INTO oncekey.job (id, queue, state, message_kept, fence, attempts, staged_at, due_at, ended_at, expires_at,
+  IF found THEN PERFORM oncekey.let_first_go(substr(id, 25), moment); END IF;
+  place := nextval('oncekey.job_place');
+  INSERT INTO oncekey.job (id, place, queue, behind, state, message_kept, fence, attempts, staged_at, due_at, ended_at, expires_at,
                            last_at, last_status, last_reason, why_dead, fingerprint, route, key)
-  VALUES (id, CASE WHEN ordered THEN substr(id, 25) END, 1, true, 0, 0, moment, moment + delay, 0,
+  VALUES (id, place, queue,
+          -- Without the lock, one before it may just be ending: take() looks again.
+          ordered AND oncekey.lock_queue(queue) AND oncekey.is_behind(queue, place, moment), 1, true, 0, 0, moment, moment + delay, 0,
           moment + greatest(retention, delay), 0, 0, '', '', fingerprint, route, key);
   INSERT INTO oncekey.job_message (id, message) VALUES (id, message);
   answer := 1;
@@ -526,35 +566,31 @@ BEGIN
   PERFORM oncekey.check_marker(generation, tick);
   FOR due IN
     SELECT j.id, j.queue, j.place FROM oncekey.job j
-    WHERE j.route = of_route AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment
-      AND j.message_kept AND (j.queue IS NULL OR NOT oncekey.is_behind(j.id, j.queue, j.place, moment))
+    WHERE j.route = of_route AND j.state IN (1, 2) AND NOT j.behind AND j.due_at <= moment - overdue
+      AND j.expires_at > moment AND j.message_kept
     ORDER BY j.due_at, j.place LIMIT 4 * wanted -- some may be on their way to another gateway
   LOOP
     EXIT WHEN wanted = 0;
     CONTINUE WHEN NOT oncekey.lock_job(due.id);
-    -- One taker at a time for a queue, which sees what the last one has done.
-    CONTINUE WHEN due.queue IS NOT NULL AND
-      (NOT pg_try_advisory_xact_lock(7813586, hashtext(encode(due.queue, 'hex')))
-       OR oncekey.is_behind(due.id, due.queue, due.place, moment));
+    IF due.queue IS NOT NULL THEN -- and its lock is ours
+      IF oncekey.is_behind(due.queue, due.place, moment) THEN
+        UPDATE oncekey.job j SET behind = true WHERE j.id = due.id;
+        CONTINUE;
+      END IF;
+      -- A job with a lower place may have been committed after one with a higher place was taken.
+      CONTINUE WHEN EXISTS (SELECT FROM oncekey.job e WHERE e.queue = due.queue AND e.state = 2 AND e.id <> due.id
+                            AND e.due_at > moment AND e.expires_at > moment);
+    END IF;
     UPDATE oncekey.job j SET state = 2, fence = nextval('oncekey.fence'), due_at = moment + lease,
       -- One lease more than it lasts: a job whose courier is gone must still be there to be taken again.
       expires_at = greatest(j.expires_at, moment + 2 * lease)
-    WHERE j.id = due.id AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment;
+    WHERE j.id = due.id AND j.place = due.place AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment;
     CONTINUE WHEN NOT found;
     wanted := wanted - 1;
-    RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j JOIN oncekey.job_message m ON m.id = j.id
+    RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j LEFT JOIN oncekey.job_message m ON m.id = j.id
                  WHERE j.id = due.id;
   END LOOP;
 END $$;
-
--- Does an ordered job have to wait? For those with a lower place, and for one that is taken: a job with a lower place may
--- have been committed after one with a higher place was taken.
-CREATE FUNCTION oncekey.is_behind(id bytea, queue bytea, place int8, moment int8) RETURNS bool LANGUAGE sql VOLATILE
-AS $$
-  SELECT EXISTS (SELECT FROM oncekey.job e
-                 WHERE e.queue = is_behind.queue AND e.state IN (1, 2) AND e.id <> is_behind.id
-                   AND e.expires_at > moment AND (e.place < is_behind.place OR e.state = 2 AND e.due_at > moment))
-$$;
 
 -- The end of an attempt: delivered (1), again (2), dead (3). 1 done, 2 lost, 3 ask again.
 CREATE FUNCTION oncekey.end_attempt(
@@ -565,6 +601,7 @@ SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
 DECLARE
   moment int8 := oncekey.clock() + skew;
+  queue  bytea;
 BEGIN
   IF NOT oncekey.lock_job(id) THEN RETURN 3; END IF;
   UPDATE oncekey.job j SET
@@ -578,8 +615,13 @@ BEGIN
     ended_at = CASE kind WHEN 2 THEN j.ended_at ELSE moment END,
     why_dead = CASE kind WHEN 3 THEN end_attempt.why_dead ELSE j.why_dead END,
     message_kept = kind <> 1 OR keep_message
-  WHERE j.id = end_attempt.id AND j.state = 2 AND j.fence = end_attempt.fence AND j.expires_at > moment;
-  IF NOT found THEN RETURN 2; END IF;
+  WHERE j.id = end_attempt.id AND j.state = 2 AND j.fence = end_attempt.fence AND j.expires_at > moment
+  RETURNING j.queue INTO queue;
+  IF NOT found THEN
+    PERFORM oncekey.wait_for_standbys();
+    RETURN 2;
+  END IF;
+  IF kind <> 2 AND queue IS NOT NULL THEN PERFORM oncekey.let_first_go(queue, moment); END IF;
   IF kind = 1 AND NOT keep_message THEN DELETE FROM oncekey.job_message m WHERE m.id = end_attempt.id; END IF;
   RETURN 1;
 END $$;
@@ -599,11 +641,13 @@ BEGIN
   IF action = 1 THEN
     IF NOT j.message_kept THEN RETURN 5; END IF;
     UPDATE oncekey.job u SET state = 1, due_at = moment, ended_at = 0, why_dead = '',
+      behind = j.behind AND j.state IN (1, 2),
       place = CASE WHEN j.state IN (1, 2) THEN j.place ELSE nextval('oncekey.job_place') END -- the end of its queue
     WHERE u.id = j.id;
   ELSE
     IF j.state IN (3, 4) THEN RETURN 4; END IF;
     UPDATE oncekey.job u SET state = 4, message_kept = false, ended_at = moment WHERE u.id = j.id;
+    PERFORM oncekey.let_first_go(j.queue, moment);
     DELETE FROM oncekey.job_message m WHERE m.id = j.id;
   END IF;
   RETURN 1;
@@ -619,8 +663,11 @@ $$;
 -- Deletes up to `most` jobs that have expired.
 CREATE FUNCTION oncekey.forget_jobs(skew int8, most int4) RETURNS void LANGUAGE sql VOLATILE
 AS $$
-  DELETE FROM oncekey.job j WHERE j.id IN (
-    SELECT e.id FROM oncekey.job e WHERE e.expires_at <= oncekey.clock() + skew ORDER BY e.expires_at LIMIT most
-    FOR UPDATE SKIP LOCKED)
+  WITH gone AS (
+    DELETE FROM oncekey.job j WHERE j.id IN (
+      SELECT e.id FROM oncekey.job e WHERE e.expires_at <= oncekey.clock() + skew AND oncekey.lock_queue(e.queue)
+      ORDER BY e.expires_at LIMIT most FOR UPDATE SKIP LOCKED)
+    RETURNING j.queue)
+  SELECT oncekey.let_first_go(g.queue, oncekey.clock() + skew) FROM gone g WHERE g.queue IS NOT NULL
 $$;
 )sql"
