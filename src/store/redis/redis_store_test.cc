@@ -311,9 +311,9 @@ TEST_F(RedisServer, AClaimThatWouldTakeOverAsksForItself) {
 
 TEST_F(RedisServer, ACallThatHasWaitedTooLongIsNotSent) {
   constexpr Millis kTimeout{1000};
-  Result<std::unique_ptr<RedisStore>> opened = RedisStore::open({.url = url(), .log = log_, .call_timeout = kTimeout});
+  Result<std::unique_ptr<Store>> opened = open_redis({.url = url(), .log = log_, .call_timeout = kTimeout});
   ASSERT_TRUE(opened) << opened.fault().message;
-  RedisStore& store = **opened;
+  Store& store = **opened;
   std::promise<Result<ClaimAnswer>> claimed;
   on_the_loop(store, [&] {
     store.claim(claim_of(random_id()), [&](Result<ClaimAnswer> answer) { claimed.set_value(std::move(answer)); });
@@ -327,9 +327,9 @@ TEST_F(RedisServer, ACallThatHasWaitedTooLongIsNotSent) {
 }
 
 TEST_F(RedisServer, CallsWithoutABodyAreNotRefusedForBytes) {
-  const Result<std::unique_ptr<RedisStore>> roomy = RedisStore::open({.url = url(), .log = log_});
-  const Result<std::unique_ptr<RedisStore>> full =
-      RedisStore::open({.url = url(), .log = log_, .queue_limits = {.bytes_max = 0}});
+  const Result<std::unique_ptr<Store>> roomy = open_redis({.url = url(), .log = log_});
+  const Result<std::unique_ptr<Store>> full =
+      open_redis({.url = url(), .log = log_, .queue_limits = {.bytes_max = 0}});
   ASSERT_TRUE(roomy && full);
   const RecordId id = random_id();
   ASSERT_TRUE(claim(**roomy, id));
