@@ -1,6 +1,8 @@
 // ascii: letters, blanks and tokens as HTTP has them, whatever the locale.
 #pragma once
 
+#include <oncekey/headers.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -13,6 +15,10 @@ inline std::string lower_case(std::string_view text) {
   std::string lower(text);
   std::transform(lower.begin(), lower.end(), lower.begin(), lower_letter);
   return lower;
+}
+
+inline bool ends_with_ignoring_case(std::string_view text, std::string_view suffix) {
+  return text.size() >= suffix.size() && equal_ignoring_case(text.substr(text.size() - suffix.size()), suffix);
 }
 
 // Without the blanks around it.

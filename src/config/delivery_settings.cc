@@ -55,48 +55,47 @@ Result<std::string> parse_authorization(std::string_view text) {
 }
 
 constexpr Setting<Webhook> kWebhookSettings[] = {
-    {"deliver_to", [](const Node& v, Webhook& w) { return put(w.endpoint.url, parsed(v, parse_endpoint)); }},
-    {"path", [](const Node& v, Webhook& w) { return put(w.path, parsed(v, parse_hook_path)); }},
-    {"provider", [](const Node& v, Webhook& w) { return put(w.provider, as_text(v)); }},
-    {"secrets",
-     [](const Node& v, Webhook& w) { return put(w.secrets, as_list(v, secret_kept_elsewhere, Twice::allowed)); }},
-    {"tolerance", [](const Node& v, Webhook& w) { return put(w.tolerance, as_duration(v, Millis(1000))); }},
-    {"max_body", [](const Node& v, Webhook& w) { return put(w.max_body, as_bytes(v)); }},
-    {"url", [](const Node& v, Webhook& w) { return put(w.url, as_text(v)); }},
-    {"order_by", [](const Node& v, Webhook& w) { return put(w.order_by, as_text(v)); }},
+    {"deliver_to", [](auto& v, auto& w) { return put(w.endpoint.url, parsed(v, parse_endpoint)); }},
+    {"path", [](auto& v, auto& w) { return put(w.path, parsed(v, parse_hook_path)); }},
+    {"provider", [](auto& v, auto& w) { return put(w.provider, as_text(v)); }},
+    {"secrets", [](auto& v, auto& w) { return put(w.secrets, as_list(v, secret_kept_elsewhere, Twice::allowed)); }},
+    {"tolerance", [](auto& v, auto& w) { return put(w.tolerance, as_duration(v, Millis(1000))); }},
+    {"max_body", [](auto& v, auto& w) { return put(w.max_body, as_bytes(v)); }},
+    {"url", [](auto& v, auto& w) { return put(w.url, as_text(v)); }},
+    {"order_by", [](auto& v, auto& w) { return put(w.order_by, as_text(v)); }},
     {"repetition",
-     [](const Node& v, Webhook& w) {
+     [](auto& v, auto& w) {
        return put(w.repetition, as_either(v, "signed", "id", Repetition::by_what_is_signed, Repetition::by_id));
      }},
-    {"signature_header", [](const Node& v, Webhook& w) { return put(w.hmac.signature_header, as_text(v)); }},
-    {"algorithm", [](const Node& v, Webhook& w) { return put(w.hmac.algorithm, parsed(v, parse_algorithm)); }},
+    {"signature_header", [](auto& v, auto& w) { return put(w.hmac.signature_header, as_text(v)); }},
+    {"algorithm", [](auto& v, auto& w) { return put(w.hmac.algorithm, parsed(v, parse_algorithm)); }},
     {"encoding",
-     [](const Node& v, Webhook& w) {
+     [](auto& v, auto& w) {
        return put(w.hmac.encoding,
                   as_either(v, "hex", "base64", HmacScheme::Encoding::hex, HmacScheme::Encoding::base64));
      }},
-    {"signature_prefix", [](const Node& v, Webhook& w) { return put(w.hmac.prefix, as_text(v)); }},
-    {"signed", [](const Node& v, Webhook& w) { return put(w.hmac.signed_template, as_text(v)); }},
-    {"timestamp_header", [](const Node& v, Webhook& w) { return put(w.hmac.timestamp_header, as_text(v)); }},
-    {"id_header", [](const Node& v, Webhook& w) { return put(w.hmac.id_header, as_text(v)); }},
-    {"id_pointer", [](const Node& v, Webhook& w) { return put(w.hmac.id_pointer, as_text(v)); }},
+    {"signature_prefix", [](auto& v, auto& w) { return put(w.hmac.prefix, as_text(v)); }},
+    {"signed", [](auto& v, auto& w) { return put(w.hmac.signed_template, as_text(v)); }},
+    {"timestamp_header", [](auto& v, auto& w) { return put(w.hmac.timestamp_header, as_text(v)); }},
+    {"id_header", [](auto& v, auto& w) { return put(w.hmac.id_header, as_text(v)); }},
+    {"id_pointer", [](auto& v, auto& w) { return put(w.hmac.id_pointer, as_text(v)); }},
 };
 
 constexpr Setting<Endpoint> kDestinationSettings[] = {
-    {"name", [](const Node& v, Endpoint& e) { return put(e.name, as_text(v)); }},
-    {"url", [](const Node& v, Endpoint& e) { return put(e.url, parsed(v, parse_endpoint)); }},
+    {"name", [](auto& v, auto& e) { return put(e.name, as_text(v)); }},
+    {"url", [](auto& v, auto& e) { return put(e.url, parsed(v, parse_endpoint)); }},
 };
 
 constexpr Setting<Endpoint> kEndpointSettings[] = {
-    {"timeout", [](const Node& v, Endpoint& e) { return put(e.timeout, as_duration(v, kShortestPause)); }},
-    {"concurrency", [](const Node& v, Endpoint& e) { return put_count(e.concurrency, v, 1, kMostDeliveries); }},
-    {"budget", [](const Node& v, Endpoint& e) { return put(e.budget, as_duration(v, kShortestPause)); }},
-    {"remember", [](const Node& v, Endpoint& e) { return put(e.remember, as_duration(v, Millis(1000))); }},
-    {"first_pause", [](const Node& v, Endpoint& e) { return put(e.first_pause, as_duration(v, kShortestPause)); }},
-    {"longest_pause", [](const Node& v, Endpoint& e) { return put(e.longest_pause, as_duration(v, kShortestPause)); }},
-    {"keep_delivered", [](const Node& v, Endpoint& e) { return put(e.keep_delivered, as_switch(v)); }},
-    {"ca", [](const Node& v, Endpoint& e) { return put(e.ca_file, as_text(v)); }},
-    {"authorization", [](const Node& v, Endpoint& e) { return put(e.authorization, parsed(v, parse_authorization)); }},
+    {"timeout", [](auto& v, auto& e) { return put(e.timeout, as_duration(v, kShortestPause)); }},
+    {"concurrency", [](auto& v, auto& e) { return put_count(e.concurrency, v, 1, kMostDeliveries); }},
+    {"budget", [](auto& v, auto& e) { return put(e.budget, as_duration(v, kShortestPause)); }},
+    {"remember", [](auto& v, auto& e) { return put(e.remember, as_duration(v, Millis(1000))); }},
+    {"first_pause", [](auto& v, auto& e) { return put(e.first_pause, as_duration(v, kShortestPause)); }},
+    {"longest_pause", [](auto& v, auto& e) { return put(e.longest_pause, as_duration(v, kShortestPause)); }},
+    {"keep_delivered", [](auto& v, auto& e) { return put(e.keep_delivered, as_switch(v)); }},
+    {"ca", [](auto& v, auto& e) { return put(e.ca_file, as_text(v)); }},
+    {"authorization", [](auto& v, auto& e) { return put(e.authorization, parsed(v, parse_authorization)); }},
 };
 
 } // namespace

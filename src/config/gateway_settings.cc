@@ -1,4 +1,5 @@
 // The settings of the whole gateway: what stands at the top of the file, in [limits] and in [timeouts].
+#include "base/ascii.h"
 #include "base/masked_url.h"
 #include "config/secret.h"
 #include "config/settings.h"
@@ -16,9 +17,9 @@ namespace {
 // Short, so that every record can carry it.
 Result<std::string> as_gateway_name(const Node& node) {
   constexpr std::size_t kCharactersMax = 32;
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._";
+  const std::string plain = std::string(kAlphanumeric) + "-._";
   auto text = as_text(node);
-  if (!text || (text->size() <= kCharactersMax && text->find_first_not_of(kPlain) == std::string::npos)) return text;
+  if (!text || (text->size() <= kCharactersMax && consists_of(*text, plain))) return text;
   return invalid("expected 1 to {} letters, digits, \"-\", \".\" or \"_\", found \"{}\"", kCharactersMax, *text);
 }
 
@@ -58,7 +59,7 @@ constexpr std::int64_t kMostBreakerFailures = 1000;
 // "ADMIN_TOKEN": capitals and underscores, as environment variables are written.
 bool looks_like_a_variable(std::string_view text) {
   return text.find('_') != std::string_view::npos && std::isalpha(static_cast<unsigned char>(text[0])) != 0 &&
-         text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string_view::npos;
+         consists_of(text, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
 }
 
 Result<std::string> as_secret(const Node& node) {
@@ -91,11 +92,7 @@ Status check_origin(std::string_view origin) {
   if (rest.find_first_of("/?#") != std::string_view::npos)
     return invalid("\"{}\" has a path, and an origin has none: write \"{}\"", origin,
                    origin.substr(0, scheme_end + 3 + rest.find_first_of("/?#")));
-  const bool plain = std::all_of(origin.begin(), origin.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           std::string_view("+-._:/[]").find(c) != std::string_view::npos;
-  });
-  if (rest.empty() || !plain)
+  if (rest.empty() || !consists_of(origin, "abcdefghijklmnopqrstuvwxyz0123456789+-._:/[]"))
     return invalid(
         "\"{}\" is not an origin: write it in lower case and without a user name or a pattern, as in "
         "\"https://app.example\"",
@@ -137,75 +134,71 @@ Status read_disk_reserve(const Node& node, Limits& limits) {
 
 constexpr Setting<Config> kGatewaySettings[] = {
     {"policy", check_policy<Config>},
-    {"listen", [](const Node& v, Config& c) { return put(c.listen, parsed(v, parse_address)); }},
-    {"admin", [](const Node& v, Config& c) { return put(c.admin, parsed(v, parse_address)); }},
-    {"admin_token", [](const Node& v, Config& c) { return put(c.admin_token, as_secret(v)); }},
-    {"admin_tls_cert", [](const Node& v, Config& c) { return put(c.admin_tls_cert, as_text(v)); }},
-    {"admin_tls_key", [](const Node& v, Config& c) { return put(c.admin_tls_key, as_text(v)); }},
-    {"upstream", [](const Node& v, Config& c) { return put(c.upstream, parsed(v, parse_upstream)); }},
-    {"upstream_ca", [](const Node& v, Config& c) { return put(c.upstream_ca, as_text(v)); }},
-    {"tls_cert", [](const Node& v, Config& c) { return put(c.tls_cert, as_text(v)); }},
-    {"tls_key", [](const Node& v, Config& c) { return put(c.tls_key, as_text(v)); }},
-    {"client_ca", [](const Node& v, Config& c) { return put(c.client_ca, as_text(v)); }},
-    {"store", [](const Node& v, Config& c) { return put(c.store, as_store(v)); }},
-    {"require_durability",
-     [](const Node& v, Config& c) { return put(c.require_durability, as_one_of(v, kDurabilities)); }},
-    {"trust_clock", [](const Node& v, Config& c) { return put(c.trust_clock, as_switch(v)); }},
-    {"core_dumps", [](const Node& v, Config& c) { return put(c.core_dumps, as_switch(v)); }},
-    {"gateway_name", [](const Node& v, Config& c) { return put(c.gateway_name, as_gateway_name(v)); }},
-    {"threads", [](const Node& v, Config& c) { return put_count(c.threads, v, 0, kMostThreads); }},
-    {"log_level", [](const Node& v, Config& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
-    {"log_format", [](const Node& v, Config& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
-    {"access_log", [](const Node& v, Config& c) { return put(c.access_log, as_text(v)); }},
-    {"cors_origins", [](const Node& v, Config& c) { return put(c.cors_origins, as_origins(v)); }},
-    {"orphan_after", [](const Node& v, Config& c) { return put(c.orphan_after, as_duration(v)); }},
-    {"drain_timeout", [](const Node& v, Config& c) { return put(c.drain_timeout, as_duration(v)); }},
-    {"publish_policies", [](const Node& v, Config& c) { return put(c.publish_policies, as_published(v)); }},
-    {"outbox", [](const Node& v, Config& c) { return put(c.outbox, parsed(v, parse_address)); }},
-    {"outbox_token", [](const Node& v, Config& c) { return put(c.outbox_token, as_secret(v)); }},
-    {"rate", [](const Node& v, Config& c) { return put(c.rates.rate, parsed(v, parse_rate)); }},
-    {"burst", [](const Node& v, Config& c) { return put(c.rates.burst, as_burst(v)); }},
-    {"test_rate", [](const Node& v, Config& c) { return put(c.rates.test_rate, parsed(v, parse_rate)); }},
-    {"test_burst", [](const Node& v, Config& c) { return put(c.rates.test_burst, as_burst(v)); }},
-    {"max_in_flight", [](const Node& v, Config& c) { return put_count(c.rates.max_in_flight, v, 1); }},
-    {"address_rate", [](const Node& v, Config& c) { return put(c.address_rate.per_second, parsed(v, parse_rate)); }},
-    {"address_burst", [](const Node& v, Config& c) { return put(c.address_rate.burst, as_burst(v)); }},
-    {"upstream_breaker",
-     [](const Node& v, Config& c) { return put_count(c.breaker.failures, v, 0, kMostBreakerFailures); }},
-    {"upstream_breaker_window", [](const Node& v, Config& c) { return put(c.breaker.window, as_timeout(v)); }},
-    {"upstream_breaker_pause", [](const Node& v, Config& c) { return put(c.breaker.pause, as_timeout(v)); }},
+    {"listen", [](auto& v, auto& c) { return put(c.listen, parsed(v, parse_address)); }},
+    {"admin", [](auto& v, auto& c) { return put(c.admin, parsed(v, parse_address)); }},
+    {"admin_token", [](auto& v, auto& c) { return put(c.admin_token, as_secret(v)); }},
+    {"admin_tls_cert", [](auto& v, auto& c) { return put(c.admin_tls_cert, as_text(v)); }},
+    {"admin_tls_key", [](auto& v, auto& c) { return put(c.admin_tls_key, as_text(v)); }},
+    {"upstream", [](auto& v, auto& c) { return put(c.upstream, parsed(v, parse_upstream)); }},
+    {"upstream_ca", [](auto& v, auto& c) { return put(c.upstream_ca, as_text(v)); }},
+    {"tls_cert", [](auto& v, auto& c) { return put(c.tls_cert, as_text(v)); }},
+    {"tls_key", [](auto& v, auto& c) { return put(c.tls_key, as_text(v)); }},
+    {"client_ca", [](auto& v, auto& c) { return put(c.client_ca, as_text(v)); }},
+    {"store", [](auto& v, auto& c) { return put(c.store, as_store(v)); }},
+    {"require_durability", [](auto& v, auto& c) { return put(c.require_durability, as_one_of(v, kDurabilities)); }},
+    {"trust_clock", [](auto& v, auto& c) { return put(c.trust_clock, as_switch(v)); }},
+    {"core_dumps", [](auto& v, auto& c) { return put(c.core_dumps, as_switch(v)); }},
+    {"gateway_name", [](auto& v, auto& c) { return put(c.gateway_name, as_gateway_name(v)); }},
+    {"threads", [](auto& v, auto& c) { return put_count(c.threads, v, 0, kMostThreads); }},
+    {"log_level", [](auto& v, auto& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
+    {"log_format", [](auto& v, auto& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
+    {"access_log", [](auto& v, auto& c) { return put(c.access_log, as_text(v)); }},
+    {"cors_origins", [](auto& v, auto& c) { return put(c.cors_origins, as_origins(v)); }},
+    {"orphan_after", [](auto& v, auto& c) { return put(c.orphan_after, as_duration(v)); }},
+    {"drain_timeout", [](auto& v, auto& c) { return put(c.drain_timeout, as_duration(v)); }},
+    {"publish_policies", [](auto& v, auto& c) { return put(c.publish_policies, as_published(v)); }},
+    {"outbox", [](auto& v, auto& c) { return put(c.outbox, parsed(v, parse_address)); }},
+    {"outbox_token", [](auto& v, auto& c) { return put(c.outbox_token, as_secret(v)); }},
+    {"rate", [](auto& v, auto& c) { return put(c.rates.rate, parsed(v, parse_rate)); }},
+    {"burst", [](auto& v, auto& c) { return put(c.rates.burst, as_burst(v)); }},
+    {"test_rate", [](auto& v, auto& c) { return put(c.rates.test_rate, parsed(v, parse_rate)); }},
+    {"test_burst", [](auto& v, auto& c) { return put(c.rates.test_burst, as_burst(v)); }},
+    {"max_in_flight", [](auto& v, auto& c) { return put_count(c.rates.max_in_flight, v, 1); }},
+    {"address_rate", [](auto& v, auto& c) { return put(c.address_rate.per_second, parsed(v, parse_rate)); }},
+    {"address_burst", [](auto& v, auto& c) { return put(c.address_rate.burst, as_burst(v)); }},
+    {"upstream_breaker", [](auto& v, auto& c) { return put_count(c.breaker.failures, v, 0, kMostBreakerFailures); }},
+    {"upstream_breaker_window", [](auto& v, auto& c) { return put(c.breaker.window, as_timeout(v)); }},
+    {"upstream_breaker_pause", [](auto& v, auto& c) { return put(c.breaker.pause, as_timeout(v)); }},
     {"trusted_proxies",
-     [](const Node& v, Config& c) { return put(c.trusted_proxies, as_list(v, parse_ip_address, Twice::allowed)); }},
+     [](auto& v, auto& c) { return put(c.trusted_proxies, as_list(v, parse_ip_address, Twice::allowed)); }},
 };
 
 constexpr Setting<Limits> kLimitSettings[] = {
-    {"max_in_flight", [](const Node& v, Limits& l) { return put_count(l.max_in_flight, v, 1); }},
-    {"max_connections", [](const Node& v, Limits& l) { return put_count(l.max_connections, v, 1); }},
+    {"max_in_flight", [](auto& v, auto& l) { return put_count(l.max_in_flight, v, 1); }},
+    {"max_connections", [](auto& v, auto& l) { return put_count(l.max_connections, v, 1); }},
     // A smaller limit refuses ordinary browser requests, and no server accepts headers above the larger one.
-    {"max_header_bytes",
-     [](const Node& v, Limits& l) { return put(l.max_header_bytes, as_size_limit(v, 1024, 1u << 20)); }},
-    {"max_buffered_bytes", [](const Node& v, Limits& l) { return put(l.max_buffered_bytes, as_size_limit(v, 1024)); }},
-    {"max_upstream_connections", [](const Node& v, Limits& l) { return put_count(l.max_upstream_connections, v, 1); }},
-    {"max_connections_per_address",
-     [](const Node& v, Limits& l) { return put_count(l.max_connections_per_address, v, 1); }},
-    {"share_per_address", [](const Node& v, Limits& l) { return put(l.share_per_address, as_part(v)); }},
-    {"share_per_account", [](const Node& v, Limits& l) { return put(l.share_per_account, as_part(v)); }},
-    {"store_share_per_hour", [](const Node& v, Limits& l) { return put(l.store_share_per_hour, as_part(v)); }},
+    {"max_header_bytes", [](auto& v, auto& l) { return put(l.max_header_bytes, as_size_limit(v, 1024, 1u << 20)); }},
+    {"max_buffered_bytes", [](auto& v, auto& l) { return put(l.max_buffered_bytes, as_size_limit(v, 1024)); }},
+    {"max_upstream_connections", [](auto& v, auto& l) { return put_count(l.max_upstream_connections, v, 1); }},
+    {"max_connections_per_address", [](auto& v, auto& l) { return put_count(l.max_connections_per_address, v, 1); }},
+    {"share_per_address", [](auto& v, auto& l) { return put(l.share_per_address, as_part(v)); }},
+    {"share_per_account", [](auto& v, auto& l) { return put(l.share_per_account, as_part(v)); }},
+    {"store_share_per_hour", [](auto& v, auto& l) { return put(l.store_share_per_hour, as_part(v)); }},
     // In less than this the store's own files leave no room for records.
-    {"max_store_bytes", [](const Node& v, Limits& l) { return put(l.max_store_bytes, as_size_limit(v, 1u << 20)); }},
+    {"max_store_bytes", [](auto& v, auto& l) { return put(l.max_store_bytes, as_size_limit(v, 1u << 20)); }},
     {"disk_reserve", read_disk_reserve},
-    {"min_rate", [](const Node& v, Limits& l) { return put(l.min_rate, as_size_limit(v, 1, 1u << 30)); }},
+    {"min_rate", [](auto& v, auto& l) { return put(l.min_rate, as_size_limit(v, 1, 1u << 30)); }},
 };
 
 constexpr Setting<Timeouts> kTimeoutSettings[] = {
-    {"connect", [](const Node& v, Timeouts& t) { return put(t.connect, as_timeout(v)); }},
-    {"request_headers", [](const Node& v, Timeouts& t) { return put(t.request_headers, as_timeout(v)); }},
-    {"request_body", [](const Node& v, Timeouts& t) { return put(t.request_body, as_timeout(v)); }},
-    {"idle", [](const Node& v, Timeouts& t) { return put(t.idle, as_timeout(v)); }},
-    {"upstream_idle", [](const Node& v, Timeouts& t) { return put(t.upstream_idle, as_timeout(v)); }},
-    {"write", [](const Node& v, Timeouts& t) { return put(t.write, as_timeout(v)); }},
-    {"tunnel_idle", [](const Node& v, Timeouts& t) { return put(t.tunnel_idle, as_timeout(v)); }},
-    {"lame_duck", [](const Node& v, Timeouts& t) { return put(t.lame_duck, as_duration(v)); }},
+    {"connect", [](auto& v, auto& t) { return put(t.connect, as_timeout(v)); }},
+    {"request_headers", [](auto& v, auto& t) { return put(t.request_headers, as_timeout(v)); }},
+    {"request_body", [](auto& v, auto& t) { return put(t.request_body, as_timeout(v)); }},
+    {"idle", [](auto& v, auto& t) { return put(t.idle, as_timeout(v)); }},
+    {"upstream_idle", [](auto& v, auto& t) { return put(t.upstream_idle, as_timeout(v)); }},
+    {"write", [](auto& v, auto& t) { return put(t.write, as_timeout(v)); }},
+    {"tunnel_idle", [](auto& v, auto& t) { return put(t.tunnel_idle, as_timeout(v)); }},
+    {"lame_duck", [](auto& v, auto& t) { return put(t.lame_duck, as_duration(v)); }},
 };
 
 } // namespace

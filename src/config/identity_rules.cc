@@ -185,13 +185,6 @@ std::optional<std::string> why_lost(const IdentityRules& before, std::size_t ind
   return "no route has all of its requests any more";
 }
 
-// Both sorted.
-std::size_t in_first_alone(const std::vector<std::string>& first, const std::vector<std::string>& second) {
-  std::vector<std::string> alone;
-  std::set_difference(first.begin(), first.end(), second.begin(), second.end(), std::back_inserter(alone));
-  return alone.size();
-}
-
 } // namespace
 
 IdentityRules identity_rules_of(const Config& config) {
@@ -234,15 +227,10 @@ Result<IdentityBasis> identity_basis_of(const Config& config) {
 
 std::vector<std::string> lost_identities(const IdentityBasis& before, const IdentityBasis& after) {
   std::vector<std::string> lost = lost_identities(before.rules, after.rules);
-  for (const auto& [path, entries] : before.accounts) {
-    // A route without its accounts file, or with another one, was reported above.
-    const auto found = after.accounts.find(path);
-    if (found == after.accounts.end()) continue;
-    const std::size_t missing = in_first_alone(entries, found->second);
-    if (missing != 0)
-      lost.push_back(fmt::format("accounts {}: {} credential{} missing or with another account than before", path,
-                                 missing, missing == 1 ? "" : "s"));
-  }
+  // A route without its accounts file, or with another one, was reported above.
+  for (const auto& [path, missing] : added_accounts(after.accounts, before.accounts))
+    lost.push_back(fmt::format("accounts {}: {} credential{} missing or with another account than before", path,
+                               missing, missing == 1 ? "" : "s"));
   return lost;
 }
 
@@ -251,7 +239,10 @@ std::map<std::string, std::size_t> added_accounts(const AccountEntries& before, 
   for (const auto& [path, entries] : after) {
     const auto found = before.find(path);
     if (found == before.end()) continue;
-    if (const std::size_t count = in_first_alone(entries, found->second); count != 0) added[path] = count;
+    std::vector<std::string> more; // both are sorted
+    std::set_difference(entries.begin(), entries.end(), found->second.begin(), found->second.end(),
+                        std::back_inserter(more));
+    if (!more.empty()) added[path] = more.size();
   }
   return added;
 }

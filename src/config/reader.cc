@@ -19,9 +19,8 @@ unsigned line_of(const toml::source_region& source) { return source.begin.line; 
 
 // The line of a setting that stands in the table, else the table's own.
 unsigned line_in(const toml::table& table, std::string_view setting, unsigned line) {
-  for (const auto& [key, value] : table)
-    if (key.str() == setting) return line_of(key.source());
-  return line;
+  const auto found = table.find(setting);
+  return found == table.end() ? line : line_of(found->first.source());
 }
 
 std::string text_of(const Node& node) {

@@ -2,8 +2,6 @@
 
 #include "base/faults.h"
 
-#include <fmt/format.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>

@@ -5,8 +5,6 @@
 
 #include <oncekey/headers.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace oncekey {

@@ -1,5 +1,6 @@
 #include "core/form.h"
 
+#include "base/ascii.h"
 #include "base/url.h"
 
 namespace oncekey {
@@ -23,16 +24,11 @@ bool decode(std::string_view text, std::string& out) {
   return true;
 }
 
-bool ends_with_ignoring_case(std::string_view text, std::string_view suffix) {
-  return text.size() >= suffix.size() && equal_ignoring_case(text.substr(text.size() - suffix.size()), suffix);
-}
-
 } // namespace
 
 BodyKind body_kind(const Headers& headers) {
   std::string_view type = headers.get("Content-Type").value_or(std::string_view{});
-  type = type.substr(0, type.find(';'));
-  while (!type.empty() && (type.back() == ' ' || type.back() == '\t')) type.remove_suffix(1);
+  type = trimmed(type.substr(0, type.find(';')));
   if (equal_ignoring_case(type, "application/json") || ends_with_ignoring_case(type, "+json")) return BodyKind::json;
   if (equal_ignoring_case(type, "application/x-www-form-urlencoded")) return BodyKind::form;
   if (equal_ignoring_case(type, "multipart/form-data")) return BodyKind::multipart;

@@ -1,5 +1,6 @@
 #include "core/judge.h"
 
+#include "base/ascii.h"
 #include "core/json_pointer.h"
 
 #include <fmt/format.h>
@@ -18,10 +19,6 @@ std::string text_at(std::string_view json, std::string_view pointer) {
   return place.kind == JsonPlace::Kind::string ? std::move(place.text) : std::string();
 }
 
-bool ends_in(std::string_view text, std::string_view wanted) {
-  return text.size() >= wanted.size() && equal_ignoring_case(text.substr(text.size() - wanted.size()), wanted);
-}
-
 // The last part of a problem type: "mismatch" of "urn:oncekey:problem:mismatch" and of
 // "https://example.com/p#mismatch".
 std::string_view last_part(std::string_view type) {
@@ -36,7 +33,8 @@ Meaning meaning_of_code(std::string_view code) {
   if (code == "idempotency_key_in_use" || code == "in_progress") return Meaning::in_progress;
   if (code == "indeterminate" || code == "idempotency_outcome_unknown") return Meaning::unknown_for_good;
   if (code == "answer_not_kept" || code == "idempotency_answer_not_kept") return Meaning::answer_lost;
-  if (ends_in(code, "mismatch") || ends_in(code, "reused")) return Meaning::another_request;
+  if (ends_with_ignoring_case(code, "mismatch") || ends_with_ignoring_case(code, "reused"))
+    return Meaning::another_request;
   return Meaning::unsaid;
 }
 

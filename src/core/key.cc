@@ -13,15 +13,12 @@ enum class Spaces { allowed, refused };
 
 ParsedKey checked(std::string key, Spaces spaces) {
   if (key.empty()) return BadKey{"the key is empty"};
-  if (key.size() > kKeyLengthMax) {
+  if (key.size() > kKeyLengthMax)
     return BadKey{fmt::format("the key has {} characters, {} are allowed", key.size(), kKeyLengthMax)};
-  }
   for (const char c : key) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte == ' ' && spaces == Spaces::allowed) continue;
-    if (byte <= ' ' || byte >= 0x7f) {
-      return BadKey{"the key holds something other than visible ASCII characters"};
-    }
+    if (byte <= ' ' || byte >= 0x7f) return BadKey{"the key holds something other than visible ASCII characters"};
   }
   return key;
 }
@@ -156,21 +153,16 @@ HeaderUse use_of(const Headers& headers, std::string_view name) {
 }
 
 FoundKey as_found(ParsedKey parsed, std::string_view where) {
-  if (auto* bad = std::get_if<BadKey>(&parsed)) {
+  if (auto* bad = std::get_if<BadKey>(&parsed))
     return Refusal{RefusalCode::key_invalid, fmt::format("In {}: {}.", where, bad->why)};
-  }
   return ClientKey{std::get<std::string>(std::move(parsed))};
 }
 
 FoundKey key_from_header(const Policy& policy, const Headers& headers, const std::string& name) {
   const HeaderUse use = use_of(headers, name);
-  if (use.in_connection) {
-    return Refusal{RefusalCode::key_in_connection, fmt::format("The header is {}.", name)};
-  }
+  if (use.in_connection) return Refusal{RefusalCode::key_in_connection, fmt::format("The header is {}.", name)};
   if (use.lines == 0) return NoKey{};
-  if (use.lines > 1) {
-    return Refusal{RefusalCode::key_repeated, fmt::format("{} was sent {} times.", name, use.lines)};
-  }
+  if (use.lines > 1) return Refusal{RefusalCode::key_repeated, fmt::format("{} was sent {} times.", name, use.lines)};
   return as_found(parse_key_header(policy.key_syntax, policy.strict, use.value), name);
 }
 
@@ -217,9 +209,7 @@ ParsedKey parse_key_header(KeySyntax syntax, bool strict, std::string_view value
     case KeySyntax::raw:
       return checked(std::string(value), Spaces::refused);
     case KeySyntax::visible_ascii:
-      if (value.size() >= 2 && value.front() == '"' && value.back() == '"') {
-        value = value.substr(1, value.size() - 2);
-      }
+      if (value.size() >= 2 && value.front() == '"' && value.back() == '"') value = value.substr(1, value.size() - 2);
       return checked(std::string(value), Spaces::refused);
     case KeySyntax::structured_string:
       break;

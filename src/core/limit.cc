@@ -1,6 +1,7 @@
 #include "core/limit.h"
 
 #include <algorithm>
+#include <array>
 #include <list>
 #include <optional>
 #include <string>
@@ -25,18 +26,13 @@ Rate bucket_for(double per_second, double burst) {
   return {per_second, burst > 0 ? burst : std::max(1.0, per_second)};
 }
 
-RateBucketId hash_of(std::vector<std::string_view> parts, const KeyedHash& hash) {
-  return RateBucketId{hash.of(parts)};
-}
-
 } // namespace
 
 Credentials credentials_of(const Headers& headers) {
   const auto authorization = headers.get("Authorization");
   if (!authorization) return Credentials::live;
-  if (const auto token = after_scheme(*authorization, "Bearer")) {
+  if (const auto token = after_scheme(*authorization, "Bearer"))
     return is_test_key(*token) ? Credentials::test : Credentials::live;
-  }
   if (const auto encoded = after_scheme(*authorization, "Basic")) {
     const auto user_and_password = base64_decode(*encoded);
     if (user_and_password && is_test_key(*user_and_password)) return Credentials::test;
@@ -72,11 +68,11 @@ RateBucketId bucket_of(const Principal& principal, std::string_view route, Crede
                                       count};
   std::list<std::string> names;
   append_parts(principal, parts, names);
-  return hash_of(std::move(parts), hash);
+  return RateBucketId{hash.of(parts)};
 }
 
 RateBucketId bucket_of_address(std::string_view address, std::string_view route, const KeyedHash& hash) {
-  return hash_of({"oncekey bucket of an address 1", route, address}, hash);
+  return RateBucketId{hash.of(std::array{std::string_view("oncekey bucket of an address 1"), route, address})};
 }
 
 std::chrono::seconds whole_wait(std::chrono::milliseconds wait) {

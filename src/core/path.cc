@@ -246,13 +246,9 @@ class PathReading {
   }
 
   void merge() {
-    std::string merged;
-    merged.reserve(out_.size());
-    for (const char c : out_) {
-      if (c != '/' || !merged.ends_with('/')) merged.push_back(c);
-    }
-    if (merged.size() > 1 && merged.ends_with('/')) merged.pop_back();
-    out_ = std::move(merged);
+    const auto both_slashes = [](char a, char b) { return a == '/' && b == '/'; };
+    out_.erase(std::unique(out_.begin(), out_.end(), both_slashes), out_.end());
+    if (out_.size() > 1 && out_.ends_with('/')) out_.pop_back();
   }
 
   const unsigned choices_;

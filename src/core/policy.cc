@@ -22,9 +22,8 @@ std::string_view without_spaces(std::string_view text) { return trimmed(text, " 
 std::optional<int> parse_status(std::string_view text) {
   int status = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), status);
-  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 3 || !is_status(status)) {
+  if (error != std::errc{} || end != text.data() + text.size() || text.size() != 3 || !is_status(status))
     return std::nullopt;
-  }
   return status;
 }
 

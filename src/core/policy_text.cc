@@ -4,6 +4,8 @@
 
 #include <oncekey/headers.h>
 
+#include <tuple>
+
 namespace oncekey {
 namespace {
 
@@ -22,13 +24,6 @@ std::optional<Question> question_in(std::string_view text) {
   for (const char c : target)
     if (c <= ' ' || c >= 0x7f) return std::nullopt;
   return Question{std::string(method), std::string(target)};
-}
-
-Result<ScopeSource> scope_source(ScopeSource::Kind kind, std::string_view name, std::string_view what, bool optional) {
-  // A claim is a JSON member and may be named anything; the other two are tokens of HTTP.
-  const bool good = kind == ScopeSource::Kind::jwt ? !name.empty() : is_token(name);
-  if (!good) return invalid("\"{}\" is not the name of a {}", name, what);
-  return ScopeSource{kind, std::string(name), optional};
 }
 
 } // namespace
@@ -52,15 +47,17 @@ Result<ScopeSource> parse_scope_source(std::string_view text) {
   if (optional) source.remove_suffix(1);
   if (source == "client-cert") return ScopeSource{ScopeSource::Kind::client_cert, "", optional};
   if (source == "host") return ScopeSource{ScopeSource::Kind::host, "", optional};
-  if (const auto name = behind(source, "header:")) {
-    if (equal_ignoring_case(*name, "Host")) {
+  for (const auto& [kind, prefix, what] :
+       {std::tuple(ScopeSource::Kind::header, "header:", "header"), std::tuple(ScopeSource::Kind::jwt, "jwt:", "claim"),
+        std::tuple(ScopeSource::Kind::cookie, "cookie:", "cookie")}) {
+    const auto name = behind(source, prefix);
+    if (!name) continue;
+    if (kind == ScopeSource::Kind::header && equal_ignoring_case(*name, "Host"))
       return invalid("\"header:Host\" would take A.example:443 and a.example for two: write \"host\"");
-    }
-    return scope_source(ScopeSource::Kind::header, *name, "header", optional);
-  }
-  if (const auto name = behind(source, "jwt:")) return scope_source(ScopeSource::Kind::jwt, *name, "claim", optional);
-  if (const auto name = behind(source, "cookie:")) {
-    return scope_source(ScopeSource::Kind::cookie, *name, "cookie", optional);
+    // A claim is a JSON member and may be named anything; the other two are tokens of HTTP.
+    const bool good = kind == ScopeSource::Kind::jwt ? !name->empty() : is_token(*name);
+    if (!good) return invalid("\"{}\" is not the name of a {}", *name, what);
+    return ScopeSource{kind, std::string(*name), optional};
   }
   return invalid(
       "\"{}\" is not a scope: allowed are header:NAME, jwt:CLAIM, cookie:NAME, client-cert and host, each with a ? "
@@ -103,9 +100,8 @@ Result<Question> parse_reauthorization(std::string_view text) {
 }
 
 Status check_json_pointer(std::string_view text) {
-  if (!text.starts_with('/')) {
+  if (!text.starts_with('/'))
     return invalid("\"{}\" is not a JSON pointer into a document: it starts with a slash, as in /metadata", text);
-  }
   for (std::size_t at = text.find('~'); at != std::string_view::npos; at = text.find('~', at + 1)) {
     if (at + 1 < text.size() && (text[at + 1] == '0' || text[at + 1] == '1')) continue;
     return invalid("\"{}\" is not a JSON pointer: ~ is written ~0 and / inside a name is written ~1", text);

@@ -2,8 +2,6 @@
 
 #include "base/faults.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -34,9 +32,8 @@ Result<double> parse_rate(std::string_view text) {
   const std::string_view rest = text.substr(static_cast<std::size_t>(end - text.data()));
   const double unit = rest.starts_with('/') ? seconds_of(rest.substr(1)) : 0;
   const double per_second = unit > 0 ? count / unit : 0;
-  if (error != std::errc{} || !std::isfinite(per_second) || per_second <= 0 || per_second > kMostPerSecond) {
+  if (error != std::errc{} || !std::isfinite(per_second) || per_second <= 0 || per_second > kMostPerSecond)
     return invalid("\"{}\" is not a rate: write a number of requests and /s, /m or /h, as in \"100/s\"", text);
-  }
   return per_second;
 }
 

@@ -29,9 +29,8 @@ Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::ui
   const std::string_view content = bytes.substr(0, bytes.size() - kChecksumBytes);
   std::uint64_t checksum;
   std::memcpy(&checksum, bytes.data() + content.size(), kChecksumBytes);
-  if (XXH3_64bits(content.data(), content.size()) != checksum) {
+  if (XXH3_64bits(content.data(), content.size()) != checksum)
     return corrupt(fmt::format("a stored {} is damaged: its checksum does not match its bytes", what));
-  }
   Cursor cursor(content);
   const std::uint8_t format = cursor.number<std::uint8_t>();
   if (format > newest_format) {
@@ -40,9 +39,8 @@ Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::ui
                              "written by a newer oncekey, run that one or a later one on this store",
                              what, format, newest_format)};
   }
-  if (format != newest_format) {
+  if (format != newest_format)
     return corrupt(fmt::format("a stored {} has the unknown format version {}", what, format));
-  }
   return cursor;
 }
 
@@ -213,9 +211,8 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   record.rerun = (flags & kRerun) != 0;
   bool well_formed = is_state(state) && (flags & ~kKnown) == 0;
   record.state = static_cast<RecordState>(state);
-  if ((flags & kHasResponse) != 0) {
+  if ((flags & kHasResponse) != 0)
     well_formed = read_response(cursor, flags, body, record.response.emplace()) && well_formed;
-  }
   if (!well_formed || !has_context || !cursor.ok() || !cursor.at_end()) return misshapen("record");
   return record;
 }

@@ -232,9 +232,8 @@ std::string stripe_body(const Standing& standing, const Refusal& refusal, std::s
   std::string json = "{\"error\":{";
   append_member(json, "type", standing.stripe_type);
   if (!standing.stripe_code.empty()) append_member(json, "code", standing.stripe_code);
-  if (refusal.code == RefusalCode::in_progress) {
+  if (refusal.code == RefusalCode::in_progress)
     append_member(json, "doc_url", "https://stripe.com/docs/error-codes/idempotency-key-in-use");
-  }
   append_member(json, "message", stripe_message(standing, refusal, key));
   json += "}}\n";
   return json;
@@ -242,17 +241,9 @@ std::string stripe_body(const Standing& standing, const Refusal& refusal, std::s
 
 // Whether the key may be echoed. A key that was refused is not: it may hold any bytes, and is not this request's key.
 bool key_was_good(RefusalCode code) {
-  switch (code) {
-    case RefusalCode::key_missing:
-    case RefusalCode::key_invalid:
-    case RefusalCode::key_repeated:
-    case RefusalCode::key_in_connection:
-    case RefusalCode::upgrade_with_key:
-    case RefusalCode::path_ambiguous:
-      return false;
-    default:
-      return true;
-  }
+  using enum RefusalCode;
+  return code != key_missing && code != key_invalid && code != key_repeated && code != key_in_connection &&
+         code != upgrade_with_key && code != path_ambiguous;
 }
 
 } // namespace
@@ -269,9 +260,8 @@ Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& c
   reply.reason = reason_of(standing.status);
 
   auto retry_after = refusal.retry_after;
-  if (!retry_after && (standing.status == 503 || standing.status == 429 || refusal.code == RefusalCode::in_progress)) {
+  if (!retry_after && (standing.status == 503 || standing.status == 429 || refusal.code == RefusalCode::in_progress))
     retry_after = std::chrono::seconds(1);
-  }
   switch (policy.errors) {
     case ErrorFormat::problem_link:
       reply.headers.add("Link", "</.well-known/idempotency>; rel=\"describedby\"");
@@ -284,9 +274,8 @@ Reply refuse(const Policy& policy, const Refusal& refusal, const ReplyContext& c
     case ErrorFormat::stripe:
       reply.headers.add("Content-Type", "application/json");
       reply.headers.add("Request-Id", context.request_id);
-      if (standing.should_retry != ShouldRetry::unsaid) {
+      if (standing.should_retry != ShouldRetry::unsaid)
         reply.headers.add("Stripe-Should-Retry", standing.should_retry == ShouldRetry::yes ? "true" : "false");
-      }
       if (!refusal.limited_by.empty()) reply.headers.add("Stripe-Rate-Limited-Reason", refusal.limited_by);
       reply.body = stripe_body(standing, refusal, refusal.key.empty() ? context.key : refusal.key);
       break;

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cstring>
 #include <optional>
 
@@ -143,9 +142,8 @@ FoundValue from_cookie(const Headers& headers, const std::string& name) {
       if (equals == std::string_view::npos || trimmed(pair.substr(0, equals)) != name) continue;
       if (value) return missing(fmt::format("The cookie {} was sent more than once.", name));
       value = trimmed(pair.substr(equals + 1));
-      if (value->size() >= 2 && value->front() == '"' && value->back() == '"') {
+      if (value->size() >= 2 && value->front() == '"' && value->back() == '"')
         value = value->substr(1, value->size() - 2);
-      }
     }
   }
   return Value{"cookie", value};

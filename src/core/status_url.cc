@@ -1,5 +1,6 @@
 #include "core/status_url.h"
 
+#include "base/ascii.h"
 #include "base/crypto.h"
 
 #include <algorithm>
@@ -11,9 +12,7 @@ constexpr std::string_view kRespondAsync = "respond-async";
 
 // The name of a preference, without its value and parameters.
 std::string_view preference_name(std::string_view preference) {
-  std::string_view name = preference.substr(0, preference.find_first_of("=;"));
-  while (name.ends_with(' ') || name.ends_with('\t')) name.remove_suffix(1);
-  return name;
+  return trimmed(preference.substr(0, preference.find_first_of("=;")));
 }
 
 template <class Visit>

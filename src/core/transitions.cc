@@ -86,11 +86,10 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 }
 
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now) {
-  const bool streaming = found && !found->expired(now) && found->state == RecordState::completed &&
-                         found->fence == fence && found->response && found->response->unfinished();
+  if (is_free(found, now) || found->fence != fence) return {};
+  const bool streaming = found->state == RecordState::completed && found->response && found->response->unfinished();
   // A finder held the record because its lease was over, but the owner was alive and has the answer: it is kept.
-  const bool held =
-      found && !found->expired(now) && found->state == RecordState::indeterminate && found->fence == fence;
+  const bool held = found->state == RecordState::indeterminate;
   if (!streaming && !held && !owns(found, fence, now)) return {};
   Record record = *found;
   if (!streaming) record.settled_at = now;
@@ -122,9 +121,8 @@ OperatorStep operate_step(const std::optional<Record>& found, OperatorAction act
                           Time now) {
   if (is_free(found, now)) return {std::nullopt, false, OperatorAnswer::absent};
   if (found->state == RecordState::completed) return {std::nullopt, false, OperatorAnswer::completed};
-  if (found->state == RecordState::in_progress && !found->lease_over(now)) {
+  if (found->state == RecordState::in_progress && !found->lease_over(now))
     return {std::nullopt, false, OperatorAnswer::live};
-  }
   Record record = *found;
   switch (action) {
     case OperatorAction::release:
