@@ -36,22 +36,14 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
                              format, kValueFormat)};
   }
   Record record;
-  const auto state = cursor.number<std::uint8_t>();
-  const auto flags = cursor.number<std::uint8_t>();
-  record.fence = cursor.number<std::uint64_t>();
-  record.first_received = cursor.time();
-  record.expires_at = cursor.time();
-  record.lease_until = cursor.time();
-  record.settled_at = cursor.time();
-  const auto status = cursor.number<std::uint16_t>();
-  cursor.array(record.fingerprint.bytes);
-  cursor.array(record.claimed_by);
-  cursor.number<std::uint32_t>(); // the texts tell their own lengths
-  record.route = cursor.text();
-  record.key = cursor.text();
-  record.method = cursor.text();
-  record.target = cursor.text();
-  Result<ClaimContext> context = decode_context(cursor.text());
+  std::uint8_t state = 0, flags = 0;
+  std::uint16_t status = 0;
+  std::uint32_t texts = 0; // they tell their own lengths
+  std::string context_bytes;
+  codec::each(cursor, state, flags, record.fence, record.first_received, record.expires_at, record.lease_until,
+              record.settled_at, status, record.fingerprint.bytes, record.claimed_by, texts, record.route, record.key,
+              record.method, record.target, context_bytes);
+  Result<ClaimContext> context = decode_context(context_bytes);
   if (!cursor.ok() || !context || format == 0 || state < 1 || state > 3) {
     return corrupt("a record in Redis is not one that oncekey has written; look at what else uses this server");
   }
@@ -73,24 +65,22 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
 }
 
 std::string encode_identity(const ClaimRequest& request) {
-  std::string texts;
-  for (const std::string* const text : {&request.route, &request.key, &request.method, &request.target}) {
-    codec::put_text(texts, *text);
-  }
   std::string context;
   encode_context(request.context, context);
-  codec::put_text(texts, context);
+  std::string texts;
+  codec::each(texts, request.route, request.key, request.method, request.target, context);
   std::string out;
   out.reserve(request.fingerprint.bytes.size() + request.token.size() + 4 + texts.size());
-  codec::put_array(out, request.fingerprint.bytes);
-  codec::put_array(out, request.token);
+  codec::each(out, request.fingerprint.bytes, request.token);
   codec::put_bytes(out, texts);
   return out;
 }
 
 std::string encode_times(const ClaimRequest& request) {
   std::string out;
-  for (const Millis time : {request.retention, request.lease}) codec::put(out, std::max<std::int64_t>(0, time.count()));
+  for (const Millis time : {request.retention, request.lease}) {
+    codec::field(out, std::max<std::int64_t>(0, time.count()));
+  }
   return out;
 }
 

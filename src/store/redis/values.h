@@ -44,7 +44,7 @@ std::string encode_times(const ClaimRequest& request);
 template <class Number>
 std::string encode_number(Number number) {
   std::string out;
-  codec::put(out, number);
+  codec::field(out, number);
   return out;
 }
 
