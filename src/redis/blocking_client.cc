@@ -26,11 +26,13 @@ std::optional<Host> redirection(const Result<OwnedReply>& answer, const Host& fr
 
 } // namespace
 
-Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) {
+Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) try {
   Result<ConnectionOptions> options = connection_options(url);
   if (!options) return std::move(options).fault();
   const Millis patience = url.call_timeout.value_or(timeout);
   return std::unique_ptr<BlockingClient>(new BlockingClient(std::move(url), *std::move(options), patience));
+} catch (const std::system_error& error) {
+  return unavailable(error.what());
 }
 
 BlockingClient::BlockingClient(RedisUrl url, ConnectionOptions options, Millis timeout)

@@ -19,7 +19,7 @@ Task<void> fulfil(Task<Status> task, std::promise<Status>& promise) {
 
 } // namespace
 
-Result<std::unique_ptr<StoreLoop>> StoreLoop::make(const RedisOptions& options) {
+Result<std::unique_ptr<StoreLoop>> StoreLoop::make(const RedisOptions& options) try {
   Result<RedisUrl> url = parse_url(options.url);
   if (!url) return std::move(url).fault();
   Result<ConnectionOptions> connections = connection_options(*url);
@@ -28,6 +28,8 @@ Result<std::unique_ptr<StoreLoop>> StoreLoop::make(const RedisOptions& options) 
   // Half, so that its answer is still in time.
   connections->replicas_timeout = url->call_timeout.value_or(options.call_timeout) / 2;
   return std::unique_ptr<StoreLoop>(new StoreLoop(options, *std::move(url), *std::move(connections)));
+} catch (const std::system_error& error) {
+  return unavailable(error.what());
 }
 
 StoreLoop::StoreLoop(const RedisOptions& options, RedisUrl url, ConnectionOptions connections)
