@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace oncekey {
@@ -128,7 +129,10 @@ Task<void> Server::accept_loop() {
   std::size_t next = 0;
   while (!draining_.load()) {
     Listener::Accepted taken = co_await listener_.accept();
-    if (!listener_.open()) co_return;
+    if (!listener_.open()) {
+      if (draining_.load()) co_return;
+      throw std::runtime_error("the listener cannot be watched: out of memory or of epoll watches");
+    }
     if (taken.error) {
       // The machine is out of descriptors or memory: ours are counted and fit. Waiting is all that can help.
       if (due_again(told_of_a_failure_, kTellEvery)) log_.warning("accept_failed", {{"reason", taken.error.message()}});
