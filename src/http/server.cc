@@ -195,10 +195,10 @@ void Server::warn_of_a_crowd(const Party& address) {
 }
 
 Task<void> Server::serve(std::size_t lane, Accepted accepted) {
-  const TlsContext tls = this->tls(); // lives as long as the connection
-  Connection connection(std::move(accepted), lanes_[lane].loop);
-  open_[lane].push_back(connection);
   try {
+    const TlsContext tls = this->tls(); // lives as long as the connection
+    Connection connection(std::move(accepted), lanes_[lane].loop);
+    open_[lane].push_back(connection);
     bool usable = true;
     if (tls) {
       connection.transport.deadline_after(options_.timeouts.request_headers);
@@ -211,7 +211,6 @@ Task<void> Server::serve(std::size_t lane, Accepted accepted) {
     // Out of memory, or a bug that only shows here. The connection is gone; the records are as the store has them.
     log_.error("connection_failed", {{"reason", problem.what()}});
   }
-  connection.transport.close();
   connections_.fetch_sub(1);
 }
 
