@@ -22,7 +22,7 @@ namespace oncekey {
 std::variant<Principal, Refusal> find_principal(const Policy& policy, const Headers& headers,
                                                 const Caller& caller = {});
 
-// Whether the account is only what the caller claims, without proof. Limits must not be charged to such an account.
+// Whether the account can be charged: not where it is read from tokens that are not verified, which anyone can make up.
 bool believes_callers(const Policy& policy);
 
 // Nothing for the scope `global`, under which all callers are one account.

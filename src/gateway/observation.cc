@@ -39,8 +39,11 @@ Task<void> observe(GatewayThread& thread, PassThrough& pass_through, Admission& 
   // nothing observed is replayed.
   for (std::uint8_t& byte : request.admitted.id.bytes) byte = static_cast<std::uint8_t>(byte ^ 0xff);
   ClaimRequest wanted = claim_for(shared, request);
+  shared.live_calls.renew_after_a_pause(shared.store);
+  const MonotonicTime start = std::chrono::steady_clock::now();
   const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
       thread.wakeups, [&](auto done) { shared.store.claim(std::move(wanted), std::move(done)); });
+  shared.metrics.claim_seconds.Observe(seconds_since(start));
   if (!answer) {
     // Observation must not cost a client its answer.
     shared.metrics.store_faults.Increment();

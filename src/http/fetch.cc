@@ -91,12 +91,14 @@ struct Fetcher::Impl {
     return loop.pools.emplace(origin, *std::move(pool)).first->second.get();
   }
 
-  std::unique_ptr<FetchLoop> take_loop() {
+  Result<std::unique_ptr<FetchLoop>> take_loop() try {
     const std::lock_guard lock(mutex);
     if (idle.empty()) return std::make_unique<FetchLoop>();
     std::unique_ptr<FetchLoop> loop = std::move(idle.back());
     idle.pop_back();
     return loop;
+  } catch (const std::system_error& error) {
+    return unavailable(error.what());
   }
 };
 
@@ -109,14 +111,17 @@ Result<std::unique_ptr<Fetcher>> Fetcher::open(std::string ca_file, AnswerLimit 
   impl->limit = limit;
   if (!impl->ca_file.empty()) {
     // A file that cannot be read is better known now than at the first call.
-    FetchLoop loop;
-    if (auto pool = impl->pool_for(loop, *parse_url("https://localhost")); !pool) return pool.fault();
+    auto loop = impl->take_loop();
+    if (!loop) return std::move(loop).fault();
+    if (auto pool = impl->pool_for(**loop, *parse_url("https://localhost")); !pool) return pool.fault();
   }
   return std::unique_ptr<Fetcher>(new Fetcher(std::move(impl)));
 }
 
 Fetched Fetcher::fetch(const FetchRequest& request, MonotonicTime due) {
-  std::unique_ptr<FetchLoop> loop = impl_->take_loop();
+  auto taken = impl_->take_loop();
+  if (!taken) return FetchFailure{FetchFailure::Kind::not_sent, taken.fault().message, false};
+  std::unique_ptr<FetchLoop> loop = *std::move(taken);
   auto pool = impl_->pool_for(*loop, request.url);
   if (!pool) return FetchFailure{FetchFailure::Kind::not_sent, pool.fault().message, false};
   const UpstreamRequest wire{request.method, request.url.target, request.headers};

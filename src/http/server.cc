@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace oncekey {
@@ -128,7 +129,10 @@ Task<void> Server::accept_loop() {
   std::size_t next = 0;
   while (!draining_.load()) {
     Listener::Accepted taken = co_await listener_.accept();
-    if (!listener_.open()) co_return;
+    if (!listener_.open()) {
+      if (draining_.load()) co_return;
+      throw std::runtime_error("the listener cannot be watched: out of memory or of epoll watches");
+    }
     if (taken.error) {
       // The machine is out of descriptors or memory: ours are counted and fit. Waiting is all that can help.
       if (due_again(told_of_a_failure_, kTellEvery)) log_.warning("accept_failed", {{"reason", taken.error.message()}});
@@ -191,10 +195,10 @@ void Server::warn_of_a_crowd(const Party& address) {
 }
 
 Task<void> Server::serve(std::size_t lane, Accepted accepted) {
-  const TlsContext tls = this->tls(); // lives as long as the connection
-  Connection connection(std::move(accepted), lanes_[lane].loop);
-  open_[lane].push_back(connection);
   try {
+    const TlsContext tls = this->tls(); // lives as long as the connection
+    Connection connection(std::move(accepted), lanes_[lane].loop);
+    open_[lane].push_back(connection);
     bool usable = true;
     if (tls) {
       connection.transport.deadline_after(options_.timeouts.request_headers);
@@ -207,7 +211,6 @@ Task<void> Server::serve(std::size_t lane, Accepted accepted) {
     // Out of memory, or a bug that only shows here. The connection is gone; the records are as the store has them.
     log_.error("connection_failed", {{"reason", problem.what()}});
   }
-  connection.transport.close();
   connections_.fetch_sub(1);
 }
 

@@ -179,7 +179,8 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
   request_sent_ = framing == Framing::none || (!chunked_ && body.size() == content_length);
   if (is_long) {
     connection_->body_unsent = true;
-    spawn(write_body(connection_, body));
+    spawn(write_body(connection_, body),
+          [connection = connection_](const std::exception&) { connection->transport->close(); });
   }
   co_return CallError::none;
 }

@@ -1,9 +1,8 @@
 #include "net/loop.h"
 
+#include "net/errors.h"
 #include "net/resolve.h"
 #include "net/watched_descriptor.h"
-
-#include <oncekey/check.h>
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -12,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <system_error>
 
 namespace oncekey {
 namespace {
@@ -27,11 +27,11 @@ Loop::Loop()
     : epoll_(::epoll_create1(EPOLL_CLOEXEC)),
       bell_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)),
       next_tick_(std::chrono::steady_clock::now() + kTimerTick) {
-  ONCEKEY_CHECK(epoll_.open() && bell_.open(), "an event loop needs two descriptors");
   epoll_event event{};
   event.events = EPOLLIN | EPOLLET; // each ring is an edge: the bell need not be read
   event.data.ptr = nullptr;
-  ONCEKEY_CHECK(::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, bell_.number(), &event) == 0, "epoll refuses an eventfd");
+  if (!epoll_.open() || !bell_.open() || ::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, bell_.number(), &event) != 0)
+    throw std::system_error(last_system_error(), "an event loop needs two descriptors");
 }
 
 Loop::~Loop() {

@@ -81,6 +81,7 @@ class Timer : public boost::intrusive::list_base_hook<boost::intrusive::link_mod
 
 class Loop {
  public:
+  // Throws std::system_error when the process is out of descriptors.
   Loop();
   // Destroys the tasks that still wait for this loop. What these tasks use must still be there.
   ~Loop();

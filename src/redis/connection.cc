@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace oncekey::redis {
@@ -268,10 +269,12 @@ void RedisConnection::close(const std::string& why) {
   if (was_open && closed_) std::exchange(closed_, nullptr)();
 }
 
-Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) {
+Result<std::unique_ptr<BlockingClient>> BlockingClient::make(RedisUrl url, Millis timeout) try {
   Result<ConnectionOptions> options = connection_options(std::move(url), timeout);
   if (!options) return std::move(options).fault();
   return std::unique_ptr<BlockingClient>(new BlockingClient(*std::move(options)));
+} catch (const std::system_error& error) {
+  return unavailable(error.what());
 }
 
 void BlockingClient::disconnect() {

@@ -456,6 +456,7 @@ class ModesAndSourcesTest(GatewayTest):
         self.assert_executed(2)
 
     def test_observing_changes_nothing_and_counts_what_would_have_happened(self):
+        claims = self.gateway.metric("oncekey_store_seconds_count", call="claim")
         for body in (b"one", b"one", b"two"):
             self.assert_first(self.post("/observe/x", body=body))
             self.wait_until_settled("/observe/*")
@@ -463,6 +464,7 @@ class ModesAndSourcesTest(GatewayTest):
         for decision in ("observed_execute", "observed_replay", "observed_mismatch"):
             poll_until(lambda decision=decision: self.gateway.metric(
                 "oncekey_requests_total", route="/observe/*", decision=decision) == 1, f"one {decision}")
+        self.assertEqual(self.gateway.metric("oncekey_store_seconds_count", call="claim"), claims + 3)
 
     def wait_until_settled(self, route):
         """Observation settles its record after the answer has gone out."""

@@ -39,12 +39,14 @@ std::string encoded(const StoredResponse& response) {
 class RedisStore final : public Store {
  public:
   // Reads what the URL points to (password, certificates); connects to nothing yet.
-  static Result<std::unique_ptr<RedisStore>> make(const RedisOptions& options) {
+  static Result<std::unique_ptr<RedisStore>> make(const RedisOptions& options) try {
     Result<RedisUrl> url = parse_url(options.url);
     if (!url) return std::move(url).fault();
     Result<ConnectionOptions> connections = connection_options(*std::move(url), options.call_timeout);
     if (!connections) return std::move(connections).fault();
     return std::make_unique<RedisStore>(options, *std::move(connections));
+  } catch (const std::system_error& error) {
+    return unavailable(error.what());
   }
 
   RedisStore(const RedisOptions& options, ConnectionOptions connections)
