@@ -562,6 +562,7 @@ AS $$
 DECLARE
   moment int8 := oncekey.clock() + skew;
   due    record;
+  bytes  int8 := 0;
 BEGIN
   PERFORM oncekey.check_marker(generation, tick);
   FOR due IN
@@ -570,7 +571,7 @@ BEGIN
       AND j.expires_at > moment AND j.message_kept
     ORDER BY j.due_at, j.place LIMIT 4 * wanted -- some may be on their way to another gateway
   LOOP
-    EXIT WHEN wanted = 0;
+    EXIT WHEN wanted = 0 OR bytes > 4194304; -- what a slow connection carries within a call's time
     CONTINUE WHEN NOT oncekey.lock_job(due.id);
     IF due.queue IS NOT NULL THEN -- and its lock is ours
       IF oncekey.is_behind(due.queue, due.place, moment) THEN
@@ -590,6 +591,7 @@ BEGIN
     wanted := wanted - 1;
     RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j LEFT JOIN oncekey.job_message m ON m.id = j.id
                  WHERE j.id = due.id;
+    bytes := bytes + coalesce((SELECT octet_length(m.message) FROM oncekey.job_message m WHERE m.id = due.id), 0);
   END LOOP;
 END $$;
 
