@@ -9,6 +9,7 @@
 #include "store/redis/values.h"
 
 #include <future>
+#include <system_error>
 #include <thread>
 
 namespace oncekey {
@@ -160,10 +161,10 @@ class RedisStore final : public Store {
   void submit(CallPtr call, AnyCall what) {
     call->what = std::move(what);
     const auto* const fence = std::get_if<FenceCall>(&call->what);
-    const bool bodiless = (fence != nullptr && fence->verb != FenceVerb::complete) ||
-                          std::holds_alternative<FindCall>(call->what) ||
-                          std::holds_alternative<AttemptCall>(call->what);
-    std::optional<QueueRoom::Place> place = room_.admit(kind_of(call->what), bodiless ? 0 : call->arguments.size());
+    const bool has_body = fence != nullptr ? fence->verb == FenceVerb::complete
+                                           : kind_of(call->what) == CallKind::begins_work ||
+                                                 std::holds_alternative<OperatorCall>(call->what);
+    std::optional<QueueRoom::Place> place = room_.admit(kind_of(call->what), has_body ? call->arguments.size() : 0);
     if (!place) return refuse(call->what, overloaded());
     call->place = *std::move(place);
     dispatcher_.submit(std::move(call));

@@ -383,7 +383,7 @@ end
 function verbs.T(_, at)
   local due, limit, lease, latest = due_of(ARGV[at]), ARGV[at + 1], tonumber(ARGV[at + 2]), now - ARGV[at + 3]
   for _, id in ipairs(redis_call('ZRANGEBYSCORE', expiry, '-inf', decimal(now), 'LIMIT', 0, 100)) do index(id, nil) end
-  local taken, failed = {0}
+  local taken, bytes, failed = {0}, 0
   for _, id in ipairs(redis_call('ZRANGEBYSCORE', due, '-inf', decimal(latest), 'LIMIT', 0, limit)) do
     local j, err = read(key_of(id))
     local is_due = j and not gone(j) and j.state <= TAKEN and j.due_at <= latest
@@ -407,6 +407,8 @@ function verbs.T(_, at)
       taken[#taken + 1] = id
       taken[#taken + 1] = redis_call('HGETALL', key_of(id))
       taken[#taken + 1] = message
+      bytes = bytes + #message
+      if bytes > 4194304 then break end -- what a slow connection carries within a call's time
     end
   end
   taken[1] = redis_call('ZCARD', due)

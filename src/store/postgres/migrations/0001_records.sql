@@ -537,12 +537,12 @@ BEGIN
   DELETE FROM oncekey.job j WHERE j.id = stage.id; -- it has expired, and its place is gone with it
   IF found THEN PERFORM oncekey.let_first_go(substr(id, 25), moment); END IF;
   place := nextval('oncekey.job_place');
-  INSERT INTO oncekey.job (id, place, queue, behind, state, message_kept, fence, attempts, staged_at, due_at, ended_at, expires_at,
-                           last_at, last_status, last_reason, why_dead, fingerprint, route, key)
+  INSERT INTO oncekey.job (id, place, queue, behind, state, message_kept, fence, attempts, staged_at, due_at, ended_at,
+                           expires_at, last_at, last_status, last_reason, why_dead, fingerprint, route, key)
   VALUES (id, place, queue,
           -- Without the lock, one before it may just be ending: take() looks again.
-          ordered AND oncekey.lock_queue(queue) AND oncekey.is_behind(queue, place, moment), 1, true, 0, 0, moment, moment + delay, 0,
-          moment + greatest(retention, delay), 0, 0, '', '', fingerprint, route, key);
+          ordered AND oncekey.lock_queue(queue) AND oncekey.is_behind(queue, place, moment),
+          1, true, 0, 0, moment, moment + delay, 0, moment + greatest(retention, delay), 0, 0, '', '', fingerprint, route, key);
   INSERT INTO oncekey.job_message (id, message) VALUES (id, message);
   answer := 1;
   known := fingerprint;
@@ -562,6 +562,7 @@ AS $$
 DECLARE
   moment int8 := oncekey.clock() + skew;
   due    record;
+  bytes  int8 := 0;
 BEGIN
   PERFORM oncekey.check_marker(generation, tick);
   FOR due IN
@@ -570,7 +571,7 @@ BEGIN
       AND j.expires_at > moment AND j.message_kept
     ORDER BY j.due_at, j.place LIMIT 4 * wanted -- some may be on their way to another gateway
   LOOP
-    EXIT WHEN wanted = 0;
+    EXIT WHEN wanted = 0 OR bytes > 4194304; -- what a slow connection carries within a call's time
     CONTINUE WHEN NOT oncekey.lock_job(due.id);
     IF due.queue IS NOT NULL THEN -- and its lock is ours
       IF oncekey.is_behind(due.queue, due.place, moment) THEN
@@ -584,11 +585,13 @@ BEGIN
     UPDATE oncekey.job j SET state = 2, fence = nextval('oncekey.fence'), due_at = moment + lease,
       -- One lease more than it lasts: a job whose courier is gone must still be there to be taken again.
       expires_at = greatest(j.expires_at, moment + 2 * lease)
-    WHERE j.id = due.id AND j.place = due.place AND j.state IN (1, 2) AND j.due_at <= moment - overdue AND j.expires_at > moment;
+    WHERE j.id = due.id AND j.place = due.place AND j.state IN (1, 2) AND j.due_at <= moment - overdue
+      AND j.expires_at > moment;
     CONTINUE WHEN NOT found;
     wanted := wanted - 1;
     RETURN QUERY SELECT moment, j, m.message FROM oncekey.job j LEFT JOIN oncekey.job_message m ON m.id = j.id
                  WHERE j.id = due.id;
+    bytes := bytes + coalesce((SELECT octet_length(m.message) FROM oncekey.job_message m WHERE m.id = due.id), 0);
   END LOOP;
 END $$;
 
@@ -668,6 +671,7 @@ AS $$
       SELECT e.id FROM oncekey.job e WHERE e.expires_at <= oncekey.clock() + skew AND oncekey.lock_queue(e.queue)
       ORDER BY e.expires_at LIMIT most FOR UPDATE SKIP LOCKED)
     RETURNING j.queue)
-  SELECT oncekey.let_first_go(g.queue, oncekey.clock() + skew) FROM gone g WHERE g.queue IS NOT NULL
+  SELECT oncekey.let_first_go(q.queue, oncekey.clock() + skew)
+  FROM (SELECT DISTINCT g.queue FROM gone g WHERE g.queue IS NOT NULL) q
 $$;
 )sql"
