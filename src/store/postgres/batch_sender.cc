@@ -30,9 +30,7 @@ Deadline deadline_of(const CallBatch& batch, Millis call_timeout) {
 
 void refuse_claims_of(CallBatch& batch, const Fault& fault, PendingAnswers& pending) {
   for (CallGroup& group : batch) {
-    if (kind_of(group.calls.front()->what) != CallKind::begins_work) continue;
-    for (const PostgresCallPtr& call : group.calls) pending.refuse(call->what, fault);
-    group.calls.clear();
+    if (kind_of(group.calls.front()->what) == CallKind::begins_work) pending.refuse(group.calls, fault);
   }
 }
 
@@ -76,8 +74,7 @@ void BatchSender::run() {
 }
 
 bool BatchSender::connect() {
-  Result<std::unique_ptr<Connection>> opened =
-      Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
+  Result<std::unique_ptr<Connection>> opened = state_.open_connection();
   Status admitted = opened ? state_.admit(**opened) : Status(opened.fault());
   if (!admitted) {
     state_.cannot_connect(admitted.fault());
@@ -111,10 +108,10 @@ void BatchSender::serve(CallBatch batch) {
     if (sql.has_writes()) settle_writes(sql, answers[next++], pending);
     if (sql.has_reads()) {
       const Section& reads = answers[next];
-      if (reads.outcome == SectionOutcome::committed) {
+      if (reads.committed()) {
         sql.read_reads(reads, pending);
       } else {
-        sql.refuse_reads(unavailable(fault_of(reads, state_.target.name).message), pending);
+        sql.refuse_reads(unavailable(connection_->fault_of(reads).message), pending);
       }
     }
     if (sql.server_time()) state_.clock.learn(*sql.server_time() - skew);
@@ -128,24 +125,16 @@ void BatchSender::serve(CallBatch batch) {
 }
 
 void BatchSender::settle_writes(SqlBatch& sql, const Section& section, PendingAnswers& pending) {
-  switch (section.outcome) {
-    case SectionOutcome::committed:
-      sql.read_writes(section, pending);
-      state_.batches.fetch_add(1, std::memory_order_relaxed);
-      state_.written.fetch_add(static_cast<std::uint64_t>(sql.records_written()), std::memory_order_relaxed);
-      for (const Millis retention : sql.retentions_claimed()) state_.claimed_with(retention);
-      return;
-    case SectionOutcome::rolled_back:
-      if (mend(sql, section.error, pending)) {
-        sql.keep_writes();
-        return;
-      }
-      break;
-    case SectionOutcome::not_sent:
-    case SectionOutcome::unknown:
-      break;
+  if (section.committed()) {
+    sql.read_writes(section, pending);
+    state_.batches.fetch_add(1, std::memory_order_relaxed);
+    state_.written.fetch_add(static_cast<std::uint64_t>(sql.records_written()), std::memory_order_relaxed);
+    for (const Millis retention : sql.retentions_claimed()) state_.claimed_with(retention);
+  } else if (section.outcome == SectionOutcome::rolled_back && mend(sql, section.error, pending)) {
+    sql.keep_writes();
+  } else {
+    sql.refuse_writes(connection_->fault_of(section), pending);
   }
-  sql.refuse_writes(fault_of(section, state_.target.name), pending);
 }
 
 bool BatchSender::mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pending) {
@@ -164,10 +153,9 @@ bool BatchSender::mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pen
 }
 
 bool BatchSender::make_partition(std::int64_t bucket) {
-  Statement statement{"SELECT oncekey.make_partition($1)", {}};
-  statement.params.int8(bucket);
-  const Section made = connection_->run(statement, deadline_in(state_.call_timeout));
-  if (made.outcome == SectionOutcome::committed) return true;
+  const Section made =
+      connection_->run(Statement("SELECT oncekey.make_partition($1)", bucket), deadline_in(state_.call_timeout));
+  if (made.committed()) return true;
   state_.log.warning("partition_not_made", {{"store", state_.target.name}, {"reason", made.error.message}});
   return false;
 }

@@ -4,14 +4,10 @@
 // more, and a find that is also a promise to be told (Interest::settling) reads what it was promised for.
 #pragma once
 
-#include "store/postgres/connection.h"
-#include "store/postgres/pending_answers.h"
 #include "store/postgres/postgres_queue.h"
-#include "store/postgres/sql_parts.h"
+#include "store/postgres/single_calls.h"
 
 #include <cstdint>
-#include <span>
-#include <string>
 #include <vector>
 
 namespace oncekey::postgres {
@@ -54,7 +50,6 @@ class SqlBatch {
   ArrayParam ids_of(const Indexes& groups) const;
   Statement claim_statement() const;
   Statement settle_statement() const;
-  Statement await_statement() const;
 
   void read_claims(const PGresult* result, PendingAnswers& pending);
   void read_fences(const PGresult* result, PendingAnswers& pending);
@@ -75,6 +70,5 @@ class SqlBatch {
 
 // A record out of a row of type oncekey.answer; a fault if its response is damaged.
 Result<Record> record_of(const Row& row, const RecordId& id);
-Result<Found> found_of(const Row& row, const RecordId& id);
 
 } // namespace oncekey::postgres
