@@ -48,8 +48,7 @@ CallKeeper::Watch::~Watch() {
 void CallKeeper::renew(const RecordId& id, std::int64_t fence) {
   auto session = engine_.session();
   if (!session.ok()) return; // tried again at the next third; two of them fit into a lease
-  const Command command = renew_lease(id, fence, lease_);
-  (void)(*session)->transact(Isolation::read_committed, {&command, 1}).ok();
+  (void)(*session)->transact_one(renew_lease(id, fence, lease_)).ok();
 }
 
 void CallKeeper::work() {
@@ -77,11 +76,7 @@ void CallKeeper::work() {
       earliest = std::min(earliest, watch->renew_at_);
     }
     if (due.empty()) {
-      if (earliest == SteadyTime::max()) {
-        changed_.wait_for(lock, lease_ / 3);
-      } else {
-        changed_.wait_until(lock, earliest);
-      }
+      changed_.wait_until(lock, std::min(earliest, now + lease_ / 3));
       continue;
     }
     // Without the lock: calls must be able to begin and end while the database takes its time. A renewal that comes

@@ -1,6 +1,7 @@
 #include "phases/engine.h"
 
 #include "base/enum_name.h"
+#include "base/masked_url.h"
 #include "phases/conflict_budget.h"
 #include "phases/sql_text.h"
 
@@ -62,15 +63,14 @@ Result<PooledSession> Engine::session() {
 }
 
 Result<std::optional<int>> Engine::schema_version(Session& session) {
-  const Command command{kSchemaVersionRow, {}};
-  auto rows = session.run({&command, 1});
+  auto rows = session.run_one({kSchemaVersionRow, {}});
   if (!rows.ok()) {
     // The tables are missing. The first statement that needs them says so.
     if (rows.fault().kind == FaultKind::invalid) return std::optional<int>{};
     return std::move(rows).fault();
   }
-  if (rows.value()[0].rows.empty()) return std::optional<int>{};
-  const std::string& text = rows.value()[0].rows[0].text(0);
+  if (rows->rows.empty()) return std::optional<int>{};
+  const std::string& text = rows->rows[0].text(0);
   int version = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), version).ec != std::errc{}) {
     return corrupt("the version of the library's schema, in oncekey_meta, is not a number");
@@ -225,13 +225,12 @@ Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
 Result<std::vector<ExpiredBucket>> Engine::expired_buckets(Millis margin) {
   auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
-  const Command command{kExpiredBuckets, {margin.count()}};
-  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  auto rows = (*session)->transact_one({kExpiredBuckets, {margin.count()}});
   if (!rows.ok()) return std::move(rows).fault();
   std::vector<ExpiredBucket> expired;
-  for (const SqlRow& row : rows.value()[0].rows) {
-    const auto bucket = bucket_from_name(row.text(1));
-    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(1)));
+  for (const SqlRow& row : rows->rows) {
+    const auto bucket = bucket_named(row.text(1));
+    if (!bucket.ok()) return bucket.fault();
     expired.push_back({row.text(0) == "inbox" ? BucketKind::inbox : BucketKind::answer, *bucket});
   }
   return expired;
@@ -247,9 +246,54 @@ Result<Dropped> Engine::drop_bucket(const ExpiredBucket& expired) {
   return Dropped::yes;
 }
 
-Command know_bucket(std::string_view kind, std::string_view name, std::int64_t ends_at) {
-  return {kKnowBucket, {kind, name, ends_at}};
+Command know_bucket(BucketKind kind, std::string_view name, const BucketId& bucket) {
+  return {kKnowBucket, {to_string(kind), name, std::int64_t{bucket.end().time_since_epoch().count()}}};
 }
-Command forget_bucket(std::string_view kind, std::string_view name) { return {kForgetBucket, {kind, name}}; }
+Command forget_bucket(BucketKind kind, std::string_view name) { return {kForgetBucket, {to_string(kind), name}}; }
+
+Result<BucketId> bucket_named(const std::string& name) {
+  const auto bucket = bucket_from_name(name);
+  if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", name));
+  return *bucket;
+}
 
 } // namespace oncekey::phases
+
+namespace oncekey {
+
+std::string_view to_string(Dialect dialect) { return enum_name(dialect); }
+
+Database::Database(std::unique_ptr<phases::Engine> engine) : engine_(std::move(engine)) {}
+Database::~Database() = default;
+
+Dialect Database::dialect() const { return engine_->dialect(); }
+Status Database::migrate() { return engine_->migrate(); }
+
+Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOptions options) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  const auto opened = [&]() -> Result<std::unique_ptr<phases::Engine>> {
+    if (options.connections_max == 0) return invalid("connections_max must be at least 1");
+    if (options.answer_timeout <= Millis(0)) return invalid("answer_timeout must be greater than 0");
+    if (static_cast<bool>(options.connections.borrow) != static_cast<bool>(options.connections.give_back)) {
+      return invalid("connections must have both borrow and give_back, or neither");
+    }
+    if (url.starts_with(kSqlite)) {
+      return phases::open_sqlite(std::string(url.substr(kSqlite.size())), std::move(options));
+    }
+    if (url.starts_with("postgres://") || url.starts_with("postgresql://")) {
+      return phases::open_postgres(std::string(url), std::move(options));
+    }
+    return invalid(fmt::format("database URL: expected sqlite:PATH or postgres://…, got \"{}\"", masked_url(url)));
+  };
+  auto engine = opened();
+  if (!engine.ok()) return std::move(engine).fault();
+  return std::make_unique<Database>(std::move(engine).value());
+}
+
+Result<std::string_view> schema_text(std::string_view dialect) {
+  if (dialect == "sqlite") return schema_text(Dialect::sqlite);
+  if (dialect == "postgres") return schema_text(Dialect::postgres);
+  return invalid(fmt::format("there is no schema for {}: sqlite and postgres are known", dialect));
+}
+
+} // namespace oncekey

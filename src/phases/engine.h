@@ -108,8 +108,10 @@ class Engine {
 inline constexpr std::string_view kLockPostgresSchema = "SELECT pg_advisory_xact_lock(7954016541205320)";
 
 // The list of buckets changes in the same transaction as the tables.
-Command know_bucket(std::string_view kind, std::string_view name, std::int64_t ends_at);
-Command forget_bucket(std::string_view kind, std::string_view name);
+Command know_bucket(BucketKind kind, std::string_view name, const BucketId& bucket);
+Command forget_bucket(BucketKind kind, std::string_view name);
+// The bucket that a row of the list names.
+Result<BucketId> bucket_named(const std::string& name);
 
 Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOptions options);
 Result<std::unique_ptr<Engine>> open_postgres(const std::string& url, DatabaseOptions options);

@@ -36,10 +36,9 @@ struct Place {
 Result<Place> place_now(Database& database, const InboxOptions& options) {
   auto session = database.engine().session();
   if (!session.ok()) return std::move(session).fault();
-  const Command command{kNow, {}};
-  auto rows = (*session)->run({&command, 1});
+  auto rows = (*session)->run_one({kNow, {}});
   if (!rows.ok()) return std::move(rows).fault();
-  const Time expires_at = Time{Millis{rows.value()[0].rows.at(0).integer(0)}} + options.remembered;
+  const Time expires_at = Time{Millis{rows->rows.at(0).integer(0)}} + options.remembered;
   return Place{expires_at, bucket_of(expires_at, options.remembered)};
 }
 

@@ -19,31 +19,25 @@ constexpr std::string_view kFindAnswer =
     "SELECT fingerprint, operation, response FROM oncekey_answer WHERE id = $1 AND expires_at > {now}";
 
 // The fence starts at the clock, so that it has grown past every owner's of an earlier life of the same key.
-constexpr std::string_view kInsert =
+constexpr std::string_view kInsertSqlite =
     "INSERT INTO oncekey_operation (id, fingerprint, operation, recovery_point, fence, lease_until, identity, notes,"
     " principal, key, method, path, body, content_type, first_received, reached_at, attempts, next_attempt_at,"
     " last_error)"
-    " SELECT $1, $2, $3, $4, {now}, {now} + $5, $6, $7, $8, $9, $10, $11, $12, $13, {now}, {now}, 0, 0, ''"
+    " SELECT $1, $2, $3, $4, {now}, {now} + $5, $6, x'', $7, $8, $9, $10, $11, $12, {now}, {now}, 0, 0, ''"
     " WHERE NOT EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})"
     " ON CONFLICT (id) DO NOTHING";
-constexpr std::string_view kUndoIfAnswered =
+constexpr std::string_view kUndoIfAnsweredSqlite =
     "DELETE FROM oncekey_operation WHERE id = $1 AND identity = $2"
     " AND EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})";
 
 // The new fence is at least the clock, as for a first claim: after a failover that lost a takeover, the next takeover
-// gets another number.
+// gets another number. $4 is 1 for an owner whose run was broken off by the database: its own live lease does not stop
+// it.
 constexpr std::string_view kTakeOver =
     "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
     " lease_until = {now} + $3 WHERE id = ("
-    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
-    " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
-
-// The same for an owner whose run was broken off by the database: its own live lease does not stop it.
-constexpr std::string_view kTakeOwnBack =
-    "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
-    " lease_until = {now} + $3 WHERE id = ("
-    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND dead_at IS NULL {skip_locked}) "
-    "RETURNING " ONCEKEY_COLUMNS;
+    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND (lease_until <= {now} OR $4 = 1)"
+    " AND dead_at IS NULL {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
 constexpr std::string_view kLockOwnedSqlite = "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2";
 constexpr std::string_view kMoveOnSqlite =
@@ -182,50 +176,41 @@ OperationRow claimed_row(const NewOperation& fresh, const OperationRequest& requ
   return row;
 }
 
-Result<KeyRows> claim_new_postgres(Session& session, const NewOperation& fresh, const OperationRequest& request) {
-  const Command command{
-      kClaimPostgres,
-      {bytes_of(fresh.id), Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
-       std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, Bytes{fresh.identity},
+} // namespace
+
+Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request) {
+  const Bytes id = bytes_of(fresh.id);
+  const Bytes identity{fresh.identity};
+  const bool postgres = session.dialect() == Dialect::postgres;
+  const Command claim{
+      postgres ? kClaimPostgres : kInsertSqlite,
+      {id, Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
+       std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, identity,
        std::string_view(request.principal), std::string_view(request.key), std::string_view(request.method),
        std::string_view(request.path), Bytes{request.body}, std::string_view(request.content_type)}};
-  auto rows = session.transact(Isolation::read_committed, {&command, 1});
+  if (!postgres) {
+    const Command commands[] = {
+        claim, {kUndoIfAnsweredSqlite, {id, identity}}, {kFindOperation, {id}}, {kFindAnswer, {id}}};
+    auto rows = session.transact(Isolation::read_committed, commands);
+    if (!rows.ok()) return std::move(rows).fault();
+    return found_in(rows.value()[2], rows.value()[3]);
+  }
+  auto rows = session.transact_one(claim);
   if (!rows.ok()) return std::move(rows).fault();
-  const SqlRow& row = rows.value()[0].rows.at(0);
+  const SqlRow& row = rows->rows.at(0);
   if (row.is_null(0)) return find_key(session, fresh.id);
   KeyRows claimed;
   claimed.operation = claimed_row(fresh, request, row.integer(0));
   return claimed;
 }
 
-} // namespace
-
-Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request) {
-  if (session.dialect() == Dialect::postgres) return claim_new_postgres(session, fresh, request);
-  const Bytes id = bytes_of(fresh.id);
-  const Bytes identity{fresh.identity};
-  const Command commands[] = {
-      {kInsert,
-       {id, Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
-        std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, identity, Bytes{},
-        std::string_view(request.principal), std::string_view(request.key), std::string_view(request.method),
-        std::string_view(request.path), Bytes{request.body}, std::string_view(request.content_type)}},
-      {kUndoIfAnswered, {id, identity}},
-      {kFindOperation, {id}},
-      {kFindAnswer, {id}}};
-  auto rows = session.transact(Isolation::read_committed, commands);
-  if (!rows.ok()) return std::move(rows).fault();
-  return found_in(rows.value()[2], rows.value()[3]);
-}
-
 Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease,
                                               Whose whose) {
-  const Command command{whose == Whose::own ? kTakeOwnBack : kTakeOver,
-                        {bytes_of(id), fence, std::int64_t{lease.count()}}};
-  auto rows = session.transact(Isolation::read_committed, {&command, 1});
+  const std::int64_t own = whose == Whose::own ? 1 : 0;
+  auto rows = session.transact_one({kTakeOver, {bytes_of(id), fence, std::int64_t{lease.count()}, own}});
   if (!rows.ok()) return std::move(rows).fault();
-  if (rows.value()[0].rows.empty()) return std::optional<OperationRow>{};
-  auto operation = operation_of_row(rows.value()[0].rows[0]);
+  if (rows->rows.empty()) return std::optional<OperationRow>{};
+  auto operation = operation_of_row(rows->rows[0]);
   if (!operation.ok()) return std::move(operation).fault();
   return std::optional<OperationRow>(std::move(operation).value());
 }

@@ -1,11 +1,11 @@
 #include "phases/operation_run.h"
 
+#include "base/utf8.h"
 #include "core/record_codec.h"
 #include "core/replies.h"
 #include "phases/conflict_budget.h"
 #include "phases/job_rows.h"
 #include "phases/notes.h"
-#include "phases/response_rules.h"
 
 #include <oncekey/check.h>
 #include <oncekey/derive.h>
@@ -28,6 +28,42 @@ Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
   return std::max(row.first_received + retention, row.now + std::min(options.late_answer_kept, retention));
 }
 
+// Fields that frame a message belong to the server, and the mark of a replay to the library.
+constexpr std::string_view kNotThePhases[] = {
+    "Connection", "Content-Length", "Idempotent-Replayed", "Keep-Alive", "TE", "Transfer-Encoding",
+    "Trailer",    "Upgrade"};
+
+bool is_token(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~";
+  return !text.empty() && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+bool has_control_characters(std::string_view text) {
+  return std::ranges::any_of(text,
+                             [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
+}
+
+// Why this response cannot be kept, or nothing if it can: it goes on the wire and into the record as it is.
+std::optional<std::string> why_not_kept(const StoredResponse& response) {
+  if (has_control_characters(response.reason)) return "the response's reason has a line break or a control character";
+  for (std::size_t i = 0; i < response.headers.size(); ++i) {
+    const Field field = response.headers[i];
+    if (!is_token(field.name)) {
+      return fmt::format("the response has a header named \"{}\", which is not a valid header name",
+                         as_utf8(field.name));
+    }
+    if (has_control_characters(field.value)) {
+      return fmt::format("the response's header {} has a line break or a control character", field.name);
+    }
+    for (const std::string_view name : kNotThePhases) {
+      if (equal_ignoring_case(field.name, name)) {
+        return fmt::format("the response has a header {}, which the server or the library sets: leave it out", name);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 OperationRun::OperationRun(const RunnerParts& parts, const Operation& operation, SessionSource& sessions,
@@ -46,15 +82,13 @@ Time OperationRun::now() const {
   return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
 }
 
-// A run that does not finish gives its lease up, so that the next attempt need not wait for the end of it.
 Result<OperationRun::End> OperationRun::run() {
   try {
     auto end = run_steps();
-    const bool unfinished = !end.ok() || std::holds_alternative<Conflict>(end.value());
-    if (unfinished && !give_up_lease()) lease_left_ = row_.fence;
+    if (!end.ok() || std::holds_alternative<Conflict>(end.value())) give_up_lease();
     return end;
   } catch (...) {
-    if (!give_up_lease()) lease_left_ = row_.fence;
+    give_up_lease();
     throw;
   }
 }
@@ -247,27 +281,27 @@ Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std:
 
 Result<OperationRun::End> OperationRun::dead_letter(const std::string& why) {
   return sessions_.with<End>([&](Session& session) -> Result<End> {
-    const Command command = bury(row_.id, row_.fence, why);
-    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+    auto rows = session.transact_one(bury(row_.id, row_.fence, why));
     if (!rows.ok()) return std::move(rows).fault();
-    if (rows.value()[0].changed == 0) return End(Lost{});
+    if (rows->changed == 0) return End(Lost{});
     ++parts_.counters.dead_lettered;
     return End(DeadLettered{why});
   });
 }
 
-// Gives the lease up, unless the row has another fence. If that fails, the lease runs out by itself. False also when
-// the row has another fence: a commit of this run whose answer was lost may have given it that. A database that hangs
-// is not asked: another connection of the application's pool would hang as long again.
-bool OperationRun::give_up_lease() {
-  if (sessions_.timed_out()) return false;
-  const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
-    const Command command = give_lease_up(row_.id, row_.fence);
-    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+// If that fails, the lease runs out by itself. A database that hangs is not asked: another connection of the
+// application's pool would hang as long again. The row may have another fence because of a commit of this run whose
+// answer was lost.
+void OperationRun::give_up_lease() {
+  const auto given_up = [&](Session& session) -> Result<bool> {
+    auto rows = session.transact_one(give_lease_up(row_.id, row_.fence));
     if (!rows.ok()) return std::move(rows).fault();
-    return rows.value()[0].changed == 1;
-  });
-  return given_up.ok() && *given_up;
+    return rows->changed == 1;
+  };
+  if (!sessions_.timed_out()) {
+    if (const auto done = sessions_.with<bool>(given_up); done.ok() && *done) return;
+  }
+  parts_.broken_off.remember(row_.id, row_.fence);
 }
 
 } // namespace oncekey::phases

@@ -20,8 +20,6 @@ constexpr std::string_view kShortLocks = "SET LOCAL lock_timeout = '200ms'";
 constexpr std::pair<const char*, const char*> kKeepalive[] = {
     {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
 
-void ignore_notice(void*, const PGresult*) {}
-
 class PostgresEngine final : public Engine {
  public:
   PostgresEngine(std::string url, DatabaseOptions options) : Engine(std::move(options)), url_(std::move(url)) {}
@@ -30,7 +28,8 @@ class PostgresEngine final : public Engine {
 
   Result<std::unique_ptr<Session>> adopt(OwnConnection connection) override {
     if (!connection.postgres()) return invalid("a SQLite connection was given for a Postgres database");
-    return std::unique_ptr<Session>(std::make_unique<PostgresSession>(connection.postgres(), options()));
+    return std::unique_ptr<Session>(
+        std::make_unique<PostgresSession>(connection.postgres(), HandleOwner::application, options()));
   }
 
  protected:
@@ -49,13 +48,15 @@ class PostgresEngine final : public Engine {
       names.push_back(name);
       values.push_back(value);
     }
-    PostgresHandle handle(PQconnectdbParams(names.data(), values.data(), 1));
-    if (!handle || PQstatus(handle.get()) != CONNECTION_OK) {
-      return unavailable(fmt::format("cannot connect to {}: {}", masked_url(url_),
-                                     handle ? PQerrorMessage(handle.get()) : "out of memory"));
+    PGconn* const handle = PQconnectdbParams(names.data(), values.data(), 1);
+    auto session = std::make_unique<PostgresSession>(handle, HandleOwner::library, options());
+    if (!session->usable()) {
+      return unavailable(
+          fmt::format("cannot connect to {}: {}", masked_url(url_), handle ? PQerrorMessage(handle) : "out of memory"));
     }
-    PQsetNoticeReceiver(handle.get(), ignore_notice, nullptr);
-    return std::unique_ptr<Session>(std::make_unique<PostgresSession>(std::move(handle), options()));
+    PQsetNoticeReceiver(
+        handle, [](void*, const PGresult*) {}, nullptr);
+    return std::unique_ptr<Session>(std::move(session));
   }
 
   // Made as a table and attached afterwards: unlike CREATE … PARTITION OF, that blocks neither readers nor writers.
@@ -73,8 +74,7 @@ class PostgresEngine final : public Engine {
     const std::string create = fmt::format("CREATE TABLE {} (LIKE oncekey_{} INCLUDING ALL)", table, to_string(kind));
     const std::string attach =
         fmt::format("ALTER TABLE oncekey_{} ATTACH PARTITION {} FOR VALUES IN ('{}')", to_string(kind), table, name);
-    const Command commands[] = {
-        {create, {}}, {attach, {}}, know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
+    const Command commands[] = {{create, {}}, {attach, {}}, know_bucket(kind, name, bucket)};
     return session.end(commands);
   }
 
@@ -84,7 +84,7 @@ class PostgresEngine final : public Engine {
     const Command begin[] = {{kShortLocks, {}}, {kLockPostgresSchema, {}}};
     if (auto begun = session.begin(Isolation::read_committed, Guard::commands, begin); !begun.ok())
       return std::move(begun).fault();
-    const Command commands[] = {{drop, {}}, forget_bucket(to_string(kind), name)};
+    const Command commands[] = {{drop, {}}, forget_bucket(kind, name)};
     return session.end(commands);
   }
 

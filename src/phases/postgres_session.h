@@ -21,13 +21,9 @@
 
 namespace oncekey::phases {
 
-struct PostgresFinish {
-  void operator()(PGconn* handle) const { PQfinish(handle); }
-};
 struct PostgresClear {
   void operator()(PGresult* result) const { PQclear(result); }
 };
-using PostgresHandle = std::unique_ptr<PGconn, PostgresFinish>;
 using PostgresResult = std::unique_ptr<PGresult, PostgresClear>;
 
 // What a failed result means; for PostgresSession and for Transaction::check.
@@ -36,23 +32,18 @@ bool postgres_succeeded(const PGresult* result);
 
 class PostgresSession final : public Session {
  public:
-  PostgresSession(PostgresHandle handle, const DatabaseOptions& options);
-  PostgresSession(PGconn* handle, const DatabaseOptions& options);
+  PostgresSession(PGconn* handle, HandleOwner owner, const DatabaseOptions& options);
 
   Dialect dialect() const override { return Dialect::postgres; }
   PGconn* postgres() const override { return handle_; }
-  Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) override;
+  // If a prepared statement is gone at the beginning of a transaction, nothing has happened, and all is run again.
   Result<std::vector<SqlRows>> run(std::span<const Command> commands) override;
-  Status end(std::span<const Command> commands) override;
   void rollback() override;
-  Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
-  Status execute_script(std::span<const std::string_view> statements) override;
   TransactionState state() const override;
   bool timed_out() const override { return timed_out_; }
   bool usable() const override { return !broken_ && PQstatus(handle_) == CONNECTION_OK; }
   bool still_there() override;
-  const std::string& error_code() const override { return error_code_; }
 
  private:
   using Whose = PostgresStatements::Whose;
@@ -64,14 +55,11 @@ class PostgresSession final : public Session {
     std::string key; // of what is being prepared
   };
   Result<std::vector<SqlRows>> pipeline(std::span<const Command> commands);
-  // For pipelines that begin a transaction: if a prepared statement is gone, nothing has happened, and all is run
-  // again.
-  Result<std::vector<SqlRows>> pipeline_afresh(std::span<const Command> commands);
   Result<std::vector<SqlRows>> exchange(std::span<const Command> commands, Whose whose);
   bool send(const Command& command, Whose whose, std::vector<Sent>& sent);
   Result<std::vector<SqlRows>> receive(const std::vector<Sent>& sent, Whose whose);
-  // One statement without values in the ordinary mode.
-  Status simple(std::string_view sql);
+  // In the ordinary mode.
+  Status simple(std::string_view sql) override;
 
   using SteadyTime = std::chrono::steady_clock::time_point;
   void begin_exchange() {
@@ -88,14 +76,10 @@ class PostgresSession final : public Session {
   // A connection on which COPY has begun cannot be used any more.
   Fault refuse_copy(std::string_view sql);
   Fault note(const PGresult* result, std::string_view sql);
-  void observe(StatementMoment moment, std::string_view sql) const;
 
-  PostgresHandle owned_;
+  const std::unique_ptr<PGconn, void (*)(PGconn*)> owned_;
   PGconn* const handle_;
-  const DatabaseOptions& options_;
   PostgresStatements statements_;
-  std::string mark_; // of the transaction under way; empty when its commands know it themselves
-  std::string error_code_;
   SteadyTime deadline_{}; // of the exchange under way
   int nonblocking_before_ = 0;
   bool timed_out_ = false;

@@ -1,11 +1,9 @@
 #include <oncekey/runner.h>
 
 #include "base/utf8.h"
-#include "phases/broken_off.h"
 #include "phases/conflict_budget.h"
+#include "phases/core_rules.h"
 #include "phases/operation_run.h"
-#include "phases/request_identity.h"
-#include "phases/runner_policy.h"
 
 #include <fmt/format.h>
 
@@ -227,20 +225,13 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   if (auto unknown = not_declared(row)) {
     // If giving the lease up fails, it runs out by itself.
     sessions
-        .with<Unit>([&](Session& session) -> Result<Unit> {
-          const phases::Command command = phases::give_lease_up(row.id, row.fence);
-          auto rows = session.transact(phases::Isolation::read_committed, {&command, 1});
-          if (!rows.ok()) return std::move(rows).fault();
-          return Unit{};
-        })
+        .with<SqlRows>([&](Session& session) { return session.transact_one(phases::give_lease_up(row.id, row.fence)); })
         .ok();
     return RunOutcome(*std::move(unknown));
   }
-  const phases::RunnerParts parts{database.engine(), options, policy, keeper, counters};
+  const phases::RunnerParts parts{database.engine(), options, policy, keeper, broken_off, counters};
   const RecordId id = row.id;
-  phases::OperationRun owned_run(parts, *operation, sessions, std::move(row));
-  const phases::RememberBrokenOff remember(broken_off, id, owned_run);
-  auto end = owned_run.run();
+  auto end = phases::OperationRun(parts, *operation, sessions, std::move(row)).run();
   if (!end.ok()) return std::move(end).fault();
   if (auto* const finished = std::get_if<Finished>(&end.value())) {
     ++counters.finished;
