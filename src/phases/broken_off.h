@@ -13,7 +13,6 @@
 
 #include <chrono>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 #include <utility>
 

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <exception>
 
 namespace oncekey::phases {
@@ -17,14 +16,6 @@ namespace {
 
 // For making a table. A phase that finds none has this long too (RunnerOptions::conflict_budget).
 constexpr Millis kBucketBudget = std::chrono::seconds(5);
-
-constexpr std::string_view kForgetBucket = "DELETE FROM oncekey_bucket WHERE kind = $1 AND name = $2";
-constexpr std::string_view kKnowBucket =
-    "INSERT INTO oncekey_bucket (kind, name, ends_at) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING";
-constexpr std::string_view kExpiredBuckets =
-    "SELECT kind, name FROM oncekey_bucket WHERE ends_at <= {now} - $1 ORDER BY ends_at, kind, name";
-
-constexpr std::string_view kSchemaVersionRow = "SELECT value FROM oncekey_meta WHERE name = 'schema'";
 
 Fault other_version(int found) {
   return {found > kSchemaVersion ? FaultKind::newer_format : FaultKind::invalid,
@@ -37,13 +28,14 @@ BucketId after(const BucketId& bucket) { return {bucket.width_log2, bucket.index
 
 } // namespace
 
-PooledSession::~PooledSession() {
-  if (!session_) return;
-  if (borrowed_) {
-    engine_->give_back_borrowed(std::move(session_), *borrowed_);
-  } else {
-    engine_->give_back(std::move(session_));
-  }
+void GiveBack::operator()(Session* given) const {
+  std::unique_ptr<Session> session(given);
+  if (session->state() != TransactionState::none) session->rollback();
+  if (!borrowed) return engine->give_back(std::move(session));
+  const bool idle = session->usable() && session->state() == TransactionState::none;
+  session.reset();
+  engine->options_.connections.give_back(*borrowed,
+                                         idle ? ConnectionProvider::State::idle : ConnectionProvider::State::broken);
 }
 
 std::string_view to_string(BucketKind kind) { return enum_name(kind); }
@@ -63,7 +55,7 @@ Result<PooledSession> Engine::session() {
 }
 
 Result<std::optional<int>> Engine::schema_version(Session& session) {
-  auto rows = session.run_one({kSchemaVersionRow, {}});
+  auto rows = session.run_one({"SELECT value FROM oncekey_meta WHERE name = 'schema'", {}});
   if (!rows.ok()) {
     // The tables are missing. The first statement that needs them says so.
     if (rows.fault().kind == FaultKind::invalid) return std::optional<int>{};
@@ -91,17 +83,9 @@ Result<PooledSession> Engine::borrow() {
   auto lent = asked();
   if (!lent.ok()) return std::move(lent).fault();
   auto session = adopt(*lent);
-  if (session.ok()) return PooledSession(*this, std::move(session).value(), *lent);
+  if (session.ok()) return pooled(std::move(session).value(), *lent);
   options_.connections.give_back(*lent, ConnectionProvider::State::idle);
   return std::move(session).fault();
-}
-
-void Engine::give_back_borrowed(std::unique_ptr<Session> session, OwnConnection connection) {
-  if (session->state() != TransactionState::none) session->rollback();
-  const bool idle = session->usable() && session->state() == TransactionState::none;
-  session.reset();
-  options_.connections.give_back(connection,
-                                 idle ? ConnectionProvider::State::idle : ConnectionProvider::State::broken);
 }
 
 Result<PooledSession> Engine::any_session() {
@@ -119,13 +103,13 @@ Result<PooledSession> Engine::any_session() {
     while (!idle_.empty()) {
       std::unique_ptr<Session> session = std::move(idle_.back());
       idle_.pop_back();
-      if (session->still_there()) return PooledSession(*this, std::move(session));
+      if (session->still_there()) return pooled(std::move(session));
       --open_;
     }
     ++open_;
   }
   auto opened = connect();
-  if (opened.ok()) return PooledSession(*this, std::move(opened).value());
+  if (opened.ok()) return pooled(std::move(opened).value());
   const std::lock_guard lock(mutex_);
   --open_;
   returned_.notify_one();
@@ -133,7 +117,6 @@ Result<PooledSession> Engine::any_session() {
 }
 
 void Engine::give_back(std::unique_ptr<Session> session) {
-  if (session->state() != TransactionState::none) session->rollback();
   const bool usable = session->usable();
   const bool hangs = session->timed_out();
   if (!usable) session.reset();
@@ -179,9 +162,9 @@ void Engine::distrust_buckets() {
   known_buckets_.clear();
 }
 
-Result<Secret> Engine::secret() {
-  const std::lock_guard lock(secret_mutex_);
-  if (secret_) return *secret_;
+Result<const KeyedHash*> Engine::keyed_hash() {
+  const std::lock_guard lock(hash_mutex_);
+  if (hash_) return &*hash_;
   auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
   Secret made;
@@ -197,8 +180,7 @@ Result<Secret> Engine::secret() {
   const std::string& found = rows.value()[1].rows[0].text(0);
   if (found.size() != made.size()) return corrupt("the database's secret does not have 32 bytes");
   std::copy(found.begin(), found.end(), made.begin());
-  secret_ = made;
-  return made;
+  return &hash_.emplace(made);
 }
 
 Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
@@ -225,7 +207,9 @@ Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
 Result<std::vector<ExpiredBucket>> Engine::expired_buckets(Millis margin) {
   auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
-  auto rows = (*session)->transact_one({kExpiredBuckets, {margin.count()}});
+  auto rows = (*session)->transact_one(
+      {"SELECT kind, name FROM oncekey_bucket WHERE ends_at <= {now} - $1 ORDER BY ends_at, kind, name",
+       {margin.count()}});
   if (!rows.ok()) return std::move(rows).fault();
   std::vector<ExpiredBucket> expired;
   for (const SqlRow& row : rows->rows) {
@@ -247,9 +231,12 @@ Result<Dropped> Engine::drop_bucket(const ExpiredBucket& expired) {
 }
 
 Command know_bucket(BucketKind kind, std::string_view name, const BucketId& bucket) {
-  return {kKnowBucket, {to_string(kind), name, std::int64_t{bucket.end().time_since_epoch().count()}}};
+  return {"INSERT INTO oncekey_bucket (kind, name, ends_at) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING",
+          {to_string(kind), name, std::int64_t{bucket.end().time_since_epoch().count()}}};
 }
-Command forget_bucket(BucketKind kind, std::string_view name) { return {kForgetBucket, {to_string(kind), name}}; }
+Command forget_bucket(BucketKind kind, std::string_view name) {
+  return {"DELETE FROM oncekey_bucket WHERE kind = $1 AND name = $2", {to_string(kind), name}};
+}
 
 Result<BucketId> bucket_named(const std::string& name) {
   const auto bucket = bucket_from_name(name);

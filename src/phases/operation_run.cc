@@ -4,7 +4,6 @@
 #include "core/record_codec.h"
 #include "core/replies.h"
 #include "phases/conflict_budget.h"
-#include "phases/job_rows.h"
 #include "phases/notes.h"
 
 #include <oncekey/check.h>
@@ -109,6 +108,28 @@ Result<OperationRun::End> OperationRun::run_steps() {
   return invalid(fmt::format("operation {} made {} steps in one run", operation_.name(), kStepsMax));
 }
 
+// Tells the application's observer how the part of the step went, also if it threw.
+template <class Run>
+auto OperationRun::observed(const Operation::Step& step, StepEvent::Part part, const Run& run) const {
+  using enum StepEvent::Moment;
+  const auto begun = std::chrono::steady_clock::now();
+  const auto observe = [&](StepEvent::Moment moment, std::chrono::steady_clock::duration duration) {
+    if (!parts_.options.on_step) return;
+    parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
+  };
+  observe(began, {});
+  try {
+    auto result = run();
+    bool done = true;
+    if constexpr (requires { result->end; }) done = result.ok() && result->end;
+    observe(done ? ended : failed, std::chrono::steady_clock::now() - begun);
+    return result;
+  } catch (...) {
+    observe(threw, std::chrono::steady_clock::now() - begun);
+    throw;
+  }
+}
+
 // What ends the run, or nothing when there is a next step.
 Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Step& step) {
   std::any outcome;
@@ -118,9 +139,9 @@ Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Ste
       if (!buried.ok()) return std::move(buried).fault();
       return std::optional<End>(std::move(buried).value());
     }
-    outcome = call(step);
+    outcome = observed(step, StepEvent::Part::call, [&] { return call(step); });
   }
-  auto result = observed_phase(step, outcome);
+  auto result = observed(step, StepEvent::Part::phase, [&] { return phase(step, outcome); });
   if (!result.ok()) {
     if (result.fault().kind != FaultKind::conflict) return std::move(result).fault();
     ++parts_.counters.conflicts;
@@ -157,41 +178,9 @@ std::optional<std::string> OperationRun::memory_over(const Operation::Step& step
 
 // A crash here leaves the lease; the next owner makes the same call with the same key.
 std::any OperationRun::call(const Operation::Step& step) {
-  using enum StepEvent::Moment;
-  const auto begun = std::chrono::steady_clock::now();
-  observe(step, StepEvent::Part::call, began, begun);
-  try {
-    // The key depends on the operation's identity and the label alone: it is the same on every attempt.
-    const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
-    std::any outcome = step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
-    observe(step, StepEvent::Part::call, ended, begun);
-    return outcome;
-  } catch (...) {
-    observe(step, StepEvent::Part::call, threw, begun);
-    throw;
-  }
-}
-
-void OperationRun::observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
-                           std::chrono::steady_clock::time_point begun) const {
-  if (!parts_.options.on_step) return;
-  const auto duration = moment == StepEvent::Moment::began ? std::chrono::steady_clock::duration{}
-                                                           : std::chrono::steady_clock::now() - begun;
-  parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
-}
-
-Result<OperationRun::PhaseResult> OperationRun::observed_phase(const Operation::Step& step, const std::any& outcome) {
-  using enum StepEvent::Moment;
-  const auto begun = std::chrono::steady_clock::now();
-  observe(step, StepEvent::Part::phase, began, begun);
-  try {
-    auto result = phase(step, outcome);
-    observe(step, StepEvent::Part::phase, result.ok() && result->end ? ended : failed, begun);
-    return result;
-  } catch (...) {
-    observe(step, StepEvent::Part::phase, threw, begun);
-    throw;
-  }
+  // The key depends on the operation's identity and the label alone: it is the same on every attempt.
+  const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
+  return step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
 }
 
 // Runs the phase again after serialization failures, with the same outcome of the call: the call is not repeated.
@@ -261,17 +250,13 @@ Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std:
     const std::string request_id = fmt::format("req_{}", random_uuid());
     respond->response = to_store(parts_.policy, std::move(respond->response), {row_.request.key, request_id, {}});
     encode_response(respond->response, response);
-    commands = finish(session.dialect(), owned,
-                      {row_.fingerprint, operation_.name(), row_.first_received, expires_at_, response, bucket_name_,
-                       insert_for_sqlite_});
+    commands = finish(session.dialect(), owned, {expires_at_, response, bucket_name_, insert_for_sqlite_});
   } else {
     const auto* const next = std::get_if<NextPoint>(&end);
     const auto point = next ? std::optional<std::string_view>(next->recovery_point) : std::nullopt;
     commands.push_back(move_on(session.dialect(), owned, point, notes, parts_.options.lease));
   }
-  for (Command& job : staging_commands(phase.staged_jobs())) commands.push_back(std::move(job));
-
-  if (auto ended = session.end(commands); !ended.ok()) {
+  if (auto ended = end_with_jobs(session, phase, commands); !ended.ok()) {
     // The reason may be that the answer's bucket is gone: the engine asks the database again before the next run.
     if (ended.fault().kind != FaultKind::conflict) parts_.engine.distrust_buckets();
     return std::move(ended).fault();

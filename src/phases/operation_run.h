@@ -10,11 +10,7 @@
 #include <oncekey/runner.h>
 
 #include <any>
-#include <atomic>
-#include <chrono>
 #include <functional>
-#include <optional>
-#include <string>
 #include <variant>
 
 namespace oncekey::phases {
@@ -44,7 +40,6 @@ class SessionSource {
   }
   // Whether a session that was used here got no answer in time.
   bool timed_out() const { return timed_out_; }
-  Engine& engine() const { return engine_; }
 
  private:
   // Notes after each use, also one that threw, whether the session timed out.
@@ -92,11 +87,10 @@ class OperationRun {
   // Why the step's call must not be made any more.
   std::optional<std::string> memory_over(const Operation::Step& step) const;
   std::any call(const Operation::Step& step);
-  Result<PhaseResult> observed_phase(const Operation::Step& step, const std::any& outcome);
   Result<PhaseResult> phase(const Operation::Step& step, const std::any& outcome);
   Result<PhaseResult> phase_once(Session& session, const Operation::Step& step, const std::any& outcome);
-  void observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
-               std::chrono::steady_clock::time_point begun) const;
+  template <class Run>
+  auto observed(const Operation::Step& step, StepEvent::Part part, const Run& run) const;
   Status check_end(const Phase& phase, const PhaseEnd& end) const;
   Result<PhaseResult> end_phase(Session& session, std::int64_t transaction, const Phase& phase, PhaseEnd end);
   Result<End> dead_letter(const std::string& why);

@@ -5,20 +5,13 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <utility>
-#include <vector>
 
 namespace oncekey::phases {
 namespace {
 
 // Dropping a bucket locks the parent table. Requests wait for the reaper no longer than this; the reaper tries again.
 constexpr std::string_view kShortLocks = "SET LOCAL lock_timeout = '200ms'";
-
-// A lost peer is noticed within half a minute even where nothing is sent; with libpq's defaults it takes two hours. The
-// gateway's Postgres store has the same settings.
-constexpr std::pair<const char*, const char*> kKeepalive[] = {
-    {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
 
 class PostgresEngine final : public Engine {
  public:
@@ -36,19 +29,20 @@ class PostgresEngine final : public Engine {
   Result<std::unique_ptr<Session>> connect() override {
     const std::string timeout = fmt::format(
         "{}", std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(options().connect_timeout).count()));
-    // For libpq the settings of the URL, which stands in dbname, override those before it.
-    std::vector<std::pair<const char*, const char*>> settings(std::begin(kKeepalive), std::end(kKeepalive));
-    settings.insert(settings.end(), {{"dbname", url_.c_str()},
-                                     {"connect_timeout", timeout.c_str()},
-                                     {"fallback_application_name", "oncekey"},
-                                     {"client_encoding", "UTF8"},
-                                     {nullptr, nullptr}});
-    std::vector<const char*> names, values;
-    for (const auto& [name, value] : settings) {
-      names.push_back(name);
-      values.push_back(value);
-    }
-    PGconn* const handle = PQconnectdbParams(names.data(), values.data(), 1);
+    // A lost peer is noticed within half a minute even where nothing is sent; with libpq's defaults it takes two hours.
+    // The gateway's Postgres store has the same settings. For libpq the settings of the URL, which stands in dbname,
+    // override those before it.
+    const char* const names[] = {"keepalives_idle",
+                                 "keepalives_interval",
+                                 "keepalives_count",
+                                 "tcp_user_timeout",
+                                 "dbname",
+                                 "connect_timeout",
+                                 "fallback_application_name",
+                                 "client_encoding",
+                                 nullptr};
+    const char* const values[] = {"10", "5", "4", "10000", url_.c_str(), timeout.c_str(), "oncekey", "UTF8", nullptr};
+    PGconn* const handle = PQconnectdbParams(names, values, 1);
     auto session = std::make_unique<PostgresSession>(handle, HandleOwner::library, options());
     if (!session->usable()) {
       return unavailable(

@@ -40,6 +40,8 @@ enum class Isolation { read_committed, serializable };
 enum class Guard { session, commands };
 enum class TransactionState { none, open, failed };
 
+// The library's own statements do without names.
+enum class ColumnNames { wanted, not_wanted };
 // Whose handle a session works on: the library's is closed with the session, the application's is left open.
 enum class HandleOwner { library, application };
 

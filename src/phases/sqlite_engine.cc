@@ -4,9 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
-#include <string>
-#include <vector>
 
 namespace oncekey::phases {
 namespace {

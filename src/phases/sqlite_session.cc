@@ -192,7 +192,7 @@ Fault SqliteSession::misused(std::string_view what, std::string_view sql) {
 }
 
 Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
-                                        Names wanted) {
+                                        ColumnNames wanted) {
   observe(StatementMoment::before, sql);
   SqlRows rows;
   SqlRow::Names names;
@@ -200,7 +200,7 @@ Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const
   while (code == SQLITE_OK || code == SQLITE_ROW) {
     code = sqlite3_step(statement);
     if (code != SQLITE_ROW) continue;
-    if (wanted == Names::wanted && !names) names = sqlite_names(statement);
+    if (wanted == ColumnNames::wanted && !names) names = sqlite_names(statement);
     rows.rows.push_back(sqlite_row(statement, names));
   }
   if (code == SQLITE_DONE && !sqlite3_stmt_readonly(statement)) rows.changed = sqlite3_changes64(handle_);
@@ -221,7 +221,7 @@ Result<SqlRows> SqliteSession::run_prepared(const Command& command) {
     if (prepared_.size() >= kSqlitePreparedMax) prepared_.clear();
     known = prepared_.emplace(command.sql, std::move(prepared).value()).first;
   }
-  return step_all(known->second.get(), command.values, command.sql, Names::not_wanted);
+  return step_all(known->second.get(), command.values, command.sql, ColumnNames::not_wanted);
 }
 
 Result<std::vector<SqlRows>> SqliteSession::run(std::span<const Command> commands) {
@@ -274,7 +274,7 @@ Result<SqlRows> SqliteSession::execute(std::string_view sql, std::span<const Sql
   auto prepared = prepare(sql);
   if (!prepared.ok()) return std::move(prepared).fault();
   if (const auto why = values_do_not_fit(prepared.value().get(), values.size())) return misused(*why, sql);
-  return step_all(prepared.value().get(), values, sql, Names::wanted);
+  return step_all(prepared.value().get(), values, sql, ColumnNames::wanted);
 }
 
 TransactionState SqliteSession::state() const {

@@ -12,7 +12,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 namespace oncekey::phases {
@@ -52,9 +51,8 @@ class SqliteSession final : public Session {
   Status simple(std::string_view sql) override;
   Status lock_writer() override;
   Result<SqlRows> run_prepared(const Command& command);
-  enum class Names { wanted, not_wanted }; // of columns: the library's own statements do without
   Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
-                           Names wanted);
+                           ColumnNames wanted);
   // Exactly one statement: SQLite itself would run the first and ignore the others.
   Result<SqliteStatement> prepare(std::string_view sql);
   bool only_comments(std::string_view sql);

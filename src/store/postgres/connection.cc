@@ -5,10 +5,8 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <thread>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -60,6 +58,15 @@ bool poll_socket(int socket, short events, Deadline deadline) {
   }
 }
 
+// libpq's messages are several lines with a line break at the end; ours are one.
+std::string one_line(std::string_view message) {
+  std::string line(message);
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
 SqlError error_of(const PGresult* result) {
   const auto field = [&](int code) -> std::string {
     const char* const text = PQresultErrorField(result, code);
@@ -72,25 +79,11 @@ SqlError error_of(const PGresult* result) {
 }
 
 bool is_error(const PGresult* result) {
-  switch (PQresultStatus(result)) {
-    case PGRES_COMMAND_OK:
-    case PGRES_TUPLES_OK:
-    case PGRES_EMPTY_QUERY:
-      return false;
-    default:
-      return true;
-  }
+  const ExecStatusType status = PQresultStatus(result);
+  return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_EMPTY_QUERY;
 }
 
 } // namespace
-
-std::string one_line(std::string_view message) {
-  std::string line(message);
-  while (!line.empty() && line.back() == '\n') line.pop_back();
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  return line;
-}
 
 Result<std::unique_ptr<Connection>> Connection::open(const PostgresTarget& target, Deadline deadline,
                                                      const std::atomic<bool>& stopping) {
@@ -254,13 +247,17 @@ bool Connection::usable() {
   return !broken_ && PQstatus(connection_) != CONNECTION_BAD;
 }
 
-Connection::NotifyPtr Connection::next_notification(Deadline deadline) {
+std::optional<std::string> Connection::next_notification(Deadline deadline) {
   for (;;) {
-    if (NotifyPtr notify{PQnotifies(connection_)}) return notify;
-    if (!poll_socket(PQsocket(connection_), POLLIN, deadline)) return nullptr;
+    if (PGnotify* const notify = PQnotifies(connection_)) {
+      std::string payload(notify->extra != nullptr ? notify->extra : "");
+      PQfreemem(notify);
+      return payload;
+    }
+    if (!poll_socket(PQsocket(connection_), POLLIN, deadline)) return std::nullopt;
     if (PQconsumeInput(connection_) == 0) {
       broken_ = true;
-      return nullptr;
+      return std::nullopt;
     }
   }
 }

@@ -17,12 +17,7 @@
 #include <oncekey/result.h>
 
 #include <atomic>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::postgres {
 
@@ -80,16 +75,11 @@ class Connection {
   // Not usable from now on: for a server that answers and is not the one we want.
   void give_up() { broken_ = true; }
 
-  // Waits until something arrives or the time is up. Null when there is no notification.
-  struct NotifyFree {
-    void operator()(PGnotify* notify) const { PQfreemem(notify); }
-  };
-  using NotifyPtr = std::unique_ptr<PGnotify, NotifyFree>;
-  NotifyPtr next_notification(Deadline deadline);
+  // The payload of the next notification. Waits until something arrives or the time is up; nothing when none has.
+  std::optional<std::string> next_notification(Deadline deadline);
 
   const std::string& name() const { return name_; }
   TextEncoding text_encoding() const { return text_encoding_; }
-  int server_version() const { return PQserverVersion(connection_); }
   // What the other side said its number is: a backend its own, a pooler anything.
   int backend_pid() const { return PQbackendPID(connection_); }
 
@@ -110,8 +100,5 @@ class Connection {
 // Waits for the cancellations that connections of this process have left behind, until the deadline: libpq and what it
 // uses must not be at work in another thread while the process ends.
 void await_cancellations(Deadline deadline);
-
-// libpq's messages are several lines with a line break at the end; ours are one.
-std::string one_line(std::string_view message);
 
 } // namespace oncekey::postgres

@@ -9,10 +9,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <limits>
-#include <ranges>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -37,6 +34,8 @@ constexpr const char* kPartitions =
 constexpr const char* kMeasure =
     "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 "
     "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'oncekey.record'::regclass";
+// Behind the columns of oncekey.answer.
+enum ListColumn : int { list_id = 18, list_front, browse_looked, browse_fitting, browse_last_time, browse_last_id };
 // In the order of oncekey.answer, with the id and the front of the response at the end: responses may be long, and
 // none of what follows is shown.
 std::string list_columns() {
@@ -50,8 +49,6 @@ constexpr std::string_view kList =
     "SELECT {} FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
     "WHERE r.state <> 4 AND r.expires_at > m.moment AND ($2 = 0 OR r.state = $2) "
     "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 LIMIT $6";
-constexpr int kListIdColumn = 18;
-constexpr int kListFrontColumn = 19;
 
 // State 1 is that of StoredJob::state_at().
 constexpr const char* kListJobs =
@@ -71,31 +68,18 @@ constexpr std::string_view kAllRecords = "oncekey.record r";
 constexpr std::string_view kUnsettledRecords = "oncekey.unsettled u JOIN oncekey.record r ON r.id = u.id";
 constexpr std::size_t kLooksPerCall = 1000;
 constexpr std::size_t kSearchLooksPerCall = 20'000;
-constexpr int kBrowseLookedColumn = 20;
-constexpr int kBrowseFittingColumn = 21;
-constexpr int kBrowseLastTimeColumn = 22;
-constexpr int kBrowseLastIdColumn = 23;
 
-// As is_shown() of store/common/listing.h has it.
-std::string_view condition_of(KeysShown shown) {
-  switch (shown) {
-    case KeysShown::all:
-      return "true";
-    case KeysShown::waiting:
-      return "(r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
-    case KeysShown::others:
-      return "NOT (r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
-    case KeysShown::in_progress:
-      return "r.state = 1";
-    case KeysShown::abandoned:
-      return "(r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
-    case KeysShown::indeterminate:
-      return "r.state = 3";
-    case KeysShown::completed:
-      return "r.state = 2";
-  }
-  return "false";
-}
+// As is_shown() of store/common/listing.h has it: one for each of KeysShown, in its order.
+constexpr std::string_view kConditions[] = {
+    "true",
+    "(r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)",     // waiting
+    "NOT (r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)", // others
+    "r.state = 1",                                                                    // in_progress
+    "(r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)",                    // abandoned
+    "r.state = 3",                                                                    // indeterminate
+    "r.state = 2",                                                                    // completed
+};
+static_assert(std::size(kConditions) == static_cast<std::size_t>(KeysShown::completed) + 1);
 
 // A look at $7 records behind a place, newest first by the index of each partition, and up to $6 lines of those that
 // fit. The lines are as in kList; each has the numbers of the look behind it, and there is at least one row for them.
@@ -123,14 +107,17 @@ Result<RecordId> id_of(std::string_view bytes) {
   return id;
 }
 
-Result<Listed> line_of(const Row& row) {
-  const Result<RecordId> id = id_of(row.bytes(kListIdColumn));
-  if (!id) return id.fault();
-  Result<Record> record = record_of(row, *id);
-  if (!record) return std::move(record).fault();
-  Listed line{*id, *std::move(record)};
-  if (!row.is_null(kListFrontColumn)) line.record.response = response_at_front(row.bytes(kListFrontColumn));
-  return line;
+Status read_lines(const Section& section, std::vector<Listed>& lines) {
+  for (const Row row : rows_of(section.result())) {
+    if (row.is_null(list_id)) continue; // nothing fits: the row has the numbers of a look alone
+    const Result<RecordId> id = id_of(row.bytes(list_id));
+    if (!id) return id.fault();
+    Result<Record> record = record_of(row, *id);
+    if (!record) return std::move(record).fault();
+    Listed& line = lines.emplace_back(*id, *std::move(record));
+    if (!row.is_null(list_front)) line.record.response = response_at_front(row.bytes(list_front));
+  }
+  return ok_status();
 }
 
 // record_WIDTH_INDEX: the bucket's name with another beginning and another separator.
@@ -176,7 +163,8 @@ Housekeeping::~Housekeeping() {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  for (const Question& question : questions_) question.refuse(unavailable("the store is being closed"));
+  const Fault closed = unavailable("the store is being closed");
+  for (const Question& question : questions_) question(&closed);
 }
 
 void Housekeeping::run() {
@@ -314,16 +302,12 @@ StoreStats Housekeeping::stats() const {
 }
 
 void Housekeeping::answer_questions() {
-  for (;;) {
-    Question next;
-    {
-      const std::lock_guard lock(mutex_);
-      if (questions_.empty()) return;
-      next = std::move(questions_.front());
-      questions_.pop_front();
-    }
-    next.answer();
+  std::deque<Question> questions;
+  {
+    const std::lock_guard lock(mutex_);
+    questions.swap(questions_);
   }
+  for (const Question& question : questions) question(nullptr);
 }
 
 Result<Section> Housekeeping::ask_server(const Statement& statement, Unsettled unsettled) {
@@ -345,11 +329,7 @@ Result<std::vector<Listed>> Housekeeping::list(const ListRequest& request) {
       ask_server(Statement(sql.c_str(), state_.skew().count(), number_or_zero(request.state), request.abandoned_only,
                            bytea_of(ids->first), bytea_of(ids->last), limit_of(request.limit)));
   if (!section) return section.fault();
-  for (const Row row : rows_of(section->result())) {
-    Result<Listed> line = line_of(row);
-    if (!line) return std::move(line).fault();
-    listed.push_back(*std::move(line));
-  }
+  if (const Status read = read_lines(*section, listed); !read) return read.fault();
   return listed;
 }
 
@@ -393,7 +373,8 @@ Result<WaitingKeys> Housekeeping::count_waiting() {
 
 Result<BrowsePage> Housekeeping::browse(const BrowseRequest& request) {
   const bool waiting = only_waiting(request.shown);
-  const std::string sql = browse_sql(waiting ? kUnsettledRecords : kAllRecords, condition_of(request.shown));
+  const std::string sql =
+      browse_sql(waiting ? kUnsettledRecords : kAllRecords, kConditions[static_cast<std::size_t>(request.shown)]);
   // As many as will be needed, it is hoped; the caller goes on from there.
   const std::size_t hoped = request.key.empty() ? std::max(kLooksPerCall, 4 * request.limit) : kSearchLooksPerCall;
   const auto looks = static_cast<std::int64_t>(std::min(request.look_max, hoped));
@@ -407,24 +388,19 @@ Result<BrowsePage> Housekeeping::browse(const BrowseRequest& request) {
       waiting ? Unsettled::up_to_date : Unsettled::as_they_are);
   if (!section) return section.fault();
   BrowsePage page;
-  for (const Row row : rows_of(section->result())) {
-    if (row.is_null(kListIdColumn)) continue; // nothing fits: the row has the numbers alone
-    Result<Listed> line = line_of(row);
-    if (!line) return std::move(line).fault();
-    page.lines.push_back(*std::move(line));
-  }
+  if (const Status read = read_lines(*section, page.lines); !read) return read.fault();
   if (PQntuples(section->result()) == 0) return page;
   const Row numbers = section->row();
-  page.looked = numbers.count(kBrowseLookedColumn);
-  const bool more_lines = numbers.int8(kBrowseFittingColumn) > limit;
-  const bool more_records = numbers.int8(kBrowseLookedColumn) == looks;
+  page.looked = numbers.count(browse_looked);
+  const bool more_lines = numbers.int8(browse_fitting) > limit;
+  const bool more_records = numbers.int8(browse_looked) == looks;
   page.whole = !more_lines && !more_records;
   if (more_lines) {
     page.next = BrowsePlace{page.lines.back().record.first_received, page.lines.back().id};
   } else if (more_records) {
-    const Result<RecordId> last = id_of(numbers.bytes(kBrowseLastIdColumn));
+    const Result<RecordId> last = id_of(numbers.bytes(browse_last_id));
     if (!last) return last.fault();
-    page.next = BrowsePlace{numbers.time(kBrowseLastTimeColumn), *last};
+    page.next = BrowsePlace{numbers.time(browse_last_time), *last};
   }
   return page;
 }

@@ -11,11 +11,7 @@
 #include "store/postgres/postgres_store.h"
 
 #include <deque>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <thread>
-#include <vector>
 
 namespace oncekey::postgres {
 
@@ -35,7 +31,7 @@ class Housekeeping {
     auto answer = [this, look, request...] { return (this->*look)(request...); };
     if (!thread_.joinable()) return done(answer());
     const std::lock_guard lock(mutex_);
-    questions_.push_back({[answer, done] { done(answer()); }, [done](const Fault& fault) { done(Result<T>(fault)); }});
+    questions_.push_back([answer, done](const Fault* closed) { done(closed ? Result<T>(*closed) : answer()); });
     wake_.notify_all();
   }
   Result<std::vector<Listed>> list(const ListRequest& request);
@@ -67,10 +63,8 @@ class Housekeeping {
   Status drop(const Partition& partition);
   Status measure();
 
-  struct Question {
-    std::function<void()> answer;
-    std::function<void(const Fault& fault)> refuse;
-  };
+  // Answers; with a fault, that the store is closed, it says so.
+  using Question = std::function<void(const Fault* closed)>;
 
   PostgresState& state_;
   std::mutex connection_mutex_; // a round by hand and one in the background take turns

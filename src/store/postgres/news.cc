@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <unordered_set>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -84,8 +82,8 @@ bool News::test_hearing() {
 }
 
 void News::wait_for_news(Deadline until) {
-  while (const Connection::NotifyPtr notify = connection_->next_notification(until)) {
-    hear(notify->extra != nullptr ? notify->extra : "");
+  while (const std::optional<std::string> payload = connection_->next_notification(until)) {
+    hear(*payload);
     until = std::chrono::steady_clock::now(); // the rest of what has arrived, without waiting
   }
 }

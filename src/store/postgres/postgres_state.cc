@@ -4,10 +4,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <ranges>
-#include <utility>
-
 namespace oncekey::postgres {
 namespace {
 

@@ -5,14 +5,9 @@
 #include "store/postgres/postgres_queue.h"
 #include "store/postgres/server.h"
 
-#include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
-#include <optional>
 #include <unordered_map>
-#include <vector>
 
 namespace oncekey::postgres {
 

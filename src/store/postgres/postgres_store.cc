@@ -8,8 +8,6 @@
 #include <pthread.h>
 
 #include <chrono>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 
@@ -96,9 +94,8 @@ class OpenPostgresStore final : public PostgresStore, public JobStore {
   }
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
-    if (const Status may_claim = state_.marker.may_claim(); !may_claim) return done(may_claim.fault());
     const RecordId id = request.id;
-    submit(id, ClaimCall{std::move(request), std::move(done)});
+    begin(id, ClaimCall{std::move(request), std::move(done)});
   }
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
     submit(id, FindCall{id, interest, std::move(done)});
@@ -143,13 +140,11 @@ class OpenPostgresStore final : public PostgresStore, public JobStore {
   // The jobs.
   JobStore& jobs() override { return *this; }
   void stage(StageRequest request, Done<StageAnswer> done) override {
-    if (const Status may_claim = state_.marker.may_claim(); !may_claim) return done(may_claim.fault());
     const RecordId id = request.id;
-    submit(id, StageCall{std::move(request), std::move(done)});
+    begin(id, StageCall{std::move(request), std::move(done)});
   }
   void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
-    if (const Status may_claim = state_.marker.may_claim(); !may_claim) return done(may_claim.fault());
-    submit(RecordId{}, TakeCall{request, std::move(done)}); // takes go one after another
+    begin(RecordId{}, TakeCall{request, std::move(done)}); // takes go one after another
   }
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
     submit(owner.id, AttemptCall{owner, std::move(end), std::move(done)});
@@ -168,10 +163,17 @@ class OpenPostgresStore final : public PostgresStore, public JobStore {
   }
 
  private:
+  // For new work, which is refused while the store may have forgotten what was done.
+  template <class Call>
+  void begin(const RecordId& id, Call call) {
+    if (const Status may_claim = state_.marker.may_claim(); !may_claim) return call.done(may_claim.fault());
+    submit(id, std::move(call));
+  }
+
   void submit(const RecordId& id, AnyCall what) {
     const Deadline now = std::chrono::steady_clock::now();
-    auto refused = state_.queue.submit(id, std::move(what), now + state_.call_timeout / 2, now + state_.call_timeout);
-    if (refused) refuse(refused->call, refused->fault);
+    const auto fault = state_.queue.submit(id, what, now + state_.call_timeout / 2, now + state_.call_timeout);
+    if (fault) refuse(what, *fault);
   }
 
   void sweep() {

@@ -6,9 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -93,23 +91,18 @@ Result<AppliedMigrations> read_applied(Connection& connection, Deadline deadline
   return AppliedMigrations{section.row().int4(0), section.row().int4(1)};
 }
 
-Secret new_secret() {
-  Secret secret{};
-  fill_random(secret);
-  return secret;
-}
-
-std::string new_generation() {
-  std::array<std::uint8_t, 16> bytes{};
+template <std::size_t Size>
+std::array<std::uint8_t, Size> random_bytes() {
+  std::array<std::uint8_t, Size> bytes{};
   fill_random(bytes);
-  return hex_encode(view_of(bytes));
+  return bytes;
 }
 
 enum class Remembers { everything, nothing };
 
 std::string new_marker(std::string_view replaces, const Secret& secret, Remembers remembers) {
   return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret, lost) VALUES ('{}', '{}', '\\x{}', {})",
-                     new_generation(), replaces, hex_encode(secret_with_check(secret)),
+                     hex_encode(view_of(random_bytes<16>())), replaces, hex_encode(secret_with_check(secret)),
                      remembers == Remembers::nothing);
 }
 
@@ -231,7 +224,7 @@ Status migrate(Connection& connection, Log& log) {
   const Result<AppliedMigrations> applied = read_applied(connection, deadline_in(kStatementTime));
   if (!applied) return applied.fault();
   if (const Status can = can_work_on(*applied, migrations().back().number); !can) return can;
-  const std::string marker = new_marker("", new_secret(), Remembers::everything);
+  const std::string marker = new_marker("", random_bytes<32>(), Remembers::everything);
   for (const Migration& migration : migrations()) {
     if (migration.number <= applied->newest) continue;
     const Millis patience = migration.number == 1 ? kFirstMigrationTime : kMigrationTime;
@@ -280,7 +273,7 @@ Status accept_loss(Connection& connection) {
   const std::string sql = fmt::format(
       "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
       "lost = false, tick = 0, timeline = ''",
-      new_marker(kReplacesAny, new_secret(), Remembers::everything));
+      new_marker(kReplacesAny, random_bytes<32>(), Remembers::everything));
   const Section section = connection.run_script(sql, deadline_in(kStatementTime));
   if (!section.committed()) return explained(connection, section);
   return ok_status();

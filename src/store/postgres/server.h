@@ -12,12 +12,6 @@
 
 #include <oncekey/result.h>
 
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-
 namespace oncekey::postgres {
 
 // The oldest that is still maintained by its makers.

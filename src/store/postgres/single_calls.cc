@@ -6,7 +6,6 @@
 #include <oncekey/check.h>
 
 #include <cstring>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -127,47 +126,26 @@ std::optional<Result<JobAnswer>> answer_of(const JobOperatorCall&, const PGresul
 } // namespace
 
 Result<StoredJob> job_of(const Row& row) {
-  // The columns of oncekey.job, behind the first one of the row.
-  enum JobColumn : int {
-    job_id = 1,
-    job_place,
-    job_queue,
-    job_state,
-    job_message_kept,
-    job_fence,
-    job_attempts,
-    job_staged_at,
-    job_due_at,
-    job_ended_at,
-    job_expires_at,
-    job_last_at,
-    job_last_status,
-    job_last_reason,
-    job_why_dead,
-    job_fingerprint,
-    job_route,
-    job_key,
-  };
   StoredJob job;
-  const std::int16_t state = row.int2(job_state);
-  const bool well_formed = copy_exactly(row.bytes(job_id), job.id.bytes) &&
-                           copy_exactly(row.bytes(job_fingerprint), job.fingerprint.bytes) &&
-                           state >= static_cast<int>(JobState::waiting) && state <= static_cast<int>(JobState::dead);
-  if (!well_formed) return corrupt("a row of oncekey.job does not have the shape of a job");
+  int column = 1; // those of oncekey.job, in their order
+  const bool has_id = copy_exactly(row.bytes(column++), job.id.bytes);
+  ++column; // place
+  job.ordered = !row.is_null(column++);
+  const std::int16_t state = row.int2(column++);
+  job.message_kept = row.boolean(column++);
+  job.fence = row.count(column++);
+  job.attempts = static_cast<std::uint32_t>(row.int8(column++));
+  for (Time* const time : {&job.staged_at, &job.due_at, &job.ended_at, &job.expires_at, &job.last_at}) {
+    *time = row.time(column++);
+  }
+  job.last.status = row.int4(column++);
+  for (std::string* const text : {&job.last.reason, &job.why_dead}) *text = row.bytes(column++);
+  const bool has_fingerprint = copy_exactly(row.bytes(column++), job.fingerprint.bytes);
+  for (std::string* const text : {&job.route, &job.key}) *text = row.bytes(column++);
+  const bool has_state = state >= static_cast<int>(JobState::waiting) && state <= static_cast<int>(JobState::dead);
+  if (!has_id || !has_fingerprint || !has_state)
+    return corrupt("a row of oncekey.job does not have the shape of a job");
   job.state = static_cast<JobState>(state);
-  job.ordered = !row.is_null(job_queue);
-  job.message_kept = row.boolean(job_message_kept);
-  job.fence = row.count(job_fence);
-  job.attempts = static_cast<std::uint32_t>(row.int8(job_attempts));
-  job.staged_at = row.time(job_staged_at);
-  job.due_at = row.time(job_due_at);
-  job.ended_at = row.time(job_ended_at);
-  job.expires_at = row.time(job_expires_at);
-  job.last_at = row.time(job_last_at);
-  job.last = {row.int4(job_last_status), row.text(job_last_reason)};
-  job.why_dead = row.bytes(job_why_dead);
-  job.route = row.bytes(job_route);
-  job.key = row.bytes(job_key);
   return job;
 }
 

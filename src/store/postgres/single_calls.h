@@ -4,12 +4,7 @@
 #include "store/common/calls.h"
 #include "store/postgres/server.h"
 
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <tuple>
-#include <utility>
-#include <vector>
 
 namespace oncekey::postgres {
 

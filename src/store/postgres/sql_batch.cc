@@ -4,34 +4,13 @@
 #include "core/record_codec.h"
 #include "core/transitions.h"
 
-#include <algorithm>
 #include <random>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
 
-// The columns of oncekey.answer.
-enum Column : int {
-  column_n,
-  column_answer,
-  column_moment,
-  column_fence,
-  column_took_over,
-  column_rerun,
-  column_state,
-  column_first_received,
-  column_expires_at,
-  column_lease_until,
-  column_settled_at,
-  column_fingerprint,
-  column_claimed_by,
-  column_route,
-  column_key,
-  column_method,
-  column_target,
-  column_response,
-};
+// The columns of oncekey.answer that are there for a claim too; those of a record go on from the fence.
+enum Column : int { column_n, column_answer, column_moment, column_fence, column_took_over };
 
 constexpr std::int16_t kClaimed = 1;
 constexpr std::int16_t kFoundLong = 3;
@@ -52,36 +31,46 @@ Result<Found> found_of(const Row& row, const RecordId& id) {
 
 Result<Record> record_of(const Row& row, const RecordId& id) {
   Record record;
-  const std::int16_t state = row.int2(column_state);
-  const std::string_view claimant = row.bytes(column_claimed_by);
+  int column = column_fence;
+  record.fence = row.count(column++);
+  record.took_over = row.boolean(column++);
+  record.rerun = row.boolean(column++);
+  const std::int16_t state = row.int2(column++);
+  for (Time* const time : {&record.first_received, &record.expires_at, &record.lease_until, &record.settled_at}) {
+    *time = row.time(column++);
+  }
+  const bool has_fingerprint = copy_exactly(row.bytes(column++), record.fingerprint.bytes);
+  const std::string_view claimant = row.bytes(column++);
+  for (std::string* const text : {&record.route, &record.key, &record.method, &record.target}) {
+    *text = row.bytes(column++);
+  }
   Result<ClaimContext> context = decode_context(claimant.substr(std::min(claimant.size(), record.claimed_by.size())));
-  const bool well_formed = context.ok() && state >= static_cast<int>(RecordState::in_progress) &&
+  const bool well_formed = has_fingerprint && context.ok() && state >= static_cast<int>(RecordState::in_progress) &&
                            state <= static_cast<int>(RecordState::indeterminate) &&
-                           copy_exactly(row.bytes(column_fingerprint), record.fingerprint.bytes) &&
                            copy_exactly(claimant.substr(0, record.claimed_by.size()), record.claimed_by);
   if (!well_formed) return corrupt("record " + short_hash(id) + ": its row does not have the shape of a record");
   record.context = *std::move(context);
   record.state = static_cast<RecordState>(state);
-  record.fence = row.count(column_fence);
-  record.took_over = row.boolean(column_took_over);
-  record.rerun = row.boolean(column_rerun);
-  record.first_received = row.time(column_first_received);
-  record.expires_at = row.time(column_expires_at);
-  record.lease_until = row.time(column_lease_until);
-  record.settled_at = row.time(column_settled_at);
-  record.route = row.bytes(column_route);
-  record.key = row.bytes(column_key);
-  record.method = row.bytes(column_method);
-  record.target = row.bytes(column_target);
-  if (row.is_null(column_response)) return record;
-  Result<StoredResponse> response = decode_response(row.bytes(column_response));
+  if (row.is_null(column)) return record;
+  Result<StoredResponse> response = decode_response(row.bytes(column));
   if (!response) return Fault{response.fault().kind, "record " + short_hash(id) + ": " + response.fault().message};
   record.response = *std::move(response);
   return record;
 }
 
-SqlBatch::SqlBatch(CallBatch& batch, SqlTerms terms)
-    : batch_(batch), terms_(std::move(terms)), busy_(batch.size(), false) {
+void refuse_new_work(CallBatch& batch, const Fault& fault, PendingAnswers& pending) {
+  for (CallGroup& group : batch) {
+    const bool begins = !group.calls.empty() && kind_of(group.calls.front()->what) == CallKind::begins_work;
+    if (begins) pending.refuse(group.calls, fault);
+  }
+}
+
+SqlBatch::SqlBatch(CallBatch& batch, PostgresState& state, TextEncoding encoding, PendingAnswers& pending)
+    : batch_(batch),
+      state_(state),
+      terms_{state.known_marker(), state.skew(), encoding},
+      pending_(pending),
+      busy_(batch.size(), false) {
   for (std::size_t at = 0; at < batch.size(); ++at) {
     if (batch[at].calls.empty()) continue;
     const PostgresCall& call = *batch[at].calls.front();
@@ -172,54 +161,54 @@ std::vector<Statement> SqlBatch::reads() const {
   return statements;
 }
 
-void SqlBatch::read_writes(const Section& section, PendingAnswers& pending) {
+void SqlBatch::read_writes(const Section& section) {
   std::size_t next = 0;
-  if (!claims_.empty()) read_claims(section.results[next++].get(), pending);
-  if (!fences_.empty()) read_fences(section.results[next++].get(), pending);
+  if (!claims_.empty()) read_claims(section.results[next++].get());
+  if (!fences_.empty()) read_fences(section.results[next++].get());
   if (!awaits_.empty()) read_awaits(section.results[next++].get());
   for (const std::size_t at : singles_) {
-    if (answer_single(batch_[at].calls.front()->what, section.results[next++].get(), pending)) {
+    if (answer_single(batch_[at].calls.front()->what, section.results[next++].get(), pending_)) {
       ++written_;
       batch_[at].calls.clear();
     } else {
       batch_[at].rest = rest_after_a_lock();
     }
   }
+  state_.batches.fetch_add(1, std::memory_order_relaxed);
+  state_.written.fetch_add(written_, std::memory_order_relaxed);
 }
 
-void SqlBatch::read_claims(const PGresult* result, PendingAnswers& pending) {
+void SqlBatch::read_claims(const PGresult* result) {
   // A claim without a row met a lock that was not free.
   for (const std::size_t at : claims_) batch_[at].rest = rest_after_a_lock();
+  std::optional<Time> moment;
   for (const Row row : rows_of(result)) {
     const auto place = static_cast<std::size_t>(row.int4(column_n)) - 1;
     if (place >= claims_.size()) continue;
     CallGroup& group = batch_[claims_[place]];
     group.rest = Millis{0};
-    server_time_ = row.time(column_moment);
+    moment = row.time(column_moment);
     const std::int16_t answer = row.int2(column_answer);
     if (answer == kClaimed) {
-      const Claimed claimed{row.count(column_fence), row.boolean(column_took_over), *server_time_};
-      answer_claimed(group, claimed, pending);
+      auto& claim = first<ClaimCall>(claims_[place]);
+      ++written_;
+      state_.claimed_with(claim.request.retention);
+      const Claimed claimed{row.count(column_fence), row.boolean(column_took_over), *moment};
+      pending_.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
+      group.calls.erase(group.calls.begin());
     } else if (answer == kFoundLong) {
       for (const PostgresCallPtr& call : group.calls) call->only_read = true;
     } else {
-      share_found(group, found_of(row, group.id), pending);
+      share_found(group, found_of(row, group.id));
     }
   }
-}
-
-void SqlBatch::answer_claimed(CallGroup& group, const Claimed& claimed, PendingAnswers& pending) {
-  auto& claim = std::get<ClaimCall>(group.calls.front()->what);
-  ++written_;
-  retentions_.push_back(claim.request.retention);
-  pending.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
-  group.calls.erase(group.calls.begin());
+  if (moment) state_.clock.learn(*moment - terms_.skew);
 }
 
 // Claims that would only find get what was found. Those that would take over what the first one left are sent
 // themselves.
-void SqlBatch::share_found(CallGroup& group, const Result<Found>& found, PendingAnswers& pending) {
-  if (!found) return pending.refuse(group.calls, found.fault());
+void SqlBatch::share_found(CallGroup& group, const Result<Found>& found) {
+  if (!found) return pending_.refuse(group.calls, found.fault());
   std::vector<PostgresCallPtr> staying;
   const std::optional<Record> record(*found->record);
   for (PostgresCallPtr& call : group.calls) {
@@ -228,13 +217,13 @@ void SqlBatch::share_found(CallGroup& group, const Result<Found>& found, Pending
     if (&call != &group.calls.front() && claim_changes(record, claim.request, found->now)) {
       staying.push_back(std::move(call));
     } else {
-      pending.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(*found)));
+      pending_.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(*found)));
     }
   }
   group.calls = std::move(staying);
 }
 
-void SqlBatch::read_fences(const PGresult* result, PendingAnswers& pending) {
+void SqlBatch::read_fences(const PGresult* result) {
   const std::vector<std::string_view> answers = Row(result, 0).array(0);
   for (std::size_t at = 0; at < fences_.size(); ++at) {
     CallGroup& group = batch_[fences_[at]];
@@ -244,8 +233,8 @@ void SqlBatch::read_fences(const PGresult* result, PendingAnswers& pending) {
       continue;
     }
     if (answer == 1) ++written_;
-    pending.add(first<FenceCall>(fences_[at]).done,
-                Result<FenceAnswer>(answer == 1 ? FenceAnswer::done : FenceAnswer::lost));
+    pending_.add(first<FenceCall>(fences_[at]).done,
+                 Result<FenceAnswer>(answer == 1 ? FenceAnswer::done : FenceAnswer::lost));
     group.calls.clear();
   }
 }
@@ -259,8 +248,10 @@ void SqlBatch::read_awaits(const PGresult* result) {
   }
 }
 
-void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
+void SqlBatch::read_reads(const Section& section) {
   std::vector<std::optional<Row>> row_of(reads_.size());
+  std::vector<RecordId> awaited; // found in progress by a request that waits
+  std::optional<Time> moment;
   for (const Row row : rows_of(section.result())) {
     const auto place = static_cast<std::size_t>(row.int4(column_n)) - 1;
     if (place < row_of.size()) row_of[place] = row;
@@ -270,10 +261,10 @@ void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
     if (busy_[reads_[at]] || group.calls.empty()) continue;
     std::optional<Result<Found>> found;
     if (row_of[at]) found = found_of(*row_of[at], group.id);
-    if (found && *found) server_time_ = (*found)->now;
+    if (found && *found) moment = (*found)->now;
     if (std::holds_alternative<ClaimCall>(group.calls.front()->what)) {
       if (found) {
-        share_found(group, *found, pending);
+        share_found(group, *found);
       } else {
         for (const PostgresCallPtr& call : group.calls) call->only_read = false; // gone: claimed after all
       }
@@ -281,39 +272,30 @@ void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
     }
     if (found && *found && first<FindCall>(reads_[at]).interest == Interest::settling &&
         (*found)->record->state == RecordState::in_progress) {
-      awaited_.push_back(group.id);
+      awaited.push_back(group.id);
     }
     const auto answer = [&]() -> Result<std::optional<Found>> {
       if (!found) return std::optional<Found>{};
       if (!*found) return found->fault();
       return std::optional<Found>(**found);
     };
-    for (const PostgresCallPtr& call : group.calls) pending.add(std::get<FindCall>(call->what).done, answer());
+    for (const PostgresCallPtr& call : group.calls) pending_.add(std::get<FindCall>(call->what).done, answer());
     group.calls.clear();
   }
+  if (moment) state_.clock.learn(*moment - terms_.skew);
+  state_.awaited.add(awaited);
 }
 
 void SqlBatch::keep_writes() {
   for (const std::size_t at : awaits_) busy_[at] = true;
 }
 
-void SqlBatch::refuse_groups(const Indexes& groups, const Fault& fault, PendingAnswers& pending) {
-  for (const std::size_t at : groups) pending.refuse(batch_[at].calls, fault);
+void SqlBatch::refuse_groups(const Indexes& groups, const Fault& fault) {
+  for (const std::size_t at : groups) pending_.refuse(batch_[at].calls, fault);
 }
 
-void SqlBatch::refuse_writes(const Fault& fault, PendingAnswers& pending) {
-  for (const Indexes* groups : {&claims_, &fences_, &singles_, &awaits_}) refuse_groups(*groups, fault, pending);
-}
-
-void SqlBatch::refuse_reads(const Fault& fault, PendingAnswers& pending) { refuse_groups(reads_, fault, pending); }
-
-void SqlBatch::refuse_claims(const Fault& fault, PendingAnswers& pending) {
-  for (const Indexes* groups : {&claims_, &singles_}) {
-    for (const std::size_t at : *groups) {
-      const bool begins = !batch_[at].calls.empty() && kind_of(batch_[at].calls.front()->what) == CallKind::begins_work;
-      if (begins) pending.refuse(batch_[at].calls, fault);
-    }
-  }
+void SqlBatch::refuse_writes(const Fault& fault) {
+  for (const Indexes* groups : {&claims_, &fences_, &singles_, &awaits_}) refuse_groups(*groups, fault);
 }
 
 } // namespace oncekey::postgres
