@@ -1,12 +1,31 @@
-# Puts the SQL files of src/phases/schema into the binary: a source file with one string per database. Made when CMake
-# configures, and again when a file changes.
+# Makes the SQL of each database out of src/phases/schema: its own file, in which @TABLES@ stands for the tables that both
+# have alike (tables.sql), and puts it into the binary: a source file with one string per database. Made when CMake
+# configures, and again when a file changes. generated/schema is what is installed.
 function(oncekey_embed_schema out)
+  set(folder ${PROJECT_SOURCE_DIR}/src/phases/schema)
+  file(READ ${folder}/tables.sql tables)
+  string(REGEX REPLACE "^--[^\n]*\n\n" "" tables "${tables}") # what the file says about itself
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/tables.sql)
   set(source "// Made by cmake/embed_schema.cmake out of src/phases/schema.\n#include <oncekey/database.h>\n\nnamespace oncekey {\n\n")
   string(APPEND source "std::string_view schema_text(Dialect dialect) {\n  switch (dialect) {\n")
   foreach(dialect sqlite postgres)
-    set(file ${PROJECT_SOURCE_DIR}/src/phases/schema/${dialect}.sql)
-    file(READ ${file} text)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+    if(dialect STREQUAL postgres)
+      set(BYTES "bytea  ")
+      set(NEVER_USED_TWICE "bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY")
+      # Rows change a few times and vanish: room on the page keeps those changes out of the indexes.
+      set(FILLED_BY_50 " WITH (fillfactor = 50)")
+      set(FILLED_BY_70 " WITH (fillfactor = 70)")
+    else()
+      set(BYTES "BLOB   ")
+      set(NEVER_USED_TWICE "INTEGER PRIMARY KEY AUTOINCREMENT")
+      set(FILLED_BY_50 "")
+      set(FILLED_BY_70 "")
+    endif()
+    string(CONFIGURE "${tables}" TABLES @ONLY)
+    file(READ ${folder}/${dialect}.sql text)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/${dialect}.sql)
+    string(CONFIGURE "${text}" text @ONLY)
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/generated/schema/${dialect}.sql CONTENT "${text}" @ONLY)
     string(APPEND source "    case Dialect::${dialect}:\n      return R\"sql(${text})sql\";\n")
   endforeach()
   string(APPEND source "  }\n  return {};\n}\n\n} // namespace oncekey\n")

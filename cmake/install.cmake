@@ -66,7 +66,7 @@ while(unread_headers)
 endwhile()
 list(TRANSFORM public_headers PREPEND include/oncekey/)
 install(FILES ${public_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/oncekey COMPONENT library)
-install(DIRECTORY src/phases/schema DESTINATION ${CMAKE_INSTALL_DATADIR}/oncekey COMPONENT library)
+install(DIRECTORY ${PROJECT_BINARY_DIR}/generated/schema DESTINATION ${CMAKE_INSTALL_DATADIR}/oncekey COMPONENT library)
 
 configure_package_config_file(cmake/oncekey-config.cmake.in ${PROJECT_BINARY_DIR}/oncekey-config.cmake
   INSTALL_DESTINATION ${package_folder})

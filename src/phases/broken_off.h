@@ -7,13 +7,12 @@
 // new fence, so that a mistake here costs a wait and never a second owner.
 #pragma once
 
-#include "phases/operation_run.h"
+#include "phases/operation_rows.h"
 
 #include <oncekey/record.h>
 
 #include <chrono>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -65,23 +64,6 @@ class BrokenOff {
   const Millis lease_;
   std::mutex mutex_;
   std::unordered_map<RecordId, Run> runs_;
-};
-
-// Remembers the run when this is destroyed, also by an exception, if its lease was left.
-class RememberBrokenOff {
- public:
-  RememberBrokenOff(BrokenOff& broken_off, const RecordId& id, const OperationRun& run)
-      : broken_off_(broken_off), id_(id), run_(run) {}
-  ~RememberBrokenOff() {
-    if (const auto fence = run_.lease_left()) broken_off_.remember(id_, *fence);
-  }
-  RememberBrokenOff(const RememberBrokenOff&) = delete;
-  RememberBrokenOff& operator=(const RememberBrokenOff&) = delete;
-
- private:
-  BrokenOff& broken_off_;
-  const RecordId id_;
-  const OperationRun& run_;
 };
 
 } // namespace oncekey::phases

@@ -3,7 +3,6 @@
 #include "phases/operation_rows.h"
 
 #include <algorithm>
-#include <vector>
 
 namespace oncekey::phases {
 namespace {
@@ -48,8 +47,7 @@ CallKeeper::Watch::~Watch() {
 void CallKeeper::renew(const RecordId& id, std::int64_t fence) {
   auto session = engine_.session();
   if (!session.ok()) return; // tried again at the next third; two of them fit into a lease
-  const Command command = renew_lease(id, fence, lease_);
-  (void)(*session)->transact(Isolation::read_committed, {&command, 1}).ok();
+  (void)(*session)->transact_one(renew_lease(id, fence, lease_)).ok();
 }
 
 void CallKeeper::work() {
@@ -62,34 +60,26 @@ void CallKeeper::work() {
       continue;
     }
     SteadyTime earliest = SteadyTime::max();
-    struct Due {
-      RecordId id;
-      std::int64_t fence;
-    };
-    std::vector<Due> due;
+    std::vector<std::pair<RecordId, std::int64_t>> due;
     const SteadyTime now = steady_now();
     for (Watch* const watch : watches_) {
       if (now >= watch->stop_at_) continue;
       if (now >= watch->renew_at_) {
-        due.push_back({watch->id_, watch->fence_});
+        due.emplace_back(watch->id_, watch->fence_);
         watch->renew_at_ = now + lease_ / 3;
       }
       earliest = std::min(earliest, watch->renew_at_);
     }
     if (due.empty()) {
-      if (earliest == SteadyTime::max()) {
-        changed_.wait_for(lock, lease_ / 3);
-      } else {
-        changed_.wait_until(lock, earliest);
-      }
+      changed_.wait_until(lock, std::min(earliest, now + lease_ / 3));
       continue;
     }
     // Without the lock: calls must be able to begin and end while the database takes its time. A renewal that comes
     // after its call has ended renews the lease of the same owner, or nothing if the fence is old.
     lock.unlock();
-    for (const Due& one : due) {
+    for (const auto& [id, fence] : due) {
       if (stopping_) break; // a database that hangs would hold up the end by one time-out for each call
-      renew(one.id, one.fence);
+      renew(id, fence);
     }
     lock.lock();
   }

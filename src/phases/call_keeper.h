@@ -9,11 +9,8 @@
 
 #include <oncekey/record.h>
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <list>
-#include <mutex>
 #include <thread>
 
 namespace oncekey::phases {

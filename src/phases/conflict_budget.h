@@ -10,8 +10,6 @@
 
 #include <chrono>
 #include <functional>
-#include <span>
-#include <string>
 #include <thread>
 
 namespace oncekey::phases {

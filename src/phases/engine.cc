@@ -1,6 +1,7 @@
 #include "phases/engine.h"
 
 #include "base/enum_name.h"
+#include "base/masked_url.h"
 #include "phases/conflict_budget.h"
 #include "phases/sql_text.h"
 
@@ -8,7 +9,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
 #include <exception>
 
 namespace oncekey::phases {
@@ -16,14 +16,6 @@ namespace {
 
 // For making a table. A phase that finds none has this long too (RunnerOptions::conflict_budget).
 constexpr Millis kBucketBudget = std::chrono::seconds(5);
-
-constexpr std::string_view kForgetBucket = "DELETE FROM oncekey_bucket WHERE kind = $1 AND name = $2";
-constexpr std::string_view kKnowBucket =
-    "INSERT INTO oncekey_bucket (kind, name, ends_at) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING";
-constexpr std::string_view kExpiredBuckets =
-    "SELECT kind, name FROM oncekey_bucket WHERE ends_at <= {now} - $1 ORDER BY ends_at, kind, name";
-
-constexpr std::string_view kSchemaVersionRow = "SELECT value FROM oncekey_meta WHERE name = 'schema'";
 
 Fault other_version(int found) {
   return {found > kSchemaVersion ? FaultKind::newer_format : FaultKind::invalid,
@@ -36,13 +28,14 @@ BucketId after(const BucketId& bucket) { return {bucket.width_log2, bucket.index
 
 } // namespace
 
-PooledSession::~PooledSession() {
-  if (!session_) return;
-  if (borrowed_) {
-    engine_->give_back_borrowed(std::move(session_), *borrowed_);
-  } else {
-    engine_->give_back(std::move(session_));
-  }
+void GiveBack::operator()(Session* given) const {
+  std::unique_ptr<Session> session(given);
+  if (session->state() != TransactionState::none) session->rollback();
+  if (!borrowed) return engine->give_back(std::move(session));
+  const bool idle = session->usable() && session->state() == TransactionState::none;
+  session.reset();
+  engine->options_.connections.give_back(*borrowed,
+                                         idle ? ConnectionProvider::State::idle : ConnectionProvider::State::broken);
 }
 
 std::string_view to_string(BucketKind kind) { return enum_name(kind); }
@@ -62,15 +55,14 @@ Result<PooledSession> Engine::session() {
 }
 
 Result<std::optional<int>> Engine::schema_version(Session& session) {
-  const Command command{kSchemaVersionRow, {}};
-  auto rows = session.run({&command, 1});
+  auto rows = session.run_one({"SELECT value FROM oncekey_meta WHERE name = 'schema'", {}});
   if (!rows.ok()) {
     // The tables are missing. The first statement that needs them says so.
     if (rows.fault().kind == FaultKind::invalid) return std::optional<int>{};
     return std::move(rows).fault();
   }
-  if (rows.value()[0].rows.empty()) return std::optional<int>{};
-  const std::string& text = rows.value()[0].rows[0].text(0);
+  if (rows->rows.empty()) return std::optional<int>{};
+  const std::string& text = rows->rows[0].text(0);
   int version = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), version).ec != std::errc{}) {
     return corrupt("the version of the library's schema, in oncekey_meta, is not a number");
@@ -91,17 +83,9 @@ Result<PooledSession> Engine::borrow() {
   auto lent = asked();
   if (!lent.ok()) return std::move(lent).fault();
   auto session = adopt(*lent);
-  if (session.ok()) return PooledSession(*this, std::move(session).value(), *lent);
+  if (session.ok()) return pooled(std::move(session).value(), *lent);
   options_.connections.give_back(*lent, ConnectionProvider::State::idle);
   return std::move(session).fault();
-}
-
-void Engine::give_back_borrowed(std::unique_ptr<Session> session, OwnConnection connection) {
-  if (session->state() != TransactionState::none) session->rollback();
-  const bool idle = session->usable() && session->state() == TransactionState::none;
-  session.reset();
-  options_.connections.give_back(connection,
-                                 idle ? ConnectionProvider::State::idle : ConnectionProvider::State::broken);
 }
 
 Result<PooledSession> Engine::any_session() {
@@ -119,13 +103,13 @@ Result<PooledSession> Engine::any_session() {
     while (!idle_.empty()) {
       std::unique_ptr<Session> session = std::move(idle_.back());
       idle_.pop_back();
-      if (session->still_there()) return PooledSession(*this, std::move(session));
+      if (session->still_there()) return pooled(std::move(session));
       --open_;
     }
     ++open_;
   }
   auto opened = connect();
-  if (opened.ok()) return PooledSession(*this, std::move(opened).value());
+  if (opened.ok()) return pooled(std::move(opened).value());
   const std::lock_guard lock(mutex_);
   --open_;
   returned_.notify_one();
@@ -133,7 +117,6 @@ Result<PooledSession> Engine::any_session() {
 }
 
 void Engine::give_back(std::unique_ptr<Session> session) {
-  if (session->state() != TransactionState::none) session->rollback();
   const bool usable = session->usable();
   const bool hangs = session->timed_out();
   if (!usable) session.reset();
@@ -179,9 +162,9 @@ void Engine::distrust_buckets() {
   known_buckets_.clear();
 }
 
-Result<Secret> Engine::secret() {
-  const std::lock_guard lock(secret_mutex_);
-  if (secret_) return *secret_;
+Result<const KeyedHash*> Engine::keyed_hash() {
+  const std::lock_guard lock(hash_mutex_);
+  if (hash_) return &*hash_;
   auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
   Secret made;
@@ -197,8 +180,7 @@ Result<Secret> Engine::secret() {
   const std::string& found = rows.value()[1].rows[0].text(0);
   if (found.size() != made.size()) return corrupt("the database's secret does not have 32 bytes");
   std::copy(found.begin(), found.end(), made.begin());
-  secret_ = made;
-  return made;
+  return &hash_.emplace(made);
 }
 
 Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
@@ -225,13 +207,14 @@ Status Engine::ensure_bucket(BucketKind kind, const BucketId& bucket) {
 Result<std::vector<ExpiredBucket>> Engine::expired_buckets(Millis margin) {
   auto session = this->session();
   if (!session.ok()) return std::move(session).fault();
-  const Command command{kExpiredBuckets, {margin.count()}};
-  auto rows = (*session)->transact(Isolation::read_committed, {&command, 1});
+  auto rows = (*session)->transact_one(
+      {"SELECT kind, name FROM oncekey_bucket WHERE ends_at <= {now} - $1 ORDER BY ends_at, kind, name",
+       {margin.count()}});
   if (!rows.ok()) return std::move(rows).fault();
   std::vector<ExpiredBucket> expired;
-  for (const SqlRow& row : rows.value()[0].rows) {
-    const auto bucket = bucket_from_name(row.text(1));
-    if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(1)));
+  for (const SqlRow& row : rows->rows) {
+    const auto bucket = bucket_named(row.text(1));
+    if (!bucket.ok()) return bucket.fault();
     expired.push_back({row.text(0) == "inbox" ? BucketKind::inbox : BucketKind::answer, *bucket});
   }
   return expired;
@@ -247,9 +230,57 @@ Result<Dropped> Engine::drop_bucket(const ExpiredBucket& expired) {
   return Dropped::yes;
 }
 
-Command know_bucket(std::string_view kind, std::string_view name, std::int64_t ends_at) {
-  return {kKnowBucket, {kind, name, ends_at}};
+Command know_bucket(BucketKind kind, std::string_view name, const BucketId& bucket) {
+  return {"INSERT INTO oncekey_bucket (kind, name, ends_at) VALUES ($1, $2, $3) ON CONFLICT (kind, name) DO NOTHING",
+          {to_string(kind), name, std::int64_t{bucket.end().time_since_epoch().count()}}};
 }
-Command forget_bucket(std::string_view kind, std::string_view name) { return {kForgetBucket, {kind, name}}; }
+Command forget_bucket(BucketKind kind, std::string_view name) {
+  return {"DELETE FROM oncekey_bucket WHERE kind = $1 AND name = $2", {to_string(kind), name}};
+}
+
+Result<BucketId> bucket_named(const std::string& name) {
+  const auto bucket = bucket_from_name(name);
+  if (!bucket) return corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", name));
+  return *bucket;
+}
 
 } // namespace oncekey::phases
+
+namespace oncekey {
+
+std::string_view to_string(Dialect dialect) { return enum_name(dialect); }
+
+Database::Database(std::unique_ptr<phases::Engine> engine) : engine_(std::move(engine)) {}
+Database::~Database() = default;
+
+Dialect Database::dialect() const { return engine_->dialect(); }
+Status Database::migrate() { return engine_->migrate(); }
+
+Result<std::unique_ptr<Database>> open_database(std::string_view url, DatabaseOptions options) {
+  constexpr std::string_view kSqlite = "sqlite:";
+  const auto opened = [&]() -> Result<std::unique_ptr<phases::Engine>> {
+    if (options.connections_max == 0) return invalid("connections_max must be at least 1");
+    if (options.answer_timeout <= Millis(0)) return invalid("answer_timeout must be greater than 0");
+    if (static_cast<bool>(options.connections.borrow) != static_cast<bool>(options.connections.give_back)) {
+      return invalid("connections must have both borrow and give_back, or neither");
+    }
+    if (url.starts_with(kSqlite)) {
+      return phases::open_sqlite(std::string(url.substr(kSqlite.size())), std::move(options));
+    }
+    if (url.starts_with("postgres://") || url.starts_with("postgresql://")) {
+      return phases::open_postgres(std::string(url), std::move(options));
+    }
+    return invalid(fmt::format("database URL: expected sqlite:PATH or postgres://…, got \"{}\"", masked_url(url)));
+  };
+  auto engine = opened();
+  if (!engine.ok()) return std::move(engine).fault();
+  return std::make_unique<Database>(std::move(engine).value());
+}
+
+Result<std::string_view> schema_text(std::string_view dialect) {
+  if (dialect == "sqlite") return schema_text(Dialect::sqlite);
+  if (dialect == "postgres") return schema_text(Dialect::postgres);
+  return invalid(fmt::format("there is no schema for {}: sqlite and postgres are known", dialect));
+}
+
+} // namespace oncekey

@@ -13,30 +13,18 @@
 #include <mutex>
 #include <optional>
 #include <set>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::phases {
 
 class Engine;
 
 // A session of the pool, the library's own or the application's. It goes back to the pool when this is destroyed.
-class PooledSession {
- public:
-  PooledSession(Engine& engine, std::unique_ptr<Session> session, std::optional<OwnConnection> borrowed = std::nullopt)
-      : engine_(&engine), session_(std::move(session)), borrowed_(borrowed) {}
-  ~PooledSession();
-  PooledSession(PooledSession&& other) noexcept = default;
-  PooledSession& operator=(PooledSession&&) = delete;
-  Session& operator*() const { return *session_; }
-  Session* operator->() const { return session_.get(); }
-
- private:
-  Engine* engine_;
-  std::unique_ptr<Session> session_;
-  std::optional<OwnConnection> borrowed_;
+struct GiveBack {
+  Engine* engine;
+  std::optional<OwnConnection> borrowed;
+  void operator()(Session* session) const;
 };
+using PooledSession = std::unique_ptr<Session, GiveBack>;
 
 enum class BucketKind { answer, inbox };
 std::string_view to_string(BucketKind kind);
@@ -69,8 +57,9 @@ class Engine {
 
   Status migrate();
 
-  // Thirty-two random bytes made once for each database; ids and fingerprints are keyed with them.
-  Result<Secret> secret();
+  // Ids and fingerprints are keyed with the database's secret, thirty-two random bytes made once for each database. It
+  // is read once. Lives as long as the engine.
+  Result<const KeyedHash*> keyed_hash();
 
   // Makes the bucket's table unless it is known to exist, and the next bucket's with it: writers on both sides of a
   // border see both.
@@ -86,10 +75,12 @@ class Engine {
   virtual Status remove_bucket(Session& session, BucketKind kind, const BucketId& bucket) = 0;
 
  private:
-  friend class PooledSession;
+  friend struct GiveBack;
   Result<PooledSession> borrow();
+  PooledSession pooled(std::unique_ptr<Session> session, std::optional<OwnConnection> borrowed = std::nullopt) {
+    return PooledSession(session.release(), GiveBack{this, borrowed});
+  }
   void give_back(std::unique_ptr<Session> session);
-  void give_back_borrowed(std::unique_ptr<Session> session, OwnConnection connection);
   // The version of the schema, or nothing if the tables are missing.
   Result<std::optional<int>> schema_version(Session& session);
 
@@ -99,8 +90,8 @@ class Engine {
   std::vector<std::unique_ptr<Session>> idle_;
   std::size_t open_ = 0;
   std::atomic<bool> schema_known_{false};
-  std::mutex secret_mutex_; // before mutex_
-  std::optional<Secret> secret_;
+  std::mutex hash_mutex_; // before mutex_
+  std::optional<KeyedHash> hash_;
   std::set<std::string> known_buckets_;
 };
 
@@ -108,8 +99,10 @@ class Engine {
 inline constexpr std::string_view kLockPostgresSchema = "SELECT pg_advisory_xact_lock(7954016541205320)";
 
 // The list of buckets changes in the same transaction as the tables.
-Command know_bucket(std::string_view kind, std::string_view name, std::int64_t ends_at);
-Command forget_bucket(std::string_view kind, std::string_view name);
+Command know_bucket(BucketKind kind, std::string_view name, const BucketId& bucket);
+Command forget_bucket(BucketKind kind, std::string_view name);
+// The bucket that a row of the list names.
+Result<BucketId> bucket_named(const std::string& name);
 
 Result<std::unique_ptr<Engine>> open_sqlite(const std::string& path, DatabaseOptions options);
 Result<std::unique_ptr<Engine>> open_postgres(const std::string& url, DatabaseOptions options);

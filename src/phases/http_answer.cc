@@ -4,7 +4,7 @@
 #include "base/utf8.h"
 #include "core/admit.h"
 #include "core/replies.h"
-#include "phases/runner_policy.h"
+#include "phases/core_rules.h"
 
 #include <oncekey/runner.h>
 

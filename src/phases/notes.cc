@@ -1,48 +1,23 @@
 #include "phases/notes.h"
 
+#include "base/url.h"
+
+#include <algorithm>
+
 namespace oncekey::phases {
 namespace {
 
-bool stands_for_itself(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '.' || c == '_';
+std::string encoded(std::string_view text) {
+  std::string out = percent_encoded(text);
+  for (std::size_t at = out.find('~'); at != std::string::npos; at = out.find('~')) out.replace(at, 1, "%7E");
+  return out;
 }
 
-void append_encoded(std::string& out, std::string_view text) {
-  static constexpr char kDigits[] = "0123456789ABCDEF";
-  for (const char c : text) {
-    if (stands_for_itself(c)) {
-      out.push_back(c);
-      continue;
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    out.push_back('%');
-    out.push_back(kDigits[byte >> 4]);
-    out.push_back(kDigits[byte & 15]);
-  }
-}
-
-int digit(char c) {
-  if (c >= '0' && c <= '9') return c - '0';
-  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
-  return -1;
-}
-
-// Strict: only what append_encoded() writes. Anything else in the column is damage.
-bool decoded(std::string_view text, std::string& out) {
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] != '%') {
-      if (!stands_for_itself(text[i])) return false;
-      out.push_back(text[i]);
-      continue;
-    }
-    if (text.size() - i < 3) return false;
-    const int high = digit(text[i + 1]);
-    const int low = digit(text[i + 2]);
-    if (high < 0 || low < 0) return false;
-    out.push_back(static_cast<char>(high * 16 + low));
-    i += 2;
-  }
-  return true;
+// Strict: only what encoded() writes. Anything else in the column is damage.
+std::optional<std::string> decoded(std::string_view text) {
+  std::optional<std::string> plain = percent_decoded(text);
+  if (plain && encoded(*plain) != text) plain.reset();
+  return plain;
 }
 
 } // namespace
@@ -51,9 +26,7 @@ std::string encode_notes(const Notes& notes) {
   std::string out;
   for (const auto& [name, value] : notes) {
     if (!out.empty()) out.push_back('&');
-    append_encoded(out, name);
-    out.push_back('=');
-    append_encoded(out, value);
+    out += encoded(name) + "=" + encoded(value);
   }
   return out;
 }
@@ -65,13 +38,10 @@ Result<Notes> decode_notes(std::string_view bytes) {
     const std::string_view pair = bytes.substr(0, end);
     bytes = end == std::string_view::npos ? std::string_view{} : bytes.substr(end + 1);
     const std::size_t equals = pair.find('=');
-    std::string name;
-    std::string value;
-    if (equals == std::string_view::npos || !decoded(pair.substr(0, equals), name) ||
-        !decoded(pair.substr(equals + 1), value)) {
-      return corrupt("the notes of an operation do not parse");
-    }
-    notes.insert_or_assign(std::move(name), std::move(value));
+    const auto name = decoded(pair.substr(0, equals));
+    const auto value = decoded(pair.substr(std::min(equals, pair.size() - 1) + 1));
+    if (equals == std::string_view::npos || !name || !value) return corrupt("the notes of an operation do not parse");
+    notes.insert_or_assign(*name, *value);
   }
   return notes;
 }

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace oncekey {
@@ -127,16 +128,14 @@ Operation& Operation::alias(std::string former, std::string recovery_point) {
 }
 
 std::optional<std::size_t> Operation::step_at(std::string_view recovery_point) const {
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].recovery_point == recovery_point) return i;
-  }
-  // A step of that name counts before an alias.
+  const auto at = [&](std::string_view point) -> std::optional<std::size_t> {
+    const auto step = std::ranges::find(steps_, point, &Step::recovery_point);
+    if (step == steps_.end()) return std::nullopt;
+    return static_cast<std::size_t>(step - steps_.begin());
+  };
+  if (const auto step = at(recovery_point)) return step; // counts before an alias
   const auto other = aliases_.find(recovery_point);
-  if (other == aliases_.end()) return std::nullopt;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    if (steps_[i].recovery_point == other->second) return i;
-  }
-  return std::nullopt;
+  return other == aliases_.end() ? std::nullopt : at(other->second);
 }
 
 void Operation::check() const {

@@ -16,61 +16,52 @@ namespace {
 
 constexpr std::string_view kFindOperation = "SELECT " ONCEKEY_COLUMNS " FROM oncekey_operation WHERE id = $1";
 constexpr std::string_view kFindAnswer =
-    "SELECT fingerprint, operation, response FROM oncekey_answer WHERE id = $1 AND expires_at > {now}";
+    "SELECT fingerprint, response FROM oncekey_answer WHERE id = $1 AND expires_at > {now}";
 
-// The fence starts at the clock, so that it has grown past every owner's of an earlier life of the same key.
-constexpr std::string_view kInsert =
-    "INSERT INTO oncekey_operation (id, fingerprint, operation, recovery_point, fence, lease_until, identity, notes,"
-    " principal, key, method, path, body, content_type, first_received, reached_at, attempts, next_attempt_at,"
-    " last_error)"
-    " SELECT $1, $2, $3, $4, {now}, {now} + $5, $6, $7, $8, $9, $10, $11, $12, $13, {now}, {now}, 0, 0, ''"
-    " WHERE NOT EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})"
-    " ON CONFLICT (id) DO NOTHING";
-constexpr std::string_view kUndoIfAnswered =
+constexpr std::string_view kUndoIfAnsweredSqlite =
     "DELETE FROM oncekey_operation WHERE id = $1 AND identity = $2"
     " AND EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})";
 
 // The new fence is at least the clock, as for a first claim: after a failover that lost a takeover, the next takeover
-// gets another number.
+// gets another number. $4 is 1 for an owner whose run was broken off by the database: its own live lease does not stop
+// it.
 constexpr std::string_view kTakeOver =
     "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
     " lease_until = {now} + $3 WHERE id = ("
-    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND lease_until <= {now} AND dead_at IS NULL"
-    " {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
+    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND (lease_until <= {now} OR $4 = 1)"
+    " AND dead_at IS NULL {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
-// The same for an owner whose run was broken off by the database: its own live lease does not stop it.
-constexpr std::string_view kTakeOwnBack =
-    "UPDATE oncekey_operation SET fence = CASE WHEN fence < {now} THEN {now} ELSE fence + 1 END,"
-    " lease_until = {now} + $3 WHERE id = ("
-    " SELECT id FROM oncekey_operation WHERE id = $1 AND fence = $2 AND dead_at IS NULL {skip_locked}) "
-    "RETURNING " ONCEKEY_COLUMNS;
-
-constexpr std::string_view kLockOwnedSqlite = "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2";
-constexpr std::string_view kMoveOnSqlite =
-    "UPDATE oncekey_operation SET fence = fence + 1, recovery_point = $3, notes = $4, lease_until = {now} + $5,"
-    " reached_at = {now} WHERE id = $1 AND fence = $2";
-constexpr std::string_view kStaySqlite =
-    "UPDATE oncekey_operation SET fence = fence + 1, notes = $4, lease_until = {now} + $5"
-    " WHERE id = $1 AND fence = $2";
-constexpr std::string_view kRemoveFinishedSqlite = "DELETE FROM oncekey_operation WHERE id = $1 AND fence = $2";
+// The statements of an owner's phase, with the same values in both databases. Postgres' are functions of the schema,
+// src/phases/schema/postgres.sql.
+struct InBoth {
+  std::string_view postgres;
+  std::string_view sqlite;
+  std::string_view in(Dialect dialect) const { return dialect == Dialect::postgres ? postgres : sqlite; }
+};
+constexpr InBoth kLockOwned{"SELECT oncekey_own($1, $2)",
+                            "SELECT 1 FROM oncekey_operation WHERE id = $1 AND fence = $2"};
+constexpr InBoth kMoveOn{
+    "SELECT oncekey_move_on($1, $2, $3, $4, $5, $6, {now})",
+    "UPDATE oncekey_operation SET fence = fence + 1, notes = $5, lease_until = {now} + $6,"
+    " recovery_point = coalesce($4, recovery_point), reached_at = CASE WHEN $4 IS NULL THEN reached_at ELSE {now} END"
+    " WHERE id = $1 AND fence = $2"};
+constexpr std::string_view kFinishPostgres = "SELECT oncekey_finish($1, $2, $3, $4, $5, $6, {now})";
 // OR REPLACE: a key that was used, expired and was used again within one bucket is in it already.
 constexpr std::string_view kInsertAnswerSqlite =
     "INSERT OR REPLACE INTO {} (id, fingerprint, operation, fence, first_received, finished_at, expires_at, response)"
-    " VALUES ($1, $2, $3, $4, $5, {{now}}, $6, $7)";
-
-// Each of them is a function of the schema, src/phases/schema/postgres.sql.
-constexpr std::string_view kClaimPostgres =
-    "SELECT oncekey_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, {now})";
-constexpr std::string_view kLockOwnedPostgres = "SELECT oncekey_own($1, $2)";
-constexpr std::string_view kMoveOnPostgres = "SELECT oncekey_move_on($1, $2, $3, $4, $5, $6, {now})";
-constexpr std::string_view kFinishPostgres = "SELECT oncekey_finish($1, $2, $3, $4, $5, $6, {now})";
-
-constexpr std::string_view kRenewLease =
-    "UPDATE oncekey_operation SET lease_until = {now} + $3 WHERE id = $1 AND fence = $2 AND lease_until > 0";
-constexpr std::string_view kGiveLeaseUp = "UPDATE oncekey_operation SET lease_until = 0 WHERE id = $1 AND fence = $2";
-constexpr std::string_view kBury =
-    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $3, lease_until = 0, fence = fence + 1"
+    " SELECT id, fingerprint, operation, fence, first_received, {{now}}, $4, $5 FROM oncekey_operation"
     " WHERE id = $1 AND fence = $2";
+constexpr std::string_view kRemoveFinishedSqlite = "DELETE FROM oncekey_operation WHERE id = $1 AND fence = $2";
+
+constexpr InBoth kClaim{
+    "SELECT oncekey_claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, {now})",
+    // The fence starts at the clock, so that it has grown past every owner's of an earlier life of the same key.
+    "INSERT INTO oncekey_operation (id, fingerprint, operation, recovery_point, fence, lease_until, identity, notes,"
+    " principal, key, method, path, body, content_type, first_received, reached_at, attempts, next_attempt_at,"
+    " last_error)"
+    " SELECT $1, $2, $3, $4, {now}, {now} + $5, $6, x'', $7, $8, $9, $10, $11, $12, {now}, {now}, 0, 0, ''"
+    " WHERE NOT EXISTS (SELECT 1 FROM oncekey_answer WHERE id = $1 AND expires_at > {now})"
+    " ON CONFLICT (id) DO NOTHING"};
 
 Bytes bytes_of(const RecordId& id) { return {as_bytes(id.bytes)}; }
 
@@ -86,15 +77,11 @@ Result<D> digest_of(const std::string& bytes) {
 Time time_of(const SqlRow& row, std::size_t column) { return Time{Millis{row.integer(column)}}; }
 
 Result<AnswerRow> answer_of_row(const SqlRow& row) {
-  AnswerRow answer;
   auto fingerprint = digest_of<Fingerprint>(row.text(0));
   if (!fingerprint.ok()) return std::move(fingerprint).fault();
-  auto response = decode_response(row.text(2));
+  auto response = decode_response(row.text(1));
   if (!response.ok()) return std::move(response).fault();
-  answer.fingerprint = *fingerprint;
-  answer.operation = row.text(1);
-  answer.response = std::move(response).value();
-  return answer;
+  return AnswerRow{*fingerprint, std::move(response).value()};
 }
 
 Result<KeyRows> found_in(const SqlRows& operations, const SqlRows& answers) {
@@ -182,56 +169,47 @@ OperationRow claimed_row(const NewOperation& fresh, const OperationRequest& requ
   return row;
 }
 
-Result<KeyRows> claim_new_postgres(Session& session, const NewOperation& fresh, const OperationRequest& request) {
-  const Command command{
-      kClaimPostgres,
-      {bytes_of(fresh.id), Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
-       std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, Bytes{fresh.identity},
+} // namespace
+
+Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request) {
+  const Bytes id = bytes_of(fresh.id);
+  const Bytes identity{fresh.identity};
+  const bool postgres = session.dialect() == Dialect::postgres;
+  const Command claim{
+      kClaim.in(session.dialect()),
+      {id, Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
+       std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, identity,
        std::string_view(request.principal), std::string_view(request.key), std::string_view(request.method),
        std::string_view(request.path), Bytes{request.body}, std::string_view(request.content_type)}};
-  auto rows = session.transact(Isolation::read_committed, {&command, 1});
+  if (!postgres) {
+    const Command commands[] = {
+        claim, {kUndoIfAnsweredSqlite, {id, identity}}, {kFindOperation, {id}}, {kFindAnswer, {id}}};
+    auto rows = session.transact(Isolation::read_committed, commands);
+    if (!rows.ok()) return std::move(rows).fault();
+    return found_in(rows.value()[2], rows.value()[3]);
+  }
+  auto rows = session.transact_one(claim);
   if (!rows.ok()) return std::move(rows).fault();
-  const SqlRow& row = rows.value()[0].rows.at(0);
+  const SqlRow& row = rows->rows.at(0);
   if (row.is_null(0)) return find_key(session, fresh.id);
   KeyRows claimed;
   claimed.operation = claimed_row(fresh, request, row.integer(0));
   return claimed;
 }
 
-} // namespace
-
-Result<KeyRows> claim_new(Session& session, const NewOperation& fresh, const OperationRequest& request) {
-  if (session.dialect() == Dialect::postgres) return claim_new_postgres(session, fresh, request);
-  const Bytes id = bytes_of(fresh.id);
-  const Bytes identity{fresh.identity};
-  const Command commands[] = {
-      {kInsert,
-       {id, Bytes{as_bytes(fresh.fingerprint.bytes)}, std::string_view(request.operation),
-        std::string_view(fresh.recovery_point), std::int64_t{fresh.lease.count()}, identity, Bytes{},
-        std::string_view(request.principal), std::string_view(request.key), std::string_view(request.method),
-        std::string_view(request.path), Bytes{request.body}, std::string_view(request.content_type)}},
-      {kUndoIfAnswered, {id, identity}},
-      {kFindOperation, {id}},
-      {kFindAnswer, {id}}};
-  auto rows = session.transact(Isolation::read_committed, commands);
-  if (!rows.ok()) return std::move(rows).fault();
-  return found_in(rows.value()[2], rows.value()[3]);
-}
-
 Result<std::optional<OperationRow>> take_over(Session& session, const RecordId& id, std::int64_t fence, Millis lease,
                                               Whose whose) {
-  const Command command{whose == Whose::own ? kTakeOwnBack : kTakeOver,
-                        {bytes_of(id), fence, std::int64_t{lease.count()}}};
-  auto rows = session.transact(Isolation::read_committed, {&command, 1});
+  const std::int64_t own = whose == Whose::own ? 1 : 0;
+  auto rows = session.transact_one({kTakeOver, {bytes_of(id), fence, std::int64_t{lease.count()}, own}});
   if (!rows.ok()) return std::move(rows).fault();
-  if (rows.value()[0].rows.empty()) return std::optional<OperationRow>{};
-  auto operation = operation_of_row(rows.value()[0].rows[0]);
+  if (rows->rows.empty()) return std::optional<OperationRow>{};
+  auto operation = operation_of_row(rows->rows[0]);
   if (!operation.ok()) return std::move(operation).fault();
   return std::optional<OperationRow>(std::move(operation).value());
 }
 
 Command lock_owned(Dialect dialect, const RecordId& id, std::int64_t fence) {
-  return {dialect == Dialect::postgres ? kLockOwnedPostgres : kLockOwnedSqlite, {bytes_of(id), fence}};
+  return {kLockOwned.in(dialect), {bytes_of(id), fence}};
 }
 
 std::optional<std::int64_t> owning_transaction(const SqlRows& locked) {
@@ -241,13 +219,9 @@ std::optional<std::int64_t> owning_transaction(const SqlRows& locked) {
 
 Command move_on(Dialect dialect, const OwnedRow& owned, std::optional<std::string_view> recovery_point,
                 std::string_view notes, Millis lease) {
-  const SqlValue point = recovery_point ? SqlValue(*recovery_point) : SqlValue(nullptr);
-  if (dialect == Dialect::postgres) {
-    return {kMoveOnPostgres,
-            {bytes_of(owned.id), owned.fence, owned.transaction, point, Bytes{notes}, std::int64_t{lease.count()}}};
-  }
-  return {recovery_point ? kMoveOnSqlite : kStaySqlite,
-          {bytes_of(owned.id), owned.fence, point, Bytes{notes}, std::int64_t{lease.count()}},
+  return {kMoveOn.in(dialect),
+          {bytes_of(owned.id), owned.fence, owned.transaction,
+           recovery_point ? SqlValue(*recovery_point) : SqlValue(nullptr), Bytes{notes}, std::int64_t{lease.count()}},
           Changes::exactly_one};
 }
 
@@ -256,25 +230,30 @@ std::string insert_answer_sqlite(std::string_view bucket_table) {
 }
 
 std::vector<Command> finish(Dialect dialect, const OwnedRow& owned, const NewAnswer& answer) {
-  const std::int64_t expires_at = answer.expires_at.time_since_epoch().count();
-  if (dialect == Dialect::postgres) {
-    return {{kFinishPostgres,
-             {bytes_of(owned.id), owned.fence, owned.transaction, expires_at, Bytes{answer.response}, answer.bucket}}};
-  }
-  return {{kRemoveFinishedSqlite, {bytes_of(owned.id), owned.fence}, Changes::exactly_one},
-          {answer.insert_for_sqlite,
-           {bytes_of(owned.id), Bytes{as_bytes(answer.fingerprint.bytes)}, answer.operation, owned.fence,
-            std::int64_t{answer.first_received.time_since_epoch().count()}, expires_at, Bytes{answer.response}}}};
+  const bool postgres = dialect == Dialect::postgres;
+  std::vector<Command> commands{
+      {postgres ? kFinishPostgres : answer.insert_for_sqlite,
+       {bytes_of(owned.id), owned.fence, owned.transaction, std::int64_t{answer.expires_at.time_since_epoch().count()},
+        Bytes{answer.response}, answer.bucket},
+       Changes::exactly_one}};
+  if (!postgres) commands.push_back({kRemoveFinishedSqlite, {bytes_of(owned.id), owned.fence}, Changes::exactly_one});
+  return commands;
 }
 
 Command renew_lease(const RecordId& id, std::int64_t fence, Millis lease) {
-  return {kRenewLease, {bytes_of(id), fence, std::int64_t{lease.count()}}};
+  return {"UPDATE oncekey_operation SET lease_until = {now} + $3 WHERE id = $1 AND fence = $2 AND lease_until > 0",
+          {bytes_of(id), fence, std::int64_t{lease.count()}}};
 }
 
-Command give_lease_up(const RecordId& id, std::int64_t fence) { return {kGiveLeaseUp, {bytes_of(id), fence}}; }
+Command give_lease_up(const RecordId& id, std::int64_t fence) {
+  return {"UPDATE oncekey_operation SET lease_until = 0 WHERE id = $1 AND fence = $2", {bytes_of(id), fence}};
+}
 
 Command bury(const RecordId& id, std::int64_t fence, std::string_view why) {
-  return {kBury, {bytes_of(id), fence, why}};
+  return {
+      "UPDATE oncekey_operation SET dead_at = {now}, last_error = $3, lease_until = 0, fence = fence + 1"
+      " WHERE id = $1 AND fence = $2",
+      {bytes_of(id), fence, why}};
 }
 
 // The pick itself counts the attempt and puts the next one off: no other completer picks the operation meanwhile, and
@@ -286,21 +265,8 @@ const std::string_view kPickAbandoned =
     " AND next_attempt_at <= (SELECT {now}) AND dead_at IS NULL AND operation {in_texts $5}"
     " ORDER BY first_received, id LIMIT 1 {skip_locked}) RETURNING " ONCEKEY_COLUMNS;
 
-const std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";
-const std::string_view kNoAttempt =
-    "UPDATE oncekey_operation SET last_error = $2, attempts = attempts - 1 WHERE id = $1 AND attempts = $3";
-const std::string_view kBuryUnowned =
-    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $2, attempts = $3, fence = fence + 1"
-    " WHERE id = $1 AND lease_until <= {now} AND dead_at IS NULL";
 const std::string_view kListDead =
     "SELECT " ONCEKEY_COLUMNS " FROM oncekey_operation WHERE dead_at IS NOT NULL ORDER BY dead_at LIMIT $1";
-const std::string_view kRestartDead =
-    "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now},"
-    " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
-// As if the operation had reached its recovery point now: foreign calls may be made once more.
-const std::string_view kRestartDeadLookedAt =
-    "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now}, reached_at = {now},"
-    " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
 
 #undef ONCEKEY_COLUMNS
 

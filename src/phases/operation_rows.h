@@ -17,9 +17,6 @@
 #include <oncekey/workers.h>
 
 #include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::phases {
 
@@ -43,7 +40,6 @@ struct OperationRow {
 
 struct AnswerRow {
   Fingerprint fingerprint;
-  std::string operation;
   StoredResponse response;
 };
 
@@ -88,9 +84,6 @@ Command move_on(Dialect dialect, const OwnedRow& owned, std::optional<std::strin
                 std::string_view notes, Millis lease);
 
 struct NewAnswer {
-  const Fingerprint& fingerprint;
-  std::string_view operation;
-  Time first_received;
   Time expires_at;
   std::string_view response;
   std::string_view bucket;            // its name
@@ -107,12 +100,25 @@ Command bury(const RecordId& id, std::int64_t fence, std::string_view why);
 // The completer's. pick: $1 grace, $2 the pauses after the first attempt, the second, … by id_list(), $3 $4 where to go
 // on, $5 the names of the operations.
 extern const std::string_view kPickAbandoned;
-extern const std::string_view kNoteError;           // $1 id, $2 why
-extern const std::string_view kNoAttempt;           // $1 id, $2 why, $3 attempts: the last one counted is taken back
-extern const std::string_view kBuryUnowned;         // $1 id, $2 why, $3 attempts; only while it has no owner
-extern const std::string_view kListDead;            // $1 limit
-extern const std::string_view kRestartDead;         // $1 id
-extern const std::string_view kRestartDeadLookedAt; // $1 id
+// $1 id, $2 why
+inline constexpr std::string_view kNoteError = "UPDATE oncekey_operation SET last_error = $2 WHERE id = $1";
+// $1 id, $2 why, $3 attempts: the last one counted is taken back
+inline constexpr std::string_view kNoAttempt =
+    "UPDATE oncekey_operation SET last_error = $2, attempts = attempts - 1 WHERE id = $1 AND attempts = $3";
+// $1 id, $2 why, $3 attempts; only while it has no owner
+inline constexpr std::string_view kBuryUnowned =
+    "UPDATE oncekey_operation SET dead_at = {now}, last_error = $2, attempts = $3, fence = fence + 1"
+    " WHERE id = $1 AND lease_until <= {now} AND dead_at IS NULL";
+extern const std::string_view kListDead; // $1 limit
+// $1 id
+inline constexpr std::string_view kRestartDead =
+    "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now},"
+    " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
+// As if the operation had reached its recovery point now: foreign calls may be made once more.
+// $1 id
+inline constexpr std::string_view kRestartDeadLookedAt =
+    "UPDATE oncekey_operation SET dead_at = NULL, attempts = 0, next_attempt_at = {now}, reached_at = {now},"
+    " lease_until = 0, fence = fence + 1 WHERE id = $1 AND dead_at IS NOT NULL";
 
 Result<OperationRow> operation_of_row(const SqlRow& row);
 UnfinishedOperation unfinished_of(const OperationRow& row);

@@ -1,11 +1,10 @@
 #include "phases/operation_run.h"
 
+#include "base/utf8.h"
 #include "core/record_codec.h"
 #include "core/replies.h"
 #include "phases/conflict_budget.h"
-#include "phases/job_rows.h"
 #include "phases/notes.h"
-#include "phases/response_rules.h"
 
 #include <oncekey/check.h>
 #include <oncekey/derive.h>
@@ -28,6 +27,42 @@ Time expiry_of(const OperationRow& row, const RunnerOptions& options) {
   return std::max(row.first_received + retention, row.now + std::min(options.late_answer_kept, retention));
 }
 
+// Fields that frame a message belong to the server, and the mark of a replay to the library.
+constexpr std::string_view kNotThePhases[] = {
+    "Connection", "Content-Length", "Idempotent-Replayed", "Keep-Alive", "TE", "Transfer-Encoding",
+    "Trailer",    "Upgrade"};
+
+bool is_token(std::string_view text) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~";
+  return !text.empty() && text.find_first_not_of(kAllowed) == std::string_view::npos;
+}
+
+bool has_control_characters(std::string_view text) {
+  return std::ranges::any_of(text,
+                             [](char c) { return (static_cast<unsigned char>(c) < 0x20 && c != '\t') || c == 0x7f; });
+}
+
+// Why this response cannot be kept, or nothing if it can: it goes on the wire and into the record as it is.
+std::optional<std::string> why_not_kept(const StoredResponse& response) {
+  if (has_control_characters(response.reason)) return "the response's reason has a line break or a control character";
+  for (std::size_t i = 0; i < response.headers.size(); ++i) {
+    const Field field = response.headers[i];
+    if (!is_token(field.name)) {
+      return fmt::format("the response has a header named \"{}\", which is not a valid header name",
+                         as_utf8(field.name));
+    }
+    if (has_control_characters(field.value)) {
+      return fmt::format("the response's header {} has a line break or a control character", field.name);
+    }
+    for (const std::string_view name : kNotThePhases) {
+      if (equal_ignoring_case(field.name, name)) {
+        return fmt::format("the response has a header {}, which the server or the library sets: leave it out", name);
+      }
+    }
+  }
+  return std::nullopt;
+}
+
 } // namespace
 
 OperationRun::OperationRun(const RunnerParts& parts, const Operation& operation, SessionSource& sessions,
@@ -46,15 +81,13 @@ Time OperationRun::now() const {
   return row_.now + std::chrono::duration_cast<Millis>(std::chrono::steady_clock::now() - claimed_at_);
 }
 
-// A run that does not finish gives its lease up, so that the next attempt need not wait for the end of it.
 Result<OperationRun::End> OperationRun::run() {
   try {
     auto end = run_steps();
-    const bool unfinished = !end.ok() || std::holds_alternative<Conflict>(end.value());
-    if (unfinished && !give_up_lease()) lease_left_ = row_.fence;
+    if (!end.ok() || std::holds_alternative<Conflict>(end.value())) give_up_lease();
     return end;
   } catch (...) {
-    if (!give_up_lease()) lease_left_ = row_.fence;
+    give_up_lease();
     throw;
   }
 }
@@ -75,6 +108,28 @@ Result<OperationRun::End> OperationRun::run_steps() {
   return invalid(fmt::format("operation {} made {} steps in one run", operation_.name(), kStepsMax));
 }
 
+// Tells the application's observer how the part of the step went, also if it threw.
+template <class Run>
+auto OperationRun::observed(const Operation::Step& step, StepEvent::Part part, const Run& run) const {
+  using enum StepEvent::Moment;
+  const auto begun = std::chrono::steady_clock::now();
+  const auto observe = [&](StepEvent::Moment moment, std::chrono::steady_clock::duration duration) {
+    if (!parts_.options.on_step) return;
+    parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
+  };
+  observe(began, {});
+  try {
+    auto result = run();
+    bool done = true;
+    if constexpr (requires { result->end; }) done = result.ok() && result->end;
+    observe(done ? ended : failed, std::chrono::steady_clock::now() - begun);
+    return result;
+  } catch (...) {
+    observe(threw, std::chrono::steady_clock::now() - begun);
+    throw;
+  }
+}
+
 // What ends the run, or nothing when there is a next step.
 Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Step& step) {
   std::any outcome;
@@ -84,9 +139,9 @@ Result<std::optional<OperationRun::End>> OperationRun::step(const Operation::Ste
       if (!buried.ok()) return std::move(buried).fault();
       return std::optional<End>(std::move(buried).value());
     }
-    outcome = call(step);
+    outcome = observed(step, StepEvent::Part::call, [&] { return call(step); });
   }
-  auto result = observed_phase(step, outcome);
+  auto result = observed(step, StepEvent::Part::phase, [&] { return phase(step, outcome); });
   if (!result.ok()) {
     if (result.fault().kind != FaultKind::conflict) return std::move(result).fault();
     ++parts_.counters.conflicts;
@@ -123,41 +178,9 @@ std::optional<std::string> OperationRun::memory_over(const Operation::Step& step
 
 // A crash here leaves the lease; the next owner makes the same call with the same key.
 std::any OperationRun::call(const Operation::Step& step) {
-  using enum StepEvent::Moment;
-  const auto begun = std::chrono::steady_clock::now();
-  observe(step, StepEvent::Part::call, began, begun);
-  try {
-    // The key depends on the operation's identity and the label alone: it is the same on every attempt.
-    const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
-    std::any outcome = step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
-    observe(step, StepEvent::Part::call, ended, begun);
-    return outcome;
-  } catch (...) {
-    observe(step, StepEvent::Part::call, threw, begun);
-    throw;
-  }
-}
-
-void OperationRun::observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
-                           std::chrono::steady_clock::time_point begun) const {
-  if (!parts_.options.on_step) return;
-  const auto duration = moment == StepEvent::Moment::began ? std::chrono::steady_clock::duration{}
-                                                           : std::chrono::steady_clock::now() - begun;
-  parts_.options.on_step({operation_.name(), row_.id, step.recovery_point, step.rules.label, part, moment, duration});
-}
-
-Result<OperationRun::PhaseResult> OperationRun::observed_phase(const Operation::Step& step, const std::any& outcome) {
-  using enum StepEvent::Moment;
-  const auto begun = std::chrono::steady_clock::now();
-  observe(step, StepEvent::Part::phase, began, begun);
-  try {
-    auto result = phase(step, outcome);
-    observe(step, StepEvent::Part::phase, result.ok() && result->end ? ended : failed, begun);
-    return result;
-  } catch (...) {
-    observe(step, StepEvent::Part::phase, threw, begun);
-    throw;
-  }
+  // The key depends on the operation's identity and the label alone: it is the same on every attempt.
+  const CallKeeper::Watch watch(parts_.keeper, row_.id, row_.fence);
+  return step.call(ForeignCall(derive(row_.identity, step.rules.label), row_.request, row_.notes));
 }
 
 // Runs the phase again after serialization failures, with the same outcome of the call: the call is not repeated.
@@ -227,17 +250,13 @@ Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std:
     const std::string request_id = fmt::format("req_{}", random_uuid());
     respond->response = to_store(parts_.policy, std::move(respond->response), {row_.request.key, request_id, {}});
     encode_response(respond->response, response);
-    commands = finish(session.dialect(), owned,
-                      {row_.fingerprint, operation_.name(), row_.first_received, expires_at_, response, bucket_name_,
-                       insert_for_sqlite_});
+    commands = finish(session.dialect(), owned, {expires_at_, response, bucket_name_, insert_for_sqlite_});
   } else {
     const auto* const next = std::get_if<NextPoint>(&end);
     const auto point = next ? std::optional<std::string_view>(next->recovery_point) : std::nullopt;
     commands.push_back(move_on(session.dialect(), owned, point, notes, parts_.options.lease));
   }
-  for (Command& job : staging_commands(phase.staged_jobs())) commands.push_back(std::move(job));
-
-  if (auto ended = session.end(commands); !ended.ok()) {
+  if (auto ended = end_with_jobs(session, phase, commands); !ended.ok()) {
     // The reason may be that the answer's bucket is gone: the engine asks the database again before the next run.
     if (ended.fault().kind != FaultKind::conflict) parts_.engine.distrust_buckets();
     return std::move(ended).fault();
@@ -247,27 +266,27 @@ Result<OperationRun::PhaseResult> OperationRun::end_phase(Session& session, std:
 
 Result<OperationRun::End> OperationRun::dead_letter(const std::string& why) {
   return sessions_.with<End>([&](Session& session) -> Result<End> {
-    const Command command = bury(row_.id, row_.fence, why);
-    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+    auto rows = session.transact_one(bury(row_.id, row_.fence, why));
     if (!rows.ok()) return std::move(rows).fault();
-    if (rows.value()[0].changed == 0) return End(Lost{});
+    if (rows->changed == 0) return End(Lost{});
     ++parts_.counters.dead_lettered;
     return End(DeadLettered{why});
   });
 }
 
-// Gives the lease up, unless the row has another fence. If that fails, the lease runs out by itself. False also when
-// the row has another fence: a commit of this run whose answer was lost may have given it that. A database that hangs
-// is not asked: another connection of the application's pool would hang as long again.
-bool OperationRun::give_up_lease() {
-  if (sessions_.timed_out()) return false;
-  const auto given_up = sessions_.with<bool>([&](Session& session) -> Result<bool> {
-    const Command command = give_lease_up(row_.id, row_.fence);
-    auto rows = session.transact(Isolation::read_committed, {&command, 1});
+// If that fails, the lease runs out by itself. A database that hangs is not asked: another connection of the
+// application's pool would hang as long again. The row may have another fence because of a commit of this run whose
+// answer was lost.
+void OperationRun::give_up_lease() {
+  const auto given_up = [&](Session& session) -> Result<bool> {
+    auto rows = session.transact_one(give_lease_up(row_.id, row_.fence));
     if (!rows.ok()) return std::move(rows).fault();
-    return rows.value()[0].changed == 1;
-  });
-  return given_up.ok() && *given_up;
+    return rows->changed == 1;
+  };
+  if (!sessions_.timed_out()) {
+    if (const auto done = sessions_.with<bool>(given_up); done.ok() && *done) return;
+  }
+  parts_.broken_off.remember(row_.id, row_.fence);
 }
 
 } // namespace oncekey::phases

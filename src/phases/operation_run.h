@@ -2,6 +2,7 @@
 #pragma once
 
 #include "core/policy.h"
+#include "phases/broken_off.h"
 #include "phases/call_keeper.h"
 #include "phases/engine.h"
 #include "phases/operation_rows.h"
@@ -9,11 +10,7 @@
 #include <oncekey/runner.h>
 
 #include <any>
-#include <atomic>
-#include <chrono>
 #include <functional>
-#include <optional>
-#include <string>
 #include <variant>
 
 namespace oncekey::phases {
@@ -43,7 +40,6 @@ class SessionSource {
   }
   // Whether a session that was used here got no answer in time.
   bool timed_out() const { return timed_out_; }
-  Engine& engine() const { return engine_; }
 
  private:
   // Notes after each use, also one that threw, whether the session timed out.
@@ -64,6 +60,7 @@ struct RunnerParts {
   const RunnerOptions& options;
   const Policy& policy; // the options'
   CallKeeper& keeper;
+  BrokenOff& broken_off;
   RunnerCounters& counters;
 };
 
@@ -75,11 +72,9 @@ class OperationRun {
   struct Lost {};
   using End = std::variant<Finished, Conflict, DeadLettered, Lost>;
 
-  // Throws what the operation's functions throw; the lease has been given up then.
+  // Throws what the operation's functions throw. A run that does not finish gives its lease up, so that the next
+  // attempt need not wait for the end of it. One whose lease could not be given up is remembered as broken off.
   Result<End> run();
-
-  // After run(): the fence of a lease that could not be given up because the database failed.
-  std::optional<std::int64_t> lease_left() const { return lease_left_; }
 
  private:
   struct PhaseResult {
@@ -92,15 +87,14 @@ class OperationRun {
   // Why the step's call must not be made any more.
   std::optional<std::string> memory_over(const Operation::Step& step) const;
   std::any call(const Operation::Step& step);
-  Result<PhaseResult> observed_phase(const Operation::Step& step, const std::any& outcome);
   Result<PhaseResult> phase(const Operation::Step& step, const std::any& outcome);
   Result<PhaseResult> phase_once(Session& session, const Operation::Step& step, const std::any& outcome);
-  void observe(const Operation::Step& step, StepEvent::Part part, StepEvent::Moment moment,
-               std::chrono::steady_clock::time_point begun) const;
+  template <class Run>
+  auto observed(const Operation::Step& step, StepEvent::Part part, const Run& run) const;
   Status check_end(const Phase& phase, const PhaseEnd& end) const;
   Result<PhaseResult> end_phase(Session& session, std::int64_t transaction, const Phase& phase, PhaseEnd end);
   Result<End> dead_letter(const std::string& why);
-  bool give_up_lease();
+  void give_up_lease();
   Time now() const; // the database's clock, counted on from the claim
 
   const RunnerParts& parts_;
@@ -108,7 +102,6 @@ class OperationRun {
   SessionSource& sessions_;
   OperationRow row_;
   std::size_t at_ = 0; // the step under way
-  std::optional<std::int64_t> lease_left_;
   const std::chrono::steady_clock::time_point claimed_at_ = std::chrono::steady_clock::now();
   const Time expires_at_; // the answer's
   const BucketId bucket_;

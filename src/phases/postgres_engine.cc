@@ -5,22 +5,13 @@
 
 #include <fmt/format.h>
 
-#include <iterator>
 #include <utility>
-#include <vector>
 
 namespace oncekey::phases {
 namespace {
 
 // Dropping a bucket locks the parent table. Requests wait for the reaper no longer than this; the reaper tries again.
 constexpr std::string_view kShortLocks = "SET LOCAL lock_timeout = '200ms'";
-
-// A lost peer is noticed within half a minute even where nothing is sent; with libpq's defaults it takes two hours. The
-// gateway's Postgres store has the same settings.
-constexpr std::pair<const char*, const char*> kKeepalive[] = {
-    {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
-
-void ignore_notice(void*, const PGresult*) {}
 
 class PostgresEngine final : public Engine {
  public:
@@ -30,32 +21,36 @@ class PostgresEngine final : public Engine {
 
   Result<std::unique_ptr<Session>> adopt(OwnConnection connection) override {
     if (!connection.postgres()) return invalid("a SQLite connection was given for a Postgres database");
-    return std::unique_ptr<Session>(std::make_unique<PostgresSession>(connection.postgres(), options()));
+    return std::unique_ptr<Session>(
+        std::make_unique<PostgresSession>(connection.postgres(), HandleOwner::application, options()));
   }
 
  protected:
   Result<std::unique_ptr<Session>> connect() override {
     const std::string timeout = fmt::format(
         "{}", std::max<std::int64_t>(2, std::chrono::ceil<std::chrono::seconds>(options().connect_timeout).count()));
-    // For libpq the settings of the URL, which stands in dbname, override those before it.
-    std::vector<std::pair<const char*, const char*>> settings(std::begin(kKeepalive), std::end(kKeepalive));
-    settings.insert(settings.end(), {{"dbname", url_.c_str()},
-                                     {"connect_timeout", timeout.c_str()},
-                                     {"fallback_application_name", "oncekey"},
-                                     {"client_encoding", "UTF8"},
-                                     {nullptr, nullptr}});
-    std::vector<const char*> names, values;
-    for (const auto& [name, value] : settings) {
-      names.push_back(name);
-      values.push_back(value);
+    // A lost peer is noticed within half a minute even where nothing is sent; with libpq's defaults it takes two hours.
+    // The gateway's Postgres store has the same settings. For libpq the settings of the URL, which stands in dbname,
+    // override those before it.
+    const char* const names[] = {"keepalives_idle",
+                                 "keepalives_interval",
+                                 "keepalives_count",
+                                 "tcp_user_timeout",
+                                 "dbname",
+                                 "connect_timeout",
+                                 "fallback_application_name",
+                                 "client_encoding",
+                                 nullptr};
+    const char* const values[] = {"10", "5", "4", "10000", url_.c_str(), timeout.c_str(), "oncekey", "UTF8", nullptr};
+    PGconn* const handle = PQconnectdbParams(names, values, 1);
+    auto session = std::make_unique<PostgresSession>(handle, HandleOwner::library, options());
+    if (!session->usable()) {
+      return unavailable(
+          fmt::format("cannot connect to {}: {}", masked_url(url_), handle ? PQerrorMessage(handle) : "out of memory"));
     }
-    PostgresHandle handle(PQconnectdbParams(names.data(), values.data(), 1));
-    if (!handle || PQstatus(handle.get()) != CONNECTION_OK) {
-      return unavailable(fmt::format("cannot connect to {}: {}", masked_url(url_),
-                                     handle ? PQerrorMessage(handle.get()) : "out of memory"));
-    }
-    PQsetNoticeReceiver(handle.get(), ignore_notice, nullptr);
-    return std::unique_ptr<Session>(std::make_unique<PostgresSession>(std::move(handle), options()));
+    PQsetNoticeReceiver(
+        handle, [](void*, const PGresult*) {}, nullptr);
+    return std::unique_ptr<Session>(std::move(session));
   }
 
   // Made as a table and attached afterwards: unlike CREATE … PARTITION OF, that blocks neither readers nor writers.
@@ -73,8 +68,7 @@ class PostgresEngine final : public Engine {
     const std::string create = fmt::format("CREATE TABLE {} (LIKE oncekey_{} INCLUDING ALL)", table, to_string(kind));
     const std::string attach =
         fmt::format("ALTER TABLE oncekey_{} ATTACH PARTITION {} FOR VALUES IN ('{}')", to_string(kind), table, name);
-    const Command commands[] = {
-        {create, {}}, {attach, {}}, know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
+    const Command commands[] = {{create, {}}, {attach, {}}, know_bucket(kind, name, bucket)};
     return session.end(commands);
   }
 
@@ -84,7 +78,7 @@ class PostgresEngine final : public Engine {
     const Command begin[] = {{kShortLocks, {}}, {kLockPostgresSchema, {}}};
     if (auto begun = session.begin(Isolation::read_committed, Guard::commands, begin); !begun.ok())
       return std::move(begun).fault();
-    const Command commands[] = {{drop, {}}, forget_bucket(to_string(kind), name)};
+    const Command commands[] = {{drop, {}}, forget_bucket(kind, name)};
     return session.end(commands);
   }
 

@@ -17,25 +17,12 @@ constexpr std::size_t kPipelineMax = 64;
 // without preparing anything.
 constexpr int kAfreshMax = 3;
 
-constexpr std::string_view kBeginSerializable = "BEGIN ISOLATION LEVEL SERIALIZABLE";
-constexpr std::string_view kBeginReadCommitted = "BEGIN ISOLATION LEVEL READ COMMITTED";
-constexpr std::string_view kCommit = "COMMIT";
-// Turns synchronous_commit on where it is off. A claim that a crash of the server takes back would take the operation's
-// identity with it, from which foreign keys are derived: the retry would charge again under another key. Any other
-// value stays as it is. Sent before every COMMIT and in its round trip, because the application, a reload or a pooler
-// may have changed the session's setting since.
-constexpr std::string_view kCommitDurably =
-    "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'";
-// A setting that lasts as long as the transaction. If application code ended the transaction and began another one, the
-// mark is missing, and the check before the COMMIT divides by zero: nothing commits.
-constexpr std::string_view kPostgresMark = "SELECT set_config('oncekey.transaction', $1, true)";
-constexpr std::string_view kPostgresCheckMark =
-    "SELECT 1 / (current_setting('oncekey.transaction', true) IS NOT DISTINCT FROM $1)::int";
-constexpr std::string_view kDivisionByZero = "22012";
-
-std::string_view begin_of(Isolation isolation) {
-  return isolation == Isolation::serializable ? kBeginSerializable : kBeginReadCommitted;
-}
+// Prepared statements cost the server memory for each connection, and few statements of an application come again.
+constexpr std::size_t kPreparedMax = 256;
+// Hashes of statements seen once. When this many different ones have come, the old ones will hardly come again.
+constexpr std::size_t kSeenOnceMax = 1024;
+constexpr int kMissesMax = 2;
+constexpr std::size_t kNameBytes = 16;
 
 std::string trimmed_message(const char* message) {
   std::string text = message ? message : "";
@@ -58,11 +45,6 @@ std::string_view sqlstate_of(const PGresult* result) {
   return state ? state : "";
 }
 
-std::string random_mark() {
-  const std::uint64_t number = random_u64();
-  return fmt::format("{:016x}", number);
-}
-
 const Command* first_with_nul(std::span<const Command> commands) {
   for (const Command& command : commands) {
     for (const SqlValue& value : command.values) {
@@ -79,30 +61,11 @@ bool is_copy(const PGresult* result) {
   return status == PGRES_COPY_IN || status == PGRES_COPY_OUT || status == PGRES_COPY_BOTH;
 }
 
-Fault ended_inside() {
-  return invalid("the application's code ended the transaction itself; only the library may commit or roll back");
-}
-
 } // namespace
 
 bool postgres_succeeded(const PGresult* result) {
-  switch (PQresultStatus(result)) {
-    case PGRES_COMMAND_OK:
-    case PGRES_TUPLES_OK:
-    case PGRES_SINGLE_TUPLE:
-    case PGRES_COPY_IN:
-    case PGRES_COPY_OUT:
-    case PGRES_COPY_BOTH:
-    case PGRES_PIPELINE_SYNC:
-    case PGRES_NONFATAL_ERROR:
-    case PGRES_EMPTY_QUERY:
-      return true;
-    case PGRES_BAD_RESPONSE:
-    case PGRES_FATAL_ERROR:
-    case PGRES_PIPELINE_ABORTED:
-      return false;
-  }
-  return false;
+  const ExecStatusType status = PQresultStatus(result);
+  return status != PGRES_BAD_RESPONSE && status != PGRES_FATAL_ERROR && status != PGRES_PIPELINE_ABORTED;
 }
 
 Fault postgres_fault(const PGresult* result, std::string_view sql) {
@@ -113,19 +76,58 @@ Fault postgres_fault(const PGresult* result, std::string_view sql) {
                                             missing ? migrate_hint(message) : "")};
 }
 
-PostgresSession::PostgresSession(PostgresHandle handle, const DatabaseOptions& options)
-    : owned_(std::move(handle)),
-      handle_(owned_.get()),
-      options_(options),
-      statements_(options.prepare_statements ? PostgresStatements::Use::allowed : PostgresStatements::Use::never) {}
+std::string PostgresStatements::key(Whose whose, std::string_view sql, std::span<const Oid> types) {
+  std::string key;
+  key.reserve(1 + sql.size() + types.size_bytes());
+  key += whose == Whose::ours ? 'o' : 'a';
+  key.append(reinterpret_cast<const char*>(types.data()), types.size_bytes());
+  key += sql;
+  return key;
+}
+
+const char* PostgresStatements::find(const std::string& key) const {
+  const auto known = names_.find(key);
+  return known == names_.end() ? nullptr : known->second.c_str();
+}
+
+bool PostgresStatements::worth_preparing(const std::string& key, Whose whose) {
+  if (use_ == Use::never || names_.size() >= kPreparedMax) return false;
+  if (whose == Whose::ours) return true;
+  if (seen_once_.size() >= kSeenOnceMax) seen_once_.clear();
+  return !seen_once_.insert(std::hash<std::string>{}(key)).second;
+}
+
+const char* PostgresStatements::add(const std::string& key, std::string_view sent) {
+  Sha256 hash;
+  hash.update(key);
+  hash.update(sent);
+  const HashBytes bytes = hash.finish();
+  const std::string name =
+      fmt::format("oncekey_{:02x}_{}", fmt::join(bytes.begin(), bytes.begin() + kNameBytes, ""), generation_);
+  return names_.insert_or_assign(key, name).first->second.c_str();
+}
+
+bool PostgresStatements::forget_if_stale(std::string_view sqlstate, std::string_view source_function) {
+  // Gone although remembered: the application has cleared the connection, or a pooler has exchanged it.
+  const bool gone = sqlstate == "26000";
+  // There although this session prepared nothing of that name: a pooler has exchanged the connection.
+  const bool of_another_session = sqlstate == "42P05";
+  // "cached plan must not change result type": the code alone means many other things.
+  const bool outdated = sqlstate == "0A000" && source_function == "RevalidateCachedQuery";
+  if (use_ == Use::never || (!gone && !of_another_session && !outdated)) return false;
+  names_.clear();
+  ++generation_; // statements under the old names stay on the server, unused, until the connection ends
+  if (of_another_session || (gone && ++misses_ >= kMissesMax)) use_ = Use::never;
+  return true;
+}
 
 // On the application's connection nothing counts as prepared: the application may have cleared it.
-PostgresSession::PostgresSession(PGconn* handle, const DatabaseOptions& options)
-    : handle_(handle), options_(options), statements_(PostgresStatements::Use::never) {}
-
-void PostgresSession::observe(StatementMoment moment, std::string_view sql) const {
-  if (options_.on_statement) options_.on_statement(moment, sql);
-}
+PostgresSession::PostgresSession(PGconn* handle, HandleOwner owner, const DatabaseOptions& options)
+    : Session(options),
+      owned_(owner == HandleOwner::library ? handle : nullptr, PQfinish),
+      handle_(handle),
+      statements_(owner == HandleOwner::library && options.prepare_statements ? PostgresStatements::Use::allowed
+                                                                              : PostgresStatements::Use::never) {}
 
 // Until the deadline of the exchange under way.
 bool PostgresSession::wait_for_socket(short events) {
@@ -300,62 +302,14 @@ Result<std::vector<SqlRows>> PostgresSession::pipeline(std::span<const Command> 
   return all;
 }
 
-Result<std::vector<SqlRows>> PostgresSession::pipeline_afresh(std::span<const Command> commands) {
+Result<std::vector<SqlRows>> PostgresSession::run(std::span<const Command> commands) {
+  const bool begins = state() == TransactionState::none;
   auto rows = pipeline(commands);
-  for (int tries = 1; tries < kAfreshMax && !rows.ok() && stale_; ++tries) {
+  for (int tries = 1; begins && tries < kAfreshMax && !rows.ok() && stale_; ++tries) {
     rollback();
     rows = pipeline(commands);
   }
   return rows;
-}
-
-Result<std::vector<SqlRows>> PostgresSession::begin(Isolation isolation, Guard guard,
-                                                    std::span<const Command> commands) {
-  if (state() != TransactionState::none) return invalid("the connection has a transaction open already");
-  mark_ = guard == Guard::session ? random_mark() : "";
-  std::vector<Command> all;
-  all.reserve(commands.size() + 2);
-  all.push_back({begin_of(isolation), {}});
-  if (!mark_.empty()) all.push_back({kPostgresMark, {std::string_view(mark_)}});
-  const auto ours = static_cast<std::ptrdiff_t>(all.size());
-  all.insert(all.end(), commands.begin(), commands.end());
-  auto rows = pipeline_afresh(all);
-  if (!rows.ok()) {
-    rollback();
-    return rows;
-  }
-  rows->erase(rows->begin(), rows->begin() + ours);
-  return rows;
-}
-
-Result<std::vector<SqlRows>> PostgresSession::run(std::span<const Command> commands) {
-  return state() == TransactionState::none ? pipeline_afresh(commands) : pipeline(commands);
-}
-
-Status PostgresSession::end(std::span<const Command> commands) {
-  switch (state()) {
-    case TransactionState::open:
-      break;
-    case TransactionState::none:
-      return ended_inside();
-    case TransactionState::failed:
-      rollback();
-      return invalid("a statement inside the transaction failed and the code went on as if nothing had happened");
-  }
-  std::vector<Command> all;
-  all.reserve(commands.size() + 3);
-  if (!mark_.empty()) all.push_back({kPostgresCheckMark, {std::string_view(mark_)}});
-  all.insert(all.end(), commands.begin(), commands.end());
-  all.push_back({kCommitDurably, {}});
-  all.push_back({kCommit, {}});
-  auto rows = pipeline(all);
-  if (rows.ok()) return ok_status();
-  if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
-  rollback();
-  // Triggers of the application run in the COMMIT and may divide by zero too: the statement tells them apart.
-  const bool unmarked = error_code_ == kDivisionByZero && rows.fault().message.ends_with(kPostgresCheckMark);
-  if (unmarked) return ended_inside();
-  return std::move(rows).fault();
 }
 
 void PostgresSession::rollback() {
@@ -364,44 +318,11 @@ void PostgresSession::rollback() {
   if (!simple("ROLLBACK").ok()) broken_ = true;
 }
 
-Result<std::vector<SqlRows>> PostgresSession::transact(Isolation isolation, std::span<const Command> commands) {
-  if (state() != TransactionState::none) return invalid("the connection has a transaction open already");
-  std::vector<Command> all;
-  all.reserve(commands.size() + 3);
-  all.push_back({begin_of(isolation), {}});
-  all.insert(all.end(), commands.begin(), commands.end());
-  all.push_back({kCommitDurably, {}});
-  all.push_back({kCommit, {}});
-  auto rows = pipeline_afresh(all);
-  if (!rows.ok()) {
-    const bool unknown = !usable();
-    rollback();
-    if (unknown) return Fault{FaultKind::timeout, rows.fault().message};
-    return rows;
-  }
-  rows->erase(rows->begin());
-  rows->resize(commands.size());
-  return rows;
-}
-
 Result<SqlRows> PostgresSession::execute(std::string_view sql, std::span<const SqlValue> values) {
   const Command command{sql, {values.begin(), values.end()}};
   auto rows = exchange({&command, 1}, Whose::applications);
   if (!rows.ok()) return std::move(rows).fault();
   return std::move(rows.value()[0]);
-}
-
-Status PostgresSession::execute_script(std::span<const std::string_view> statements) {
-  if (auto begun = simple(kBeginReadCommitted); !begun.ok()) return begun;
-  for (const std::string_view statement : statements) {
-    if (auto done = simple(statement); !done.ok()) {
-      rollback();
-      return done;
-    }
-  }
-  auto committed = simple(kCommit);
-  if (!committed.ok()) rollback();
-  return committed;
 }
 
 // Whether an idle connection still looks alive, without a round trip. A server sends nothing on an idle connection,
@@ -416,18 +337,10 @@ bool PostgresSession::still_there() {
 }
 
 TransactionState PostgresSession::state() const {
-  switch (PQtransactionStatus(handle_)) {
-    case PQTRANS_IDLE:
-      return TransactionState::none;
-    case PQTRANS_INERROR:
-      return TransactionState::failed;
-    case PQTRANS_ACTIVE:
-    case PQTRANS_INTRANS:
-      return TransactionState::open;
-    case PQTRANS_UNKNOWN:
-      break;
-  }
-  return TransactionState::none; // the connection is gone, and its transaction with it
+  const PGTransactionStatusType status = PQtransactionStatus(handle_);
+  if (status == PQTRANS_INERROR) return TransactionState::failed;
+  if (status == PQTRANS_ACTIVE || status == PQTRANS_INTRANS) return TransactionState::open;
+  return TransactionState::none; // or the connection is gone, and its transaction with it
 }
 
 } // namespace oncekey::phases

@@ -8,7 +8,6 @@
 // connection that missed it is broken.
 #pragma once
 
-#include "phases/postgres_statements.h"
 #include "phases/postgres_values.h"
 #include "phases/session.h"
 
@@ -16,43 +15,74 @@
 
 #include <chrono>
 #include <memory>
-#include <string>
-#include <vector>
+#include <unordered_map>
+#include <unordered_set>
 
 namespace oncekey::phases {
 
-struct PostgresFinish {
-  void operator()(PGconn* handle) const { PQfinish(handle); }
-};
 struct PostgresClear {
   void operator()(PGresult* result) const { PQclear(result); }
 };
-using PostgresHandle = std::unique_ptr<PGconn, PostgresFinish>;
 using PostgresResult = std::unique_ptr<PGresult, PostgresClear>;
 
 // What a failed result means; for PostgresSession and for Transaction::check.
 Fault postgres_fault(const PGresult* result, std::string_view sql);
 bool postgres_succeeded(const PGresult* result);
 
+// Which statements are prepared on one connection, and under which names.
+//
+// A name is made of the statement's own text and types. Behind a pooler that gives every transaction another server
+// connection, another session may have prepared a statement there under the same name: it is then the same statement.
+//
+// A prepared statement may be gone (DISCARD, DEALLOCATE, a pooler) or planned for a table that has changed since. The
+// server says so before it does anything; the transaction is undone, everything prepared is forgotten, and the
+// transaction is run again. A connection that has names of another session, or loses names a second time, is behind a
+// pooler or is cleared regularly by its application: from then on nothing is prepared on it.
+class PostgresStatements {
+ public:
+  enum class Use { never, allowed };
+  explicit PostgresStatements(Use use) : use_(use) {}
+
+  // The library's statements are few and are prepared at once. A statement of the application is prepared when it comes
+  // a second time: a text with values written into it comes only once.
+  enum class Whose { ours, applications };
+  // What a statement is remembered by: its text as the caller has it, and the types of its values.
+  static std::string key(Whose whose, std::string_view sql, std::span<const Oid> types);
+
+  // The name it is prepared under; null if it is not.
+  const char* find(const std::string& key) const;
+  // Whether it is to be prepared now.
+  bool worth_preparing(const std::string& key, Whose whose);
+  // Makes a name out of the key and the text as the server gets it. The caller erases it if preparing fails.
+  const char* add(const std::string& key, std::string_view sent);
+  void erase(const std::string& key) { names_.erase(key); }
+
+  // Whether a failure was only about prepared statements, which are then forgotten: the same transaction may succeed
+  // when it is run again.
+  bool forget_if_stale(std::string_view sqlstate, std::string_view source_function);
+
+ private:
+  Use use_;
+  int misses_ = 0;
+  int generation_ = 1;
+  std::unordered_map<std::string, std::string> names_;
+  std::unordered_set<std::size_t> seen_once_;
+};
+
 class PostgresSession final : public Session {
  public:
-  PostgresSession(PostgresHandle handle, const DatabaseOptions& options);
-  PostgresSession(PGconn* handle, const DatabaseOptions& options);
+  PostgresSession(PGconn* handle, HandleOwner owner, const DatabaseOptions& options);
 
   Dialect dialect() const override { return Dialect::postgres; }
   PGconn* postgres() const override { return handle_; }
-  Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) override;
+  // If a prepared statement is gone at the beginning of a transaction, nothing has happened, and all is run again.
   Result<std::vector<SqlRows>> run(std::span<const Command> commands) override;
-  Status end(std::span<const Command> commands) override;
   void rollback() override;
-  Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
-  Status execute_script(std::span<const std::string_view> statements) override;
   TransactionState state() const override;
   bool timed_out() const override { return timed_out_; }
   bool usable() const override { return !broken_ && PQstatus(handle_) == CONNECTION_OK; }
   bool still_there() override;
-  const std::string& error_code() const override { return error_code_; }
 
  private:
   using Whose = PostgresStatements::Whose;
@@ -64,14 +94,11 @@ class PostgresSession final : public Session {
     std::string key; // of what is being prepared
   };
   Result<std::vector<SqlRows>> pipeline(std::span<const Command> commands);
-  // For pipelines that begin a transaction: if a prepared statement is gone, nothing has happened, and all is run
-  // again.
-  Result<std::vector<SqlRows>> pipeline_afresh(std::span<const Command> commands);
   Result<std::vector<SqlRows>> exchange(std::span<const Command> commands, Whose whose);
   bool send(const Command& command, Whose whose, std::vector<Sent>& sent);
   Result<std::vector<SqlRows>> receive(const std::vector<Sent>& sent, Whose whose);
-  // One statement without values in the ordinary mode.
-  Status simple(std::string_view sql);
+  // In the ordinary mode.
+  Status simple(std::string_view sql) override;
 
   using SteadyTime = std::chrono::steady_clock::time_point;
   void begin_exchange() {
@@ -88,14 +115,10 @@ class PostgresSession final : public Session {
   // A connection on which COPY has begun cannot be used any more.
   Fault refuse_copy(std::string_view sql);
   Fault note(const PGresult* result, std::string_view sql);
-  void observe(StatementMoment moment, std::string_view sql) const;
 
-  PostgresHandle owned_;
+  const std::unique_ptr<PGconn, void (*)(PGconn*)> owned_;
   PGconn* const handle_;
-  const DatabaseOptions& options_;
   PostgresStatements statements_;
-  std::string mark_; // of the transaction under way; empty when its commands know it themselves
-  std::string error_code_;
   SteadyTime deadline_{}; // of the exchange under way
   int nonblocking_before_ = 0;
   bool timed_out_ = false;

@@ -58,31 +58,24 @@ PostgresValues::PostgresValues(std::span<const SqlValue> values) {
   lengths_.reserve(values.size());
   types_.reserve(values.size());
   formats_.reserve(values.size());
-  for (const SqlValue& value : values) add(value);
+  for (const SqlValue& value : values) {
+    if (const auto* bytes = std::get_if<Bytes>(&value)) {
+      push(bytes->bytes.data() ? bytes->bytes : std::string_view(""), kByteaType, 1);
+    } else if (const auto* number = std::get_if<std::int64_t>(&value)) {
+      push(texts_.emplace_back(fmt::format("{}", *number)), 0, 0);
+    } else if (const auto* real = std::get_if<double>(&value)) {
+      push(texts_.emplace_back(fmt::format("{}", *real)), 0, 0);
+    } else if (const auto* text = std::get_if<std::string_view>(&value)) {
+      push(texts_.emplace_back(*text), 0, 0);
+    } else {
+      push({}, 0, 0); // null
+    }
+  }
 }
 
-void PostgresValues::add(const SqlValue& value) {
-  if (const auto* bytes = std::get_if<Bytes>(&value)) {
-    push(bytes->bytes.data() ? bytes->bytes.data() : "", bytes->bytes.size(), kByteaType, 1);
-    return;
-  }
-  if (std::holds_alternative<std::nullptr_t>(value)) {
-    push(nullptr, 0, 0, 0);
-    return;
-  }
-  if (const auto* number = std::get_if<std::int64_t>(&value)) {
-    texts_.push_back(fmt::format("{}", *number));
-  } else if (const auto* real = std::get_if<double>(&value)) {
-    texts_.push_back(fmt::format("{}", *real));
-  } else {
-    texts_.emplace_back(std::get<std::string_view>(value));
-  }
-  push(texts_.back().c_str(), texts_.back().size(), 0, 0);
-}
-
-void PostgresValues::push(const char* pointer, std::size_t length, Oid type, int format) {
-  pointers_.push_back(pointer);
-  lengths_.push_back(static_cast<int>(length));
+void PostgresValues::push(std::string_view value, Oid type, int format) {
+  pointers_.push_back(value.data());
+  lengths_.push_back(static_cast<int>(value.size()));
   types_.push_back(type);
   formats_.push_back(format);
 }

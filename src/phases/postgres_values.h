@@ -6,9 +6,6 @@
 #include <libpq-fe.h>
 
 #include <deque>
-#include <span>
-#include <string>
-#include <vector>
 
 namespace oncekey::phases {
 
@@ -26,8 +23,7 @@ class PostgresValues {
   const int* formats() const { return formats_.data(); }
 
  private:
-  void add(const SqlValue& value);
-  void push(const char* pointer, std::size_t length, Oid type, int format);
+  void push(std::string_view value, Oid type, int format);
 
   std::deque<std::string> texts_; // do not move when more are added
   std::vector<const char*> pointers_;
@@ -36,8 +32,7 @@ class PostgresValues {
   std::vector<int> formats_;
 };
 
-// Numbers as numbers, bytes as they are, everything else as its text. The library's own statements do without names.
-enum class ColumnNames { wanted, not_wanted };
+// Numbers as numbers, bytes as they are, everything else as its text.
 SqlRows postgres_rows(PGresult* result, ColumnNames wanted);
 
 } // namespace oncekey::phases

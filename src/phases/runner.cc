@@ -1,11 +1,9 @@
 #include <oncekey/runner.h>
 
 #include "base/utf8.h"
-#include "phases/broken_off.h"
 #include "phases/conflict_budget.h"
+#include "phases/core_rules.h"
 #include "phases/operation_run.h"
-#include "phases/request_identity.h"
-#include "phases/runner_policy.h"
 
 #include <fmt/format.h>
 
@@ -49,28 +47,14 @@ struct Runner::Impl {
         keeper(given.engine(), options.lease, options.call_max) {}
 
   const Operation* find(std::string_view name) const {
-    for (const Operation& operation : operations) {
-      if (operation.name() == name) return &operation;
-    }
-    return nullptr;
-  }
-
-  // Ids and fingerprints are keyed with the database's secret, which is read once.
-  Result<const KeyedHash*> keyed_hash() {
-    const std::lock_guard lock(hash_mutex);
-    if (!hash) {
-      auto secret = database.engine().secret();
-      if (!secret.ok()) return std::move(secret).fault();
-      hash = std::make_unique<KeyedHash>(*secret);
-    }
-    return hash.get();
+    const auto found = std::ranges::find(operations, name, &Operation::name);
+    return found == operations.end() ? nullptr : &*found;
   }
 
   Result<RunOutcome> run(const OperationRequest& request, SessionSource sessions);
   Result<RunOutcome> resume(const RecordId& id, SessionSource sessions);
   Result<RunOutcome> settle(KeyRows found, const phases::RequestIdentity* asked, SessionSource& sessions);
   Result<RunOutcome> own(OperationRow row, SessionSource& sessions);
-  Result<RunOutcome> look(const RecordId& id, SessionSource& sessions);
   Result<RunOutcome> answer_of(KeyRows found);
   RunOutcome replayed(StoredResponse response);
   RunOutcome busy(std::chrono::seconds after);
@@ -85,8 +69,6 @@ struct Runner::Impl {
   phases::BrokenOff broken_off;
   phases::RunnerCounters counters;
   phases::CallKeeper keeper;
-  std::mutex hash_mutex;
-  std::unique_ptr<KeyedHash> hash;
 };
 
 RunOutcome Runner::Impl::replayed(StoredResponse response) {
@@ -110,7 +92,7 @@ Result<RunOutcome> Runner::Impl::run(const OperationRequest& request, SessionSou
     return RunOutcome(NotDeclared{NotDeclared::Part::operation,
                                   fmt::format("no operation named {} was declared", as_utf8(request.operation))});
   }
-  auto keyed = keyed_hash();
+  auto keyed = database.engine().keyed_hash();
   if (!keyed.ok()) return std::move(keyed).fault();
   auto identified = phases::identify(policy, request, **keyed);
   if (auto* const refused = std::get_if<KeyInvalid>(&identified)) return RunOutcome(std::move(*refused));
@@ -169,21 +151,14 @@ std::optional<NotDeclared> Runner::Impl::not_declared(const OperationRow& row) c
 
 // The key has been used before. The fingerprint is compared before the state: a mismatch learns nothing else.
 Result<RunOutcome> Runner::Impl::settle(KeyRows found, const phases::RequestIdentity* asked, SessionSource& sessions) {
-  if (found.answer) {
-    if (asked && found.answer->fingerprint != asked->fingerprint) {
-      ++counters.mismatches;
-      return RunOutcome(Mismatch{});
-    }
-    return replayed(std::move(found.answer->response));
-  }
-  // It vanished between two looks: finished, and expired at once. The next attempt is a first request.
-  if (!found.operation) return busy(std::chrono::seconds(1));
-  const OperationRow& row = *found.operation;
-  if (asked && row.fingerprint != asked->fingerprint) {
+  const Fingerprint* known = found.operation ? &found.operation->fingerprint : nullptr;
+  if (found.answer) known = &found.answer->fingerprint;
+  if (asked && known && *known != asked->fingerprint) {
     ++counters.mismatches;
     return RunOutcome(Mismatch{});
   }
-  if (row.dead_at) return RunOutcome(DeadLettered{row.last_error});
+  if (found.answer || !found.operation || found.operation->dead_at) return answer_of(std::move(found));
+  const OperationRow& row = *found.operation;
   // A run of this very runner that the database broke off may go on before its lease is over.
   const bool ours = broken_off.take(row);
   if (row.lease_until > row.now && !ours) return busy(retry_after(row, options.lease));
@@ -227,20 +202,13 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   if (auto unknown = not_declared(row)) {
     // If giving the lease up fails, it runs out by itself.
     sessions
-        .with<Unit>([&](Session& session) -> Result<Unit> {
-          const phases::Command command = phases::give_lease_up(row.id, row.fence);
-          auto rows = session.transact(phases::Isolation::read_committed, {&command, 1});
-          if (!rows.ok()) return std::move(rows).fault();
-          return Unit{};
-        })
+        .with<SqlRows>([&](Session& session) { return session.transact_one(phases::give_lease_up(row.id, row.fence)); })
         .ok();
     return RunOutcome(*std::move(unknown));
   }
-  const phases::RunnerParts parts{database.engine(), options, policy, keeper, counters};
+  const phases::RunnerParts parts{database.engine(), options, policy, keeper, broken_off, counters};
   const RecordId id = row.id;
-  phases::OperationRun owned_run(parts, *operation, sessions, std::move(row));
-  const phases::RememberBrokenOff remember(broken_off, id, owned_run);
-  auto end = owned_run.run();
+  auto end = phases::OperationRun(parts, *operation, sessions, std::move(row)).run();
   if (!end.ok()) return std::move(end).fault();
   if (auto* const finished = std::get_if<Finished>(&end.value())) {
     ++counters.finished;
@@ -248,11 +216,7 @@ Result<RunOutcome> Runner::Impl::own(OperationRow row, SessionSource& sessions) 
   }
   if (auto* const conflict = std::get_if<Conflict>(&end.value())) return RunOutcome(*conflict);
   if (auto* const dead = std::get_if<DeadLettered>(&end.value())) return RunOutcome(std::move(*dead));
-  return look(id, sessions);
-}
-
-// Another run is the owner now: answers from the present state of the record.
-Result<RunOutcome> Runner::Impl::look(const RecordId& id, SessionSource& sessions) {
+  // Another run is the owner now: answers from the present state of the record.
   auto found = find_rows(id, sessions);
   if (!found.ok()) return std::move(found).fault();
   return answer_of(std::move(found).value());
@@ -261,6 +225,7 @@ Result<RunOutcome> Runner::Impl::look(const RecordId& id, SessionSource& session
 // The outcome for a run that is not the owner.
 Result<RunOutcome> Runner::Impl::answer_of(KeyRows found) {
   if (found.answer) return replayed(std::move(found.answer->response));
+  // It vanished between two looks: finished, and expired at once. The next attempt is a first request.
   if (!found.operation) return busy(std::chrono::seconds(1));
   if (found.operation->dead_at) return RunOutcome(DeadLettered{found.operation->last_error});
   return busy(retry_after(*found.operation, options.lease));

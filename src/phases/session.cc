@@ -1,5 +1,6 @@
 #include "phases/session.h"
 
+#include "base/crypto.h"
 #include "base/json_text.h"
 
 #include <oncekey/check.h>
@@ -19,7 +20,6 @@ std::string now_in(Dialect dialect, Millis ahead) {
 std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
   const bool postgres = dialect == Dialect::postgres;
   if (token == "now") return now_in(dialect, ahead);
-  if (token == "for_update") return postgres ? "FOR UPDATE" : "";
   if (token == "skip_locked") return postgres ? "FOR UPDATE SKIP LOCKED" : "";
   if (token.starts_with("in_texts ")) {
     const std::string_view list = token.substr(9);
@@ -39,7 +39,135 @@ std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
                   : fmt::format("IN (SELECT value FROM json_each({}))", value);
 }
 
+// The statements around a transaction. One that is empty is not sent.
+struct TransactionWords {
+  std::string_view begin_read_committed, begin_serializable, mark, check_mark, unmarked_code, make_durable, commit;
+};
+
+// Postgres. The mark is a setting that lasts as long as the transaction. If application code ended the transaction and
+// began another one, the mark is missing, and the check before the COMMIT divides by zero: nothing commits.
+//
+// `make_durable` turns synchronous_commit on where it is off. A claim that a crash of the server takes back would take
+// the operation's identity with it, from which foreign keys are derived: the retry would charge again under another
+// key. Any other value stays as it is. Sent before every COMMIT and in its round trip, because the application, a
+// reload or a pooler may have changed the session's setting since.
+constexpr TransactionWords kPostgresWords{
+    .begin_read_committed = "BEGIN ISOLATION LEVEL READ COMMITTED",
+    .begin_serializable = "BEGIN ISOLATION LEVEL SERIALIZABLE",
+    .mark = "SELECT set_config('oncekey.transaction', $1, true)",
+    .check_mark = "SELECT 1 / (current_setting('oncekey.transaction', true) IS NOT DISTINCT FROM $1)::int",
+    .unmarked_code = "22012", // division by zero
+    .make_durable =
+        "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
+    .commit = "COMMIT"};
+
+// SQLite: lock_writer() begins. The savepoint exists while the transaction is the one that was begun here: application
+// code that ends it, also if it begins another one, ends the savepoint too.
+constexpr TransactionWords kSqliteWords{.begin_read_committed = "",
+                                        .begin_serializable = "",
+                                        .mark = "SAVEPOINT oncekey_transaction",
+                                        .check_mark = "RELEASE oncekey_transaction",
+                                        .unmarked_code = "1", // SQLITE_ERROR
+                                        .make_durable = "",
+                                        .commit = "COMMIT"};
+
+const TransactionWords& words_of(Dialect dialect) {
+  return dialect == Dialect::postgres ? kPostgresWords : kSqliteWords;
+}
+
+std::vector<Command> commands_of(std::initializer_list<std::string_view> statements) {
+  std::vector<Command> commands;
+  for (const std::string_view sql : statements) {
+    if (!sql.empty()) commands.push_back({sql, {}});
+  }
+  return commands;
+}
+
+std::vector<Command> opening(Dialect dialect, Isolation isolation) {
+  const TransactionWords& words = words_of(dialect);
+  return commands_of({isolation == Isolation::serializable ? words.begin_serializable : words.begin_read_committed});
+}
+
+std::vector<Command> closing(Dialect dialect) {
+  return commands_of({words_of(dialect).make_durable, words_of(dialect).commit});
+}
+
+Fault ended_inside() {
+  return invalid("the application's code ended the transaction itself; only the library may commit or roll back");
+}
+
+Fault open_already() { return invalid("the connection has a transaction open already"); }
+
 } // namespace
+
+Result<SqlRows> Session::only(Result<std::vector<SqlRows>> rows) {
+  if (!rows.ok()) return std::move(rows).fault();
+  return std::move(rows->front());
+}
+
+Result<std::vector<SqlRows>> Session::run_between(std::vector<Command> begin, std::span<const Command> commands,
+                                                  std::span<const Command> end) {
+  if (auto locked = lock_writer(); !locked.ok()) return std::move(locked).fault();
+  const auto before = static_cast<std::ptrdiff_t>(begin.size());
+  begin.insert(begin.end(), commands.begin(), commands.end());
+  begin.insert(begin.end(), end.begin(), end.end());
+  auto rows = run(begin);
+  if (!rows.ok()) {
+    const bool unknown = !end.empty() && !usable();
+    rollback();
+    if (unknown) return Fault{FaultKind::timeout, rows.fault().message};
+    return rows;
+  }
+  rows->erase(rows->begin(), rows->begin() + before);
+  rows->resize(commands.size());
+  return rows;
+}
+
+Result<std::vector<SqlRows>> Session::begin(Isolation isolation, Guard guard, std::span<const Command> commands) {
+  if (state() != TransactionState::none) return open_already();
+  mark_ = dialect() == Dialect::sqlite ? "savepoint" : "";
+  if (mark_.empty() && guard == Guard::session) mark_ = fmt::format("{:016x}", random_u64());
+  std::vector<Command> all = opening(dialect(), isolation);
+  if (!mark_.empty()) all.push_back({words_of(dialect()).mark, {std::string_view(mark_)}});
+  return run_between(std::move(all), commands, {});
+}
+
+Result<std::vector<SqlRows>> Session::transact(Isolation isolation, std::span<const Command> commands) {
+  if (state() != TransactionState::none) return open_already();
+  return run_between(opening(dialect(), isolation), commands, closing(dialect()));
+}
+
+Status Session::end(std::span<const Command> commands) {
+  if (const TransactionState now = state(); now != TransactionState::open) {
+    rollback();
+    if (now == TransactionState::none) return ended_inside();
+    return invalid("a statement inside the transaction failed and the code went on as if nothing had happened");
+  }
+  const TransactionWords& words = words_of(dialect());
+  std::vector<Command> all;
+  if (!mark_.empty()) all.push_back({words.check_mark, {std::string_view(mark_)}});
+  all.insert(all.end(), commands.begin(), commands.end());
+  for (Command& last : closing(dialect())) all.push_back(std::move(last));
+  auto rows = run(all);
+  if (rows.ok()) return ok_status();
+  if (!usable()) return Fault{FaultKind::timeout, rows.fault().message + "; it is not known whether it committed"};
+  // Triggers of the application run in the COMMIT and may divide by zero too: the statement tells them apart.
+  const bool unmarked = error_code_ == words.unmarked_code && rows.fault().message.ends_with(words.check_mark);
+  rollback();
+  if (unmarked) return ended_inside();
+  return std::move(rows).fault();
+}
+
+Status Session::execute_script(std::span<const std::string_view> statements) {
+  Status done = lock_writer();
+  std::vector<std::string_view> all{statements.begin(), statements.end()};
+  const TransactionWords& words = words_of(dialect());
+  if (!words.begin_read_committed.empty()) all.insert(all.begin(), words.begin_read_committed);
+  all.push_back(words.commit);
+  for (std::size_t at = 0; done.ok() && at < all.size(); ++at) done = simple(all[at]);
+  if (!done.ok()) rollback();
+  return done;
+}
 
 std::string id_list(Dialect dialect, std::span<const std::int64_t> ids) {
   const bool postgres = dialect == Dialect::postgres;

@@ -2,8 +2,8 @@
 //
 // SQL is written once for both databases, with $1, $2, … for values and a few tokens where the dialects differ:
 //   {now}          the database's clock, in milliseconds
-//   {for_update}   locks the rows it reads; nothing on SQLite, whose transactions lock everything
-//   {skip_locked}  the same, passing over rows that others have locked
+//   {skip_locked}  locks the rows it reads and passes over those that others have locked; nothing on SQLite, whose
+//                  transactions lock everything
 //   {in $1}        whether the column before it is in a list made by id_list()
 //   {in_texts $1}  whether the column before it is in a list made by text_list()
 //   {at $1 n}      the element n (from 0) of a list made by id_list(); its last one if it is shorter
@@ -13,6 +13,7 @@
 // that it did not. `exhausted`, from Engine::session alone: all connections are in use.
 #pragma once
 
+#include <oncekey/database.h>
 #include <oncekey/transaction.h>
 
 #include <cstdint>
@@ -39,6 +40,11 @@ enum class Isolation { read_committed, serializable };
 enum class Guard { session, commands };
 enum class TransactionState { none, open, failed };
 
+// The library's own statements do without names.
+enum class ColumnNames { wanted, not_wanted };
+// Whose handle a session works on: the library's is closed with the session, the application's is left open.
+enum class HandleOwner { library, application };
+
 class Session {
  public:
   virtual ~Session() = default;
@@ -48,20 +54,26 @@ class Session {
   virtual pg_conn* postgres() const { return nullptr; }
 
   // Begins a transaction and runs the commands in it, all in one round trip. After a fault no transaction is open.
-  virtual Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) = 0;
+  Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands);
   virtual Result<std::vector<SqlRows>> run(std::span<const Command> commands) = 0;
   // Runs the last commands and commits, in one round trip. Rolled back on any fault; one of kind `invalid` if the
   // transaction is no longer the one begun.
-  virtual Status end(std::span<const Command> commands) = 0;
+  Status end(std::span<const Command> commands);
   // Cannot fail: a connection that cannot roll back is broken, and its transaction ends with it.
   virtual void rollback() = 0;
   // A whole transaction in one round trip; rolled back on any fault.
-  virtual Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) = 0;
+  Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands);
+
+  // The same for a single command, at READ COMMITTED.
+  Result<SqlRows> run_one(const Command& command) { return only(run({&command, 1})); }
+  Result<SqlRows> transact_one(const Command& command) {
+    return only(transact(Isolation::read_committed, {&command, 1}));
+  }
 
   // A statement of the application's, as it is: tokens are not replaced.
   virtual Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) = 0;
   // Statements without values, one after another in one transaction. The fault names the one that failed.
-  virtual Status execute_script(std::span<const std::string_view> statements) = 0;
+  Status execute_script(std::span<const std::string_view> statements);
 
   virtual TransactionState state() const = 0;
   // Whether the connection may be used again.
@@ -71,7 +83,28 @@ class Session {
   // For a session that was idle: whether its server still seems to be there, judged without a round trip.
   virtual bool still_there() { return usable(); }
   // The code of the last error; see DatabaseError.
-  virtual const std::string& error_code() const = 0;
+  const std::string& error_code() const { return error_code_; }
+
+ protected:
+  explicit Session(const DatabaseOptions& options) : options_(options) {}
+  // One statement without values.
+  virtual Status simple(std::string_view sql) = 0;
+  // Before a transaction begins: waits for the one writer where there is only one, and begins.
+  virtual Status lock_writer() { return ok_status(); }
+  void observe(StatementMoment moment, std::string_view sql) const {
+    if (options_.on_statement) options_.on_statement(moment, sql);
+  }
+
+  const DatabaseOptions& options_;
+  std::string error_code_;
+
+ private:
+  static Result<SqlRows> only(Result<std::vector<SqlRows>> rows);
+  // The rows of `commands`, which are run behind those that begin the transaction and before those that end it.
+  Result<std::vector<SqlRows>> run_between(std::vector<Command> begin, std::span<const Command> commands,
+                                           std::span<const Command> end);
+
+  std::string mark_; // of the transaction under way; empty when its commands know it themselves
 };
 
 std::string id_list(Dialect dialect, std::span<const std::int64_t> ids);

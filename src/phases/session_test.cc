@@ -6,9 +6,8 @@ namespace oncekey::phases {
 namespace {
 
 TEST(InDialect, ReplacesTokensAndLeavesTheRest) {
-  EXPECT_EQ(in_dialect("SELECT 1 {for_update}", Dialect::sqlite, Millis(0)), "SELECT 1 ");
-  EXPECT_EQ(in_dialect("SELECT 1 {for_update}", Dialect::postgres, Millis(0)), "SELECT 1 FOR UPDATE");
-  EXPECT_EQ(in_dialect("x {skip_locked}", Dialect::postgres, Millis(0)), "x FOR UPDATE SKIP LOCKED");
+  EXPECT_EQ(in_dialect("SELECT 1 {skip_locked}", Dialect::sqlite, Millis(0)), "SELECT 1 ");
+  EXPECT_EQ(in_dialect("SELECT 1 {skip_locked}", Dialect::postgres, Millis(0)), "SELECT 1 FOR UPDATE SKIP LOCKED");
   EXPECT_EQ(in_dialect("id {in $2}", Dialect::postgres, Millis(0)), "id = ANY ($2::bigint[])");
   EXPECT_EQ(in_dialect("id {in $2}", Dialect::sqlite, Millis(0)), "id IN (SELECT value FROM json_each($2))");
   EXPECT_EQ(in_dialect("1 + {at $2 attempts}", Dialect::postgres, Millis(0)),

@@ -1,47 +1,9 @@
 #include "phases/sql_text.h"
 
 #include <algorithm>
-#include <array>
 
 namespace oncekey::phases {
 namespace {
-
-constexpr std::string_view kBlank = " \t\r\n\f\v";
-
-// Behind blanks and comments.
-std::string_view from_first_word(std::string_view sql) {
-  for (;;) {
-    const std::size_t at = sql.find_first_not_of(kBlank);
-    if (at == std::string_view::npos) return {};
-    sql.remove_prefix(at);
-    std::size_t end = 0;
-    if (sql.starts_with("--")) {
-      end = sql.find('\n');
-    } else if (sql.starts_with("/*")) {
-      const std::size_t close = sql.find("*/", 2);
-      end = close == std::string_view::npos ? close : close + 2;
-    } else if (sql.starts_with(';')) {
-      end = 1;
-    } else {
-      return sql;
-    }
-    if (end == std::string_view::npos) return {};
-    sql.remove_prefix(end);
-  }
-}
-
-std::string take_word(std::string_view& sql) {
-  sql = from_first_word(sql);
-  std::string word;
-  while (!sql.empty()) {
-    const char c = sql.front();
-    const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    if (!letter) break;
-    word.push_back(static_cast<char>(c & ~0x20));
-    sql.remove_prefix(1);
-  }
-  return word;
-}
 
 // How long the quoted text, comment or dollar-quoted body at the front is; 0 if there is none.
 std::size_t passed_over(std::string_view sql) {
@@ -57,6 +19,24 @@ std::size_t passed_over(std::string_view sql) {
   return 0;
 }
 
+// Behind blanks, comments and semicolons.
+std::string_view from_first_word(std::string_view sql) {
+  for (;;) {
+    sql.remove_prefix(std::min(sql.find_first_not_of(" \t\r\n\f\v;"), sql.size()));
+    if (!sql.starts_with("--") && !sql.starts_with("/*")) return sql;
+    sql.remove_prefix(passed_over(sql));
+  }
+}
+
+std::string take_word(std::string_view& sql) {
+  const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
+  std::string word;
+  for (sql = from_first_word(sql); !sql.empty() && is_letter(sql.front()); sql.remove_prefix(1)) {
+    word.push_back(static_cast<char>(sql.front() & ~0x20));
+  }
+  return word;
+}
+
 } // namespace
 
 std::string transaction_word(std::string_view sql) {
@@ -67,8 +47,7 @@ std::string transaction_word(std::string_view sql) {
     return second == "TO" ? "" : first;
   }
   if (first == "START" || first == "PREPARE") return take_word(sql) == "TRANSACTION" ? first + " TRANSACTION" : "";
-  constexpr std::array<std::string_view, 3> kWords = {"COMMIT", "END", "BEGIN"};
-  return std::find(kWords.begin(), kWords.end(), first) == kWords.end() ? "" : first;
+  return first == "COMMIT" || first == "END" || first == "BEGIN" ? first : "";
 }
 
 std::vector<std::string_view> statements_of(std::string_view script) {

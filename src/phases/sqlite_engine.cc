@@ -4,28 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
-#include <string>
-#include <vector>
 
 namespace oncekey::phases {
 namespace {
 
 constexpr int kSynchronousFull = 2;
-
-std::string_view columns_of(BucketKind kind) {
-  switch (kind) {
-    case BucketKind::answer:
-      return "id BLOB PRIMARY KEY NOT NULL, fingerprint BLOB NOT NULL, operation TEXT NOT NULL, fence INTEGER NOT "
-             "NULL, "
-             "first_received INTEGER NOT NULL, finished_at INTEGER NOT NULL, expires_at INTEGER NOT NULL, "
-             "response BLOB NOT NULL";
-    case BucketKind::inbox:
-      return "consumer BLOB NOT NULL, message_id BLOB NOT NULL, done_at INTEGER NOT NULL, "
-             "expires_at INTEGER NOT NULL, PRIMARY KEY (consumer, message_id)";
-  }
-  return "";
-}
 
 // SQLite takes no more than 500 SELECTs in one UNION. Where no reaper has run for long there are more buckets: they are
 // put together in groups, and the groups in another UNION. SQLite finds its way to the index of each table through
@@ -51,7 +34,7 @@ class SqliteEngine final : public Engine {
 
   Result<std::unique_ptr<Session>> adopt(OwnConnection connection) override {
     if (!connection.sqlite()) return invalid("a Postgres connection was given for a SQLite database");
-    auto session = std::make_unique<SqliteSession>(connection.sqlite(), turn_, options());
+    auto session = std::make_unique<SqliteSession>(connection.sqlite(), HandleOwner::application, turn_, options());
     auto rows = session->execute("PRAGMA synchronous", {});
     if (!rows.ok()) return std::move(rows).fault();
     if (rows->rows.at(0).integer(0) < kSynchronousFull) {
@@ -66,7 +49,7 @@ class SqliteEngine final : public Engine {
     // A connection is used by one thread at a time: SQLite need not lock it.
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
     const int code = sqlite3_open_v2(path_.c_str(), &raw, flags, nullptr);
-    SqliteHandle handle(raw);
+    auto session = std::make_unique<SqliteSession>(raw, HandleOwner::library, turn_, options());
     if (code != SQLITE_OK) {
       return unavailable(fmt::format("cannot open {}: {}", path_, raw ? sqlite3_errmsg(raw) : "out of memory"));
     }
@@ -80,50 +63,53 @@ class SqliteEngine final : public Engine {
       sqlite3_free(error);
       return fault;
     }
-    return std::unique_ptr<Session>(std::make_unique<SqliteSession>(std::move(handle), turn_, options()));
+    return std::unique_ptr<Session>(std::move(session));
   }
 
+  // A bucket has the columns of the table that stays empty.
   Status create_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
-    const std::string table = bucket_table(kind, bucket);
-    const std::string create = fmt::format("CREATE TABLE IF NOT EXISTS {} ({})", table, columns_of(kind));
+    const std::string empty = fmt::format("oncekey_{}_none", to_string(kind));
     const std::string name = to_string(bucket);
-    const Command commands[] = {{create, {}},
-                                know_bucket(to_string(kind), name, bucket.end().time_since_epoch().count())};
-    if (auto begun = session.begin(Isolation::serializable, Guard::commands, commands); !begun.ok())
-      return std::move(begun).fault();
-    return renew_view_and_commit(session, kind);
+    const Command commands[] = {know_bucket(kind, name, bucket),
+                                {"SELECT sql FROM sqlite_master WHERE name = $1", {std::string_view(empty)}}};
+    auto begun = session.begin(Isolation::serializable, Guard::commands, commands);
+    if (!begun.ok()) return std::move(begun).fault();
+    const std::string text = begun.value()[1].rows.empty() ? "" : begun.value()[1].rows[0].text(0);
+    if (text.empty()) return undone(session, corrupt(fmt::format("the table {} is gone", empty)));
+    const std::string create =
+        fmt::format("CREATE TABLE IF NOT EXISTS {} {}", bucket_table(kind, bucket), text.substr(text.find('(')));
+    return renew_view_and_commit(session, kind, create);
   }
 
   Status remove_bucket(Session& session, BucketKind kind, const BucketId& bucket) override {
-    const std::string drop_view = fmt::format("DROP VIEW IF EXISTS oncekey_{}", to_string(kind));
     const std::string drop = fmt::format("DROP TABLE IF EXISTS {}", bucket_table(kind, bucket));
     const std::string name = to_string(bucket);
-    const Command commands[] = {{drop_view, {}}, {drop, {}}, forget_bucket(to_string(kind), name)};
-    if (auto begun = session.begin(Isolation::serializable, Guard::commands, commands); !begun.ok())
+    const Command command = forget_bucket(kind, name);
+    if (auto begun = session.begin(Isolation::serializable, Guard::commands, {&command, 1}); !begun.ok())
       return std::move(begun).fault();
-    return renew_view_and_commit(session, kind);
+    return renew_view_and_commit(session, kind, drop);
   }
 
  private:
-  // The view shows every bucket that the list names. In the transaction of whatever changed the list.
-  Status renew_view_and_commit(Session& session, BucketKind kind) {
-    const auto fail = [&](Fault fault) -> Status {
-      session.rollback();
-      return fault;
-    };
-    const Command names{"SELECT name FROM oncekey_bucket WHERE kind = $1 ORDER BY name", {to_string(kind)}};
-    auto rows = session.run({&names, 1});
-    if (!rows.ok()) return fail(std::move(rows).fault());
+  static Status undone(Session& session, Fault fault) {
+    session.rollback();
+    return fault;
+  }
+
+  // Makes or drops a bucket's table. The view shows every bucket that the list names. In the transaction that changed
+  // the list.
+  static Status renew_view_and_commit(Session& session, BucketKind kind, std::string_view change_table) {
+    auto rows = session.run_one({"SELECT name FROM oncekey_bucket WHERE kind = $1 ORDER BY name", {to_string(kind)}});
+    if (!rows.ok()) return undone(session, std::move(rows).fault());
     std::vector<std::string> tables{fmt::format("oncekey_{}_none", to_string(kind))};
-    for (const SqlRow& row : rows.value()[0].rows) {
-      const auto bucket = bucket_from_name(row.text(0));
-      if (!bucket)
-        return fail(corrupt(fmt::format("oncekey_bucket names {}, which is not the name of a bucket", row.text(0))));
+    for (const SqlRow& row : rows->rows) {
+      const auto bucket = bucket_named(row.text(0));
+      if (!bucket.ok()) return undone(session, bucket.fault());
       tables.push_back(bucket_table(kind, *bucket));
     }
-    const std::string view = fmt::format("CREATE VIEW oncekey_{} AS {}", to_string(kind), all_of(tables));
     const std::string drop = fmt::format("DROP VIEW IF EXISTS oncekey_{}", to_string(kind));
-    const Command commands[] = {{drop, {}}, {view, {}}};
+    const std::string view = fmt::format("CREATE VIEW oncekey_{} AS {}", to_string(kind), all_of(tables));
+    const Command commands[] = {{drop, {}}, {change_table, {}}, {view, {}}};
     return session.end(commands);
   }
 

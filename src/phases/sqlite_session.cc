@@ -15,10 +15,6 @@ constexpr std::size_t kSqlitePreparedMax = 256;
 
 constexpr std::size_t kSqliteValuesMax = 100;
 
-// Exists while the transaction is the one that was begun here: application code that ends it ends the savepoint too.
-constexpr const char* kSqliteMark = "SAVEPOINT oncekey_transaction";
-constexpr const char* kSqliteUnmark = "RELEASE oncekey_transaction";
-
 // The pause between two looks while another process writes: long enough not to spin, short compared with a sync.
 Millis busy_pause() {
   thread_local std::minstd_rand random{std::random_device{}()};
@@ -144,18 +140,10 @@ void WriterTurn::give() {
   free_.notify_one();
 }
 
-SqliteSession::SqliteSession(SqliteHandle handle, WriterTurn& turn, const DatabaseOptions& options)
-    : owned_(std::move(handle)), handle_(owned_.get()), turn_(turn), options_(options) {}
-
-SqliteSession::SqliteSession(sqlite3* handle, WriterTurn& turn, const DatabaseOptions& options)
-    : handle_(handle), turn_(turn), options_(options) {}
-
 SqliteSession::~SqliteSession() {
   if (have_turn_) rollback();
-}
-
-void SqliteSession::observe(StatementMoment moment, std::string_view sql) const {
-  if (options_.on_statement) options_.on_statement(moment, sql);
+  prepared_.clear();
+  if (owner_ == HandleOwner::library) sqlite3_close_v2(handle_);
 }
 
 Fault SqliteSession::fault(std::string_view sql) {
@@ -167,11 +155,12 @@ Fault SqliteSession::fault(std::string_view sql) {
                                          missing ? migrate_hint(message) : "")};
 }
 
-Status SqliteSession::plain(const char* sql) {
+Status SqliteSession::simple(std::string_view sql) {
   observe(StatementMoment::before, sql);
-  const int code = sqlite3_exec(handle_, sql, nullptr, nullptr, nullptr);
+  const int code = sqlite3_exec(handle_, std::string(sql).c_str(), nullptr, nullptr, nullptr);
   observe(StatementMoment::after, sql);
   if (code != SQLITE_OK) return fault(sql);
+  if (state() == TransactionState::none) end_turn();
   return ok_status();
 }
 
@@ -203,7 +192,7 @@ Fault SqliteSession::misused(std::string_view what, std::string_view sql) {
 }
 
 Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
-                                        Names wanted) {
+                                        ColumnNames wanted) {
   observe(StatementMoment::before, sql);
   SqlRows rows;
   SqlRow::Names names;
@@ -211,7 +200,7 @@ Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const
   while (code == SQLITE_OK || code == SQLITE_ROW) {
     code = sqlite3_step(statement);
     if (code != SQLITE_ROW) continue;
-    if (wanted == Names::wanted && !names) names = sqlite_names(statement);
+    if (wanted == ColumnNames::wanted && !names) names = sqlite_names(statement);
     rows.rows.push_back(sqlite_row(statement, names));
   }
   if (code == SQLITE_DONE && !sqlite3_stmt_readonly(statement)) rows.changed = sqlite3_changes64(handle_);
@@ -224,7 +213,7 @@ Result<SqlRows> SqliteSession::step_all(sqlite3_stmt* statement, std::span<const
   return rows;
 }
 
-Result<SqlRows> SqliteSession::run_one(const Command& command) {
+Result<SqlRows> SqliteSession::run_prepared(const Command& command) {
   auto known = prepared_.find(std::string(command.sql));
   if (known == prepared_.end()) {
     auto prepared = prepare(in_dialect(command.sql, Dialect::sqlite, options_.clock_ahead));
@@ -232,29 +221,33 @@ Result<SqlRows> SqliteSession::run_one(const Command& command) {
     if (prepared_.size() >= kSqlitePreparedMax) prepared_.clear();
     known = prepared_.emplace(command.sql, std::move(prepared).value()).first;
   }
-  return step_all(known->second.get(), command.values, command.sql, Names::not_wanted);
+  return step_all(known->second.get(), command.values, command.sql, ColumnNames::not_wanted);
 }
 
 Result<std::vector<SqlRows>> SqliteSession::run(std::span<const Command> commands) {
   std::vector<SqlRows> all;
   all.reserve(commands.size());
   for (const Command& command : commands) {
-    auto rows = run_one(command);
+    auto rows = run_prepared(command);
     if (!rows.ok()) return std::move(rows).fault();
+    if (command.changes == Changes::exactly_one && rows->changed != 1) {
+      return invalid("the application's code changed the library's own row");
+    }
     all.push_back(std::move(rows).value());
   }
+  if (state() == TransactionState::none) end_turn();
   return all;
 }
 
 // First the queue of this process, then the lock of the file, both within wait_max.
-Status SqliteSession::begin_immediate() {
+Status SqliteSession::lock_writer() {
   const auto deadline = std::chrono::steady_clock::now() + options_.wait_max;
   if (!turn_.take(options_.wait_max)) {
     return Fault{FaultKind::conflict, "another thread has been writing to the database for too long"};
   }
   have_turn_ = true;
   for (;;) {
-    auto begun = plain("BEGIN IMMEDIATE");
+    auto begun = simple("BEGIN IMMEDIATE");
     if (begun.ok()) return begun;
     if (begun.fault().kind != FaultKind::conflict || std::chrono::steady_clock::now() >= deadline) {
       end_turn();
@@ -264,88 +257,24 @@ Status SqliteSession::begin_immediate() {
   }
 }
 
-Result<std::vector<SqlRows>> SqliteSession::begin(Isolation, Guard, std::span<const Command> commands) {
-  if (sqlite3_get_autocommit(handle_) == 0) return invalid("the connection has a transaction open already");
-  if (auto begun = begin_immediate(); !begun.ok()) return std::move(begun).fault();
-  if (auto marked = plain(kSqliteMark); !marked.ok()) {
-    rollback();
-    return std::move(marked).fault();
-  }
-  auto rows = run(commands);
-  if (!rows.ok()) rollback();
-  return rows;
-}
-
-// The mark is missing if application code has ended the transaction, also if it has begun another one since.
-Status SqliteSession::end(std::span<const Command> commands) {
-  const auto fail = [&](Fault fault) -> Status {
-    rollback();
-    return fault;
-  };
-  if (sqlite3_get_autocommit(handle_) != 0 || !plain(kSqliteUnmark).ok()) {
-    return fail(
-        invalid("the application's code ended the transaction itself; only the library may commit or roll back"));
-  }
-  auto rows = run(commands);
-  if (!rows.ok()) return fail(std::move(rows).fault());
-  for (std::size_t i = 0; i < commands.size(); ++i) {
-    if (commands[i].changes == Changes::exactly_one && rows.value()[i].changed != 1) {
-      return fail(invalid("the application's code changed the library's own row"));
-    }
-  }
-  return commit();
-}
-
-Status SqliteSession::commit() {
-  auto committed = plain("COMMIT");
-  if (!committed.ok()) {
-    rollback();
-    return committed;
-  }
-  end_turn();
-  return committed;
-}
-
 void SqliteSession::rollback() {
   // Some errors make SQLite roll back by itself; then there is nothing to do.
-  if (sqlite3_get_autocommit(handle_) == 0) (void)plain("ROLLBACK").ok();
+  if (state() == TransactionState::open) (void)simple("ROLLBACK").ok();
   end_turn();
 }
 
+// With the end of the transaction.
 void SqliteSession::end_turn() {
   if (!have_turn_) return;
   have_turn_ = false;
   turn_.give();
 }
 
-Result<std::vector<SqlRows>> SqliteSession::transact(Isolation, std::span<const Command> commands) {
-  if (sqlite3_get_autocommit(handle_) == 0) return invalid("the connection has a transaction open already");
-  if (auto begun = begin_immediate(); !begun.ok()) return std::move(begun).fault();
-  auto rows = run(commands);
-  if (!rows.ok()) {
-    rollback();
-    return rows;
-  }
-  if (auto committed = commit(); !committed.ok()) return std::move(committed).fault();
-  return rows;
-}
-
 Result<SqlRows> SqliteSession::execute(std::string_view sql, std::span<const SqlValue> values) {
   auto prepared = prepare(sql);
   if (!prepared.ok()) return std::move(prepared).fault();
   if (const auto why = values_do_not_fit(prepared.value().get(), values.size())) return misused(*why, sql);
-  return step_all(prepared.value().get(), values, sql, Names::wanted);
-}
-
-Status SqliteSession::execute_script(std::span<const std::string_view> statements) {
-  if (auto begun = begin_immediate(); !begun.ok()) return begun;
-  for (const std::string_view statement : statements) {
-    if (auto done = plain(std::string(statement).c_str()); !done.ok()) {
-      rollback();
-      return done;
-    }
-  }
-  return commit();
+  return step_all(prepared.value().get(), values, sql, ColumnNames::wanted);
 }
 
 TransactionState SqliteSession::state() const {

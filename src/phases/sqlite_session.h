@@ -12,7 +12,6 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
-#include <string>
 #include <unordered_map>
 
 namespace oncekey::phases {
@@ -29,58 +28,42 @@ class WriterTurn {
   bool taken_ = false;
 };
 
-struct SqliteClose {
-  void operator()(sqlite3* handle) const { sqlite3_close_v2(handle); }
-};
 struct SqliteFinalize {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 };
-using SqliteHandle = std::unique_ptr<sqlite3, SqliteClose>;
 using SqliteStatement = std::unique_ptr<sqlite3_stmt, SqliteFinalize>;
 
 class SqliteSession final : public Session {
  public:
-  // A connection of the library's own, closed with the session.
-  SqliteSession(SqliteHandle handle, WriterTurn& turn, const DatabaseOptions& options);
-  // A connection of the application's, left open.
-  SqliteSession(sqlite3* handle, WriterTurn& turn, const DatabaseOptions& options);
+  SqliteSession(sqlite3* handle, HandleOwner owner, WriterTurn& turn, const DatabaseOptions& options)
+      : Session(options), handle_(handle), owner_(owner), turn_(turn) {}
   ~SqliteSession() override;
 
   Dialect dialect() const override { return Dialect::sqlite; }
   sqlite3* sqlite() const override { return handle_; }
-  Result<std::vector<SqlRows>> begin(Isolation isolation, Guard guard, std::span<const Command> commands) override;
   Result<std::vector<SqlRows>> run(std::span<const Command> commands) override;
-  Status end(std::span<const Command> commands) override;
   void rollback() override;
-  Result<std::vector<SqlRows>> transact(Isolation isolation, std::span<const Command> commands) override;
   Result<SqlRows> execute(std::string_view sql, std::span<const SqlValue> values) override;
-  Status execute_script(std::span<const std::string_view> statements) override;
   TransactionState state() const override;
   bool usable() const override { return true; }
-  const std::string& error_code() const override { return error_code_; }
 
  private:
-  Result<SqlRows> run_one(const Command& command);
-  enum class Names { wanted, not_wanted }; // of columns: the library's own statements do without
+  Status simple(std::string_view sql) override;
+  Status lock_writer() override;
+  Result<SqlRows> run_prepared(const Command& command);
   Result<SqlRows> step_all(sqlite3_stmt* statement, std::span<const SqlValue> values, std::string_view sql,
-                           Names wanted);
+                           ColumnNames wanted);
   // Exactly one statement: SQLite itself would run the first and ignore the others.
   Result<SqliteStatement> prepare(std::string_view sql);
   bool only_comments(std::string_view sql);
   Fault misused(std::string_view what, std::string_view sql);
-  Status begin_immediate();
-  Status commit();
-  Status plain(const char* sql);
   Fault fault(std::string_view sql);
   void end_turn();
-  void observe(StatementMoment moment, std::string_view sql) const;
 
-  SqliteHandle owned_;
   sqlite3* const handle_;
+  const HandleOwner owner_;
   WriterTurn& turn_;
-  const DatabaseOptions& options_;
   std::unordered_map<std::string, SqliteStatement> prepared_;
-  std::string error_code_;
   bool have_turn_ = false;
 };
 

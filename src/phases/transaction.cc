@@ -121,8 +121,7 @@ Status with_retries(Engine& engine, Millis budget_length, const std::function<St
 }
 
 Status end_with_jobs(Session& session, const Transaction& transaction, std::span<const Command> commands) {
-  const std::vector<Command> jobs = staging_commands(transaction.staged_jobs());
-  std::vector<Command> all(jobs.begin(), jobs.end());
+  std::vector<Command> all = staging_commands(transaction.staged_jobs());
   all.insert(all.end(), commands.begin(), commands.end());
   return session.end(all);
 }

@@ -1,43 +1,7 @@
 -- Oncekey's tables and functions for PostgreSQL, schema version 1.
 -- Times are milliseconds since 1970 on the server's clock. Every statement may be run again.
 
--- What belongs to the database as a whole: the version of this schema, and the secret that ids and fingerprints are
--- keyed with.
-CREATE TABLE IF NOT EXISTS oncekey_meta (
-  name  text  PRIMARY KEY,
-  value bytea NOT NULL
-);
-INSERT INTO oncekey_meta (name, value) VALUES ('schema', '1') ON CONFLICT (name) DO NOTHING;
-
--- Operations that are not finished. One row per key from the first claim to the response; the reaper never comes here.
--- A finished operation moves to oncekey_answer in the transaction that finishes it.
-CREATE TABLE IF NOT EXISTS oncekey_operation (
-  id              bytea   PRIMARY KEY, -- keyed hash of principal, method, path and key
-  fingerprint     bytea   NOT NULL,    -- keyed hash of what the request asks for
-  operation       text    NOT NULL,
-  recovery_point  text    NOT NULL,
-  fence           bigint  NOT NULL,    -- grows with every claim and every phase, from the clock on
-  lease_until     bigint  NOT NULL,    -- the owner's; 0 when it has none
-  identity        bytea   NOT NULL,    -- random; foreign calls' keys are derived from it
-  notes           bytea   NOT NULL,
-  principal       text    NOT NULL,
-  key             text    NOT NULL,
-  method          text    NOT NULL,
-  path            text    NOT NULL,
-  body            bytea   NOT NULL,
-  content_type    text    NOT NULL,
-  first_received  bigint  NOT NULL,
-  reached_at      bigint  NOT NULL,    -- when it came to its recovery point
-  attempts        integer NOT NULL,    -- the completer's
-  next_attempt_at bigint  NOT NULL,
-  dead_at         bigint,              -- a dead letter since; an operator restarts it
-  last_error      text    NOT NULL
-)
--- Rows change a few times within a second and vanish: room on the page keeps those changes out of the indexes.
-WITH (fillfactor = 50);
-
-CREATE INDEX IF NOT EXISTS oncekey_operation_by_age ON oncekey_operation (first_received, id);
-
+@TABLES@
 -- Answers to finished operations, one partition per bucket of time in which they expire together.
 CREATE TABLE IF NOT EXISTS oncekey_answer (
   bucket         text   NOT NULL,
@@ -51,34 +15,6 @@ CREATE TABLE IF NOT EXISTS oncekey_answer (
   response       bytea  NOT NULL  -- status, headers and body: docs/RECORD_FORMAT.md
 ) PARTITION BY LIST (bucket);
 CREATE INDEX IF NOT EXISTS oncekey_answer_by_id ON oncekey_answer (id);
-
--- Which buckets exist, and when everything in them has expired.
-CREATE TABLE IF NOT EXISTS oncekey_bucket (
-  kind    text   NOT NULL, -- answer, inbox
-  name    text   NOT NULL,
-  ends_at bigint NOT NULL,
-  PRIMARY KEY (kind, name)
-);
-
--- Jobs staged by transactions and not yet accepted by their sink. Deleted by id, one by one, when they are.
-CREATE TABLE IF NOT EXISTS oncekey_job (
-  id              bigint  GENERATED ALWAYS AS IDENTITY PRIMARY KEY, -- never used twice
-  sink            text    NOT NULL,
-  name            text    NOT NULL,
-  args            bytea   NOT NULL,
-  staged_at       bigint  NOT NULL,
-  attempts        integer NOT NULL DEFAULT 0, -- refusals by the sink
-  next_attempt_at bigint  NOT NULL,
-  claimed_until   bigint  NOT NULL DEFAULT 0, -- an enqueuer has it until then
-  claim           bigint  NOT NULL DEFAULT 0, -- names that enqueuer's batch
-  state           text    NOT NULL DEFAULT 'staged' CHECK (state IN ('staged', 'dead')),
-  dead_at         bigint,
-  last_error      text    NOT NULL DEFAULT ''
-)
-WITH (fillfactor = 70);
-
-CREATE INDEX IF NOT EXISTS oncekey_job_waiting ON oncekey_job (sink, id) WHERE state = 'staged';
-CREATE INDEX IF NOT EXISTS oncekey_job_dead ON oncekey_job (id) WHERE state = 'dead';
 
 -- Messages that were processed, by consumer: one partition per bucket of time in which they are forgotten together.
 CREATE TABLE IF NOT EXISTS oncekey_inbox (

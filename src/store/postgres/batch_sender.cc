@@ -2,9 +2,7 @@
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <charconv>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -26,14 +24,6 @@ Deadline deadline_of(const CallBatch& batch, Millis call_timeout) {
   }
   // A call that had to wait leaves little time for itself; the others of its batch should not suffer for it.
   return std::max(earliest, deadline_in(call_timeout / 2));
-}
-
-void refuse_claims_of(CallBatch& batch, const Fault& fault, PendingAnswers& pending) {
-  for (CallGroup& group : batch) {
-    if (kind_of(group.calls.front()->what) != CallKind::begins_work) continue;
-    for (const PostgresCallPtr& call : group.calls) pending.refuse(call->what, fault);
-    group.calls.clear();
-  }
 }
 
 } // namespace
@@ -76,8 +66,7 @@ void BatchSender::run() {
 }
 
 bool BatchSender::connect() {
-  Result<std::unique_ptr<Connection>> opened =
-      Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
+  Result<std::unique_ptr<Connection>> opened = state_.open_connection();
   Status admitted = opened ? state_.admit(**opened) : Status(opened.fault());
   if (!admitted) {
     state_.cannot_connect(admitted.fault());
@@ -99,26 +88,22 @@ void BatchSender::serve(CallBatch batch) {
   const Deadline taken_at = std::chrono::steady_clock::now();
   PendingAnswers pending;
   if (const Status may_claim = state_.marker.may_claim(); !may_claim)
-    refuse_claims_of(batch, may_claim.fault(), pending);
-  const Millis skew = state_.skew();
-  SqlBatch sql(batch, {state_.known_marker(), skew, connection_->text_encoding()});
+    refuse_new_work(batch, may_claim.fault(), pending);
+  SqlBatch sql(batch, state_, connection_->text_encoding(), pending);
   std::vector<std::vector<Statement>> sections;
   if (sql.has_writes()) sections.push_back(sql.writes());
   if (sql.has_reads()) sections.push_back(sql.reads());
   if (!sections.empty()) {
     const std::vector<Section> answers = connection_->pipeline(sections, deadline_of(batch, state_.call_timeout));
-    std::size_t next = 0;
-    if (sql.has_writes()) settle_writes(sql, answers[next++], pending);
+    if (sql.has_writes()) settle_writes(sql, answers.front());
     if (sql.has_reads()) {
-      const Section& reads = answers[next];
-      if (reads.outcome == SectionOutcome::committed) {
-        sql.read_reads(reads, pending);
+      const Section& reads = answers.back();
+      if (reads.committed()) {
+        sql.read_reads(reads);
       } else {
-        sql.refuse_reads(unavailable(fault_of(reads, state_.target.name).message), pending);
+        sql.refuse_reads(unavailable(connection_->fault_of(reads).message));
       }
     }
-    if (sql.server_time()) state_.clock.learn(*sql.server_time() - skew);
-    state_.awaited.add(sql.awaited());
   }
   const bool lost = !connection_->usable();
   if (lost) disconnect();
@@ -127,35 +112,24 @@ void BatchSender::serve(CallBatch batch) {
   pending.deliver();
 }
 
-void BatchSender::settle_writes(SqlBatch& sql, const Section& section, PendingAnswers& pending) {
-  switch (section.outcome) {
-    case SectionOutcome::committed:
-      sql.read_writes(section, pending);
-      state_.batches.fetch_add(1, std::memory_order_relaxed);
-      state_.written.fetch_add(static_cast<std::uint64_t>(sql.records_written()), std::memory_order_relaxed);
-      for (const Millis retention : sql.retentions_claimed()) state_.claimed_with(retention);
-      return;
-    case SectionOutcome::rolled_back:
-      if (mend(sql, section.error, pending)) {
-        sql.keep_writes();
-        return;
-      }
-      break;
-    case SectionOutcome::not_sent:
-    case SectionOutcome::unknown:
-      break;
+void BatchSender::settle_writes(SqlBatch& sql, const Section& section) {
+  if (section.committed()) {
+    sql.read_writes(section);
+  } else if (section.outcome == SectionOutcome::rolled_back && mend(sql, section.error)) {
+    sql.keep_writes();
+  } else {
+    sql.refuse_writes(connection_->fault_of(section));
   }
-  sql.refuse_writes(fault_of(section, state_.target.name), pending);
 }
 
-bool BatchSender::mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pending) {
+bool BatchSender::mend(SqlBatch& sql, const SqlError& error) {
   if (const std::optional<std::int64_t> bucket = missing_bucket(error)) return make_partition(*bucket);
   // serialization_failure and deadlock_detected: another program changed records; the transaction did not happen.
   if (error.state == "40001" || error.state == "40P01") return true;
   if (error.state == kOtherMarker || says_gone(error)) {
     if (!connection_->usable() || !state_.admit(*connection_)) return false;
     const Status may_claim = state_.marker.may_claim();
-    if (!may_claim) sql.refuse_claims(may_claim.fault(), pending);
+    if (!may_claim) sql.refuse_new_work(may_claim.fault());
     return error.state == kOtherMarker;
   }
   // read_only_sql_transaction: no primary any more. The next connection looks at who is there.
@@ -164,10 +138,9 @@ bool BatchSender::mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pen
 }
 
 bool BatchSender::make_partition(std::int64_t bucket) {
-  Statement statement{"SELECT oncekey.make_partition($1)", {}};
-  statement.params.int8(bucket);
-  const Section made = connection_->run(statement, deadline_in(state_.call_timeout));
-  if (made.outcome == SectionOutcome::committed) return true;
+  const Section made =
+      connection_->run(Statement("SELECT oncekey.make_partition($1)", bucket), deadline_in(state_.call_timeout));
+  if (made.committed()) return true;
   state_.log.warning("partition_not_made", {{"store", state_.target.name}, {"reason", made.error.message}});
   return false;
 }

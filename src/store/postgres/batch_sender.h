@@ -6,10 +6,8 @@
 #pragma once
 
 #include "base/backoff.h"
-#include "store/postgres/postgres_state.h"
 #include "store/postgres/sql_batch.h"
 
-#include <memory>
 #include <thread>
 
 namespace oncekey::postgres {
@@ -25,9 +23,9 @@ class BatchSender {
   bool connect();
   void disconnect();
   void serve(CallBatch batch);
-  void settle_writes(SqlBatch& sql, const Section& section, PendingAnswers& pending);
+  void settle_writes(SqlBatch& sql, const Section& section);
   // True if asking again may work now.
-  bool mend(SqlBatch& sql, const SqlError& error, PendingAnswers& pending);
+  bool mend(SqlBatch& sql, const SqlError& error);
   bool make_partition(std::int64_t bucket);
 
   PostgresState& state_;

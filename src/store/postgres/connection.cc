@@ -5,10 +5,8 @@
 #include <poll.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <thread>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -60,6 +58,15 @@ bool poll_socket(int socket, short events, Deadline deadline) {
   }
 }
 
+// libpq's messages are several lines with a line break at the end; ours are one.
+std::string one_line(std::string_view message) {
+  std::string line(message);
+  while (!line.empty() && line.back() == '\n') line.pop_back();
+  std::replace(line.begin(), line.end(), '\n', ' ');
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  return line;
+}
+
 SqlError error_of(const PGresult* result) {
   const auto field = [&](int code) -> std::string {
     const char* const text = PQresultErrorField(result, code);
@@ -72,25 +79,11 @@ SqlError error_of(const PGresult* result) {
 }
 
 bool is_error(const PGresult* result) {
-  switch (PQresultStatus(result)) {
-    case PGRES_COMMAND_OK:
-    case PGRES_TUPLES_OK:
-    case PGRES_EMPTY_QUERY:
-      return false;
-    default:
-      return true;
-  }
+  const ExecStatusType status = PQresultStatus(result);
+  return status != PGRES_COMMAND_OK && status != PGRES_TUPLES_OK && status != PGRES_EMPTY_QUERY;
 }
 
 } // namespace
-
-std::string one_line(std::string_view message) {
-  std::string line(message);
-  while (!line.empty() && line.back() == '\n') line.pop_back();
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::replace(line.begin(), line.end(), '\t', ' ');
-  return line;
-}
 
 Result<std::unique_ptr<Connection>> Connection::open(const PostgresTarget& target, Deadline deadline,
                                                      const std::atomic<bool>& stopping) {
@@ -102,7 +95,8 @@ Result<std::unique_ptr<Connection>> Connection::open(const PostgresTarget& targe
   }
   keywords.push_back(nullptr);
   values.push_back(nullptr);
-  std::unique_ptr<Connection> opening(new Connection(PQconnectStartParams(keywords.data(), values.data(), 1)));
+  std::unique_ptr<Connection> opening(
+      new Connection(PQconnectStartParams(keywords.data(), values.data(), 1), target.name));
   PGconn* const connection = opening->connection_;
   if (connection == nullptr) return unavailable("no memory for a connection to Postgres");
 
@@ -145,80 +139,63 @@ Connection::~Connection() {
   busy ? cancel_and_close(connection_) : PQfinish(connection_);
 }
 
-bool Connection::wait(short events, Deadline deadline) { return poll_socket(PQsocket(connection_), events, deadline); }
+// The connection is not usable any more.
+Section Connection::lost(SectionOutcome outcome, const char* when) {
+  broken_ = true;
+  const bool gone = PQstatus(connection_) == CONNECTION_BAD;
+  const std::string why = gone ? one_line(PQerrorMessage(connection_)) : "no answer in time";
+  return {outcome, {}, {"", fmt::format("{}: {}", when, why), "", ""}};
+}
 
-SqlError Connection::lost(const char* when) const {
-  if (PQstatus(connection_) == CONNECTION_BAD) {
-    return {"", fmt::format("{}: {}", when, one_line(PQerrorMessage(connection_))), "", ""};
-  }
-  return {"", fmt::format("{}: no answer in time", when), "", ""};
+Fault Connection::fault_of(const Section& section) const {
+  std::string message = fmt::format("Postgres at {}: {}", name_, section.error.message);
+  if (!section.error.detail.empty()) message += " (" + section.error.detail + ")";
+  if (section.outcome == SectionOutcome::unknown) return Fault{FaultKind::timeout, std::move(message)};
+  return unavailable(std::move(message));
 }
 
 // Sends what libpq has gathered. It reads meanwhile: a server that cannot send stops receiving.
-Connection::Flushed Connection::flush(Deadline deadline) {
-  for (;;) {
-    const int pending = PQflush(connection_);
-    if (pending == 0) return Flushed::all;
-    if (pending < 0 || !wait(POLLIN | POLLOUT, deadline) || PQconsumeInput(connection_) == 0) {
-      broken_ = true;
-      return Flushed::nothing_more;
-    }
+bool Connection::flush(Deadline deadline) {
+  int pending = PQflush(connection_);
+  while (pending > 0 && poll_socket(PQsocket(connection_), POLLIN | POLLOUT, deadline) &&
+         PQconsumeInput(connection_) != 0) {
+    pending = PQflush(connection_);
   }
+  return pending == 0;
 }
 
-// Null at the end of a statement's results, and when the time is up or the connection is gone (`in_time` is false).
-ResultPtr Connection::next_result(Deadline deadline, bool& in_time) {
-  in_time = true;
+// Null at the end of a statement's results; nothing when the time is up or the connection is gone.
+std::optional<ResultPtr> Connection::next_result(Deadline deadline) {
   while (PQisBusy(connection_) != 0) {
-    if (!wait(POLLIN, deadline) || PQconsumeInput(connection_) == 0) {
-      in_time = false;
-      return nullptr;
-    }
+    if (!poll_socket(PQsocket(connection_), POLLIN, deadline) || PQconsumeInput(connection_) == 0) return std::nullopt;
   }
-  return ResultPtr(PQgetResult(connection_));
+  ResultPtr result(PQgetResult(connection_));
+  if (PQstatus(connection_) == CONNECTION_BAD) return std::nullopt;
+  return result;
 }
 
 Section Connection::read_section(std::size_t statements, Deadline deadline) {
-  Section section;
+  std::vector<ResultPtr> results;
   std::optional<SqlError> error;
-  int ends_in_a_row = 0;
-  for (;;) {
-    bool in_time = false;
-    ResultPtr result = next_result(deadline, in_time);
+  for (int ends_in_a_row = 0;;) {
+    std::optional<ResultPtr> next = next_result(deadline);
     // Two ends without a result between them: libpq has nothing more to tell, though the section's end is missing.
-    ends_in_a_row = result ? 0 : ends_in_a_row + 1;
-    if (!in_time || ends_in_a_row > 2 || PQstatus(connection_) == CONNECTION_BAD) {
-      broken_ = true;
-      section.outcome = SectionOutcome::unknown;
-      section.error = lost("waiting for the answer");
-      section.results.clear();
-      return section;
-    }
-    if (!result) continue;
-    switch (PQresultStatus(result.get())) {
-      case PGRES_PIPELINE_SYNC:
-        if (error) {
-          section.outcome = SectionOutcome::rolled_back;
-          section.error = *std::move(error);
-          section.results.clear();
-        } else if (section.results.size() != statements) {
-          broken_ = true;
-          section.outcome = SectionOutcome::unknown;
-          section.error = {"", "the answer has another number of parts than the question", "", ""};
-        } else {
-          section.outcome = SectionOutcome::committed;
-        }
-        return section;
-      case PGRES_PIPELINE_ABORTED:
-        break;
-      default:
-        if (!is_error(result.get())) {
-          section.results.push_back(std::move(result));
-        } else if (!error) {
-          error = error_of(result.get());
-        }
+    ends_in_a_row = next && *next ? 0 : ends_in_a_row + 1;
+    if (!next || ends_in_a_row > 2) return lost(SectionOutcome::unknown, "waiting for the answer");
+    if (!*next) continue;
+    const ExecStatusType status = PQresultStatus(next->get());
+    if (status == PGRES_PIPELINE_SYNC) break;
+    if (status == PGRES_PIPELINE_ABORTED) continue;
+    if (!is_error(next->get())) {
+      results.push_back(*std::move(next));
+    } else if (!error) {
+      error = error_of(next->get());
     }
   }
+  if (error) return {SectionOutcome::rolled_back, {}, *std::move(error)};
+  if (results.size() == statements) return {SectionOutcome::committed, std::move(results), {}};
+  broken_ = true;
+  return {SectionOutcome::unknown, {}, {"", "the answer has another number of parts than the question", "", ""}};
 }
 
 std::vector<Section> Connection::pipeline(std::span<const std::vector<Statement>> sections, Deadline deadline) {
@@ -226,69 +203,36 @@ std::vector<Section> Connection::pipeline(std::span<const std::vector<Statement>
   PQenterPipelineMode(connection_);
   std::size_t sent = 0;
   for (; sent < sections.size(); ++sent) {
-    bool taken = true;
-    for (const Statement& statement : sections[sent]) {
-      taken = taken && statement.params.send(connection_, statement.sql);
-    }
-    taken = taken && PQpipelineSync(connection_) == 1;
-    if (!taken || flush(deadline) != Flushed::all) break;
+    const auto taken = [&](const Statement& statement) { return statement.send(connection_); };
+    if (!std::ranges::all_of(sections[sent], taken) || PQpipelineSync(connection_) != 1 || !flush(deadline)) break;
   }
-  for (std::size_t at = sent; at < sections.size(); ++at) answers[at].error = lost("sending");
+  for (std::size_t at = sent; at < sections.size(); ++at) answers[at] = lost(SectionOutcome::not_sent, "sending");
   for (std::size_t at = 0; at < sent; ++at) {
     answers[at] = read_section(sections[at].size(), deadline);
     if (answers[at].outcome != SectionOutcome::unknown) continue;
     for (std::size_t later = at + 1; later < sent; ++later) {
-      answers[later].outcome = SectionOutcome::unknown;
-      answers[later].error = answers[at].error;
+      answers[later] = {SectionOutcome::unknown, {}, answers[at].error};
     }
     break;
   }
-  if (sent < sections.size()) broken_ = true;
   if (!broken_ && PQexitPipelineMode(connection_) != 1) broken_ = true;
   return answers;
 }
 
-Section Connection::read_results(Deadline deadline) {
-  Section section;
-  section.outcome = SectionOutcome::committed;
-  if (flush(deadline) != Flushed::all) {
-    section.outcome = SectionOutcome::not_sent;
-    section.error = lost("sending");
-    return section;
-  }
+Section Connection::read_results(bool sent, Deadline deadline) {
+  if (!sent || !flush(deadline)) return lost(SectionOutcome::not_sent, "sending");
+  Section section{SectionOutcome::committed};
   for (;;) {
-    bool in_time = false;
-    ResultPtr result = next_result(deadline, in_time);
-    if (!in_time || PQstatus(connection_) == CONNECTION_BAD) {
-      broken_ = true;
-      section.outcome = SectionOutcome::unknown;
-      section.error = lost("waiting for the answer");
-      return section;
-    }
-    if (!result) return section;
-    if (!is_error(result.get())) {
-      section.results.push_back(std::move(result));
-    } else if (section.outcome == SectionOutcome::committed) {
+    std::optional<ResultPtr> next = next_result(deadline);
+    if (!next) return lost(SectionOutcome::unknown, "waiting for the answer");
+    if (!*next) return section;
+    if (!is_error(next->get())) {
+      section.results.push_back(*std::move(next));
+    } else if (section.committed()) {
       section.outcome = SectionOutcome::rolled_back;
-      section.error = error_of(result.get());
+      section.error = error_of(next->get());
     }
   }
-}
-
-Section Connection::run(const Statement& statement, Deadline deadline) {
-  if (!statement.params.send(connection_, statement.sql)) {
-    broken_ = true;
-    return {SectionOutcome::not_sent, {}, lost("sending")};
-  }
-  return read_results(deadline);
-}
-
-Section Connection::run_script(const std::string& sql, Deadline deadline) {
-  if (PQsendQuery(connection_, sql.c_str()) != 1) {
-    broken_ = true;
-    return {SectionOutcome::not_sent, {}, lost("sending")};
-  }
-  return read_results(deadline);
 }
 
 bool Connection::usable() {
@@ -303,13 +247,17 @@ bool Connection::usable() {
   return !broken_ && PQstatus(connection_) != CONNECTION_BAD;
 }
 
-Connection::NotifyPtr Connection::next_notification(Deadline deadline) {
+std::optional<std::string> Connection::next_notification(Deadline deadline) {
   for (;;) {
-    if (NotifyPtr notify{PQnotifies(connection_)}) return notify;
-    if (!wait(POLLIN, deadline)) return nullptr;
+    if (PGnotify* const notify = PQnotifies(connection_)) {
+      std::string payload(notify->extra != nullptr ? notify->extra : "");
+      PQfreemem(notify);
+      return payload;
+    }
+    if (!poll_socket(PQsocket(connection_), POLLIN, deadline)) return std::nullopt;
     if (PQconsumeInput(connection_) == 0) {
       broken_ = true;
-      return nullptr;
+      return std::nullopt;
     }
   }
 }

@@ -17,19 +17,9 @@
 #include <oncekey/result.h>
 
 #include <atomic>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::postgres {
-
-struct Statement {
-  const char* sql;
-  Params params;
-};
 
 // What the server, or libpq in its place, said was wrong.
 struct SqlError {
@@ -48,8 +38,12 @@ enum class SectionOutcome {
 
 struct Section {
   SectionOutcome outcome = SectionOutcome::not_sent;
-  std::vector<ResultPtr> results; // one for each statement, if committed
-  SqlError error;                 // if not
+  std::vector<ResultPtr> results{}; // one for each statement, if committed
+  SqlError error{};                 // if not
+
+  bool committed() const { return outcome == SectionOutcome::committed; }
+  const PGresult* result() const { return results.front().get(); }
+  Row row() const { return Row(result(), 0); }
 };
 
 class Connection {
@@ -66,39 +60,39 @@ class Connection {
   std::vector<Section> pipeline(std::span<const std::vector<Statement>> sections, Deadline deadline);
 
   // One statement, a transaction of its own.
-  Section run(const Statement& statement, Deadline deadline);
+  Section run(const Statement& statement, Deadline deadline) {
+    return read_results(statement.send(connection_), deadline);
+  }
   // Statements without parameters, several if need be, as the simple protocol has them; results are dropped.
-  Section run_script(const std::string& sql, Deadline deadline);
+  Section run_script(const std::string& sql, Deadline deadline) {
+    return read_results(PQsendQuery(connection_, sql.c_str()) == 1, deadline);
+  }
+  // The fault of a section that was not committed: `unavailable` or `timeout`, as SectionOutcome says.
+  Fault fault_of(const Section& section) const;
 
   // False once the connection is known to be gone; looks at what has arrived, and does not wait.
   bool usable();
   // Not usable from now on: for a server that answers and is not the one we want.
   void give_up() { broken_ = true; }
 
-  // Waits until something arrives or the time is up. Null when there is no notification.
-  struct NotifyFree {
-    void operator()(PGnotify* notify) const { PQfreemem(notify); }
-  };
-  using NotifyPtr = std::unique_ptr<PGnotify, NotifyFree>;
-  NotifyPtr next_notification(Deadline deadline);
-  int socket() const { return PQsocket(connection_); }
+  // The payload of the next notification. Waits until something arrives or the time is up; nothing when none has.
+  std::optional<std::string> next_notification(Deadline deadline);
 
+  const std::string& name() const { return name_; }
   TextEncoding text_encoding() const { return text_encoding_; }
-  int server_version() const { return PQserverVersion(connection_); }
   // What the other side said its number is: a backend its own, a pooler anything.
   int backend_pid() const { return PQbackendPID(connection_); }
 
  private:
-  explicit Connection(PGconn* connection) : connection_(connection) {}
-  enum class Flushed { all, nothing_more };
-  Flushed flush(Deadline deadline);
-  bool wait(short events, Deadline deadline);
-  ResultPtr next_result(Deadline deadline, bool& in_time);
+  Connection(PGconn* connection, std::string name) : connection_(connection), name_(std::move(name)) {}
+  bool flush(Deadline deadline);
+  std::optional<ResultPtr> next_result(Deadline deadline);
   Section read_section(std::size_t statements, Deadline deadline);
-  Section read_results(Deadline deadline);
-  SqlError lost(const char* when) const;
+  Section read_results(bool sent, Deadline deadline);
+  Section lost(SectionOutcome outcome, const char* when);
 
   PGconn* const connection_;
+  const std::string name_; // the target's
   TextEncoding text_encoding_ = TextEncoding::utf8;
   bool broken_ = false;
 };
@@ -106,8 +100,5 @@ class Connection {
 // Waits for the cancellations that connections of this process have left behind, until the deadline: libpq and what it
 // uses must not be at work in another thread while the process ends.
 void await_cancellations(Deadline deadline);
-
-// libpq's messages are several lines with a line break at the end; ours are one.
-std::string one_line(std::string_view message);
 
 } // namespace oncekey::postgres

@@ -1,19 +1,15 @@
 #include "store/postgres/housekeeping.h"
 
+#include "base/backoff.h"
 #include "base/durations.h"
 #include "core/record_codec.h"
 #include "store/common/listing.h"
-#include "store/postgres/single_calls.h"
 #include "store/postgres/sql_batch.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
-#include <charconv>
-#include <cstring>
 #include <limits>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -38,17 +34,21 @@ constexpr const char* kPartitions =
 constexpr const char* kMeasure =
     "SELECT coalesce(sum(greatest(c.reltuples, 0)), 0)::int8, coalesce(sum(pg_total_relation_size(c.oid)), 0)::int8 "
     "FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'oncekey.record'::regclass";
+// Behind the columns of oncekey.answer.
+enum ListColumn : int { list_id = 18, list_front, browse_looked, browse_fitting, browse_last_time, browse_last_id };
 // In the order of oncekey.answer, with the id and the front of the response at the end: responses may be long, and
 // none of what follows is shown.
-constexpr const char* kList =
-    "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
-    "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, "
-    "r.id, substring(r.response FROM 1 FOR $7) "
-    "FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
+std::string list_columns() {
+  return fmt::format(
+      "0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
+      "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, "
+      "r.id, substring(r.response FROM 1 FOR {})",
+      kResponseFrontBytes);
+}
+constexpr std::string_view kList =
+    "SELECT {} FROM oncekey.record r, (SELECT oncekey.clock() + $1 AS moment) m "
     "WHERE r.state <> 4 AND r.expires_at > m.moment AND ($2 = 0 OR r.state = $2) "
     "AND (NOT $3 OR r.state = 1 AND r.lease_until <= m.moment) AND r.id BETWEEN $4 AND $5 LIMIT $6";
-constexpr int kListIdColumn = 18;
-constexpr int kListFrontColumn = 19;
 
 // State 1 is that of StoredJob::state_at().
 constexpr const char* kListJobs =
@@ -68,31 +68,18 @@ constexpr std::string_view kAllRecords = "oncekey.record r";
 constexpr std::string_view kUnsettledRecords = "oncekey.unsettled u JOIN oncekey.record r ON r.id = u.id";
 constexpr std::size_t kLooksPerCall = 1000;
 constexpr std::size_t kSearchLooksPerCall = 20'000;
-constexpr int kBrowseLookedColumn = 20;
-constexpr int kBrowseFittingColumn = 21;
-constexpr int kBrowseLastTimeColumn = 22;
-constexpr int kBrowseLastIdColumn = 23;
 
-// As is_shown() of store/common/listing.h has it.
-std::string_view condition_of(KeysShown shown) {
-  switch (shown) {
-    case KeysShown::all:
-      return "true";
-    case KeysShown::waiting:
-      return "(r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
-    case KeysShown::others:
-      return "NOT (r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
-    case KeysShown::in_progress:
-      return "r.state = 1";
-    case KeysShown::abandoned:
-      return "(r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)";
-    case KeysShown::indeterminate:
-      return "r.state = 3";
-    case KeysShown::completed:
-      return "r.state = 2";
-  }
-  return "false";
-}
+// As is_shown() of store/common/listing.h has it: one for each of KeysShown, in its order.
+constexpr std::string_view kConditions[] = {
+    "true",
+    "(r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)",     // waiting
+    "NOT (r.state = 3 OR r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)", // others
+    "r.state = 1",                                                                    // in_progress
+    "(r.state = 1 AND r.lease_until <= m.moment AND NOT r.rerun)",                    // abandoned
+    "r.state = 3",                                                                    // indeterminate
+    "r.state = 2",                                                                    // completed
+};
+static_assert(std::size(kConditions) == static_cast<std::size_t>(KeysShown::completed) + 1);
 
 // A look at $7 records behind a place, newest first by the index of each partition, and up to $6 lines of those that
 // fit. The lines are as in kList; each has the numbers of the look behind it, and there is at least one row for them.
@@ -107,65 +94,67 @@ std::string browse_sql(std::string_view records, std::string_view condition) {
       "last AS (SELECT l.first_received, l.id FROM looked l ORDER BY l.first_received, l.id LIMIT 1), "
       "lines AS (SELECT l.bucket, l.id FROM looked l WHERE l.fits "
       "ORDER BY l.first_received DESC, l.id DESC LIMIT $6) "
-      "SELECT 0::int4, 2::int2, m.moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at, "
-      "r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, NULL::bytea, "
-      "r.id, substring(r.response FROM 1 FOR $8), n.looked, n.fitting, last.first_received, last.id "
+      "SELECT {2}, n.looked, n.fitting, last.first_received, last.id "
       "FROM numbers n CROSS JOIN m LEFT JOIN last ON true "
       "LEFT JOIN (lines JOIN oncekey.record r ON r.bucket = lines.bucket AND r.id = lines.id) ON true "
       "ORDER BY r.first_received DESC, r.id DESC",
-      records, condition);
+      records, condition, list_columns());
 }
 
 Result<RecordId> id_of(std::string_view bytes) {
   RecordId id;
-  if (bytes.size() != id.bytes.size()) return corrupt("a stored id does not have 32 bytes");
-  std::memcpy(id.bytes.data(), bytes.data(), bytes.size());
+  if (!copy_exactly(bytes, id.bytes)) return corrupt("a stored id does not have 32 bytes");
   return id;
 }
 
-Result<Listed> line_of(const Row& row) {
-  const Result<RecordId> id = id_of(row.bytes(kListIdColumn));
-  if (!id) return id.fault();
-  Result<Record> record = record_of(row, *id);
-  if (!record) return std::move(record).fault();
-  Listed line{*id, *std::move(record)};
-  if (!row.is_null(kListFrontColumn)) line.record.response = response_at_front(row.bytes(kListFrontColumn));
-  return line;
+Status read_lines(const Section& section, std::vector<Listed>& lines) {
+  for (const Row row : rows_of(section.result())) {
+    if (row.is_null(list_id)) continue; // nothing fits: the row has the numbers of a look alone
+    const Result<RecordId> id = id_of(row.bytes(list_id));
+    if (!id) return id.fault();
+    Result<Record> record = record_of(row, *id);
+    if (!record) return std::move(record).fault();
+    Listed& line = lines.emplace_back(*id, *std::move(record));
+    if (!row.is_null(list_front)) line.record.response = response_at_front(row.bytes(list_front));
+  }
+  return ok_status();
 }
 
-// record_WIDTH_INDEX; the server has checked the shape.
-std::optional<BucketId> bucket_of_partition(std::string_view name) {
-  constexpr std::string_view kPrefix = "record_";
-  if (!name.starts_with(kPrefix)) return std::nullopt;
-  BucketId id;
-  const char* const end = name.data() + name.size();
-  const auto [middle, width_error] = std::from_chars(name.data() + kPrefix.size(), end, id.width_log2);
-  if (width_error != std::errc{} || middle == end || *middle != '_') return std::nullopt;
-  const auto [rest, index_error] = std::from_chars(middle + 1, end, id.index);
-  if (index_error != std::errc{} || rest != end) return std::nullopt;
-  if (id.width_log2 < kNarrowestBucketLog2 || id.width_log2 > kWidestBucketLog2) return std::nullopt;
-  return id;
+// record_WIDTH_INDEX: the bucket's name with another beginning and another separator.
+std::optional<BucketId> bucket_of_partition(std::string name) {
+  std::replace(name.begin(), name.end(), '_', '-');
+  return name.starts_with("record-") ? bucket_from_name("bucket-" + name.substr(7)) : std::nullopt;
 }
 
 // As oncekey.bucket_of() has it.
 std::int64_t number_of(const BucketId& id) { return id.end().time_since_epoch().count() << 6 | id.width_log2; }
 
-// The first or last id that begins with these hex digits; nothing if they are not.
-std::optional<std::string> id_bound(std::string_view prefix, char padding) {
-  if (prefix.size() > 64) return std::nullopt;
-  std::string hex(prefix);
-  std::transform(hex.begin(), hex.end(), hex.begin(), [](char digit) {
-    return digit >= 'A' && digit <= 'F' ? static_cast<char>(digit - 'A' + 'a') : digit;
-  });
-  const std::optional<RecordId> id = record_id_from_hex(hex.append(64 - hex.size(), padding));
-  if (!id) return std::nullopt;
-  return std::string(id->bytes.begin(), id->bytes.end());
+// The first and the last id that begin with these hex digits; nothing if they are not.
+struct IdRange {
+  RecordId first;
+  RecordId last;
+};
+std::optional<IdRange> ids_with(const std::string& prefix) {
+  const std::string padding(64 - std::min<std::size_t>(prefix.size(), 64), '0');
+  const std::optional<RecordId> first = record_id_from_hex(prefix + padding);
+  const std::optional<RecordId> last = record_id_from_hex(prefix + std::string(padding.size(), 'f'));
+  if (!first || !last) return std::nullopt;
+  return IdRange{*first, *last};
+}
+
+std::int64_t limit_of(std::size_t wanted) {
+  return static_cast<std::int64_t>(std::min<std::size_t>(wanted, 1'000'000));
+}
+
+template <class State>
+std::int16_t number_or_zero(const std::optional<State>& state) {
+  return state ? static_cast<std::int16_t>(*state) : std::int16_t{0};
 }
 
 } // namespace
 
-Housekeeping::Housekeeping(PostgresState& state, Rounds rounds) : state_(state) {
-  if (rounds == Rounds::in_background) thread_ = std::thread([this] { run(); });
+Housekeeping::Housekeeping(PostgresState& state, PostgresOptions::Maintenance maintenance) : state_(state) {
+  if (maintenance == PostgresOptions::Maintenance::in_background) thread_ = std::thread([this] { run(); });
 }
 
 Housekeeping::~Housekeeping() {
@@ -174,7 +163,8 @@ Housekeeping::~Housekeeping() {
     wake_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
-  for (const Question& question : questions_) question.refuse(unavailable("the store is being closed"));
+  const Fault closed = unavailable("the store is being closed");
+  for (const Question& question : questions_) question(&closed);
 }
 
 void Housekeeping::run() {
@@ -204,7 +194,9 @@ Status Housekeeping::round() {
   if (!present) return present.fault();
   if (const Status made = make_ahead(*present); !made) return made;
   drop_ended(*present);
-  if (const Status forgotten = forget_jobs(); !forgotten) return forgotten;
+  const Result<Section> forgotten = run_statement(
+      Statement("SELECT oncekey.forget_jobs($1, $2)", state_.skew().count(), kForgottenPerRound), kDropTime);
+  if (!forgotten) return forgotten.fault();
   if (std::chrono::steady_clock::now() < measure_again_) return ok_status();
   measure_again_ = deadline_in(kMeasureEvery);
   return measure();
@@ -215,8 +207,7 @@ Status Housekeeping::ensure_connection() {
     if (std::chrono::steady_clock::now() < look_again_) return ok_status();
   } else {
     connection_.reset();
-    Result<std::unique_ptr<Connection>> opened =
-        Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
+    Result<std::unique_ptr<Connection>> opened = state_.open_connection();
     if (!opened) return opened.fault();
     connection_ = *std::move(opened);
     limit_session(*connection_, kStatementTimeMax, deadline_in(state_.call_timeout));
@@ -227,15 +218,18 @@ Status Housekeeping::ensure_connection() {
   return admitted;
 }
 
+Result<Section> Housekeeping::run_statement(const Statement& statement, Millis longest) {
+  Section section = connection_->run(statement, deadline_in(longest));
+  if (!section.committed()) return unavailable(connection_->fault_of(section).message);
+  return section;
+}
+
 Result<std::vector<Housekeeping::Partition>> Housekeeping::partitions() {
-  const Section section = connection_->run({kPartitions, {}}, deadline_in(state_.call_timeout));
-  if (section.outcome != SectionOutcome::committed) return fault_of(section, state_.target.name);
+  const Result<Section> section = run_statement(Statement(kPartitions), state_.call_timeout);
+  if (!section) return section.fault();
   std::vector<Partition> found;
-  const PGresult* const result = section.results[0].get();
-  for (int at = 0; at < PQntuples(result); ++at) {
-    const Row row(result, at);
-    const std::optional<BucketId> bucket = bucket_of_partition(row.bytes(0));
-    if (bucket) found.push_back({std::string(row.bytes(0)), *bucket, row.boolean(1)});
+  for (const Row row : rows_of(section->result())) {
+    if (const auto bucket = bucket_of_partition(row.text(0))) found.push_back({row.text(0), *bucket, row.boolean(1)});
   }
   const std::lock_guard lock(mutex_);
   stats_.buckets = found.size();
@@ -249,10 +243,9 @@ Status Housekeeping::make_ahead(const std::vector<Partition>& present) {
     const BucketId needed = bucket_of(now + retention + ahead, retention);
     const auto is_needed = [&](const Partition& partition) { return partition.bucket == needed; };
     if (std::any_of(present.begin(), present.end(), is_needed)) continue;
-    Statement statement{"SELECT oncekey.make_partition($1)", {}};
-    statement.params.int8(number_of(needed));
-    const Section made = connection_->run(statement, deadline_in(kDropTime));
-    if (made.outcome != SectionOutcome::committed) return fault_of(made, state_.target.name);
+    const Result<Section> made =
+        run_statement(Statement("SELECT oncekey.make_partition($1)", number_of(needed)), kDropTime);
+    if (!made) return made.fault();
     const std::lock_guard lock(mutex_);
     ++stats_.buckets;
   }
@@ -278,35 +271,25 @@ void Housekeeping::drop_ended(const std::vector<Partition>& present) {
 // A crash between the two steps leaves a table that is not read any more, which the next round finds.
 Status Housekeeping::drop(const Partition& partition) {
   if (partition.attached) {
-    Statement statement{"SELECT oncekey.detach_partition($1)", {}};
-    statement.params.int8(number_of(partition.bucket));
-    const Section detached = connection_->run(statement, deadline_in(kDropTime));
-    if (detached.outcome != SectionOutcome::committed) return fault_of(detached, state_.target.name);
+    const Result<Section> detached =
+        run_statement(Statement("SELECT oncekey.detach_partition($1)", number_of(partition.bucket)), kDropTime);
+    if (!detached) return detached.fault();
   }
-  const Section dropped =
-      connection_->run_script("DROP TABLE IF EXISTS oncekey." + partition.name, deadline_in(kDropTime));
-  if (dropped.outcome != SectionOutcome::committed) return fault_of(dropped, state_.target.name);
+  const std::string drop = "DROP TABLE IF EXISTS oncekey." + partition.name;
+  const Result<Section> dropped = run_statement(Statement(drop.c_str()), kDropTime);
+  if (!dropped) return dropped.fault();
   state_.log.info("partition_dropped", {{"store", state_.target.name}, {"partition", partition.name}});
   const std::lock_guard lock(mutex_);
   --stats_.buckets;
   return ok_status();
 }
 
-Status Housekeeping::forget_jobs() {
-  Statement statement{"SELECT oncekey.forget_jobs($1, $2)", {}};
-  statement.params.int8(state_.skew().count()).int4(kForgottenPerRound);
-  const Section forgotten = connection_->run(statement, deadline_in(kDropTime));
-  if (forgotten.outcome != SectionOutcome::committed) return fault_of(forgotten, state_.target.name);
-  return ok_status();
-}
-
 Status Housekeeping::measure() {
-  const Section section = connection_->run({kMeasure, {}}, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return fault_of(section, state_.target.name);
-  const Row row(section.results[0].get(), 0);
+  const Result<Section> section = run_statement(Statement(kMeasure), kListTime);
+  if (!section) return section.fault();
   const std::lock_guard lock(mutex_);
-  stats_.records_estimate = static_cast<std::uint64_t>(row.int8(0));
-  stats_.bytes_on_disk = static_cast<std::uint64_t>(row.int8(1));
+  stats_.records_estimate = section->row().count(0);
+  stats_.bytes_on_disk = section->row().count(1);
   return ok_status();
 }
 
@@ -318,181 +301,106 @@ StoreStats Housekeeping::stats() const {
   return stats;
 }
 
-template <class T>
-void Housekeeping::ask(std::function<Result<T>()> look, Done<T> done) {
-  if (!thread_.joinable()) return done(look());
-  const std::lock_guard lock(mutex_);
-  questions_.push_back({[look = std::move(look), done] { done(look()); }, [done](const Fault& fault) { done(fault); }});
-  wake_.notify_all();
-}
-
-void Housekeeping::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  ask<std::vector<Listed>>([this, request] { return list_now(request); }, std::move(done));
-}
-
-void Housekeeping::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  ask<BrowsePage>([this, request] { return browse_now(request); }, std::move(done));
-}
-
-void Housekeeping::count_waiting(Done<WaitingKeys> done) {
-  ask<WaitingKeys>([this] { return count_now(); }, std::move(done));
-}
-
-void Housekeeping::list_jobs(const JobListRequest& request, Done<JobPage> done) {
-  ask<JobPage>([this, request] { return list_jobs_now(request); }, std::move(done));
-}
-
-void Housekeeping::count_jobs(Done<std::vector<JobCount>> done) {
-  ask<std::vector<JobCount>>([this] { return count_jobs_now(); }, std::move(done));
-}
-
 void Housekeeping::answer_questions() {
-  for (;;) {
-    Question next;
-    {
-      const std::lock_guard lock(mutex_);
-      if (questions_.empty()) return;
-      next = std::move(questions_.front());
-      questions_.pop_front();
-    }
-    next.answer();
+  std::deque<Question> questions;
+  {
+    const std::lock_guard lock(mutex_);
+    questions.swap(questions_);
   }
+  for (const Question& question : questions) question(nullptr);
 }
 
-Result<std::vector<Listed>> Housekeeping::list_now(const ListRequest& request) {
-  const std::optional<std::string> low = id_bound(request.id_prefix, '0');
-  const std::optional<std::string> high = id_bound(request.id_prefix, 'f');
-  if (!low || !high) return std::vector<Listed>{};
-  Statement statement{kList, {}};
-  statement.params.int8(state_.skew().count());
-  statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
-  statement.params.boolean(request.abandoned_only).bytes(*low).bytes(*high);
-  statement.params.int8(static_cast<std::int64_t>(std::min<std::size_t>(request.limit, 1'000'000)));
-  statement.params.int4(kResponseFrontBytes);
-  const Result<Section> section = ask_server(statement);
-  if (!section) return section.fault();
-  std::vector<Listed> listed;
-  const PGresult* const result = section->results[0].get();
-  for (int at = 0; at < PQntuples(result); ++at) {
-    Result<Listed> line = line_of(Row(result, at));
-    if (!line) return std::move(line).fault();
-    listed.push_back(*std::move(line));
+Result<Section> Housekeeping::ask_server(const Statement& statement, Unsettled unsettled) {
+  const std::lock_guard turn(connection_mutex_);
+  if (const Status connected = ensure_connection(); !connected) return connected.fault();
+  if (unsettled == Unsettled::up_to_date) {
+    const Statement note("SELECT oncekey.note_unsettled($1)", state_.skew().count());
+    if (Result<Section> noted = run_statement(note, kListTime); !noted) return noted;
   }
+  return run_statement(statement, kListTime);
+}
+
+Result<std::vector<Listed>> Housekeeping::list(const ListRequest& request) {
+  std::vector<Listed> listed;
+  const std::optional<IdRange> ids = ids_with(request.id_prefix);
+  if (!ids) return listed;
+  const std::string sql = fmt::format(kList, list_columns());
+  const Result<Section> section =
+      ask_server(Statement(sql.c_str(), state_.skew().count(), number_or_zero(request.state), request.abandoned_only,
+                           bytea_of(ids->first), bytea_of(ids->last), limit_of(request.limit)));
+  if (!section) return section.fault();
+  if (const Status read = read_lines(*section, listed); !read) return read.fault();
   return listed;
 }
 
-Result<JobPage> Housekeeping::list_jobs_now(const JobListRequest& request) {
+Result<JobPage> Housekeeping::list_jobs(const JobListRequest& request) {
   JobPage page;
-  const std::optional<std::string> low = id_bound(request.id_prefix, '0');
-  const std::optional<std::string> high = id_bound(request.id_prefix, 'f');
-  if (!low || !high) return page;
-  Statement statement{kListJobs, {}};
-  statement.params.int8(state_.skew().count());
-  statement.params.int2(request.state ? static_cast<std::int16_t>(*request.state) : std::int16_t{0});
-  statement.params.text(as_text(request.route, TextEncoding::utf8)).bytes(*low).bytes(*high);
-  const std::size_t limit = std::min<std::size_t>(request.limit, 1'000'000);
-  statement.params.int8(static_cast<std::int64_t>(limit) + 1); // one more tells whether there are others
-  const Result<Section> section = ask_server(statement);
+  const std::optional<IdRange> ids = ids_with(request.id_prefix);
+  if (!ids) return page;
+  const std::int64_t limit = limit_of(request.limit);
+  // One more tells whether there are others.
+  const Result<Section> section = ask_server(Statement(kListJobs, state_.skew().count(), number_or_zero(request.state),
+                                                       as_text(request.route, TextEncoding::utf8), bytea_of(ids->first),
+                                                       bytea_of(ids->last), limit + 1));
   if (!section) return section.fault();
-  const PGresult* const result = section->results[0].get();
-  for (int at = 0; at < PQntuples(result); ++at) {
-    if (page.jobs.size() == limit) {
-      page.whole = false;
-      break;
-    }
-    Result<StoredJob> job = job_of(Row(result, at));
+  page.whole = PQntuples(section->result()) <= limit;
+  for (const Row row : rows_of(section->result()) | std::views::take(limit)) {
+    Result<StoredJob> job = job_of(row);
     if (!job) return std::move(job).fault();
     page.jobs.push_back(*std::move(job));
   }
   return page;
 }
 
-Result<std::vector<JobCount>> Housekeeping::count_jobs_now() {
-  Statement statement{kCountJobs, {}};
-  statement.params.int8(state_.skew().count());
-  const Result<Section> section = ask_server(statement);
+Result<std::vector<JobCount>> Housekeeping::count_jobs() {
+  const Result<Section> section = ask_server(Statement(kCountJobs, state_.skew().count()));
   if (!section) return section.fault();
   std::vector<JobCount> counts;
-  const PGresult* const result = section->results[0].get();
-  for (int at = 0; at < PQntuples(result); ++at) {
-    const Row row(result, at);
-    counts.push_back(
-        {std::string(row.bytes(0)), static_cast<JobState>(row.int2(1)), static_cast<std::uint64_t>(row.int8(2))});
+  for (const Row row : rows_of(section->result())) {
+    counts.push_back({row.text(0), static_cast<JobState>(row.int2(1)), row.count(2)});
   }
   return counts;
 }
 
-Result<Section> Housekeeping::ask_server(const Statement& statement) {
-  const std::lock_guard turn(connection_mutex_);
-  if (const Status connected = ensure_connection(); !connected) return connected.fault();
-  Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
-  return section;
+Result<WaitingKeys> Housekeeping::count_waiting() {
+  const Result<Section> section =
+      ask_server(Statement("SELECT abandoned, indeterminate FROM oncekey.count_waiting($1, $2)", state_.skew().count(),
+                           static_cast<std::int64_t>(kWaitingCountMax)),
+                 Unsettled::up_to_date);
+  if (!section) return section.fault();
+  return WaitingKeys{section->row().count(0), section->row().count(1)};
 }
 
-Status Housekeeping::note_unsettled() {
-  Statement statement{"SELECT oncekey.note_unsettled($1)", {}};
-  statement.params.int8(state_.skew().count());
-  const Section noted = connection_->run(statement, deadline_in(kListTime));
-  if (noted.outcome != SectionOutcome::committed) return unavailable(fault_of(noted, state_.target.name).message);
-  return ok_status();
-}
-
-Result<WaitingKeys> Housekeeping::count_now() {
-  const std::lock_guard turn(connection_mutex_);
-  if (const Status connected = ensure_connection(); !connected) return connected.fault();
-  if (const Status noted = note_unsettled(); !noted) return noted.fault();
-  Statement statement{"SELECT abandoned, indeterminate FROM oncekey.count_waiting($1, $2)", {}};
-  statement.params.int8(state_.skew().count()).int8(static_cast<std::int64_t>(kWaitingCountMax));
-  const Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
-  const Row row(section.results[0].get(), 0);
-  return WaitingKeys{static_cast<std::uint64_t>(row.int8(0)), static_cast<std::uint64_t>(row.int8(1))};
-}
-
-Result<BrowsePage> Housekeeping::browse_now(const BrowseRequest& request) {
-  const std::lock_guard turn(connection_mutex_);
-  if (const Status connected = ensure_connection(); !connected) return connected.fault();
+Result<BrowsePage> Housekeeping::browse(const BrowseRequest& request) {
   const bool waiting = only_waiting(request.shown);
-  if (waiting) {
-    if (const Status noted = note_unsettled(); !noted) return noted.fault();
-  }
-  const std::string sql = browse_sql(waiting ? kUnsettledRecords : kAllRecords, condition_of(request.shown));
+  const std::string sql =
+      browse_sql(waiting ? kUnsettledRecords : kAllRecords, kConditions[static_cast<std::size_t>(request.shown)]);
   // As many as will be needed, it is hoped; the caller goes on from there.
   const std::size_t hoped = request.key.empty() ? std::max(kLooksPerCall, 4 * request.limit) : kSearchLooksPerCall;
   const auto looks = static_cast<std::int64_t>(std::min(request.look_max, hoped));
   const auto limit = static_cast<std::int64_t>(request.limit);
-  Statement statement{sql.c_str(), {}};
-  statement.params.int8(state_.skew().count());
-  statement.params.text(as_text(request.key, TextEncoding::utf8)).text(as_text(request.route, TextEncoding::utf8));
-  statement.params.int8(request.after ? request.after->first_received.time_since_epoch().count()
-                                      : std::numeric_limits<std::int64_t>::max());
-  const RecordId before = request.after ? request.after->id : RecordId{};
-  statement.params.bytes({reinterpret_cast<const char*>(before.bytes.data()), before.bytes.size()});
-  statement.params.int8(limit).int8(looks).int4(kResponseFrontBytes);
-  const Section section = connection_->run(statement, deadline_in(kListTime));
-  if (section.outcome != SectionOutcome::committed) return unavailable(fault_of(section, state_.target.name).message);
+  const BrowsePlace before =
+      request.after.value_or(BrowsePlace{Time{Millis{std::numeric_limits<std::int64_t>::max()}}, {}});
+  const Result<Section> section = ask_server(
+      Statement(sql.c_str(), state_.skew().count(), as_text(request.key, TextEncoding::utf8),
+                as_text(request.route, TextEncoding::utf8),
+                std::int64_t{before.first_received.time_since_epoch().count()}, bytea_of(before.id), limit, looks),
+      waiting ? Unsettled::up_to_date : Unsettled::as_they_are);
+  if (!section) return section.fault();
   BrowsePage page;
-  const PGresult* const result = section.results[0].get();
-  for (int at = 0; at < PQntuples(result); ++at) {
-    const Row row(result, at);
-    if (row.is_null(kListIdColumn)) continue; // nothing fits: the row has the numbers alone
-    Result<Listed> line = line_of(row);
-    if (!line) return std::move(line).fault();
-    page.lines.push_back(*std::move(line));
-  }
-  if (PQntuples(result) == 0) return page;
-  const Row numbers(result, 0);
-  page.looked = static_cast<std::uint64_t>(numbers.int8(kBrowseLookedColumn));
-  const bool more_lines = numbers.int8(kBrowseFittingColumn) > limit;
-  const bool more_records = numbers.int8(kBrowseLookedColumn) == looks;
+  if (const Status read = read_lines(*section, page.lines); !read) return read.fault();
+  if (PQntuples(section->result()) == 0) return page;
+  const Row numbers = section->row();
+  page.looked = numbers.count(browse_looked);
+  const bool more_lines = numbers.int8(browse_fitting) > limit;
+  const bool more_records = numbers.int8(browse_looked) == looks;
   page.whole = !more_lines && !more_records;
   if (more_lines) {
     page.next = BrowsePlace{page.lines.back().record.first_received, page.lines.back().id};
   } else if (more_records) {
-    const Result<RecordId> last = id_of(numbers.bytes(kBrowseLastIdColumn));
+    const Result<RecordId> last = id_of(numbers.bytes(browse_last_id));
     if (!last) return last.fault();
-    page.next = BrowsePlace{Time{Millis{numbers.int8(kBrowseLastTimeColumn)}}, *last};
+    page.next = BrowsePlace{numbers.time(browse_last_time), *last};
   }
   return page;
 }

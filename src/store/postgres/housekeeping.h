@@ -5,37 +5,41 @@
 // on one store: what another has done already is no error.
 #pragma once
 
-#include "base/backoff.h"
 #include "core/bucket.h"
-#include "store/postgres/postgres_state.h"
-
 #include "core/job_store.h"
-#include "core/store.h"
+#include "store/postgres/postgres_state.h"
+#include "store/postgres/postgres_store.h"
 
 #include <deque>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <thread>
-#include <vector>
 
 namespace oncekey::postgres {
 
 class Housekeeping {
  public:
-  enum class Rounds { in_background, by_hand };
-  Housekeeping(PostgresState& state, Rounds rounds);
+  Housekeeping(PostgresState& state, PostgresOptions::Maintenance maintenance);
   // After state.stop().
   ~Housekeeping();
 
   // One round now, on the caller's thread.
   Status round();
 
-  void list(const ListRequest& request, Done<std::vector<Listed>> done);
-  void browse(const BrowseRequest& request, Done<BrowsePage> done);
-  void count_waiting(Done<WaitingKeys> done);
-  void list_jobs(const JobListRequest& request, Done<JobPage> done);
-  void count_jobs(Done<std::vector<JobCount>> done);
+  // Answers what an operator asks, by one of the functions below, on the thread for upkeep: ask(done,
+  // &Housekeeping::list, request).
+  template <class T, class Look, class... Request>
+  void ask(Done<T> done, Look look, const Request&... request) {
+    auto answer = [this, look, request...] { return (this->*look)(request...); };
+    if (!thread_.joinable()) return done(answer());
+    const std::lock_guard lock(mutex_);
+    questions_.push_back([answer, done](const Fault* closed) { done(closed ? Result<T>(*closed) : answer()); });
+    wake_.notify_all();
+  }
+  Result<std::vector<Listed>> list(const ListRequest& request);
+  Result<BrowsePage> browse(const BrowseRequest& request);
+  Result<WaitingKeys> count_waiting();
+  Result<JobPage> list_jobs(const JobListRequest& request);
+  Result<std::vector<JobCount>> count_jobs();
+
   StoreStats stats() const;
 
  private:
@@ -45,29 +49,22 @@ class Housekeeping {
     bool attached = false;
   };
   void run();
+  void answer_questions();
   Status ensure_connection();
+  // Over the connection there is. The fault is of kind unavailable: no caller has to know how far it came.
+  Result<Section> run_statement(const Statement& statement, Millis longest);
+  // For what operators ask: takes a turn, and connects if need be. `unsettled`: the list of those is brought up to
+  // date first.
+  enum class Unsettled { as_they_are, up_to_date };
+  Result<Section> ask_server(const Statement& statement, Unsettled unsettled = Unsettled::as_they_are);
   Result<std::vector<Partition>> partitions();
   Status make_ahead(const std::vector<Partition>& present);
   void drop_ended(const std::vector<Partition>& present);
   Status drop(const Partition& partition);
-  Status forget_jobs();
   Status measure();
-  Result<Section> ask_server(const Statement& statement);
-  Result<std::vector<Listed>> list_now(const ListRequest& request);
-  Result<BrowsePage> browse_now(const BrowseRequest& request);
-  Result<WaitingKeys> count_now();
-  Result<JobPage> list_jobs_now(const JobListRequest& request);
-  Result<std::vector<JobCount>> count_jobs_now();
-  Status note_unsettled();
 
-  // What an operator asks, answered on this thread.
-  struct Question {
-    std::function<void()> answer;
-    std::function<void(const Fault& fault)> refuse;
-  };
-  template <class T>
-  void ask(std::function<Result<T>()> look, Done<T> done);
-  void answer_questions();
+  // Answers; with a fault, that the store is closed, it says so.
+  using Question = std::function<void(const Fault* closed)>;
 
   PostgresState& state_;
   std::mutex connection_mutex_; // a round by hand and one in the background take turns

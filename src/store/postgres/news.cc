@@ -5,9 +5,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
-#include <algorithm>
 #include <unordered_set>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -55,11 +53,10 @@ void News::run() {
 
 bool News::connect() {
   connection_.reset();
-  Result<std::unique_ptr<Connection>> opened =
-      Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
+  Result<std::unique_ptr<Connection>> opened = state_.open_connection();
   if (!opened) return false;
   const Section listening = (*opened)->run_script("LISTEN oncekey_settled", deadline_in(state_.call_timeout));
-  if (listening.outcome != SectionOutcome::committed) return false;
+  if (!listening.committed()) return false;
   connection_ = *std::move(opened);
   backoff_.reset();
   // What was settled while this gateway did not listen.
@@ -72,12 +69,11 @@ bool News::test_hearing() {
   was_heard_ = false;
   // Over another connection, as real news come: over this one a pooler may lend us the very session that listens, and
   // then a gateway hears itself and no other one.
-  const Result<std::unique_ptr<Connection>> other =
-      Connection::open(state_.target, deadline_in(state_.call_timeout), state_.stopping());
+  const Result<std::unique_ptr<Connection>> other = state_.open_connection();
   if (!other) return false;
   const Section sent =
       (*other)->run_script("NOTIFY oncekey_settled, '" + test_ + "'", deadline_in(state_.call_timeout));
-  if (sent.outcome != SectionOutcome::committed) return false;
+  if (!sent.committed()) return false;
   const Deadline until = deadline_in(kTestTime);
   while (!was_heard_ && std::chrono::steady_clock::now() < until && !state_.stopping() && connection_->usable()) {
     wait_for_news(std::min(until, deadline_in(kNewsLookUpEvery)));
@@ -86,8 +82,8 @@ bool News::test_hearing() {
 }
 
 void News::wait_for_news(Deadline until) {
-  while (const Connection::NotifyPtr notify = connection_->next_notification(until)) {
-    hear(notify->extra != nullptr ? notify->extra : "");
+  while (const std::optional<std::string> payload = connection_->next_notification(until)) {
+    hear(*payload);
     until = std::chrono::steady_clock::now(); // the rest of what has arrived, without waiting
   }
 }
@@ -106,20 +102,18 @@ void News::hear(std::string_view payload) {
 bool News::ask_for_awaited() {
   const std::vector<RecordId> awaited = state_.awaited.current();
   if (awaited.empty()) return true;
-  ArrayParam ids(kByteaOid, awaited.size());
-  for (const RecordId& id : awaited) ids.add_bytes(std::string(id.bytes.begin(), id.bytes.end()));
-  Statement statement{"SELECT oncekey.at_work($1, $2)", {}};
-  statement.params.int8(state_.skew().count()).array(std::move(ids));
-  const Section section = connection_->run(statement, deadline_in(state_.call_timeout));
-  if (section.outcome != SectionOutcome::committed) {
+  const Section section =
+      connection_->run(Statement("SELECT oncekey.at_work($1, $2)", state_.skew().count(),
+                                 array_of(awaited, [](const RecordId& id) { return bytea_of(id); })),
+                       deadline_in(state_.call_timeout));
+  if (!section.committed()) {
     connection_->give_up();
     return false;
   }
   std::unordered_set<std::string_view> at_work;
-  const PGresult* const result = section.results[0].get();
-  for (int at = 0; at < PQntuples(result); ++at) at_work.insert(Row(result, at).bytes(0));
+  for (const Row row : rows_of(section.result())) at_work.insert(row.bytes(0));
   for (const RecordId& id : awaited) {
-    if (at_work.contains(std::string(id.bytes.begin(), id.bytes.end()))) continue;
+    if (at_work.contains(view_of(id.bytes))) continue;
     state_.awaited.remove(id);
     state_.announce(id);
   }

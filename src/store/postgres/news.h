@@ -8,8 +8,6 @@
 #include "base/backoff.h"
 #include "store/postgres/postgres_state.h"
 
-#include <memory>
-#include <string>
 #include <thread>
 
 namespace oncekey::postgres {

@@ -5,12 +5,11 @@
 
 namespace oncekey::postgres {
 
-std::optional<PostgresQueue::Refusal> PostgresQueue::submit(const RecordId& id, AnyCall what, Deadline send_by,
-                                                            Deadline answer_by) {
+std::optional<Fault> PostgresQueue::submit(const RecordId& id, AnyCall& what, Deadline send_by, Deadline answer_by) {
   const std::lock_guard lock(mutex_);
-  if (fault_) return Refusal{std::move(what), *fault_};
+  if (fault_) return fault_;
   std::optional<QueueRoom::Place> place = room_.admit(kind_of(what), body_bytes(what));
-  if (!place || closed_) return Refusal{std::move(what), overloaded()};
+  if (!place || closed_) return overloaded();
   auto call = std::make_unique<PostgresCall>();
   call->what = std::move(what);
   call->id = id;

@@ -32,12 +32,8 @@ class PostgresQueue {
  public:
   explicit PostgresQueue(Deadline::duration delay_max = BatchDelay::kDelayMax) : calls_(delay_max) {}
 
-  // The call comes back with a fault if it cannot wait here.
-  struct Refusal {
-    AnyCall call;
-    Fault fault;
-  };
-  std::optional<Refusal> submit(const RecordId& id, AnyCall what, Deadline send_by, Deadline answer_by);
+  // Takes the call, or leaves it with the caller and says why it cannot wait here.
+  std::optional<Fault> submit(const RecordId& id, AnyCall& what, Deadline send_by, Deadline answer_by);
 
   // Waits for calls, until the time is up or the queue is closed; then nothing.
   CallBatch take(Deadline until);

@@ -1,12 +1,8 @@
 #include "store/postgres/postgres_state.h"
 
 #include "core/bucket.h"
-#include "store/postgres/schema.h"
 
 #include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -36,19 +32,9 @@ std::vector<RecordId> AwaitedIds::current() {
   const Deadline now = std::chrono::steady_clock::now();
   const std::lock_guard lock(mutex_);
   std::erase_if(ids_, [&](const auto& entry) { return entry.second <= now; });
-  std::vector<RecordId> ids;
-  ids.reserve(ids_.size());
-  for (const auto& [id, until] : ids_) ids.push_back(id);
-  return ids;
+  const auto ids = std::views::keys(ids_);
+  return {ids.begin(), ids.end()};
 }
-
-PostgresState::PostgresState(PostgresStateOptions options)
-    : log(options.log),
-      target(std::move(options.target)),
-      call_timeout(options.call_timeout),
-      skew(std::move(options.skew)),
-      marker(log, target.name),
-      clock(std::move(options.local_clock)) {}
 
 KnownMarker PostgresState::known_marker() const {
   const std::lock_guard lock(mutex_);
@@ -57,7 +43,7 @@ KnownMarker PostgresState::known_marker() const {
 
 Status PostgresState::admit(Connection& connection) {
   const std::lock_guard turn(marker_mutex_);
-  const Result<ServerSight> sight = look_at_server(connection, target.name, deadline_in(call_timeout));
+  const Result<ServerSight> sight = look_at_server(connection, deadline_in(call_timeout));
   if (!sight) return sight.fault();
   const PostgresSettings& settings = sight->settings;
   if (const Status fit = suitable(settings, target.name); !fit) return fit;
@@ -83,19 +69,17 @@ Status PostgresState::count_tick(Connection& connection) {
 void PostgresState::see(Connection& connection, const std::optional<MetaRow>& meta) {
   const Status seen = marker.see(0, meta);
   marker.report_memory(marker.memory.memory());
-  if (marker.must_note_loss(meta)) note_loss(connection, meta);
+  if (marker.must_note_loss(meta)) {
+    // If this fails the next look at the marker tries again.
+    const Deadline deadline = deadline_in(call_timeout);
+    const Status noted = meta ? mark_lost(connection, meta->marker.generation, deadline)
+                              : make_lost_schema(connection, marker.secret, deadline);
+    if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
+  }
   if (!meta) return;
   clock.learn(meta->clock);
   const std::lock_guard lock(mutex_);
   if (seen) known_marker_ = {meta->marker.generation, meta->marker.tick};
-}
-
-// If this fails the next look at the marker tries again.
-void PostgresState::note_loss(Connection& connection, const std::optional<MetaRow>& meta) {
-  const Deadline deadline = deadline_in(call_timeout);
-  const Status noted = meta ? mark_lost(connection, meta->marker.generation, deadline)
-                            : make_lost_schema(connection, target.name, marker.secret, deadline);
-  if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
 }
 
 void PostgresState::connected() {

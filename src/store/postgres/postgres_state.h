@@ -1,25 +1,13 @@
 // PostgresState: what the threads of a Postgres store share.
 #pragma once
 
-#include "base/log.h"
-#include "store/common/marker_keeper.h"
 #include "store/common/server_clock.h"
 #include "store/postgres/postgres_queue.h"
-#include "store/postgres/postgres_url.h"
 #include "store/postgres/server.h"
 
-#include "core/store.h"
-
-#include <array>
-#include <atomic>
-#include <condition_variable>
 #include <functional>
 #include <map>
-#include <mutex>
-#include <optional>
-#include <string>
 #include <unordered_map>
-#include <vector>
 
 namespace oncekey::postgres {
 
@@ -36,17 +24,16 @@ class AwaitedIds {
   std::unordered_map<RecordId, Deadline> ids_;
 };
 
-struct PostgresStateOptions {
-  Log& log;
-  PostgresTarget target;
-  Millis call_timeout;
-  std::function<Millis()> skew;
-  std::function<Millis()> local_clock;
-};
-
 class PostgresState {
  public:
-  explicit PostgresState(PostgresStateOptions options);
+  PostgresState(Log& to_log, PostgresTarget server, Millis timeout, std::function<Millis()> server_skew,
+                std::function<Millis()> local_clock)
+      : log(to_log),
+        target(std::move(server)),
+        call_timeout(timeout),
+        skew(std::move(server_skew)),
+        marker(log, target.name),
+        clock(std::move(local_clock)) {}
 
   Log& log;
   const PostgresTarget target;
@@ -63,6 +50,9 @@ class PostgresState {
   // The marker as it was when the store last remembered everything.
   KnownMarker known_marker() const;
 
+  Result<std::unique_ptr<Connection>> open_connection() const {
+    return Connection::open(target, deadline_in(call_timeout), stopping_);
+  }
   // Looks at the server over a fresh connection, before anything else is asked on it. A fault if it must not be used.
   // That memory was lost is no such fault: owners may finish, and may_claim() says it.
   Status admit(Connection& connection);
@@ -89,7 +79,6 @@ class PostgresState {
  private:
   // The marker as it was just read. Tells the other gateways if it shows a loss.
   void see(Connection& connection, const std::optional<MetaRow>& meta);
-  void note_loss(Connection& connection, const std::optional<MetaRow>& meta);
 
   // Held from the reading of a marker until it has been looked at: two threads that looked in another order than they
   // read would take an older tick for one that went back.

@@ -3,15 +3,13 @@
 #include "store/postgres/batch_sender.h"
 #include "store/postgres/housekeeping.h"
 #include "store/postgres/news.h"
-#include "store/postgres/postgres_jobs.h"
-#include "store/postgres/postgres_state.h"
-#include "store/postgres/schema.h"
+#include "store/postgres/postgres_url.h"
 
 #include <pthread.h>
 
 #include <chrono>
-#include <utility>
-#include <vector>
+#include <cstring>
+#include <functional>
 
 namespace oncekey {
 
@@ -26,190 +24,202 @@ constexpr Millis kCancelTime{500};
 // How often the queue is searched for calls that have waited too long.
 constexpr Millis kSweepEvery{50};
 
-// What the options and the URL say together.
-struct Settled {
+// A connection to a server that is fit for a store, and what the options and the URL say together.
+struct OpenedServer {
   PostgresTarget target;
   Millis call_timeout;
   int connections;
+  std::unique_ptr<Connection> connection;
 };
 
-Result<Settled> settle_options(const PostgresOptions& options) {
+Result<OpenedServer> connect(const PostgresOptions& options) {
   const Result<PostgresUrl> url = split_postgres_url(options.url);
   if (!url) return url.fault();
   Result<PostgresTarget> target = postgres_target(url->for_libpq);
   if (!target) return std::move(target).fault();
-  return Settled{*std::move(target), url->call_timeout.value_or(options.call_timeout),
-                 url->connections.value_or(options.connections)};
-}
-
-struct OpenedServer {
-  Settled settled;
-  std::unique_ptr<Connection> connection;
-};
-
-// A connection to a server that is fit for a store.
-Result<OpenedServer> connect(const PostgresOptions& options) {
-  Result<Settled> settled = settle_options(options);
-  if (!settled) return std::move(settled).fault();
   const std::atomic<bool> never_stops = false;
-  Result<std::unique_ptr<Connection>> connection =
-      Connection::open(settled->target, deadline_in(kOpenTime), never_stops);
+  Result<std::unique_ptr<Connection>> connection = Connection::open(*target, deadline_in(kOpenTime), never_stops);
   if (!connection) return std::move(connection).fault();
-  const std::string& name = settled->target.name;
-  const Result<ServerSight> sight = look_at_server(**connection, name, deadline_in(kOpenTime));
+  const Result<ServerSight> sight = look_at_server(**connection, deadline_in(kOpenTime));
   if (!sight) return sight.fault();
-  if (const Status fit = suitable(sight->settings, name); !fit) return fit.fault();
-  return OpenedServer{*std::move(settled), *std::move(connection)};
+  if (const Status fit = suitable(sight->settings, target->name); !fit) return fit.fault();
+  return OpenedServer{*std::move(target), url->call_timeout.value_or(options.call_timeout),
+                      url->connections.value_or(options.connections), *std::move(connection)};
 }
 
 // The same, with the schema as this binary knows it.
 Result<OpenedServer> connect_and_migrate(const PostgresOptions& options) {
   Result<OpenedServer> connected = connect(options);
   if (!connected) return connected;
-  const Status migrated = migrate(*connected->connection, connected->settled.target.name, options.log);
+  const Status migrated = migrate(*connected->connection, options.log);
   if (!migrated) return migrated.fault();
   return connected;
 }
 
-} // namespace
+// What `use` returns for the connection.
+template <class Use>
+std::invoke_result_t<Use, Connection&> with_schema(const PostgresOptions& options, Use use) {
+  const Result<OpenedServer> connected = connect_and_migrate(options);
+  if (!connected) return connected.fault();
+  return use(*connected->connection);
+}
 
-struct PostgresStore::Parts {
-  Parts(PostgresStateOptions options) : state(std::move(options)) {}
+class OpenPostgresStore final : public PostgresStore, public JobStore {
+ public:
+  OpenPostgresStore(const PostgresOptions& options, const OpenedServer& server)
+      : state_(options.log, server.target, server.call_timeout, options.skew, options.local_clock) {}
 
-  // After the secret is known.
-  void start(int connections, Housekeeping::Rounds rounds) {
-    housekeeping.emplace(state, rounds);
-    jobs.emplace(state, *housekeeping, [this](const RecordId& id, AnyCall call) { submit(id, std::move(call)); });
-    news.emplace(state);
-    for (int number = 0; number < connections; ++number) senders.push_back(std::make_unique<BatchSender>(state));
-    sweeper = std::thread([this] { sweep(); });
+  // Admits the server over the connection that is there, and starts the threads. No call is made before.
+  Status start(const PostgresOptions& options, const Secret& secret, OpenedServer server) {
+    state_.marker.secret = secret;
+    if (const Status admitted = state_.admit(*server.connection); !admitted) return admitted;
+    server.connection.reset();
+    housekeeping_.emplace(state_, options.maintenance);
+    news_.emplace(state_);
+    for (int number = 0; number < server.connections; ++number) {
+      senders_.push_back(std::make_unique<BatchSender>(state_));
+    }
+    sweeper_ = std::thread([this] { sweep(); });
+    return ok_status();
   }
 
-  ~Parts() {
-    state.stop();
-    state.queue.close();
-    senders.clear();
-    news.reset();
-    housekeeping.reset();
-    if (sweeper.joinable()) sweeper.join();
+  ~OpenPostgresStore() override {
+    state_.stop();
+    state_.queue.close();
+    senders_.clear();
+    news_.reset();
+    housekeeping_.reset();
+    if (sweeper_.joinable()) sweeper_.join();
     await_cancellations(deadline_in(kCancelTime));
     const Fault closed = unavailable("the store is being closed");
-    for (const PostgresCallPtr& call : state.queue.refuse_all(closed)) refuse(call->what, closed);
+    for (const PostgresCallPtr& call : state_.queue.refuse_all(closed)) refuse(call->what, closed);
+  }
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
+    const RecordId id = request.id;
+    begin(id, ClaimCall{std::move(request), std::move(done)});
+  }
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
+    submit(id, FindCall{id, interest, std::move(done)});
+  }
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
+    submit(owner.id, FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
+  }
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
+    submit(owner.id, FenceCall{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
+  }
+  void release(const Ownership& owner, Done<FenceAnswer> done) override {
+    submit(owner.id, FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
+  }
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
+    const FenceVerb verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
+    submit(owner.id, FenceCall{verb, owner, Millis{}, {}, std::move(done)});
+  }
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
+    submit(id, OperatorCall{id, action, std::move(response), std::move(done)});
+  }
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override {
+    housekeeping_->ask(std::move(done), &Housekeeping::list, request);
+  }
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override {
+    housekeeping_->ask(std::move(done), &Housekeeping::browse, request);
+  }
+  void count_waiting(Done<WaitingKeys> done) override {
+    housekeeping_->ask(std::move(done), &Housekeeping::count_waiting);
+  }
+  void announce_to(Listener listener) override { state_.announce_to(std::move(listener)); }
+  Time now() const override { return state_.clock.now() + state_.skew(); }
+  const Secret& secret() const override { return state_.marker.secret; }
+  Durability durability() const override { return state_.durability; }
+  Status healthy() const override {
+    if (const Status may_claim = state_.marker.may_claim(); !may_claim) return may_claim;
+    if (const std::optional<Fault> fault = state_.queue.fault()) return *fault;
+    return ok_status();
+  }
+  StoreStats stats() const override { return housekeeping_->stats(); }
+  Status maintain() override { return housekeeping_->round(); }
+
+  // The jobs.
+  JobStore& jobs() override { return *this; }
+  void stage(StageRequest request, Done<StageAnswer> done) override {
+    const RecordId id = request.id;
+    begin(id, StageCall{std::move(request), std::move(done)});
+  }
+  void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override {
+    // Takes of one route go one after another.
+    RecordId line;
+    const std::size_t hash = std::hash<std::string>{}(request.route);
+    std::memcpy(line.bytes.data(), &hash, sizeof hash);
+    begin(line, TakeCall{request, std::move(done)});
+  }
+  void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
+    submit(owner.id, AttemptCall{owner, std::move(end), std::move(done)});
+  }
+  void find(const RecordId& id, Done<std::optional<FoundJob>> done) override {
+    submit(id, FindJobCall{id, std::move(done)});
+  }
+  void operate(const RecordId& id, const std::string& /*route*/, JobAction action, Done<JobAnswer> done) override {
+    submit(id, JobOperatorCall{id, action, std::move(done)});
+  }
+  void list(const JobListRequest& request, Done<JobPage> done) override {
+    housekeeping_->ask(std::move(done), &Housekeeping::list_jobs, request);
+  }
+  void count(Done<std::vector<JobCount>> done) override {
+    housekeeping_->ask(std::move(done), &Housekeeping::count_jobs);
+  }
+
+ private:
+  // For new work, which is refused while the store may have forgotten what was done.
+  template <class Call>
+  void begin(const RecordId& id, Call call) {
+    if (const Status may_claim = state_.marker.may_claim(); !may_claim) return call.done(may_claim.fault());
+    submit(id, std::move(call));
   }
 
   void submit(const RecordId& id, AnyCall what) {
     const Deadline now = std::chrono::steady_clock::now();
-    auto refused = state.queue.submit(id, std::move(what), now + state.call_timeout / 2, now + state.call_timeout);
-    if (refused) refuse(refused->call, refused->fault);
+    const auto fault = state_.queue.submit(id, what, now + state_.call_timeout / 2, now + state_.call_timeout);
+    if (fault) refuse(what, *fault);
   }
 
   void sweep() {
     pthread_setname_np(pthread_self(), "store-sweeper");
-    while (state.sleep(kSweepEvery)) {
-      for (const PostgresCallPtr& call : state.queue.take_overdue(std::chrono::steady_clock::now())) {
-        refuse(call->what, unavailable("Postgres at " + state.target.name +
+    while (state_.sleep(kSweepEvery)) {
+      for (const PostgresCallPtr& call : state_.queue.take_overdue(std::chrono::steady_clock::now())) {
+        refuse(call->what, unavailable("Postgres at " + state_.target.name +
                                        " is too slow: the call waited too long to be sent, and was not"));
       }
     }
   }
 
-  PostgresState state;
-  std::optional<Housekeeping> housekeeping;
-  std::optional<PostgresJobs> jobs;
-  std::optional<News> news;
-  std::vector<std::unique_ptr<BatchSender>> senders;
-  std::thread sweeper;
+  PostgresState state_;
+  std::optional<Housekeeping> housekeeping_;
+  std::optional<News> news_;
+  std::vector<std::unique_ptr<BatchSender>> senders_;
+  std::thread sweeper_;
 };
+
+} // namespace
 
 Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions options) {
   if (!options.skew) options.skew = [] { return Millis{0}; };
   Result<OpenedServer> connected = connect_and_migrate(options);
   if (!connected) return std::move(connected).fault();
-  Settled& settled = connected->settled;
-  const std::string name = settled.target.name;
-  const Result<ServerSight> sight = look_at_server(*connected->connection, name, deadline_in(kOpenTime));
+  const Result<ServerSight> sight = look_at_server(*connected->connection, deadline_in(kOpenTime));
   if (!sight) return sight.fault();
   if (!sight->meta) {
-    return unavailable("the store in Postgres at " + name +
+    return unavailable("the store in Postgres at " + connected->target.name +
                        " has lost its marker (the row of oncekey.meta), and what else is not known. Find out, then say "
                        "so with: oncekey store accept-loss --store URL");
   }
-  auto parts = std::make_unique<Parts>(
-      PostgresStateOptions{options.log, settled.target, settled.call_timeout, options.skew, options.local_clock});
-  parts->state.marker.secret = sight->meta->secret;
-  if (const Status admitted = parts->state.admit(*connected->connection); !admitted) return admitted.fault();
-  connected->connection.reset();
-  parts->start(settled.connections, options.maintenance == PostgresOptions::Maintenance::by_hand
-                                        ? Housekeeping::Rounds::by_hand
-                                        : Housekeeping::Rounds::in_background);
-  return std::unique_ptr<PostgresStore>(new PostgresStore(std::move(parts)));
+  auto store = std::make_unique<OpenPostgresStore>(options, *connected);
+  const Status started = store->start(options, sight->meta->secret, *std::move(connected));
+  if (!started) return started.fault();
+  return std::unique_ptr<PostgresStore>(std::move(store));
 }
-
-PostgresStore::PostgresStore(std::unique_ptr<Parts> parts) : parts_(std::move(parts)) {}
-PostgresStore::~PostgresStore() = default;
-
-void PostgresStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
-  if (const Status may_claim = parts_->state.marker.may_claim(); !may_claim) return done(may_claim.fault());
-  const RecordId id = request.id;
-  parts_->submit(id, ClaimCall{std::move(request), std::move(done)});
-}
-
-void PostgresStore::find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) {
-  parts_->submit(id, FindCall{id, interest, std::move(done)});
-}
-
-void PostgresStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
-}
-
-void PostgresStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, FenceCall{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
-}
-
-void PostgresStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
-}
-
-void PostgresStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
-  const FenceVerb verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
-  parts_->submit(owner.id, FenceCall{verb, owner, Millis{}, {}, std::move(done)});
-}
-
-JobStore& PostgresStore::jobs() { return *parts_->jobs; }
-
-void PostgresStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
-                            Done<OperatorAnswer> done) {
-  parts_->submit(id, OperatorCall{id, action, std::move(response), std::move(done)});
-}
-
-void PostgresStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
-  parts_->housekeeping->list(request, std::move(done));
-}
-
-void PostgresStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
-  parts_->housekeeping->browse(request, std::move(done));
-}
-
-void PostgresStore::count_waiting(Done<WaitingKeys> done) { parts_->housekeeping->count_waiting(std::move(done)); }
-
-void PostgresStore::announce_to(Listener listener) { parts_->state.announce_to(std::move(listener)); }
-Time PostgresStore::now() const { return parts_->state.clock.now() + parts_->state.skew(); }
-const std::array<std::uint8_t, 32>& PostgresStore::secret() const { return parts_->state.marker.secret; }
-Durability PostgresStore::durability() const { return parts_->state.durability; }
-
-Status PostgresStore::healthy() const {
-  if (const Status may_claim = parts_->state.marker.may_claim(); !may_claim) return may_claim;
-  if (const std::optional<Fault> fault = parts_->state.queue.fault()) return *fault;
-  return ok_status();
-}
-
-StoreStats PostgresStore::stats() const { return parts_->housekeeping->stats(); }
-Status PostgresStore::maintain() { return parts_->housekeeping->round(); }
 
 Status migrate_postgres(const PostgresOptions& options) {
-  const Result<OpenedServer> connected = connect_and_migrate(options);
-  if (!connected) return connected.fault();
-  return ok_status();
+  return with_schema(options, [](Connection&) { return ok_status(); });
 }
 
 Status reach_postgres(const PostgresOptions& options) {
@@ -219,22 +229,14 @@ Status reach_postgres(const PostgresOptions& options) {
 }
 
 Result<std::string> read_identity_note_postgres(const PostgresOptions& options) {
-  const Result<OpenedServer> connected = connect_and_migrate(options);
-  if (!connected) return connected.fault();
-  return read_identity_note(*connected->connection, connected->settled.target.name);
+  return with_schema(options, read_identity_note);
 }
 
 Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
                                           std::string_view next) {
-  const Result<OpenedServer> connected = connect_and_migrate(options);
-  if (!connected) return connected.fault();
-  return write_identity_note(*connected->connection, connected->settled.target.name, expected, next);
+  return with_schema(options, [&](Connection& connection) { return write_identity_note(connection, expected, next); });
 }
 
-Status accept_lost_memory_postgres(const PostgresOptions& options) {
-  const Result<OpenedServer> connected = connect_and_migrate(options);
-  if (!connected) return connected.fault();
-  return accept_loss(*connected->connection, connected->settled.target.name);
-}
+Status accept_lost_memory_postgres(const PostgresOptions& options) { return with_schema(options, accept_loss); }
 
 } // namespace oncekey

@@ -37,38 +37,13 @@ struct PostgresOptions {
   enum class Maintenance { in_background, by_hand } maintenance = Maintenance::in_background;
 };
 
-class PostgresStore final : public Store {
+class PostgresStore : public Store {
  public:
   // Connects, applies missing migrations, and looks at the server. A fault says which server, what failed, what to do.
   static Result<std::unique_ptr<PostgresStore>> open(PostgresOptions options);
-  ~PostgresStore() override;
-
-  void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
-  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
-  void release(const Ownership& owner, Done<FenceAnswer> done) override;
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  JobStore& jobs() override;
-  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
-  void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
-  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
-  void count_waiting(Done<WaitingKeys> done) override;
-  void announce_to(Listener listener) override;
-  Time now() const override;
-  const std::array<std::uint8_t, 32>& secret() const override;
-  Durability durability() const override;
-  Status healthy() const override;
-  StoreStats stats() const override;
 
   // One round of upkeep now: the tick, the partitions, the measures.
-  Status maintain();
-
- private:
-  struct Parts;
-  explicit PostgresStore(std::unique_ptr<Parts> parts);
-
-  std::unique_ptr<Parts> parts_;
+  virtual Status maintain() = 0;
 };
 
 // Applies missing migrations and says which.

@@ -16,6 +16,13 @@ namespace {
 constexpr std::pair<const char*, const char*> kKeepalive[] = {
     {"keepalives_idle", "10"}, {"keepalives_interval", "5"}, {"keepalives_count", "4"}, {"tcp_user_timeout", "10000"}};
 
+// What stands before `end`, or all of it; takes both from the front.
+std::string_view take_until(std::string_view& rest, char end) {
+  const std::string_view taken = rest.substr(0, rest.find(end));
+  rest.remove_prefix(std::min(taken.size() + 1, rest.size()));
+  return taken;
+}
+
 bool is_uri(std::string_view url) { return url.starts_with("postgres://") || url.starts_with("postgresql://"); }
 
 // Takes the parameter if it is ours. Nothing if it is not.
@@ -39,30 +46,6 @@ std::optional<Status> take_ours(std::string_view name, std::string_view value, P
   return std::nullopt;
 }
 
-Result<PostgresUrl> split_uri(std::string_view url) {
-  PostgresUrl split;
-  const std::size_t question = url.find('?');
-  split.for_libpq = url.substr(0, question);
-  if (question == std::string_view::npos) return split;
-  char separator = '?';
-  std::string_view rest = url.substr(question + 1);
-  while (!rest.empty()) {
-    const std::size_t amp = rest.find('&');
-    const std::string_view parameter = rest.substr(0, amp);
-    rest = amp == std::string_view::npos ? std::string_view{} : rest.substr(amp + 1);
-    const std::size_t equals = std::min(parameter.find('='), parameter.size());
-    const std::string_view value = parameter.substr(std::min(equals + 1, parameter.size()));
-    if (const std::optional<Status> taken = take_ours(parameter.substr(0, equals), value, split)) {
-      if (!*taken) return taken->fault();
-      continue;
-    }
-    split.for_libpq += separator;
-    split.for_libpq += parameter;
-    separator = '&';
-  }
-  return split;
-}
-
 // The length of the first keyword=value, quotes and escapes understood as libpq does.
 std::size_t keyword_length(std::string_view text) {
   bool quoted = false;
@@ -78,24 +61,6 @@ std::size_t keyword_length(std::string_view text) {
   return text.size();
 }
 
-Result<PostgresUrl> split_keywords(std::string_view text) {
-  PostgresUrl split;
-  while (!text.empty()) {
-    const std::size_t length = keyword_length(text);
-    const std::string_view parameter = text.substr(0, length);
-    text.remove_prefix(std::min(length + 1, text.size()));
-    const std::size_t equals = std::min(parameter.find('='), parameter.size());
-    const std::string_view value = parameter.substr(std::min(equals + 1, parameter.size()));
-    if (const std::optional<Status> taken = take_ours(parameter.substr(0, equals), value, split)) {
-      if (!*taken) return taken->fault();
-      continue;
-    }
-    if (!split.for_libpq.empty()) split.for_libpq += ' ';
-    split.for_libpq += parameter;
-  }
-  return split;
-}
-
 using ConninfoOptions = std::unique_ptr<PQconninfoOption, decltype(&PQconninfoFree)>;
 
 // The parts of postgres://USER:PASSWORD@HOSTS/DATABASE?PARAMETERS, as they stand there.
@@ -106,15 +71,10 @@ struct UriParts {
 };
 
 UriParts parts_of(std::string_view uri) {
-  UriParts parts;
   uri.remove_prefix(uri.find("://") + 3);
-  const std::size_t question = std::min(uri.find('?'), uri.size());
-  parts.parameters = uri.substr(std::min(question + 1, uri.size()));
-  const std::string_view before = uri.substr(0, question);
-  const std::size_t slash = std::min(before.find('/'), before.size());
-  parts.authority = before.substr(0, slash);
-  parts.database = before.substr(std::min(slash + 1, before.size()));
-  return parts;
+  std::string_view before = take_until(uri, '?');
+  const std::string_view authority = take_until(before, '/');
+  return {authority, before, uri};
 }
 
 // Whether libpq would take part of a password for a host, a port or a database, which are shown in messages.
@@ -124,8 +84,7 @@ bool holds_unescaped_password(std::string_view uri) {
   if (std::count(parts.authority.begin(), parts.authority.end(), '@') > 1) return true;
   std::string_view hosts = parts.authority.substr(parts.authority.find('@') + 1); // all of it if there is none
   while (!hosts.empty()) {
-    const std::string_view host = hosts.substr(0, hosts.find(','));
-    hosts.remove_prefix(std::min(host.size() + 1, hosts.size()));
+    const std::string_view host = take_until(hosts, ',');
     const std::size_t bracket = host.rfind(']');
     const std::size_t colon = host.find(':', bracket == std::string_view::npos ? 0 : bracket);
     if (colon == std::string_view::npos || host.starts_with('[') != (bracket != std::string_view::npos)) continue;
@@ -139,16 +98,14 @@ std::vector<std::string_view> passwords_in(std::string_view uri) {
   std::vector<std::string_view> found;
   if (!is_uri(uri)) return found;
   UriParts parts = parts_of(uri);
-  const std::string_view user = parts.authority.substr(0, std::min(parts.authority.find('@'), parts.authority.size()));
+  const std::string_view user = parts.authority.substr(0, parts.authority.find('@'));
   if (user.size() < parts.authority.size() && user.find(':') != std::string_view::npos) {
     found.push_back(user.substr(user.find(':') + 1));
   }
   while (!parts.parameters.empty()) {
-    const std::string_view pair = parts.parameters.substr(0, parts.parameters.find('&'));
-    parts.parameters.remove_prefix(std::min(pair.size() + 1, parts.parameters.size()));
-    if (pair.starts_with("password=") || pair.starts_with("sslpassword=")) {
-      found.push_back(pair.substr(pair.find('=') + 1));
-    }
+    std::string_view value = take_until(parts.parameters, '&');
+    const std::string_view name = take_until(value, '=');
+    if (name == "password" || name == "sslpassword") found.push_back(value);
   }
   return found;
 }
@@ -163,7 +120,24 @@ std::string value_of(const PQconninfoOption* options, std::string_view keyword) 
 } // namespace
 
 Result<PostgresUrl> split_postgres_url(std::string_view url) {
-  return is_uri(url) ? split_uri(url) : split_keywords(url);
+  PostgresUrl split;
+  const bool uri = is_uri(url);
+  if (uri) split.for_libpq = take_until(url, '?');
+  char separator = uri ? '?' : ' ';
+  while (!url.empty()) {
+    const std::string_view parameter = url.substr(0, uri ? url.find('&') : keyword_length(url));
+    url.remove_prefix(std::min(parameter.size() + 1, url.size()));
+    std::string_view value = parameter;
+    const std::string_view name = take_until(value, '=');
+    if (const std::optional<Status> taken = take_ours(name, value, split)) {
+      if (!*taken) return taken->fault();
+      continue;
+    }
+    if (!split.for_libpq.empty()) split.for_libpq += separator;
+    split.for_libpq += parameter;
+    separator = uri ? '&' : ' ';
+  }
+  return split;
 }
 
 std::string without_secret(std::string message, std::string_view secret) {

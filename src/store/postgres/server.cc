@@ -1,11 +1,12 @@
 #include "store/postgres/server.h"
 
+#include "base/crypto.h"
+#include "base/durations.h"
 #include "store/common/secret_check.h"
 
 #include <fmt/format.h>
 
 #include <charconv>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
@@ -19,16 +20,15 @@ constexpr const char* kTick =
     "UPDATE oncekey.meta SET tick = tick + 1 RETURNING generation, replaces, tick, lost, secret, oncekey.clock()";
 
 PostgresSettings settings_of(const Row& row) {
-  PostgresSettings settings;
+  PostgresSettings settings{.in_recovery = row.boolean(1),
+                            .read_only = row.bytes(2) == "on",
+                            .fsync = row.text(3),
+                            .full_page_writes = row.text(4),
+                            .synchronous_commit = row.text(5),
+                            .synchronous_standby_names = row.text(6),
+                            .isolation = row.text(7)};
   const std::string_view version = row.bytes(0);
   std::from_chars(version.data(), version.data() + version.size(), settings.version);
-  settings.in_recovery = row.boolean(1);
-  settings.read_only = row.bytes(2) == "on";
-  settings.fsync = row.bytes(3);
-  settings.full_page_writes = row.bytes(4);
-  settings.synchronous_commit = row.bytes(5);
-  settings.synchronous_standby_names = row.bytes(6);
-  settings.isolation = row.bytes(7);
   return settings;
 }
 
@@ -37,8 +37,7 @@ Result<std::optional<MetaRow>> meta_of(const PGresult* result) {
   if (PQntuples(result) != 1) return std::optional<MetaRow>();
   const Row row(result, 0);
   MetaRow meta;
-  meta.marker = {std::string(row.bytes(0)), std::string(row.bytes(1)), static_cast<std::uint64_t>(row.int8(2)),
-                 row.boolean(3)};
+  meta.marker = {row.text(0), row.text(1), row.count(2), row.boolean(3)};
   const std::optional<Secret> secret = checked_secret(row.bytes(4));
   if (!secret) {
     return corrupt(
@@ -46,8 +45,94 @@ Result<std::optional<MetaRow>> meta_of(const PGresult* result) {
         "retry would be executed again. Put the row of oncekey.meta back from a backup");
   }
   meta.secret = *secret;
-  meta.clock = Time{Millis{row.int8(5)}};
+  meta.clock = row.time(5);
   return std::optional<MetaRow>(std::move(meta));
+}
+
+// clang-format off
+constexpr Migration kMigrations[] = {
+    {1, "records", 1,
+#include "store/postgres/migrations/0001_records.sql"
+    },
+};
+// clang-format on
+
+// A migration may rewrite a large table; gateways that start meanwhile wait as long. The first one only makes
+// what is empty: where that lasts, it is the commit that waits, for a standby that is not there.
+constexpr Millis kMigrationTime{600'000};
+constexpr Millis kFirstMigrationTime{30'000};
+// Everything that is no migration is as quick as any call, or hangs.
+constexpr Millis kStatementTime{10'000};
+// An arbitrary number that only migrations use.
+constexpr const char* kLock = "SELECT pg_advisory_xact_lock(7813586407151233)";
+
+constexpr const char* kApplied = "SELECT number, compatible_from FROM oncekey.migration ORDER BY number DESC LIMIT 1";
+
+Fault explained(const Connection& connection, const Section& section) {
+  Fault fault = connection.fault_of(section);
+  if (section.error.state == "42501") { // insufficient_privilege
+    fault.message += fmt::format(
+        ". The role oncekey logs in with must own the schema \"oncekey\" and what is in it: let an administrator run "
+        "CREATE SCHEMA oncekey AUTHORIZATION the_role, or GRANT CREATE ON DATABASE the_database TO the_role");
+  }
+  if (section.outcome == SectionOutcome::unknown) {
+    fault.message +=
+        ". Another session may hold a lock in the schema \"oncekey\", or commits wait for a standby that is not there "
+        "(synchronous_standby_names)";
+  }
+  return fault;
+}
+
+Result<AppliedMigrations> read_applied(Connection& connection, Deadline deadline) {
+  const Section section = connection.run(Statement(kApplied), deadline);
+  if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return AppliedMigrations{};
+  if (!section.committed()) return explained(connection, section);
+  if (PQntuples(section.result()) == 0) return AppliedMigrations{};
+  return AppliedMigrations{section.row().int4(0), section.row().int4(1)};
+}
+
+template <std::size_t Size>
+std::array<std::uint8_t, Size> random_bytes() {
+  std::array<std::uint8_t, Size> bytes{};
+  fill_random(bytes);
+  return bytes;
+}
+
+enum class Remembers { everything, nothing };
+
+std::string new_marker(std::string_view replaces, const Secret& secret, Remembers remembers) {
+  return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret, lost) VALUES ('{}', '{}', '\\x{}', {})",
+                     hex_encode(view_of(random_bytes<16>())), replaces, hex_encode(secret_with_check(secret)),
+                     remembers == Remembers::nothing);
+}
+
+// The script of one migration. The lock lets one in at a time, and the second gateway finds it applied and stops at
+// the unique number: nothing is applied twice, whatever the order. `marker` is what the first one ends with.
+std::string script_of(const Migration& migration, const std::string& marker) {
+  std::string script = fmt::format("BEGIN; {};\n", kLock);
+  if (migration.number == 1) {
+    // Not IF NOT EXISTS for the schema: that needs the right to create one even where it is there.
+    script +=
+        "DO $$ BEGIN IF to_regnamespace('oncekey') IS NULL THEN CREATE SCHEMA oncekey; END IF; END $$;\n"
+        "CREATE TABLE IF NOT EXISTS oncekey.migration (number int4 PRIMARY KEY, name text NOT NULL, "
+        "compatible_from int4 NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());\n";
+  }
+  script += fmt::format("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES ({}, '{}', {});\n",
+                        migration.number, migration.name, migration.compatible_from);
+  script += migration.sql;
+  if (migration.number == 1) script += marker + ";\n";
+  return script + "COMMIT;";
+}
+
+// True if it was applied now, false if another gateway was first.
+Result<bool> apply(Connection& connection, const Migration& migration, const std::string& marker, Deadline deadline) {
+  const Section section = connection.run_script(script_of(migration, marker), deadline);
+  if (section.committed()) return true;
+  if (section.outcome != SectionOutcome::rolled_back) return explained(connection, section);
+  const Section ended = connection.run_script("ROLLBACK", deadline);
+  if (!ended.committed()) return explained(connection, ended);
+  if (section.error.state == "23505" && section.error.table == "migration") return false; // unique_violation
+  return explained(connection, section);
 }
 
 } // namespace
@@ -86,22 +171,15 @@ bool says_gone(const SqlError& error) {
   return error.state == "42P01" || error.state == "42883" || error.state == "3F000";
 }
 
-Fault fault_of(const Section& section, const std::string& name) {
-  std::string message = fmt::format("Postgres at {}: {}", name, section.error.message);
-  if (!section.error.detail.empty()) message += " (" + section.error.detail + ")";
-  if (section.outcome == SectionOutcome::unknown) return Fault{FaultKind::timeout, std::move(message)};
-  return unavailable(std::move(message));
-}
-
-Result<ServerSight> look_at_server(Connection& connection, const std::string& name, Deadline deadline) {
-  const std::vector<Statement> sections[] = {{{kSettings, {}}}, {{kMeta, {}}}};
+Result<ServerSight> look_at_server(Connection& connection, Deadline deadline) {
+  const std::vector<Statement> sections[] = {{Statement(kSettings)}, {Statement(kMeta)}};
   const std::vector<Section> answers = connection.pipeline(sections, deadline);
   ServerSight sight;
-  if (answers[0].outcome != SectionOutcome::committed) return unavailable(fault_of(answers[0], name).message);
-  sight.settings = settings_of(Row(answers[0].results[0].get(), 0));
+  if (!answers[0].committed()) return unavailable(connection.fault_of(answers[0]).message);
+  sight.settings = settings_of(answers[0].row());
   if (answers[1].outcome == SectionOutcome::rolled_back && says_gone(answers[1].error)) return sight;
-  if (answers[1].outcome != SectionOutcome::committed) return unavailable(fault_of(answers[1], name).message);
-  Result<std::optional<MetaRow>> meta = meta_of(answers[1].results[0].get());
+  if (!answers[1].committed()) return unavailable(connection.fault_of(answers[1]).message);
+  Result<std::optional<MetaRow>> meta = meta_of(answers[1].result());
   if (!meta) return std::move(meta).fault();
   sight.meta = *std::move(meta);
   return sight;
@@ -109,28 +187,95 @@ Result<ServerSight> look_at_server(Connection& connection, const std::string& na
 
 void limit_session(Connection& connection, Millis longest, Deadline deadline) {
   // One after the other: a server on a system that cannot tell refuses the second, and the first should stay.
-  Statement limit{"SELECT set_config('statement_timeout', $2::text, false) WHERE pg_backend_pid() = $1", {}};
-  limit.params.int4(connection.backend_pid()).text(std::to_string(longest.count()));
-  Statement look{"SELECT set_config('client_connection_check_interval', '1s', false) WHERE pg_backend_pid() = $1", {}};
-  look.params.int4(connection.backend_pid());
-  std::vector<std::vector<Statement>> sections(2);
-  sections[0].push_back(std::move(limit));
-  sections[1].push_back(std::move(look));
+  const std::vector<Statement> sections[] = {
+      {Statement("SELECT set_config('statement_timeout', $2::text, false) WHERE pg_backend_pid() = $1",
+                 connection.backend_pid(), std::to_string(longest.count()))},
+      {Statement("SELECT set_config('client_connection_check_interval', '1s', false) WHERE pg_backend_pid() = $1",
+                 connection.backend_pid())}};
   connection.pipeline(sections, deadline);
 }
 
 Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline) {
-  const Section section = connection.run({kTick, {}}, deadline);
+  const Section section = connection.run(Statement(kTick), deadline);
   if (section.outcome == SectionOutcome::rolled_back && says_gone(section.error)) return std::optional<MetaRow>{};
-  if (section.outcome != SectionOutcome::committed) return unavailable(section.error.message);
-  return meta_of(section.results[0].get());
+  if (!section.committed()) return unavailable(section.error.message);
+  return meta_of(section.result());
 }
 
 Status mark_lost(Connection& connection, const std::string& generation, Deadline deadline) {
-  Statement statement{"UPDATE oncekey.meta SET lost = true WHERE generation = $1 AND NOT lost", {}};
-  statement.params.text(generation);
-  const Section section = connection.run(statement, deadline);
-  if (section.outcome != SectionOutcome::committed) return unavailable(section.error.message);
+  const Section section = connection.run(
+      Statement("UPDATE oncekey.meta SET lost = true WHERE generation = $1 AND NOT lost", generation), deadline);
+  if (!section.committed()) return unavailable(section.error.message);
+  return ok_status();
+}
+
+std::span<const Migration> migrations() { return kMigrations; }
+
+Status can_work_on(const AppliedMigrations& applied, int known) {
+  if (applied.newest <= known || applied.compatible_from <= known) return ok_status();
+  return Fault{
+      FaultKind::newer_format,
+      fmt::format("the store was migrated by a newer oncekey (to number {}, this one knows {}) that older ones "
+                  "cannot work with; run a version that knows number {} at least",
+                  applied.newest, known, applied.compatible_from)};
+}
+
+Status migrate(Connection& connection, Log& log) {
+  const Result<AppliedMigrations> applied = read_applied(connection, deadline_in(kStatementTime));
+  if (!applied) return applied.fault();
+  if (const Status can = can_work_on(*applied, migrations().back().number); !can) return can;
+  const std::string marker = new_marker("", random_bytes<32>(), Remembers::everything);
+  for (const Migration& migration : migrations()) {
+    if (migration.number <= applied->newest) continue;
+    const Millis patience = migration.number == 1 ? kFirstMigrationTime : kMigrationTime;
+    log.info("migrating", {{"store", connection.name()},
+                           {"number", migration.number},
+                           {"name", migration.name},
+                           {"gives_up_after", format_duration(patience)}});
+    const Result<bool> done = apply(connection, migration, marker, deadline_in(patience));
+    if (!done) return done.fault();
+    if (*done)
+      log.info("migrated", {{"store", connection.name()}, {"number", migration.number}, {"name", migration.name}});
+  }
+  return ok_status();
+}
+
+Status make_lost_schema(Connection& connection, const Secret& secret, Deadline deadline) {
+  const Result<AppliedMigrations> applied = read_applied(connection, deadline);
+  if (!applied) return applied.fault();
+  if (applied->newest > 0) return ok_status(); // without its marker no gateway opens it
+  const std::string marker = new_marker("", secret, Remembers::nothing);
+  for (const Migration& migration : migrations()) {
+    const Result<bool> done = apply(connection, migration, marker, deadline);
+    if (!done) return done.fault();
+  }
+  return ok_status();
+}
+
+Result<std::string> read_identity_note(Connection& connection) {
+  const Section section = connection.run(Statement("SELECT identity FROM oncekey.meta"), deadline_in(kStatementTime));
+  if (!section.committed()) return explained(connection, section);
+  if (PQntuples(section.result()) == 0) return std::string(); // the marker is gone, which the store says itself
+  return section.row().text(0);
+}
+
+Result<bool> write_identity_note(Connection& connection, std::string_view expected, std::string_view next) {
+  const Section section = connection.run(
+      Statement("UPDATE oncekey.meta SET identity = $2 WHERE identity = $1 RETURNING 1", Bytea{expected}, Bytea{next}),
+      deadline_in(kStatementTime));
+  if (!section.committed()) return explained(connection, section);
+  return PQntuples(section.result()) == 1;
+}
+
+Status accept_loss(Connection& connection) {
+  // The secret stays where there is one: ids made with it are still in the table. Without a timeline the next claim
+  // moves the counter of fences on.
+  const std::string sql = fmt::format(
+      "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
+      "lost = false, tick = 0, timeline = ''",
+      new_marker(kReplacesAny, random_bytes<32>(), Remembers::everything));
+  const Section section = connection.run_script(sql, deadline_in(kStatementTime));
+  if (!section.committed()) return explained(connection, section);
   return ok_status();
 }
 

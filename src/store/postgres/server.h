@@ -1,16 +1,16 @@
-// server: what kind of server this is, and whether it is still the one we know.
+// server: what kind of server this is, whether it is still the one we know, and how our schema gets there.
+//
+// Migrations are numbered, each is applied in a transaction of its own under a lock, and a gateway that opens a store
+// applies what is missing. Binaries of two versions may share a store: a newer one says with each migration which older
+// binaries can go on (`compatible_from`), and an older one that finds itself shut out says so and does not start.
 #pragma once
 
+#include "base/log.h"
 #include "core/store.h"
 #include "store/common/marker_keeper.h"
 #include "store/postgres/connection.h"
 
 #include <oncekey/result.h>
-
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
 
 namespace oncekey::postgres {
 
@@ -59,7 +59,7 @@ struct ServerSight {
 };
 
 // Asks for everything, in one round trip. A fault of kind unavailable if the server did not answer.
-Result<ServerSight> look_at_server(Connection& connection, const std::string& name, Deadline deadline);
+Result<ServerSight> look_at_server(Connection& connection, Deadline deadline);
 
 // Lets the server end by itself what no caller waits for any more: statements that last longer than `longest`, and,
 // where it can tell, those whose client is gone. For gateways that were killed, and for when a cancellation does not
@@ -73,10 +73,40 @@ Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline);
 // was written by an operator who has accepted the loss.
 Status mark_lost(Connection& connection, const std::string& generation, Deadline deadline);
 
-// The fault of a section that did not end well: `unavailable` or `timeout`, as SectionOutcome says.
-Fault fault_of(const Section& section, const std::string& name);
-
 // Whether the error means that our schema, or part of it, is not there.
 bool says_gone(const SqlError& error);
+
+struct Migration {
+  int number;
+  const char* name;
+  // The lowest number a binary must know of to work on a store that has this migration.
+  int compatible_from;
+  const char* sql;
+};
+
+std::span<const Migration> migrations();
+
+// What has been applied: the newest, and the number it asks of binaries. Zeros for an empty database.
+struct AppliedMigrations {
+  int newest = 0;
+  int compatible_from = 0;
+};
+
+// Whether a binary that knows migrations up to `known` can work there. A fault says what to do.
+Status can_work_on(const AppliedMigrations& applied, int known);
+
+// Applies what is missing. The first one also makes the store's marker and secret.
+Status migrate(Connection& connection, Log& log);
+
+// Makes everything anew where it is gone, with the secret there was and a marker that says that memory was lost:
+// gateways that open the store from now on refuse claims until an operator has accepted the loss. Keeps what is there.
+Status make_lost_schema(Connection& connection, const Secret& secret, Deadline deadline);
+
+// The text of read_identity_note() and write_identity_note() (store/open_store.h).
+Result<std::string> read_identity_note(Connection& connection);
+Result<bool> write_identity_note(Connection& connection, std::string_view expected, std::string_view next);
+
+// Writes a marker that makes up for whatever was lost. The schema must be there.
+Status accept_loss(Connection& connection);
 
 } // namespace oncekey::postgres

@@ -1,7 +1,6 @@
 #include "store/postgres/server.h"
 
 #include "store/postgres/batch_sender.h"
-#include "store/postgres/schema.h"
 
 #include <gtest/gtest.h>
 

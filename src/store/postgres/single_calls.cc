@@ -4,8 +4,7 @@
 
 #include <oncekey/check.h>
 
-#include <initializer_list>
-#include <utility>
+#include <cstring>
 
 namespace oncekey::postgres {
 namespace {
@@ -16,7 +15,7 @@ constexpr int kJobColumns = 20;
 Result<FoundJob> found_job(const Row& row) {
   Result<StoredJob> job = job_of(row);
   if (!job) return std::move(job).fault();
-  FoundJob found{*std::move(job), {}, time_at(row, 0)};
+  FoundJob found{*std::move(job), {}, row.time(0)};
   if (row.is_null(kJobColumns)) return found;
   Result<Message> message = decode_message(row.bytes(kJobColumns));
   if (message) {
@@ -27,143 +26,66 @@ Result<FoundJob> found_job(const Row& row) {
   return found;
 }
 
-template <class T>
-std::optional<Result<T>> numbered(const PGresult* result, std::initializer_list<T> answers) {
-  const auto number = static_cast<std::size_t>(Row(result, 0).int2(0));
-  if (number < 1 || number > answers.size()) return std::nullopt;
-  const T answer = answers.begin()[number - 1];
-  return answer;
+// The schema's functions count actions and answers from one, in the order of the enumerators.
+constexpr std::int16_t sql_number(auto enumerator) {
+  return static_cast<std::int16_t>(static_cast<int>(enumerator) + 1);
 }
+static_assert(sql_number(OperatorAction::release) == 1 && sql_number(OperatorAction::rerun) == 3);
+static_assert(sql_number(AttemptEnd::Kind::delivered) == 1 && sql_number(AttemptEnd::Kind::dead) == 3);
+static_assert(sql_number(JobAction::retry) == 1 && sql_number(JobAction::drop) == 2);
 
-} // namespace
-
-Result<StoredJob> job_of(const Row& row) {
-  // The columns of oncekey.job, behind the first one of the row.
-  enum JobColumn : int {
-    job_id = 1,
-    job_place,
-    job_queue,
-    job_behind,
-    job_state,
-    job_message_kept,
-    job_fence,
-    job_attempts,
-    job_staged_at,
-    job_due_at,
-    job_ended_at,
-    job_expires_at,
-    job_last_at,
-    job_last_status,
-    job_last_reason,
-    job_why_dead,
-    job_fingerprint,
-    job_route,
-    job_key,
-  };
-  StoredJob job;
-  const std::int16_t state = row.int2(job_state);
-  const bool well_formed = copy_exactly(row.bytes(job_id), job.id.bytes) &&
-                           copy_exactly(row.bytes(job_fingerprint), job.fingerprint.bytes) &&
-                           state >= static_cast<int>(JobState::waiting) && state <= static_cast<int>(JobState::dead);
-  if (!well_formed) return corrupt("a row of oncekey.job does not have the shape of a job");
-  job.state = static_cast<JobState>(state);
-  job.ordered = !row.is_null(job_queue);
-  job.message_kept = row.boolean(job_message_kept);
-  job.fence = static_cast<std::uint64_t>(row.int8(job_fence));
-  job.attempts = static_cast<std::uint32_t>(row.int8(job_attempts));
-  job.staged_at = time_at(row, job_staged_at);
-  job.due_at = time_at(row, job_due_at);
-  job.ended_at = time_at(row, job_ended_at);
-  job.expires_at = time_at(row, job_expires_at);
-  job.last_at = time_at(row, job_last_at);
-  job.last = {row.int4(job_last_status), std::string(row.bytes(job_last_reason))};
-  job.why_dead = row.bytes(job_why_dead);
-  job.route = row.bytes(job_route);
-  job.key = row.bytes(job_key);
-  return job;
+template <class T>
+std::optional<Result<T>> numbered(const PGresult* result, T last) {
+  const std::int16_t number = Row(result, 0).int2(0);
+  if (number < 1 || number > sql_number(last)) return std::nullopt;
+  return static_cast<T>(number - 1);
 }
 
 Statement statement_of(const OperatorCall& call, const SqlTerms& terms) {
-  const auto action = [&]() -> std::int16_t {
-    switch (call.action) {
-      case OperatorAction::release:
-        return 1;
-      case OperatorAction::complete:
-        return 2;
-      case OperatorAction::rerun:
-        return 3;
-    }
-    ONCEKEY_CHECK(false, "every action of an operator has its number");
-    return 0;
-  }();
-  Statement statement{"SELECT oncekey.operate($1, $2, $3, $4, $5, $6)", {}};
-  statement.params.int8(terms.skew.count()).int8(lock_of(call.id)).bytes(view_of(call.id)).int2(action);
-  statement.params.bytes(encoded(call.response)).boolean(is_partial(call.response));
-  return statement;
+  return Statement("SELECT oncekey.operate($1, $2, $3, $4, $5, $6)", terms.skew.count(), lock_of(call.id),
+                   bytea_of(call.id), sql_number(call.action), encoded(call.response), call.response.unfinished());
 }
 
 Statement statement_of(const StageCall& call, const SqlTerms& terms) {
   const StageRequest& request = call.request;
-  Statement statement{"SELECT answer, known FROM oncekey.stage($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)", {}};
-  statement.params.text(terms.marker.generation).int8(static_cast<std::int64_t>(terms.marker.tick));
-  statement.params.int8(terms.skew.count()).bytes(view_of(request.id)).bytes(view_of(request.fingerprint));
-  statement.params.text(as_text(request.route, terms.encoding)).text(as_text(request.key, terms.encoding));
-  statement.params.boolean(request.ordered).int8(request.delay.count()).int8(request.retention.count());
-  std::string message;
-  encode_message(request.message, message);
-  statement.params.bytes(message);
-  return statement;
+  Bytea<std::string> message;
+  encode_message(request.message, message.bytes);
+  return Statement("SELECT answer, known FROM oncekey.stage($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)",
+                   terms.marker.generation, static_cast<std::int64_t>(terms.marker.tick), terms.skew.count(),
+                   bytea_of(request.id), bytea_of(request.fingerprint), as_text(request.route, terms.encoding),
+                   as_text(request.key, terms.encoding), request.ordered, request.delay.count(),
+                   request.retention.count(), message);
 }
 
 Statement statement_of(const TakeCall& call, const SqlTerms& terms) {
   const TakeRequest& request = call.request;
-  Statement statement{"SELECT moment, (job).*, message FROM oncekey.take($1, $2, $3, $4, $5::int4, $6, $7)", {}};
-  statement.params.text(terms.marker.generation).int8(static_cast<std::int64_t>(terms.marker.tick));
-  statement.params.int8(terms.skew.count()).text(as_text(request.route, terms.encoding));
-  statement.params.int8(static_cast<std::int64_t>(request.limit)).int8(request.lease.count());
-  statement.params.int8(request.overdue.count());
-  return statement;
+  return Statement("SELECT moment, (job).*, message FROM oncekey.take($1, $2, $3, $4, $5::int4, $6, $7)",
+                   terms.marker.generation, static_cast<std::int64_t>(terms.marker.tick), terms.skew.count(),
+                   as_text(request.route, terms.encoding), static_cast<std::int64_t>(request.limit),
+                   request.lease.count(), request.overdue.count());
 }
 
 Statement statement_of(const AttemptCall& call, const SqlTerms& terms) {
   const AttemptEnd& end = call.end;
-  const auto kind = [&]() -> std::int16_t {
-    switch (end.kind) {
-      case AttemptEnd::Kind::delivered:
-        return 1;
-      case AttemptEnd::Kind::again:
-        return 2;
-      case AttemptEnd::Kind::dead:
-        return 3;
-    }
-    ONCEKEY_CHECK(false, "every end of an attempt has its number");
-    return 0;
-  }();
   const AttemptResult result = end.result.value_or(AttemptResult{});
-  Statement statement{"SELECT oncekey.end_attempt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", {}};
-  statement.params.int8(terms.skew.count()).bytes(view_of(call.owner.id));
-  statement.params.int8(static_cast<std::int64_t>(call.owner.fence)).int2(kind).boolean(end.result.has_value());
-  statement.params.int4(result.status).text(as_text(result.reason, terms.encoding)).int8(end.pause.count());
-  statement.params.text(as_text(end.why_dead, terms.encoding)).boolean(end.keep_message);
-  return statement;
+  return Statement("SELECT oncekey.end_attempt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", terms.skew.count(),
+                   bytea_of(call.owner.id), static_cast<std::int64_t>(call.owner.fence), sql_number(end.kind),
+                   end.result.has_value(), result.status, as_text(result.reason, terms.encoding), end.pause.count(),
+                   as_text(end.why_dead, terms.encoding), end.keep_message);
 }
 
 Statement statement_of(const FindJobCall& call, const SqlTerms& terms) {
-  Statement statement{"SELECT moment, (job).*, message FROM oncekey.find_job($1, $2)", {}};
-  statement.params.int8(terms.skew.count()).bytes(view_of(call.id));
-  return statement;
+  return Statement("SELECT moment, (job).*, message FROM oncekey.find_job($1, $2)", terms.skew.count(),
+                   bytea_of(call.id));
 }
 
 Statement statement_of(const JobOperatorCall& call, const SqlTerms& terms) {
-  Statement statement{"SELECT oncekey.operate_job($1, $2, $3)", {}};
-  statement.params.int8(terms.skew.count()).bytes(view_of(call.id));
-  statement.params.int2(call.action == JobAction::retry ? 1 : 2);
-  return statement;
+  return Statement("SELECT oncekey.operate_job($1, $2, $3)", terms.skew.count(), bytea_of(call.id),
+                   sql_number(call.action));
 }
 
 std::optional<Result<OperatorAnswer>> answer_of(const OperatorCall&, const PGresult* result) {
-  return numbered<OperatorAnswer>(
-      result, {OperatorAnswer::done, OperatorAnswer::absent, OperatorAnswer::live, OperatorAnswer::completed});
+  return numbered(result, OperatorAnswer::completed);
 }
 
 std::optional<Result<StageAnswer>> answer_of(const StageCall&, const PGresult* result) {
@@ -178,8 +100,8 @@ std::optional<Result<StageAnswer>> answer_of(const StageCall&, const PGresult* r
 std::optional<Result<std::vector<TakenJob>>> answer_of(const TakeCall&, const PGresult* result) {
   std::vector<TakenJob> taken;
   std::optional<Fault> failed;
-  for (int at = 0; at < PQntuples(result); ++at) {
-    Result<FoundJob> found = found_job(Row(result, at));
+  for (const Row row : rows_of(result)) {
+    Result<FoundJob> found = found_job(row);
     if (!found) {
       failed = std::move(found).fault();
       continue;
@@ -193,7 +115,7 @@ std::optional<Result<std::vector<TakenJob>>> answer_of(const TakeCall&, const PG
 }
 
 std::optional<Result<FenceAnswer>> answer_of(const AttemptCall&, const PGresult* result) {
-  return numbered<FenceAnswer>(result, {FenceAnswer::done, FenceAnswer::lost});
+  return numbered(result, FenceAnswer::lost);
 }
 
 std::optional<Result<std::optional<FoundJob>>> answer_of(const FindJobCall&, const PGresult* result) {
@@ -204,8 +126,67 @@ std::optional<Result<std::optional<FoundJob>>> answer_of(const FindJobCall&, con
 }
 
 std::optional<Result<JobAnswer>> answer_of(const JobOperatorCall&, const PGresult* result) {
-  return numbered<JobAnswer>(
-      result, {JobAnswer::done, JobAnswer::absent, JobAnswer::taken, JobAnswer::over, JobAnswer::message_gone});
+  return numbered(result, JobAnswer::message_gone);
+}
+
+} // namespace
+
+Result<StoredJob> job_of(const Row& row) {
+  StoredJob job;
+  int column = 1; // those of oncekey.job, in their order
+  const bool has_id = copy_exactly(row.bytes(column++), job.id.bytes);
+  ++column; // place
+  job.ordered = !row.is_null(column++);
+  const std::int16_t state = row.int2(column++);
+  job.message_kept = row.boolean(column++);
+  job.fence = row.count(column++);
+  job.attempts = static_cast<std::uint32_t>(row.int8(column++));
+  for (Time* const time : {&job.staged_at, &job.due_at, &job.ended_at, &job.expires_at, &job.last_at}) {
+    *time = row.time(column++);
+  }
+  job.last.status = row.int4(column++);
+  for (std::string* const text : {&job.last.reason, &job.why_dead}) *text = row.bytes(column++);
+  const bool has_fingerprint = copy_exactly(row.bytes(column++), job.fingerprint.bytes);
+  for (std::string* const text : {&job.route, &job.key}) *text = row.bytes(column++);
+  const bool has_state = state >= static_cast<int>(JobState::waiting) && state <= static_cast<int>(JobState::dead);
+  if (!has_id || !has_fingerprint || !has_state)
+    return corrupt("a row of oncekey.job does not have the shape of a job");
+  job.state = static_cast<JobState>(state);
+  return job;
+}
+
+std::int64_t lock_of(const RecordId& id) {
+  std::int64_t lock;
+  std::memcpy(&lock, id.bytes.data() + 8, sizeof lock);
+  return lock;
+}
+
+Bytea<std::string> encoded(const StoredResponse& response) {
+  Bytea<std::string> encoded;
+  encode_response(response, encoded.bytes);
+  return encoded;
+}
+
+Statement single_statement(const AnyCall& call, const SqlTerms& terms) {
+  return std::visit(
+      [&](const auto& single) -> Statement {
+        if constexpr (requires { statement_of(single, terms); }) return statement_of(single, terms);
+        ONCEKEY_CHECK(false, "claims, finds and fences are asked for in batches");
+      },
+      call);
+}
+
+bool answer_single(AnyCall& call, const PGresult* result, PendingAnswers& pending) {
+  return std::visit(
+      [&](auto& single) {
+        if constexpr (requires { answer_of(single, result); }) {
+          auto answer = answer_of(single, result);
+          if (answer) pending.add(single.done, *std::move(answer));
+          return answer.has_value();
+        }
+        return false;
+      },
+      call);
 }
 
 } // namespace oncekey::postgres

@@ -3,37 +3,14 @@
 #include "core/bucket.h"
 #include "core/record_codec.h"
 #include "core/transitions.h"
-#include "store/postgres/single_calls.h"
 
-#include <algorithm>
-#include <cstring>
 #include <random>
-#include <utility>
 
 namespace oncekey::postgres {
 namespace {
 
-// The columns of oncekey.answer.
-enum Column : int {
-  column_n,
-  column_answer,
-  column_moment,
-  column_fence,
-  column_took_over,
-  column_rerun,
-  column_state,
-  column_first_received,
-  column_expires_at,
-  column_lease_until,
-  column_settled_at,
-  column_fingerprint,
-  column_claimed_by,
-  column_route,
-  column_key,
-  column_method,
-  column_target,
-  column_response,
-};
+// The columns of oncekey.answer that are there for a claim too; those of a record go on from the fence.
+enum Column : int { column_n, column_answer, column_moment, column_fence, column_took_over };
 
 constexpr std::int16_t kClaimed = 1;
 constexpr std::int16_t kFoundLong = 3;
@@ -44,46 +21,56 @@ Millis rest_after_a_lock() {
   return Millis{std::uniform_int_distribution<int>(1, 3)(random)};
 }
 
-} // namespace
-
 Result<Found> found_of(const Row& row, const RecordId& id) {
   Result<Record> record = record_of(row, id);
   if (!record) return std::move(record).fault();
-  return Found{*std::move(record), time_at(row, column_moment)};
+  return Found{*std::move(record), row.time(column_moment)};
 }
+
+} // namespace
 
 Result<Record> record_of(const Row& row, const RecordId& id) {
   Record record;
-  const std::int16_t state = row.int2(column_state);
-  const std::string_view claimant = row.bytes(column_claimed_by);
+  int column = column_fence;
+  record.fence = row.count(column++);
+  record.took_over = row.boolean(column++);
+  record.rerun = row.boolean(column++);
+  const std::int16_t state = row.int2(column++);
+  for (Time* const time : {&record.first_received, &record.expires_at, &record.lease_until, &record.settled_at}) {
+    *time = row.time(column++);
+  }
+  const bool has_fingerprint = copy_exactly(row.bytes(column++), record.fingerprint.bytes);
+  const std::string_view claimant = row.bytes(column++);
+  for (std::string* const text : {&record.route, &record.key, &record.method, &record.target}) {
+    *text = row.bytes(column++);
+  }
   Result<ClaimContext> context = decode_context(claimant.substr(std::min(claimant.size(), record.claimed_by.size())));
-  const bool well_formed = context.ok() && state >= static_cast<int>(RecordState::in_progress) &&
+  const bool well_formed = has_fingerprint && context.ok() && state >= static_cast<int>(RecordState::in_progress) &&
                            state <= static_cast<int>(RecordState::indeterminate) &&
-                           copy_exactly(row.bytes(column_fingerprint), record.fingerprint.bytes) &&
                            copy_exactly(claimant.substr(0, record.claimed_by.size()), record.claimed_by);
   if (!well_formed) return corrupt("record " + short_hash(id) + ": its row does not have the shape of a record");
   record.context = *std::move(context);
   record.state = static_cast<RecordState>(state);
-  record.fence = static_cast<std::uint64_t>(row.int8(column_fence));
-  record.took_over = row.boolean(column_took_over);
-  record.rerun = row.boolean(column_rerun);
-  record.first_received = time_at(row, column_first_received);
-  record.expires_at = time_at(row, column_expires_at);
-  record.lease_until = time_at(row, column_lease_until);
-  record.settled_at = time_at(row, column_settled_at);
-  record.route = row.bytes(column_route);
-  record.key = row.bytes(column_key);
-  record.method = row.bytes(column_method);
-  record.target = row.bytes(column_target);
-  if (row.is_null(column_response)) return record;
-  Result<StoredResponse> response = decode_response(row.bytes(column_response));
+  if (row.is_null(column)) return record;
+  Result<StoredResponse> response = decode_response(row.bytes(column));
   if (!response) return Fault{response.fault().kind, "record " + short_hash(id) + ": " + response.fault().message};
   record.response = *std::move(response);
   return record;
 }
 
-SqlBatch::SqlBatch(CallBatch& batch, SqlTerms terms)
-    : batch_(batch), terms_(std::move(terms)), busy_(batch.size(), false) {
+void refuse_new_work(CallBatch& batch, const Fault& fault, PendingAnswers& pending) {
+  for (CallGroup& group : batch) {
+    const bool begins = !group.calls.empty() && kind_of(group.calls.front()->what) == CallKind::begins_work;
+    if (begins) pending.refuse(group.calls, fault);
+  }
+}
+
+SqlBatch::SqlBatch(CallBatch& batch, PostgresState& state, TextEncoding encoding, PendingAnswers& pending)
+    : batch_(batch),
+      state_(state),
+      terms_{state.known_marker(), state.skew(), encoding},
+      pending_(pending),
+      busy_(batch.size(), false) {
   for (std::size_t at = 0; at < batch.size(); ++at) {
     if (batch[at].calls.empty()) continue;
     const PostgresCall& call = *batch[at].calls.front();
@@ -102,170 +89,126 @@ SqlBatch::SqlBatch(CallBatch& batch, SqlTerms terms)
 }
 
 ArrayParam SqlBatch::locks_of(const Indexes& groups) const {
-  ArrayParam locks(kInt8Oid, groups.size());
-  for (const std::size_t at : groups) locks.add_int8(lock_of(batch_[at].id));
-  return locks;
+  return array_of(groups, [&](std::size_t at) { return lock_of(batch_[at].id); });
 }
 
 ArrayParam SqlBatch::ids_of(const Indexes& groups) const {
-  ArrayParam ids(kByteaOid, groups.size());
-  for (const std::size_t at : groups) ids.add_bytes(view_of(batch_[at].id));
-  return ids;
+  return array_of(groups, [&](std::size_t at) { return bytea_of(batch_[at].id); });
 }
 
 Statement SqlBatch::claim_statement() const {
-  const std::size_t count = claims_.size();
-  ArrayParam fingerprints(kByteaOid, count), tokens(kByteaOid, count);
-  ArrayParam leases(kInt8Oid, count), retentions(kInt8Oid, count), widths(kInt4Oid, count), take_over(kBoolOid, count);
-  ArrayParam routes(kTextOid, count), keys(kTextOid, count), methods(kTextOid, count), targets(kTextOid, count);
-  for (const std::size_t at : claims_) {
-    const ClaimRequest& request = first<ClaimCall>(at).request;
-    fingerprints.add_bytes(view_of(request.fingerprint));
-    // The token, and behind it where the claim came from.
-    std::string claimant(view_of(request.token.data(), request.token.size()));
-    encode_context(request.context, claimant);
-    tokens.add_bytes(claimant);
-    leases.add_int8(request.lease.count());
-    retentions.add_int8(request.retention.count());
-    widths.add_int4(bucket_width_log2(request.retention));
-    take_over.add_bool(request.abandoned == Abandoned::take_over);
-    routes.add_bytes(as_text(request.route, terms_.encoding));
-    keys.add_bytes(as_text(request.key, terms_.encoding));
-    methods.add_bytes(as_text(request.method, terms_.encoding));
-    targets.add_bytes(as_text(request.target, terms_.encoding));
-  }
-  Statement statement{"SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
-                      {}};
-  statement.params.text(terms_.marker.generation).int8(static_cast<std::int64_t>(terms_.marker.tick));
-  statement.params.int8(terms_.skew.count()).array(locks_of(claims_)).array(ids_of(claims_));
-  statement.params.array(std::move(fingerprints)).array(std::move(leases)).array(std::move(retentions));
-  statement.params.array(std::move(widths)).array(std::move(take_over)).array(std::move(tokens));
-  statement.params.array(std::move(routes)).array(std::move(keys)).array(std::move(methods)).array(std::move(targets));
-  return statement;
+  const auto each = [&](auto value) {
+    return array_of(claims_, [&](std::size_t at) { return value(first<ClaimCall>(at).request); });
+  };
+  const auto texts = [&](std::string ClaimRequest::*text) {
+    return each([&](const ClaimRequest& request) { return as_text(request.*text, terms_.encoding); });
+  };
+  // The token, and behind it where the claim came from.
+  const auto claimant = [](const ClaimRequest& request) {
+    Bytea<std::string> bytes{std::string(view_of(request.token))};
+    encode_context(request.context, bytes.bytes);
+    return bytes;
+  };
+  return Statement("SELECT * FROM oncekey.claim($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)",
+                   terms_.marker.generation, static_cast<std::int64_t>(terms_.marker.tick), terms_.skew.count(),
+                   locks_of(claims_), ids_of(claims_),
+                   each([](const ClaimRequest& request) { return bytea_of(request.fingerprint); }),
+                   each([](const ClaimRequest& request) { return request.lease.count(); }),
+                   each([](const ClaimRequest& request) { return request.retention.count(); }),
+                   each([](const ClaimRequest& request) { return bucket_width_log2(request.retention); }),
+                   each([](const ClaimRequest& request) { return request.abandoned == Abandoned::take_over; }),
+                   each(claimant), texts(&ClaimRequest::route), texts(&ClaimRequest::key), texts(&ClaimRequest::method),
+                   texts(&ClaimRequest::target));
 }
 
 Statement SqlBatch::settle_statement() const {
-  const std::size_t count = fences_.size();
-  ArrayParam fences(kInt8Oid, count), verbs(kInt2Oid, count), leases(kInt8Oid, count);
-  ArrayParam tokens(kByteaOid, count), responses(kByteaOid, count), partials(kBoolOid, count);
-  for (const std::size_t at : fences_) {
-    const FenceCall& call = first<FenceCall>(at);
-    fences.add_int8(static_cast<std::int64_t>(call.owner.fence));
-    if (call.owner.token == ClaimToken{}) {
-      tokens.add_null();
-    } else {
-      tokens.add_bytes(view_of(call.owner.token.data(), call.owner.token.size()));
-    }
-    verbs.add_int2(static_cast<std::int16_t>(call.verb));
-    leases.add_int8(call.lease.count());
-    if (call.verb == FenceVerb::complete) {
-      responses.add_bytes(encoded(call.response));
-    } else {
-      responses.add_null();
-    }
-    partials.add_bool(is_partial(call.response));
-  }
-  Statement statement{"SELECT oncekey.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)", {}};
-  statement.params.int8(terms_.skew.count()).array(locks_of(fences_)).array(ids_of(fences_)).array(std::move(fences));
-  statement.params.array(std::move(tokens)).array(std::move(verbs)).array(std::move(leases));
-  statement.params.array(std::move(responses)).array(std::move(partials));
-  return statement;
-}
-
-Statement SqlBatch::await_statement() const {
-  Statement statement{"SELECT oncekey.await($1, $2, $3)", {}};
-  statement.params.int8(terms_.skew.count()).array(locks_of(awaits_)).array(ids_of(awaits_));
-  return statement;
+  const auto each = [&](auto value) {
+    return array_of(fences_, [&](std::size_t at) { return value(first<FenceCall>(at)); });
+  };
+  const auto token = [](const FenceCall& call) -> std::optional<Bytea<std::string_view>> {
+    if (call.owner.token == ClaimToken{}) return std::nullopt;
+    return Bytea{view_of(call.owner.token)};
+  };
+  const auto response = [](const FenceCall& call) -> std::optional<Bytea<std::string>> {
+    if (call.verb != FenceVerb::complete) return std::nullopt;
+    return encoded(call.response);
+  };
+  return Statement("SELECT oncekey.settle($1, $2, $3, $4, $5, $6, $7, $8, $9)", terms_.skew.count(), locks_of(fences_),
+                   ids_of(fences_),
+                   each([](const FenceCall& call) { return static_cast<std::int64_t>(call.owner.fence); }), each(token),
+                   each([](const FenceCall& call) { return static_cast<std::int16_t>(call.verb); }),
+                   each([](const FenceCall& call) { return call.lease.count(); }), each(response),
+                   each([](const FenceCall& call) { return call.response.unfinished(); }));
 }
 
 std::vector<Statement> SqlBatch::writes() const {
   std::vector<Statement> statements;
   if (!claims_.empty()) statements.push_back(claim_statement());
   if (!fences_.empty()) statements.push_back(settle_statement());
-  if (!awaits_.empty()) statements.push_back(await_statement());
+  if (!awaits_.empty()) {
+    statements.emplace_back("SELECT oncekey.await($1, $2, $3)", terms_.skew.count(), locks_of(awaits_),
+                            ids_of(awaits_));
+  }
   for (const std::size_t at : singles_) {
-    std::visit(
-        [&]<class Call>(const Call& call) {
-          if constexpr (requires { statement_of(call, terms_); }) statements.push_back(statement_of(call, terms_));
-        },
-        batch_[at].calls.front()->what);
+    statements.push_back(single_statement(batch_[at].calls.front()->what, terms_));
   }
   return statements;
 }
 
 std::vector<Statement> SqlBatch::reads() const {
-  Statement statement{"SELECT * FROM oncekey.find($1, $2)", {}};
-  statement.params.int8(terms_.skew.count()).array(ids_of(reads_));
   std::vector<Statement> statements;
-  statements.push_back(std::move(statement));
+  statements.emplace_back("SELECT * FROM oncekey.find($1, $2)", terms_.skew.count(), ids_of(reads_));
   return statements;
 }
 
-void SqlBatch::read_writes(const Section& section, PendingAnswers& pending) {
+void SqlBatch::read_writes(const Section& section) {
   std::size_t next = 0;
-  if (!claims_.empty()) read_claims(section.results[next++].get(), pending);
-  if (!fences_.empty()) read_fences(section.results[next++].get(), pending);
+  if (!claims_.empty()) read_claims(section.results[next++].get());
+  if (!fences_.empty()) read_fences(section.results[next++].get());
   if (!awaits_.empty()) read_awaits(section.results[next++].get());
   for (const std::size_t at : singles_) {
-    const PGresult* const result = section.results[next++].get();
-    const bool answered = std::visit(
-        [&]<class Call>(Call& call) {
-          if constexpr (requires { answer_of(call, result); }) {
-            auto answer = answer_of(call, result);
-            if (answer) pending.add(call.done, *std::move(answer));
-            return answer.has_value();
-          }
-          return false;
-        },
-        batch_[at].calls.front()->what);
-    if (answered) {
+    if (answer_single(batch_[at].calls.front()->what, section.results[next++].get(), pending_)) {
       ++written_;
       batch_[at].calls.clear();
     } else {
       batch_[at].rest = rest_after_a_lock();
     }
   }
+  state_.batches.fetch_add(1, std::memory_order_relaxed);
+  state_.written.fetch_add(written_, std::memory_order_relaxed);
 }
 
-void SqlBatch::read_claims(const PGresult* result, PendingAnswers& pending) {
+void SqlBatch::read_claims(const PGresult* result) {
   // A claim without a row met a lock that was not free.
   for (const std::size_t at : claims_) batch_[at].rest = rest_after_a_lock();
-  for (int at = 0; at < PQntuples(result); ++at) {
-    const Row row(result, at);
+  std::optional<Time> moment;
+  for (const Row row : rows_of(result)) {
     const auto place = static_cast<std::size_t>(row.int4(column_n)) - 1;
     if (place >= claims_.size()) continue;
     CallGroup& group = batch_[claims_[place]];
     group.rest = Millis{0};
-    server_time_ = time_at(row, column_moment);
+    moment = row.time(column_moment);
     const std::int16_t answer = row.int2(column_answer);
     if (answer == kClaimed) {
-      const Claimed claimed{static_cast<std::uint64_t>(row.int8(column_fence)), row.boolean(column_took_over),
-                            *server_time_};
-      answer_claimed(group, claimed, pending);
+      auto& claim = first<ClaimCall>(claims_[place]);
+      ++written_;
+      state_.claimed_with(claim.request.retention);
+      const Claimed claimed{row.count(column_fence), row.boolean(column_took_over), *moment};
+      pending_.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
+      group.calls.erase(group.calls.begin());
     } else if (answer == kFoundLong) {
       for (const PostgresCallPtr& call : group.calls) call->only_read = true;
     } else {
-      share_found(group, found_of(row, group.id), pending);
+      share_found(group, found_of(row, group.id));
     }
   }
-}
-
-void SqlBatch::answer_claimed(CallGroup& group, const Claimed& claimed, PendingAnswers& pending) {
-  auto& claim = std::get<ClaimCall>(group.calls.front()->what);
-  ++written_;
-  retentions_.push_back(claim.request.retention);
-  pending.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
-  group.calls.erase(group.calls.begin());
+  if (moment) state_.clock.learn(*moment - terms_.skew);
 }
 
 // Claims that would only find get what was found. Those that would take over what the first one left are sent
 // themselves.
-void SqlBatch::share_found(CallGroup& group, const Result<Found>& found, PendingAnswers& pending) {
-  if (!found) {
-    for (const PostgresCallPtr& call : group.calls) pending.refuse(call->what, found.fault());
-    group.calls.clear();
-    return;
-  }
+void SqlBatch::share_found(CallGroup& group, const Result<Found>& found) {
+  if (!found) return pending_.refuse(group.calls, found.fault());
   std::vector<PostgresCallPtr> staying;
   const std::optional<Record> record(*found->record);
   for (PostgresCallPtr& call : group.calls) {
@@ -274,24 +217,24 @@ void SqlBatch::share_found(CallGroup& group, const Result<Found>& found, Pending
     if (&call != &group.calls.front() && claim_changes(record, claim.request, found->now)) {
       staying.push_back(std::move(call));
     } else {
-      pending.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(*found)));
+      pending_.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(*found)));
     }
   }
   group.calls = std::move(staying);
 }
 
-void SqlBatch::read_fences(const PGresult* result, PendingAnswers& pending) {
+void SqlBatch::read_fences(const PGresult* result) {
   const std::vector<std::string_view> answers = Row(result, 0).array(0);
   for (std::size_t at = 0; at < fences_.size(); ++at) {
     CallGroup& group = batch_[fences_[at]];
-    const std::int16_t answer = at < answers.size() ? int2_of(answers[at]) : std::int16_t{0};
+    const std::int16_t answer = at < answers.size() ? number_in<std::int16_t>(answers[at]) : std::int16_t{0};
     if (answer != 1 && answer != 2) {
       group.rest = rest_after_a_lock();
       continue;
     }
     if (answer == 1) ++written_;
-    pending.add(first<FenceCall>(fences_[at]).done,
-                Result<FenceAnswer>(answer == 1 ? FenceAnswer::done : FenceAnswer::lost));
+    pending_.add(first<FenceCall>(fences_[at]).done,
+                 Result<FenceAnswer>(answer == 1 ? FenceAnswer::done : FenceAnswer::lost));
     group.calls.clear();
   }
 }
@@ -299,28 +242,29 @@ void SqlBatch::read_fences(const PGresult* result, PendingAnswers& pending) {
 void SqlBatch::read_awaits(const PGresult* result) {
   const std::vector<std::string_view> locked = Row(result, 0).array(0);
   for (std::size_t at = 0; at < awaits_.size(); ++at) {
-    if (at < locked.size() && bool_of(locked[at])) continue;
+    if (at < locked.size() && bool_in(locked[at])) continue;
     busy_[awaits_[at]] = true;
     batch_[awaits_[at]].rest = rest_after_a_lock();
   }
 }
 
-void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
-  const PGresult* const result = section.results[0].get();
-  std::vector<int> row_of(reads_.size(), -1);
-  for (int at = 0; at < PQntuples(result); ++at) {
-    const auto place = static_cast<std::size_t>(Row(result, at).int4(column_n)) - 1;
-    if (place < row_of.size()) row_of[place] = at;
+void SqlBatch::read_reads(const Section& section) {
+  std::vector<std::optional<Row>> row_of(reads_.size());
+  std::vector<RecordId> awaited; // found in progress by a request that waits
+  std::optional<Time> moment;
+  for (const Row row : rows_of(section.result())) {
+    const auto place = static_cast<std::size_t>(row.int4(column_n)) - 1;
+    if (place < row_of.size()) row_of[place] = row;
   }
   for (std::size_t at = 0; at < reads_.size(); ++at) {
     CallGroup& group = batch_[reads_[at]];
     if (busy_[reads_[at]] || group.calls.empty()) continue;
     std::optional<Result<Found>> found;
-    if (row_of[at] >= 0) found = found_of(Row(result, row_of[at]), group.id);
-    if (found && *found) server_time_ = (*found)->now;
+    if (row_of[at]) found = found_of(*row_of[at], group.id);
+    if (found && *found) moment = (*found)->now;
     if (std::holds_alternative<ClaimCall>(group.calls.front()->what)) {
       if (found) {
-        share_found(group, *found, pending);
+        share_found(group, *found);
       } else {
         for (const PostgresCallPtr& call : group.calls) call->only_read = false; // gone: claimed after all
       }
@@ -328,46 +272,30 @@ void SqlBatch::read_reads(const Section& section, PendingAnswers& pending) {
     }
     if (found && *found && first<FindCall>(reads_[at]).interest == Interest::settling &&
         (*found)->record->state == RecordState::in_progress) {
-      awaited_.push_back(group.id);
+      awaited.push_back(group.id);
     }
-    for (const PostgresCallPtr& call : group.calls) {
-      Done<std::optional<Found>>& done = std::get<FindCall>(call->what).done;
-      if (!found) {
-        pending.add(done, Result<std::optional<Found>>(std::optional<Found>{}));
-      } else if (!*found) {
-        pending.add(done, Result<std::optional<Found>>(found->fault()));
-      } else {
-        pending.add(done, Result<std::optional<Found>>(std::optional<Found>(**found)));
-      }
-    }
+    const auto answer = [&]() -> Result<std::optional<Found>> {
+      if (!found) return std::optional<Found>{};
+      if (!*found) return found->fault();
+      return std::optional<Found>(**found);
+    };
+    for (const PostgresCallPtr& call : group.calls) pending_.add(std::get<FindCall>(call->what).done, answer());
     group.calls.clear();
   }
+  if (moment) state_.clock.learn(*moment - terms_.skew);
+  state_.awaited.add(awaited);
 }
 
 void SqlBatch::keep_writes() {
   for (const std::size_t at : awaits_) busy_[at] = true;
 }
 
-void SqlBatch::refuse_groups(const Indexes& groups, const Fault& fault, PendingAnswers& pending) {
-  for (const std::size_t at : groups) {
-    for (const PostgresCallPtr& call : batch_[at].calls) pending.refuse(call->what, fault);
-    batch_[at].calls.clear();
-  }
+void SqlBatch::refuse_groups(const Indexes& groups, const Fault& fault) {
+  for (const std::size_t at : groups) pending_.refuse(batch_[at].calls, fault);
 }
 
-void SqlBatch::refuse_writes(const Fault& fault, PendingAnswers& pending) {
-  for (const Indexes* groups : {&claims_, &fences_, &singles_, &awaits_}) refuse_groups(*groups, fault, pending);
-}
-
-void SqlBatch::refuse_reads(const Fault& fault, PendingAnswers& pending) { refuse_groups(reads_, fault, pending); }
-
-void SqlBatch::refuse_claims(const Fault& fault, PendingAnswers& pending) {
-  for (const Indexes* groups : {&claims_, &singles_}) {
-    for (const std::size_t at : *groups) {
-      const bool begins = !batch_[at].calls.empty() && kind_of(batch_[at].calls.front()->what) == CallKind::begins_work;
-      if (begins) refuse_groups({at}, fault, pending);
-    }
-  }
+void SqlBatch::refuse_writes(const Fault& fault) {
+  for (const Indexes* groups : {&claims_, &fences_, &singles_, &awaits_}) refuse_groups(*groups, fault);
 }
 
 } // namespace oncekey::postgres

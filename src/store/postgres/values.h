@@ -1,60 +1,134 @@
-// values: parameters and results in libpq's binary format.
+// values: statements with their parameters, and results, in libpq's binary format.
 #pragma once
+
+#include <oncekey/record.h>
+#include <oncekey/time.h>
 
 #include <libpq-fe.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <ranges>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace oncekey::postgres {
 
-// Numbers of the server's built-in types, fixed for ever.
-inline constexpr Oid kBoolOid = 16;
-inline constexpr Oid kByteaOid = 17;
-inline constexpr Oid kInt8Oid = 20;
-inline constexpr Oid kInt2Oid = 21;
-inline constexpr Oid kInt4Oid = 23;
-inline constexpr Oid kTextOid = 25;
+// Bytes that are not text: a std::string, or a std::string_view of what outlives the parameter's making.
+template <class Text>
+struct Bytea {
+  Text bytes;
+};
+
+// The numbers of a built-in type of the server's and of its array, fixed for ever.
+struct TypeOids {
+  Oid element;
+  Oid array;
+};
+template <class T>
+constexpr TypeOids oids_of() {
+  if constexpr (requires(const T& value) { value.has_value(); }) return oids_of<typename T::value_type>();
+  if constexpr (std::same_as<T, bool>) return {16, 1000};
+  if constexpr (requires(const T& value) { value.bytes; }) return {17, 1001};
+  if constexpr (std::same_as<T, std::int64_t>) return {20, 1016};
+  if constexpr (std::same_as<T, std::int16_t>) return {21, 1005};
+  if constexpr (std::same_as<T, std::int32_t>) return {23, 1007};
+  if constexpr (std::convertible_to<T, std::string_view>) return {25, 1009};
+}
+
+// In the binary format a number has its most significant byte first; text and bytes are as they are.
+template <std::integral Number>
+std::array<char, sizeof(Number)> binary_of(Number value) {
+  static_assert(std::endian::native == std::endian::little);
+  auto bytes = std::bit_cast<std::array<char, sizeof(Number)>>(value);
+  std::reverse(bytes.begin(), bytes.end());
+  return bytes;
+}
+inline std::string_view binary_of(std::string_view text) { return text; }
+template <class Text>
+std::string_view binary_of(const Bytea<Text>& value) {
+  return value.bytes;
+}
+
+template <std::integral Number>
+Number number_in(std::string_view binary) {
+  std::array<char, sizeof(Number)> bytes;
+  if (binary.size() != bytes.size()) return Number{};
+  std::reverse_copy(binary.begin(), binary.end(), bytes.begin());
+  return std::bit_cast<Number>(bytes);
+}
+inline bool bool_in(std::string_view binary) { return binary.size() == 1 && binary[0] != 0; }
 
 // A one-dimensional array as it is built up, element by element; how many there will be is said first.
 class ArrayParam {
  public:
-  ArrayParam(Oid element, std::size_t count);
-  void add_int8(std::int64_t value);
-  void add_int4(std::int32_t value);
-  void add_int2(std::int16_t value);
-  void add_bool(bool value);
-  void add_bytes(std::string_view value);
-  void add_null();
+  ArrayParam(TypeOids oids, std::size_t count);
+  template <class T>
+  void add(const T& value) {
+    add_binary(binary_of(value));
+  }
+  // Null where there is no value.
+  template <class T>
+  void add(const std::optional<T>& value) {
+    value ? add(*value) : add_number(-1);
+  }
 
-  Oid type() const;
+  Oid type() const { return type_; }
   std::string take() && { return std::move(bytes_); }
 
  private:
-  Oid element_;
+  void add_number(std::int32_t number);
+  void add_binary(const auto& binary) {
+    add_number(static_cast<std::int32_t>(binary.size()));
+    bytes_.append(binary.data(), binary.size());
+  }
+
+  Oid type_;
   std::string bytes_;
 };
 
-// The parameters of one statement.
-class Params {
- public:
-  Params& int8(std::int64_t value);
-  Params& int4(std::int32_t value);
-  Params& int2(std::int16_t value);
-  Params& boolean(bool value);
-  Params& text(std::string_view value);
-  Params& bytes(std::string_view value);
-  Params& array(ArrayParam array);
+// What `value` returns for each of the items, of which there is at least one.
+template <class Items, class Value>
+ArrayParam array_of(const Items& items, Value value) {
+  using Returned = std::invoke_result_t<Value, decltype(*items.begin())>;
+  ArrayParam array(oids_of<Returned>(), items.size());
+  for (const auto& item : items) array.add(value(item));
+  return array;
+}
 
-  // Hands the parameters to libpq; false if it could not take them.
-  bool send(PGconn* connection, const char* sql) const;
+// One statement and its parameters, each of the type that its C++ type stands for.
+class Statement {
+ public:
+  // The text outlives it.
+  template <class... Values>
+  explicit Statement(const char* sql, Values&&... values) : sql_(sql) {
+    (add(std::forward<Values>(values)), ...);
+  }
+
+  // Hands it to libpq; false if that could not take it.
+  bool send(PGconn* connection) const;
 
  private:
-  Params& add(Oid type, std::string value);
+  template <class T>
+  void add(const T& value) {
+    const auto binary = binary_of(value);
+    types_.push_back(oids_of<T>().element);
+    values_.emplace_back(binary.data(), binary.size());
+  }
+  void add(ArrayParam&& array) {
+    types_.push_back(array.type());
+    values_.push_back(std::move(array).take());
+  }
 
+  const char* sql_;
   std::vector<Oid> types_;
   std::vector<std::string> values_;
 };
@@ -70,11 +144,16 @@ class Row {
  public:
   Row(const PGresult* result, int row) : result_(result), row_(row) {}
   bool is_null(int column) const { return PQgetisnull(result_, row_, column) != 0; }
-  std::int64_t int8(int column) const;
-  std::int32_t int4(int column) const;
-  std::int16_t int2(int column) const;
-  bool boolean(int column) const;
-  std::string_view bytes(int column) const;
+  std::string_view bytes(int column) const {
+    return {PQgetvalue(result_, row_, column), static_cast<std::size_t>(PQgetlength(result_, row_, column))};
+  }
+  std::int64_t int8(int column) const { return number_in<std::int64_t>(bytes(column)); }
+  std::uint64_t count(int column) const { return number_in<std::uint64_t>(bytes(column)); }
+  std::int32_t int4(int column) const { return number_in<std::int32_t>(bytes(column)); }
+  std::int16_t int2(int column) const { return number_in<std::int16_t>(bytes(column)); }
+  bool boolean(int column) const { return bool_in(bytes(column)); }
+  Time time(int column) const { return Time{Millis{int8(column)}}; }
+  std::string text(int column) const { return std::string(bytes(column)); }
   // Of a one-dimensional array without nulls: its elements' bytes.
   std::vector<std::string_view> array(int column) const;
 
@@ -83,9 +162,22 @@ class Row {
   int row_;
 };
 
-// The number in an element of Row::array.
-std::int16_t int2_of(std::string_view bytes);
-bool bool_of(std::string_view bytes);
+inline auto rows_of(const PGresult* result) {
+  return std::views::iota(0, PQntuples(result)) | std::views::transform([result](int row) { return Row(result, row); });
+}
+
+inline std::string_view view_of(const auto& bytes) {
+  return {static_cast<const char*>(static_cast<const void*>(bytes.data())), bytes.size()};
+}
+template <class Tag>
+Bytea<std::string_view> bytea_of(const Digest<Tag>& digest) {
+  return {view_of(digest.bytes)};
+}
+bool copy_exactly(std::string_view from, auto& to) {
+  if (from.size() != to.size()) return false;
+  std::copy(from.begin(), from.end(), to.begin());
+  return true;
+}
 
 // What a text column takes: valid UTF-8 without NUL, or plain ASCII where the server's encoding is another. What does
 // not fit becomes '?': texts are for people, and a claim must not fail for them.

@@ -1,4 +1,5 @@
-// request_identity: which record a request belongs to and what it asks for, by the core's rules.
+// core_rules: a runner's policy and requests as core's rules take them: which record a request belongs to, and what it
+// asks for.
 #pragma once
 
 #include "base/crypto.h"
@@ -12,6 +13,8 @@
 #include <variant>
 
 namespace oncekey::phases {
+
+Policy policy_of(const RunnerPolicy& rules);
 
 struct RequestIdentity {
   RecordId id;

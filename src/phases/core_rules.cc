@@ -1,4 +1,4 @@
-#include "phases/request_identity.h"
+#include "phases/core_rules.h"
 
 #include "base/utf8.h"
 #include "core/key.h"
@@ -8,6 +8,23 @@
 
 namespace oncekey::phases {
 namespace {
+
+// The rules that both kinds of policy have.
+template <class From, class To>
+To with_rules(const From& from, To to) {
+  to.key_syntax = from.key_syntax;
+  to.strict = from.strict;
+  to.identity = from.identity;
+  to.fingerprint = from.fingerprint;
+  to.fingerprint_ignore = from.fingerprint_ignore;
+  to.path_case = from.path_case;
+  to.mismatch_status = from.mismatch_status;
+  to.in_progress_status = from.in_progress_status;
+  to.retention = from.retention;
+  to.errors = from.errors;
+  to.replay_set_cookie = from.replay_set_cookie;
+  return to;
+}
 
 std::optional<RequestInvalid> unkeepable(const OperationRequest& request) {
   const std::pair<std::string_view, const std::string&> texts[] = {{"principal", request.principal},
@@ -22,6 +39,13 @@ std::optional<RequestInvalid> unkeepable(const OperationRequest& request) {
 }
 
 } // namespace
+
+Policy policy_of(const RunnerPolicy& rules) {
+  // What a library has no use for (upstreams, scopes, limits) stays as it is there.
+  Policy policy = with_rules(rules, *policy_by_name("classic"));
+  policy.key = MissingKey::required;
+  return policy;
+}
 
 std::variant<RequestIdentity, KeyInvalid, RequestInvalid> identify(const Policy& policy,
                                                                    const OperationRequest& request,
@@ -52,3 +76,9 @@ std::variant<RequestIdentity, KeyInvalid, RequestInvalid> identify(const Policy&
 }
 
 } // namespace oncekey::phases
+
+std::optional<oncekey::RunnerPolicy> oncekey::runner_policy(std::string_view name) {
+  const std::optional<Policy> named = policy_by_name(name);
+  if (!named) return std::nullopt;
+  return phases::with_rules(*named, RunnerPolicy{});
+}
