@@ -17,10 +17,7 @@
 #include <array>
 #include <deque>
 #include <functional>
-#include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 namespace oncekey::redis {
 

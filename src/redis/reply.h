@@ -3,16 +3,10 @@
 
 #include "redis/redis_url.h"
 
-#include <oncekey/result.h>
-
 #include <hiredis/hiredis.h>
 
-#include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey::redis {
 

@@ -16,12 +16,6 @@
 #include "core/store.h"
 #include "store/common/queue_limits.h"
 
-#include <oncekey/result.h>
-
-#include <functional>
-#include <memory>
-#include <string>
-
 namespace oncekey {
 
 struct RedisOptions {

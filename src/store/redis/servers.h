@@ -10,14 +10,6 @@
 #include "store/redis/script_call.h"
 #include "store/redis/store_state.h"
 
-#include <atomic>
-#include <functional>
-#include <map>
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 namespace oncekey::redis {
 
 class Upkeep;

@@ -43,9 +43,7 @@ std::uint16_t slot_of(std::string_view key) {
 }
 
 KeyNames::KeyNames(std::string prefix, std::uint32_t partitions)
-    : prefix_(std::move(prefix)), tags_(make_tags(partitions)) {
-  for (const std::string& tag : tags_) slots_.push_back(slot_of(tag));
-}
+    : prefix_(std::move(prefix)), tags_(make_tags(partitions)) {}
 
 std::uint32_t KeyNames::partition_of(const RecordId& id) const {
   // The first bytes, so that the beginning of an id tells its partition.

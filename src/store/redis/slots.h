@@ -6,15 +6,9 @@
 #pragma once
 
 #include "core/rate_keeper.h"
-#include "redis/redis_url.h"
 #include "redis/reply.h"
 
 #include <oncekey/record.h>
-
-#include <cstdint>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey::redis {
 
@@ -35,7 +29,7 @@ class KeyNames {
 
   std::uint32_t partitions() const { return static_cast<std::uint32_t>(tags_.size()); }
   std::uint32_t partition_of(const RecordId& id) const;
-  std::uint16_t slot(std::uint32_t partition) const { return slots_[partition]; }
+  std::uint16_t slot(std::uint32_t partition) const { return slot_of(tags_[partition]); }
 
   std::string record(const RecordId& id) const { return key(partition_of(id), "", to_hex(id)); }
   std::string marker(std::uint32_t partition) const { return key(partition, "marker"); }
@@ -67,7 +61,6 @@ class KeyNames {
 
   std::string prefix_;
   std::vector<std::string> tags_;
-  std::vector<std::uint16_t> slots_;
 };
 
 struct SlotRange {

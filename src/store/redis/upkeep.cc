@@ -194,8 +194,7 @@ Task<Status> Upkeep::prepare(Link& link) {
   std::set<std::uint32_t> partitions = dispatcher_.watched();
   if (partition) partitions.insert(*partition);
   for (const std::uint32_t each : partitions) {
-    if (!status) break;
-    status = co_await dispatcher_.tick(connection, each);
+    if (status) status = co_await dispatcher_.tick(connection, each);
   }
   co_return status;
 }
