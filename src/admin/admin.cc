@@ -58,7 +58,6 @@ Result<StoredResponse> response_of(const json::object& object) {
 Admin::Admin(GatewayShared& shared, Loop& timers)
     : shared_(shared),
       loop_(timers),
-      wakeups_(loop_),
       on_loopback_(is_loopback(shared.config().admin)),
       say_again_(timers, [this] { log_wrong_tokens(); }) {}
 
@@ -228,7 +227,7 @@ Admin::Answer Admin::storms() const {
   for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
     if (keys.size() == kStormsMax) break;
     keys.push_back(json::object{{"key", short_hash(hot.id)},
-                                {"route", shared_.metrics.name_of(hot.route)},
+                                {"route", shared_.metrics.route(hot.route).route()},
                                 {"retries", hot.retries},
                                 {"storm", hot.retries >= Storms::kStormRetries}});
   }
@@ -251,7 +250,7 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   request.limit = 2;
   using Lines = std::vector<Listed>;
   Result<Lines> listed =
-      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
+      co_await await_store<Lines>(loop_, [&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return std::move(listed).fault();
   if (listed->empty())
     co_return Fault{FaultKind::invalid,
@@ -267,7 +266,7 @@ Task<Result<Found>> Admin::find(std::string_view id_text, RecordId& id) {
   id = *resolved;
   using FoundMaybe = std::optional<Found>;
   Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+      loop_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
   if (!found) co_return std::move(found).fault();
   if (!found->has_value()) co_return invalid("no such key; it may have expired or been released (jobs: oncekey jobs)");
   co_return **std::move(found);
@@ -335,7 +334,7 @@ Task<std::optional<Admin::Answer>> Admin::read_json(Exchange& exchange, json::ob
 Task<std::string> Admin::why_live(const RecordId& id) {
   using FoundMaybe = std::optional<Found>;
   const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+      loop_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
   if (found && found->has_value()) {
     const Found& now = **found;
     const std::int64_t left = retry_after_lease(now.record->lease_until - now.now).count();
@@ -354,7 +353,7 @@ Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, Opera
     return Answer{status, "application/json", problem(message)};
   };
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
-      wakeups_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
+      loop_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
   const std::string_view result = !done                             ? "fault"
                                   : *done == OperatorAnswer::done   ? "done"
                                   : *done == OperatorAnswer::absent ? "absent"

@@ -50,7 +50,7 @@ Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
   if (!limit) co_return Answer{400, "application/json", problem(limit.fault().message)};
   request.limit = *limit;
   const Result<JobPage> page =
-      co_await await_store<JobPage>(wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
+      co_await await_store<JobPage>(loop_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
   if (!page) co_return Answer{503, "application/json", problem(page.fault().message)};
   const Time now = shared_.store.now();
   json::array jobs;
@@ -68,8 +68,8 @@ Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
     JobListRequest request;
     request.id_prefix = id_text;
     request.limit = 2;
-    const Result<JobPage> page = co_await await_store<JobPage>(
-        wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
+    const Result<JobPage> page =
+        co_await await_store<JobPage>(loop_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
     if (!page) co_return page.fault();
     if (page->jobs.empty()) co_return invalid(fmt::format("no job has an id that begins with {}", id_text));
     if (page->jobs.size() > 1)
@@ -78,7 +78,7 @@ Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
   }
   using Maybe = std::optional<FoundJob>;
   Result<Maybe> found =
-      co_await await_store<Maybe>(wakeups_, [&](auto done) { shared_.store.jobs().find(*id, std::move(done)); });
+      co_await await_store<Maybe>(loop_, [&](auto done) { shared_.store.jobs().find(*id, std::move(done)); });
   if (!found) co_return std::move(found).fault();
   if (!found->has_value()) co_return invalid("no such job; it may have expired");
   co_return **std::move(found);
@@ -108,7 +108,7 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
   }
   const JobAction action = retry ? JobAction::retry : JobAction::drop;
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(
-      wakeups_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
+      loop_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
   const json::value* reason = given.if_contains("reason");
   audit(exchange, job.id, action_text, done && *done == JobAnswer::done ? "done" : "refused",
         {reason->get_string().data(), reason->get_string().size()});

@@ -127,7 +127,7 @@ Task<Result<BrowsePage>> Admin::browse(BrowseRequest request) {
   BrowsePage all;
   for (;;) {
     Result<BrowsePage> page =
-        co_await await_store<BrowsePage>(wakeups_, [&](auto done) { shared_.store.browse(request, std::move(done)); });
+        co_await await_store<BrowsePage>(loop_, [&](auto done) { shared_.store.browse(request, std::move(done)); });
     if (!page) co_return std::move(page).fault();
     std::move(page->lines.begin(), page->lines.end(), std::back_inserter(all.lines));
     all.looked += page->looked;
@@ -238,7 +238,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   for (const RecordId& id : searched.ids) {
     using FoundMaybe = std::optional<Found>;
     const Result<FoundMaybe> found = co_await await_store<FoundMaybe>(
-        wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+        loop_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
     if (!found) co_return refused(503, found.fault().message);
     ++page.looked;
     if (found->has_value()) page.lines.push_back({id, *(*found)->record});

@@ -15,11 +15,11 @@ constexpr Millis kLeaseMargin{500};
 
 } // namespace
 
-StoreSource::StoreSource(GatewayShared& shared, DeliveryMetrics& metrics, Wakeups& wakeups, const Endpoint& endpoint,
+StoreSource::StoreSource(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop, const Endpoint& endpoint,
                          std::uint64_t longest_message, std::uint64_t share)
     : shared_(shared),
       metrics_(metrics),
-      wakeups_(wakeups),
+      loop_(loop),
       endpoint_(endpoint),
       lease_(endpoint.timeout + std::clamp(endpoint.timeout, kLeaseSpareMin, kLeaseSpareMax)),
       message_bytes_max_(std::max<std::uint64_t>(1, longest_message)),
@@ -50,7 +50,7 @@ Task<void> StoreSource::take_due(std::size_t limit, std::function<void(std::vect
     using Jobs = std::vector<TakenJob>;
     const TakeRequest request{endpoint_.name, limit, lease_, Millis{0}};
     Result<Jobs> taken = co_await await_store<Jobs>(
-        wakeups_, [&](auto answered) { shared_.store.jobs().take(request, std::move(answered)); });
+        loop_, [&](auto answered) { shared_.store.jobs().take(request, std::move(answered)); });
     if (taken) {
       held.reserve(taken->size());
       for (TakenJob& job : *taken) held.emplace_back(shared_.shares, held_, std::move(job));
@@ -86,16 +86,16 @@ void StoreSource::give_back(HeldJob& held, std::function<void()> done) {
 void StoreSource::log_end(const StoredJob& job, const AttemptEnd& end) const {
   if (end.kind == AttemptEnd::Kind::dead) {
     shared_.log.error("job_dead", {{"destination", endpoint_.name},
-                                        {"job", short_hash(job.id)},
-                                        {"attempts", job.attempts + 1},
-                                        {"reason", end.why_dead},
-                                        {"last", to_string(*end.result)}});
+                                   {"job", short_hash(job.id)},
+                                   {"attempts", job.attempts + 1},
+                                   {"reason", end.why_dead},
+                                   {"last", to_string(*end.result)}});
   } else if (end.kind == AttemptEnd::Kind::again) {
     shared_.log.info("job_attempt_failed", {{"destination", endpoint_.name},
-                                         {"job", short_hash(job.id)},
-                                         {"attempt", job.attempts + 1},
-                                         {"answer", to_string(*end.result)},
-                                         {"pause_ms", end.pause.count()}});
+                                            {"job", short_hash(job.id)},
+                                            {"attempt", job.attempts + 1},
+                                            {"answer", to_string(*end.result)},
+                                            {"pause_ms", end.pause.count()}});
   }
 }
 
@@ -107,7 +107,7 @@ Task<void> StoreSource::write_end(const StoredJob& job, AttemptEnd end, Tried tr
   bool lost = true;
   try {
     const Result<FenceAnswer> answer = co_await await_store<FenceAnswer>(
-        wakeups_, [&](auto answered) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(answered)); });
+        loop_, [&](auto answered) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(answered)); });
     lost = !answer || *answer == FenceAnswer::lost;
     if (!answer) failure = answer.fault().message;
   } catch (const std::exception& error) {

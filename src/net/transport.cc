@@ -11,10 +11,6 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
-
-#include <algorithm>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -90,43 +86,39 @@ class Transport::Tls {
     SSL_set_bio(session_, bio, bio);
   }
   ~Tls() { SSL_free(session_); }
-  Tls(const Tls&) = delete;
-  Tls& operator=(const Tls&) = delete;
+  Tls& operator=(Tls&&) = delete;
 
   SSL* session() { return session_; }
   bool wants_write() const { return wants_write_; }
   bool reader_needs_writer = false; // a read waits for room to write, and a writer waits for that already
 
   std::error_code handshake() {
-    begin();
-    const int done = SSL_do_handshake(session_);
-    return done == 1 ? std::error_code() : error_of(done);
+    return attempt([this](std::size_t&) { return SSL_do_handshake(session_); }).error;
   }
   IoResult read(std::span<char> room) {
-    begin();
-    std::size_t bytes = 0;
-    const int done = SSL_read_ex(session_, room.data(), room.size(), &bytes);
-    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+    return attempt([&](std::size_t& bytes) { return SSL_read_ex(session_, room.data(), room.size(), &bytes); });
   }
   IoResult write(std::string_view from) {
-    begin();
-    std::size_t bytes = 0;
-    const int done = SSL_write_ex(session_, from.data(), from.size(), &bytes);
-    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+    return attempt([&](std::size_t& bytes) { return SSL_write_ex(session_, from.data(), from.size(), &bytes); });
   }
   // Without an error once both sides have said goodbye.
   std::error_code goodbye() {
-    begin();
-    int done = SSL_shutdown(session_);
-    if (done == 0) done = SSL_shutdown(session_);
-    return done == 1 ? std::error_code() : error_of(done);
+    const auto call = [this](std::size_t&) {
+      const int done = SSL_shutdown(session_);
+      return done == 0 ? SSL_shutdown(session_) : done;
+    };
+    return attempt(call).error;
   }
   bool has_pending() const { return SSL_has_pending(session_) == 1; }
 
  private:
-  static void begin() {
+  template <class Call>
+  IoResult attempt(Call call) {
     ERR_clear_error();
     errno = 0;
+    std::size_t bytes = 0;
+    const int done = call(bytes);
+    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
   }
   std::error_code error_of(int result) {
     const int system_error = errno;
@@ -210,16 +202,15 @@ Task<std::error_code> Transport::connect_tls(const TlsContext& context, const st
   co_return co_await shake_hands();
 }
 
+WatchedDescriptor::Ready Transport::until_tls_goes_on() {
+  return tls_->wants_write() ? socket_.until_writable() : socket_.until_readable();
+}
+
 Task<std::error_code> Transport::shake_hands() {
   for (;;) {
     const std::error_code error = tls_->handshake();
     if (error != kWouldBlock) co_return error;
-    bool goes_on = false;
-    if (tls_->wants_write()) {
-      goes_on = co_await socket_.until_writable();
-    } else {
-      goes_on = co_await socket_.until_readable();
-    }
+    const bool goes_on = co_await until_tls_goes_on();
     if (!goes_on) co_return interrupted();
   }
 }
@@ -264,15 +255,6 @@ Task<IoResult> Transport::wait_and_read(std::span<char> room) {
   }
 }
 
-Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
-  return begin_write(first, second, nullptr);
-}
-
-Task<IoResult> Transport::write_at_pace(std::string_view first, std::string_view second, Pace& pace) {
-  expired_ = false; // an earlier deadline says nothing of this write
-  return begin_write(first, second, &pace);
-}
-
 IoResult Transport::try_to_write(const Pieces& pieces) {
   if (tls_) {
     if (pieces[0].empty() || pieces[1].empty() || pieces[0].size() + pieces[1].size() > kTlsRecordBytes)
@@ -289,7 +271,8 @@ IoResult Transport::try_to_write(const Pieces& pieces) {
   return {errno == EAGAIN || errno == EWOULDBLOCK ? kWouldBlock : last_system_error(), 0};
 }
 
-Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Pace* pace) {
+Task<IoResult> Transport::write(std::string_view first, std::string_view second, Pace* pace) {
+  if (pace != nullptr) expired_ = false; // an earlier deadline says nothing of this write
   if (const std::error_code ended = unusable()) return IoResult{ended, 0};
   Pieces pieces{first, second};
   const std::size_t all = first.size() + second.size();
@@ -359,12 +342,7 @@ Task<void> Transport::shutdown_send() {
     // Waits for the peer's goodbye too; one that does not care to send it must not hold us up.
     deadline_after(kTlsGoodbye);
     while (socket_.open() && tls_->goodbye() == kWouldBlock) {
-      bool goes_on = false;
-      if (tls_->wants_write()) {
-        goes_on = co_await socket_.until_writable();
-      } else {
-        goes_on = co_await socket_.until_readable();
-      }
+      const bool goes_on = co_await until_tls_goes_on();
       if (!goes_on) break;
     }
   }
