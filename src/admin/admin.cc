@@ -46,7 +46,6 @@ Result<StoredResponse> response_of(const json::object& object) {
 Admin::Admin(GatewayShared& shared, Loop& timers)
     : shared_(shared),
       loop_(timers),
-      wakeups_(loop_),
       on_loopback_(is_loopback(shared.config().admin)),
       say_again_(timers, [this] { log_wrong_tokens(); }) {}
 
@@ -212,7 +211,7 @@ Admin::Answer Admin::storms() const {
   for (const Storms::HotKey& hot : shared_.storms.hottest(std::chrono::steady_clock::now())) {
     if (keys.size() == kStormsMax) break;
     keys.push_back(json::object{{"key", short_hash(hot.id)},
-                                {"route", shared_.metrics.name_of(hot.route)},
+                                {"route", shared_.metrics.route(hot.route).route()},
                                 {"retries", hot.retries},
                                 {"storm", hot.retries >= Storms::kStormRetries}});
   }
@@ -235,14 +234,14 @@ Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
   request.limit = 2;
   using Lines = std::vector<Listed>;
   Result<Lines> listed =
-      co_await await_store<Lines>(wakeups_, [&](auto done) { shared_.store.list(request, std::move(done)); });
+      co_await await_store<Lines>(loop_, [&](auto done) { shared_.store.list(request, std::move(done)); });
   if (!listed) co_return std::move(listed).fault();
   co_return only_id(*listed, "no key has an id that begins with {} (jobs: oncekey jobs)", id_text);
 }
 
 Task<Result<std::optional<Found>>> Admin::look_up(const RecordId& id) {
   co_return co_await await_store<std::optional<Found>>(
-      wakeups_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
+      loop_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
 }
 
 Task<Result<Found>> Admin::find(std::string_view id_text, RecordId& id) {
@@ -329,7 +328,7 @@ Task<std::string> Admin::why_live(const RecordId& id) {
 Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, OperatorAction action,
                                    StoredResponse response, std::string_view reason) {
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
-      wakeups_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
+      loop_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
   audit(exchange, id, to_string(action), done ? enum_name(*done) : "fault", reason);
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {

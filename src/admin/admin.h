@@ -109,7 +109,6 @@ class Admin final : public Handler {
 
   GatewayShared& shared_;
   Loop& loop_;
-  Wakeups wakeups_;
   const bool on_loopback_;
   TokenGuesses guesses_;
   // Wrong tokens since the last line about them, of which there is at most one a second.

@@ -43,7 +43,7 @@ Task<Admin::Answer> Admin::list_jobs(std::string_view query) {
   if (!limit) co_return refused(400, limit.fault().message);
   request.limit = *limit;
   const Result<JobPage> page =
-      co_await await_store<JobPage>(wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
+      co_await await_store<JobPage>(loop_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
   if (!page) co_return refused(503, page.fault().message);
   const Time now = shared_.store.now();
   json::array jobs;
@@ -59,8 +59,8 @@ Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
     JobListRequest request;
     request.id_prefix = id_text;
     request.limit = 2;
-    const Result<JobPage> page = co_await await_store<JobPage>(
-        wakeups_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
+    const Result<JobPage> page =
+        co_await await_store<JobPage>(loop_, [&](auto done) { shared_.store.jobs().list(request, std::move(done)); });
     if (!page) co_return page.fault();
     const Result<RecordId> only = only_id(page->jobs, "no job has an id that begins with {}", id_text);
     if (!only) co_return only.fault();
@@ -68,7 +68,7 @@ Task<Result<FoundJob>> Admin::find_job(std::string_view id_text) {
   }
   using Maybe = std::optional<FoundJob>;
   Result<Maybe> found =
-      co_await await_store<Maybe>(wakeups_, [&](auto done) { shared_.store.jobs().find(*id, std::move(done)); });
+      co_await await_store<Maybe>(loop_, [&](auto done) { shared_.store.jobs().find(*id, std::move(done)); });
   if (!found) co_return std::move(found).fault();
   if (!found->has_value()) co_return invalid("no such job; it may have expired");
   co_return **std::move(found);
@@ -96,7 +96,7 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
   }
   const JobAction action = retry ? JobAction::retry : JobAction::drop;
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(
-      wakeups_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
+      loop_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
   audit(exchange, job.id, action_text, done && *done == JobAnswer::done ? "done" : "refused",
         text_member(given, "reason"));
   if (!done) co_return refused(503, done.fault().message);

@@ -116,7 +116,7 @@ Task<Result<BrowsePage>> Admin::browse(BrowseRequest request) {
   BrowsePage all;
   for (;;) {
     Result<BrowsePage> page =
-        co_await await_store<BrowsePage>(wakeups_, [&](auto done) { shared_.store.browse(request, std::move(done)); });
+        co_await await_store<BrowsePage>(loop_, [&](auto done) { shared_.store.browse(request, std::move(done)); });
     if (!page) co_return std::move(page).fault();
     std::move(page->lines.begin(), page->lines.end(), std::back_inserter(all.lines));
     all.looked += page->looked;

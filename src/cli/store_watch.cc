@@ -21,7 +21,7 @@ constexpr Millis kBuryLease{60'000};
 } // namespace
 
 StoreWatch::StoreWatch(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop)
-    : shared_(shared), metrics_(metrics), wakeups_(loop), timer_(loop, [this] { look(); }) {}
+    : shared_(shared), metrics_(metrics), loop_(loop), timer_(loop, [this] { look(); }) {}
 
 void StoreWatch::stop() {
   stopped_ = true;
@@ -37,11 +37,11 @@ Task<void> StoreWatch::look_once() {
   const MonotonicTime began = std::chrono::steady_clock::now();
   try {
     const Result<WaitingKeys> keys =
-        co_await await_store<WaitingKeys>(wakeups_, [&](auto done) { shared_.store.count_waiting(std::move(done)); });
+        co_await await_store<WaitingKeys>(loop_, [&](auto done) { shared_.store.count_waiting(std::move(done)); });
     if (keys) say(*keys);
     using Counts = std::vector<JobCount>;
     const Result<Counts> jobs =
-        co_await await_store<Counts>(wakeups_, [&](auto done) { shared_.store.jobs().count(std::move(done)); });
+        co_await await_store<Counts>(loop_, [&](auto done) { shared_.store.jobs().count(std::move(done)); });
     std::set<std::string> left_behind;
     if (jobs) {
       show(*jobs);
@@ -88,7 +88,7 @@ Task<void> StoreWatch::bury(std::string route) {
   std::uint64_t buried = 0;
   while (!stopped_) {
     const Result<Jobs> taken =
-        co_await await_store<Jobs>(wakeups_, [&](auto done) { shared_.store.jobs().take(request, std::move(done)); });
+        co_await await_store<Jobs>(loop_, [&](auto done) { shared_.store.jobs().take(request, std::move(done)); });
     if (!taken || taken->empty()) break;
     for (const TakenJob& job : *taken) {
       const Ownership owner{job.job.id, job.job.fence};
@@ -97,7 +97,7 @@ Task<void> StoreWatch::bury(std::string route) {
       end.why_dead = kNoSuchEndpoint;
       end.route = route;
       const Result<FenceAnswer> ended = co_await await_store<FenceAnswer>(
-          wakeups_, [&](auto done) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(done)); });
+          loop_, [&](auto done) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(done)); });
       if (ended && *ended == FenceAnswer::done) ++buried;
     }
   }

@@ -43,7 +43,7 @@ class StoreWatch {
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
-  Wakeups wakeups_;
+  Loop& loop_;
   WaitingKeys said_;
   MonotonicTime say_again_{};
   std::map<std::pair<std::string, JobState>, prometheus::Gauge*> shown_;

@@ -18,7 +18,7 @@ Couriers::Line::Line(Couriers& couriers, const Endpoint& place, std::unique_ptr<
     : all(couriers),
       endpoint(place),
       carrier(std::move(http)),
-      source(all.shared_, all.metrics_, all.wakeups_, place, longest_message, share),
+      source(all.shared_, all.metrics_, all.loop_, place, longest_message, share),
       courier(source, *carrier, place.concurrency, [this] { look_soon(); }) {}
 
 void Couriers::Line::look() {
@@ -32,7 +32,7 @@ void Couriers::Line::look_soon() {
 }
 
 Couriers::Couriers(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop)
-    : shared_(shared), metrics_(metrics), loop_(loop), wakeups_(loop), poll_(loop, [this] {
+    : shared_(shared), metrics_(metrics), loop_(loop), poll_(loop, [this] {
         poll_.after(kPollEvery);
         for (const auto& line : lines_) line->look();
       }) {}

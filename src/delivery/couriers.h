@@ -51,7 +51,6 @@ class Couriers {
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
   Loop& loop_;
-  Wakeups wakeups_;
   Timer poll_;
   std::vector<std::unique_ptr<Line>> lines_;
 };

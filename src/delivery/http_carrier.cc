@@ -16,9 +16,7 @@ constexpr AnswerLimit kAnswerLimit{64u << 10, AnswerLimit::Longer::is_cut};
 
 UpstreamOptions options_of(const Endpoint& endpoint, const Config& config) {
   UpstreamOptions options;
-  options.host = endpoint.url.host;
-  options.port = endpoint.url.port;
-  options.tls = endpoint.url.tls;
+  options.server = endpoint.url;
   options.ca_file = endpoint.ca_file;
   options.ca_setting = fmt::format("\"{}\": ca", endpoint.name);
   options.connect_timeout = std::min(config.timeouts.connect, endpoint.timeout);

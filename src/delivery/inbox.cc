@@ -55,7 +55,7 @@ struct Inbox::Hook {
 };
 
 Inbox::Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context)
-    : shared_(shared), metrics_(metrics), couriers_(couriers), wakeups_(context) {}
+    : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(context) {}
 Inbox::~Inbox() = default;
 
 Result<std::unique_ptr<Inbox>> Inbox::make(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers,
@@ -110,7 +110,7 @@ void Inbox::count(const Exchange& exchange, const Hook& hook, std::string_view r
 Task<void> Inbox::receive(Exchange& exchange, const Hook& hook) {
   const Webhook& webhook = hook.webhook;
   const RequestHead& head = exchange.request();
-  if (!co_await within_address_rate(shared_, wakeups_, exchange)) co_return;
+  if (!co_await within_address_rate(shared_, exchange)) co_return;
   if (head.method != "POST") {
     count(exchange, hook, "method");
     Headers headers;
@@ -189,7 +189,7 @@ Task<void> Inbox::stage(Exchange& exchange, const Hook& hook, const Verified& ve
   }
   shared_.room.took(bytes);
   const Result<StageAnswer> answer = co_await await_store<StageAnswer>(
-      wakeups_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
+      loop_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
   if (!answer) {
     count(exchange, hook, "store_fault");
     shared_.log.seldom(LogLevel::warning, "webhook_not_staged", webhook.path,

@@ -41,7 +41,7 @@ class Inbox {
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
   Couriers& couriers_;
-  Wakeups wakeups_;
+  Loop& loop_;
   std::vector<std::unique_ptr<Hook>> hooks_;
 };
 

@@ -40,7 +40,7 @@ std::optional<std::string> key_of(const Headers& headers) {
 } // namespace
 
 Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context)
-    : shared_(shared), metrics_(metrics), couriers_(couriers), wakeups_(context) {}
+    : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(context) {}
 
 Task<void> Outbox::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
@@ -114,7 +114,7 @@ Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::stri
   }
   shared_.room.took(bytes);
   const Result<StageAnswer> answer = co_await await_store<StageAnswer>(
-      wakeups_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
+      loop_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
   if (!answer) {
     metrics_.receipts(endpoint.name, "store_fault").Increment();
     co_await exchange.send_problem(503, "the message could not be written down; send it again with the same key");

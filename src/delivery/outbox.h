@@ -26,7 +26,7 @@ class Outbox final : public Handler {
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
   Couriers& couriers_;
-  Wakeups wakeups_;
+  Loop& loop_;
 };
 
 } // namespace oncekey

@@ -17,11 +17,11 @@ constexpr Millis kUnreadablePause{60'000};
 
 } // namespace
 
-StoreSource::StoreSource(GatewayShared& shared, DeliveryMetrics& metrics, Wakeups& wakeups, const Endpoint& endpoint,
+StoreSource::StoreSource(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop, const Endpoint& endpoint,
                          std::uint64_t longest_message, std::uint64_t share)
     : shared_(shared),
       metrics_(metrics),
-      wakeups_(wakeups),
+      loop_(loop),
       endpoint_(endpoint),
       lease_(endpoint.timeout + std::clamp(endpoint.timeout, kLeaseSpareMin, kLeaseSpareMax)),
       message_bytes_max_(std::max<std::uint64_t>(1, longest_message)),
@@ -52,7 +52,7 @@ Task<void> StoreSource::take_due(std::size_t limit, std::function<void(std::vect
     using Jobs = std::vector<TakenJob>;
     const TakeRequest request{endpoint_.name, limit, lease_, Millis{0}};
     Result<Jobs> taken = co_await await_store<Jobs>(
-        wakeups_, [&](auto answered) { shared_.store.jobs().take(request, std::move(answered)); });
+        loop_, [&](auto answered) { shared_.store.jobs().take(request, std::move(answered)); });
     if (taken) {
       held.reserve(taken->size());
       for (TakenJob& job : *taken) {
@@ -128,7 +128,7 @@ Task<void> StoreSource::write_end(const StoredJob& job, AttemptEnd end, Tried tr
   bool lost = true;
   try {
     const Result<FenceAnswer> answer = co_await await_store<FenceAnswer>(
-        wakeups_, [&](auto answered) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(answered)); });
+        loop_, [&](auto answered) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(answered)); });
     lost = !answer || *answer == FenceAnswer::lost;
     if (!answer) failure = answer.fault().message;
   } catch (const std::exception& error) {

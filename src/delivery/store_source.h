@@ -13,7 +13,7 @@ namespace oncekey {
 class StoreSource final : public GatewaySource {
  public:
   // `share` is what its jobs may hold of the memory: a receiver that hangs holds up its own alone.
-  StoreSource(GatewayShared& shared, DeliveryMetrics& metrics, Wakeups& wakeups, const Endpoint& endpoint,
+  StoreSource(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop, const Endpoint& endpoint,
               std::uint64_t longest_message, std::uint64_t share);
 
   void take(std::size_t limit, std::function<void(std::vector<HeldJob>)> done) override;
@@ -31,7 +31,7 @@ class StoreSource final : public GatewaySource {
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
-  Wakeups& wakeups_;
+  Loop& loop_;
   const Endpoint& endpoint_;
   const Millis lease_;
   const std::uint64_t message_bytes_max_;

@@ -1,11 +1,6 @@
 #include "gateway/access_log.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
 #include <ctime>
-#include <exception>
-#include <vector>
 
 namespace oncekey {
 namespace {

@@ -6,8 +6,6 @@
 #include "base/line_file.h"
 #include "http/server.h"
 
-#include <string_view>
-
 namespace oncekey {
 
 // Stands in front of the handler whose requests it logs. One for each thread; they share the file.

@@ -5,11 +5,6 @@
 #include "core/status_url.h"
 #include "core/trace.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-
 namespace oncekey {
 namespace {
 

@@ -4,14 +4,25 @@
 // The rules are screen() and admit() of the core. Here is their order, and what has to be read and held between them.
 #pragma once
 
+#include "core/admit.h"
+#include "core/limit.h"
 #include "core/store.h"
-#include "gateway/limiting.h"
-#include "gateway/thread.h"
-
-#include <optional>
-#include <string>
+#include "gateway/shared.h"
 
 namespace oncekey {
+
+// What the limits of its account say about a request.
+struct Limited {
+  std::optional<Refusal> refusal; // it is over one of them
+  std::optional<AccountPlaces::Place> place;
+  // The token it has taken, to be given back if that proves to be unnecessary.
+  std::optional<RateBucketId> bucket;
+  Rate rate;
+};
+
+// A limiter that cannot reach its counts lets the request pass.
+Task<void> ask_limits(GatewayThread& thread, Exchange& exchange, const Route& route, const Requester& requester,
+                      Limited& out);
 
 // A request that was admitted under a key. It does not change from here on.
 struct KeyedRequest {
@@ -32,8 +43,6 @@ std::uint64_t claim_bytes(const KeyedRequest& request);
 class Admission {
  public:
   Admission(GatewayThread& thread, Exchange& exchange, const Route& route);
-  Admission(const Admission&) = delete;
-  Admission& operator=(const Admission&) = delete;
 
   enum class Outcome {
     keyed,    // take() gives the request

@@ -8,31 +8,14 @@
 
 #include <oncekey/result.h>
 
-#include <atomic>
-#include <optional>
-#include <utility>
-
 namespace oncekey {
-
-// Brings coroutines back to the event loop they belong to.
-class Wakeups {
- public:
-  explicit Wakeups(Loop& loop) : loop_(loop) {}
-  // From any thread.
-  void wake(TaskFrame& sleeper) { loop_.wake(sleeper); }
-
- private:
-  Loop& loop_;
-};
 
 // One call to a store, awaited. Lives in the coroutine's frame. The answer and the suspension race: the second of them
 // lets the coroutine go on, and neither touches this object after that.
 template <class T, class Start>
 class StoreCall {
  public:
-  StoreCall(Wakeups& wakeups, Start start) : wakeups_(wakeups), start_(std::move(start)) {}
-  StoreCall(const StoreCall&) = delete;
-  StoreCall& operator=(const StoreCall&) = delete;
+  StoreCall(Loop& loop, Start start) : loop_(loop), start_(std::move(start)) {}
 
   bool await_ready() {
     start_([this](Result<T> answer) { deliver(std::move(answer)); });
@@ -51,20 +34,20 @@ class StoreCall {
 
   void deliver(Result<T> answer) {
     answer_.emplace(std::move(answer));
-    if (state_.exchange(State::answered, std::memory_order_acq_rel) == State::asleep) wakeups_.wake(*sleeper_);
+    if (state_.exchange(State::answered, std::memory_order_acq_rel) == State::asleep) loop_.wake(*sleeper_);
   }
 
-  Wakeups& wakeups_;
+  Loop& loop_;
   Start start_;
   std::atomic<State> state_{State::running};
   std::optional<Result<T>> answer_;
   TaskFrame* sleeper_ = nullptr;
 };
 
-// co_await await_store<FenceAnswer>(wakeups, [&](auto done) { store.release(owner, std::move(done)); });
+// co_await await_store<FenceAnswer>(loop, [&](auto done) { store.release(owner, std::move(done)); });
 template <class T, class Start>
-StoreCall<T, Start> await_store(Wakeups& wakeups, Start start) {
-  return StoreCall<T, Start>(wakeups, std::move(start));
+StoreCall<T, Start> await_store(Loop& loop, Start start) {
+  return StoreCall<T, Start>(loop, std::move(start));
 }
 
 } // namespace oncekey

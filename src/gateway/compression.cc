@@ -1,12 +1,6 @@
 #include "gateway/compression.h"
 
-#include <oncekey/check.h>
-
 #include <zlib.h>
-
-#include <algorithm>
-#include <charconv>
-#include <optional>
 
 namespace oncekey {
 namespace {
@@ -36,14 +30,6 @@ std::string_view trimmed(std::string_view text) {
   while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
   while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
   return text;
-}
-
-template <class Function>
-void for_each_item(const Headers& headers, std::string_view name, Function function) {
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (equal_ignoring_case(field.name, name)) for_each_list_item(field.value, function);
-  }
 }
 
 bool list_has(const Headers& headers, std::string_view name, std::string_view wanted) {
@@ -76,8 +62,7 @@ class Deflate {
     if (made != Z_OK) throw std::bad_alloc();
   }
   ~Deflate() { deflateEnd(&stream_); }
-  Deflate(const Deflate&) = delete;
-  Deflate& operator=(const Deflate&) = delete;
+  Deflate& operator=(Deflate&&) = delete;
 
   // False when `out` is full before the input is used up.
   bool put(std::string_view in, bool last, std::string& out, std::size_t& used) {
@@ -98,9 +83,7 @@ class Deflate {
 } // namespace
 
 bool accepts_gzip(const Headers& request) {
-  std::optional<int> of_gzip;
-  std::optional<int> of_identity;
-  std::optional<int> of_others;
+  std::optional<int> of_gzip, of_identity, of_others;
   for_each_item(request, "Accept-Encoding", [&](std::string_view item) {
     const std::size_t semicolon = item.find(';');
     const std::string_view coding = trimmed(item.substr(0, semicolon));

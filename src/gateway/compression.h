@@ -7,11 +7,7 @@
 #include "http/message.h"
 #include "net/loop.h"
 
-#include <oncekey/headers.h>
-
 #include <cstddef>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

@@ -4,12 +4,6 @@
 #include "gateway/access_log.h"
 #include "gateway/compression.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
-#include <vector>
-
 namespace oncekey {
 namespace {
 
@@ -105,54 +99,80 @@ Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict)
   }
 
   const MonotonicTime start = std::chrono::steady_clock::now();
-  co_await call_upstream(start);
+  const UpstreamRequest request = forwarded(); // not made inside the co_await expression (see replier.h)
+  co_await call_upstream(request, start);
   if (!answer_.longer) call_.reset(); // its connection is for others from here on
   note_duration(start);
   co_return co_await settle_and_answer();
 }
 
-Task<void> Execution::call_upstream(MonotonicTime start) {
-  call_.emplace(thread_.pool_of(upstream_));
-  return forward_for_answer(*call_, forwarding(), terms_of_call(start), *this, answer_);
-}
-
-Forwarding Execution::forwarding() const {
+UpstreamRequest Execution::forwarded() const {
   const Headers& headers = request_.head.headers;
+  const std::string& key = request_.admitted.key;
   // A replay must suit every client, so that the answer is asked for without a content coding.
-  Forwarding out{request_.head, request_.from, shared_.self, {"Accept-Encoding"}, {}};
-  out.added.add("Accept-Encoding", "identity");
+  std::vector<std::string_view> replaced{"Accept-Encoding"};
   // The upstream sees the key that counts, wherever it came from.
   const bool as_sent = headers.has("Idempotency-Key") && takes_key_from_its_header(policy_);
-  if (!as_sent && !request_.admitted.key.empty()) {
-    out.replaced.push_back("Idempotency-Key");
-    out.added.add("Idempotency-Key", request_.admitted.key);
-  }
-  if (request_.answer_later) {
-    out.replaced.push_back("Prefer");
-    const std::string preferences = other_preferences(headers);
-    if (!preferences.empty()) out.added.add("Prefer", preferences);
-  }
-  out.added.add("Oncekey-Fence", fmt::format_int(key_.owner().fence).c_str());
+  if (!as_sent && !key.empty()) replaced.push_back("Idempotency-Key");
+  if (request_.answer_later) replaced.push_back("Prefer");
+  UpstreamRequest out = forward(request_.head, request_.from, shared_.self, replaced);
+  out.headers.add("Accept-Encoding", "identity");
+  if (!as_sent && !key.empty()) out.headers.add("Idempotency-Key", key);
+  const std::string preferences = request_.answer_later ? other_preferences(headers) : std::string();
+  if (!preferences.empty()) out.headers.add("Prefer", preferences);
+  out.headers.add("Oncekey-Fence", fmt::format_int(key_.owner().fence).c_str());
   return out;
 }
 
-CallTerms Execution::terms_of_call(MonotonicTime start) const {
-  CallTerms terms;
-  terms.body = request_.body;
-  const bool has_body = request_.head.framing != Framing::none || !request_.body.empty();
-  terms.framing = has_body ? Framing::length : Framing::none;
-  terms.due = start + policy_.upstream_timeout;
-  terms.body_bytes_max = policy_.max_stored_body;
-  terms.framed_only = policy_.require_framed_answers;
-  terms.interim_to = replier_.client();
-  return terms;
-}
+Task<void> Execution::call_upstream(const UpstreamRequest& request, MonotonicTime start) {
+  UpstreamCall& call = call_.emplace(thread_.pool_of(upstream_));
+  WholeAnswer& out = answer_;
+  const std::string_view body = probing_ ? std::string_view{} : request_.body;
+  const bool has_body = !probing_ && (request_.head.framing != Framing::none || !body.empty());
+  const MonotonicTime due = start + policy_.upstream_timeout;
+  out.error = co_await call.send(request, has_body ? Framing::length : Framing::none, body.size(), body, due);
+  out.sent = out.error == CallError::none;
+  work_.sent(shared_, upstream_, out.error, call.reason());
+  Exchange* const client = probing_ ? nullptr : replier_.client();
+  ResponseHead head;
+  while (out.error == CallError::none && head.status < 200) {
+    out.error = co_await call.read_head(head);
+    // 100 answers an Expect, and that was answered here already.
+    const bool interim = out.error == CallError::none && head.status < 200 && head.status != 100;
+    if (interim && client != nullptr) co_await client->send_interim(head.status, head.reason, end_to_end(head));
+  }
+  if (out.error != CallError::none) {
+    out.why = call.reason();
+    if (out.error == CallError::unusable) out.status = head.status;
+    co_return;
+  }
 
-void Execution::sent(CallError error, std::string_view why) { work_.sent(shared_, upstream_, error, why); }
+  out.status = head.status;
+  out.headers = end_to_end(head);
+  if (head.framing == Framing::none && (request.method == "HEAD" || head.status == 304)) {
+    // It describes a body that is not sent, and belongs to the answer.
+    if (const auto said = head.headers.get("Content-Length")) out.headers.add("Content-Length", *said);
+  }
+  out.reason = std::move(head.reason);
+  if (head.framing == Framing::until_close && policy_.require_framed_answers && !probing_) {
+    out.error = CallError::broken;
+    out.why = "the answer ends with its connection, and require_framed_answers is set";
+    co_return;
+  }
+  if (head.framing == Framing::length) out.length = head.content_length;
+  const std::uint64_t expected = std::min(out.length.value_or(policy_.max_stored_body), policy_.max_stored_body);
+  for (std::string_view piece; !out.longer;) {
+    out.error = co_await call.read_piece(piece);
+    if (out.error != CallError::none) out.why = call.reason();
+    if (out.error != CallError::none || piece.empty()) co_return;
+    out.longer = !take(piece, expected) || out.body.size() > policy_.max_stored_body;
+  }
+}
 
 // Where memory or the store has no room for a long answer, it goes through like one that is too long to keep, also when
 // there is no client to go to: an answer for later is not worth more than what runs now.
-bool Execution::take(std::string& body, std::string_view piece, std::uint64_t expected) {
+bool Execution::take(std::string_view piece, std::uint64_t expected) {
+  std::string& body = answer_.body;
   const std::size_t had = body.capacity();
   const bool fits =
       grow_body(body, piece.size(), expected, [this](std::size_t growth) { return buffered_.try_hold(growth); });
@@ -171,7 +191,7 @@ void Execution::note_duration(MonotonicTime start) {
   if (!answer_.sent) return;
   const auto took = std::chrono::steady_clock::now() - start;
   replier_.metrics().upstream_seconds.Observe(std::chrono::duration<double>(took).count());
-  if (answer_.error == CallError::none) replier_.metrics().usual_duration().note(took);
+  if (answer_.error == CallError::none) replier_.metrics().usual_duration.note(took);
   Exchange* const client = replier_.client();
   if (client != nullptr && client->note() != nullptr) client->note()->upstream = took;
 }
@@ -186,32 +206,20 @@ StoredResponse Execution::take_response() {
 }
 
 UpstreamRequest Execution::question() const {
-  UpstreamRequest question = forwarding().request();
+  UpstreamRequest question = forwarded();
   question.method = policy_.probe->method;
   question.target = probe_target(*policy_.probe, request_.admitted.key);
-  Headers headers;
-  for (std::size_t i = 0; i < question.headers.size(); ++i) {
-    const Field field = question.headers[i];
-    // The question has no body, and must not be taken for a retry of the request it asks about.
-    if (starts_with_ignoring_case(field.name, "Content-") || equal_ignoring_case(field.name, "Idempotency-Key"))
-      continue;
-    headers.add(field.name, field.value);
-  }
-  question.headers = std::move(headers);
+  // The question has no body, and must not be taken for a retry of the request it asks about.
+  question.headers = fields_where(question.headers, [](const Field& field) {
+    return !starts_with_ignoring_case(field.name, "Content-") && !equal_ignoring_case(field.name, "Idempotency-Key");
+  });
   return question;
-}
-
-Task<void> Execution::ask_upstream() {
-  CallTerms terms;
-  terms.due = std::chrono::steady_clock::now() + policy_.upstream_timeout;
-  terms.body_bytes_max = policy_.max_stored_body;
-  call_.emplace(thread_.pool_of(upstream_));
-  return call_for_answer(*call_, question(), terms, *this, answer_);
 }
 
 Task<std::optional<Execution::End>> Execution::probe() {
   probing_ = true;
-  co_await ask_upstream();
+  const UpstreamRequest asked = question();
+  co_await call_upstream(asked, std::chrono::steady_clock::now());
   call_.reset();
   probing_ = false;
   const CallError error = answer_.error;
@@ -220,8 +228,8 @@ Task<std::optional<Execution::End>> Execution::probe() {
     shared_.log.seldom(LogLevel::warning, "probe_failed", request_.route.name,
                        {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", answer_.why}});
     co_await key_.let_go(Settlement::release);
-    const bool asked = error == CallError::broken || error == CallError::timed_out;
-    const Fate fate = asked ? Fate::not_told : Fate::maybe_executed;
+    const bool was_asked = error == CallError::broken || error == CallError::timed_out;
+    const Fate fate = was_asked ? Fate::not_told : Fate::maybe_executed;
     co_await replier_.refuse(RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
     co_return End::answered;
   }

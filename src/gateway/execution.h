@@ -9,14 +9,24 @@
 #include "gateway/new_work.h"
 #include "gateway/owned_key.h"
 #include "gateway/replier.h"
-#include "http/whole_answer.h"
-
-#include <optional>
-#include <string>
 
 namespace oncekey {
 
-class Execution final : private AnswerTaker {
+// What came of a call to the upstream.
+struct WholeAnswer {
+  CallError error = CallError::none;
+  bool sent = false; // the request
+  std::string why;   // it failed, for the log
+  // Of a whole answer, and of one that is `longer`. Of an unusable one the status alone, 0 if it has none.
+  int status = 0;
+  std::string reason;
+  Headers headers; // end-to-end fields
+  std::string body;
+  bool longer = false;                 // than is kept: `body` is its beginning, and the call has the rest
+  std::optional<std::uint64_t> length; // as announced
+};
+
+class Execution {
  public:
   // All of them must outlive this. `buffered` counts the bodies of both directions.
   Execution(GatewayThread& thread, const KeyedRequest& request, const Claimed& claimed, Replier& replier,
@@ -30,16 +40,15 @@ class Execution final : private AnswerTaker {
   Task<End> run(MonotonicTime before_claim, Verdict verdict);
 
  private:
-  void sent(CallError error, std::string_view why) override;
-  bool take(std::string& body, std::string_view piece, std::uint64_t expected) override;
-
   // What goes to the upstream, and the question of a probe.
-  Forwarding forwarding() const;
+  UpstreamRequest forwarded() const;
   UpstreamRequest question() const;
-  CallTerms terms_of_call(MonotonicTime start) const;
-  // Plain functions, so that their arguments are not made inside a co_await expression (see replier.h).
-  Task<void> call_upstream(MonotonicTime start);
-  Task<void> ask_upstream();
+  // One call, from the request's first byte to the answer's last. An answer that is too long to keep is left on the
+  // call, for relay_long_answer().
+  Task<void> call_upstream(const UpstreamRequest& request, MonotonicTime start);
+  // Appends a piece to the answer's body. False if the body is not to be kept from here on; the piece is appended all
+  // the same. `expected` is how long the body will become, as far as that is known.
+  bool take(std::string_view piece, std::uint64_t expected);
   void note_duration(MonotonicTime start);
   StoredResponse take_response();
   // How the probe settled it; nothing if it was not executed, so that it is now.
@@ -60,8 +69,7 @@ class Execution final : private AnswerTaker {
    public:
     explicit InFlight(prometheus::Gauge& gauge) : gauge_(gauge) { gauge_.Increment(); }
     ~InFlight() { gauge_.Decrement(); }
-    InFlight(const InFlight&) = delete;
-    InFlight& operator=(const InFlight&) = delete;
+    InFlight& operator=(InFlight&&) = delete;
 
    private:
     prometheus::Gauge& gauge_;

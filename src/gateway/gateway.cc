@@ -2,13 +2,7 @@
 
 #include "core/status_url.h"
 #include "gateway/access_log.h"
-#include "gateway/admission.h"
 #include "gateway/keyed_flow.h"
-#include "gateway/observation.h"
-#include "gateway/status_page.h"
-
-#include <algorithm>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -54,7 +48,7 @@ Task<void> Gateway::handle(Exchange& exchange) {
   // A reload in the middle of this request does not concern it.
   const Generation& generation = shared_.generation();
   if (!generation.config.cors_origins.empty()) allow_origin(exchange, generation.config.cors_origins);
-  if (!co_await within_address_rate(shared_, thread_.wakeups, exchange)) co_return;
+  if (!co_await within_address_rate(shared_, exchange)) co_return;
   const NormalPath path(head.path());
   const RouteMatch match = match_route(generation.config.routes, head.method, path);
   if (loops(shared_.self, head.headers)) {
@@ -81,8 +75,7 @@ Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route) {
       co_return;
     case Admission::Outcome::passes:
       replier.count(passed_as(exchange.request()));
-      co_await pass(exchange, route, admission.sharer(), admission.body());
-      co_return;
+      co_return co_await pass(exchange, route, admission.sharer(), admission.body());
     case Admission::Outcome::refused:
       if (observing) {
         replier.count("observed_refusal");
@@ -116,15 +109,13 @@ Task<void> Gateway::handle_unrouted(Exchange& exchange, const Generation& genera
   if (asks_for_websocket(head) && has_key_header(policy, head.headers)) {
     Replier replier(thread_, policy, metrics, &exchange);
     const Refusal refusal = no_websocket();
-    co_await replier.refuse(refusal);
-    co_return;
+    co_return co_await replier.refuse(refusal);
   }
   // The path says where a request goes; the methods say whether it is protected there.
   Upstream* const upstream = of_path != nullptr ? &of_path->state->upstream : shared_.upstreams.of_no_route();
   if (upstream == nullptr) {
     metrics.count("no_upstream", exchange);
-    co_await exchange.send_problem(404, "this gateway has no upstream for this path");
-    co_return;
+    co_return co_await exchange.send_problem(404, "this gateway has no upstream for this path");
   }
   metrics.count(passed_as(head), exchange);
   tell_ignored_key(head, path);
@@ -138,8 +129,7 @@ Task<void> Gateway::handle_ambiguous(Exchange& exchange, const Route& route, con
   if (route.policy.mode == Mode::observe) {
     replier.count("observed_refusal");
     const Sharer sharer = sharer_of(shared_, exchange);
-    co_await pass(exchange, route, sharer, nullptr);
-    co_return;
+    co_return co_await pass(exchange, route, sharer, nullptr);
   }
   const Refusal refusal{RefusalCode::path_ambiguous, path.why_ambiguous(), std::nullopt, {}};
   co_await replier.refuse(refusal);

@@ -11,11 +11,7 @@
 #include "gateway/pass_through.h"
 #include "gateway/replier.h"
 #include "gateway/routes.h"
-#include "gateway/thread.h"
 #include "http/server.h"
-
-#include <string>
-#include <vector>
 
 namespace oncekey {
 

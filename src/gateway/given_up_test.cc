@@ -1,4 +1,4 @@
-#include "gateway/given_up.h"
+#include "gateway/live_calls.h"
 
 #include <gtest/gtest.h>
 

@@ -3,12 +3,6 @@
 #include "core/path.h"
 #include "core/status_url.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <exception>
-#include <utility>
-
 namespace oncekey {
 namespace {
 
@@ -75,6 +69,25 @@ Task<void> run_detached(std::unique_ptr<Detached> detached, MonotonicTime before
   }
 }
 
+std::string_view observed(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::execute:
+    case Verdict::probe:
+      return "observed_execute";
+    case Verdict::replay:
+    case Verdict::answer_not_kept:
+      return "observed_replay";
+    case Verdict::mismatch:
+      return "observed_mismatch";
+    case Verdict::in_progress:
+      return "observed_in_progress";
+    case Verdict::hold:
+    case Verdict::indeterminate:
+      return "observed_refusal";
+  }
+  return "observed_refusal";
+}
+
 } // namespace
 
 void trust_owner_here(const GatewayShared& shared, const RecordId& id, Found& found, Millis lease) {
@@ -109,10 +122,8 @@ KeyedFlow::KeyedFlow(GatewayThread& thread, PassThrough& pass_through, Admission
 Task<void> KeyedFlow::run() {
   int turns = 0;
   for (MonotonicTime before_claim = start_;; before_claim = std::chrono::steady_clock::now()) {
-    if (shared_.draining.load() && ticket_) {
-      co_await replier_.refuse(RefusalCode::draining, std::chrono::seconds(1), Fate::still_running);
-      co_return;
-    }
+    if (shared_.draining.load() && ticket_)
+      co_return co_await replier_.refuse(RefusalCode::draining, std::chrono::seconds(1), Fate::still_running);
     // Under too much of everything, what is finished is still answered and what runs may finish.
     const std::optional<Refusal> nothing_new = begin_work(before_claim);
     const Result<ClaimAnswer> answer = co_await claim_or_find(!nothing_new, before_claim);
@@ -125,10 +136,7 @@ Task<void> KeyedFlow::run() {
     const Decision decision = decide(policy_, request_.admitted.fingerprint, *answer);
     if (const auto* claimed = std::get_if<Claimed>(&*answer)) {
       begin_execution(*claimed, decision.verdict);
-      if (!execution_) {
-        co_await execute_later(*claimed, before_claim, decision.verdict);
-        co_return;
-      }
+      if (!execution_) co_return co_await execute_later(*claimed, before_claim, decision.verdict);
       const Execution::End end = co_await execution_->run(before_claim, decision.verdict);
       if (end == Execution::End::lost) co_await answer_from_record();
       co_return;
@@ -136,30 +144,22 @@ Task<void> KeyedFlow::run() {
     const Found& found = std::get<Found>(*answer);
     count_retry(found, before_claim);
     work_.give_up();
-    if (nothing_new && needs_new_work(decision, found, limited_)) {
-      co_await refuse_new_work(*nothing_new, found);
-      co_return;
-    }
+    if (nothing_new && needs_new_work(decision, found, limited_))
+      co_return co_await refuse_new_work(*nothing_new, found);
     if (request_.answer_later && (decision.verdict == Verdict::replay || decision.verdict == Verdict::in_progress)) {
       const std::string url = status_url_of_request();
-      co_await replier_.send_accepted(url, decision.age);
-      co_return;
+      co_return co_await replier_.send_accepted(url, decision.age);
     }
     if (decision.verdict == Verdict::replay && policy_.rate_exempts_replays && limited_.bucket) {
       shared_.rates.give_back(*limited_.bucket, limited_.rate);
     }
     auto settled = replier_.answer_settled(request_.route, buffered_, decision.verdict, *found.record);
-    if (settled) {
-      co_await *std::move(settled);
-      co_return;
-    }
+    if (settled) co_return co_await *std::move(settled);
     Next next = Next::nothing;
     if (decision.verdict == Verdict::hold) {
       next = co_await hold(*found.record);
-      if (next == Next::claim && ++turns == kTurnsMax) {
-        co_await replier_.refuse(RefusalCode::in_progress, std::chrono::seconds(1));
-        co_return;
-      }
+      if (next == Next::claim && ++turns == kTurnsMax)
+        co_return co_await replier_.refuse(RefusalCode::in_progress, std::chrono::seconds(1));
     } else {
       next = co_await wait(decision, *found.record);
     }
@@ -178,7 +178,7 @@ Task<Result<ClaimAnswer>> KeyedFlow::claim_or_find(bool may_begin, MonotonicTime
     ClaimRequest wanted = claim_for(shared_, request_);
     shared_.live_calls.renew_after_a_pause(shared_.store);
     Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
-        thread_.wakeups, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
+        thread_.loop, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
     shared_.metrics.claim_seconds.Observe(seconds_since(start));
     const auto* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
     if (found != nullptr) {
@@ -226,7 +226,7 @@ Task<void> KeyedFlow::execute_later(const Claimed& claimed, MonotonicTime before
 Task<KeyedFlow::Next> KeyedFlow::hold(const Record& abandoned) {
   const Ownership found{id_, abandoned.fence, abandoned.claimed_by};
   const Result<FenceAnswer> held = co_await await_store<FenceAnswer>(
-      thread_.wakeups, [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
+      thread_.loop, [&](auto done) { shared_.store.hold(found, Holder::finder, std::move(done)); });
   if (!held) {
     co_await answer_store_fault(held.fault());
     co_return Next::nothing;
@@ -266,10 +266,8 @@ Task<bool> KeyedFlow::still_in_progress() {
 
 Task<void> KeyedFlow::answer_from_record() {
   const Result<std::optional<Found>> found = co_await thread_.find(id_, Interest::none);
-  if (!found || !found->has_value() || !readable(*(*found)->record)) {
-    co_await replier_.refuse(RefusalCode::record_not_written, std::chrono::seconds(1));
-    co_return;
-  }
+  if (!found || !found->has_value() || !readable(*(*found)->record))
+    co_return co_await replier_.refuse(RefusalCode::record_not_written, std::chrono::seconds(1));
   const Record& record = *(*found)->record;
   const Decision decision = decide(policy_, request_.admitted.fingerprint, ClaimAnswer(**found));
   const bool unknown = decision.verdict == Verdict::mismatch || decision.verdict == Verdict::hold;
@@ -309,6 +307,45 @@ Task<void> KeyedFlow::answer_store_fault(const Fault& fault) {
 std::string KeyedFlow::status_url_of_request() const {
   const NormalPath path(request_.head.path());
   return status_url(request_.head.method, path.text_with_slashes(), request_.admitted.key);
+}
+
+Task<void> observe(GatewayThread& thread, PassThrough& pass_through, Admission& admission, Replier& replier) {
+  GatewayShared& shared = thread.shared;
+  Exchange& exchange = *replier.client();
+  KeyedRequest request = admission.take();
+  const Policy& policy = request.route.policy;
+  // Records of observation live beside those of enforcement and never answer for them: when the route is switched over,
+  // nothing observed is replayed.
+  for (std::uint8_t& byte : request.admitted.id.bytes) byte = static_cast<std::uint8_t>(byte ^ 0xff);
+  ClaimRequest wanted = claim_for(shared, request);
+  shared.live_calls.renew_after_a_pause(shared.store);
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  const Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
+      thread.loop, [&](auto done) { shared.store.claim(std::move(wanted), std::move(done)); });
+  shared.metrics.claim_seconds.Observe(seconds_since(start));
+  if (!answer) {
+    // Observation must not cost a client its answer.
+    shared.metrics.store_faults.Increment();
+    replier.count("bypass");
+    co_await pass_through.run(exchange, request.route, admission.sharer(), PassThrough::kNoMarks, &request.body);
+    co_return;
+  }
+  const Decision decision = decide(policy, request.admitted.fingerprint, *answer);
+  replier.count(observed(decision.verdict));
+  const Passed passed =
+      co_await pass_through.run(exchange, request.route, admission.sharer(), PassThrough::kNoMarks, &request.body);
+  const auto* claimed = std::get_if<Claimed>(&*answer);
+  if (claimed == nullptr) co_return;
+  // The record ends as enforcement would have left it, so that the next request is counted as it would be decided.
+  OwnedKey key(thread, {request.admitted.id, claimed->fence, claimed->token}, policy.lease);
+  const Settlement settlement = settle(policy, outcome_of(passed.error, passed.status, passed.headers));
+  if (settlement == Settlement::keep || settlement == Settlement::executed) {
+    StoredResponse nothing;
+    nothing.status = passed.status;
+    (void)co_await key.complete(std::move(nothing));
+  } else {
+    co_await key.let_go(settlement);
+  }
 }
 
 } // namespace oncekey

@@ -4,23 +4,14 @@
 #pragma once
 
 #include "core/decide.h"
-#include "gateway/admission.h"
 #include "gateway/execution.h"
-#include "gateway/new_work.h"
 #include "gateway/pass_through.h"
-#include "gateway/replier.h"
-#include "gateway/waiters.h"
-
-#include <memory>
-#include <optional>
 
 namespace oncekey {
 
 class KeyedFlow {
  public:
   KeyedFlow(GatewayThread& thread, PassThrough& pass_through, Admission& admission, Replier& replier);
-  KeyedFlow(const KeyedFlow&) = delete;
-  KeyedFlow& operator=(const KeyedFlow&) = delete;
 
   Task<void> run();
 
@@ -66,5 +57,12 @@ class KeyedFlow {
 void trust_owner_here(const GatewayShared& shared, const RecordId& id, Found& found, Millis lease);
 // A fault if the record's answer is encrypted: this gateway has no keys to read it with.
 Status readable(const Record& record);
+
+// mode = "observe": a request that was admitted under a key is forwarded, and what enforcement would have done is only
+// counted.
+Task<void> observe(GatewayThread& thread, PassThrough& pass_through, Admission& admission, Replier& replier);
+
+// The URL under which an operation's answer is fetched whose client was told to come back for it.
+Task<void> answer_status(GatewayThread& thread, Exchange& exchange);
 
 } // namespace oncekey

@@ -1,9 +1,4 @@
-#include "gateway/limiting.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <utility>
+#include "gateway/admission.h"
 
 namespace oncekey {
 namespace {
@@ -13,13 +8,8 @@ std::string_view address_of(const Exchange& exchange, const std::vector<std::str
   const std::string_view peer = exchange.peer();
   if (std::find(trusted_proxies.begin(), trusted_proxies.end(), peer) == trusted_proxies.end()) return peer;
   std::string_view address = peer;
-  const Headers& headers = exchange.request().headers;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, "X-Forwarded-For")) continue;
-    // Each proxy appends the address of its peer: the last one is what the trusted proxy saw.
-    for_each_list_item(field.value, [&](std::string_view item) { address = item; });
-  }
+  // Each proxy appends the address of its peer: the last one is what the trusted proxy saw.
+  for_each_item(exchange.request().headers, "X-Forwarded-For", [&](std::string_view item) { address = item; });
   return address;
 }
 
@@ -30,14 +20,14 @@ void add_rate_headers(Exchange& exchange, const Rate& rate, const Taken& taken) 
   exchange.add_to_answer("RateLimit-Reset", fmt::format("{}", reset.count()));
 }
 
-Task<bool> take_from_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange) {
+Task<bool> take_from_address_rate(GatewayShared& shared, Exchange& exchange) {
   Rate rate = shared.config().address_rate;
   // Without a word about it, what a second brings may come at once.
   if (rate.burst <= 0) rate.burst = std::max(1.0, rate.per_second);
   const std::string address = party_of_address(address_of(exchange, shared.config().trusted_proxies));
   const RateBucketId bucket = bucket_of_address(address, "every request", shared.hash);
-  const Result<Taken> taken =
-      co_await await_store<Taken>(wakeups, [&](auto done) { shared.rates.take(bucket, rate, std::move(done)); });
+  const Result<Taken> taken = co_await await_store<Taken>(
+      exchange.loop(), [&](auto done) { shared.rates.take(bucket, rate, std::move(done)); });
   if (!taken) {
     shared.metrics.limiter_faults.Increment();
     co_return true;
@@ -78,8 +68,8 @@ Task<void> ask_limits_of(GatewayThread& thread, Exchange& exchange, const Route&
   }
   if (!limit.rate.limits()) co_return;
   const RateBucketId id = bucket_for(shared, exchange, route, requester, limit.rate_of);
-  const Result<Taken> taken = co_await await_store<Taken>(
-      thread.wakeups, [&](auto done) { shared.rates.take(id, limit.rate, std::move(done)); });
+  const Result<Taken> taken =
+      co_await await_store<Taken>(thread.loop, [&](auto done) { shared.rates.take(id, limit.rate, std::move(done)); });
   if (!taken) {
     // It fails open: it is there against too much, and idempotency is there against twice.
     shared.metrics.limiter_faults.Increment();
@@ -109,10 +99,10 @@ Sharer sharer_of(GatewayShared& shared, const Exchange& exchange) {
   return sharer;
 }
 
-Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange) {
+Task<bool> within_address_rate(GatewayShared& shared, Exchange& exchange) {
   // Most gateways limit nothing, and then it should cost nothing.
   if (!shared.config().address_rate.limits()) return true;
-  return take_from_address_rate(shared, wakeups, exchange);
+  return take_from_address_rate(shared, exchange);
 }
 
 Task<void> ask_limits(GatewayThread& thread, Exchange& exchange, const Route& route, const Requester& requester,

@@ -12,48 +12,46 @@ Millis since_boot() {
   return Millis{now.tv_sec * 1000 + now.tv_nsec / 1'000'000};
 }
 
+// The list is looked through for leases that are over no more often than this.
+constexpr std::chrono::seconds kSweepEvery{1};
+
 } // namespace
 
 LiveCalls::LiveCalls() : looked_at_(since_boot().count()) {}
 
 void LiveCalls::add(Call& call) {
   call.renewed_at = since_boot();
-  Shard& shard = shard_of(call.owner.id);
-  const std::lock_guard lock(shard.mutex);
   // An earlier call of the same key has lost its lease: the newest counts.
-  shard.calls.insert_or_assign(call.owner.id, &call);
+  calls_.of(call.owner.id)->insert_or_assign(call.owner.id, &call);
 }
 
 void LiveCalls::remove(const Call& call) {
-  Shard& shard = shard_of(call.owner.id);
-  const std::lock_guard lock(shard.mutex);
-  const auto found = shard.calls.find(call.owner.id);
-  if (found != shard.calls.end() && found->second == &call) shard.calls.erase(found);
+  const auto calls = calls_.of(call.owner.id);
+  const auto found = calls->find(call.owner.id);
+  if (found != calls->end() && found->second == &call) calls->erase(found);
 }
 
 void LiveCalls::renewed(Call& call) {
-  const std::lock_guard lock(shard_of(call.owner.id).mutex);
+  const auto locked = calls_.of(call.owner.id);
   call.renewed_at = since_boot();
 }
 
 std::optional<std::uint64_t> LiveCalls::fence_of(const RecordId& id) const {
-  const Shard& shard = shard_of(id);
-  const std::lock_guard lock(shard.mutex);
-  const auto found = shard.calls.find(id);
-  if (found == shard.calls.end()) return std::nullopt;
+  const auto calls = calls_.of(id);
+  const auto found = calls->find(id);
+  if (found == calls->end()) return std::nullopt;
   return found->second->owner.fence;
 }
 
 std::vector<LiveCalls::Due> LiveCalls::take_due(Millis now) {
   std::vector<Due> due;
-  for (Shard& shard : shards_) {
-    const std::lock_guard lock(shard.mutex);
-    for (const auto& [id, call] : shard.calls) {
+  calls_.each([&](const auto& calls) {
+    for (const auto& [id, call] : calls) {
       if (now - call->renewed_at < call->lease / 3) continue;
       call->renewed_at = now;
       due.push_back({call->owner, call->lease});
     }
-  }
+  });
   return due;
 }
 
@@ -65,6 +63,27 @@ void LiveCalls::renew_after_a_pause(Store& store) {
   if (now - before < kPause) return;
   // Outside of the locks: a store asks for owners under locks of its own.
   for (const Due& due : take_due(now)) store.renew(due.owner, due.lease, [](const Result<FenceAnswer>&) {});
+}
+
+void GivenUp::add(const Ownership& owner, Millis lease, MonotonicTime now) {
+  const std::lock_guard lock(mutex_);
+  drop_ended(now);
+  if (entries_.size() >= kMost) return;
+  entries_.insert_or_assign(owner.id, Entry{owner.fence, now + lease});
+  ever_.store(true, std::memory_order_release);
+}
+
+bool GivenUp::has(const Ownership& owner, MonotonicTime now) const {
+  if (!ever_.load(std::memory_order_acquire)) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = entries_.find(owner.id);
+  return found != entries_.end() && found->second.fence == owner.fence && now < found->second.until;
+}
+
+void GivenUp::drop_ended(MonotonicTime now) {
+  if (now - swept_ < kSweepEvery) return;
+  swept_ = now;
+  std::erase_if(entries_, [now](const auto& entry) { return now >= entry.second.until; });
 }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-// LiveCalls: the operations this process owns and is at work on.
+// LiveCalls: the operations this process owns and is at work on. GivenUp: those it has stopped to work on.
 //
 // A process that is paused for longer than a lease (SIGSTOP, a suspended or migrated machine) finds its own leases over
 // when it goes on, beside the retries that came meanwhile. The owners are alive: they are in this list. The store asks
@@ -7,14 +7,10 @@
 #pragma once
 
 #include "core/store.h"
+#include "gateway/sharded.h"
+#include "net/loop.h"
 
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <mutex>
-#include <optional>
 #include <unordered_map>
-#include <vector>
 
 namespace oncekey {
 
@@ -45,21 +41,42 @@ class LiveCalls {
   void renew_after_a_pause(Store& store);
 
  private:
-  struct Shard {
-    mutable std::mutex mutex;
-    std::unordered_map<RecordId, Call*> calls;
-  };
   struct Due {
     Ownership owner;
     Millis lease;
   };
-  const Shard& shard_of(const RecordId& id) const { return shards_[id.bytes[31] % shards_.size()]; }
-  Shard& shard_of(const RecordId& id) { return shards_[id.bytes[31] % shards_.size()]; }
   std::vector<Due> take_due(Millis now);
 
-  // Enough that threads rarely meet on one lock.
-  std::array<Shard, 64> shards_;
+  Sharded<std::unordered_map<RecordId, Call*>, 64> calls_;
   std::atomic<std::int64_t> looked_at_; // milliseconds since boot
+};
+
+// Claims of this process whose owner has stopped while their lease runs on.
+//
+// A call that ended with an unknown outcome is left to its lease (Settlement::abandon), and so is a key that the store
+// did not let settle. Until the lease is over, a retry and an operator are told what happened instead of "still at
+// work". What is forgotten here costs a less exact text and nothing else: the record decides.
+//
+// Safe to use from several threads.
+class GivenUp {
+ public:
+  // More than an upstream that fails brings up within a lease. Beyond it the newest are not remembered.
+  static constexpr std::size_t kMost = 1u << 16;
+
+  void add(const Ownership& owner, Millis lease, MonotonicTime now);
+  bool has(const Ownership& owner, MonotonicTime now) const;
+
+ private:
+  struct Entry {
+    std::uint64_t fence;
+    MonotonicTime until; // the lease is over at the latest then
+  };
+  void drop_ended(MonotonicTime now);
+
+  std::atomic<bool> ever_{false}; // nothing has been added yet: no lock is taken
+  mutable std::mutex mutex_;
+  std::unordered_map<RecordId, Entry> entries_;
+  MonotonicTime swept_{};
 };
 
 } // namespace oncekey

@@ -1,6 +1,4 @@
-#include "gateway/local_rates.h"
-
-#include "gateway/places.h"
+#include "gateway/account_limits.h"
 
 #include <gtest/gtest.h>
 

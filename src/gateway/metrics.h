@@ -3,26 +3,30 @@
 // Names and labels are an interface: dashboards hang on them. tests/integration pins them.
 #pragma once
 
-#include "gateway/usual_duration.h"
 #include "http/exchange.h"
+
+#include <oncekey/time.h>
 
 #include <prometheus/counter.h>
 #include <prometheus/gauge.h>
 #include <prometheus/histogram.h>
 #include <prometheus/registry.h>
 
-#include <chrono>
-#include <cstdint>
 #include <deque>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
+
+using CounterFamily = prometheus::Family<prometheus::Counter>;
+using GaugeFamily = prometheus::Family<prometheus::Gauge>;
+using HistogramFamily = prometheus::Family<prometheus::Histogram>;
+// New ones, by name and help text.
+CounterFamily& counters(prometheus::Registry& registry, const char* name, const char* help);
+GaugeFamily& gauges(prometheus::Registry& registry, const char* name, const char* help);
+HistogramFamily& histograms(prometheus::Registry& registry, const char* name, const char* help);
+
+// From a cache hit to the longest call that clients wait for.
+inline const prometheus::Histogram::BucketBoundaries kSeconds = {
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60};
 
 // What all of one upstream's calls are counted in.
 struct UpstreamMetrics {
@@ -38,40 +42,72 @@ struct RouteLabels {
   bool operator==(const RouteLabels&) const = default;
 };
 
+// What is counted by route.
+struct RouteFamilies {
+  prometheus::Registry& registry;
+  CounterFamily& requests =
+      counters(registry, "oncekey_requests_total", "Requests by route and by what was decided about them");
+  CounterFamily& retries =
+      counters(registry, "oncekey_retries_total", "Requests that found their key used by an earlier request alike");
+  GaugeFamily& stormy_keys =
+      gauges(registry, "oncekey_storm_keys", "Keys retried ten times or more within ten seconds, lately");
+  GaugeFamily& hottest =
+      gauges(registry, "oncekey_hottest_key_retries", "Most retries of a single key within ten seconds, lately");
+  HistogramFamily& upstream_seconds =
+      histograms(registry, "oncekey_upstream_seconds",
+                 "Time of keyed calls to the upstream, from the first byte sent to the last received");
+};
+
+// How long the calls of a route take, as a moving average.
+// Safe to use from several threads. Two notes at the same moment may leave one of them out, which does not matter.
+class UsualDuration {
+ public:
+  void note(std::chrono::nanoseconds duration) {
+    const std::int64_t micros = std::chrono::duration_cast<std::chrono::microseconds>(duration).count();
+    const std::int64_t before = micros_.load(std::memory_order_relaxed);
+    micros_.store(before < 0 ? micros : before + (micros - before) / kCallsCounted, std::memory_order_relaxed);
+  }
+  // Nothing before the first call has ended.
+  std::optional<Millis> estimate() const {
+    const std::int64_t micros = micros_.load(std::memory_order_relaxed);
+    if (micros < 0) return std::nullopt;
+    return std::chrono::ceil<Millis>(std::chrono::microseconds(micros));
+  }
+
+ private:
+  // The newest call counts for an eighth: a route that has become slow is known as slow after some ten calls.
+  static constexpr std::int64_t kCallsCounted = 8;
+  std::atomic<std::int64_t> micros_{-1};
+};
+
 // The counters of one route, looked up once at start.
 class RouteMetrics {
  public:
-  RouteMetrics(prometheus::Family<prometheus::Counter>& requests, prometheus::Family<prometheus::Counter>& retries,
-               prometheus::Family<prometheus::Gauge>& stormy_keys, prometheus::Family<prometheus::Gauge>& hottest,
-               prometheus::Family<prometheus::Histogram>& upstream_seconds, const RouteLabels& labels);
+  RouteMetrics(const RouteFamilies& families, RouteLabels of);
   // One more request that ended in this decision: a verdict, a refusal code, or one of the names in metrics.cc.
   void count(std::string_view decision) const;
   // The same, and the access log will say so.
   void count(std::string_view decision, const Exchange& exchange) const;
-  const std::string& route() const { return route_; }
+  const std::string& route() const { return labels.route; }
 
+  const RouteLabels labels;
   prometheus::Counter& retries;
   prometheus::Gauge& stormy_keys;
   prometheus::Gauge& hottest_key_retries;
   prometheus::Histogram& upstream_seconds;
-  UsualDuration& usual_duration() const { return *usual_duration_; } // of keyed calls to the upstream
+  mutable UsualDuration usual_duration; // of keyed calls to the upstream
 
  private:
-  std::string route_;
   std::unordered_map<std::string_view, prometheus::Counter*> by_decision_;
-  std::unique_ptr<UsualDuration> usual_duration_ = std::make_unique<UsualDuration>();
 };
 
 class Metrics {
  public:
-  Metrics();
-
   // The number of the route with this name, from 0 on; a new one for a new name. Numbers and what is counted under them
   // stay, also when a reload takes the route away. This and the next three from any thread; not for each request.
   std::size_t number_of(const RouteLabels& route);
   // Of a number that number_of() has given.
   const RouteMetrics& route(std::size_t number) const;
-  std::string name_of(std::size_t number) const;
   std::size_t routes() const;
   // For requests that match no route.
   const RouteMetrics& no_route() const { return no_route_; }
@@ -83,57 +119,77 @@ class Metrics {
   std::string expose() const;
 
  private:
+  using Counter = prometheus::Counter;
+  using Gauge = prometheus::Gauge;
+  using Histogram = prometheus::Histogram;
+  Counter& counter(const char* name, const char* help) { return counters(registry_, name, help).Add({}); }
+  Gauge& gauge(const char* name, const char* help) { return gauges(registry_, name, help).Add({}); }
+
   prometheus::Registry registry_;
-  prometheus::Family<prometheus::Counter>& requests_;
-  prometheus::Family<prometheus::Counter>& retries_;
-  prometheus::Family<prometheus::Gauge>& stormy_keys_;
-  prometheus::Family<prometheus::Gauge>& hottest_;
-  prometheus::Family<prometheus::Histogram>& store_seconds_;
-  prometheus::Family<prometheus::Counter>& refused_connections_;
-  prometheus::Family<prometheus::Counter>& wrong_protocol_;
-  prometheus::Family<prometheus::Histogram>& upstream_seconds_;
-  prometheus::Family<prometheus::Counter>& breaker_refusals_;
-  prometheus::Family<prometheus::Gauge>& breaker_open_;
-  prometheus::Family<prometheus::Gauge>& upstream_connections_;
-  prometheus::Family<prometheus::Counter>& reloads_;
-  prometheus::Family<prometheus::Gauge>& keys_;
-  RouteMetrics no_route_;
+  RouteFamilies by_route_{registry_};
+  HistogramFamily& store_seconds_ =
+      histograms(registry_, "oncekey_store_seconds", "Time a store call took until it was durable");
+  CounterFamily& refused_connections_ = counters(registry_, "oncekey_connections_refused_total",
+                                                 "Connections closed at once because a limit was reached");
+  CounterFamily& wrong_protocol_ =
+      counters(registry_, "oncekey_wrong_protocol_total",
+               "Connections that began with TLS on a plain port, or with plain HTTP on a TLS port");
+  CounterFamily& breaker_refusals_ =
+      counters(registry_, "oncekey_upstream_breaker_refusals_total",
+               "Requests refused because the upstream could not be reached several times in a row");
+  GaugeFamily& breaker_open_ =
+      gauges(registry_, "oncekey_upstream_breaker_open", "1 while the circuit breaker is open, else 0");
+  GaugeFamily& upstream_connections_ =
+      gauges(registry_, "oncekey_upstream_connections", "Connections to the upstream in use");
+  CounterFamily& reloads_ =
+      counters(registry_, "oncekey_config_reloads_total", "Reloads of the configuration, by whether it was applied");
+  GaugeFamily& keys_ =
+      gauges(registry_, "oncekey_keys",
+             "Keys that wait for a person: abandoned (the lease is over) and indeterminate (the outcome is "
+             "unknown). Counted every few seconds, up to 100000");
+  RouteMetrics no_route_{by_route_, {"(none)", {}}};
   mutable std::mutex mutex_; // over the next
-  std::deque<std::pair<RouteLabels, RouteMetrics>> routes_;
+  std::deque<RouteMetrics> routes_;
 
  public:
-  prometheus::Counter& reloads_loaded;
-  prometheus::Counter& reloads_refused;
-  prometheus::Gauge& config_loaded; // when, in seconds since 1970
-  prometheus::Histogram& claim_seconds;
-  prometheus::Histogram& complete_seconds;
-  prometheus::Counter& stored_bytes;
-  prometheus::Counter& store_faults;
-  prometheus::Counter& ignored_keys;
-  prometheus::Counter& lost_leases;
-  prometheus::Counter& takeovers;
-  prometheus::Counter& limiter_faults;
-  prometheus::Gauge& detached;
-  prometheus::Gauge& tunnels;
-  prometheus::Gauge& in_flight;
-  prometheus::Gauge& waiters;
-  prometheus::Gauge& connections;
-  prometheus::Counter& refused_connections_all;     // limits.max_connections was reached
-  prometheus::Counter& refused_connections_address; // limits.max_connections_per_address was reached
-  prometheus::Counter& tls_on_a_plain_port;
-  prometheus::Counter& plain_http_on_a_tls_port;
-  prometheus::Gauge& buffered_bytes;
-  prometheus::Gauge& store_records;
-  prometheus::Gauge& store_bytes;
-  prometheus::Gauge& store_bytes_max;
-  prometheus::Gauge& store_room;
-  prometheus::Gauge& store_buckets;
-  prometheus::Gauge& store_syncs;
-  prometheus::Gauge& store_writes;
-  prometheus::Gauge& keys_abandoned;
-  prometheus::Gauge& keys_indeterminate;
-  prometheus::Gauge& store_healthy;
-  prometheus::Gauge& store_durability;
+  Counter& reloads_loaded = reloads_.Add({{"result", "loaded"}});
+  Counter& reloads_refused = reloads_.Add({{"result", "refused"}});
+  Gauge& config_loaded = gauge("oncekey_config_loaded_timestamp_seconds",
+                               "When the configuration in use was loaded, in seconds since 1970");
+  Histogram& claim_seconds = store_seconds_.Add({{"call", "claim"}}, kSeconds);
+  Histogram& complete_seconds = store_seconds_.Add({{"call", "complete"}}, kSeconds);
+  Counter& stored_bytes = counter("oncekey_stored_bytes_total", "Response bytes put into records");
+  Counter& store_faults = counter("oncekey_store_faults_total", "Store calls that failed");
+  Counter& ignored_keys =
+      counter("oncekey_ignored_keys_total",
+              "Requests that change something and had a key, on a path or method that no route protects");
+  Counter& lost_leases = counter("oncekey_lost_leases_total", "Owners whose lease was taken over while they worked");
+  Counter& takeovers = counter("oncekey_takeovers_total", "Abandoned claims taken over");
+  Counter& limiter_faults =
+      counter("oncekey_limiter_faults_total", "Requests let through because the rate limiter did not answer in time");
+  Gauge& detached = gauge("oncekey_detached", "Operations whose client was told to fetch the answer later");
+  Gauge& tunnels = gauge("oncekey_tunnels", "WebSockets that are open");
+  Gauge& in_flight = gauge("oncekey_in_flight", "Keyed requests being executed now");
+  Gauge& waiters = gauge("oncekey_waiters", "Requests waiting for another one's answer");
+  Gauge& connections = gauge("oncekey_connections", "Open client connections");
+  // limits.max_connections was reached, or limits.max_connections_per_address.
+  Counter& refused_connections_all = refused_connections_.Add({{"limit", "all"}});
+  Counter& refused_connections_address = refused_connections_.Add({{"limit", "address"}});
+  Counter& tls_on_a_plain_port = wrong_protocol_.Add({{"sent", "tls"}});
+  Counter& plain_http_on_a_tls_port = wrong_protocol_.Add({{"sent", "http"}});
+  Gauge& buffered_bytes = gauge("oncekey_buffered_bytes", "Bytes of bodies held in memory");
+  Gauge& store_records = gauge("oncekey_store_records", "Records in the store, estimated");
+  Gauge& store_bytes = gauge("oncekey_store_bytes", "Size of the store on disk");
+  Gauge& store_bytes_max = gauge("oncekey_store_bytes_max", "Bytes the store may take; 0 if that is not known");
+  Gauge& store_room = gauge("oncekey_store_room", "1 while there is room for new records, else 0");
+  Gauge& store_buckets = gauge("oncekey_store_buckets", "Time buckets the store holds");
+  Gauge& store_syncs = gauge("oncekey_store_syncs", "Group commits since the start");
+  Gauge& store_writes = gauge("oncekey_store_writes", "Records written in them");
+  Gauge& keys_abandoned = keys_.Add({{"state", "abandoned"}});
+  Gauge& keys_indeterminate = keys_.Add({{"state", "indeterminate"}});
+  Gauge& store_healthy = gauge("oncekey_store_healthy", "1 while the store takes claims, else 0");
+  Gauge& store_durability = gauge("oncekey_store_durability",
+                                  "What the store's writes survive: 2 a power cut, 1 the end of a process, 0 neither");
 };
 
 // Seconds since `start`, for a histogram.

@@ -1,9 +1,5 @@
 #include "gateway/new_work.h"
 
-#include <fmt/format.h>
-
-#include <utility>
-
 namespace oncekey {
 namespace {
 

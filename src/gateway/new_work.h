@@ -5,8 +5,6 @@
 #include "core/refusal.h"
 #include "gateway/shared.h"
 
-#include <optional>
-
 namespace oncekey {
 
 class NewWork {

@@ -1,12 +1,10 @@
 #include "gateway/owned_key.h"
 
-#include <utility>
-
 namespace oncekey {
 
 Task<bool> OwnedKey::renew() {
   const Result<FenceAnswer> renewed = co_await await_store<FenceAnswer>(
-      thread_.wakeups, [&](auto done) { thread_.shared.store.renew(owner_, lease_, std::move(done)); });
+      thread_.loop, [&](auto done) { thread_.shared.store.renew(owner_, lease_, std::move(done)); });
   const bool ours = renewed.ok() && *renewed == FenceAnswer::done;
   if (!ours) {
     thread_.shared.metrics.lost_leases.Increment();
@@ -20,7 +18,7 @@ Task<Result<FenceAnswer>> OwnedKey::complete(StoredResponse response) {
   GatewayShared& shared = thread_.shared;
   const MonotonicTime start = std::chrono::steady_clock::now();
   Result<FenceAnswer> written = co_await await_store<FenceAnswer>(
-      thread_.wakeups, [&](auto done) { shared.store.complete(owner_, std::move(response), std::move(done)); });
+      thread_.loop, [&](auto done) { shared.store.complete(owner_, std::move(response), std::move(done)); });
   shared.metrics.complete_seconds.Observe(seconds_since(start));
   if (!written) {
     shared.metrics.store_faults.Increment();
@@ -38,7 +36,7 @@ Task<void> OwnedKey::let_go(Settlement how) {
   }
   keeper_.reset();
   Store& store = thread_.shared.store;
-  const Result<FenceAnswer> written = co_await await_store<FenceAnswer>(thread_.wakeups, [&](auto done) {
+  const Result<FenceAnswer> written = co_await await_store<FenceAnswer>(thread_.loop, [&](auto done) {
     if (how == Settlement::hold) return store.hold(owner_, Holder::owner, std::move(done));
     store.release(owner_, std::move(done));
   });

@@ -5,19 +5,40 @@
 #pragma once
 
 #include "core/settle.h"
-#include "gateway/lease_keeper.h"
-#include "gateway/thread.h"
-
-#include <optional>
+#include "gateway/shared.h"
 
 namespace oncekey {
+
+// Renews an owner's lease while it works, and says that it does.
+class LeaseKeeper {
+ public:
+  // Renews every third of the lease until destroyed: two renewals may fail before the lease is over. As long, the owner
+  // is one of the live calls.
+  LeaseKeeper(Store& store, LiveCalls& live, const Ownership& owner, Millis lease, Loop& loop)
+      : store_(store), live_(live), call_{owner, lease}, timer_(loop, [this] { renew(); }) {
+    live_.add(call_);
+    timer_.after(lease / 3);
+  }
+  ~LeaseKeeper() { live_.remove(call_); }
+
+ private:
+  void renew() {
+    // The answer does not matter here: a lease that was lost shows when the result is written, which is refused then.
+    store_.renew(call_.owner, call_.lease, [](const Result<FenceAnswer>&) {});
+    live_.renewed(call_);
+    timer_.after(call_.lease / 3);
+  }
+
+  Store& store_;
+  LiveCalls& live_;
+  LiveCalls::Call call_;
+  Timer timer_;
+};
 
 class OwnedKey {
  public:
   OwnedKey(GatewayThread& thread, const Ownership& owner, Millis lease)
       : thread_(thread), owner_(owner), lease_(lease) {}
-  OwnedKey(const OwnedKey&) = delete;
-  OwnedKey& operator=(const OwnedKey&) = delete;
 
   const Ownership& owner() const { return owner_; }
   // From here on the lease is renewed, and the owner is one of the live calls.

@@ -1,12 +1,10 @@
 #include "gateway/pass_through.h"
 
+#include "base/enum_name.h"
 #include "core/settle.h"
 #include "gateway/access_log.h"
 #include "gateway/new_work.h"
 #include "gateway/routes.h"
-
-#include <exception>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -53,56 +51,32 @@ Task<void> run_pump(Exchange& exchange, UpstreamCall& call, Millis patience, Pum
   pump.finished.give();
 }
 
-// What the upstream says to us alone stays here.
-Headers for_the_client(Headers headers) {
-  if (!headers.has(kOutcomeHeader)) return headers;
-  Headers kept;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, kOutcomeHeader)) kept.add(field.name, field.value);
-  }
-  return kept;
-}
-
-Headers with_marks(Headers headers, const Headers& marks) {
-  for (std::size_t i = 0; i < marks.size(); ++i) headers.add(marks[i].name, marks[i].value);
-  return headers;
-}
-
 // So much of a body, or all of it, is here before a place at the upstream is taken.
 constexpr std::size_t kReadBeforeCall = 64u << 10;
 
 Task<void> answer_failure(Exchange& exchange, CallError error) {
   switch (error) {
     case CallError::timed_out:
-      co_await exchange.send_problem(504, "the upstream did not answer in time");
-      break;
+      return exchange.send_problem(504, "the upstream did not answer in time");
     case CallError::broken:
     case CallError::unusable:
-      co_await exchange.send_problem(502, "the upstream broke off or sent a malformed answer");
-      break;
+      return exchange.send_problem(502, "the upstream broke off or sent a malformed answer");
     case CallError::full:
-      co_await exchange.send_problem(503, "as many calls to the upstream as may be are under way; nothing was sent");
-      break;
+      return exchange.send_problem(503, "as many calls to the upstream as may be are under way; nothing was sent");
     case CallError::none:
     case CallError::not_sent:
-      co_await exchange.send_problem(503, "the upstream could not be reached; nothing was sent to it");
       break;
   }
+  return exchange.send_problem(503, "the upstream could not be reached; nothing was sent to it");
 }
 
 Task<void> refuse(Exchange& exchange, Grant why, Resource resource) {
   const Refusal refusal = refusal_of(why, resource);
-  const int status = refusal.code == RefusalCode::over_share ? 429 : 503;
-  if (status == 429) {
-    co_await exchange.send_problem(status, refusal.detail);
-  } else if (resource == Resource::places) {
-    co_await answer_failure(exchange, CallError::full);
-  } else if (resource == Resource::tunnels) {
-    co_await exchange.send_problem(status, "as many WebSockets as may be are open; nothing was sent");
-  } else {
-    co_await exchange.send_problem(status, "too many bodies are held in memory; nothing was sent");
-  }
+  if (refusal.code == RefusalCode::over_share) co_return co_await exchange.send_problem(429, refusal.detail);
+  if (resource == Resource::places) co_return co_await answer_failure(exchange, CallError::full);
+  co_await exchange.send_problem(503, resource == Resource::tunnels
+                                          ? "as many WebSockets as may be are open; nothing was sent"
+                                          : "too many bodies are held in memory; nothing was sent");
 }
 
 // The path stays out of the log: it may hold a secret. So may a method that is not a known one.
@@ -160,7 +134,7 @@ Task<void> PassThrough::tunnel(Exchange& exchange, UpstreamCall& call, Headers h
   const Tunnel::End end = co_await tunnel.run();
   exchange.carried(tunnel.from_client(), tunnel.from_upstream());
   if (shared.log.enabled(LogLevel::debug)) {
-    shared.log.write(LogLevel::debug, "tunnel_ended", {{"reason", to_string(end)}});
+    shared.log.write(LogLevel::debug, "tunnel_ended", {{"reason", enum_name(end)}});
   }
 }
 
@@ -230,8 +204,7 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
   if (streaming && error == CallError::none) error = co_await call.send_piece(begun);
   if (error != CallError::none) {
     log_failure(thread_.shared, head, call.reason());
-    co_await answer_failure(exchange, error);
-    co_return;
+    co_return co_await answer_failure(exchange, error);
   }
   passed.sent = true;
 
@@ -249,7 +222,10 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
     }
   }
   if (error == CallError::none) {
-    Headers headers = with_marks(for_the_client(end_to_end(response)), marks);
+    Headers headers = end_to_end(response);
+    // What the upstream says to us alone stays here.
+    if (headers.has(kOutcomeHeader)) headers = fields_but(headers, kOutcomeHeader);
+    append(headers, marks);
     if (response.status == 101)
       co_await tunnel(exchange, call, std::move(headers), response.reason);
     else

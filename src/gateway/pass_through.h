@@ -1,12 +1,8 @@
 // pass_through: requests the gateway has no say in, streamed both ways at the same time, without being held in memory.
 #pragma once
 
-#include "gateway/thread.h"
+#include "gateway/shared.h"
 #include "http/tunnel.h"
-
-#include <boost/intrusive/list.hpp>
-
-#include <string>
 
 namespace oncekey {
 

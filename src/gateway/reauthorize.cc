@@ -1,11 +1,4 @@
-#include "gateway/reauthorize.h"
-
 #include "gateway/replier.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
 
 namespace oncekey {
 namespace {
@@ -76,10 +69,8 @@ UpstreamRequest question_of(const GatewayShared& shared, const Exchange& exchang
   UpstreamRequest question;
   question.method = policy.reauthorize->method;
   question.target = policy.reauthorize->target;
-  for (std::size_t i = 0; i < forwarded.headers.size(); ++i) {
-    const Field field = forwarded.headers[i];
-    if (!belongs_to_the_request(policy, field.name)) question.headers.add(field.name, field.value);
-  }
+  question.headers =
+      fields_where(forwarded.headers, [&](const Field& field) { return !belongs_to_the_request(policy, field.name); });
   return question;
 }
 

@@ -1,12 +1,8 @@
 #include "gateway/replier.h"
 
 #include "gateway/compression.h"
-#include "gateway/reauthorize.h"
-
-#include <fmt/format.h>
 
 #include <random>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -88,7 +84,7 @@ Task<void> Replier::send_own(const Reply& reply) {
 }
 
 Reply Replier::pending_reply(std::string_view url, Millis age) const {
-  const std::chrono::seconds after = retry_after(age, metrics_.usual_duration().estimate());
+  const std::chrono::seconds after = retry_after(age, metrics_.usual_duration.estimate());
   Reply reply;
   reply.status = 202;
   reply.reason = "Accepted";
@@ -141,8 +137,7 @@ Task<void> Replier::replay(const Route& route, BufferedBytes& buffered, const St
   if (!co_await may_see_answer(thread_, route, *this)) co_return;
   if (!buffered.try_hold_answer(thread_.shared, response.body.size())) {
     const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes);
-    co_await refuse(refusal);
-    co_return;
+    co_return co_await refuse(refusal);
   }
   count("replay");
   const Reply reply = replay_head(policy_, response, context());
@@ -172,7 +167,7 @@ std::optional<Task<void>> Replier::answer_settled(const Route& route, BufferedBy
 Task<void> Replier::refuse_in_progress(const RecordId& id, const Decision& decision, const Record& record) {
   const bool gone = decision.lease_left.count() > 0 && thread_.shared.owner_is_gone(id, record);
   const std::chrono::seconds after =
-      gone ? retry_after_lease(decision.lease_left) : retry_after(decision.age, metrics_.usual_duration().estimate());
+      gone ? retry_after_lease(decision.lease_left) : retry_after(decision.age, metrics_.usual_duration.estimate());
   return refuse(RefusalCode::in_progress, after, gone ? Fate::owner_gone : Fate::by_code);
 }
 

@@ -6,12 +6,7 @@
 
 #include "core/decide.h"
 #include "core/replies.h"
-#include "gateway/thread.h"
-
-#include <chrono>
-#include <optional>
-#include <string>
-#include <string_view>
+#include "gateway/shared.h"
 
 namespace oncekey {
 
@@ -22,8 +17,7 @@ class Replier {
       : thread_(thread), policy_(policy), metrics_(metrics), client_(client) {}
   // The same request once it goes on without its client.
   Replier(const Replier& other, std::nullptr_t);
-  Replier(const Replier&) = delete;
-  Replier& operator=(const Replier&) = delete;
+  Replier& operator=(Replier&&) = delete;
 
   // From here on answers name the key. `as_sent` is echoed.
   void key_is(const RecordId& id, std::string key, std::string as_sent);
@@ -71,5 +65,10 @@ class Replier {
   std::string as_sent_;
   mutable std::string request_id_; // made when it is first needed
 };
+
+// Before a replay, the upstream is asked whether the caller's credentials still hold: a replay never reaches the API
+// that would refuse a revoked token. Whether the caller may still see a stored answer; always where the route does not
+// ask (`reauthorize`). If not, the client has been told so. The replier has a client.
+Task<bool> may_see_answer(GatewayThread& thread, const Route& route, Replier& replier);
 
 } // namespace oncekey

@@ -1,7 +1,6 @@
 #include "gateway/routes.h"
 
 #include <algorithm>
-#include <string>
 
 namespace oncekey {
 namespace {

@@ -4,9 +4,6 @@
 #include "config/config.h"
 #include "core/path.h"
 
-#include <string_view>
-#include <vector>
-
 namespace oncekey {
 
 // The first route whose glob and methods match a path in normal form; null for pass-through.

@@ -2,13 +2,6 @@
 
 #include "core/replies.h"
 
-#include <oncekey/check.h>
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-
 namespace oncekey {
 namespace {
 
@@ -23,15 +16,9 @@ Policy default_policy() {
 std::string publish(const Config& config) {
   std::vector<PublishedRoute> published;
   for (const Route& route : config.routes) published.push_back({route.path, &route.policy});
-  switch (config.publish_policies) {
-    case PublishedPolicies::expiry:
-      return published_expiry(published);
-    case PublishedPolicies::routes:
-      return published_routes(published);
-    case PublishedPolicies::none:
-      break;
-  }
-  return {};
+  if (config.publish_policies == PublishedPolicies::none) return {};
+  return config.publish_policies == PublishedPolicies::expiry ? published_expiry(published)
+                                                              : published_routes(published);
 }
 
 // A share never rounds down to nothing.
@@ -180,27 +167,14 @@ bool BufferedBytes::try_hold_answer(GatewayShared& shared, std::uint64_t bytes) 
 }
 
 Refusal refusal_of(Grant grant, Resource resource) {
-  const auto what = [&]() -> std::string_view {
-    switch (resource) {
-      case Resource::connections:
-        return "connections";
-      case Resource::buffered_bytes:
-        return "memory for bodies";
-      case Resource::places:
-        return "calls to the API";
-      case Resource::tunnels:
-        return "WebSockets";
-      case Resource::waiters:
-        return "waiting requests";
-    }
-    return "limits";
-  };
+  static constexpr std::array<std::string_view, kResources> kWhat = {
+      "connections", "memory for bodies", "calls to the API", "WebSockets", "waiting requests"};
   if (grant == Grant::all_used) return {RefusalCode::overloaded, {}, std::chrono::seconds(1), {}};
-  return {
-      RefusalCode::over_share,
-      fmt::format("This {} holds its share of the {}.", grant == Grant::address_over ? "address" : "account", what()),
-      std::chrono::seconds(1),
-      {}};
+  return {RefusalCode::over_share,
+          fmt::format("This {} holds its share of the {}.", grant == Grant::address_over ? "address" : "account",
+                      kWhat[static_cast<std::size_t>(resource)]),
+          std::chrono::seconds(1),
+          {}};
 }
 
 } // namespace oncekey

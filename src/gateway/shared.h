@@ -1,4 +1,4 @@
-// shared: what all threads of a gateway have in common.
+// shared: what all threads of a gateway have in common, and what each has beside it.
 #pragma once
 
 #include "base/crypto.h"
@@ -6,29 +6,16 @@
 #include "base/shares.h"
 #include "config/config.h"
 #include "core/limit.h"
+#include "gateway/account_limits.h"
 #include "gateway/await_store.h"
-#include "gateway/given_up.h"
 #include "gateway/live_calls.h"
-#include "gateway/local_rates.h"
-#include "gateway/metrics.h"
-#include "gateway/places.h"
-#include "gateway/reauthorized.h"
 #include "gateway/store_room.h"
 #include "gateway/storms.h"
 #include "gateway/trust.h"
 #include "gateway/upstreams.h"
 #include "gateway/waiters.h"
-#include "http/exchange.h"
-#include "http/forwarding.h"
 
 #include "core/store.h"
-
-#include <atomic>
-#include <cstdint>
-#include <deque>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace oncekey {
 
@@ -122,6 +109,28 @@ class RecentAccounts {
   std::array<Recent, 64> recent_;
 };
 
+// What the requests of one event loop use. Everything here is touched by that loop's thread alone, but for what it
+// refers to.
+struct GatewayThread {
+  // `upstream_pools` are those of this thread.
+  GatewayThread(GatewayShared& all, UpstreamPools& upstream_pools, Loop& event_loop)
+      : shared(all), pools(upstream_pools), loop(event_loop), recent_accounts(all.shares) {}
+  GatewayThread& operator=(GatewayThread&&) = delete;
+
+  UpstreamPool& pool_of(const Upstream& upstream) { return *pools[upstream.index]; }
+  // The record as it is. co_await gives a Result<std::optional<Found>>.
+  auto find(const RecordId& id, Interest interest) {
+    return await_store<std::optional<Found>>(
+        loop, [this, id, interest](auto done) { shared.store.find(id, interest, std::move(done)); });
+  }
+
+  GatewayShared& shared;
+  UpstreamPools& pools;
+  Loop& loop;
+  RecentAccounts recent_accounts;
+  VerifiedTokens verified_tokens;
+};
+
 // Whose shares a request counts in. Outlives every Holding that names its parties.
 class Sharer {
  public:
@@ -146,7 +155,7 @@ class Sharer {
 Sharer sharer_of(GatewayShared& shared, const Exchange& exchange);
 
 // False when the address sends faster than address_rate allows: the request has its answer then.
-Task<bool> within_address_rate(GatewayShared& shared, Wakeups& wakeups, Exchange& exchange);
+Task<bool> within_address_rate(GatewayShared& shared, Exchange& exchange);
 
 // Bytes of bodies held in memory, for as long as this lives. The first few are not counted: they are no more than a
 // head takes, which the limit of connections bounds, and most bodies are that small.

@@ -1,15 +1,9 @@
-#include "gateway/status_page.h"
-
 #include "core/decide.h"
 #include "core/path.h"
 #include "core/scope.h"
 #include "core/status_url.h"
 #include "gateway/keyed_flow.h"
-#include "gateway/limiting.h"
-#include "gateway/replier.h"
 #include "gateway/routes.h"
-
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -60,10 +54,7 @@ Task<void> answer_for(GatewayThread& thread, Exchange& exchange, const Route& ro
   const Requester requester(route.policy, exchange.request().headers, caller.view());
   Limited limited;
   co_await ask_limits(thread, exchange, route, requester, limited);
-  if (limited.refusal) {
-    co_await replier.refuse(*limited.refusal);
-    co_return;
-  }
+  if (limited.refusal) co_return co_await replier.refuse(*limited.refusal);
   // The asker's own account: under the URL of another there is nothing to find.
   const auto* const refusal = std::get_if<Refusal>(&requester.principal());
   if (refusal != nullptr) {
@@ -75,15 +66,11 @@ Task<void> answer_for(GatewayThread& thread, Exchange& exchange, const Route& ro
   RecordId id;
   const Result<std::optional<Found>> found =
       co_await find_named(thread, exchange, route, named, std::get<Principal>(requester.principal()), id);
-  if (found && !*found) {
-    co_await replier.refuse(RefusalCode::operation_unknown);
-    co_return;
-  }
+  if (found && !*found) co_return co_await replier.refuse(RefusalCode::operation_unknown);
   replier.key_is(id, named.key, named.key);
   if (!found) {
     shared.metrics.store_faults.Increment();
-    co_await replier.refuse(RefusalCode::store_unavailable, std::chrono::seconds(1));
-    co_return;
+    co_return co_await replier.refuse(RefusalCode::store_unavailable, std::chrono::seconds(1));
   }
   co_await answer_from(shared, exchange, route, replier, id, **found);
 }
@@ -97,16 +84,14 @@ Task<void> answer_status(GatewayThread& thread, Exchange& exchange) {
   if (head.method != "GET" && head.method != "HEAD") {
     no_route.count("malformed", exchange);
     exchange.add_to_answer("Allow", "GET, HEAD");
-    co_await exchange.send_problem(405, "the status of an operation can be read: use GET");
-    co_return;
+    co_return co_await exchange.send_problem(405, "the status of an operation can be read: use GET");
   }
   const NormalPath path(head.path());
   const std::optional<OperationName> named = parse_status_url(path.text());
   const Route* const route = named ? find_route(shared.config().routes, named->method, named->path) : nullptr;
   if (route == nullptr || !route->policy.respond_async) {
     no_route.count("operation_unknown", exchange);
-    co_await exchange.send_problem(404, "there is no operation under this URL");
-    co_return;
+    co_return co_await exchange.send_problem(404, "there is no operation under this URL");
   }
   co_await answer_for(thread, exchange, *route, *named);
 }

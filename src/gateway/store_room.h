@@ -12,17 +12,12 @@
 #include "config/config.h"
 
 #include <atomic>
-#include <cstdint>
-#include <optional>
-#include <string>
 
 namespace oncekey {
 
 class StoreRoom {
  public:
   explicit StoreRoom(const Limits& limits) : limits_(limits) {}
-  StoreRoom(const StoreRoom&) = delete;
-  StoreRoom& operator=(const StoreRoom&) = delete;
 
   // What a record takes that has no body: claim and ending, with key, target and headers of usual length.
   static constexpr std::uint64_t kEndingBytes = 4096;

@@ -5,14 +5,11 @@
 // be too high for a key that is not hot, and is never too low for one that is.
 #pragma once
 
+#include "gateway/sharded.h"
+
 #include <oncekey/record.h>
 
-#include <array>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
-#include <mutex>
-#include <vector>
 
 namespace oncekey {
 
@@ -37,18 +34,15 @@ class Storms {
   std::vector<HotKey> hottest(Instant now) const;
 
  private:
-  static constexpr std::size_t kShards = 16; // enough that threads rarely meet on one lock
+  static constexpr std::size_t kShards = 16;
   static constexpr std::size_t kShardKeys = kKeysMax / kShards;
 
-  struct Shard {
-    mutable std::mutex mutex;
+  struct Counts {
     Instant began{};
     std::vector<HotKey> now;
     std::vector<HotKey> before;
   };
-  Shard& shard_of(const RecordId& id) { return shards_[id.bytes[29] % kShards]; }
-
-  std::array<Shard, kShards> shards_;
+  Sharded<Counts, kShards> counts_;
 };
 
 } // namespace oncekey

@@ -13,7 +13,7 @@ constexpr Storms::Instant kDawn{seconds(1000)};
 RecordId key_number(std::uint32_t number) {
   RecordId id;
   for (std::size_t i = 0; i < 4; ++i) id.bytes[i] = static_cast<std::uint8_t>(number >> (8 * i));
-  id.bytes[29] = static_cast<std::uint8_t>(number);
+  id.bytes[31] = static_cast<std::uint8_t>(number);
   return id;
 }
 

@@ -2,13 +2,6 @@
 
 #include "config/identity_files.h"
 #include "gateway/shared.h"
-#include "http/exchange.h"
-
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <chrono>
-#include <cstring>
 
 namespace oncekey {
 namespace {
@@ -26,10 +19,16 @@ std::size_t size_of(const VerifiedToken& token) {
   return size;
 }
 
-template <class Owned, class Matches>
-void find_or_add(std::vector<std::unique_ptr<Owned>>& list, const std::string& name, Matches matches) {
-  if (std::any_of(list.begin(), list.end(), [&](const auto& item) { return matches(*item); })) return;
-  list.push_back(std::make_unique<Owned>(name));
+// The item of that name; null if there is none.
+template <class Owned>
+Owned* find_source(const std::vector<std::unique_ptr<Owned>>& list, const std::string& name) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const auto& item) { return item->source == name; });
+  return found == list.end() ? nullptr : found->get();
+}
+
+template <class Owned>
+void add_source(std::vector<std::unique_ptr<Owned>>& list, const std::string& name) {
+  if (!name.empty() && find_source(list, name) == nullptr) list.push_back(std::make_unique<Owned>(name));
 }
 
 bool has_tokens(const Policy& policy) {
@@ -56,13 +55,8 @@ bool TrustedKeys::ask_for_newer(MonotonicTime now) {
 Trust::Trust(const Config& config) {
   for (const Route& route : config.routes) {
     const Policy& policy = route.policy;
-    if (has_tokens(policy) && !policy.tokens.keys.empty()) {
-      find_or_add(keys, policy.tokens.keys,
-                  [&](const TrustedKeys& known) { return known.source == policy.tokens.keys; });
-    }
-    if (!policy.accounts.empty()) {
-      find_or_add(accounts, policy.accounts, [&](const AccountsFile& known) { return known.path == policy.accounts; });
-    }
+    if (has_tokens(policy)) add_source(keys, policy.tokens.keys);
+    add_source(accounts, policy.accounts);
   }
 }
 
@@ -72,15 +66,11 @@ std::optional<RouteTrust> Trust::of(const Policy& policy) const {
     if (source.kind == ScopeSource::Kind::jwt) trust.claims.push_back(source.name);
   }
   if (!trust.claims.empty() && !policy.tokens.keys.empty()) {
-    for (const auto& known : keys) {
-      if (known->source == policy.tokens.keys) trust.keys = known.get();
-    }
+    trust.keys = find_source(keys, policy.tokens.keys);
     if (trust.keys == nullptr) return std::nullopt;
   }
   if (!policy.accounts.empty()) {
-    for (const auto& known : accounts) {
-      if (known->path == policy.accounts) trust.accounts = known.get();
-    }
+    trust.accounts = find_source(accounts, policy.accounts);
     if (trust.accounts == nullptr) return std::nullopt;
   }
   return trust;
@@ -95,18 +85,11 @@ Status Trust::load_files() {
     trusted->sets.put(*std::move(set));
   }
   for (const auto& file : accounts) {
-    auto read = load_accounts(file->path);
+    auto read = load_accounts(file->source);
     if (!read) return invalid(fmt::format("accounts: {}", read.fault().message));
     file->accounts.put(*std::move(read));
   }
   return ok_status();
-}
-
-VerifiedTokens::Entry& VerifiedTokens::place_of(const HashBytes& token) {
-  if (places_.empty()) places_.resize(kPlaces);
-  std::uint64_t number = 0;
-  std::memcpy(&number, token.data(), sizeof number);
-  return places_[number % kPlaces];
 }
 
 RequestCaller::RequestCaller(GatewayShared& shared, VerifiedTokens& verified, const Route& route,
@@ -132,7 +115,7 @@ TokenVerdict RequestCaller::look_at(std::string_view token) const {
   const std::int64_t now = unix_now();
   const std::string_view parts[] = {"oncekey token 1", route_.state->rules_name, token};
   const HashBytes hash = shared_.hash.of(parts);
-  VerifiedTokens::Entry& entry = verified_.place_of(hash);
+  TokenPlace& entry = verified_.of(hash);
   if (entry.generation == generation && entry.token == hash && now < entry.verified.expires + kTokenLeewaySeconds)
     return entry.verified;
 

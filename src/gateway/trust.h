@@ -9,18 +9,6 @@
 #include "core/caller.h"
 #include "net/loop.h"
 
-#include <oncekey/result.h>
-
-#include <atomic>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 namespace oncekey {
 
 struct GatewayShared;
@@ -79,8 +67,8 @@ class TrustedKeys {
 };
 
 struct AccountsFile {
-  explicit AccountsFile(std::string file_path) : path(std::move(file_path)) {}
-  const std::string path;
+  explicit AccountsFile(std::string file_path) : source(std::move(file_path)) {}
+  const std::string source; // its path
   Newest<Accounts> accounts;
 };
 
@@ -106,29 +94,58 @@ class Trust {
   std::vector<std::unique_ptr<AccountsFile>> accounts;
 };
 
-// Tokens that were verified lately, so that a replay does not pay for a signature. Belongs to one thread. Only tokens
-// that hold get in: a forger cannot push others out.
-class VerifiedTokens {
+// A bounded memory by hash: one place for each, and a newer one takes it.
+template <class Entry, std::size_t kPlaces>
+class PlacesByHash {
  public:
-  struct Entry {
-    HashBytes token{}; // keyed hash of route and token
-    std::uint64_t generation = 0;
-    VerifiedToken verified;
-  };
-  Entry& place_of(const HashBytes& token);
+  Entry& of(const HashBytes& hash) {
+    if (places_.empty()) places_.resize(kPlaces);
+    std::uint64_t number = 0;
+    std::memcpy(&number, hash.data(), sizeof number);
+    return places_[number % kPlaces];
+  }
 
  private:
-  // One place for each, by its hash; a newer one takes it.
-  static constexpr std::size_t kPlaces = 1024;
-  std::vector<Entry> places_; // empty until the first token
+  std::vector<Entry> places_; // empty until the first is asked for
+};
+
+// Tokens that were verified lately, so that a replay does not pay for a signature. Belongs to one thread. Only tokens
+// that hold get in: a forger cannot push others out.
+struct TokenPlace {
+  HashBytes token{}; // keyed hash of route and token
+  std::uint64_t generation = 0;
+  VerifiedToken verified;
+};
+using VerifiedTokens = PlacesByHash<TokenPlace, 1024>;
+
+// Callers that the upstream has said yes to lately (`reauthorize_for`). Shared by all threads. A caller that lost its
+// place is asked about again, which costs a call and grants nothing.
+class Reauthorized {
+ public:
+  bool holds(const HashBytes& caller, MonotonicTime now) {
+    const std::lock_guard lock(mutex_);
+    const Place& place = places_.of(caller);
+    return place.caller == caller && now < place.until;
+  }
+  void remember(const HashBytes& caller, MonotonicTime until) {
+    const std::lock_guard lock(mutex_);
+    places_.of(caller) = {caller, until};
+  }
+
+ private:
+  struct Place {
+    HashBytes caller{};
+    MonotonicTime until;
+  };
+  std::mutex mutex_;
+  PlacesByHash<Place, 4096> places_;
 };
 
 // Who sends one request. Tokens are judged when they are first asked for, and once.
 class RequestCaller final : private TokenJudge {
  public:
   RequestCaller(GatewayShared& shared, VerifiedTokens& verified, const Route& route, const Exchange& exchange);
-  RequestCaller(const RequestCaller&) = delete;
-  RequestCaller& operator=(const RequestCaller&) = delete;
+  RequestCaller& operator=(RequestCaller&&) = delete;
 
   // Valid as long as this is.
   Caller view() const;

@@ -3,12 +3,8 @@
 #include "base/backoff.h"
 #include "config/identity_files.h"
 
-#include <fmt/format.h>
-
 #include <sys/stat.h>
 
-#include <algorithm>
-#include <functional>
 #include <tuple>
 
 namespace oncekey {
@@ -31,15 +27,11 @@ FileStamp stamp_of(const std::string& path) {
 }
 
 UpstreamOptions fetch_options(const Url& server, const Config& config) {
-  UpstreamOptions options;
-  options.host = server.host;
-  options.port = server.port;
-  options.tls = server.tls;
-  options.connect_timeout = std::min<Millis>(config.timeouts.connect, kFetchTimeout);
-  options.idle_timeout = config.timeouts.upstream_idle;
-  options.max_header_bytes = config.limits.max_header_bytes;
-  options.max_connections = 1;
-  return options;
+  return {.server = server,
+          .connect_timeout = std::min<Millis>(config.timeouts.connect, kFetchTimeout),
+          .idle_timeout = config.timeouts.upstream_idle,
+          .max_header_bytes = config.limits.max_header_bytes,
+          .max_connections = 1};
 }
 
 } // namespace
@@ -71,13 +63,13 @@ struct TrustKeeper::File {
   std::function<Status(Take)> reread;
 };
 
-TrustKeeper::TrustKeeper(GatewayShared& shared, Loop& timers)
-    : shared_(shared), timers_(timers), tick_(timers, [this] { tick(); }) {}
+TrustKeeper::TrustKeeper(GatewayShared& shared, Loop& loop)
+    : shared_(shared), loop_(loop), tick_(loop, [this] { tick(); }) {}
 
 TrustKeeper::~TrustKeeper() = default;
 
-Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Loop& timers) {
-  std::unique_ptr<TrustKeeper> made(new TrustKeeper(shared, timers));
+Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Loop& loop) {
+  std::unique_ptr<TrustKeeper> made(new TrustKeeper(shared, loop));
   for (const auto& keys : shared.trust.keys) {
     if (const std::string path = jwks_path(keys->source); !path.empty()) {
       made->files_.push_back({path, stamp_of(path), [path, trusted = keys.get()](File::Take take) -> Status {
@@ -91,11 +83,11 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Lo
     auto parsed = parse_url(keys->source);
     if (!parsed) return invalid(fmt::format("jwt_keys: {}", parsed.fault().message));
     auto url = std::make_unique<KeyUrl>(*keys, *std::move(parsed));
-    auto pool = UpstreamPool::make(fetch_options(url->url, shared.config()), timers, url->connections);
+    auto pool = UpstreamPool::make(fetch_options(url->url, shared.config()), loop, url->connections);
     if (!pool) return std::move(pool).fault();
     url->pool = std::move(pool).value();
     keys->on_asked([keeper = made.get(), asked = url.get()] {
-      keeper->timers_.post([keeper, asked] {
+      keeper->loop_.post([keeper, asked] {
         asked->due = std::chrono::steady_clock::now();
         keeper->tick();
       });
@@ -103,38 +95,30 @@ Result<std::unique_ptr<TrustKeeper>> TrustKeeper::make(GatewayShared& shared, Lo
     made->urls_.push_back(std::move(url));
   }
   for (const auto& accounts : shared.trust.accounts) {
-    made->files_.push_back({accounts->path, stamp_of(accounts->path),
+    made->files_.push_back({accounts->source, stamp_of(accounts->source),
                             [file = accounts.get(), keeper = made.get()](File::Take take) -> Status {
-                              auto read = load_accounts(file->path);
+                              auto read = load_accounts(file->source);
                               if (!read) return std::move(read).fault();
                               const std::size_t before = file->accounts.get()->size();
                               if (!read->keeps(*file->accounts.get()))
                                 return invalid(fmt::format(
                                     "{}: a credential is missing or has another account than before, whose keys would "
                                     "be forgotten: put it back, or restart with --accept-identity-change",
-                                    file->path));
+                                    file->source));
                               if (take == File::Take::no) return ok_status();
                               const std::size_t added = read->size() - before;
                               file->accounts.put(*std::move(read));
-                              if (added != 0 && keeper->accounts_added_) keeper->accounts_added_(file->path, added);
+                              if (added != 0 && keeper->accounts_added_) keeper->accounts_added_(file->source, added);
                               return ok_status();
                             }});
   }
 
   if (made->urls_.empty()) return made;
   prometheus::Registry& registry = shared.metrics.registry();
-  auto& age = prometheus::BuildGauge()
-                  .Name("oncekey_jwks_age_seconds")
-                  .Help("How long ago the key set in use was fetched; 0 while there is none")
-                  .Register(registry);
-  auto& usable = prometheus::BuildGauge()
-                     .Name("oncekey_jwks_usable")
-                     .Help("1 while there is a key set to verify tokens with, else 0")
-                     .Register(registry);
-  auto& fetches = prometheus::BuildCounter()
-                      .Name("oncekey_jwks_fetches_total")
-                      .Help("Tries to fetch a key set, by their outcome")
-                      .Register(registry);
+  auto& age = gauges(registry, "oncekey_jwks_age_seconds",
+                     "How long ago the key set in use was fetched; 0 while there is none");
+  auto& usable = gauges(registry, "oncekey_jwks_usable", "1 while there is a key set to verify tokens with, else 0");
+  auto& fetches = counters(registry, "oncekey_jwks_fetches_total", "Tries to fetch a key set, by their outcome");
   for (const auto& url : made->urls_) {
     url->age = &age.Add({{"keys", url->name}});
     url->usable = &usable.Add({{"keys", url->name}});

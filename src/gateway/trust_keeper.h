@@ -7,20 +7,13 @@
 
 #include "gateway/shared.h"
 #include "http/fetch.h"
-#include "net/loop.h"
-
-#include <atomic>
-#include <functional>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace oncekey {
 
 class TrustKeeper {
  public:
   // A fault says which URL cannot be fetched from, and why. Before requests come.
-  static Result<std::unique_ptr<TrustKeeper>> make(GatewayShared& shared, Loop& timers);
+  static Result<std::unique_ptr<TrustKeeper>> make(GatewayShared& shared, Loop& loop);
   ~TrustKeeper();
 
   // Called after an accounts file was read that has these many more credentials than before. Before start().
@@ -42,7 +35,7 @@ class TrustKeeper {
   struct KeyUrl;
   struct File;
 
-  TrustKeeper(GatewayShared& shared, Loop& timers);
+  TrustKeeper(GatewayShared& shared, Loop& loop);
   void tick();
   void look_at_files();
   void show_ages();
@@ -50,7 +43,7 @@ class TrustKeeper {
   Task<Fetched> get(KeyUrl& url);
 
   GatewayShared& shared_;
-  Loop& timers_;
+  Loop& loop_;
   Timer tick_;
   std::vector<std::unique_ptr<KeyUrl>> urls_;
   std::vector<File> files_;

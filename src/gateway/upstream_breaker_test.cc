@@ -1,4 +1,4 @@
-#include "gateway/upstream_breaker.h"
+#include "gateway/upstreams.h"
 
 #include <gtest/gtest.h>
 

@@ -1,8 +1,5 @@
 #include "gateway/waiters.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace oncekey {
 
 struct Waiters::Waiter {
@@ -12,13 +9,12 @@ struct Waiters::Waiter {
 };
 
 std::unique_ptr<Waiters::Ticket> Waiters::join(const RecordId& id, Loop& loop, std::uint32_t most) {
-  Shard& shard = shard_of(id);
   auto waiter = std::make_shared<Waiter>(loop);
   {
-    const std::lock_guard lock(shard.mutex);
-    auto& waiting = shard.waiters[id];
+    const auto waiters = waiters_.of(id);
+    auto& waiting = (*waiters)[id];
     if (waiting.size() >= most) {
-      if (waiting.empty()) shard.waiters.erase(id);
+      if (waiting.empty()) waiters->erase(id);
       return nullptr;
     }
     waiting.push_back(waiter);
@@ -32,29 +28,26 @@ void Waiters::wake(const std::shared_ptr<Waiter>& waiter) {
 }
 
 void Waiters::notify(const RecordId& id) {
-  Shard& shard = shard_of(id);
-  const std::lock_guard lock(shard.mutex);
-  const auto found = shard.waiters.find(id);
-  if (found == shard.waiters.end()) return;
+  const auto waiters = waiters_.of(id);
+  const auto found = waiters->find(id);
+  if (found == waiters->end()) return;
   for (const auto& waiter : found->second) wake(waiter);
 }
 
 void Waiters::notify_all() {
-  for (Shard& shard : shards_) {
-    const std::lock_guard lock(shard.mutex);
-    for (const auto& [id, waiters] : shard.waiters) {
+  waiters_.each([](const auto& by_id) {
+    for (const auto& [id, waiters] : by_id) {
       for (const auto& waiter : waiters) wake(waiter);
     }
-  }
+  });
 }
 
 void Waiters::leave(const RecordId& id, const std::shared_ptr<Waiter>& waiter) {
-  Shard& shard = shard_of(id);
-  const std::lock_guard lock(shard.mutex);
-  const auto found = shard.waiters.find(id);
-  if (found == shard.waiters.end()) return;
+  const auto waiters = waiters_.of(id);
+  const auto found = waiters->find(id);
+  if (found == waiters->end()) return;
   std::erase(found->second, waiter);
-  if (found->second.empty()) shard.waiters.erase(found);
+  if (found->second.empty()) waiters->erase(found);
 }
 
 Waiters::Ticket::Ticket(Waiters& owner, const RecordId& id, std::shared_ptr<Waiter> waiter)

@@ -4,18 +4,12 @@
 // that: a completion between the two finds it on the list.
 #pragma once
 
+#include "gateway/sharded.h"
 #include "net/loop.h"
 
 #include <oncekey/record.h>
 
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <optional>
 #include <unordered_map>
-#include <vector>
 
 namespace oncekey {
 
@@ -35,16 +29,10 @@ class Waiters {
 
  private:
   struct Waiter;
-  struct Shard {
-    std::mutex mutex;
-    std::unordered_map<RecordId, std::vector<std::shared_ptr<Waiter>>> waiters;
-  };
   static void wake(const std::shared_ptr<Waiter>& waiter);
-  Shard& shard_of(const RecordId& id) { return shards_[id.bytes[31] % shards_.size()]; }
   void leave(const RecordId& id, const std::shared_ptr<Waiter>& waiter);
 
-  // Enough that threads rarely meet on one lock.
-  std::array<Shard, 16> shards_;
+  Sharded<std::unordered_map<RecordId, std::vector<std::shared_ptr<Waiter>>>> waiters_;
   std::atomic<std::uint64_t> waiting_{0};
 };
 

@@ -3,10 +3,6 @@
 
 #include <oncekey/headers.h>
 
-#include <optional>
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 // What a request sends to be let in.

@@ -3,13 +3,9 @@
 #include "base/json_text.h"
 #include "base/reasons.h"
 
-#include <oncekey/check.h>
-
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <ctime>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -19,13 +15,10 @@ void append_number(std::string& out, std::uint64_t number) {
   out.append(digits.data(), digits.size());
 }
 
-Headers without_length(const Headers& headers) {
-  Headers kept;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, "Content-Length")) kept.add(field.name, field.value);
-  }
-  return kept;
+void append_length(std::string& out, std::uint64_t length) {
+  out.append("Content-Length: ");
+  append_number(out, length);
+  out.append("\r\n");
 }
 
 } // namespace
@@ -89,8 +82,7 @@ Task<void> Exchange::invite_body() {
   // A client that has begun to send did not wait.
   if (!buffer_.empty()) co_return;
   transport_.deadline_after(timeouts_.write);
-  const IoResult result = co_await transport_.write("HTTP/1.1 100 Continue\r\n\r\n");
-  note_write(result);
+  note_write(co_await transport_.write("HTTP/1.1 100 Continue\r\n\r\n"));
 }
 
 Task<Piece> Exchange::read_piece(std::string_view& out) {
@@ -103,31 +95,10 @@ Task<Piece> Exchange::read_piece(std::string_view& out) {
 
 // The next piece if it has been received already; nothing if more has to be read first.
 std::optional<Piece> Exchange::next_received(std::string_view& out) {
-  out = {};
-  while (!parser_.done()) {
-    if (buffer_.empty()) return std::nullopt;
-    BodyPiece piece;
-    fault_ = parser_.parse_body(buffer_.unread(), piece);
-    if (fault_) {
-      keep_alive_ = false;
-      return Piece::broken;
-    }
-    buffer_.consume(piece.consumed);
-    if (!piece.bytes.empty()) {
-      received_bytes_ += piece.bytes.size();
-      out = piece.bytes;
-      return Piece::data;
-    }
-    if (piece.consumed > 0) continue;
-    // A chunk header or trailer section that does not end is not a body.
-    if (buffer_.unread().size() > kReadBytes) {
-      fault_ = {431, "a chunk header or trailer section is too long"};
-      keep_alive_ = false;
-      return Piece::broken;
-    }
-    return std::nullopt;
-  }
-  return Piece::end;
+  const std::optional<Piece> piece = next_piece(parser_, buffer_, kReadBytes, fault_, out);
+  if (piece == Piece::broken) keep_alive_ = false;
+  received_bytes_ += out.size();
+  return piece;
 }
 
 Task<Piece> Exchange::receive_piece(std::string_view& out) {
@@ -179,10 +150,18 @@ Task<BodyRead> Exchange::read_beginning(std::string& out, std::size_t enough, st
   co_return parser_.done() ? BodyRead::whole : BodyRead::too_large;
 }
 
-void Exchange::note_write(const IoResult& result) {
+bool Exchange::note_write(const IoResult& result) {
   if (result.error) {
     client_gone_ = true;
     keep_alive_ = false;
+  }
+  return !client_gone_;
+}
+
+void Exchange::append_added(std::string& out, const Headers& headers) const {
+  for (std::size_t i = 0; i < added_.size(); ++i) {
+    const Field field = added_[i];
+    if (!headers.has(field.name)) out.append(field.name).append(": ").append(field.value).append("\r\n");
   }
 }
 
@@ -196,10 +175,7 @@ void Exchange::begin_head(std::string& out, int status, std::string_view reason,
   out.append(reason.empty() ? reason_of(status) : reason);
   out.append("\r\n");
   out.append(headers.lines());
-  for (std::size_t i = 0; i < added_.size(); ++i) {
-    const Field field = added_[i];
-    if (!headers.has(field.name)) out.append(field.name).append(": ").append(field.value).append("\r\n");
-  }
+  append_added(out, headers);
   if (!headers.has("Date")) out.append("Date: ").append(http_date()).append("\r\n");
   if (!keep_alive_) {
     out.append("Connection: close\r\n");
@@ -217,22 +193,19 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   const bool told = headers.has("Content-Length");
   const bool describes = head_.method == "HEAD" || status == 304;
   if (told && !describes) {
-    begin_head(out, status, reason, without_length(headers));
+    begin_head(out, status, reason, fields_but(headers, "Content-Length"));
   } else {
     begin_head(out, status, reason, headers);
   }
   const bool unknown = head_.method == "HEAD" && body.empty();
   if (!status_forbids_body(status) && !(describes && (told || unknown))) {
-    out.append("Content-Length: ");
-    append_number(out, body.size());
-    out.append("\r\n");
+    append_length(out, body.size());
   }
   out.append("\r\n");
   if (status_forbids_body(status) || head_.method == "HEAD") body = {};
   status_ = status;
   sent_bytes_ = body.size();
-  const IoResult result = co_await transport_.write_at_pace(out, body, writing_);
-  note_write(result);
+  note_write(co_await transport_.write(out, body, &writing_));
 }
 
 Task<void> Exchange::send_problem(int status, std::string_view detail, std::string_view code) {
@@ -258,43 +231,30 @@ Task<bool> Exchange::send_head(int status, std::string_view reason, const Header
   begin_head(out, status, reason, headers);
   // 304 and answers to HEAD may say how long the body would have been; 1xx and 204 may not.
   if (length && status / 100 != 1 && status != 204) {
-    out.append("Content-Length: ");
-    append_number(out, *length);
-    out.append("\r\n");
+    append_length(out, *length);
   }
   if (chunked_) out.append("Transfer-Encoding: chunked\r\n");
   out.append("\r\n");
   transport_.deadline_after(timeouts_.write);
-  const IoResult result = co_await transport_.write(out);
-  note_write(result);
-  co_return !client_gone_;
+  co_return note_write(co_await transport_.write(out));
 }
 
 Task<bool> Exchange::send_piece(std::string_view piece) {
   if (client_gone_) co_return false;
   if (piece.empty() || !body_allowed_) co_return true;
   sent_bytes_ += piece.size();
-  if (!chunked_) {
-    const IoResult result = co_await transport_.write_at_pace(piece, {}, writing_);
-    note_write(result);
-    co_return !client_gone_;
+  std::string framed;
+  if (chunked_) {
+    framed = fmt::format("{:x}\r\n", piece.size());
+    piece = framed.append(piece).append("\r\n");
   }
-  std::string framed = fmt::format("{:x}\r\n", piece.size());
-  framed.append(piece);
-  framed.append("\r\n");
-  const IoResult result = co_await transport_.write_at_pace(framed, {}, writing_);
-  note_write(result);
-  co_return !client_gone_;
+  co_return note_write(co_await transport_.write(piece, {}, &writing_));
 }
 
 Task<bool> Exchange::send_end() {
-  if (client_gone_) co_return false;
-  if (chunked_) {
-    transport_.deadline_after(timeouts_.write);
-    const IoResult result = co_await transport_.write("0\r\n\r\n");
-    note_write(result);
-  }
-  co_return !client_gone_;
+  if (client_gone_ || !chunked_) co_return !client_gone_;
+  transport_.deadline_after(timeouts_.write);
+  co_return note_write(co_await transport_.write("0\r\n\r\n"));
 }
 
 Task<void> Exchange::send_interim(int status, std::string_view reason, const Headers& headers) {
@@ -304,8 +264,7 @@ Task<void> Exchange::send_interim(int status, std::string_view reason, const Hea
   out.append("\r\n");
   if (!transport_.has_room_for(out.size())) co_return;
   transport_.deadline_after(timeouts_.write);
-  const IoResult result = co_await transport_.write(out);
-  note_write(result);
+  note_write(co_await transport_.write(out));
 }
 
 Task<bool> Exchange::switch_protocols(std::string_view reason, const Headers& headers) {
@@ -316,15 +275,10 @@ Task<bool> Exchange::switch_protocols(std::string_view reason, const Headers& he
   keep_alive_ = false;
   std::string out = fmt::format("HTTP/1.1 101 {}\r\n", reason.empty() ? reason_of(101) : reason);
   out.append(headers.lines());
-  for (std::size_t i = 0; i < added_.size(); ++i) {
-    const Field field = added_[i];
-    if (!headers.has(field.name)) out.append(field.name).append(": ").append(field.value).append("\r\n");
-  }
+  append_added(out, headers);
   out.append("\r\n");
   transport_.deadline_after(timeouts_.write);
-  const IoResult result = co_await transport_.write(out);
-  note_write(result);
-  co_return !client_gone_;
+  co_return note_write(co_await transport_.write(out));
 }
 
 void Exchange::stop_reading() {

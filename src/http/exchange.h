@@ -6,19 +6,8 @@
 #pragma once
 
 #include "base/shares.h"
-#include "http/message.h"
 #include "http/parser.h"
-#include "net/pace.h"
 #include "net/transport.h"
-
-#include <algorithm>
-#include <chrono>
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 
@@ -61,6 +50,28 @@ enum class BodyRead {
 
 enum class Piece { data, end, broken };
 
+// The next piece of a body out of what has been received of it; nothing if more has to be read first. A chunk header or
+// trailer section that does not end within `unread_max` bytes is not a body.
+template <class Head>
+std::optional<Piece> next_piece(MessageParser<Head>& parser, ReadBuffer& buffer, std::size_t unread_max,
+                                ParseFault& fault, std::string_view& out) {
+  out = {};
+  while (!parser.done()) {
+    if (buffer.empty()) return std::nullopt;
+    BodyPiece piece;
+    fault = parser.parse_body(buffer.unread(), piece);
+    if (fault) return Piece::broken;
+    buffer.consume(piece.consumed);
+    out = piece.bytes;
+    if (!out.empty()) return Piece::data;
+    if (piece.consumed > 0) continue;
+    if (buffer.unread().size() <= unread_max) return std::nullopt;
+    fault = {431, "a chunk header or trailer section is too long"};
+    return Piece::broken;
+  }
+  return Piece::end;
+}
+
 // What the access log says of a request beside what its exchange knows. Filled in by the handlers.
 struct AccessNote {
   std::string route;
@@ -73,8 +84,7 @@ class Exchange {
  public:
   Exchange(Transport& transport, ReadBuffer& buffer, RequestHead head, RequestParser parser, std::string_view peer,
            const ExchangeTimeouts& timeouts, Party* address);
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
+  Exchange& operator=(Exchange&&) = delete;
 
   const RequestHead& request() const { return head_; }
   std::string_view peer() const { return peer_; } // the client's address without its port
@@ -138,7 +148,7 @@ class Exchange {
   void add_to_own_answer(std::string_view name, std::string_view value) { added_to_own_.add(name, value); }
   // The answer that is sent next is the gateway's own. send_problem() says so by itself.
   void answer_is_own() {
-    for (std::size_t i = 0; i < added_to_own_.size(); ++i) added_.add(added_to_own_[i].name, added_to_own_[i].value);
+    append(added_, added_to_own_);
     added_to_own_ = {};
   }
   // Say `Connection: close` in the answer and do so.
@@ -157,7 +167,9 @@ class Exchange {
   std::optional<Piece> next_received(std::string_view& out);
   Task<Piece> receive_piece(std::string_view& out);
   void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);
-  void note_write(const IoResult& result);
+  void append_added(std::string& out, const Headers& headers) const;
+  // False when the client is gone.
+  bool note_write(const IoResult& result);
 
   Transport& transport_;
   ReadBuffer& buffer_;

@@ -2,12 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <atomic>
 #include <limits>
-#include <map>
-#include <mutex>
-#include <optional>
-#include <vector>
 
 namespace oncekey {
 namespace {
@@ -24,12 +19,6 @@ Fetched failure_of(CallError error, const UpstreamCall& call) {
   return FetchFailure{sent ? FetchFailure::Kind::unknown : FetchFailure::Kind::not_sent, std::string(call.reason()),
                       call.failed_for_good()};
 }
-
-// An event loop and its connections: what one call needs, and leaves to the next one.
-struct FetchLoop {
-  Loop loop;
-  std::map<std::string, std::unique_ptr<UpstreamPool>> pools; // by origin
-};
 
 Task<Fetched> fetch_whole(UpstreamCall& call, const UpstreamRequest& request, std::string_view body, MonotonicTime due,
                           AnswerLimit limit) {
@@ -65,71 +54,55 @@ Task<Fetched> fetch(UpstreamCall& call, const UpstreamRequest& request, std::str
   co_return failure_of(error, call);
 }
 
-struct Fetcher::Impl {
-  std::string ca_file;
-  AnswerLimit limit;
-  std::atomic<std::uint32_t> in_use{0};
-  std::mutex mutex;
-  std::vector<std::unique_ptr<FetchLoop>> idle; // as many as were ever in use at the same time
+Result<UpstreamPool*> Fetcher::pool_for(FetchLoop& loop, const Url& url) {
+  const std::string origin = url.origin();
+  if (const auto it = loop.pools.find(origin); it != loop.pools.end()) return it->second.get();
+  if (loop.pools.size() >= kOriginsMax) loop.pools.clear();
+  UpstreamOptions options{.server = url,
+                          .ca_file = ca_file_,
+                          .ca_setting = "cannot read certificates from",
+                          .connect_timeout = kConnectTimeout,
+                          .idle_timeout = kIdleTimeout,
+                          .max_header_bytes = kHeaderBytesMax,
+                          .max_connections = std::numeric_limits<std::uint32_t>::max()};
+  auto pool = UpstreamPool::make(std::move(options), loop.loop, in_use_);
+  if (!pool) return pool.fault();
+  return loop.pools.emplace(origin, *std::move(pool)).first->second.get();
+}
 
-  Result<UpstreamPool*> pool_for(FetchLoop& loop, const Url& url) {
-    const std::string origin = url.origin();
-    if (const auto it = loop.pools.find(origin); it != loop.pools.end()) return it->second.get();
-    if (loop.pools.size() >= kOriginsMax) loop.pools.clear();
-    UpstreamOptions options;
-    options.host = url.host;
-    options.port = url.port;
-    options.tls = url.tls;
-    options.ca_file = ca_file;
-    options.ca_setting = "cannot read certificates from";
-    options.connect_timeout = kConnectTimeout;
-    options.idle_timeout = kIdleTimeout;
-    options.max_header_bytes = kHeaderBytesMax;
-    options.max_connections = std::numeric_limits<std::uint32_t>::max();
-    auto pool = UpstreamPool::make(options, loop.loop, in_use);
-    if (!pool) return pool.fault();
-    return loop.pools.emplace(origin, *std::move(pool)).first->second.get();
-  }
-
-  Result<std::unique_ptr<FetchLoop>> take_loop() try {
-    const std::lock_guard lock(mutex);
-    if (idle.empty()) return std::make_unique<FetchLoop>();
-    std::unique_ptr<FetchLoop> loop = std::move(idle.back());
-    idle.pop_back();
-    return loop;
-  } catch (const std::system_error& error) {
-    return unavailable(error.what());
-  }
-};
-
-Fetcher::Fetcher(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Fetcher::~Fetcher() = default;
+Result<std::unique_ptr<Fetcher::FetchLoop>> Fetcher::take_loop() try {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return std::make_unique<FetchLoop>();
+  std::unique_ptr<FetchLoop> loop = std::move(idle_.back());
+  idle_.pop_back();
+  return loop;
+} catch (const std::system_error& error) {
+  return unavailable(error.what());
+}
 
 Result<std::unique_ptr<Fetcher>> Fetcher::open(std::string ca_file, AnswerLimit limit) {
-  auto impl = std::make_unique<Impl>();
-  impl->ca_file = std::move(ca_file);
-  impl->limit = limit;
-  if (!impl->ca_file.empty()) {
+  std::unique_ptr<Fetcher> made(new Fetcher(std::move(ca_file), limit));
+  if (!made->ca_file_.empty()) {
     // A file that cannot be read is better known now than at the first call.
-    auto loop = impl->take_loop();
+    auto loop = made->take_loop();
     if (!loop) return std::move(loop).fault();
-    if (auto pool = impl->pool_for(**loop, *parse_url("https://localhost")); !pool) return pool.fault();
+    if (auto pool = made->pool_for(**loop, *parse_url("https://localhost")); !pool) return pool.fault();
   }
-  return std::unique_ptr<Fetcher>(new Fetcher(std::move(impl)));
+  return made;
 }
 
 Fetched Fetcher::fetch(const FetchRequest& request, MonotonicTime due) {
-  auto taken = impl_->take_loop();
+  auto taken = take_loop();
   if (!taken) return FetchFailure{FetchFailure::Kind::not_sent, taken.fault().message, false};
   std::unique_ptr<FetchLoop> loop = *std::move(taken);
-  auto pool = impl_->pool_for(*loop, request.url);
+  auto pool = pool_for(*loop, request.url);
   if (!pool) return FetchFailure{FetchFailure::Kind::not_sent, pool.fault().message, false};
   const UpstreamRequest wire{request.method, request.url.target, request.headers};
   std::optional<UpstreamCall> call(std::in_place, **pool);
-  Fetched fetched = loop->loop.run_to_end(fetch_whole(*call, wire, request.body, due, impl_->limit));
+  Fetched fetched = loop->loop.run_to_end(fetch_whole(*call, wire, request.body, due, limit_));
   call.reset(); // gives its connection back
-  const std::lock_guard lock(impl_->mutex);
-  impl_->idle.push_back(std::move(loop));
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(loop));
   return fetched;
 }
 

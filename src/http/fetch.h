@@ -2,16 +2,9 @@
 // the admin commands, the workers' HTTP sink, deliveries and the key sets of token issuers.
 #pragma once
 
-#include "base/url.h"
 #include "http/upstream.h"
 
-#include <oncekey/result.h>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <variant>
+#include <map>
 
 namespace oncekey {
 
@@ -60,16 +53,24 @@ class Fetcher {
  public:
   // `ca_file`: PEM certificates to trust; the system's when empty. A fault if it cannot be read.
   static Result<std::unique_ptr<Fetcher>> open(std::string ca_file, AnswerLimit limit);
-  ~Fetcher();
-  Fetcher(const Fetcher&) = delete;
-  Fetcher& operator=(const Fetcher&) = delete;
 
   Fetched fetch(const FetchRequest& request, MonotonicTime due);
 
  private:
-  struct Impl;
-  explicit Fetcher(std::unique_ptr<Impl> impl);
-  std::unique_ptr<Impl> impl_;
+  // An event loop and its connections: what one call needs, and leaves to the next one.
+  struct FetchLoop {
+    Loop loop;
+    std::map<std::string, std::unique_ptr<UpstreamPool>> pools; // by origin
+  };
+  Fetcher(std::string ca_file, AnswerLimit limit) : ca_file_(std::move(ca_file)), limit_(limit) {}
+  Result<UpstreamPool*> pool_for(FetchLoop& loop, const Url& url);
+  Result<std::unique_ptr<FetchLoop>> take_loop();
+
+  const std::string ca_file_;
+  const AnswerLimit limit_;
+  std::atomic<std::uint32_t> in_use_{0};
+  std::mutex mutex_;                             // over the next
+  std::vector<std::unique_ptr<FetchLoop>> idle_; // as many as were ever in use at the same time
 };
 
 } // namespace oncekey

@@ -38,11 +38,7 @@ bool before_ignoring_case(std::string_view a, std::string_view b) {
 class NamedInConnection {
  public:
   explicit NamedInConnection(const Headers& headers) {
-    for (std::size_t i = 0; i < headers.size(); ++i) {
-      const Field field = headers[i];
-      if (!equal_ignoring_case(field.name, "Connection")) continue;
-      for_each_list_item(field.value, [&](std::string_view item) { names_.push_back(item); });
-    }
+    for_each_item(headers, "Connection", [&](std::string_view item) { names_.push_back(item); });
     if (names_.size() > kFew) std::sort(names_.begin(), names_.end(), before_ignoring_case);
   }
 
@@ -57,33 +53,22 @@ class NamedInConnection {
   std::vector<std::string_view> names_;
 };
 
-std::string joined_values(const Headers& headers, std::string_view name) {
-  std::string all;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, name)) continue;
-    if (!all.empty()) all.append(", ");
-    all.append(field.value);
-  }
-  return all;
-}
-
 constexpr std::string_view kWebSocket = "websocket";
-
-// Whether a field that is a list names the item.
-bool lists(const Headers& headers, std::string_view name, std::string_view wanted) {
-  bool found = false;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, name)) continue;
-    for_each_list_item(field.value, [&](std::string_view item) { found = found || equal_ignoring_case(item, wanted); });
-  }
-  return found;
-}
+// Via, three of X-Forwarded-*, and what callers add.
+constexpr std::size_t kAddedFields = 8;
 
 void append_to_list(std::string& list, std::string_view item) {
   if (!list.empty()) list.append(", ");
   list.append(item);
+}
+
+std::string joined_values(const Headers& headers, std::string_view name) {
+  std::string all;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Field field = headers[i];
+    if (is(field.name, name)) append_to_list(all, field.value);
+  }
+  return all;
 }
 
 } // namespace
@@ -141,30 +126,20 @@ void add_websocket_fields(Headers& headers) {
 
 bool loops(const ProxyIdentity& self, const Headers& headers) {
   bool seen = false;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, "Via")) continue;
-    for_each_list_item(field.value, [&](std::string_view hop) {
-      const std::size_t blank = hop.find(' ');
-      std::string_view by = blank == std::string_view::npos ? std::string_view{} : hop.substr(blank + 1);
-      by = by.substr(0, by.find(' '));
-      seen = seen || by == self.pseudonym;
-    });
-  }
+  for_each_item(headers, "Via", [&](std::string_view hop) {
+    const std::size_t blank = hop.find(' ');
+    std::string_view by = blank == std::string_view::npos ? std::string_view{} : hop.substr(blank + 1);
+    by = by.substr(0, by.find(' '));
+    seen = seen || by == self.pseudonym;
+  });
   return seen;
 }
 
 Headers end_to_end(const ResponseHead& head) {
   const NamedInConnection named(head.headers);
-  Headers kept;
-  kept.reserve(head.headers.lines().size(), head.headers.size());
-  for (std::size_t i = 0; i < head.headers.size(); ++i) {
-    const Field field = head.headers[i];
-    if (is_hop_by_hop(field.name) || named.has(field.name)) continue;
-    if (equal_ignoring_case(field.name, "Content-Length")) continue;
-    kept.add(field.name, field.value);
-  }
-  return kept;
+  return fields_where(head.headers, [&](const Field& field) {
+    return !is_hop_by_hop(field.name) && !named.has(field.name) && !is(field.name, "Content-Length");
+  });
 }
 
 UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
@@ -174,15 +149,13 @@ UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, cons
   UpstreamRequest out;
   out.method = head.method;
   out.target = head.target;
-  out.headers.reserve(head.headers.lines().size() + 256, head.headers.size() + 8);
-  for (std::size_t i = 0; i < head.headers.size(); ++i) {
-    const Field field = head.headers[i];
-    if (is_hop_by_hop(field.name) || named.has(field.name)) continue;
-    if (equal_ignoring_case(field.name, "Content-Length") || equal_ignoring_case(field.name, "Via")) continue;
-    if (is_ours_to_write(field.name) && !(trusted && equal_ignoring_case(field.name, "Forwarded"))) continue;
-    if (contains(replaced, field.name)) continue;
-    out.headers.add(field.name, field.value);
-  }
+  const auto travels_on = [&](const Field& field) {
+    if (is_hop_by_hop(field.name) || named.has(field.name)) return false;
+    if (is(field.name, "Content-Length") || is(field.name, "Via")) return false;
+    if (is_ours_to_write(field.name) && !(trusted && is(field.name, "Forwarded"))) return false;
+    return !contains(replaced, field.name);
+  };
+  out.headers = fields_where(head.headers, travels_on, kAddedFields);
 
   std::string via = joined_values(head.headers, "Via");
   append_to_list(via, head.version == 10 ? "1.0 " : "1.1 ");

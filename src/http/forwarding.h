@@ -3,11 +3,6 @@
 
 #include "http/message.h"
 
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 namespace oncekey {
 
 // Who we are to the servers around us.

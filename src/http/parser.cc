@@ -27,73 +27,67 @@ constexpr std::size_t kChunkExtensionBytesMax = 4096;
 // A body of many small chunks must not carry more in their extensions than it has content.
 constexpr std::size_t kAllChunkExtensionsBytesMax = 16u << 10;
 
-enum class Doubt {
-  none,
-  unknown_transfer_coding,
-  unending_transfer_coding,
-  repeated_transfer_encoding,
-  too_many_fields,
-  chunk_extension
-};
-
 // What is wrong with a Transfer-Encoding that is not plain "chunked". Without chunked at its end, or with it twice, the
 // end of the body is undefined; an unknown coding in front of it is merely not implemented (RFC 9112, 6.1 and 6.3).
-Doubt doubt_about_codings(std::string_view codings) {
+ParseFault fault_of_codings(std::string_view codings) {
   std::size_t chunked = 0;
   std::string_view last;
   for_each_list_item(codings, [&](std::string_view coding) {
     if (equal_ignoring_case(coding, "chunked")) ++chunked;
     last = coding;
   });
-  const bool ends = chunked == 1 && equal_ignoring_case(last, "chunked");
-  return ends ? Doubt::unknown_transfer_coding : Doubt::unending_transfer_coding;
+  if (chunked == 1 && equal_ignoring_case(last, "chunked"))
+    return {501, "the only transfer coding understood is chunked"};
+  return {400, "Transfer-Encoding does not end in chunked, or has it twice"};
 }
 
+} // namespace
+
 // Collects what basic_parser reports. Body bytes are not copied: the view of the last piece is kept.
-template <bool is_request>
-class Collector : public beast_http::basic_parser<is_request> {
+template <class Head>
+class MessageCollector : public beast_http::basic_parser<std::is_same_v<Head, RequestHead>> {
  public:
-  std::string method, target, reason;
-  int status = 0;
-  int version = 0;
-  Headers headers;
-  Framing framing = Framing::none;
-  std::uint64_t content_length = 0;
-  Doubt doubt = Doubt::none;
+  Head head;
+  ParseFault fault; // that is ours to find
   std::string_view piece;
-  bool trailers = false;
 
  private:
-  void fail(Doubt what, error_code& ec) {
-    doubt = what;
+  void fail(int status, std::string_view detail, error_code& ec) {
+    fault = {status, detail};
     ec = beast_http::error::bad_field;
   }
 
-  void on_request_impl(beast_http::verb, BeastView method_text, BeastView target_text, int number,
-                       error_code& ec) override {
-    method.assign(method_text.data(), method_text.size());
-    target.assign(target_text.data(), target_text.size());
-    version = number;
+  void on_request_impl(beast_http::verb, BeastView method, BeastView target, int number, error_code& ec) override {
+    if constexpr (std::is_same_v<Head, RequestHead>) {
+      head.method.assign(method.data(), method.size());
+      head.target.assign(target.data(), target.size());
+    }
+    head.version = number;
     ec = {};
   }
-  void on_response_impl(int code, BeastView reason_text, int number, error_code& ec) override {
-    status = code;
-    reason.assign(reason_text.data(), reason_text.size());
-    version = number;
+  void on_response_impl(int code, BeastView reason, int number, error_code& ec) override {
+    if constexpr (std::is_same_v<Head, ResponseHead>) {
+      head.status = code;
+      head.reason.assign(reason.data(), reason.size());
+    }
+    head.version = number;
     ec = {};
   }
   void on_field_impl(beast_http::field field, BeastView name, BeastView value, error_code& ec) override {
     ec = {};
     // Trailers are dropped: merging them into the head would let a sender change it after it was judged.
-    if (trailers) return;
-    if (headers.size() >= kFieldsMax) return fail(Doubt::too_many_fields, ec);
+    if (trailers_) return;
+    if (head.headers.size() >= kFieldsMax) return fail(431, "more than 256 header fields", ec);
     if (field == beast_http::field::transfer_encoding) {
-      if (headers.has("Transfer-Encoding")) return fail(Doubt::repeated_transfer_encoding, ec);
+      if (head.headers.has("Transfer-Encoding")) return fail(400, "Transfer-Encoding is sent more than once", ec);
       // Anything but plain "chunked" is either unknown or a way to hide a body from one of two parsers.
-      if (!equal_ignoring_case(view(value), "chunked")) return fail(doubt_about_codings(view(value)), ec);
-      framing = Framing::chunked;
+      if (!equal_ignoring_case(view(value), "chunked")) {
+        const ParseFault found = fault_of_codings(view(value));
+        return fail(found.status, found.detail, ec);
+      }
+      head.framing = Framing::chunked;
     }
-    headers.add(view(name), view(value));
+    head.headers.add(view(name), view(value));
   }
   void on_header_impl(error_code& ec) override { ec = {}; }
   void on_body_init_impl(const boost::optional<std::uint64_t>&, error_code& ec) override { ec = {}; }
@@ -105,20 +99,20 @@ class Collector : public beast_http::basic_parser<is_request> {
   void on_chunk_header_impl(std::uint64_t size, BeastView extensions, error_code& ec) override {
     ec = {};
     extension_bytes_ += extensions.size();
-    if (extensions.size() > kChunkExtensionBytesMax || extension_bytes_ > kAllChunkExtensionsBytesMax) {
-      return fail(Doubt::chunk_extension, ec);
-    }
-    trailers = size == 0;
+    if (extensions.size() > kChunkExtensionBytesMax || extension_bytes_ > kAllChunkExtensionsBytesMax)
+      return fail(400, "a chunk extension is longer than 4096 bytes, or all of them longer than 16 KiB", ec);
+    trailers_ = size == 0;
   }
   std::size_t on_chunk_body_impl(std::uint64_t, BeastView body, error_code& ec) override {
-    piece = view(body);
-    ec = {};
-    return body.size();
+    return on_body_impl(body, ec);
   }
   void on_finish_impl(error_code& ec) override { ec = {}; }
 
+  bool trailers_ = false;
   std::size_t extension_bytes_ = 0;
 };
+
+namespace {
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }
 
@@ -151,21 +145,7 @@ ParseFault fault_of(const OddLines& odd) {
   return {};
 }
 
-ParseFault fault_of(const error_code& ec, Doubt doubt) {
-  switch (doubt) {
-    case Doubt::unknown_transfer_coding:
-      return {501, "the only transfer coding understood is chunked"};
-    case Doubt::unending_transfer_coding:
-      return {400, "Transfer-Encoding does not end in chunked, or has it twice"};
-    case Doubt::repeated_transfer_encoding:
-      return {400, "Transfer-Encoding is sent more than once"};
-    case Doubt::too_many_fields:
-      return {431, "more than 256 header fields"};
-    case Doubt::chunk_extension:
-      return {400, "a chunk extension is longer than 4096 bytes, or all of them longer than 16 KiB"};
-    case Doubt::none:
-      break;
-  }
+ParseFault fault_of(const error_code& ec) {
   using beast_http::error;
   if (ec == error::bad_version) return {505, "HTTP/1.0 and HTTP/1.1 are spoken here"};
   if (ec == error::bad_content_length || ec == error::multiple_content_length) {
@@ -181,24 +161,16 @@ ParseFault fault_of(const error_code& ec, Doubt doubt) {
   return {400, "the message is malformed"};
 }
 
-bool token_in_list(const Headers& headers, std::string_view name, std::string_view token) {
-  bool found = false;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, name)) continue;
-    for_each_list_item(field.value, [&](std::string_view item) { found = found || equal_ignoring_case(item, token); });
-  }
-  return found;
-}
-
 bool wants_keep_alive(const Headers& headers, int version) {
-  if (token_in_list(headers, "Connection", "close")) return false;
-  return version >= 11 || token_in_list(headers, "Connection", "keep-alive");
+  if (lists(headers, "Connection", "close")) return false;
+  return version >= 11 || lists(headers, "Connection", "keep-alive");
 }
 
 // Feeds a head of known length. Beast stops behind it, so that everything must have been used up.
-template <bool is_request>
-ParseFault feed_head(Collector<is_request>& parser, std::string_view head) {
+template <class Head>
+ParseFault feed_head(MessageCollector<Head>& parser, std::string_view head, const OddLines& odd) {
+  if (const ParseFault fault = fault_of(odd)) return fault;
+  parser.head.headers.reserve(head.size() + 64, 16);
   parser.eager(false);
   parser.header_limit(static_cast<std::uint32_t>(head.size() + 1));
   parser.body_limit(boost::none);
@@ -207,18 +179,9 @@ ParseFault feed_head(Collector<is_request>& parser, std::string_view head) {
   while (!parser.is_header_done() && used < head.size() && !ec) {
     used += parser.put({head.data() + used, head.size() - used}, ec);
   }
-  if (ec && ec != beast_http::error::need_more) return fault_of(ec, parser.doubt);
+  if (parser.fault) return parser.fault;
+  if (ec && ec != beast_http::error::need_more) return fault_of(ec);
   if (!parser.is_header_done()) return {400, "the message is malformed"};
-  return {};
-}
-
-template <bool is_request>
-ParseFault feed_body(Collector<is_request>& parser, std::string_view bytes, BodyPiece& out) {
-  parser.piece = {};
-  error_code ec;
-  out.consumed = parser.put({bytes.data(), bytes.size()}, ec);
-  out.bytes = parser.piece;
-  if (ec && ec != beast_http::error::need_more) return fault_of(ec, parser.doubt);
   return {};
 }
 
@@ -227,17 +190,6 @@ bool valid_host(std::string_view host) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
            std::strchr("-._~:[]!$&'()*+;=%", c) != nullptr;
   });
-}
-
-// Puts `host` where the message's Host field was, in place of it.
-void replace_host(Headers& headers, std::string_view host) {
-  Headers changed;
-  changed.add("Host", host);
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (!equal_ignoring_case(field.name, "Host")) changed.add(field.name, field.value);
-  }
-  headers = std::move(changed);
 }
 
 // RFC 9112, 3.2: the four forms of a target. Leaves origin-form (or "*" for OPTIONS) behind.
@@ -253,20 +205,14 @@ ParseFault settle_target(RequestHead& head) {
     return {400, "the request target is neither a path nor an http URL"};
   const auto url = split_url(head.target);
   if (!url || url->userinfo || !valid_host(url->hosts)) return {400, "the host in the request target is not valid"};
-  replace_host(head.headers, url->hosts);
+  Headers headers;
+  headers.add("Host", url->hosts);
+  append(headers, fields_but(head.headers, "Host"));
+  head.headers = std::move(headers);
   std::string target(url->target);
   if (!target.starts_with('/')) target.insert(0, 1, '/');
   head.target = std::move(target);
   return {};
-}
-
-std::size_t items_in_lists(const Headers& headers, std::string_view name) {
-  std::size_t items = 0;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (equal_ignoring_case(field.name, name)) for_each_list_item(field.value, [&](std::string_view) { ++items; });
-  }
-  return items;
 }
 
 ParseFault check_request(RequestHead& head) {
@@ -283,13 +229,11 @@ ParseFault check_request(RequestHead& head) {
   // Fields named in Connection are removed when forwarding. A sender must not get fields removed that give the message
   // its meaning.
   if (head.headers.has("Connection")) {
-    if (items_in_lists(head.headers, "Connection") > kConnectionOptionsMax) {
-      return {400, "Connection has more than 64 options"};
-    }
+    std::size_t options = 0;
+    for_each_item(head.headers, "Connection", [&](std::string_view) { ++options; });
+    if (options > kConnectionOptionsMax) return {400, "Connection has more than 64 options"};
     for (const std::string_view vital : {"Host", "Authorization", "Cookie", "Content-Type", "Content-Length"}) {
-      if (token_in_list(head.headers, "Connection", vital)) {
-        return {400, "Connection names a field that is not its own"};
-      }
+      if (lists(head.headers, "Connection", vital)) return {400, "Connection names a field that is not its own"};
     }
   }
   if (head.framing == Framing::chunked && head.version < 11)
@@ -313,31 +257,22 @@ bool lacks_blank_behind_status(std::string_view head) {
 std::string mend_response_head(std::string_view head) {
   std::string mended;
   mended.reserve(head.size());
-  std::size_t at = 0;
-  bool first_line = true;
-  while (at < head.size()) {
-    std::size_t end = head.find("\r\n", at);
-    if (end == std::string_view::npos) end = head.size();
+  for (std::size_t at = 0; at < head.size();) {
+    const bool first_line = at == 0;
+    const std::size_t end = std::min(head.find("\r\n", at), head.size());
     std::string_view line = head.substr(at, end - at);
     at = std::min(end + 2, head.size());
-    const bool folded = !first_line && !line.empty() && (line.front() == ' ' || line.front() == '\t');
-    if (folded && mended.size() >= 2) {
+    if (!first_line && !line.empty() && is_blank(line.front())) {
       mended.resize(mended.size() - 2);
-      while (!line.empty() && (line.front() == ' ' || line.front() == '\t')) line.remove_prefix(1);
-      mended.push_back(' ');
-      mended.append(line);
+      while (!line.empty() && is_blank(line.front())) line.remove_prefix(1);
+      mended.append(" ").append(line);
     } else {
-      const std::size_t colon = first_line ? std::string_view::npos : line.find(':');
-      if (colon != std::string_view::npos) {
-        std::string_view name = line.substr(0, colon);
-        while (!name.empty() && (name.back() == ' ' || name.back() == '\t')) name.remove_suffix(1);
-        mended.append(name).append(line.substr(colon));
-      } else {
-        mended.append(line);
-      }
+      const std::size_t colon = first_line ? line.size() : std::min(line.find(':'), line.size());
+      std::string_view name = line.substr(0, colon);
+      while (colon < line.size() && !name.empty() && is_blank(name.back())) name.remove_suffix(1);
+      mended.append(name).append(line.substr(colon));
     }
     mended.append("\r\n");
-    first_line = false;
   }
   return mended;
 }
@@ -363,28 +298,11 @@ std::optional<int> final_status(std::string_view head) {
   return status;
 }
 
-struct RequestParser::Impl {
-  Collector<true> parser;
-};
-
-RequestParser::RequestParser() : impl_(std::make_unique<Impl>()) {}
-RequestParser::~RequestParser() = default;
-RequestParser::RequestParser(RequestParser&&) noexcept = default;
-RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
-
-ParseFault RequestParser::parse_head(std::string_view head, RequestHead& out) {
-  Collector<true>& parser = impl_->parser;
-  if (const ParseFault fault = fault_of(odd_lines(head))) return fault;
-  parser.headers.reserve(head.size() + 64, 16);
-  if (const ParseFault fault = feed_head(parser, head)) return fault;
-  out.method = std::move(parser.method);
-  out.target = std::move(parser.target);
-  out.version = parser.version;
-  out.headers = std::move(parser.headers);
-  out.framing = parser.framing;
-  out.content_length = 0;
-  out.expects_continue = false;
-  if (const auto length = parser.content_length_remaining(); length && parser.framing == Framing::none && *length > 0) {
+static ParseFault read_head(MessageCollector<RequestHead>& parser, std::string_view text, RequestHead& out) {
+  if (const ParseFault fault = feed_head(parser, text, odd_lines(text))) return fault;
+  out = std::move(parser.head);
+  const auto length = parser.content_length_remaining();
+  if (length && out.framing == Framing::none && *length > 0) {
     out.framing = Framing::length;
     out.content_length = *length;
   }
@@ -392,74 +310,75 @@ ParseFault RequestParser::parse_head(std::string_view head, RequestHead& out) {
   return check_request(out);
 }
 
-ParseFault RequestParser::parse_body(std::string_view bytes, BodyPiece& out) {
-  return feed_body(impl_->parser, bytes, out);
-}
-
-bool RequestParser::done() const { return impl_->parser.is_done(); }
-
-struct ResponseParser::Impl {
-  Collector<false> parser;
-};
-
-ResponseParser::ResponseParser(HeadOnly head_only) : impl_(std::make_unique<Impl>()) {
-  if (head_only == HeadOnly::yes) impl_->parser.skip(true);
-}
-ResponseParser::~ResponseParser() = default;
-ResponseParser::ResponseParser(ResponseParser&&) noexcept = default;
-ResponseParser& ResponseParser::operator=(ResponseParser&&) noexcept = default;
-
-ParseFault ResponseParser::parse_head(std::string_view head, ResponseHead& out) {
-  Collector<false>& parser = impl_->parser;
-  OddLines odd = odd_lines(head);
+static ParseFault read_head(MessageCollector<ResponseHead>& parser, std::string_view text, ResponseHead& out) {
+  OddLines odd = odd_lines(text);
   std::string mended;
-  if (lacks_blank_behind_status(head)) {
-    mended.assign(head).insert(kStatusEnd, 1, ' ');
-    head = mended;
+  if (lacks_blank_behind_status(text)) {
+    mended.assign(text).insert(kStatusEnd, 1, ' ');
+    text = mended;
   }
   if (odd.folded || odd.blank_before_colon) {
-    mended = mend_response_head(head);
-    head = mended;
-    odd = odd_lines(head);
+    mended = mend_response_head(text);
+    text = mended;
+    odd = odd_lines(text);
   }
-  if (const ParseFault fault = fault_of(odd)) return fault;
-  parser.headers.reserve(head.size() + 64, 16);
-  if (const ParseFault fault = feed_head(parser, head)) return fault;
-  if (parser.status < 100 || parser.status > 599) return {502, "the status is not between 100 and 599"};
-  out.status = parser.status;
-  out.reason = std::move(parser.reason);
-  out.version = parser.version;
-  out.headers = std::move(parser.headers);
+  if (const ParseFault fault = feed_head(parser, text, odd)) return fault;
+  ResponseHead& head = parser.head;
+  if (head.status < 100 || head.status > 599) return {502, "the status is not between 100 and 599"};
+  out = std::move(head);
   out.keep_alive = wants_keep_alive(out.headers, out.version);
-  out.content_length = 0;
+  if (out.framing == Framing::chunked && out.version < 11) return {502, "Transfer-Encoding does not exist in HTTP/1.0"};
   if (parser.is_done()) {
     out.framing = Framing::none;
-  } else if (parser.framing == Framing::chunked) {
-    out.framing = Framing::chunked;
-  } else if (const auto length = parser.content_length_remaining()) {
+  } else if (const auto length = parser.content_length_remaining(); length && out.framing == Framing::none) {
     out.framing = Framing::length;
     out.content_length = *length;
-  } else {
+  } else if (out.framing == Framing::none) {
     out.framing = Framing::until_close;
     out.keep_alive = false;
   }
-  if (parser.framing == Framing::chunked && out.version < 11)
-    return {502, "Transfer-Encoding does not exist in HTTP/1.0"};
   return {};
 }
 
-ParseFault ResponseParser::parse_body(std::string_view bytes, BodyPiece& out) {
-  return feed_body(impl_->parser, bytes, out);
+template <class Head>
+MessageParser<Head>::MessageParser(HeadOnly head_only) : collector_(std::make_unique<MessageCollector<Head>>()) {
+  if (head_only == HeadOnly::yes) collector_->skip(true);
+}
+template <class Head>
+MessageParser<Head>::~MessageParser() = default;
+template <class Head>
+MessageParser<Head>::MessageParser(MessageParser&&) noexcept = default;
+
+template <class Head>
+ParseFault MessageParser<Head>::parse_head(std::string_view head, Head& out) {
+  return read_head(*collector_, head, out);
 }
 
-ParseFault ResponseParser::end_of_input() {
+template <class Head>
+ParseFault MessageParser<Head>::parse_body(std::string_view bytes, BodyPiece& out) {
+  collector_->piece = {};
   error_code ec;
-  if (!impl_->parser.got_some()) return {502, "the connection ended before the response began"};
-  impl_->parser.put_eof(ec);
+  out.consumed = collector_->put({bytes.data(), bytes.size()}, ec);
+  out.bytes = collector_->piece;
+  if (collector_->fault) return collector_->fault;
+  return ec && ec != beast_http::error::need_more ? fault_of(ec) : ParseFault{};
+}
+
+template <class Head>
+ParseFault MessageParser<Head>::end_of_input() {
+  error_code ec;
+  if (!collector_->got_some()) return {502, "the connection ended before the response began"};
+  collector_->put_eof(ec);
   if (ec) return {502, "the connection ended in the middle of the response"};
   return {};
 }
 
-bool ResponseParser::done() const { return impl_->parser.is_done(); }
+template <class Head>
+bool MessageParser<Head>::done() const {
+  return collector_->is_done();
+}
+
+template class MessageParser<RequestHead>;
+template class MessageParser<ResponseHead>;
 
 } // namespace oncekey

@@ -10,11 +10,7 @@
 
 #include "http/message.h"
 
-#include <cstddef>
 #include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 
@@ -37,43 +33,30 @@ struct BodyPiece {
   std::size_t consumed = 0; // how much of the input was used; 0 with no bytes means: read more first
 };
 
-class RequestParser {
- public:
-  RequestParser();
-  ~RequestParser();
-  RequestParser(RequestParser&&) noexcept;
-  RequestParser& operator=(RequestParser&&) noexcept;
-
-  // `head` is exactly head_length() bytes.
-  ParseFault parse_head(std::string_view head, RequestHead& out);
-  ParseFault parse_body(std::string_view bytes, BodyPiece& out);
-  bool done() const;
-
- private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
-};
-
 enum class HeadOnly { no, yes }; // yes: the answer to a HEAD request, which has no body
 
-class ResponseParser {
- public:
-  explicit ResponseParser(HeadOnly head_only);
-  ~ResponseParser();
-  ResponseParser(ResponseParser&&) noexcept;
-  ResponseParser& operator=(ResponseParser&&) noexcept;
+template <class Head>
+class MessageCollector;
 
-  // Folded lines and blanks before a colon are corrected first, in a copy, as RFC 9112 asks of a proxy; everything else
-  // that is ambiguous is refused.
-  ParseFault parse_head(std::string_view head, ResponseHead& out);
+template <class Head>
+class MessageParser {
+ public:
+  explicit MessageParser(HeadOnly head_only = HeadOnly::no);
+  ~MessageParser();
+  MessageParser(MessageParser&&) noexcept;
+
+  // `head` is exactly head_length() bytes. Of a response, folded lines and blanks before a colon are corrected first,
+  // in a copy, as RFC 9112 asks of a proxy; everything else that is ambiguous is refused.
+  ParseFault parse_head(std::string_view head, Head& out);
   ParseFault parse_body(std::string_view bytes, BodyPiece& out);
   // The connection ended: completes a body that is delimited by that, refuses every other.
   ParseFault end_of_input();
   bool done() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::unique_ptr<MessageCollector<Head>> collector_;
 };
+using RequestParser = MessageParser<RequestHead>;
+using ResponseParser = MessageParser<ResponseHead>;
 
 } // namespace oncekey

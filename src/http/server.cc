@@ -2,13 +2,7 @@
 
 #include "base/reasons.h"
 
-#include <fmt/format.h>
-
-#include <sys/socket.h>
-
-#include <algorithm>
 #include <stdexcept>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -18,18 +12,10 @@ namespace {
 constexpr std::size_t kLingerBytesMax = 1u << 20;
 constexpr std::chrono::milliseconds kLinger{2000};
 constexpr std::chrono::milliseconds kAcceptPause{100};
-// One line about the same trouble is enough for so long.
-constexpr std::chrono::seconds kTellEvery{1};
+// One line about it is enough for so long.
 constexpr std::chrono::minutes kTellOfACrowdEvery{10};
 // Fewer connections than this from one address are no crowd, whatever the limits are.
 constexpr std::uint64_t kCrowdMin = 16;
-
-bool due_again(MonotonicTime& last, std::chrono::seconds every) {
-  const MonotonicTime now = std::chrono::steady_clock::now();
-  if (last != MonotonicTime{} && now - last < every) return false;
-  last = now;
-  return true;
-}
 
 std::string refusal_text(const ParseFault& fault) {
   const std::string body = problem_body(fault.status, fault.detail);
@@ -135,7 +121,7 @@ Task<void> Server::accept_loop() {
     }
     if (taken.error) {
       // The machine is out of descriptors or memory: ours are counted and fit. Waiting is all that can help.
-      if (due_again(told_of_a_failure_, kTellEvery)) log_.warning("accept_failed", {{"reason", taken.error.message()}});
+      log_.seldom(LogLevel::warning, "accept_failed", address_, {{"reason", taken.error.message()}});
       co_await sleep_for(lanes_.front().loop, kAcceptPause);
       continue;
     }
@@ -165,12 +151,11 @@ Grant Server::admit(Accepted& accepted) {
 void Server::turn_away(Accepted accepted, Grant why) {
   const bool all_used = why == Grant::all_used;
   const std::uint64_t so_far = (all_used ? refused_.all_used : refused_.address_over).fetch_add(1) + 1;
-  if (due_again(told_of_refusals_, kTellEvery)) {
-    log_.warning("connections_refused", {{"reason", all_used ? "all connections of this listener are in use"
-                                                             : "this address has as many as one may have"},
-                                         {"peer", accepted.peer},
-                                         {"refused_so_far", so_far}});
-  }
+  log_.seldom(LogLevel::warning, "connections_refused", address_,
+              {{"reason",
+                all_used ? "all connections of this listener are in use" : "this address has as many as one may have"},
+               {"peer", accepted.peer},
+               {"refused_so_far", so_far}});
   if (!options_.tls_cert.empty()) return; // an answer would cost a handshake
   const std::string text = refusal_text(
       all_used ? ParseFault{503, "the gateway has as many connections as it takes; try again shortly"}
@@ -185,13 +170,15 @@ void Server::turn_away(Accepted accepted, Grant why) {
 void Server::warn_of_a_crowd(const Party& address) {
   const std::uint64_t held = address.held(Resource::connections);
   const std::uint64_t cap = options_.shares->limit(Resource::connections).per_address;
-  if (held < cap / 2 || held < kCrowdMin || !due_again(told_of_a_crowd_, kTellOfACrowdEvery)) return;
-  log_.warning("one_address", {{"address", address.name()},
-                               {"connections", held},
-                               {"allowed", cap},
-                               {"next",
-                                "if this is a proxy of yours, list it in trusted_proxies, so that its clients "
-                                "are counted instead of it"}});
+  if (held < cap / 2 || held < kCrowdMin) return;
+  log_.seldom(
+      LogLevel::warning, "one_address", address_,
+      {{"address", address.name()},
+       {"connections", held},
+       {"allowed", cap},
+       {"next",
+        "if this is a proxy of yours, list it in trusted_proxies, so that its clients are counted instead of it"}},
+      kTellOfACrowdEvery);
 }
 
 Task<void> Server::serve(std::size_t lane, Accepted accepted) {
@@ -226,10 +213,8 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     connection.idle = !begun;
     transport.deadline_after(first || begun ? options_.timeouts.request_headers : options_.timeouts.idle);
     while (!(length = head_length(buffer.unread()))) {
-      if (buffer.unread().size() > options_.max_header_bytes) {
-        co_await refuse(connection, {431, "the request line and header fields are too long together"});
-        co_return;
-      }
+      if (buffer.unread().size() > options_.max_header_bytes)
+        co_return co_await refuse(connection, {431, "the request line and header fields are too long together"});
       if (draining_.load() && !begun) co_return;
       if (begun && half_head.try_add(buffer.unread().size() - half_head.held()) != Grant::given) {
         co_await refuse(connection, {503, "too many unfinished requests are held in memory; try again shortly"});
@@ -243,10 +228,8 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
         co_return;
       }
       buffer.received(got.bytes);
-      if (first && !begun && !transport.secure() && buffer.unread().front() == kTlsHandshake) {
-        co_await refuse_tls(connection);
-        co_return;
-      }
+      if (first && !begun && !transport.secure() && buffer.unread().front() == kTlsHandshake)
+        co_return co_await refuse_tls(connection);
       while (!begun && buffer.unread().starts_with("\r\n")) buffer.consume(2);
       // From the first byte on, the whole head has to arrive within its own time, however slowly it drips.
       if (!begun && !buffer.empty()) {
@@ -255,17 +238,12 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
         if (!first) transport.deadline_after(options_.timeouts.request_headers);
       }
     }
-    if (*length > options_.max_header_bytes) {
-      co_await refuse(connection, {431, "the request line and header fields are too long together"});
-      co_return;
-    }
+    if (*length > options_.max_header_bytes)
+      co_return co_await refuse(connection, {431, "the request line and header fields are too long together"});
     RequestParser parser;
     RequestHead head;
     const ParseFault fault = parser.parse_head(buffer.unread().substr(0, *length), head);
-    if (fault) {
-      co_await refuse(connection, fault);
-      co_return;
-    }
+    if (fault) co_return co_await refuse(connection, fault);
     buffer.consume(*length);
     half_head.let_go();
     transport.no_deadline();
@@ -274,10 +252,7 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     if (draining_.load() || leaving_.load()) exchange.close_after();
     co_await handler.handle(exchange);
     if (exchange.client_gone() || exchange.switched()) co_return;
-    if (!exchange.reusable() || draining_.load()) {
-      co_await linger(connection);
-      co_return;
-    }
+    if (!exchange.reusable() || draining_.load()) co_return co_await linger(connection);
   }
 }
 

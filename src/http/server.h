@@ -8,16 +8,6 @@
 #include "base/shares.h"
 #include "http/exchange.h"
 #include "net/listener.h"
-#include "net/tls.h"
-
-#include <oncekey/result.h>
-
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <vector>
 
 namespace oncekey {
 
@@ -114,10 +104,6 @@ class Server {
   std::atomic<bool> leaving_{false};
   std::atomic<bool> draining_{false};
   RefusedConnections refused_;
-  // Of the accepting thread alone: when the last line of each kind was logged, so that a flood does not fill the log.
-  MonotonicTime told_of_refusals_{};
-  MonotonicTime told_of_a_crowd_{};
-  MonotonicTime told_of_a_failure_{};
 };
 
 } // namespace oncekey

@@ -1,20 +1,10 @@
 #include "http/tunnel.h"
 
-#include "base/enum_name.h"
-
-#include <algorithm>
-#include <exception>
-
 namespace oncekey {
-namespace {
 
 // A TLS stream cannot be told that one direction has ended while the other is being read. Once its peer's direction is
 // over, what still comes of the TLS side is carried as long as it comes without longer pauses than this.
 constexpr std::chrono::milliseconds kRestOfTls{2000};
-
-} // namespace
-
-std::string_view to_string(Tunnel::End end) { return enum_name(end); }
 
 Tunnel::Tunnel(ByteStream client, ByteStream upstream, Loop& loop, std::chrono::milliseconds idle)
     : client_(client), upstream_(upstream), patience_(idle), idle_(loop, [this] { close(End::idle); }), ended_(loop) {}
@@ -50,23 +40,14 @@ Task<void> Tunnel::carry(ByteStream& from, ByteStream& to, std::uint64_t& carrie
     if (from.buffer.empty()) {
       const IoResult got = co_await from.transport.read_some(from.buffer.room(kReadBytes));
       if (end_ != End::open) co_return;
-      if (is_end(got.error)) {
-        pass_on_the_end(to.transport);
-        co_return;
-      }
-      if (got.error) {
-        close(End::broken);
-        co_return;
-      }
+      if (is_end(got.error)) co_return pass_on_the_end(to.transport);
+      if (got.error) co_return close(End::broken);
       from.buffer.received(got.bytes);
       moved();
     }
     const std::string_view bytes = from.buffer.unread();
     const IoResult written = co_await to.transport.write(bytes);
-    if (written.error) {
-      close(End::broken);
-      co_return;
-    }
+    if (written.error) co_return close(End::broken);
     carried += bytes.size();
     from.buffer.consume(bytes.size());
     moved();

@@ -11,13 +11,8 @@
 #pragma once
 
 #include "http/exchange.h"
-#include "net/loop.h"
 
 #include <boost/intrusive/list_hook.hpp>
-
-#include <chrono>
-#include <cstdint>
-#include <string_view>
 
 namespace oncekey {
 
@@ -32,8 +27,6 @@ class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   };
 
   Tunnel(ByteStream client, ByteStream upstream, Loop& loop, std::chrono::milliseconds idle);
-  Tunnel(const Tunnel&) = delete;
-  Tunnel& operator=(const Tunnel&) = delete;
 
   // Carries, first what the buffers hold already. The tunnel must live until this is over.
   Task<End> run();
@@ -59,6 +52,5 @@ class Tunnel : public boost::intrusive::list_base_hook<boost::intrusive::link_mo
   std::uint64_t from_upstream_ = 0;
   Notice ended_; // a direction has
 };
-std::string_view to_string(Tunnel::End end);
 
 } // namespace oncekey

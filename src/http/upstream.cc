@@ -4,25 +4,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <utility>
-
 namespace oncekey {
-namespace {
 
 constexpr std::chrono::milliseconds kSweep{1000};
 // Bodies up to here leave together with their head: they fit into the buffers on the way, so that writing one does not
 // wait for the upstream to read it.
 constexpr std::size_t kSentAtOnceBytes = 64u << 10;
-
-std::string authority_of(const UpstreamOptions& options) {
-  const bool is_ipv6 = options.host.find(':') != std::string::npos;
-  std::string authority = is_ipv6 ? fmt::format("[{}]", options.host) : options.host;
-  if (options.port != (options.tls ? 443 : 80)) authority += fmt::format(":{}", options.port);
-  return authority;
-}
-
-} // namespace
 
 struct UpstreamCall::Connection {
   explicit Connection(std::unique_ptr<Transport> connected) : transport(std::move(connected)) {}
@@ -52,14 +39,12 @@ Result<std::unique_ptr<UpstreamPool>> UpstreamPool::make(UpstreamOptions options
 }
 
 Status UpstreamPool::read_trusted_certificates() {
-  if (!options_.tls) return ok_status();
+  if (!options_.server.tls) return ok_status();
   Result<TlsContext> context = client_tls({.ca_file = options_.ca_file, .ca_setting = options_.ca_setting});
   if (!context) return std::move(context).fault();
   tls_ = *std::move(context);
   return ok_status();
 }
-
-void UpstreamPool::close_idle() { idle_.clear(); }
 
 void UpstreamPool::sweep() {
   const MonotonicTime oldest = std::chrono::steady_clock::now() - options_.idle_timeout;
@@ -86,8 +71,6 @@ void UpstreamPool::give_back(std::shared_ptr<UpstreamCall::Connection> connectio
   connection->idle_since = std::chrono::steady_clock::now();
   idle_.push_back(std::move(connection));
 }
-
-UpstreamCall::UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
 
 UpstreamCall::~UpstreamCall() {
   if (counted_) pool_.in_use_.fetch_sub(1);
@@ -119,7 +102,8 @@ CallError UpstreamCall::unusable_head(std::string_view why, ResponseHead& out) {
 Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   const UpstreamOptions& options = pool_.options_;
   const MonotonicTime connect_due = std::min(due, std::chrono::steady_clock::now() + options.connect_timeout);
-  Connected connected = co_await oncekey::connect(pool_.loop_, options.host, options.port, pool_.tls_, connect_due);
+  Connected connected =
+      co_await oncekey::connect(pool_.loop_, options.server.host, options.server.port, pool_.tls_, connect_due);
   if (connected.failure == ConnectFailure::none) {
     connection_ = std::make_shared<Connection>(std::move(connected.transport));
     co_return CallError::none;
@@ -139,7 +123,7 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
   head.reserve(request.method.size() + request.target.size() + request.headers.lines().size() + 96);
   head.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
   // A client of HTTP/1.0 need not say which host it means; HTTP/1.1 must.
-  if (!request.headers.has("Host")) head.append("Host: ").append(authority_of(pool_.options_)).append("\r\n");
+  if (!request.headers.has("Host")) head.append("Host: ").append(pool_.options_.server.authority).append("\r\n");
   head.append(request.headers.lines());
   // A POST without a body still says so: servers answer 411 otherwise (RFC 9110, 8.6).
   const bool says_zero = framing == Framing::none && request.method != "GET" && request.method != "HEAD" &&
@@ -170,7 +154,7 @@ Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing frami
     if (!result.error) break;
     // A kept connection that the upstream closed in the meantime takes no byte at all: then, and only then, a new one
     // may be tried. TLS hides how much of its own framing went out, so there it counts as sent.
-    const bool untouched = result.bytes == 0 && !pool_.options_.tls && !connection_->transport->expired();
+    const bool untouched = result.bytes == 0 && !pool_.options_.server.tls && !connection_->transport->expired();
     const bool again = untouched && !connection_->fresh;
     const CallError error = fail(result, "sending the request");
     if (!again) co_return untouched ? CallError::not_sent : error;
@@ -197,14 +181,12 @@ bool UpstreamCall::may_be_used_again() const {
 
 Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
   if (piece.empty()) co_return CallError::none;
-  IoResult result;
+  std::string framed;
   if (chunked_) {
-    std::string framed = fmt::format("{:x}\r\n", piece.size());
-    framed.append(piece).append("\r\n");
-    result = co_await connection_->transport->write(framed);
-  } else {
-    result = co_await connection_->transport->write(piece);
+    framed = fmt::format("{:x}\r\n", piece.size());
+    piece = framed.append(piece).append("\r\n");
   }
+  const IoResult result = co_await connection_->transport->write(piece);
   co_return result.error ? fail(result, "sending the request body") : CallError::none;
 }
 
@@ -249,31 +231,17 @@ Task<CallError> UpstreamCall::read_piece(std::string_view& out) {
 
 // The next piece if it has been received already; nothing if more has to be read first.
 std::optional<CallError> UpstreamCall::next_received(std::string_view& out) {
-  out = {};
-  ReadBuffer& buffer = connection_->buffer;
-  while (!parser_->done()) {
-    if (buffer.empty()) return std::nullopt;
-    BodyPiece piece;
-    const ParseFault fault = parser_->parse_body(buffer.unread(), piece);
-    if (fault) {
-      reason_ = fmt::format("malformed response body: {}", fault.detail);
-      return CallError::unusable;
-    }
-    buffer.consume(piece.consumed);
-    // Bytes behind the end of a response belong to no request: such a connection is not used again (RFC 9112, 6.3).
-    if (parser_->done()) reusable_ = may_be_used_again();
-    if (!piece.bytes.empty()) {
-      out = piece.bytes;
-      return CallError::none;
-    }
-    if (piece.consumed > 0) continue;
-    if (buffer.unread().size() > pool_.options_.max_header_bytes + kReadBytes) {
-      reason_ = "a chunk header or trailer section of the response is too long";
-      return CallError::unusable;
-    }
-    return std::nullopt;
-  }
-  return CallError::none;
+  const bool was_done = parser_->done();
+  const std::size_t unread_max = pool_.options_.max_header_bytes + kReadBytes;
+  ParseFault fault;
+  const std::optional<Piece> piece = next_piece(*parser_, connection_->buffer, unread_max, fault, out);
+  // Bytes behind the end of a response belong to no request: such a connection is not used again (RFC 9112, 6.3).
+  if (!was_done && parser_->done()) reusable_ = may_be_used_again();
+  if (!piece) return std::nullopt;
+  if (*piece != Piece::broken) return CallError::none;
+  reason_ = fault.status == 431 ? "a chunk header or trailer section of the response is too long"
+                                : fmt::format("malformed response body: {}", fault.detail);
+  return CallError::unusable;
 }
 
 Task<CallError> UpstreamCall::receive_piece(std::string_view& out) {

@@ -5,22 +5,9 @@
 // left no doubt; it is never used again otherwise.
 #pragma once
 
+#include "base/url.h"
 #include "http/exchange.h"
 #include "http/forwarding.h"
-#include "http/message.h"
-#include "http/parser.h"
-#include "net/transport.h"
-
-#include <oncekey/result.h>
-
-#include <atomic>
-#include <chrono>
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
 
 namespace oncekey {
 
@@ -28,10 +15,8 @@ namespace oncekey {
 inline constexpr std::size_t kIdleUpstreamMax = 256;
 
 struct UpstreamOptions {
-  std::string host;
-  std::uint16_t port = 80;
-  bool tls = false;
-  std::string ca_file;                    // PEM; the system's certificates when empty
+  Url server;
+  std::string ca_file{};                  // PEM; the system's certificates when empty
   std::string ca_setting = "upstream_ca"; // what messages about it call it
   std::chrono::milliseconds connect_timeout;
   std::chrono::milliseconds idle_timeout;
@@ -53,10 +38,8 @@ class UpstreamPool;
 
 class UpstreamCall {
  public:
-  explicit UpstreamCall(UpstreamPool& pool);
+  explicit UpstreamCall(UpstreamPool& pool) : pool_(pool) {}
   ~UpstreamCall();
-  UpstreamCall(const UpstreamCall&) = delete;
-  UpstreamCall& operator=(const UpstreamCall&) = delete;
 
   // Connects (or takes an idle connection) and sends head and body. `framing` is length or none with the whole body
   // given, or chunked/length with the body to follow by send_piece(). The call must be over by `due`. A long body is
@@ -117,10 +100,8 @@ class UpstreamPool {
                                                     std::atomic<std::uint32_t>* to_this = nullptr);
   ~UpstreamPool();
 
-  const UpstreamOptions& options() const { return options_; }
-  std::size_t idle() const { return idle_.size(); }
   // Closes idle connections, for a clean end of the event loop.
-  void close_idle();
+  void close_idle() { idle_.clear(); }
   // For the connections that are made from now on; those there are stay. On its thread.
   Status read_trusted_certificates();
 

@@ -12,35 +12,28 @@ namespace {
 
 class StreamCategory final : public std::error_category {
  public:
-  const char* name() const noexcept override { return "stream"; }
-  std::string message(int value) const override {
-    return static_cast<StreamError>(value) == StreamError::ended ? "the peer closed the connection"
-                                                                 : "the connection broke off without a TLS goodbye";
-  }
+  StreamCategory(const char* called, std::string (*text)(int)) : name_(called), message_(text) {}
+  const char* name() const noexcept override { return name_; }
+  std::string message(int value) const override { return message_(value); }
+
+ private:
+  const char* name_;
+  std::string (*message_)(int);
 };
 
-class OpensslCategory final : public std::error_category {
- public:
-  const char* name() const noexcept override { return "openssl"; }
-  std::string message(int value) const override {
-    const char* const reason = ERR_reason_error_string(static_cast<unsigned long>(value));
-    return reason != nullptr ? reason : "TLS failed";
-  }
-};
-
-class CertificateCategory final : public std::error_category {
- public:
-  const char* name() const noexcept override { return "certificate"; }
-  std::string message(int value) const override {
-    if (value == X509_V_ERR_HOSTNAME_MISMATCH || value == X509_V_ERR_IP_ADDRESS_MISMATCH)
-      return "its certificate is for another name";
-    return std::string("its certificate is not trusted: ") + X509_verify_cert_error_string(value);
-  }
-};
-
-const StreamCategory kStreamCategory;
-const OpensslCategory kOpensslCategory;
-const CertificateCategory kCertificateCategory;
+const StreamCategory kStreamCategory("stream", [](int value) -> std::string {
+  return static_cast<StreamError>(value) == StreamError::ended ? "the peer closed the connection"
+                                                               : "the connection broke off without a TLS goodbye";
+});
+const StreamCategory kOpensslCategory("openssl", [](int value) -> std::string {
+  const char* const reason = ERR_reason_error_string(static_cast<unsigned long>(value));
+  return reason != nullptr ? reason : "TLS failed";
+});
+const StreamCategory kCertificateCategory("certificate", [](int value) -> std::string {
+  if (value == X509_V_ERR_HOSTNAME_MISMATCH || value == X509_V_ERR_IP_ADDRESS_MISMATCH)
+    return "its certificate is for another name";
+  return std::string("its certificate is not trusted: ") + X509_verify_cert_error_string(value);
+});
 
 } // namespace
 

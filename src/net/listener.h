@@ -3,11 +3,9 @@
 
 #include "net/loop.h"
 #include "net/socket_address.h"
-#include "net/watched_descriptor.h"
 
 #include <oncekey/result.h>
 
-#include <string>
 #include <system_error>
 
 namespace oncekey {

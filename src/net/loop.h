@@ -12,20 +12,21 @@
 // Notice::wait_until() and sleep_until(): exact to the kernel's timer, for the few that need it.
 #pragma once
 
-#include "net/descriptor.h"
 #include "net/task.h"
+
+#include <oncekey/check.h>
 
 #include <boost/intrusive/list.hpp>
 #include <boost/intrusive/set.hpp>
 
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
-#include <utility>
 #include <vector>
 
 namespace oncekey {
@@ -38,12 +39,33 @@ class Loop;
 class Lookups;
 class WatchedDescriptor;
 
+// Owns a file descriptor.
+class Descriptor {
+ public:
+  Descriptor() = default;
+  explicit Descriptor(int number) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() { close(); }
+
+  bool open() const { return number_ >= 0; }
+  int number() const { return number_; }
+  void close() {
+    if (open()) ::close(std::exchange(number_, -1));
+  }
+
+ private:
+  int number_ = -1;
+};
+
 // A task that waits for its loop. Lives in the frame of that task; the base of what is awaited.
 class Wait : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
   Wait() = default;
-  Wait(const Wait&) = delete;
-  Wait& operator=(const Wait&) = delete;
+  Wait& operator=(Wait&&) = delete;
 
  private:
   friend class Loop;
@@ -66,8 +88,7 @@ class TimedWait : public Wait, public DeadlineHook {
 class Timer : public boost::intrusive::list_base_hook<boost::intrusive::link_mode<boost::intrusive::auto_unlink>> {
  public:
   Timer(Loop& loop, std::function<void()> fire);
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
+  Timer& operator=(Timer&&) = delete;
 
   void at(MonotonicTime due) { due_ = due; }
   void after(std::chrono::milliseconds delay) { due_ = std::chrono::steady_clock::now() + delay; }
@@ -85,8 +106,6 @@ class Loop {
   Loop();
   // Destroys the tasks that still wait for this loop. What these tasks use must still be there.
   ~Loop();
-  Loop(const Loop&) = delete;
-  Loop& operator=(const Loop&) = delete;
 
   // Runs until stop(). Every run…() is for one thread at a time.
   void run();
@@ -137,7 +156,7 @@ class Loop {
   void catch_up();
   static constexpr std::chrono::microseconds kFresh{100};
 
-  // Names that are being resolved (net/resolve.h).
+  // Names that are being resolved (net/connect.h).
   Lookups& lookups();
 
  private:
@@ -217,8 +236,7 @@ inline Loop::NextTurn Loop::next_turn() { return NextTurn(*this); }
 class Notice {
  public:
   explicit Notice(Loop& loop) : loop_(loop) {}
-  Notice(const Notice&) = delete;
-  Notice& operator=(const Notice&) = delete;
+  Notice& operator=(Notice&&) = delete;
   ~Notice() {
     if (waiting_ != nullptr) waiting_->notice_ = nullptr;
   }
@@ -291,5 +309,99 @@ inline Task<void> sleep_until(Loop& loop, MonotonicTime due) {
 inline Task<void> sleep_for(Loop& loop, std::chrono::nanoseconds time) {
   return sleep_until(loop, std::chrono::steady_clock::now() + time);
 }
+
+// A descriptor that a loop watches, and the tasks that wait for it.
+//
+// At most one task waits to read and one to write. Registered with the loop at the first wait, edge-triggered, for both
+// directions. A read that returns fewer bytes than it had room for has emptied the socket, so the next read waits for
+// an event without asking the kernel first.
+class WatchedDescriptor {
+ public:
+  explicit WatchedDescriptor(Loop& loop, Descriptor descriptor = {})
+      : loop_(loop), descriptor_(std::move(descriptor)) {}
+  ~WatchedDescriptor();
+
+  Loop& loop() const { return loop_; }
+  bool open() const { return descriptor_.open(); }
+  int number() const { return descriptor_.number(); }
+  // A non-blocking descriptor, in place of the one before.
+  void assign(Descriptor descriptor);
+  // Ends all waits.
+  void close();
+  // Ends the waits of now, without anything having happened.
+  void interrupt();
+
+  // recv() and send() that remember what the kernel said: a call that is known to block fails with EAGAIN without
+  // asking it again.
+  ssize_t receive(void* into, std::size_t bytes);
+  ssize_t send(const msghdr& message);
+  // As far as the loop knows there is nothing to read, nor an end. What has happened since it last asked the kernel it
+  // does not know yet.
+  bool quiet() const { return watched_ && !readable_; }
+
+  class Ready;
+  // co_await: true once the descriptor is readable (writable), as the next system call will tell; false if the wait
+  // was interrupted or the descriptor closed.
+  Ready until_readable();
+  Ready until_writable();
+  // For the task that reads: a TLS read may have to write first, while another task waits to write.
+  Ready until_readable_or_writable();
+
+ private:
+  friend class Loop;
+  enum class Why { ready, interrupted, closed };
+  void resume(Ready* waiting, Why why);
+  void happened(std::uint32_t events);
+  void watch();
+
+  Loop& loop_;
+  Descriptor descriptor_;
+  Ready* reader_ = nullptr;
+  Ready* writer_ = nullptr;
+  bool reader_wants_room_ = false; // the reader waits for either
+  bool readable_ = true;
+  bool writable_ = true;
+  bool ended_ = false; // the peer has ended its direction, or the connection failed: a read never blocks again
+  bool watched_ = false;
+};
+
+class WatchedDescriptor::Ready : public Wait {
+ public:
+  Ready(WatchedDescriptor& watched, Ready*& slot) : watched_(watched), slot_(&slot) {}
+  ~Ready() { leave(); }
+  bool await_ready() const noexcept { return !watched_.open(); }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> caller) {
+    ONCEKEY_CHECK(*slot_ == nullptr, "at most one task reads a descriptor, and one writes it");
+    *slot_ = this;
+    watched_.loop_.suspend(*this, caller.promise());
+    watched_.watch();
+  }
+  bool await_resume() noexcept {
+    leave();
+    return why_ == Why::ready;
+  }
+
+ private:
+  friend class WatchedDescriptor;
+  void leave() {
+    if (slot_ != nullptr && *slot_ == this) *slot_ = nullptr;
+    slot_ = nullptr;
+  }
+  WatchedDescriptor& watched_;
+  Ready** slot_; // null once the descriptor is gone
+  Why why_ = Why::closed;
+  bool woken_ = false;
+};
+
+inline WatchedDescriptor::Ready WatchedDescriptor::until_readable() {
+  reader_wants_room_ = false;
+  return Ready(*this, reader_);
+}
+inline WatchedDescriptor::Ready WatchedDescriptor::until_readable_or_writable() {
+  reader_wants_room_ = true;
+  return Ready(*this, reader_);
+}
+inline WatchedDescriptor::Ready WatchedDescriptor::until_writable() { return Ready(*this, writer_); }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-#include "net/pace.h"
+#include "net/transport.h"
 
 #include <gtest/gtest.h>
 

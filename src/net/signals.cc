@@ -1,14 +1,10 @@
 #include "net/signals.h"
 
-#include <oncekey/check.h>
-
 #include <sys/eventfd.h>
 
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <utility>
 
 namespace oncekey {
 namespace {

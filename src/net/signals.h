@@ -1,10 +1,7 @@
 // SignalWatch: signals to the process, as calls on a loop.
 #pragma once
 
-#include "net/watched_descriptor.h"
-
-#include <functional>
-#include <vector>
+#include "net/loop.h"
 
 namespace oncekey {
 
@@ -14,8 +11,6 @@ class SignalWatch {
  public:
   SignalWatch(Loop& loop, std::vector<int> signals, std::function<void()> caught);
   ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
 
  private:
   Task<void> watch();

@@ -39,6 +39,7 @@ class Task;
 template <class T>
 struct TaskPromiseBase : TaskFrame {
   std::exception_ptr thrown;
+  Task<T> get_return_object();
 
   struct ToCaller {
     bool await_ready() const noexcept { return false; }
@@ -59,7 +60,6 @@ struct TaskPromiseBase : TaskFrame {
 template <class T>
 struct TaskPromise : TaskPromiseBase<T> {
   std::optional<T> value;
-  Task<T> get_return_object();
   template <class From>
   void return_value(From&& from) {
     value.emplace(std::forward<From>(from));
@@ -72,7 +72,6 @@ struct TaskPromise : TaskPromiseBase<T> {
 
 template <>
 struct TaskPromise<void> : TaskPromiseBase<void> {
-  Task<void> get_return_object();
   void return_void() const noexcept {}
   void result() const {
     if (thrown) std::rethrow_exception(thrown);
@@ -110,15 +109,10 @@ class [[nodiscard]] Task {
 };
 
 template <class T>
-Task<T> TaskPromise<T>::get_return_object() {
-  const auto handle = std::coroutine_handle<TaskPromise>::from_promise(*this);
-  this->self = handle;
-  return Task<T>(handle);
-}
-inline Task<void> TaskPromise<void>::get_return_object() {
-  const auto handle = std::coroutine_handle<TaskPromise>::from_promise(*this);
+Task<T> TaskPromiseBase<T>::get_return_object() {
+  const auto handle = std::coroutine_handle<TaskPromise<T>>::from_promise(static_cast<TaskPromise<T>&>(*this));
   self = handle;
-  return Task<void>(handle);
+  return Task<T>(handle);
 }
 
 // What is done with an exception that a spawned task ends with.

@@ -7,8 +7,6 @@
 #include <oncekey/result.h>
 
 #include <memory>
-#include <string>
-#include <string_view>
 
 // OpenSSL's SSL_CTX, which only its own headers may name.
 struct ssl_ctx_st;

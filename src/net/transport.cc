@@ -11,11 +11,8 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
-#include <sys/socket.h>
 
-#include <algorithm>
 #include <new>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -107,47 +104,46 @@ class Transport::Tls {
     SSL_set_bio(session_, bio, bio);
   }
   ~Tls() { SSL_free(session_); }
-  Tls(const Tls&) = delete;
-  Tls& operator=(const Tls&) = delete;
+  Tls& operator=(Tls&&) = delete;
 
   SSL* session() { return session_; }
   bool wants_write() const { return wants_write_; }
 
   std::error_code handshake() {
-    begin();
-    const int done = SSL_do_handshake(session_);
-    if (done != 1) return error_of(done);
-    SSL_ctrl(session_, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, &without_data_);
-    SSL_set_msg_callback(session_, count_record);
-    return {};
+    const std::error_code error = attempt([this](std::size_t&) { return SSL_do_handshake(session_); }).error;
+    if (!error) {
+      SSL_ctrl(session_, SSL_CTRL_SET_MSG_CALLBACK_ARG, 0, &without_data_);
+      SSL_set_msg_callback(session_, count_record);
+    }
+    return error;
   }
   IoResult read(std::span<char> room) {
-    begin();
-    std::size_t bytes = 0;
-    const int done = SSL_read_ex(session_, room.data(), room.size(), &bytes);
-    if (done != 1) return {error_of(done), 0};
-    without_data_ = 0;
-    return {{}, bytes};
+    const auto call = [&](std::size_t& bytes) { return SSL_read_ex(session_, room.data(), room.size(), &bytes); };
+    const IoResult result = attempt(call);
+    if (!result.error) without_data_ = 0;
+    return result;
   }
   IoResult write(std::string_view from) {
-    begin();
-    std::size_t bytes = 0;
-    const int done = SSL_write_ex(session_, from.data(), from.size(), &bytes);
-    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
+    return attempt([&](std::size_t& bytes) { return SSL_write_ex(session_, from.data(), from.size(), &bytes); });
   }
   // Without an error once both sides have said goodbye.
   std::error_code goodbye() {
-    begin();
-    int done = SSL_shutdown(session_);
-    if (done == 0) done = SSL_shutdown(session_);
-    return done == 1 ? std::error_code() : error_of(done);
+    const auto call = [this](std::size_t&) {
+      const int done = SSL_shutdown(session_);
+      return done == 0 ? SSL_shutdown(session_) : done;
+    };
+    return attempt(call).error;
   }
   bool has_pending() const { return SSL_has_pending(session_) == 1; }
 
  private:
-  static void begin() {
+  template <class Call>
+  IoResult attempt(Call call) {
     ERR_clear_error();
     errno = 0;
+    std::size_t bytes = 0;
+    const int done = call(bytes);
+    return done == 1 ? IoResult{{}, bytes} : IoResult{error_of(done), 0};
   }
   std::error_code error_of(int result) {
     const int system_error = errno;
@@ -279,15 +275,6 @@ Task<IoResult> Transport::wait_and_read(std::span<char> room) {
   }
 }
 
-Task<IoResult> Transport::write(std::string_view first, std::string_view second) {
-  return begin_write(first, second, nullptr);
-}
-
-Task<IoResult> Transport::write_at_pace(std::string_view first, std::string_view second, Pace& pace) {
-  expired_ = false; // an earlier deadline says nothing of this write
-  return begin_write(first, second, &pace);
-}
-
 IoResult Transport::try_to_write(const Pieces& pieces) {
   if (tls_) {
     if (pieces[0].empty() || pieces[1].empty() || pieces[0].size() + pieces[1].size() > kTlsRecordBytes)
@@ -304,7 +291,8 @@ IoResult Transport::try_to_write(const Pieces& pieces) {
   return {errno == EAGAIN || errno == EWOULDBLOCK ? kWouldBlock : last_system_error(), 0};
 }
 
-Task<IoResult> Transport::begin_write(std::string_view first, std::string_view second, Pace* pace) {
+Task<IoResult> Transport::write(std::string_view first, std::string_view second, Pace* pace) {
+  if (pace != nullptr) expired_ = false; // an earlier deadline says nothing of this write
   if (const std::error_code ended = unusable()) return IoResult{ended, 0};
   Pieces pieces{first, second};
   const std::size_t all = first.size() + second.size();

@@ -4,20 +4,14 @@
 #pragma once
 
 #include "base/certificate.h"
-#include "net/descriptor.h"
 #include "net/errors.h"
 #include "net/loop.h"
-#include "net/pace.h"
 #include "net/tls.h"
-#include "net/watched_descriptor.h"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
-#include <memory>
-#include <optional>
 #include <span>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 
@@ -31,13 +25,45 @@ struct IoResult {
   std::size_t bytes = 0;
 };
 
+// How slow a peer may be.
+//
+// A time-out between two bytes lets a client hold memory and places for hours by sending one byte now and then. So a
+// peer must keep a minimum rate: each `quantum` of bytes (the rate times the patience) has to move within `patience`
+// of waiting for that peer. Bytes that came early are not saved up: a client that sent nearly everything at once has
+// no longer for the rest than any other. Time in which nothing waits for the peer does not count, as while an upstream
+// reads slowly.
+class Pace {
+ public:
+  using Duration = std::chrono::steady_clock::duration;
+
+  Pace(std::chrono::milliseconds patience, std::uint64_t bytes_per_second)
+      : patience_(patience),
+        quantum_(std::max<std::uint64_t>(1, bytes_per_second * static_cast<std::uint64_t>(patience.count()) / 1000)),
+        left_(patience) {}
+
+  // How long the next wait may last.
+  Duration left() const { return left_; }
+  // `bytes` moved after a wait of that length.
+  void moved(std::uint64_t bytes, Duration waited) {
+    moved_ += bytes;
+    left_ -= waited;
+    if (moved_ < quantum_) return;
+    moved_ = 0;
+    left_ = patience_;
+  }
+
+ private:
+  std::chrono::milliseconds patience_;
+  std::uint64_t quantum_;
+  std::uint64_t moved_ = 0;
+  Duration left_;
+};
+
 class Transport {
  public:
   // Over an open, non-blocking socket, or over none yet.
   explicit Transport(Loop& loop, Descriptor socket = {});
   ~Transport();
-  Transport(const Transport&) = delete;
-  Transport& operator=(const Transport&) = delete;
 
   // A new socket, connected to that address, in place of the one before. net/connect.h does all of it.
   Task<std::error_code> connect(const SocketAddress& address);
@@ -50,10 +76,9 @@ class Transport {
 
   // At least one byte, unless there is an error.
   Task<IoResult> read_some(std::span<char> room);
-  // Writes both pieces whole; `bytes` says how much went out before an error.
-  Task<IoResult> write(std::string_view first, std::string_view second = {});
-  // The same for a peer that may take its time as long as it keeps the pace. The pace outlives the write.
-  Task<IoResult> write_at_pace(std::string_view first, std::string_view second, Pace& pace);
+  // Writes both pieces whole; `bytes` says how much went out before an error. With a pace, which outlives the write,
+  // the peer may take its time as long as it keeps it, whatever the deadline.
+  Task<IoResult> write(std::string_view first, std::string_view second = {}, Pace* pace = nullptr);
 
   // The kernel takes this much at once: writing it does not wait for the peer.
   bool has_room_for(std::size_t bytes);
@@ -92,7 +117,6 @@ class Transport {
   WatchedDescriptor::Ready until_read_goes_on();
   Task<IoResult> wait_and_read(std::span<char> room);
   IoResult try_to_read(std::span<char> room);
-  Task<IoResult> begin_write(std::string_view first, std::string_view second, Pace* pace);
   IoResult try_to_write(const Pieces& pieces);
   Task<IoResult> write_rest(Pieces rest, std::size_t written, Pace* pace);
   std::error_code unusable() const;    // why nothing can be read or written now

@@ -1,21 +1,51 @@
-// places: how many requests are under way, of one account and of all.
+// account_limits: what the accounts are held to, counted in this process: rates, and requests under way.
 //
 // A place is taken for as long as its object lives, and moves with the request when that goes on without its client.
 #pragma once
 
 #include "core/rate_keeper.h"
+#include "core/rate_keeper.h"
+#include "gateway/sharded.h"
 
-#include <array>
+#include <algorithm>
 #include <atomic>
-#include <cstdint>
-#include <mutex>
-#include <optional>
+#include <cstddef>
 #include <unordered_map>
-#include <utility>
 
 namespace oncekey {
 
-// By account. Remembers only accounts that have something under way.
+// The buckets of this process, where no store shares them.
+//
+// Memory is bounded. A bucket that is full again need not be remembered; when there are too many that are not, the
+// fullest are forgotten, and their accounts begin anew: a limiter that loses count lets requests pass.
+class LocalRates final : public RateKeeper {
+ public:
+  // Some hundred bytes each: a few megabytes for accounts that all send at the same time.
+  static constexpr std::size_t kBucketsMax = std::size_t{1} << 16;
+
+  explicit LocalRates(std::size_t buckets_max = kBucketsMax) : shard_max_(std::max(buckets_max / kShards, kLeast)) {}
+
+  void take(const RateBucketId& bucket, const Rate& rate, std::function<void(Result<Taken>)> done) override;
+  void give_back(const RateBucketId& bucket, const Rate& rate) override;
+
+  std::size_t size() const;
+
+ private:
+  static constexpr std::size_t kShards = 16;
+  static constexpr std::size_t kLeast = 4;
+
+  struct Kept {
+    TokenBucket bucket;
+    Rate rate;
+  };
+  using Buckets = std::unordered_map<RateBucketId, Kept>;
+  void make_room(Buckets& buckets, TokenBucket::Instant now) const;
+
+  const std::size_t shard_max_;
+  Sharded<Buckets, kShards> buckets_;
+};
+
+// How many requests are under way, by account. Remembers only accounts that have something under way.
 class AccountPlaces {
  public:
   class Place {
@@ -37,14 +67,9 @@ class AccountPlaces {
   std::optional<Place> enter(const RateBucketId& account, std::uint32_t most);
 
  private:
-  struct Shard {
-    std::mutex mutex;
-    std::unordered_map<RateBucketId, std::uint32_t> taken;
-  };
-  Shard& shard_of(const RateBucketId& account) { return shards_[account.bytes[31] % shards_.size()]; }
   void leave(const RateBucketId& account);
 
-  std::array<Shard, 16> shards_; // enough that threads rarely meet on one lock
+  Sharded<std::unordered_map<RateBucketId, std::uint32_t>> taken_;
 };
 
 // A number of places that is the same for all.
@@ -80,8 +105,7 @@ class Counted {
  public:
   explicit Counted(std::atomic<std::uint32_t>& count) : count_(count) { count_.fetch_add(1); }
   ~Counted() { count_.fetch_sub(1); }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
+  Counted& operator=(Counted&&) = delete;
 
  private:
   std::atomic<std::uint32_t>& count_;
