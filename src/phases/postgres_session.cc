@@ -25,9 +25,8 @@ constexpr int kMissesMax = 2;
 constexpr std::size_t kNameBytes = 16;
 
 std::string trimmed_message(const char* message) {
-  std::string text = message ? message : "";
-  while (!text.empty() && (text.back() == '\n' || text.back() == ' ')) text.pop_back();
-  return text;
+  const std::string_view text = message ? message : "";
+  return std::string(text.substr(0, text.find_last_not_of(" \n") + 1));
 }
 
 FaultKind postgres_kind(std::string_view state) {

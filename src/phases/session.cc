@@ -41,7 +41,9 @@ std::string replaced(std::string_view token, Dialect dialect, Millis ahead) {
 
 // The statements around a transaction. One that is empty is not sent.
 struct TransactionWords {
-  std::string_view begin_read_committed, begin_serializable, mark, check_mark, unmarked_code, make_durable, commit;
+  std::string_view begin_read_committed{}, begin_serializable{};
+  std::string_view mark, check_mark, unmarked_code;
+  std::string_view make_durable{}, commit = "COMMIT";
 };
 
 // Postgres. The mark is a setting that lasts as long as the transaction. If application code ended the transaction and
@@ -58,18 +60,13 @@ constexpr TransactionWords kPostgresWords{
     .check_mark = "SELECT 1 / (current_setting('oncekey.transaction', true) IS NOT DISTINCT FROM $1)::int",
     .unmarked_code = "22012", // division by zero
     .make_durable =
-        "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'",
-    .commit = "COMMIT"};
+        "SELECT set_config('synchronous_commit', 'on', true) WHERE current_setting('synchronous_commit') = 'off'"};
 
 // SQLite: lock_writer() begins. The savepoint exists while the transaction is the one that was begun here: application
 // code that ends it, also if it begins another one, ends the savepoint too.
-constexpr TransactionWords kSqliteWords{.begin_read_committed = "",
-                                        .begin_serializable = "",
-                                        .mark = "SAVEPOINT oncekey_transaction",
+constexpr TransactionWords kSqliteWords{.mark = "SAVEPOINT oncekey_transaction",
                                         .check_mark = "RELEASE oncekey_transaction",
-                                        .unmarked_code = "1", // SQLITE_ERROR
-                                        .make_durable = "",
-                                        .commit = "COMMIT"};
+                                        .unmarked_code = "1"}; // SQLITE_ERROR
 
 const TransactionWords& words_of(Dialect dialect) {
   return dialect == Dialect::postgres ? kPostgresWords : kSqliteWords;

@@ -60,10 +60,9 @@ bool poll_socket(int socket, short events, Deadline deadline) {
 
 // libpq's messages are several lines with a line break at the end; ours are one.
 std::string one_line(std::string_view message) {
-  std::string line(message);
-  while (!line.empty() && line.back() == '\n') line.pop_back();
-  std::replace(line.begin(), line.end(), '\n', ' ');
-  std::replace(line.begin(), line.end(), '\t', ' ');
+  std::string line(message.substr(0, message.find_last_not_of('\n') + 1));
+  std::ranges::replace_if(
+      line, [](char c) { return c == '\n' || c == '\t'; }, ' ');
   return line;
 }
 

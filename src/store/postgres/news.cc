@@ -104,7 +104,7 @@ bool News::ask_for_awaited() {
   if (awaited.empty()) return true;
   const Section section =
       connection_->run(Statement("SELECT oncekey.at_work($1, $2)", state_.skew().count(),
-                                 array_of(awaited, [](const RecordId& id) { return bytea_of(id); })),
+                                 ArrayParam(awaited, [](const RecordId& id) { return bytea_of(id); })),
                        deadline_in(state_.call_timeout));
   if (!section.committed()) {
     connection_->give_up();

@@ -89,16 +89,16 @@ SqlBatch::SqlBatch(CallBatch& batch, PostgresState& state, TextEncoding encoding
 }
 
 ArrayParam SqlBatch::locks_of(const Indexes& groups) const {
-  return array_of(groups, [&](std::size_t at) { return lock_of(batch_[at].id); });
+  return ArrayParam(groups, [&](std::size_t at) { return lock_of(batch_[at].id); });
 }
 
 ArrayParam SqlBatch::ids_of(const Indexes& groups) const {
-  return array_of(groups, [&](std::size_t at) { return bytea_of(batch_[at].id); });
+  return ArrayParam(groups, [&](std::size_t at) { return bytea_of(batch_[at].id); });
 }
 
 Statement SqlBatch::claim_statement() const {
   const auto each = [&](auto value) {
-    return array_of(claims_, [&](std::size_t at) { return value(first<ClaimCall>(at).request); });
+    return ArrayParam(claims_, [&](std::size_t at) { return value(first<ClaimCall>(at).request); });
   };
   const auto texts = [&](std::string ClaimRequest::*text) {
     return each([&](const ClaimRequest& request) { return as_text(request.*text, terms_.encoding); });
@@ -123,7 +123,7 @@ Statement SqlBatch::claim_statement() const {
 
 Statement SqlBatch::settle_statement() const {
   const auto each = [&](auto value) {
-    return array_of(fences_, [&](std::size_t at) { return value(first<FenceCall>(at)); });
+    return ArrayParam(fences_, [&](std::size_t at) { return value(first<FenceCall>(at)); });
   };
   const auto token = [](const FenceCall& call) -> std::optional<Bytea<std::string_view>> {
     if (call.owner.token == ClaimToken{}) return std::nullopt;

@@ -67,42 +67,36 @@ Number number_in(std::string_view binary) {
 }
 inline bool bool_in(std::string_view binary) { return binary.size() == 1 && binary[0] != 0; }
 
-// A one-dimensional array as it is built up, element by element; how many there will be is said first.
+// A one-dimensional array.
 class ArrayParam {
  public:
-  ArrayParam(TypeOids oids, std::size_t count);
-  template <class T>
-  void add(const T& value) {
-    add_binary(binary_of(value));
-  }
-  // Null where there is no value.
-  template <class T>
-  void add(const std::optional<T>& value) {
-    value ? add(*value) : add_number(-1);
+  // What `value` returns for each of the items, of which there is at least one; null for an empty optional.
+  template <class Items, class Value>
+  ArrayParam(const Items& items, Value value)
+      : ArrayParam(oids_of<std::invoke_result_t<Value, decltype(*items.begin())>>(), items.size()) {
+    for (const auto& item : items) add(value(item));
   }
 
   Oid type() const { return type_; }
   std::string take() && { return std::move(bytes_); }
 
  private:
-  void add_number(std::int32_t number);
-  void add_binary(const auto& binary) {
+  ArrayParam(TypeOids oids, std::size_t count);
+  template <class T>
+  void add(const T& value) {
+    const auto binary = binary_of(value);
     add_number(static_cast<std::int32_t>(binary.size()));
     bytes_.append(binary.data(), binary.size());
   }
+  template <class T>
+  void add(const std::optional<T>& value) {
+    value ? add(*value) : add_number(-1);
+  }
+  void add_number(std::int32_t number);
 
   Oid type_;
   std::string bytes_;
 };
-
-// What `value` returns for each of the items, of which there is at least one.
-template <class Items, class Value>
-ArrayParam array_of(const Items& items, Value value) {
-  using Returned = std::invoke_result_t<Value, decltype(*items.begin())>;
-  ArrayParam array(oids_of<Returned>(), items.size());
-  for (const auto& item : items) array.add(value(item));
-  return array;
-}
 
 // One statement and its parameters, each of the type that its C++ type stands for.
 class Statement {
