@@ -13,15 +13,15 @@ namespace {
 constexpr Millis kLongestDuration = std::chrono::hours(24 * 366);
 
 // In the order of toml::node_type.
-constexpr std::string_view kKinds[] = {"nothing",        "a table",       "a list",        "text",
-                                       "a whole number", "a fraction",    "true or false", "a date or time",
-                                       "a date or time", "a date or time"};
-static_assert(static_cast<std::size_t>(toml::node_type::date_time) + 1 == std::size(kKinds));
+constexpr std::string_view kNodeKinds[] = {"nothing",        "a table",       "a list",        "text",
+                                           "a whole number", "a fraction",    "true or false", "a date or time",
+                                           "a date or time", "a date or time"};
+static_assert(static_cast<std::size_t>(toml::node_type::date_time) + 1 == std::size(kNodeKinds));
 
 } // namespace
 
 Fault expected(std::string_view what, const Node& found) {
-  return invalid("expected {}, found {}", what, kKinds[static_cast<std::size_t>(found.type())]);
+  return invalid("expected {}, found {}", what, kNodeKinds[static_cast<std::size_t>(found.type())]);
 }
 
 Result<std::string> as_text(const Node& node) {

@@ -62,24 +62,11 @@ class Finder {
 
 } // namespace
 
-void append_pointer_token(std::string& pointer, std::string_view name) {
-  pointer.push_back('/');
-  for (const char c : name) {
-    if (c == '~') {
-      pointer += "~0";
-    } else if (c == '/') {
-      pointer += "~1";
-    } else {
-      pointer.push_back(c);
-    }
-  }
-}
-
 void JsonPath::value_begins() {
   if (frames_.empty() || frames_.back().next_index == kObject) return;
   char digits[20];
   const auto end = std::to_chars(digits, digits + sizeof digits, frames_.back().next_index++).ptr;
-  step({digits, static_cast<std::size_t>(end - digits)});
+  name({digits, static_cast<std::size_t>(end - digits)});
 }
 
 void JsonPath::leave() {
@@ -87,11 +74,18 @@ void JsonPath::leave() {
   frames_.pop_back();
 }
 
-void JsonPath::name(std::string_view decoded) { step(decoded); }
-
-void JsonPath::step(std::string_view token) {
+void JsonPath::name(std::string_view decoded) {
   pointer_.resize(frames_.back().pointer_length);
-  append_pointer_token(pointer_, token);
+  pointer_.push_back('/');
+  for (const char c : decoded) {
+    if (c == '~') {
+      pointer_ += "~0";
+    } else if (c == '/') {
+      pointer_ += "~1";
+    } else {
+      pointer_.push_back(c);
+    }
+  }
 }
 
 JsonPlace find_in_json(std::string_view json, std::string_view pointer) {

@@ -25,14 +25,10 @@ class JsonPath {
     std::size_t next_index;     // kObject for objects
   };
   void enter(std::size_t first_index) { frames_.push_back({pointer_.size(), first_index}); }
-  void step(std::string_view token);
 
   std::string pointer_;
   std::vector<Frame> frames_;
 };
-
-// "~" is written ~0 and "/" is written ~1.
-void append_pointer_token(std::string& pointer, std::string_view name);
 
 struct JsonPlace {
   enum class Kind {
