@@ -173,6 +173,7 @@ Admin::Answer Admin::metrics() {
     upstream->metrics.breaker_open.Set(upstream->breaker.is_open() ? 1 : 0);
   }
   metrics.buffered_bytes.Set(static_cast<double>(shared_.shares.in_use(Resource::buffered_bytes)));
+  metrics.in_flight.Set(shared_.executing.load());
   metrics.detached.Set(shared_.detached.load());
   metrics.tunnels.Set(shared_.tunnels.load());
   show_storms();

@@ -22,20 +22,17 @@ constexpr std::size_t kShownTargetMax = 1024;
 
 ClaimRequest claim_for(const GatewayShared& shared, const KeyedRequest& request) {
   const Policy& policy = request.route.policy;
-  ClaimRequest wanted;
-  wanted.id = request.admitted.id;
-  wanted.fingerprint = request.admitted.fingerprint;
-  wanted.lease = policy.lease;
-  wanted.retention = request.admitted.retention;
-  wanted.abandoned = abandoned_rule(policy);
-  wanted.route = request.route.name;
-  // What the store keeps for people is printable, so that no client can break a listing.
-  wanted.key = request.admitted.key;
-  wanted.method = request.head.method;
-  wanted.target = printable_target(request.head.path().substr(0, kShownTargetMax));
-  wanted.context.gateway = shared.name;
-  wanted.context.trace = trace_of(request.head.headers);
-  return wanted;
+  return {.id = request.admitted.id,
+          .fingerprint = request.admitted.fingerprint,
+          .lease = policy.lease,
+          .retention = request.admitted.retention,
+          .abandoned = abandoned_rule(policy),
+          .route = request.route.name,
+          // What the store keeps for people is printable, so that no client can break a listing.
+          .key = request.admitted.key,
+          .method = request.head.method,
+          .target = printable_target(request.head.path().substr(0, kShownTargetMax)),
+          .context = {.gateway = shared.name, .trace = trace_of(request.head.headers)}};
 }
 
 std::uint64_t claim_bytes(const KeyedRequest& request) {

@@ -75,7 +75,7 @@ Execution::Execution(GatewayThread& thread, const KeyedRequest& request, const C
       sharer_(sharer),
       buffered_(buffered),
       work_(work),
-      in_flight_(shared_.metrics.in_flight),
+      executing_(shared_.executing),
       key_(thread, {request.admitted.id, claimed.fence, claimed.token}, policy_.lease),
       took_over_(claimed.took_over) {}
 
@@ -197,12 +197,7 @@ void Execution::note_duration(MonotonicTime start) {
 }
 
 StoredResponse Execution::take_response() {
-  StoredResponse response;
-  response.status = answer_.status;
-  response.reason = std::move(answer_.reason);
-  response.headers = std::move(answer_.headers);
-  response.body = std::move(answer_.body);
-  return response;
+  return {answer_.status, std::move(answer_.reason), std::move(answer_.headers), std::move(answer_.body), std::nullopt};
 }
 
 UpstreamRequest Execution::question() const {

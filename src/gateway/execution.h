@@ -64,17 +64,6 @@ class Execution {
   Task<End> not_written(const Result<FenceAnswer>& written);
   Task<void> refuse_unusable(Fate fate);
 
-  // One more operation in flight, for the gauge.
-  class InFlight {
-   public:
-    explicit InFlight(prometheus::Gauge& gauge) : gauge_(gauge) { gauge_.Increment(); }
-    ~InFlight() { gauge_.Decrement(); }
-    InFlight& operator=(InFlight&&) = delete;
-
-   private:
-    prometheus::Gauge& gauge_;
-  };
-
   GatewayThread& thread_;
   GatewayShared& shared_;
   const KeyedRequest& request_;
@@ -84,7 +73,7 @@ class Execution {
   const Sharer& sharer_;
   BufferedBytes& buffered_;
   NewWork& work_;
-  const InFlight in_flight_;
+  const Counted executing_;
   OwnedKey key_;
   const bool took_over_; // an abandoned claim, so that an earlier owner may have executed
   bool probing_ = false;

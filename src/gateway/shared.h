@@ -74,6 +74,7 @@ struct GatewayShared {
   StoreRoom room;
   const std::uint64_t account_seed = random_u64();
   std::atomic<std::uint32_t> upstream_open{0}; // calls under way, to all upstreams
+  std::atomic<std::uint32_t> executing{0};     // keyed operations
   std::atomic<std::uint32_t> detached{0};      // operations that go on without their client
   std::atomic<std::uint32_t> tunnels{0};       // WebSockets that are open
   LocalRates local_rates;

@@ -4,11 +4,8 @@
 #include "net/socket_address.h"
 
 namespace oncekey {
-namespace {
 
 constexpr std::string_view kBearer = "Bearer ";
-
-} // namespace
 
 Credential credential_of(const Headers& headers, std::string_view token) {
   std::optional<std::string_view> given;

@@ -120,12 +120,18 @@ Task<Piece> Exchange::receive_piece(std::string_view& out) {
 }
 
 Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit) {
-  std::uint64_t most = limit;
-  if (head_.framing == Framing::length) {
-    if (head_.content_length > limit) co_return BodyRead::too_large;
-    most = head_.content_length;
-  }
-  for (;;) {
+  const bool announced = head_.framing == Framing::length;
+  if (announced && head_.content_length > limit) return BodyRead::too_large;
+  return read_up_to(out, limit, announced ? head_.content_length : limit, std::move(admit));
+}
+
+Task<BodyRead> Exchange::read_beginning(std::string& out, std::size_t enough, std::function<bool(std::size_t)> admit) {
+  return read_up_to(out, enough - 1, enough, std::move(admit));
+}
+
+Task<BodyRead> Exchange::read_up_to(std::string& out, std::uint64_t limit, std::uint64_t most,
+                                    std::function<bool(std::size_t)> admit) {
+  while (out.size() <= limit) {
     std::string_view bytes;
     const Piece piece = co_await read_piece(bytes);
     if (piece == Piece::end) co_return BodyRead::whole;
@@ -133,21 +139,8 @@ Task<BodyRead> Exchange::read_body(std::string& out, std::uint64_t limit, std::f
     const bool admitted = grow_body(out, bytes.size(), most, admit);
     out.append(bytes);
     if (!admitted) co_return BodyRead::refused;
-    if (out.size() > limit) co_return BodyRead::too_large;
   }
-}
-
-Task<BodyRead> Exchange::read_beginning(std::string& out, std::size_t enough, std::function<bool(std::size_t)> admit) {
-  while (out.size() < enough) {
-    std::string_view bytes;
-    const Piece piece = co_await read_piece(bytes);
-    if (piece == Piece::end) co_return BodyRead::whole;
-    if (piece == Piece::broken) co_return BodyRead::broken;
-    const bool admitted = grow_body(out, bytes.size(), enough, admit);
-    out.append(bytes);
-    if (!admitted) co_return BodyRead::refused;
-  }
-  co_return parser_.done() ? BodyRead::whole : BodyRead::too_large;
+  co_return BodyRead::too_large;
 }
 
 bool Exchange::note_write(const IoResult& result) {

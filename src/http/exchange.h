@@ -100,8 +100,8 @@ class Exchange {
   // `admit` is asked before the memory for it grows, with the bytes of the growth.
   Task<BodyRead> read_body(
       std::string& out, std::uint64_t limit, std::function<bool(std::size_t)> admit = [](std::size_t) { return true; });
-  // Appends the body's beginning to `out`: `enough` bytes at least, or all of it, which is `whole`; `too_large` says
-  // that there is more.
+  // Appends the body's beginning to `out`: `enough` bytes at least, where `too_large` says that there may be more, or
+  // all of it, which is `whole`. `enough` is more than 0.
   Task<BodyRead> read_beginning(std::string& out, std::size_t enough, std::function<bool(std::size_t)> admit);
   // Says 100 Continue if the client waits for it. read_piece() does so by itself; a handler that reads and writes at
   // the same time does it first, so that two writes cannot meet.
@@ -164,6 +164,9 @@ class Exchange {
   bool body_unread() const { return !parser_.done(); }
 
  private:
+  // Until the body ends or `out` holds more than `limit`; it is not made larger than `most` without need.
+  Task<BodyRead> read_up_to(std::string& out, std::uint64_t limit, std::uint64_t most,
+                            std::function<bool(std::size_t)> admit);
   std::optional<Piece> next_received(std::string_view& out);
   Task<Piece> receive_piece(std::string_view& out);
   void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);

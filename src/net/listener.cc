@@ -1,6 +1,6 @@
 #include "net/listener.h"
 
-#include "net/errors.h"
+#include "net/tls.h"
 
 #include <cerrno>
 

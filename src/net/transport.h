@@ -4,7 +4,6 @@
 #pragma once
 
 #include "base/certificate.h"
-#include "net/errors.h"
 #include "net/loop.h"
 #include "net/tls.h"
 
