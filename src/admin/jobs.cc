@@ -4,9 +4,6 @@
 #include "base/enum_name.h"
 #include "config/delivery.h"
 
-#include <fmt/format.h>
-#include <boost/json.hpp>
-
 namespace oncekey {
 
 namespace json = boost::json;

@@ -166,9 +166,7 @@ void fill_random(std::span<std::uint8_t> out) {
 std::uint64_t random_u64() {
   std::array<std::uint8_t, 8> bytes{};
   fill_random(bytes);
-  std::uint64_t value = 0;
-  for (const std::uint8_t byte : bytes) value = value << 8 | byte;
-  return value;
+  return std::bit_cast<std::uint64_t>(bytes);
 }
 
 // The upper 53 bits make every double of that grid equally likely.

@@ -11,7 +11,6 @@
 #include <oncekey/result.h>
 
 #include <cstddef>
-#include <cstdint>
 
 namespace oncekey {
 

@@ -19,11 +19,7 @@
 #include "http/server.h"
 #include "net/signals.h"
 
-#include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace oncekey {
 
