@@ -8,7 +8,6 @@
 #include "config/config.h"
 #include "gateway/trust.h"
 
-#include <oncekey/headers.h>
 #include <oncekey/record.h>
 
 namespace oncekey {

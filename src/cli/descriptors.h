@@ -8,8 +8,6 @@
 #include "base/log.h"
 #include "config/config.h"
 
-#include <oncekey/result.h>
-
 #include <cstddef>
 
 namespace oncekey {

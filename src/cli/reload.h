@@ -10,7 +10,6 @@
 //   - rules or entries that the store cannot be made to remember (cli/identity_memory.h).
 #pragma once
 
-#include "base/log.h"
 #include "cli/identity_memory.h"
 #include "config/flags.h"
 #include "config/reload_rules.h"

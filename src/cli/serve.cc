@@ -5,7 +5,6 @@
 #include "base/private_files.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
-#include "cli/identity_memory.h"
 #include "cli/reload.h"
 #include "cli/store_watch.h"
 #include "cli/subcommand.h"
@@ -13,8 +12,6 @@
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
-#include "gateway/trust_keeper.h"
-#include "net/signals.h"
 #include "store/open_store.h"
 
 #include <pthread.h>

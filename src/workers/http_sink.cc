@@ -1,4 +1,3 @@
-#include <oncekey/sinks.h>
 #include <oncekey/workers.h>
 
 #include "base/json_text.h"
