@@ -5,13 +5,7 @@
 #include "base/utf8.h"
 #include "core/decide.h"
 
-#include <boost/json.hpp>
-
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <chrono>
-#include <utility>
 
 namespace oncekey {
 namespace {
@@ -227,28 +221,27 @@ Status Admin::check_id_prefix(std::string_view id_text) {
   return invalid(fmt::format("an id is 64 hex digits, or at least the first {} of them", kIdPrefixMin));
 }
 
-Task<Result<RecordId>> Admin::resolve(std::string_view id_text) {
-  if (const auto whole = record_id_from_hex(id_text)) co_return *whole;
-  if (const Status prefix = check_id_prefix(id_text); !prefix) co_return prefix.fault();
-  ListRequest request;
-  request.id_prefix = id_text;
-  request.limit = 2;
-  using Lines = std::vector<Listed>;
-  Result<Lines> listed =
-      co_await await_store<Lines>(loop_, [&](auto done) { shared_.store.list(request, std::move(done)); });
-  if (!listed) co_return std::move(listed).fault();
-  co_return only_id(*listed, "no key has an id that begins with {} (jobs: oncekey jobs)", id_text);
-}
-
 Task<Result<std::optional<Found>>> Admin::look_up(const RecordId& id) {
   co_return co_await await_store<std::optional<Found>>(
       loop_, [&](auto done) { shared_.store.find(id, Interest::none, std::move(done)); });
 }
 
 Task<Result<Found>> Admin::find(std::string_view id_text, RecordId& id) {
-  Result<RecordId> resolved = co_await resolve(id_text);
-  if (!resolved) co_return std::move(resolved).fault();
-  id = *resolved;
+  if (const auto whole = record_id_from_hex(id_text)) {
+    id = *whole;
+  } else {
+    if (const Status prefix = check_id_prefix(id_text); !prefix) co_return prefix.fault();
+    ListRequest request;
+    request.id_prefix = id_text;
+    request.limit = 2;
+    using Lines = std::vector<Listed>;
+    const Result<Lines> listed =
+        co_await await_store<Lines>(loop_, [&](auto done) { shared_.store.list(request, std::move(done)); });
+    if (!listed) co_return listed.fault();
+    const auto only = only_id(*listed, "no key has an id that begins with {} (jobs: oncekey jobs)", id_text);
+    if (!only) co_return only.fault();
+    id = *only;
+  }
   Result<std::optional<Found>> found = co_await look_up(id);
   if (!found) co_return std::move(found).fault();
   if (!found->has_value()) co_return invalid("no such key; it may have expired or been released (jobs: oncekey jobs)");
@@ -288,8 +281,22 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   RecordId id;
   const Result<Found> found = co_await find(id_text, id);
   if (!found) co_return refused(found.fault());
-  const std::string reason(text_member(given, "reason"));
-  co_return co_await operate(exchange, id, *action, std::move(response), reason);
+  const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
+      loop_, [&](auto answered) { shared_.store.operate(id, *action, std::move(response), std::move(answered)); });
+  audit(exchange, id, action_text, done ? enum_name(*done) : "fault", text_member(given, "reason"));
+  if (!done) co_return refused(503, done.fault().message);
+  switch (*done) {
+    case OperatorAnswer::done:
+      break;
+    case OperatorAnswer::absent:
+      co_return refused(404, "no such record; it may have expired or been released");
+    case OperatorAnswer::live:
+      co_return refused(409, co_await why_live(id));
+    case OperatorAnswer::completed:
+      co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
+  }
+  shared_.waiters.notify(id);
+  co_return Answer{200, done_json(id, action_text)};
 }
 
 Task<std::optional<Admin::Answer>> Admin::read_action(Exchange& exchange, json::object& out) {
@@ -324,26 +331,6 @@ Task<std::string> Admin::why_live(const RecordId& id) {
     }
   }
   co_return "the owner is still at work: its lease is live; try again when it is over";
-}
-
-Task<Admin::Answer> Admin::operate(Exchange& exchange, const RecordId& id, OperatorAction action,
-                                   StoredResponse response, std::string_view reason) {
-  const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
-      loop_, [&](auto answered) { shared_.store.operate(id, action, std::move(response), std::move(answered)); });
-  audit(exchange, id, to_string(action), done ? enum_name(*done) : "fault", reason);
-  if (!done) co_return refused(503, done.fault().message);
-  switch (*done) {
-    case OperatorAnswer::done:
-      break;
-    case OperatorAnswer::absent:
-      co_return refused(404, "no such record; it may have expired or been released");
-    case OperatorAnswer::live:
-      co_return refused(409, co_await why_live(id));
-    case OperatorAnswer::completed:
-      co_return refused(409, "the record has its answer already; changing it would give two clients different answers");
-  }
-  shared_.waiters.notify(id);
-  co_return Answer{200, done_json(id, to_string(action))};
 }
 
 void Admin::audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,

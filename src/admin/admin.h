@@ -36,10 +36,6 @@
 #include <fmt/format.h>
 #include <boost/json/object.hpp>
 
-#include <optional>
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 class Admin final : public Handler {
@@ -90,8 +86,6 @@ class Admin final : public Handler {
   Task<std::optional<Answer>> read_action(Exchange& exchange, boost::json::object& out);
   // The error for an operator who acts on a key whose lease is live.
   Task<std::string> why_live(const RecordId& id);
-  Task<Answer> operate(Exchange& exchange, const RecordId& id, OperatorAction action, StoredResponse response,
-                       std::string_view reason);
   // A line of the audit trail: it is logged however little else is.
   void audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,
              std::string_view reason) const;
@@ -105,7 +99,6 @@ class Admin final : public Handler {
     if (found.size() == 1) return found.front().id;
     return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
   }
-  Task<Result<RecordId>> resolve(std::string_view id_text);
 
   GatewayShared& shared_;
   Loop& loop_;

@@ -5,9 +5,6 @@
 #include "config/config.h"
 #include "core/job_store.h"
 
-#include <fmt/format.h>
-#include <boost/json.hpp>
-
 namespace oncekey {
 
 namespace json = boost::json;

@@ -9,7 +9,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <utility>
 
 namespace oncekey {
@@ -72,8 +71,11 @@ std::vector<std::string> key_texts(const Policy& policy, const KeySearch& search
 }
 
 // The ids of the account for one request. Nothing if what is given does not name an account of this route.
-std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const Accounts* accounts,
-                              std::string_view method, std::string_view target, const KeyedHash& hash) {
+std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, const IdRules& rules,
+                              std::string_view method, std::string_view target) {
+  const std::optional<RouteTrust> trust = rules.trust.of(of_route);
+  const std::shared_ptr<const Accounts> accounts =
+      !trust || trust->accounts == nullptr ? nullptr : trust->accounts->accounts.get();
   // An operator's search is trusted: an expired token still names its account.
   Policy policy = of_route;
   policy.tokens.unverified = true;
@@ -81,25 +83,31 @@ std::vector<RecordId> ids_for(const Policy& of_route, const KeySearch& search, c
   std::vector<RecordId> ids;
   for (const std::optional<CertificateName>& certificate : certificates_of(policy, search)) {
     Caller caller;
-    caller.accounts = accounts;
+    caller.accounts = accounts.get();
     caller.certificate = certificate ? &*certificate : nullptr;
     const auto principal = find_principal(policy, headers, caller);
     if (const auto* named = std::get_if<Principal>(&principal)) {
       const RequestView request{method, target, headers};
       for (const std::string& key : key_texts(policy, search))
-        ids.push_back(record_id(policy, *named, request, KeyKind::client, key, hash));
+        ids.push_back(record_id(policy, *named, request, KeyKind::client, key, rules.hash));
     }
   }
   return ids;
 }
 
-bool is_meant(const KeySearch& search, const Route& route) {
-  return search.route.empty() || search.route == route.name || search.route == route.path;
+template <class T>
+bool holds(const std::vector<T>& all, const T& one) {
+  return std::find(all.begin(), all.end(), one) != all.end();
 }
 
-std::shared_ptr<const Accounts> accounts_of(const Trust& trust, const Policy& policy) {
-  const std::optional<RouteTrust> of_route = trust.of(policy);
-  return !of_route || of_route->accounts == nullptr ? nullptr : of_route->accounts->accounts.get();
+const Route* route_of(const Record& record, const Config& config) {
+  const auto found = std::find_if(config.routes.begin(), config.routes.end(),
+                                  [&](const Route& each) { return each.name == record.route; });
+  return found == config.routes.end() ? nullptr : &*found;
+}
+
+bool is_meant(const KeySearch& search, const Route& route) {
+  return search.route.empty() || search.route == route.name || search.route == route.path;
 }
 
 std::vector<std::string> methods_of(const KeySearch& search, const Policy& policy) {
@@ -125,27 +133,26 @@ std::optional<std::string> path_of(const KeySearch& search, const Route& route) 
 
 } // namespace
 
-SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& trust, const KeyedHash& hash) {
+SearchedIds ids_of(const KeySearch& search, const IdRules& rules) {
   SearchedIds found;
   const auto is_missing = [&](std::string what) {
     found.complete = false;
     if (found.missing.empty()) found.missing = std::move(what);
   };
-  for (const Route& route : config.routes) {
+  for (const Route& route : rules.config.routes) {
     if (!is_meant(search, route)) continue;
-    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, route.policy);
     const std::optional<std::string> path = path_of(search, route);
     const bool by_operation = route.policy.identity == Identity::operation_key;
     for (const std::string& method : methods_of(search, route.policy)) {
-      if (!search.path.empty() && match_route(config.routes, method, NormalPath(*path)).route != &route) continue;
+      if (!search.path.empty() && match_route(rules.config.routes, method, NormalPath(*path)).route != &route) continue;
       if (by_operation && !path) {
         is_missing(fmt::format("--path: route {} tells keys apart by method and path", route.name));
         break;
       }
-      const std::vector<RecordId> ids = ids_for(route.policy, search, accounts.get(), method, path ? *path : "/", hash);
+      const std::vector<RecordId> ids = ids_for(route.policy, search, rules, method, path ? *path : "/");
       if (ids.empty()) is_missing(fmt::format("--principal: the account, as the scope of route {} asks", route.name));
       for (const RecordId& id : ids) {
-        if (std::find(found.ids.begin(), found.ids.end(), id) == found.ids.end()) found.ids.push_back(id);
+        if (!holds(found.ids, id)) found.ids.push_back(id);
       }
       if (!by_operation) break; // the method makes no difference
     }
@@ -158,39 +165,27 @@ std::vector<std::string> key_texts_of(const KeySearch& search, const Config& con
   for (const Route& route : config.routes) {
     if (!is_meant(search, route)) continue;
     for (std::string& text : key_texts(route.policy, search)) {
-      if (std::find(all.begin(), all.end(), text) == all.end()) all.push_back(std::move(text));
+      if (!holds(all, text)) all.push_back(std::move(text));
     }
   }
   return all;
 }
 
-bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
-                 const Trust& trust, const KeyedHash& hash) {
-  const auto of_record = std::find_if(config.routes.begin(), config.routes.end(),
-                                      [&](const Route& each) { return each.name == record.route; });
-  const Route* const route = of_record == config.routes.end() ? nullptr : &*of_record;
+bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules) {
+  const Route* const route = route_of(record, rules.config);
   if (!search.route.empty() && (route == nullptr || !is_meant(search, *route))) return false;
   if (!search.method.empty() && record.method != search.method) return false;
   const PathCase path_case = route == nullptr ? PathCase::exact : route->policy.path_case;
   if (!search.path.empty() && !is_path(record.target, search.path, path_case)) return false;
-  if (record.key != search.key) {
-    if (route == nullptr) return false;
-    const std::vector<std::string> texts = key_texts(route->policy, search);
-    if (std::find(texts.begin(), texts.end(), record.key) == texts.end()) return false;
-  }
+  if (record.key != search.key && (route == nullptr || !holds(key_texts(route->policy, search), record.key)))
+    return false;
   const bool names_account = !search.principal.empty() || search.headers.size() != 0;
-  return !names_account || belongs_to(id, record, search, config, trust, hash);
+  return !names_account || belongs_to(id, record, search, rules);
 }
 
-bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
-                const Trust& trust, const KeyedHash& hash) {
-  for (const Route& route : config.routes) {
-    if (route.name != record.route) continue;
-    const std::shared_ptr<const Accounts> accounts = accounts_of(trust, route.policy);
-    const std::vector<RecordId> ids = ids_for(route.policy, search, accounts.get(), record.method, record.target, hash);
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  }
-  return false;
+bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules) {
+  const Route* const route = route_of(record, rules.config);
+  return route != nullptr && holds(ids_for(route->policy, search, rules, record.method, record.target), id);
 }
 
 } // namespace oncekey

@@ -8,11 +8,7 @@
 #include "config/config.h"
 #include "gateway/trust.h"
 
-#include <oncekey/headers.h>
 #include <oncekey/record.h>
-
-#include <string>
-#include <vector>
 
 namespace oncekey {
 
@@ -37,17 +33,22 @@ struct SearchedIds {
   std::string missing;
 };
 
-SearchedIds ids_of(const KeySearch& search, const Config& config, const Trust& trust, const KeyedHash& hash);
+// What ids are made with.
+struct IdRules {
+  const Config& config;
+  const Trust& trust;
+  const KeyedHash& hash;
+};
+
+SearchedIds ids_of(const KeySearch& search, const IdRules& rules);
 
 // The texts under which records of the key may be kept: as given, and as the routes' key syntaxes read it.
 std::vector<std::string> key_texts_of(const KeySearch& search, const Config& config);
 
 // Whether a record that was found by its key fits everything else that is given.
-bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
-                 const Trust& trust, const KeyedHash& hash);
+bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules);
 
 // Whether a record that was found by its key is the account's: its id is made again, with its own method and target.
-bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const Config& config,
-                const Trust& trust, const KeyedHash& hash);
+bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules);
 
 } // namespace oncekey

@@ -55,7 +55,7 @@ class KeySearchTest : public ::testing::Test {
     made.path = std::move(path);
     return made;
   }
-  SearchedIds ids(const KeySearch& what) { return ids_of(what, *config_, *trust_, hash_); }
+  SearchedIds ids(const KeySearch& what) { return ids_of(what, {*config_, *trust_, hash_}); }
   bool finds(const RecordId& id, const KeySearch& what) {
     const SearchedIds found = ids(what);
     return std::find(found.ids.begin(), found.ids.end(), id) != found.ids.end();
@@ -97,8 +97,8 @@ TEST_F(KeySearchTest, MethodAndPathAreNeededWhereTheyTellKeysApart) {
   record.route = "/v1/*";
   record.method = "PATCH";
   record.target = "/v1/orders/";
-  EXPECT_TRUE(belongs_to(id, record, search("Bearer alice"), *config_, *trust_, hash_));
-  EXPECT_FALSE(belongs_to(id, record, search("Bearer bob"), *config_, *trust_, hash_));
+  EXPECT_TRUE(belongs_to(id, record, search("Bearer alice"), {*config_, *trust_, hash_}));
+  EXPECT_FALSE(belongs_to(id, record, search("Bearer bob"), {*config_, *trust_, hash_}));
 }
 
 TEST_F(KeySearchTest, ARouteWithoutAStarKnowsItsPath) {
@@ -140,7 +140,7 @@ TEST_F(KeySearchTest, EverythingThatIsGivenNarrowsALook) {
   record.route = "/v1/*";
   record.method = "POST";
   record.target = "/v1/orders";
-  const auto fits = [&](const KeySearch& what) { return is_searched(id, record, what, *config_, *trust_, hash_); };
+  const auto fits = [&](const KeySearch& what) { return is_searched(id, record, what, {*config_, *trust_, hash_}); };
   EXPECT_TRUE(fits(search("")));
   EXPECT_TRUE(fits(search("", "/V1//orders/?x=1")));
   EXPECT_FALSE(fits(search("", "/v1/others")));

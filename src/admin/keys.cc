@@ -4,13 +4,8 @@
 #include "base/durations.h"
 #include "base/enum_name.h"
 
-#include <boost/json.hpp>
-
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
-#include <utility>
 
 namespace oncekey {
 
@@ -147,12 +142,7 @@ json::object Admin::page_json(const BrowsePage& page) const {
   const Time now = shared_.store.now();
   json::array keys;
   for (const Listed& line : page.lines) keys.push_back(key_json(line.id, line.record, now));
-  json::object body;
-  body["keys"] = std::move(keys);
-  body["looked"] = page.looked;
-  body["whole"] = page.whole;
-  body["next"] = nullptr;
-  return body;
+  return {{"keys", std::move(keys)}, {"looked", page.looked}, {"whole", page.whole}, {"next", nullptr}};
 }
 
 Task<Admin::Answer> Admin::list_keys(std::string_view query) {
@@ -212,7 +202,8 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   if (!search->route.empty() && std::none_of(routes.begin(), routes.end(), is_route))
     co_return refused(400, fmt::format("no route is called {}; GET /metrics names them", search->route));
 
-  const SearchedIds searched = ids_of(*search, shared_.config(), shared_.trust, shared_.hash);
+  const IdRules rules{shared_.config(), shared_.trust, shared_.hash};
+  const SearchedIds searched = ids_of(*search, rules);
   BrowsePage page;
   for (const RecordId& id : searched.ids) {
     const Result<std::optional<Found>> found = co_await look_up(id);
@@ -235,7 +226,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
     for (const Listed& line : seen->lines) {
       const auto is_it = [&](const Listed& known) { return known.id == line.id; };
       if (std::any_of(page.lines.begin(), page.lines.end(), is_it)) continue;
-      if (!is_searched(line.id, line.record, *search, shared_.config(), shared_.trust, shared_.hash)) continue;
+      if (!is_searched(line.id, line.record, *search, rules)) continue;
       page.lines.push_back(line);
     }
   }

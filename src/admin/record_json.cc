@@ -3,10 +3,6 @@
 #include "base/crypto.h"
 #include "base/utf8.h"
 
-#include <boost/json/array.hpp>
-#include <boost/json/serialize.hpp>
-#include <boost/json/value.hpp>
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
@@ -28,12 +24,9 @@ json::string text(std::string_view view) {
 // Stands in place of what cannot be read without the key.
 json::object sealed_json(const Sealed& sealed) { return {{"key_id", sealed.key_id}}; }
 void put_headers(json::object& out, const Headers& headers) {
-  json::array fields;
-  for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    fields.push_back(json::array{text(field.name), text(field.value)});
-  }
-  out["headers"] = std::move(fields);
+  json::array& fields = out["headers"].emplace_array();
+  for (std::size_t i = 0; i < headers.size(); ++i)
+    fields.push_back(json::array{text(headers[i].name), text(headers[i].value)});
 }
 
 void put_body(json::object& out, std::string_view body) {
@@ -101,9 +94,7 @@ json::object job_json(const StoredJob& job, Time now) {
 }
 
 json::object message_json(const Message& message) {
-  json::object out;
-  out["method"] = text(message.method);
-  out["target"] = text(message.target);
+  json::object out{{"method", text(message.method)}, {"target", text(message.target)}};
   put_headers(out, message.headers);
   put_body(out, message.body);
   return out;
@@ -114,9 +105,7 @@ std::string done_json(const RecordId& id, std::string_view action) {
 }
 
 json::object response_json(const StoredResponse& response) {
-  json::object out;
-  out["status"] = response.status;
-  out["reason"] = text(response.reason);
+  json::object out{{"status", response.status}, {"reason", text(response.reason)}};
   if (response.stream != StreamMark::none) out["stream"] = response.stream == StreamMark::whole ? "whole" : "begun";
   if (response.sealed) {
     out["sealed"] = sealed_json(*response.sealed);

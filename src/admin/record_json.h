@@ -6,10 +6,7 @@
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
-#include <boost/json/object.hpp>
-
-#include <string>
-#include <string_view>
+#include <boost/json.hpp>
 
 namespace oncekey {
 

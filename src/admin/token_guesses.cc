@@ -10,7 +10,11 @@ std::chrono::milliseconds TokenGuesses::wrong(std::string_view peer, Moment now)
   std::string guesser = party_of_address(peer);
   auto at = guesses_.find(guesser);
   if (at == guesses_.end()) {
-    make_room(now);
+    if (guesses_.size() >= kAddressesMax)
+      std::erase_if(guesses_, [&](const auto& entry) { return now - entry.second.last >= kForgottenAfter; });
+    if (guesses_.size() >= kAddressesMax)
+      guesses_.erase(std::min_element(guesses_.begin(), guesses_.end(),
+                                      [](const auto& a, const auto& b) { return a.second.last < b.second.last; }));
     at = guesses_.emplace(std::move(guesser), Guesses{}).first;
   } else if (now - at->second.last >= kForgottenAfter) {
     at->second = Guesses{};
@@ -20,14 +24,6 @@ std::chrono::milliseconds TokenGuesses::wrong(std::string_view peer, Moment now)
   const std::chrono::milliseconds delay = guesses.next_delay;
   guesses.next_delay = std::min(2 * delay, kLongestDelay);
   return delay;
-}
-
-void TokenGuesses::make_room(Moment now) {
-  if (guesses_.size() < kAddressesMax) return;
-  std::erase_if(guesses_, [&](const auto& entry) { return now - entry.second.last >= kForgottenAfter; });
-  if (guesses_.size() < kAddressesMax) return;
-  guesses_.erase(std::min_element(guesses_.begin(), guesses_.end(),
-                                  [](const auto& a, const auto& b) { return a.second.last < b.second.last; }));
 }
 
 } // namespace oncekey

@@ -35,7 +35,6 @@ class TokenGuesses {
     std::chrono::milliseconds next_delay = kFirstDelay;
     Moment last;
   };
-  void make_room(Moment now);
 
   std::unordered_map<std::string, Guesses> guesses_;
 };

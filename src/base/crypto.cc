@@ -20,22 +20,11 @@
 namespace oncekey {
 namespace {
 
-using MacCtx = std::unique_ptr<EVP_MAC_CTX, Freed<EVP_MAC_CTX_free>>;
-
 // Finding the algorithm by its name takes a lock and a search; it is the same one every time.
 EVP_MAC* hmac_algorithm() {
   static EVP_MAC* const kHmac = EVP_MAC_fetch(nullptr, OSSL_MAC_NAME_HMAC, nullptr);
   ONCEKEY_CHECK(kHmac != nullptr, "OpenSSL has HMAC");
   return kHmac;
-}
-
-MacCtx keyed_context(HashAlgorithm algorithm, const unsigned char* secret, std::size_t length) {
-  MacCtx ctx(EVP_MAC_CTX_new(hmac_algorithm()));
-  std::string name(enum_name(algorithm)); // OpenSSL does not look at the case
-  const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name.data(), 0),
-                               OSSL_PARAM_construct_end()};
-  ONCEKEY_CHECK(ctx && EVP_MAC_init(ctx.get(), secret, length, params) == 1, "OpenSSL has HMAC with this hash");
-  return ctx;
 }
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
@@ -146,9 +135,14 @@ std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
 }
 
 std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces) {
+  const std::unique_ptr<EVP_MAC_CTX, Freed<EVP_MAC_CTX_free>> ctx(EVP_MAC_CTX_new(hmac_algorithm()));
+  std::string name(enum_name(algorithm)); // OpenSSL does not look at the case
+  const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name.data(), 0),
+                               OSSL_PARAM_construct_end()};
   // OpenSSL takes a null key for "the one set before", also where the length is 0.
-  const MacCtx ctx = keyed_context(algorithm, secret.empty() ? bytes_of("") : bytes_of(secret), secret.size());
-  bool good = true;
+  const unsigned char* const key = secret.empty() ? bytes_of("") : bytes_of(secret);
+  bool good = ctx && EVP_MAC_init(ctx.get(), key, secret.size(), params) == 1;
+  ONCEKEY_CHECK(good, "OpenSSL has HMAC with this hash");
   for (const std::string_view piece : pieces) {
     good = good && EVP_MAC_update(ctx.get(), bytes_of(piece), piece.size()) == 1;
   }
@@ -166,9 +160,7 @@ void fill_random(std::span<std::uint8_t> out) {
 std::uint64_t random_u64() {
   std::array<std::uint8_t, 8> bytes{};
   fill_random(bytes);
-  std::uint64_t value = 0;
-  for (const std::uint8_t byte : bytes) value = value << 8 | byte;
-  return value;
+  return std::bit_cast<std::uint64_t>(bytes);
 }
 
 // The upper 53 bits make every double of that grid equally likely.

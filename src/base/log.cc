@@ -49,29 +49,23 @@ void append_value(std::string& line, std::string_view value) {
 } // namespace
 
 std::string log_line(LogFormat format, std::string_view event, std::span<const LogField> fields) {
-  std::string line;
-  if (format == LogFormat::json) {
-    line += "\"event\":";
-    append_json_string(line, event);
-    for (const LogField& field : fields) {
+  const bool json = format == LogFormat::json;
+  const auto append = json ? append_json_string : append_value;
+  std::string line = json ? "\"event\":" : "event=";
+  append(line, event);
+  for (const LogField& field : fields) {
+    if (json) {
       line.push_back(',');
       append_json_string(line, field.name);
       line.push_back(':');
-      if (field.is_number) {
-        line += field.value;
-      } else {
-        append_json_string(line, field.value);
-      }
+    } else {
+      line.append(" ").append(field.name).append("=");
     }
-    return line;
-  }
-  line += "event=";
-  append_value(line, event);
-  for (const LogField& field : fields) {
-    line.push_back(' ');
-    line.append(field.name);
-    line.push_back('=');
-    append_value(line, field.value);
+    if (json && field.is_number) {
+      line += field.value;
+    } else {
+      append(line, field.value);
+    }
   }
   return line;
 }

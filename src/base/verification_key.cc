@@ -12,8 +12,6 @@
 #include <openssl/param_build.h>
 #include <openssl/rsa.h>
 
-#include <array>
-
 namespace oncekey {
 namespace {
 

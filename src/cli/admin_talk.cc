@@ -7,10 +7,8 @@
 #include "http/fetch.h"
 
 #include <fmt/format.h>
-#include <boost/json.hpp>
 
 #include <cstdlib>
-#include <ostream>
 
 namespace oncekey {
 
@@ -39,9 +37,9 @@ Result<AdminToken> token_in_file(const std::string& file) {
 Result<AdminToken> token_kept_for(std::string_view store_url) {
   const std::string file = admin_token_file(store_url);
   if (file.empty()) return AdminToken{};
-  Result<std::optional<std::string>> token = load_admin_token(file);
+  Result<std::string> token = load_admin_token(file);
   if (!token) return std::move(token).fault();
-  return *token ? AdminToken{**std::move(token), file} : AdminToken{};
+  return token->empty() ? AdminToken{} : AdminToken{*std::move(token), file};
 }
 
 Result<AdminToken> token_of_config(const Config& config, const std::string& config_file) {

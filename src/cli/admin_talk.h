@@ -7,7 +7,6 @@
 #include <boost/json/value.hpp>
 
 #include <functional>
-#include <optional>
 
 namespace oncekey {
 

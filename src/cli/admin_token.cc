@@ -6,7 +6,6 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <utility>
@@ -48,20 +47,16 @@ std::string admin_token_file(std::string_view store_url) {
   return (state / "oncekey" / kTokenFile).native();
 }
 
-Result<std::optional<std::string>> load_admin_token(const std::string& file) {
+Result<std::string> load_admin_token(const std::string& file) {
   const Result<std::optional<std::string>> content = read_file_if_there(file, kTokenFileBytesMax);
   if (!content) return content.fault();
-  if (!*content) return std::optional<std::string>();
-  Result<std::string> token = first_line(**content, file);
-  if (!token) return std::move(token).fault();
-  return std::optional<std::string>(*std::move(token));
+  return *content ? first_line(**content, file) : std::string();
 }
 
 Result<std::string> load_or_make_admin_token(const std::string& file) {
   if (const Status narrowed = make_private(file); !narrowed) return narrowed.fault();
-  Result<std::optional<std::string>> there = load_admin_token(file);
-  if (!there) return std::move(there).fault();
-  if (*there) return **std::move(there);
+  Result<std::string> there = load_admin_token(file);
+  if (!there || !there->empty()) return there;
   const std::string folder = std::filesystem::path(file).parent_path().native();
   if (const Status made = make_private_folder(folder); !made) return made.fault();
   // Another gateway of this user may be starting at the same moment.

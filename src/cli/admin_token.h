@@ -6,10 +6,6 @@
 
 #include <oncekey/result.h>
 
-#include <optional>
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 // `admin-token` in an embedded store's folder; in the user's state folder for the other stores. Empty if there is no
@@ -19,8 +15,8 @@ std::string admin_token_file(std::string_view store_url);
 // The token in the file, made there if it is missing.
 Result<std::string> load_or_make_admin_token(const std::string& file);
 
-// The token in the file; nothing if there is no file.
-Result<std::optional<std::string>> load_admin_token(const std::string& file);
+// The token in the file; empty if there is no file.
+Result<std::string> load_admin_token(const std::string& file);
 
 // A new one: 64 hexadecimal digits.
 std::string new_admin_token();

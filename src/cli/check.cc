@@ -8,10 +8,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <boost/json.hpp>
 
 #include <algorithm>
-#include <ostream>
 
 namespace oncekey {
 namespace {
@@ -47,19 +45,16 @@ std::string table_of_routes(const Config& config) {
   return format_table(rows);
 }
 
-void add_endpoint(std::vector<std::vector<std::string>>& rows, const std::string& what, const std::string& provider,
-                  const Endpoint& endpoint) {
-  rows.push_back({what, provider, std::to_string(endpoint.concurrency), format_duration(endpoint.timeout),
-                  format_duration(endpoint.budget), format_duration(endpoint.remember),
-                  endpoint.url.origin() + endpoint.url.target});
-}
-
 std::string table_of_endpoints(const Config& config) {
   std::vector<std::vector<std::string>> rows{
       {"MESSAGES", "PROVIDER", "AT ONCE", "TIMEOUT", "BUDGET", "REMEMBERED", "DELIVERED TO"}};
-  for (const Webhook& webhook : config.webhooks)
-    add_endpoint(rows, webhook.endpoint.name, webhook.provider, webhook.endpoint);
-  for (const Endpoint& destination : config.destinations) add_endpoint(rows, destination.name, "-", destination);
+  const auto add = [&](const Endpoint& endpoint, const std::string& provider) {
+    rows.push_back({endpoint.name, provider, std::to_string(endpoint.concurrency), format_duration(endpoint.timeout),
+                    format_duration(endpoint.budget), format_duration(endpoint.remember),
+                    endpoint.url.origin() + endpoint.url.target});
+  };
+  for (const Webhook& webhook : config.webhooks) add(webhook.endpoint, webhook.provider);
+  for (const Endpoint& destination : config.destinations) add(destination, "-");
   return rows.size() == 1 ? "" : format_table(rows);
 }
 

@@ -8,10 +8,7 @@
 #include "base/log.h"
 #include "config/config.h"
 
-#include <oncekey/result.h>
-
 #include <cstddef>
-#include <cstdint>
 
 namespace oncekey {
 

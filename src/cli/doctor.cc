@@ -23,9 +23,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <ostream>
 #include <set>
-#include <thread>
 
 namespace oncekey {
 namespace {
@@ -203,7 +201,7 @@ class Doctor {
     const auto token = load_admin_token(file);
     if (!token) return problem("admin_token", token.fault().message, "let this user read it");
     ok("admin_token",
-       token->has_value() ? fmt::format("it is in {}", file) : fmt::format("the first start writes one to {}", file));
+       token->empty() ? fmt::format("the first start writes one to {}", file) : fmt::format("it is in {}", file));
   }
 
   void servers() {

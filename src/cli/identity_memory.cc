@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <string_view>
 #include <utility>
 
 namespace oncekey {
@@ -27,8 +26,6 @@ std::string refusal(const std::vector<std::string>& lost) {
       "gateway the configuration of the others), or start once with --accept-identity-change",
       fmt::join(lost, "; "));
 }
-
-bool remembers_nothing(const std::string& url) { return url.starts_with("memory:"); }
 
 } // namespace
 
@@ -54,23 +51,15 @@ Result<IdentityVerdict> judge_identity(const std::string& remembered, const Iden
   return verdict;
 }
 
-Status check_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log) {
-  if (remembers_nothing(url)) return ok_status();
-  const Result<std::string> remembered = read_identity_note(url, log);
-  if (!remembered) return remembered.fault();
-  const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
-  if (!verdict) return verdict.fault();
-  return ok_status();
-}
-
-Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log) {
-  if (remembers_nothing(url)) return ok_status();
+Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log,
+                         Write write) {
+  if (url.starts_with("memory:")) return ok_status();
   for (int attempt = 0; attempt < kTries; ++attempt) {
     const Result<std::string> remembered = read_identity_note(url, log);
     if (!remembered) return remembered.fault();
     const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
     if (!verdict) return verdict.fault();
-    if (!verdict->write) return ok_status();
+    if (!verdict->write || write == Write::no) return ok_status();
     // Written only if the store still remembers what was compared: two gateways with different rules cannot both start.
     const Result<bool> written = write_identity_note(url, *remembered, *verdict->write, log);
     if (!written)
@@ -94,18 +83,13 @@ void log_added_accounts(Log& log, const std::string& file, std::size_t credentia
 
 IdentityWriter::IdentityWriter(Loop& loop, std::string url, Log& log) : loop_(loop), url_(std::move(url)), log_(log) {}
 
-IdentityWriter::~IdentityWriter() {
-  if (thread_.joinable()) thread_.join();
-}
-
 void IdentityWriter::remember(IdentityBasis basis, Then then) {
   jobs_.push_back({std::move(basis), std::move(then)});
   if (jobs_.size() == 1) begin_next();
 }
 
 void IdentityWriter::begin_next() {
-  if (thread_.joinable()) thread_.join(); // it has posted its end
-  thread_ = std::thread([this, basis = jobs_.front().basis] {
+  thread_ = std::jthread([this, basis = jobs_.front().basis] {
     Status done = remember_identity(url_, basis, IdentityChange::refused, log_);
     loop_.post([this, done = std::move(done)] {
       const Then then = std::move(jobs_.front().then);

@@ -14,24 +14,18 @@
 #include <oncekey/result.h>
 
 #include <deque>
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
 #include <thread>
-#include <vector>
 
 namespace oncekey {
 
 enum class IdentityChange { refused, accepted };
 
-// Compares with what the store behind `url` remembers, and changes nothing. A fault says what would be lost and what to
-// do: the gateway must not start. Blocks.
-Status check_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log);
-
-// The same, and writes what is new into the store. A fault also if that fails: the gateway must not use the new rules.
-// Blocks.
-Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log);
+// Compares with what the store behind `url` remembers, and writes what is new into it unless told not to. A fault says
+// what would be lost and what to do: the gateway must not start. A fault also if writing fails: the gateway must not
+// use the new rules. Blocks.
+enum class Write { no, yes };
+Status remember_identity(const std::string& url, const IdentityBasis& basis, IdentityChange change, Log& log,
+                         Write write = Write::yes);
 
 // The same on a text instead of a store: what to write in its place, or nothing if it can stay. For tests.
 struct IdentityVerdict {
@@ -52,7 +46,6 @@ class IdentityWriter {
   using Then = std::function<void(Status)>;
 
   IdentityWriter(Loop& loop, std::string url, Log& log);
-  ~IdentityWriter(); // waits for the call under way
   IdentityWriter(const IdentityWriter&) = delete;
   IdentityWriter& operator=(const IdentityWriter&) = delete;
 
@@ -70,7 +63,7 @@ class IdentityWriter {
   const std::string url_;
   Log& log_;
   std::deque<Job> jobs_; // the first is under way
-  std::thread thread_;
+  std::jthread thread_;  // the last one; assigning another waits for it
 };
 
 } // namespace oncekey

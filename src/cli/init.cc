@@ -8,7 +8,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <ostream>
 
 namespace oncekey {
 namespace {

@@ -7,9 +7,6 @@
 
 #include <oncekey/workers.h>
 
-#include <fmt/format.h>
-#include <boost/json.hpp>
-
 #include <charconv>
 
 namespace oncekey {

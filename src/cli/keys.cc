@@ -3,11 +3,8 @@
 #include "config/suggestion.h"
 
 #include <fmt/format.h>
-#include <boost/json.hpp>
 
 #include <array>
-#include <istream>
-#include <ostream>
 
 namespace oncekey {
 namespace {

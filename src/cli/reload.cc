@@ -11,7 +11,6 @@
 #include <csignal>
 #include <fstream>
 #include <iterator>
-#include <utility>
 
 namespace oncekey {
 namespace {

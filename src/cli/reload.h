@@ -10,7 +10,6 @@
 //   - rules or entries that the store cannot be made to remember (cli/identity_memory.h).
 #pragma once
 
-#include "base/log.h"
 #include "cli/identity_memory.h"
 #include "config/load.h"
 #include "config/reload_rules.h"
@@ -19,11 +18,7 @@
 #include "http/server.h"
 #include "net/signals.h"
 
-#include <functional>
 #include <map>
-#include <memory>
-#include <string>
-#include <vector>
 
 namespace oncekey {
 

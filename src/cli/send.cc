@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <sstream>
 
 namespace oncekey {
 namespace {
@@ -53,11 +54,8 @@ Status add_headers(Headers& headers, const std::string& text) {
   if (!text.starts_with('@')) return add_header_line(headers, text);
   const auto content = data_of(text);
   if (!content) return content.fault();
-  std::string_view rest = *content;
-  while (!rest.empty()) {
-    const std::size_t end = rest.find('\n');
-    const std::string_view line = rest.substr(0, end);
-    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
+  std::istringstream lines(*content);
+  for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line == "\r") continue;
     if (Status added = add_header_line(headers, line); !added) return added;
   }

@@ -5,7 +5,6 @@
 #include "base/private_files.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
-#include "cli/identity_memory.h"
 #include "cli/reload.h"
 #include "cli/store_watch.h"
 #include "cli/subcommand.h"
@@ -13,8 +12,6 @@
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
-#include "gateway/trust_keeper.h"
-#include "net/signals.h"
 #include "store/open_store.h"
 
 #include <pthread.h>
@@ -22,7 +19,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <thread>
 
 namespace oncekey {
 namespace {
@@ -143,12 +139,11 @@ Status find_admin_token(Config& config, Log& log) {
 // what is under way, the lame duck or the drain.
 class Shutdown {
  public:
-  Shutdown(Loop& loop, GatewayShared& shared, Server& server, Server& admin, Log& log)
+  Shutdown(Loop& loop, GatewayShared& shared, Server& server, Server& admin)
       : loop_(loop),
         shared_(shared),
         server_(server),
         admin_(admin),
-        log_(log),
         lame_duck_(loop, [this] { drain(); }),
         signals_(loop, {SIGTERM, SIGINT}, [this] { signalled(); }) {}
 
@@ -168,8 +163,8 @@ class Shutdown {
     } else if (!shared_.draining.load()) {
       drain();
     } else {
-      log_.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
-      log_.flush();
+      shared_.log.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
+      shared_.log.flush();
       std::_Exit(1);
     }
   }
@@ -177,7 +172,7 @@ class Shutdown {
   void leave() {
     const Millis lame_duck = shared_.config().timeouts.lame_duck;
     if (lame_duck == Millis(0)) return drain();
-    log_.info("leaving", {{"connections", server_.connections()}, {"lame_duck", format_duration(lame_duck)}});
+    shared_.log.info("leaving", {{"connections", server_.connections()}, {"lame_duck", format_duration(lame_duck)}});
     server_.leave();
     lame_duck_.after(lame_duck);
   }
@@ -185,7 +180,7 @@ class Shutdown {
   void drain() {
     lame_duck_.clear();
     shared_.draining.store(true);
-    log_.info("draining", {{"connections", server_.connections()}});
+    shared_.log.info("draining", {{"connections", server_.connections()}});
     server_.drain();
     for (const Other& other : others_) other.begin();
     shared_.waiters.notify_all();
@@ -206,7 +201,7 @@ class Shutdown {
     const bool drained = server_.connections() == 0 && shared_.detached.load() == 0 && others_over;
     if (now >= deadline_ && !admin_draining_ && shared_.tunnels.load() > 0 && !tunnels_ended_) {
       tunnels_ended_ = true;
-      log_.info("tunnels_closed", {{"tunnels", shared_.tunnels.load()}, {"reason", "drain_timeout passed"}});
+      shared_.log.info("tunnels_closed", {{"tunnels", shared_.tunnels.load()}, {"reason", "drain_timeout passed"}});
       deadline_ = now + kTunnelEnd;
       end_tunnels_();
     }
@@ -228,7 +223,6 @@ class Shutdown {
   GatewayShared& shared_;
   Server& server_;
   Server& admin_;
-  Log& log_;
   MonotonicTime deadline_;
   std::function<void()> then_;
   std::function<void()> end_tunnels_;
@@ -291,7 +285,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   const IdentityChange change = flags.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
   IdentityBasis basis;
   if (!took(identity_basis_of(config), basis)) return 1;
-  if (const Status known = check_identity(config.store, basis, change, log); !known) return refuse(known.fault());
+  if (const Status known = remember_identity(config.store, basis, change, log, Write::no); !known)
+    return refuse(known.fault());
   if (const Status known = find_admin_token(config, log); !known) return refuse(known.fault());
 
   std::unique_ptr<LineFile> access_log;
@@ -371,7 +366,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   const SignalWatch reopen_log(operators.loop, {SIGUSR1}, [&] {
     if (access_log) access_log->reopen();
   });
-  Shutdown shutdown(operators.loop, shared, *server, *admin_server, log);
+  Shutdown shutdown(operators.loop, shared, *server, *admin_server);
   shutdown.on_finished([&] { operators.loop.stop(); });
   shutdown.on_tunnels_end([&] {
     for (const auto& worker : workers) worker->loop.post([&worker] { worker->gateway->end_tunnels(); });

@@ -5,10 +5,6 @@
 #include "config/secret.h"
 #include "store/open_store.h"
 
-#include <fmt/format.h>
-
-#include <ostream>
-
 namespace oncekey {
 namespace {
 

@@ -15,11 +15,7 @@
 #include "gateway/shared.h"
 #include "net/loop.h"
 
-#include <atomic>
 #include <map>
-#include <string>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 

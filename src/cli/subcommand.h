@@ -8,10 +8,8 @@
 #include <CLI/CLI.hpp>
 
 #include <cstddef>
-#include <iosfwd>
+#include <istream>
 #include <memory>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

@@ -4,7 +4,6 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <boost/json.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // views: the admin API's JSON, and tables, as text for people at a terminal.
 #pragma once
 
-#include <boost/json/value.hpp>
+#include <boost/json.hpp>
 
 #include <cstddef>
 #include <string>

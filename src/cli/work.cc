@@ -7,10 +7,7 @@
 
 #include <oncekey/workers.h>
 
-#include <fmt/format.h>
-
 #include <csignal>
-#include <ostream>
 #include <set>
 #include <thread>
 

@@ -11,7 +11,6 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <thread>
 
 namespace oncekey {
@@ -187,9 +186,9 @@ struct Client::Impl {
     std::string operation; // its word in the journal; empty if it is not there
     bool resumed = false;
     bool named = false;
-    bool used_elsewhere = false;     // perhaps: it is the caller's own, and no journal tells
-    std::optional<JournalEnd> ended; // by an earlier run
-    std::uint64_t run = 1;           // of the operation, by the journal
+    bool used_elsewhere = false;       // perhaps: it is the caller's own, and no journal tells
+    std::optional<JournalEnd> ended{}; // by an earlier run
+    std::uint64_t run = 1;             // of the operation, by the journal
   };
   static Result<std::unique_ptr<Client>> open(ClientOptions options, std::unique_ptr<ClientWorld> world);
   Result<Key> key_for(const ClientRequest& request, const Url& url);
@@ -213,12 +212,7 @@ Result<Client::Impl::Key> Client::Impl::key_for(const ClientRequest& request, co
   if (request.key.empty() && changes_nothing(request.method)) return Key{};
   JournalEntry wanted{fingerprint_of(request), request.key.empty() ? random_uuid() : request.key, world->wall_clock(),
                       fmt::format("{} {}", request.method, url.shown())};
-  if (!journal) {
-    Key key;
-    key.text = wanted.key;
-    key.used_elsewhere = !request.key.empty();
-    return key;
-  }
+  if (!journal) return Key{.text = wanted.key, .operation = {}, .used_elsewhere = !request.key.empty()};
   const std::string operation = operation_of(request);
   auto begun = journal->begin(operation, wanted, request.again ? IfEnded::begin_anew : IfEnded::find,
                               [&](const JournalEntry& found) { return check_found(found, wanted, request); });

@@ -12,9 +12,7 @@
 
 #include <oncekey/client.h>
 
-#include <functional>
 #include <mutex>
-#include <string>
 
 namespace oncekey {
 

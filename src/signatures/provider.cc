@@ -1,11 +1,12 @@
-#include "signatures/provider.h"
-
 #include "base/enum_name.h"
+#include "core/json_pointer.h"
+#include "core/key.h"
 #include "signatures/signing.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace oncekey {
 namespace {
@@ -52,6 +53,100 @@ Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name)
     known.append(each.name).append(", ");
   }
   return invalid(fmt::format("unknown provider \"{}\"; use one of {}hmac", name, known));
+}
+
+std::variant<std::string_view, Refused> only_header(const Headers& headers, std::string_view name) {
+  switch (headers.count(name)) {
+    case 0:
+      return Refused{WebhookFault::header_missing, fmt::format("there is no {}", name)};
+    case 1:
+      break;
+    default:
+      return Refused{WebhookFault::header_malformed, fmt::format("{} is sent more than once", name)};
+  }
+  const std::string_view value = *headers.get(name);
+  if (value.empty()) return Refused{WebhookFault::header_missing, fmt::format("{} is empty", name)};
+  return value;
+}
+
+std::optional<WallSeconds> parse_unix_seconds(std::string_view text) {
+  // Twelve digits last for thirty thousand years and cannot overflow.
+  if (text.empty() || text.size() > 12 || (text.front() == '0' && text.size() > 1)) return std::nullopt;
+  std::int64_t seconds = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seconds);
+  if (error != std::errc{} || end != text.data() + text.size() || text.front() == '-') return std::nullopt;
+  return WallSeconds(std::chrono::seconds(seconds));
+}
+
+std::optional<Refused> check_time(WallSeconds sent, std::chrono::seconds tolerance, WallSeconds now) {
+  if (now - sent > tolerance)
+    return Refused{WebhookFault::too_old, fmt::format("signed {} s ago", (now - sent).count())};
+  if (sent - now > tolerance)
+    return Refused{WebhookFault::too_new, fmt::format("signed {} s in the future", (sent - now).count())};
+  return std::nullopt;
+}
+
+std::string_view SignedHeaders::only(std::string_view name, std::string_view prefix) {
+  if (refused_) return {};
+  auto header = only_header(check_.request.headers, name);
+  if (auto* const refused = std::get_if<Refused>(&header)) {
+    refused_ = std::move(*refused);
+    return {};
+  }
+  const auto value = std::get<std::string_view>(header);
+  if (value.starts_with(prefix)) return value.substr(prefix.size());
+  refused_ = {WebhookFault::header_malformed, fmt::format("{} does not begin with {}", name, prefix)};
+  return {};
+}
+
+std::string_view SignedHeaders::timely(std::string_view name) {
+  const std::string_view text = only(name);
+  if (refused_) return {};
+  if (const auto sent = parse_unix_seconds(text)) {
+    refused_ = check_time(*sent, check_.tolerance, check_.now);
+  } else {
+    refused_ = {WebhookFault::header_malformed, fmt::format("{} is not a time in whole seconds", name)};
+  }
+  return refused_ ? std::string_view{} : text;
+}
+
+bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys, const MacPieces& pieces,
+                     std::span<const std::string_view> signatures, EncodeMac encode) {
+  bool matches = false;
+  for (const std::string& key : keys) {
+    const std::string expected = encode(hmac(algorithm, key, pieces));
+    for (const std::string_view signature : signatures) {
+      const bool same = equal_in_constant_time(expected, signature);
+      matches = matches || same;
+    }
+  }
+  return matches;
+}
+
+Verification verify_signed_body(const WebhookCheck& check, std::string_view signature_header, std::string_view prefix,
+                                EncodeMac encode, std::string_view id_header) {
+  SignedHeaders headers(check);
+  const std::string_view signature = headers.only(signature_header, prefix);
+  if (headers.refused()) return *headers.refused();
+  if (!any_mac_matches(HashAlgorithm::sha256, check.secrets, {check.request.body}, {&signature, 1}, encode))
+    return wrong_signature();
+  const std::string_view delivery = headers.only(id_header);
+  if (headers.refused()) return *headers.refused();
+  return verified_as(delivery, id_header);
+}
+
+Verification verified_as(std::string_view event_id, std::string_view source) {
+  ParsedKey key = parse_plain_key(event_id);
+  if (const auto* bad = std::get_if<BadKey>(&key))
+    return Refused{WebhookFault::event_id_missing, fmt::format("{} cannot be an event id: {}", source, bad->why)};
+  return Verified{std::get<std::string>(std::move(key)), std::nullopt, false};
+}
+
+Verification verified_by_body(std::string_view body, std::string_view pointer) {
+  const JsonPlace place = find_in_json(body, pointer);
+  if (place.kind != JsonPlace::Kind::string && place.kind != JsonPlace::Kind::number)
+    return Refused{WebhookFault::event_id_missing, fmt::format("the body has no event id at {}", pointer)};
+  return verified_as(place.text, fmt::format("{} of the body", pointer));
 }
 
 } // namespace oncekey

@@ -7,18 +7,27 @@
 namespace oncekey {
 namespace {
 
-// Returning from the function accepts a job, throwing refuses it.
 class CallbackSink final : public Sink {
  public:
-  CallbackSink(std::function<void(const Job&)> accept, std::size_t concurrency)
-      : accept_(std::move(accept)), concurrency_(concurrency) {}
+  using Deliver = std::function<SinkReport(std::span<const Job>, const DeliveryTurn&)>;
+  explicit CallbackSink(Deliver deliver) : deliver_(std::move(deliver)) {}
 
-  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override {
+  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn& turn) override { return deliver_(jobs, turn); }
+
+ private:
+  const Deliver deliver_;
+};
+
+} // namespace
+
+// Returning from the function accepts a job, throwing refuses it.
+std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std::size_t concurrency) {
+  return std::make_unique<CallbackSink>([=](std::span<const Job> jobs, const DeliveryTurn& turn) {
     SinkReport report;
     std::mutex mutex;
-    concurrently(concurrency_, jobs.size(), [&](std::size_t i) {
+    concurrently(concurrency, jobs.size(), [&](std::size_t i) {
       if (turn.over()) return GoOn::no;
-      const std::optional<std::string> why = thrown_by([&] { accept_(jobs[i]); });
+      const std::optional<std::string> why = thrown_by([&] { accept(jobs[i]); });
       const std::lock_guard lock(mutex);
       if (why) {
         report.refused.push_back({jobs[i].id, *why});
@@ -28,31 +37,12 @@ class CallbackSink final : public Sink {
       return GoOn::yes;
     });
     return report;
-  }
-
- private:
-  std::function<void(const Job&)> accept_;
-  const std::size_t concurrency_;
-};
-
-class BatchCallbackSink final : public Sink {
- public:
-  explicit BatchCallbackSink(std::function<SinkReport(std::span<const Job>)> accept) : accept_(std::move(accept)) {}
-
-  SinkReport deliver(std::span<const Job> jobs, const DeliveryTurn&) override { return accept_(jobs); }
-
- private:
-  std::function<SinkReport(std::span<const Job>)> accept_;
-};
-
-} // namespace
-
-std::unique_ptr<Sink> callback_sink(std::function<void(const Job&)> accept, std::size_t concurrency) {
-  return std::make_unique<CallbackSink>(std::move(accept), concurrency);
+  });
 }
 
 std::unique_ptr<Sink> batch_callback_sink(std::function<SinkReport(std::span<const Job>)> accept) {
-  return std::make_unique<BatchCallbackSink>(std::move(accept));
+  return std::make_unique<CallbackSink>(
+      [accept = std::move(accept)](std::span<const Job> jobs, const DeliveryTurn&) { return accept(jobs); });
 }
 
 } // namespace oncekey

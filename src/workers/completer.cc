@@ -102,13 +102,8 @@ Result<CompleterCounts> CompleterLoop::run_once() {
     // Most of the time there is nothing to do, and no thread is needed to find that out.
     if (const auto first = next(round)) {
       const std::size_t wanted = std::min(options_.concurrency, options_.batch);
-      const auto fewer = start_threads(
-          others, wanted == 0 ? 0 : wanted - 1, [this, &round] { work(round); }, StartThread{});
-      if (fewer) {
-        failing("threads", *fewer);
-      } else {
-        working("threads");
-      }
+      report("threads", start_threads(
+                            others, wanted == 0 ? 0 : wanted - 1, [this, &round] { work(round); }, StartThread{}));
       finish(round, *first);
       work(round);
     }
@@ -160,17 +155,17 @@ Status CompleterLoop::complete(const UnfinishedOperation& operation, CompleterCo
   if (!outcome.ok()) {
     ++counts.failed;
     const std::string why = error_text(outcome.fault().message);
-    failing(what, why);
+    report(what, why);
     if (operation.attempts == options_.attempts_max) return bury(why);
     return run_command(database_, {phases::kNoteError, {id, std::string_view(why)}});
   }
   if (const auto* const unknown = std::get_if<NotDeclared>(&*outcome)) {
     ++counts.unknown;
     const std::string why = error_text(unknown->why);
-    failing(what, why);
+    report(what, why);
     return run_command(database_, {phases::kNoAttempt, {id, std::string_view(why), std::int64_t{operation.attempts}}});
   }
-  working(what);
+  report(what, std::nullopt);
   if (std::holds_alternative<Finished>(*outcome)) {
     ++counts.finished;
   } else if (std::holds_alternative<DeadLettered>(*outcome)) {
@@ -184,13 +179,8 @@ Status CompleterLoop::complete(const UnfinishedOperation& operation, CompleterCo
 } // namespace
 
 CompleterCounts& CompleterCounts::operator+=(const CompleterCounts& other) {
-  picked += other.picked;
-  finished += other.finished;
-  not_yet += other.not_yet;
-  failed += other.failed;
-  dead += other.dead;
-  unknown += other.unknown;
-  return *this;
+  using C = CompleterCounts;
+  return add_counts(*this, other, {&C::picked, &C::finished, &C::not_yet, &C::failed, &C::dead, &C::unknown});
 }
 
 Completer::Completer(Runner& runner, CompleterOptions options)

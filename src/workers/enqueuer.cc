@@ -4,7 +4,6 @@
 #include "workers/concurrently.h"
 #include "workers/worker_loop.h"
 
-#include <deque>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -148,10 +147,8 @@ struct EnqueuerLoop::Line final : JobSource<ClaimedJobs, SinkReport>, Carrier<Cl
     if (report.down) {
       ++counts.sinks_down;
       not_before = std::chrono::steady_clock::now() + pause_of(enqueuer.options_, ++failures);
-      enqueuer.failing("sink " + name, error_text(*report.down));
-    } else {
-      enqueuer.working("sink " + name);
     }
+    enqueuer.report("sink " + name, report.down ? std::optional(error_text(*report.down)) : std::nullopt);
     done(std::move(report));
   }
 
@@ -192,7 +189,7 @@ void EnqueuerLoop::run() {
   for (const auto& line : lines_) {
     const auto work = [this, &line = *line] { repeat([&] { return more_after(drain(line)); }); };
     if (const auto why = start_threads(threads, 1, work, StartThread{})) {
-      failing("threads", *why);
+      report("threads", why);
       without_thread.push_back(line.get());
     }
   }
@@ -234,13 +231,8 @@ Result<EnqueuerCounts> EnqueuerLoop::drain(Line& line) {
 } // namespace
 
 EnqueuerCounts& EnqueuerCounts::operator+=(const EnqueuerCounts& other) {
-  claimed += other.claimed;
-  delivered += other.delivered;
-  refused += other.refused;
-  given_back += other.given_back;
-  dead += other.dead;
-  sinks_down += other.sinks_down;
-  return *this;
+  using C = EnqueuerCounts;
+  return add_counts(*this, other, {&C::claimed, &C::delivered, &C::refused, &C::given_back, &C::dead, &C::sinks_down});
 }
 
 Enqueuer::Enqueuer(Database& database, std::map<std::string, std::shared_ptr<Sink>> sinks, EnqueuerOptions options)

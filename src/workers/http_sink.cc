@@ -1,4 +1,3 @@
-#include <oncekey/sinks.h>
 #include <oncekey/workers.h>
 
 #include "base/json_text.h"
@@ -8,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <mutex>
 #include <unordered_set>
 
@@ -175,15 +173,17 @@ class HttpSink final : public Sink {
   std::unordered_set<JobId> tried_in_vain_;
 };
 
-RunOutcome outcome_of(int status) {
-  if (status == 202 || status == 409) return InProgress{};
-  if (status == 410) return DeadLettered{};
+Result<RunOutcome> outcome_of(int status) {
+  if (status == 202 || status == 409) return RunOutcome(InProgress{});
+  if (status == 410) return RunOutcome(DeadLettered{});
   if (status == 404) {
-    return NotDeclared{NotDeclared::Part::operation,
-                       "the application answered 404: it does not know the operation or its recovery point, or it does "
-                       "not resume operations under this URL"};
+    return RunOutcome(
+        NotDeclared{NotDeclared::Part::operation,
+                    "the application answered 404: it does not know the operation or its recovery point, or it does "
+                    "not resume operations under this URL"});
   }
-  return Finished{}; // the application keeps the answer; the completer has no use for it
+  if (status < 200 || status >= 300) return unavailable(fmt::format("the application answered {}", status));
+  return RunOutcome(Finished{}); // the application keeps the answer; the completer has no use for it
 }
 
 } // namespace
@@ -205,10 +205,7 @@ Result<Completer::Resume> resume_by_http(std::string_view url, HttpSinkOptions o
     body += fmt::format(",\"id\":\"{}\"}}", id);
     const Fetched fetched = receiver->post(id, "application/json", {}, body);
     if (const auto* const failure = std::get_if<FetchFailure>(&fetched)) return unavailable(failure->reason);
-    const int status = std::get<FetchedAnswer>(fetched).status;
-    if (status != 409 && status != 410 && status != 404 && (status < 200 || status >= 300))
-      return unavailable(fmt::format("the application answered {}", status));
-    return outcome_of(status);
+    return outcome_of(std::get<FetchedAnswer>(fetched).status);
   });
 }
 

@@ -44,10 +44,8 @@ Status ReaperLoop::reap(ReaperCounts& counts) {
 } // namespace
 
 ReaperCounts& ReaperCounts::operator+=(const ReaperCounts& other) {
-  answer_buckets += other.answer_buckets;
-  inbox_buckets += other.inbox_buckets;
-  postponed += other.postponed;
-  return *this;
+  using C = ReaperCounts;
+  return add_counts(*this, other, {&C::answer_buckets, &C::inbox_buckets, &C::postponed});
 }
 
 Reaper::Reaper(Database& database, ReaperOptions options)

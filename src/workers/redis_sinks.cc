@@ -14,29 +14,14 @@ namespace {
 // Commands are written before answers are read: what is under way at a time stays within the sockets' buffers.
 constexpr std::size_t kRedisBatch = 100;
 
-enum class JsonShape { array, other, none };
-
-JsonShape shape_of(std::string_view text) {
-  boost::system::error_code error;
-  const boost::json::value parsed = boost::json::parse(text, error);
-  if (error) return JsonShape::none;
-  return parsed.is_array() ? JsonShape::array : JsonShape::other;
-}
-
 // The args keep their bytes: a number that JSON libraries would round is not touched.
 std::string sidekiq_args(const std::string& args) {
-  switch (shape_of(args)) {
-    case JsonShape::array:
-      return args;
-    case JsonShape::other:
-      return fmt::format("[{}]", args);
-    case JsonShape::none:
-      break;
-  }
+  boost::system::error_code error;
+  const boost::json::value parsed = boost::json::parse(args, error);
+  if (!error) return parsed.is_array() ? args : fmt::format("[{}]", args);
   std::string text = "[";
   append_json_string(text, args);
-  text.push_back(']');
-  return text;
+  return text + "]";
 }
 
 double seconds_of(Time time) { return static_cast<double>(time.time_since_epoch().count()) / 1000.0; }

@@ -64,23 +64,14 @@ std::map<std::string, std::string> BackgroundWorker::Impl::troubles() const {
 }
 
 // A reason that changes while the same thing goes on failing is kept, and the observer is not called again.
-void BackgroundWorker::Impl::failing(const std::string& what, std::string why) {
-  const std::lock_guard one_at_a_time(observer_mutex_);
-  std::optional<std::string> told = why;
-  {
-    const std::lock_guard lock(mutex_);
-    if (!troubles_.insert_or_assign(what, std::move(why)).second) return;
-  }
-  if (observer_) observer_(what, told);
-}
-
-void BackgroundWorker::Impl::working(const std::string& what) {
+void BackgroundWorker::Impl::report(const std::string& what, const std::optional<std::string>& why) {
   const std::lock_guard one_at_a_time(observer_mutex_);
   {
     const std::lock_guard lock(mutex_);
-    if (troubles_.erase(what) == 0) return;
+    const bool changed = why ? troubles_.insert_or_assign(what, *why).second : troubles_.erase(what) != 0;
+    if (!changed) return;
   }
-  if (observer_) observer_(what, std::nullopt);
+  if (observer_) observer_(what, why);
 }
 
 bool BackgroundWorker::Impl::stopping() const {

@@ -15,6 +15,13 @@ namespace oncekey {
 // is not valid UTF-8, and with it the statement that records what became of a whole batch.
 std::string error_text(std::string_view said);
 
+// Adds up the counts of two runs, member by member.
+template <class Counts>
+Counts& add_counts(Counts& sum, const Counts& more, std::initializer_list<std::uint64_t Counts::*> members) {
+  for (const auto member : members) sum.*member += more.*member;
+  return sum;
+}
+
 // What the commands answer, run in one transaction on a session of the pool.
 Result<std::vector<SqlRows>> transact(Database& database, std::span<const phases::Command> commands);
 Result<SqlRows> ask(Database& database, const phases::Command& command);
@@ -38,8 +45,8 @@ struct BackgroundWorker::Impl {
   virtual bool turn() = 0;
   // Takes turns until stop(), with a pause after each that found nothing or failed.
   void repeat(const std::function<bool()>& turn);
-  void failing(const std::string& what, std::string why);
-  void working(const std::string& what);
+  // Why something fails; nothing if it works.
+  void report(const std::string& what, const std::optional<std::string>& why);
 
  private:
   const Millis idle_wait_;
@@ -74,12 +81,9 @@ class CountingLoop : public BackgroundWorker::Impl {
       const std::lock_guard lock(metrics_mutex_);
       total_ += counts;
     }
-    if (done.ok()) {
-      working("database");
-      return counts;
-    }
-    failing("database", done.fault().message);
-    return std::move(done).fault();
+    report("database", done.ok() ? std::nullopt : std::optional(done.fault().message));
+    if (!done.ok()) return std::move(done).fault();
+    return counts;
   }
 
  private:
