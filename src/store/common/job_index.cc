@@ -1,6 +1,7 @@
 #include "store/common/job_index.h"
 
 #include <algorithm>
+#include <iterator>
 
 namespace oncekey {
 
@@ -33,35 +34,14 @@ void JobIndex::stop_waiting(const RecordId& id, const Entry& entry) {
   if (at->second.empty()) due_.erase(at);
 }
 
-void JobIndex::set_due(const RecordId& id, Entry& entry, Time due) {
-  const bool first = can_be_due(id, entry);
-  if (first) stop_waiting(id, entry);
-  entry.due = due;
-  if (first) wait(id, entry);
-}
-
 void JobIndex::note(const StoredJob& job) {
   const std::lock_guard lock(mutex_);
-  const bool indexed = job.open() || job.state == JobState::dead;
   const auto at = entries_.find(job.id);
-  if (at == entries_.end() || !indexed) {
-    remove(job.id);
-    if (indexed) insert(next_place_, job);
-    return;
-  }
-  if ((at->second.state == JobState::dead) == (job.state == JobState::dead)) {
-    --counts_[{at->second.route, at->second.state}];
-    ++counts_[{job.route, job.state}];
-    at->second.state = job.state;
-    by_expiry_.erase({at->second.expires_at, job.id});
-    by_expiry_.insert({job.expires_at, job.id});
-    at->second.expires_at = job.expires_at;
-    return set_due(job.id, at->second, job.due_at);
-  }
-  // A dead letter keeps its place, for the store's own entry of it; one that is tried again goes to the end.
-  const std::uint64_t place = job.state == JobState::dead ? at->second.place : next_place_;
+  // A job keeps its place, for the store's own entry of it; a dead letter that is tried again goes to the end.
+  const bool stays = at != entries_.end() && (job.state == JobState::dead || at->second.state != JobState::dead);
+  const std::uint64_t place = stays ? at->second.place : next_place_;
   remove(job.id);
-  insert(place, job);
+  if (job.open() || job.state == JobState::dead) insert(place, job);
 }
 
 void JobIndex::forget(const RecordId& id) {
@@ -72,7 +52,11 @@ void JobIndex::forget(const RecordId& id) {
 void JobIndex::postpone(const RecordId& id, Time due) {
   const std::lock_guard lock(mutex_);
   const auto at = entries_.find(id);
-  if (at != entries_.end()) set_due(id, at->second, due);
+  if (at == entries_.end()) return;
+  const bool first = can_be_due(id, at->second);
+  if (first) stop_waiting(id, at->second);
+  at->second.due = due;
+  if (first) wait(id, at->second);
 }
 
 std::optional<std::uint64_t> JobIndex::place_of(const RecordId& id) const {
@@ -94,28 +78,31 @@ void JobIndex::insert(std::uint64_t place, const StoredJob& job) {
   entries_[job.id] = entry;
   ++counts_[{job.route, job.state}];
   by_expiry_.insert({job.expires_at, job.id});
-  if (entry.ordered && job.open()) queues_[order_of(job.id)].emplace(place, job.id);
+  if (entry.ordered && job.open()) {
+    Queue& queue = queues_[order_of(job.id)];
+    const auto next = std::next(queue.emplace(place, job.id).first);
+    if (next != queue.end()) stop_waiting(next->second, entries_.at(next->second)); // it is not the first any more
+  }
   if (can_be_due(job.id, entry)) wait(job.id, entry);
 }
 
-bool JobIndex::remove(const RecordId& id) {
+void JobIndex::remove(const RecordId& id) {
   const auto at = entries_.find(id);
-  if (at == entries_.end()) return false;
+  if (at == entries_.end()) return;
   const Entry entry = std::move(at->second);
   entries_.erase(at);
   by_expiry_.erase({entry.expires_at, id});
   if (const auto count = counts_.find({entry.route, entry.state}); --count->second == 0) counts_.erase(count);
   stop_waiting(id, entry);
-  if (!entry.ordered || entry.state == JobState::dead) return true;
+  if (!entry.ordered || entry.state == JobState::dead) return;
   const auto queue = queues_.find(order_of(id));
   queue->second.erase(entry.place);
   if (queue->second.empty()) {
     queues_.erase(queue);
-    return true;
+    return;
   }
   const RecordId& next = queue->second.begin()->second;
   wait(next, entries_.at(next));
-  return true;
 }
 
 std::vector<RecordId> JobIndex::due(const TakeRequest& request, Time now) const {
@@ -155,9 +142,7 @@ std::vector<RecordId> JobIndex::list(const JobListRequest& request, Time now) co
 std::vector<JobCount> JobIndex::count() const {
   const std::lock_guard lock(mutex_);
   std::vector<JobCount> counts;
-  for (const auto& [what, count] : counts_) {
-    if (count != 0) counts.push_back({what.first, what.second, count});
-  }
+  for (const auto& [what, count] : counts_) counts.push_back({what.first, what.second, count});
   return counts;
 }
 

@@ -63,11 +63,10 @@ class JobIndex {
 
   // All of these need the lock.
   void insert(std::uint64_t place, const StoredJob& job);
-  bool remove(const RecordId& id);
+  void remove(const RecordId& id);
   bool can_be_due(const RecordId& id, const Entry& entry) const;
   void wait(const RecordId& id, const Entry& entry);
   void stop_waiting(const RecordId& id, const Entry& entry);
-  void set_due(const RecordId& id, Entry& entry, Time due);
 
   mutable std::mutex mutex_;
   std::uint64_t next_place_ = 1;

@@ -158,21 +158,9 @@ void PostgresStore::find(const RecordId& id, Interest interest, Done<std::option
   parts_->submit(id, FindCall{id, interest, std::move(done)});
 }
 
-void PostgresStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
-}
-
-void PostgresStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, FenceCall{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
-}
-
-void PostgresStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  parts_->submit(owner.id, FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
-}
-
-void PostgresStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
-  const FenceVerb verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
-  parts_->submit(owner.id, FenceCall{verb, owner, Millis{}, {}, std::move(done)});
+void PostgresStore::by_fence(FenceCall call) {
+  const RecordId id = call.owner.id;
+  parts_->submit(id, std::move(call));
 }
 
 JobStore& PostgresStore::jobs() { return *parts_->jobs; }

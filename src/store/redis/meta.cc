@@ -1,7 +1,6 @@
 #include "store/redis/meta.h"
 
 #include "redis/server_error.h"
-#include "store/common/memory_watch.h"
 #include "store/common/secret_check.h"
 #include "store/redis/scripts.h"
 

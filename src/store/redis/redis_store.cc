@@ -8,6 +8,7 @@
 #include "store/redis/redis_jobs.h"
 #include "store/redis/store_loop.h"
 
+#include <array>
 #include <utility>
 
 namespace oncekey {
@@ -17,20 +18,27 @@ using redis::call_for;
 using redis::CallPtr;
 using redis::ScriptCall;
 
-CallPtr call_for(const Ownership& owner, std::string_view verb) {
-  CallPtr call = call_for(owner.id, verb);
-  std::string words = redis::encode_fence(owner.fence);
-  if (owner.token != ClaimToken{}) words.append(owner.token.begin(), owner.token.end());
-  call->add(words);
-  return call;
-}
-
 void add_response(ScriptCall& call, const StoredResponse& response) {
   call.add(redis::encode_status(response.status));
   call.add(response.unfinished() ? "1" : "0");
   std::string bytes;
   encode_response(response, bytes);
   call.add(bytes);
+}
+
+// By FenceVerb.
+constexpr std::array<std::string_view, 6> kFenceVerbs{"", "R", "D", "L", "H", "H"};
+
+CallPtr call_for(const FenceCall& what) {
+  CallPtr call = call_for(what.owner.id, kFenceVerbs.at(static_cast<std::size_t>(what.verb)));
+  std::string words = redis::encode_fence(what.owner.fence);
+  if (what.owner.token != ClaimToken{}) words.append(what.owner.token.begin(), what.owner.token.end());
+  call->add(words);
+  if (what.verb == FenceVerb::renew) call->add_millis(what.lease);
+  if (what.verb == FenceVerb::complete) add_response(*call, what.response);
+  if (what.verb == FenceVerb::hold) call->add("0");
+  if (what.verb == FenceVerb::hold_found) call->add("1");
+  return call;
 }
 
 } // namespace
@@ -87,28 +95,10 @@ void RedisStore::find(const RecordId& id, Interest interest, Done<std::optional<
   impl_->submit(std::move(call), FindCall{id, interest, std::move(done)});
 }
 
-void RedisStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "R");
-  call->add_millis(lease);
-  impl_->submit(std::move(call), FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
-}
-
-void RedisStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  CallPtr call = call_for(owner, "D");
-  add_response(*call, response);
-  impl_->submit(std::move(call), FenceCall{FenceVerb::complete, owner, Millis{}, {}, std::move(done)});
-}
-
-void RedisStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  impl_->submit(call_for(owner, "L"), FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
-}
-
-void RedisStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
-  const bool finder = by == Holder::finder;
-  CallPtr call = call_for(owner, "H");
-  call->add(finder ? "1" : "0");
-  const FenceVerb verb = finder ? FenceVerb::hold_found : FenceVerb::hold;
-  impl_->submit(std::move(call), FenceCall{verb, owner, Millis{}, {}, std::move(done)});
+void RedisStore::by_fence(FenceCall what) {
+  CallPtr call = call_for(what);
+  what.response = {}; // it is among the arguments
+  impl_->submit(std::move(call), std::move(what));
 }
 
 void RedisStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,

@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "core/store.h"
-#include "store/common/queue_limits.h"
+#include "store/common/calls.h"
 
 #include <oncekey/result.h>
 
@@ -43,10 +43,7 @@ class RedisStore final : public Store {
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
-  void release(const Ownership& owner, Done<FenceAnswer> done) override;
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
+  void by_fence(FenceCall call) override;
   JobStore& jobs() override;
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;

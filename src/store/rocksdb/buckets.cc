@@ -1,7 +1,5 @@
 #include "store/rocksdb/buckets.h"
 
-#include "store/rocksdb/rocksdb_fault.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,16 +8,19 @@
 namespace oncekey {
 namespace {
 
-const Bucket* find_in(const BucketList& list, const BucketId& id) {
-  const auto at = std::find_if(list.begin(), list.end(), [&](const Bucket& bucket) { return bucket.id == id; });
-  return at == list.end() ? nullptr : &*at;
-}
+// A bucket is made this long before its first record, or an eighth of its width if that is less.
+constexpr Millis kMadeAheadMax{60'000};
 
 void sort_newest_first(BucketList& list) {
   std::sort(list.begin(), list.end(), [](const Bucket& a, const Bucket& b) { return a.id.end() > b.id.end(); });
 }
 
 } // namespace
+
+const Bucket* find_in(const BucketList& list, const BucketId& id) {
+  const auto at = std::find_if(list.begin(), list.end(), [&](const Bucket& bucket) { return bucket.id == id; });
+  return at == list.end() ? nullptr : &*at;
+}
 
 std::string bytes_of_prefix(std::string_view hex) {
   const std::string padded = std::string(hex.substr(0, hex.size() / 2 * 2)).append(64, '0').substr(0, 64);
@@ -64,6 +65,16 @@ Result<std::optional<BucketId>> Buckets::get(const rocksdb::Slice& key, rocksdb:
   return std::optional<BucketId>{};
 }
 
+Status Buckets::scan_all(std::string_view prefix, std::string_view what_failed, const Visit& visit) const {
+  const std::shared_ptr<const BucketList> list = live();
+  for (const Bucket& bucket : *list) {
+    const Result<bool> more = scan(db_, bucket.family.get(), prefix, what_failed, visit);
+    if (!more) return more.fault();
+    if (!*more) break;
+  }
+  return ok_status();
+}
+
 Result<Bucket> Buckets::ensure(const BucketId& id) {
   if (const Bucket* bucket = find_in(*live(), id)) return *bucket;
   const std::lock_guard creating(creating_);
@@ -99,6 +110,26 @@ Result<std::size_t> Buckets::drop_ended(Time now) {
     if (!dropped.ok()) return fault_of(dropped, "an expired bucket could not be dropped");
   }
   return ended.size();
+}
+
+void Buckets::note_retention(const BucketId& bucket, Millis retention) {
+  // Only this thread changes the map, so it may look without the lock.
+  const auto longest = retentions_.find(bucket.width_log2);
+  if (longest != retentions_.end() && longest->second >= retention) return;
+  const std::lock_guard lock(retentions_mutex_);
+  retentions_[bucket.width_log2] = retention;
+}
+
+Status Buckets::make_ahead(Time now) {
+  std::unique_lock lock(retentions_mutex_);
+  const std::map<int, Millis> retentions = retentions_;
+  lock.unlock();
+  for (const auto& [width_log2, retention] : retentions) {
+    const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
+    const Result<Bucket> made = ensure(bucket_of(now + retention + ahead, retention));
+    if (!made) return made.fault();
+  }
+  return ok_status();
 }
 
 } // namespace oncekey

@@ -10,12 +10,12 @@
 
 #include "core/bucket.h"
 #include "core/record_codec.h"
+#include "store/rocksdb/database.h"
 
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
-#include <rocksdb/db.h>
-
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -39,9 +39,8 @@ struct Stored {
   BucketId bucket;
 };
 
-inline rocksdb::Slice key_slice(const RecordId& id) {
-  return {static_cast<const char*>(static_cast<const void*>(id.bytes.data())), id.bytes.size()};
-}
+// Null if it is not in the list.
+const Bucket* find_in(const BucketList& list, const BucketId& id);
 
 // What the names of the jobs' families begin with.
 inline constexpr std::string_view kJobFamilies = "job-";
@@ -63,6 +62,9 @@ class Buckets {
   // The bytes under a key, and the bucket they are in; nothing if there are none.
   Result<std::optional<BucketId>> get(const rocksdb::Slice& key, rocksdb::PinnableSlice& value) const;
 
+  // Visits the keys that begin with the prefix, bucket by bucket.
+  Status scan_all(std::string_view prefix, std::string_view what_failed, const Visit& visit) const;
+
   // The live bucket of that id, made now if there is none.
   Result<Bucket> ensure(const BucketId& id);
 
@@ -71,6 +73,11 @@ class Buckets {
 
   // Drops every bucket whose stretch is over; returns how many.
   Result<std::size_t> drop_ended(Time now);
+
+  // Something with this retention goes into the bucket. One thread calls it, the writer's.
+  void note_retention(const BucketId& bucket, Millis retention);
+  // Makes the buckets that will be needed soon, so that the writer does not have to wait for RocksDB to make one.
+  Status make_ahead(Time now);
 
  private:
   rocksdb::DB& db_;
@@ -81,6 +88,8 @@ class Buckets {
   std::mutex pinned_;   // taken before list_mutex_
   mutable std::mutex list_mutex_;
   std::shared_ptr<const BucketList> list_;
+  std::mutex retentions_mutex_;
+  std::map<int, Millis> retentions_; // the longest so far in each class of widths
 };
 
 } // namespace oncekey

@@ -1,17 +1,13 @@
 #include "store/rocksdb/unsettled.h"
 
+#include "core/codec_parts.h"
 #include "store/common/listing.h"
-#include "store/rocksdb/buckets.h"
+#include "store/rocksdb/database.h"
 
 #include <algorithm>
-#include <cstring>
 
 namespace oncekey {
 namespace {
-
-UnsettledKey summary_of(const Record& record) {
-  return {record.state, record.rerun, false, record.first_received, record.lease_until, record.expires_at};
-}
 
 bool is_abandoned(const UnsettledKey& key, Time now) {
   return key.state == RecordState::in_progress && now >= key.lease_until && !key.rerun;
@@ -25,20 +21,6 @@ bool is_wanted(KeysShown shown, const UnsettledKey& key, Time now) {
 }
 
 } // namespace
-
-std::string unsettled_key(const RecordId& id) {
-  std::string key(kUnsettledPrefix);
-  const rocksdb::Slice bytes = key_slice(id);
-  return key.append(bytes.data(), bytes.size());
-}
-
-std::optional<RecordId> parse_unsettled_key(std::string_view key) {
-  RecordId id;
-  if (!key.starts_with(kUnsettledPrefix) || key.size() != kUnsettledPrefix.size() + id.bytes.size())
-    return std::nullopt;
-  std::memcpy(id.bytes.data(), key.data() + kUnsettledPrefix.size(), id.bytes.size());
-  return id;
-}
 
 void Unsettled::start_with(UnsettledKeys found) {
   const std::lock_guard lock(mutex_);
@@ -60,19 +42,17 @@ rocksdb::Status Unsettled::note(const RecordId& id, const Record* record, rocksd
     if (at == keys_.end()) return rocksdb::Status::OK();
     const bool on_disk = at->second.on_disk;
     keys_.erase(at);
-    return on_disk ? batch.Delete(unsettled_key(id)) : rocksdb::Status::OK();
+    return on_disk ? batch.Delete(key_with_id(kUnsettledPrefix, id)) : rocksdb::Status::OK();
   }
   const auto [at, added] = keys_.try_emplace(id);
-  const bool on_disk = at->second.on_disk;
-  at->second = summary_of(*record);
-  at->second.on_disk = on_disk;
+  at->second = UnsettledKey::of(*record, at->second.on_disk);
   if (!added) return rocksdb::Status::OK();
   if (record->first_received > noted_until_) {
     young_.emplace_back(record->first_received, id);
     return rocksdb::Status::OK();
   }
   at->second.on_disk = true;
-  return batch.Put(unsettled_key(id), rocksdb::Slice());
+  return batch.Put(key_with_id(kUnsettledPrefix, id), rocksdb::Slice());
 }
 
 rocksdb::Status Unsettled::note_old(Time now, std::size_t at_most, rocksdb::WriteBatch& batch) {
@@ -81,7 +61,7 @@ rocksdb::Status Unsettled::note_old(Time now, std::size_t at_most, rocksdb::Writ
   for (std::size_t done = 0; done < at_most && !young_.empty() && young_.front().first <= now - kYoung; ++done) {
     const auto at = keys_.find(young_.front().second);
     if (at != keys_.end() && !at->second.on_disk) {
-      added = batch.Put(unsettled_key(at->first), rocksdb::Slice());
+      added = batch.Put(key_with_id(kUnsettledPrefix, at->first), rocksdb::Slice());
       if (!added.ok()) return added;
       at->second.on_disk = true;
     }
@@ -90,7 +70,7 @@ rocksdb::Status Unsettled::note_old(Time now, std::size_t at_most, rocksdb::Writ
   for (const RecordId& id : expired_) {
     const auto at = keys_.find(id);
     if (at != keys_.end() && at->second.on_disk) continue; // claimed anew since
-    added = batch.Delete(unsettled_key(id));
+    added = batch.Delete(key_with_id(kUnsettledPrefix, id));
     if (!added.ok()) return added;
   }
   expired_.clear();
@@ -102,10 +82,9 @@ rocksdb::Status Unsettled::save(Time now, rocksdb::WriteBatch& batch) {
   Time until = now - kYoung;
   if (!young_.empty()) until = std::min(until, young_.front().first - Millis{1});
   noted_until_ = std::max(noted_until_, until);
-  const auto millis = static_cast<std::uint64_t>(noted_until_.time_since_epoch().count());
-  char bytes[sizeof millis];
-  std::memcpy(bytes, &millis, sizeof millis);
-  return batch.Put(rocksdb::Slice(kNotedKey.data(), kNotedKey.size()), rocksdb::Slice(bytes, sizeof bytes));
+  std::string bytes;
+  codec::put_time(bytes, noted_until_);
+  return batch.Put(slice_of(kNotedKey), bytes);
 }
 
 WaitingKeys Unsettled::count(Time now) {

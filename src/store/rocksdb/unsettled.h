@@ -21,8 +21,6 @@
 #include <cstddef>
 #include <deque>
 #include <mutex>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
@@ -32,9 +30,6 @@ namespace oncekey {
 
 inline constexpr std::string_view kUnsettledPrefix = "unsettled/";
 inline constexpr std::string_view kNotedKey = "noted";
-std::string unsettled_key(const RecordId& id);
-// Nothing for other keys.
-std::optional<RecordId> parse_unsettled_key(std::string_view key);
 
 struct UnsettledKey {
   RecordState state = RecordState::in_progress;
@@ -43,6 +38,10 @@ struct UnsettledKey {
   Time first_received{};
   Time lease_until{};
   Time expires_at{};
+
+  static UnsettledKey of(const Record& record, bool on_disk) {
+    return {record.state, record.rerun, on_disk, record.first_received, record.lease_until, record.expires_at};
+  }
 };
 
 // What the database has.
