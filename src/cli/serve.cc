@@ -44,8 +44,7 @@ struct Worker {
   Loop loop;
   UpstreamPools upstreams;
   std::unique_ptr<Gateway> gateway;
-  std::unique_ptr<Inbox> inbox;
-  std::unique_ptr<FrontDoor> front_door;
+  std::unique_ptr<Handler> inbox;
   std::unique_ptr<AccessLog> access_log;
   std::thread thread;
 
@@ -324,11 +323,10 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->loop);
     Handler* handler = worker->gateway.get();
     if (delivers) {
-      auto inbox = Inbox::make(shared, delivery_metrics, *couriers, worker->loop);
+      auto inbox = make_inbox(shared, delivery_metrics, *couriers, worker->loop, *handler);
       if (!inbox) return refuse_to_start(log, inbox.fault());
       worker->inbox = std::move(inbox).value();
-      worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
-      handler = worker->front_door.get();
+      handler = worker->inbox.get();
     }
     if (access_log) {
       worker->access_log = std::make_unique<AccessLog>(*handler, *access_log, log_format);
@@ -360,10 +358,10 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (!admin_server) return refuse_to_start(log, admin_server.fault());
   admin.serves(**server);
 
-  std::unique_ptr<Outbox> outbox;
+  std::unique_ptr<Handler> outbox;
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
-    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *couriers, courier.loop);
+    outbox = make_outbox(shared, delivery_metrics, *couriers, courier.loop);
     auto listening = Server::listen(config.outbox->host, config.outbox->port, server_options(config, shares_of_few()),
                                     {{courier.loop, *outbox}}, log);
     if (!listening) return refuse_to_start(log, listening.fault());

@@ -5,7 +5,6 @@
 #include "core/job_store.h"
 
 #include <optional>
-#include <string>
 
 namespace oncekey {
 
