@@ -10,6 +10,8 @@
 
 #include <oncekey/result.h>
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -17,6 +19,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace oncekey {
 
@@ -50,16 +53,56 @@ class MemoryWatch {
   // What was just read of the marker at `place`: a store that is spread over several servers has one for each part, all
   // of one generation with ticks of their own. Nothing when there is none.
   // A fault, the same as memory() gives from now on, when this shows that memory was lost.
-  Status see(std::size_t place, const std::optional<Marker>& marker);
+  Status see(std::size_t place, const std::optional<Marker>& marker) {
+    const std::lock_guard lock(mutex_);
+    if (!marker) return lose("its marker is gone, as after FLUSHALL or in an emptied database");
+    if (generation_.empty()) generation_ = marker->generation;
+    if (marker->lost) return lose("another gateway has noticed the loss");
+    if (marker->generation != generation_) {
+      if (marker->replaces != generation_ && marker->replaces != kReplacesAny) {
+        return lose(fmt::format("it is of generation {} and was of {}, as when it was created anew", marker->generation,
+                                generation_));
+      }
+      // An operator has accepted the loss of what we knew.
+      generation_ = marker->generation;
+      ticks_.clear();
+      lost_.reset();
+    }
+    if (lost_) return *lost_;
+    std::uint64_t& largest = ticks_[place];
+    if (marker->tick < largest) {
+      return lose(
+          fmt::format("it is at tick {} and was at {}, as after a restored backup or a failover that lost writes",
+                      marker->tick, largest));
+    }
+    largest = marker->tick;
+    return ok_status();
+  }
 
   // A fault that says what was lost and what to do, until a marker is seen that makes up for it.
-  Status memory() const;
+  Status memory() const {
+    const std::lock_guard lock(mutex_);
+    if (lost_) return *lost_;
+    return ok_status();
+  }
 
   // The generation in use; empty before the first marker was seen.
-  std::string generation() const;
+  std::string generation() const {
+    const std::lock_guard lock(mutex_);
+    return generation_;
+  }
 
  private:
-  Status lose(std::string what);
+  Status lose(std::string what) {
+    // The first finding is kept: what is seen later (a new marker, made by a gateway that starts now) follows from it.
+    if (!lost_) {
+      lost_ = Fault{FaultKind::conflict,
+                    "the store has lost its memory: " + std::move(what) +
+                        ". Retries of requests it has forgotten would be executed again, so none is executed. Find out "
+                        "what was lost, then say so with: oncekey store accept-loss --store URL"};
+    }
+    return *lost_;
+  }
 
   mutable std::mutex mutex_;
   std::string generation_;
@@ -83,7 +126,14 @@ class MarkerKeeper {
   Secret secret{}; // set when the store is opened, and not changed after
 
   // What was just read, at a place of the memory's; nothing when it is gone. A fault when memory is lost.
-  Status see(std::size_t place, const std::optional<SharedStoreMeta>& meta);
+  Status see(std::size_t place, const std::optional<SharedStoreMeta>& meta) {
+    if (!meta) return memory.see(place, std::nullopt);
+    const bool other = meta->secret != secret;
+    other_secret_ = other;
+    // A loss was accepted, but not for this gateway.
+    if (other && meta->marker.replaces == kReplacesAny) return memory.memory();
+    return memory.see(place, meta->marker);
+  }
 
   // Must a loss be written down? A gateway that starts later remembers nothing: without the note it would take an
   // emptied store for a new one and execute everything again.
@@ -92,11 +142,35 @@ class MarkerKeeper {
   }
 
   // A fault while claims must be refused: memory is lost, or the store has another secret.
-  Status may_claim() const;
+  Status may_claim() const {
+    if (other_secret_.load()) {
+      return unavailable("the store at " + store_ +
+                         " was created anew with another secret, so that this gateway and new ones would not recognise "
+                         "each other's keys: restart this gateway");
+    }
+    return memory.memory();
+  }
 
   // These log what has changed since the last report. `memory` is what memory.memory() says, or a better reason.
-  void report_memory(const Status& memory_now);
-  void report_durability(Durability level, const std::string& reason);
+  void report_memory(const Status& memory_now) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(reported_lost_, !memory_now) == !memory_now) return;
+    }
+    if (memory_now) {
+      log_.warning("memory_loss_accepted", {{"store", store_}, {"generation", memory.generation()}});
+    } else {
+      log_.error("memory_lost", {{"store", store_}, {"reason", memory_now.fault().message}});
+    }
+  }
+  void report_durability(Durability level, const std::string& reason) {
+    const std::string shown = std::string(to_string(level)) + " " + reason;
+    {
+      const std::lock_guard lock(mutex_);
+      if (std::exchange(reported_durability_, shown) == shown) return;
+    }
+    log_.info("durability", {{"store", store_}, {"level", to_string(level)}, {"reason", reason}});
+  }
 
  private:
   Log& log_;

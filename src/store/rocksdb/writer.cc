@@ -123,7 +123,9 @@ void Writer::commit(std::vector<Call>& calls) {
       batch_records_ = 0;
       live_ = buckets_.live();
       const Time now = clock_.now();
-      end = apply(calls, begin, now);
+      for (; end < calls.size() && batch_.GetDataSize() < kBatchBytesMax; ++end) {
+        std::visit([&](auto& call) { apply_call(call, now); }, calls[end]);
+      }
       if (batch_.Count() != 0) {
         // Nothing is lost without the indexes but the sight of some keys.
         write_indexes(now);
@@ -148,18 +150,9 @@ void Writer::commit(std::vector<Call>& calls) {
   }
 }
 
-// Applies calls from `begin` on until the batch is full; returns where it stopped.
-std::size_t Writer::apply(std::vector<Call>& calls, std::size_t begin, Time now) {
-  std::size_t at = begin;
-  for (; at < calls.size() && batch_.GetDataSize() < kBatchBytesMax; ++at) {
-    std::visit([&](auto& call) { apply_call(call, now); }, calls[at]);
-  }
-  return at;
-}
-
 void Writer::apply_call(ClaimCall& call, Time now) {
   const ClaimRequest& request = call.request;
-  const Result<const Current*> found = current_for(call);
+  const Result<const Current*> found = current(request.id, &call);
   if (!found) {
     call.answer = found.fault();
     return;
@@ -237,26 +230,17 @@ Status Writer::erase(const RecordId& id, const Current& found) {
   return ok_status();
 }
 
-Result<const Writer::Current*> Writer::current(const RecordId& id) {
+Result<const Writer::Current*> Writer::current(const RecordId& id, ClaimCall* claim) {
   const auto known = known_.find(id);
   if (known != known_.end()) return &known->second;
-  return read_current(id);
-}
-
-Result<const Writer::Current*> Writer::current_for(ClaimCall& call) {
-  const auto known = known_.find(call.request.id);
-  if (known != known_.end()) return &known->second;
-  if (written_in_[slot_of(call.request.id)] > call.seen) return read_current(call.request.id);
-  return keep(std::move(call.found));
-}
-
-Result<const Writer::Current*> Writer::read_current(const RecordId& id) {
-  Result<std::optional<Stored>> stored = buckets_.lookup(id, DecodeBody::no);
-  if (!stored) return std::move(stored).fault();
-  return keep(*std::move(stored));
-}
-
-const Writer::Current* Writer::keep(std::optional<Stored> stored) {
+  std::optional<Stored> stored;
+  if (claim != nullptr && written_in_[slot_of(id)] <= claim->seen) {
+    stored = std::move(claim->found);
+  } else {
+    Result<std::optional<Stored>> read = buckets_.lookup(id, DecodeBody::no);
+    if (!read) return std::move(read).fault();
+    stored = *std::move(read);
+  }
   looked_up_.record.reset();
   if (stored) looked_up_ = {std::move(stored->record), stored->bucket};
   return &looked_up_;

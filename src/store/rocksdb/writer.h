@@ -124,7 +124,6 @@ class Writer {
   void run();
   bool take(std::vector<Call>& calls);
   void commit(std::vector<Call>& calls);
-  std::size_t apply(std::vector<Call>& calls, std::size_t begin, Time now);
   void apply_call(ClaimCall& call, Time now);
   void apply_call(FenceCall& call, Time now);
   void apply_call(OperatorCall& call, Time now);
@@ -134,10 +133,8 @@ class Writer {
   template <class Wanted, class Step>
   void apply_step(const RecordId& id, Wanted& call, Step step);
   Status erase(const RecordId& id, const Current& found);
-  Result<const Current*> current(const RecordId& id);
-  Result<const Current*> current_for(ClaimCall& call);
-  Result<const Current*> read_current(const RecordId& id);
-  const Current* keep(std::optional<Stored> stored);
+  // With a claim, what its caller has found, unless a later batch may have written the id.
+  Result<const Current*> current(const RecordId& id, ClaimCall* claim = nullptr);
   Status put(const RecordId& id, Record&& record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
   Result<rocksdb::ColumnFamilyHandle*> family_of(const BucketId& id);
   rocksdb::Status write_indexes(Time now);
