@@ -10,10 +10,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <atomic>
 #include <random>
-#include <utility>
 
 namespace oncekey {
 namespace {

@@ -9,9 +9,6 @@
 #include "gateway/shared.h"
 #include "net/loop.h"
 
-#include <memory>
-#include <vector>
-
 namespace oncekey {
 
 class Couriers {

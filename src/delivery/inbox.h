@@ -8,8 +8,6 @@
 #include "delivery/couriers.h"
 #include "http/server.h"
 
-#include <memory>
-
 namespace oncekey {
 
 // The public listener's handler, one for each thread: webhooks go to the inbox, everything else to the gateway.

@@ -13,8 +13,6 @@
 #include "delivery/couriers.h"
 #include "http/server.h"
 
-#include <memory>
-
 namespace oncekey {
 
 std::unique_ptr<Handler> make_outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& loop);

@@ -5,9 +5,6 @@
 #include "config/config.h"
 #include "core/job_store.h"
 
-#include <array>
-#include <string_view>
-
 namespace oncekey {
 
 // Names something of one place: an event of a webhook, a message to a destination, an order of either.

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <optional>
 
 namespace oncekey {
 

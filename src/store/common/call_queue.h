@@ -13,16 +13,11 @@
 #include <oncekey/time.h>
 
 #include <algorithm>
-#include <chrono>
-#include <cstddef>
 #include <deque>
 #include <iterator>
 #include <map>
 #include <memory>
-#include <optional>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 

@@ -5,11 +5,6 @@
 #include "core/store.h"
 
 #include <atomic>
-#include <cstddef>
-#include <optional>
-#include <utility>
-#include <variant>
-#include <vector>
 
 namespace oncekey {
 

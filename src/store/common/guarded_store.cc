@@ -11,11 +11,7 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <atomic>
 #include <cstring>
-#include <utility>
 
 namespace oncekey {
 namespace {

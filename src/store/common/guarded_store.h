@@ -28,8 +28,6 @@
 #include "base/log.h"
 #include "core/store.h"
 
-#include <memory>
-
 namespace oncekey {
 
 struct GuardOptions {

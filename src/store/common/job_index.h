@@ -8,16 +8,12 @@
 #include "core/job_store.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <set>
-#include <string>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace oncekey {
 

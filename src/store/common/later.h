@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <map>

@@ -10,16 +10,9 @@
 
 #include <oncekey/result.h>
 
-#include <fmt/format.h>
-
 #include <atomic>
-#include <cstdint>
 #include <map>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
 
 namespace oncekey {
 

@@ -7,10 +7,8 @@
 
 #include <oncekey/record.h>
 
-#include <array>
 #include <cstddef>
 #include <list>
-#include <memory>
 #include <mutex>
 #include <unordered_map>
 #include <utility>

@@ -6,11 +6,7 @@
 
 #include "base/crypto.h"
 
-#include <array>
 #include <cstring>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

@@ -7,7 +7,6 @@
 #include <oncekey/time.h>
 
 #include <algorithm>
-#include <chrono>
 #include <functional>
 #include <mutex>
 #include <optional>

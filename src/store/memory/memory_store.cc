@@ -10,15 +10,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <atomic>
 #include <chrono>
-#include <map>
-#include <mutex>
-#include <set>
-#include <unordered_map>
 #include <unordered_set>
-#include <utility>
 
 namespace oncekey {
 namespace {

@@ -6,10 +6,6 @@
 
 #include "core/store.h"
 
-#include <cstdint>
-#include <functional>
-#include <memory>
-
 namespace oncekey {
 
 // A demonstration that grows beyond this wants a store on disk; with small bodies it is about half a gigabyte.

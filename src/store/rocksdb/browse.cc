@@ -4,11 +4,6 @@
 #include "store/rocksdb/rocksdb_store.h"
 #include "store/rocksdb/time_index.h"
 
-#include <algorithm>
-#include <memory>
-#include <utility>
-#include <vector>
-
 namespace oncekey {
 namespace {
 

@@ -18,12 +18,7 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 namespace oncekey {

@@ -7,13 +7,7 @@
 #include <rocksdb/db.h>
 #include <rocksdb/iterator.h>
 
-#include <cstdint>
-#include <cstring>
 #include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

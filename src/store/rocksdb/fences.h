@@ -12,8 +12,6 @@
 #include <rocksdb/write_batch.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
 
 namespace oncekey {
 

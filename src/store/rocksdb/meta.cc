@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <utility>
 
 namespace oncekey {

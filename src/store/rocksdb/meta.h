@@ -19,12 +19,6 @@
 
 #include <rocksdb/db.h>
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 // The version of the layout as a whole (families, keys); single records carry their own.

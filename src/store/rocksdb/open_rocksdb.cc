@@ -10,16 +10,11 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <functional>
-#include <mutex>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace oncekey {

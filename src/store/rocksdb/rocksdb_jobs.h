@@ -18,16 +18,6 @@
 #include "store/rocksdb/fences.h"
 #include "store/rocksdb/store_clock.h"
 
-#include <rocksdb/write_batch.h>
-
-#include <cstdint>
-#include <functional>
-#include <optional>
-#include <string>
-#include <unordered_map>
-#include <utility>
-#include <vector>
-
 namespace oncekey {
 
 class Writer;

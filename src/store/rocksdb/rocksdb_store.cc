@@ -7,7 +7,6 @@
 #include <sys/statvfs.h>
 
 #include <condition_variable>
-#include <utility>
 
 namespace oncekey {
 namespace {

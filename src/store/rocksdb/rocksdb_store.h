@@ -26,17 +26,9 @@
 
 #include "core/store.h"
 
-#include <rocksdb/db.h>
 #include <rocksdb/env.h>
 
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <mutex>
 #include <stop_token>
-#include <string>
-#include <thread>
 
 namespace oncekey {
 

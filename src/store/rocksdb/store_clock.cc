@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <utility>

@@ -20,9 +20,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

@@ -17,11 +17,6 @@
 #include <oncekey/time.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 

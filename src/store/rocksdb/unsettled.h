@@ -21,14 +21,10 @@
 
 #include <rocksdb/write_batch.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <mutex>
-#include <string_view>
 #include <unordered_map>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 

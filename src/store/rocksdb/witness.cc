@@ -9,7 +9,6 @@
 
 #include <filesystem>
 #include <sstream>
-#include <string_view>
 #include <utility>
 
 namespace oncekey {

@@ -28,17 +28,9 @@
 #include "core/store.h"
 
 #include <rocksdb/db.h>
-#include <rocksdb/write_batch.h>
 
-#include <atomic>
 #include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <string>
 #include <thread>
-#include <unordered_map>
-#include <variant>
-#include <vector>
 
 namespace oncekey {
 
