@@ -59,8 +59,8 @@ SETTING = re.compile(r"^\| `([a-z_.]+)` \|", re.MULTILINE)
 
 
 def sources():
-    for file in sorted((PROJECT / "src").rglob("*.cc")):
-        if not file.stem.endswith("_test"):
+    for file in sorted((PROJECT / "src").rglob("*")):
+        if file.suffix in (".cc", ".h") and not file.stem.endswith("_test"):
             yield file.read_text()
 
 
