@@ -36,8 +36,7 @@ struct Worker {
   Loop loop;
   UpstreamPools upstreams;
   std::unique_ptr<Gateway> gateway;
-  std::unique_ptr<Inbox> inbox;
-  std::unique_ptr<FrontDoor> front_door;
+  std::unique_ptr<Handler> inbox;
   std::unique_ptr<AccessLog> access_log;
   std::thread thread;
 
@@ -310,9 +309,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     worker->gateway = std::make_unique<Gateway>(shared, worker->upstreams, worker->loop);
     Handler* handler = worker->gateway.get();
     if (delivers) {
-      if (!took(Inbox::make(shared, delivery_metrics, *couriers, worker->loop), worker->inbox)) return 1;
-      worker->front_door = std::make_unique<FrontDoor>(*worker->inbox, *worker->gateway);
-      handler = worker->front_door.get();
+      if (!took(make_inbox(shared, delivery_metrics, *couriers, worker->loop, *handler), worker->inbox)) return 1;
+      handler = worker->inbox.get();
     }
     if (access_log) {
       worker->access_log = std::make_unique<AccessLog>(*handler, *access_log, log_format);
@@ -345,10 +343,10 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (!took(listen(config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server)) return 1;
   admin.serves(*server);
 
-  std::unique_ptr<Outbox> outbox;
+  std::unique_ptr<Handler> outbox;
   std::unique_ptr<Server> outbox_server;
   if (config.outbox) {
-    outbox = std::make_unique<Outbox>(shared, delivery_metrics, *couriers, courier.loop);
+    outbox = make_outbox(shared, delivery_metrics, *couriers, courier.loop);
     ServerOptions options = server_options(config, shares_of_few());
     if (!took(listen(*config.outbox, std::move(options), {{courier.loop, *outbox}}), outbox_server)) return 1;
   }

@@ -109,6 +109,17 @@ enum class FenceAnswer {
 // Who says that an outcome is unknown.
 enum class Holder { owner, finder };
 
+// What an owner may want. The numbers are those of oncekey.settle() in Postgres.
+enum class FenceVerb : std::int16_t { renew = 1, complete = 2, release = 3, hold = 4, hold_found = 5 };
+
+struct FenceCall {
+  FenceVerb verb = FenceVerb::renew;
+  Ownership owner;
+  Millis lease{};          // renew
+  StoredResponse response; // complete
+  Done<FenceAnswer> done;
+};
+
 enum class OperatorAction {
   release,  // "it did not happen": free for a new first request
   complete, // "it happened, and this is the answer"
@@ -214,23 +225,34 @@ class Store {
   // progress, its settling by another process will be told to the listener of announce_to.
   virtual void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) = 0;
 
+  // What an owner wants of its record: one of the four that follow.
+  virtual void by_fence(FenceCall call) = 0;
+
   // Extends the lease to now + lease.
-  virtual void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) = 0;
+  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
+    by_fence({FenceVerb::renew, owner, lease, {}, std::move(done)});
+  }
 
   // Stores the response; the record is replayed from now on, also one that a finder held meanwhile. Completing a record
   // again with the same fence replaces the response only where the first one was an omitted body not yet whole: that is
   // how a streamed answer gets its length and hash at the end.
-  virtual void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) = 0;
+  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
+    by_fence({FenceVerb::complete, owner, {}, std::move(response), std::move(done)});
+  }
 
   // The work did not happen. The record of a first claim is deleted, so that the key is free. A claim that had taken
   // over becomes abandoned instead, with its fingerprint, since the owner before it may have executed.
-  virtual void release(const Ownership& owner, Done<FenceAnswer> done) = 0;
+  void release(const Ownership& owner, Done<FenceAnswer> done) {
+    by_fence({FenceVerb::release, owner, {}, {}, std::move(done)});
+  }
 
   // The outcome is unknown: the record becomes indeterminate. Called by the owner, or by a request that found the
   // record abandoned (Holder::finder), with the fence that it was found with. `lost` if that fence is no longer the
   // newest. For a finder also if the owner has renewed since, works in this process, or an operator has allowed another
   // run.
-  virtual void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) = 0;
+  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
+    by_fence({by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found, owner, {}, {}, std::move(done)});
+  }
 
   // The jobs of this store, asked for anew with each call: a store that was not open may have become so.
   virtual JobStore& jobs() = 0;

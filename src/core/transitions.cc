@@ -117,6 +117,26 @@ FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Hol
   return {std::move(record), false, FenceAnswer::done};
 }
 
+FenceStep fence_step(const std::optional<Record>& found, FenceCall& call, Time now) {
+  switch (call.verb) {
+    case FenceVerb::renew:
+      return renew_step(found, call.owner.fence, call.lease, now);
+    case FenceVerb::complete:
+      return complete_step(found, call.owner.fence, std::move(call.response), now);
+    case FenceVerb::release:
+      return release_step(found, call.owner.fence, now);
+    case FenceVerb::hold:
+      return hold_step(found, call.owner.fence, Holder::owner, now);
+    case FenceVerb::hold_found:
+      return hold_step(found, call.owner.fence, Holder::finder, now);
+  }
+  return {};
+}
+
+bool is_kept_from(const FenceCall& call, const Store::OwnersHere& owners) {
+  return call.verb == FenceVerb::hold_found && owners && owners(call.owner.id) == call.owner.fence;
+}
+
 OperatorStep operate_step(const std::optional<Record>& found, OperatorAction action, StoredResponse response,
                           Time now) {
   if (is_free(found, now)) return {std::nullopt, false, OperatorAnswer::absent};

@@ -48,6 +48,10 @@ FenceStep renew_step(const std::optional<Record>& found, std::uint64_t fence, Mi
 FenceStep complete_step(const std::optional<Record>& found, std::uint64_t fence, StoredResponse response, Time now);
 FenceStep release_step(const std::optional<Record>& found, std::uint64_t fence, Time now);
 FenceStep hold_step(const std::optional<Record>& found, std::uint64_t fence, Holder by, Time now);
+// The one that the call asks for. Its response is moved out.
+FenceStep fence_step(const std::optional<Record>& found, FenceCall& call, Time now);
+// A finder must not hold what a call of this process works on.
+bool is_kept_from(const FenceCall& call, const Store::OwnersHere& owners);
 
 struct OperatorStep {
   std::optional<Record> write;

@@ -4,9 +4,6 @@
 #include "config/config.h"
 #include "core/job_store.h"
 
-#include <optional>
-#include <string>
-
 namespace oncekey {
 
 // How an attempt went: the receiver's answer, or why there is none.

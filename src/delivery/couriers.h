@@ -4,13 +4,10 @@
 // may have staged or left some. One whose receiver is slow or dead waits for its own answers alone.
 #pragma once
 
-#include "delivery/http_carrier.h"
-#include "delivery/store_source.h"
-
-#include <atomic>
-#include <memory>
-#include <string>
-#include <vector>
+#include "delivery/metrics.h"
+#include "gateway/await_store.h"
+#include "gateway/shared.h"
+#include "net/loop.h"
 
 namespace oncekey {
 
@@ -18,6 +15,8 @@ class Couriers {
  public:
   // For the endpoints of the configuration. A fault says which cannot be used and why.
   static Result<std::unique_ptr<Couriers>> make(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop);
+
+  ~Couriers();
 
   // On its loop.
   void start();
@@ -30,21 +29,7 @@ class Couriers {
   bool over() const;
 
  private:
-  struct Line {
-    Line(Couriers& all, const Endpoint& place, std::unique_ptr<HttpCarrier> http, std::uint64_t longest_message,
-         std::uint64_t share);
-    void look();
-    void look_soon();
-
-    Couriers& all;
-    const Endpoint& endpoint;
-    std::unique_ptr<HttpCarrier> carrier;
-    StoreSource source;
-    GatewayCourier courier;
-    std::atomic<bool> poked{false};
-    std::atomic<bool> full{false}; // while it is, staging need not wake the loop
-  };
-
+  struct Line;
   Couriers(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop);
   Status add(const Endpoint& endpoint, std::uint64_t longest_message, std::uint64_t share);
 

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace oncekey {
@@ -37,101 +36,111 @@ std::optional<std::string> key_of(const Headers& headers) {
   return std::get<std::string>(std::move(key));
 }
 
+class Outbox final : public Handler {
+ public:
+  Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& loop)
+      : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(loop) {}
+
+  Task<void> handle(Exchange& exchange) override {
+    const RequestHead& head = exchange.request();
+    if (const auto refused = turned_away(head.headers, shared_.config().outbox_token, "outbox")) {
+      co_return co_await exchange.send_problem(refused->status, refused->why);
+    }
+    if (head.path() != "/outbox" || head.method != "POST") {
+      co_return co_await exchange.send_problem(404, "Not found. Available: POST /outbox", "not_found");
+    }
+    std::optional<std::string> key = key_of(head.headers);
+    if (!key) {
+      co_return co_await exchange.send_problem(400,
+                                               "send one Idempotency-Key of 1 to 255 visible characters: it names the "
+                                               "message, so that a repetition is known "
+                                               "for one",
+                                               "key_invalid");
+    }
+    const std::string_view wanted = head.headers.get("Oncekey-Destination").value_or("");
+    const Endpoint* endpoint = nullptr;
+    for (const Endpoint& known : shared_.config().destinations) {
+      if (known.name.substr(known.name.find(' ') + 1) == wanted) endpoint = &known;
+    }
+    if (endpoint == nullptr) {
+      co_return co_await exchange.send_problem(
+          400, "Oncekey-Destination must name a [[destination]] of the configuration; URLs are not taken from requests",
+          "destination_unknown");
+    }
+    const std::string_view method = head.headers.get("Oncekey-Method").value_or("POST");
+    if (std::find(kMethods.begin(), kMethods.end(), method) == kMethods.end()) {
+      co_return co_await exchange.send_problem(400, "Oncekey-Method must be POST, PUT, PATCH or DELETE",
+                                               "method_invalid");
+    }
+    co_await stage(exchange, *endpoint, *std::move(key), std::string(method));
+  }
+
+ private:
+  Task<void> stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method) {
+    const Sharer sharer(exchange.address());
+    BufferedBytes buffered(shared_, sharer);
+    // Counts what became of the message, before it is said.
+    const auto count = [&](std::string_view outcome) { metrics_.receipts(endpoint.name, outcome).Increment(); };
+    StageRequest job = job_for(endpoint);
+    Message& content = job.message;
+    const BodyRead read = co_await exchange.read_body(content.body, kMessageBytesMax,
+                                                      [&](std::size_t more) { return buffered.try_hold(more); });
+    if (read != BodyRead::whole) {
+      const int status = read == BodyRead::too_large ? 413 : read == BodyRead::refused ? 503 : 400;
+      count(read == BodyRead::refused ? "overloaded" : "unread");
+      co_return co_await exchange.send_problem(status, "the message was not read whole; it may have up to 4 MiB");
+    }
+    const Headers& headers = exchange.request().headers;
+    content.headers = content_fields(headers);
+    job.id = name_of(shared_.hash, "outbox", endpoint.name, key);
+    if (const auto order = headers.get("Oncekey-Order")) {
+      job.ordered = true;
+      job.id = with_order(job.id, name_of(shared_.hash, "order", endpoint.name, *order));
+    }
+    const std::array<std::string_view, 3> whole{method, content.headers.lines(), content.body};
+    job.fingerprint = Fingerprint{shared_.hash.of(whole)};
+    job.key = std::move(key);
+    content.method = std::move(method);
+    const Fingerprint fingerprint = job.fingerprint;
+    const std::string id = to_hex(job.id);
+    const std::uint64_t bytes = StoreRoom::kEndingBytes + content.body.size();
+    if (!shared_.room.for_claim(bytes)) {
+      count("store_full");
+      co_return co_await exchange.send_problem(
+          503, "the store has no room for the message; send it again later, with the same key");
+    }
+    shared_.room.took(bytes);
+    const Result<StageAnswer> answer = co_await await_store<StageAnswer>(
+        loop_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
+    if (!answer) {
+      count("store_fault");
+      co_return co_await exchange.send_problem(
+          503, "the message could not be written down; send it again with the same key");
+    }
+    if (answer->fingerprint != fingerprint) {
+      count("mismatch");
+      co_return co_await exchange.send_problem(422,
+                                               "this Idempotency-Key was used for another message to this destination",
+                                               to_string(RefusalCode::mismatch));
+    }
+    if (answer->staged) couriers_.poke(endpoint);
+    count(answer->staged ? "staged" : "duplicate");
+    Headers out;
+    out.add("Content-Type", "application/json");
+    const std::string body = fmt::format(R"({{"id":"{}","duplicate":{}}})", id, !answer->staged);
+    co_await exchange.send(answer->staged ? 202 : 200, {}, out, body);
+  }
+
+  GatewayShared& shared_;
+  DeliveryMetrics& metrics_;
+  Couriers& couriers_;
+  Loop& loop_;
+};
+
 } // namespace
 
-Outbox::Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context)
-    : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(context) {}
-
-Task<void> Outbox::handle(Exchange& exchange) {
-  const RequestHead& head = exchange.request();
-  if (const auto refused = turned_away(head.headers, shared_.config().outbox_token, "outbox")) {
-    co_await exchange.send_problem(refused->status, refused->why);
-    co_return;
-  }
-  if (head.path() != "/outbox" || head.method != "POST") {
-    co_await exchange.send_problem(404, "Not found. Available: POST /outbox", "not_found");
-    co_return;
-  }
-  std::optional<std::string> key = key_of(head.headers);
-  if (!key) {
-    co_await exchange.send_problem(400,
-                                   "send one Idempotency-Key of 1 to 255 visible characters: it names the message, so "
-                                   "that a repetition is known for one",
-                                   "key_invalid");
-    co_return;
-  }
-  const std::string_view wanted = head.headers.get("Oncekey-Destination").value_or("");
-  const Endpoint* endpoint = nullptr;
-  for (const Endpoint& known : shared_.config().destinations) {
-    if (known.name.substr(known.name.find(' ') + 1) == wanted) endpoint = &known;
-  }
-  if (endpoint == nullptr) {
-    co_await exchange.send_problem(
-        400, "Oncekey-Destination must name a [[destination]] of the configuration; URLs are not taken from requests",
-        "destination_unknown");
-    co_return;
-  }
-  const std::string_view method = head.headers.get("Oncekey-Method").value_or("POST");
-  if (std::find(kMethods.begin(), kMethods.end(), method) == kMethods.end()) {
-    co_await exchange.send_problem(400, "Oncekey-Method must be POST, PUT, PATCH or DELETE", "method_invalid");
-    co_return;
-  }
-  co_await stage(exchange, *endpoint, *std::move(key), std::string(method));
-}
-
-Task<void> Outbox::stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method) {
-  const Sharer sharer(exchange.address());
-  BufferedBytes buffered(shared_, sharer);
-  StageRequest job = job_for(endpoint);
-  Message& content = job.message;
-  const BodyRead read = co_await exchange.read_body(content.body, kMessageBytesMax,
-                                                    [&](std::size_t more) { return buffered.try_hold(more); });
-  if (read != BodyRead::whole) {
-    const int status = read == BodyRead::too_large ? 413 : read == BodyRead::refused ? 503 : 400;
-    metrics_.receipts(endpoint.name, read == BodyRead::refused ? "overloaded" : "unread").Increment();
-    co_await exchange.send_problem(status, "the message was not read whole; it may have up to 4 MiB");
-    co_return;
-  }
-  const Headers& headers = exchange.request().headers;
-  content.headers = content_fields(headers);
-  job.id = name_of(shared_.hash, "outbox", endpoint.name, key);
-  if (const auto order = headers.get("Oncekey-Order")) {
-    job.ordered = true;
-    job.id = with_order(job.id, name_of(shared_.hash, "order", endpoint.name, *order));
-  }
-  const std::array<std::string_view, 3> whole{method, content.headers.lines(), content.body};
-  job.fingerprint = Fingerprint{shared_.hash.of(whole)};
-  job.key = std::move(key);
-  content.method = std::move(method);
-  const Fingerprint fingerprint = job.fingerprint;
-  const std::string id = to_hex(job.id);
-  const std::uint64_t bytes = StoreRoom::kEndingBytes + content.body.size();
-  if (!shared_.room.for_claim(bytes)) {
-    metrics_.receipts(endpoint.name, "store_full").Increment();
-    co_await exchange.send_problem(503,
-                                   "the store has no room for the message; send it again later, with the same key");
-    co_return;
-  }
-  shared_.room.took(bytes);
-  const Result<StageAnswer> answer = co_await await_store<StageAnswer>(
-      loop_, [&](auto done) { shared_.store.jobs().stage(std::move(job), std::move(done)); });
-  if (!answer) {
-    metrics_.receipts(endpoint.name, "store_fault").Increment();
-    co_await exchange.send_problem(503, "the message could not be written down; send it again with the same key");
-    co_return;
-  }
-  if (answer->fingerprint != fingerprint) {
-    metrics_.receipts(endpoint.name, "mismatch").Increment();
-    co_await exchange.send_problem(422, "this Idempotency-Key was used for another message to this destination",
-                                   to_string(RefusalCode::mismatch));
-    co_return;
-  }
-  if (answer->staged) couriers_.poke(endpoint);
-  metrics_.receipts(endpoint.name, answer->staged ? "staged" : "duplicate").Increment();
-  Headers out;
-  out.add("Content-Type", "application/json");
-  const std::string body = fmt::format(R"({{"id":"{}","duplicate":{}}})", id, !answer->staged);
-  co_await exchange.send(answer->staged ? 202 : 200, {}, out, body);
+std::unique_ptr<Handler> make_outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& loop) {
+  return std::make_unique<Outbox>(shared, metrics, couriers, loop);
 }
 
 } // namespace oncekey

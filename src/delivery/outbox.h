@@ -15,18 +15,6 @@
 
 namespace oncekey {
 
-class Outbox final : public Handler {
- public:
-  Outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& context);
-  Task<void> handle(Exchange& exchange) override;
-
- private:
-  Task<void> stage(Exchange& exchange, const Endpoint& endpoint, std::string key, std::string method);
-
-  GatewayShared& shared_;
-  DeliveryMetrics& metrics_;
-  Couriers& couriers_;
-  Loop& loop_;
-};
+std::unique_ptr<Handler> make_outbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& loop);
 
 } // namespace oncekey

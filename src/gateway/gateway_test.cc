@@ -50,25 +50,21 @@ class TroubledStore final : public Store {
     if (claims_fail) return done(unavailable("the store is down"));
     sound_.claim(std::move(request), std::move(done));
   }
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
-    if (completes_fail) return done(unavailable("the disk is full"));
-    if (before_complete) before_complete(owner);
-    if (seals) {
-      response.headers = {};
-      response.body.clear();
-      response.sealed = std::make_shared<const Sealed>(Sealed{7, owner.fence, {}, std::string(kSealTagBytes, 's')});
+  void by_fence(FenceCall call) override {
+    if (call.verb == FenceVerb::complete) {
+      if (completes_fail) return call.done(unavailable("the disk is full"));
+      if (before_complete) before_complete(call.owner);
+      if (seals) {
+        call.response.headers = {};
+        call.response.body.clear();
+        call.response.sealed =
+            std::make_shared<const Sealed>(Sealed{7, call.owner.fence, {}, std::string(kSealTagBytes, 's')});
+      }
     }
-    sound_.complete(owner, std::move(response), std::move(done));
+    sound_.by_fence(std::move(call));
   }
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
     sound_.find(id, interest, std::move(done));
-  }
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
-    sound_.renew(owner, lease, std::move(done));
-  }
-  void release(const Ownership& owner, Done<FenceAnswer> done) override { sound_.release(owner, std::move(done)); }
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
-    sound_.hold(owner, by, std::move(done));
   }
   JobStore& jobs() override { return sound_.jobs(); }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {

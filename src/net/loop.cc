@@ -1,7 +1,7 @@
 #include "net/loop.h"
 
 #include "net/connect.h"
-#include "net/errors.h"
+#include "net/tls.h"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

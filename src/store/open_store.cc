@@ -12,9 +12,6 @@
 
 #include <fmt/format.h>
 
-#include <string>
-#include <utility>
-
 namespace oncekey {
 namespace {
 
@@ -44,18 +41,17 @@ Result<Kind> kind_of(std::string_view url) {
   return invalid(fmt::format("\"{}\" names an unknown kind of store; there are {}", masked_url(url), kWhatExists));
 }
 
-// As a pointer to the interface, behind the guard that every store over a network needs.
+// Behind the guard that every store over a network needs.
 template <class Shared>
-Result<std::unique_ptr<Store>> guarded(Result<std::unique_ptr<Shared>> opened, const StoreOptions& options) {
+Result<std::unique_ptr<Store>> behind_guard(Result<std::unique_ptr<Shared>> opened, const StoreOptions& options) {
   if (!opened) return std::move(opened).fault();
-  return std::unique_ptr<Store>(std::make_unique<GuardedStore>(
-      *std::move(opened), GuardOptions{.log = options.log, .least_durability = options.least_durability}));
+  return guarded(*std::move(opened), {.log = options.log, .least_durability = options.least_durability});
 }
 
 Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const StoreOptions& options) {
   switch (kind) {
     case Kind::memory:
-      return std::unique_ptr<Store>(std::make_unique<MemoryStore>());
+      return make_memory_store();
     case Kind::rocksdb: {
       using Trust = ClockSources::TrustWall;
       return open_rocksdb(
@@ -65,12 +61,14 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
            .clock = ClockSources::of_system(options.trust_clock ? Trust::always : Trust::when_synchronised)});
     }
     case Kind::postgres:
-      return guarded(PostgresStore::open({.url = std::string(url), .log = options.log}), options);
+      return behind_guard(PostgresStore::open({.url = std::string(url), .log = options.log}), options);
     case Kind::redis:
-      return guarded(open_redis({.url = std::string(url), .log = options.log}), options);
+      return behind_guard(open_redis({.url = std::string(url), .log = options.log}), options);
   }
   return invalid("no such kind of store");
 }
+
+std::string note_file(std::string_view url) { return *folder_of_store(url) + "/identity"; }
 
 } // namespace
 
@@ -111,29 +109,25 @@ Status migrate_store(std::string_view url, Log& log) {
 Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log) {
   const Result<Kind> kind = kind_of(url);
   if (!kind) return kind.fault();
-  Status accepted = ok_status();
+  const auto now = [](const Status& accepted) -> Result<LossAccepted> {
+    if (!accepted) return accepted.fault();
+    return LossAccepted::now;
+  };
   switch (*kind) {
     case Kind::memory:
-      return invalid("memory: keeps nothing over a restart: there is no loss to accept");
+      break;
     case Kind::rocksdb: {
       const Result<LossAcceptance> taken = accept_lost_memory_rocksdb(*folder_of_store(url));
       if (!taken) return taken.fault();
       return *taken == LossAcceptance::taken ? LossAccepted::now : LossAccepted::at_next_start;
     }
     case Kind::postgres:
-      accepted = accept_lost_memory_postgres({.url = std::string(url), .log = log});
-      break;
+      return now(accept_lost_memory_postgres({.url = std::string(url), .log = log}));
     case Kind::redis:
-      accepted = accept_lost_memory_redis({.url = std::string(url), .log = log});
-      break;
+      return now(accept_lost_memory_redis({.url = std::string(url), .log = log}));
   }
-  if (!accepted) return accepted.fault();
-  return LossAccepted::now;
+  return invalid("memory: keeps nothing over a restart: there is no loss to accept");
 }
-
-namespace {
-std::string note_file(std::string_view url) { return *folder_of_store(url) + "/identity"; }
-} // namespace
 
 Result<std::string> read_identity_note(std::string_view url, Log& log) {
   const Result<Kind> kind = kind_of(url);

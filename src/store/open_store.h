@@ -6,12 +6,6 @@
 
 #include <oncekey/result.h>
 
-#include <functional>
-#include <memory>
-#include <optional>
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 struct StoreOptions {

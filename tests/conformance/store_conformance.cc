@@ -16,14 +16,14 @@ constexpr Time kStart{Millis{1'700'000'000'000}};
 
 class MemoryUnderTest : public StoreUnderTest {
  public:
-  MemoryUnderTest() : store_(MemoryOptions{.now = [this] { return kStart + Millis{passed_.load()}; }}) {}
-  Store& store() override { return store_; }
+  MemoryUnderTest() : store_(make_memory_store({.now = [this] { return kStart + Millis{passed_.load()}; }})) {}
+  Store& store() override { return *store_; }
   void advance(Millis by) override { passed_ += by.count(); }
   bool reopen() override { return false; }
 
  private:
   std::atomic<std::int64_t> passed_ = 0;
-  MemoryStore store_;
+  std::unique_ptr<Store> store_;
 };
 
 class RocksdbUnderTest : public StoreUnderTest {

@@ -1,4 +1,4 @@
-#include "store/common/batch_delay.h"
+#include "store/common/call_queue.h"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <mutex>
-#include <optional>
 
 namespace oncekey {
 
@@ -20,11 +19,26 @@ class Breaker {
  public:
   bool is_open() const { return open_.load(std::memory_order_acquire); }
   // Why calls are refused, while they are.
-  std::optional<Fault> open_because() const;
+  std::optional<Fault> open_because() const {
+    if (!is_open()) return std::nullopt;
+    const std::lock_guard lock(mutex_);
+    return reason_;
+  }
 
-  void succeeded();
+  void succeeded() {
+    if (failures_.load(std::memory_order_relaxed) == 0 && !open_.load(std::memory_order_relaxed)) return;
+    const std::lock_guard lock(mutex_);
+    failures_.store(0, std::memory_order_relaxed);
+    open_.store(false, std::memory_order_release);
+    reason_.reset();
+  }
   // True if this failure has opened it: the caller then probes the server until it is back.
-  bool failed(const Fault& fault);
+  bool failed(const Fault& fault) {
+    const std::lock_guard lock(mutex_);
+    reason_ = fault;
+    if (failures_.fetch_add(1, std::memory_order_relaxed) + 1 < kFailuresToOpen) return false;
+    return !open_.exchange(true, std::memory_order_acq_rel);
+  }
 
  private:
   std::atomic<int> failures_{0}; // in a row

@@ -3,11 +3,8 @@
 
 #include "core/job_store.h"
 #include "core/store.h"
-#include "store/common/queue_limits.h"
 
-#include <cstdint>
-#include <variant>
-#include <vector>
+#include <atomic>
 
 namespace oncekey {
 
@@ -20,17 +17,6 @@ struct FindCall {
   RecordId id;
   Interest interest = Interest::none;
   Done<std::optional<Found>> done;
-};
-
-// What an owner may want. The numbers are those of oncekey.settle() in Postgres.
-enum class FenceVerb : std::int16_t { renew = 1, complete = 2, release = 3, hold = 4, hold_found = 5 };
-
-struct FenceCall {
-  FenceVerb verb = FenceVerb::renew;
-  Ownership owner;
-  Millis lease{};          // renew
-  StoredResponse response; // complete
-  Done<FenceAnswer> done;
 };
 
 struct OperatorCall {
@@ -70,6 +56,60 @@ struct JobOperatorCall {
 
 using AnyCall = std::variant<ClaimCall, FindCall, FenceCall, OperatorCall, StageCall, TakeCall, AttemptCall,
                              FindJobCall, JobOperatorCall>;
+
+enum class CallKind { begins_work, other };
+
+// QueueLimits: how many calls may wait for a store, and how many bytes of bodies.
+//
+// New work (a claim, a job to stage or to take) is refused first. An owner that wants to write its answer is refused
+// only at four times the limit: a refusal would turn done work into unknown work. Owners are as many as there were
+// claims, so the wider limit still is one. A call without a body is not refused for bytes.
+struct QueueLimits {
+  // At fifty thousand a second this is more than a second's work, longer than a client should be kept waiting.
+  std::size_t calls_max = 65536;
+  std::size_t bytes_max = std::size_t{256} << 20;
+
+  bool are_reached(CallKind kind, std::size_t body_bytes, std::size_t calls, std::size_t bytes) const {
+    if (kind == CallKind::begins_work) return calls >= calls_max || bytes >= bytes_max;
+    return calls >= 4 * calls_max || (body_bytes > 0 && bytes >= 4 * bytes_max);
+  }
+};
+
+inline Fault overloaded() {
+  return unavailable("the store is overloaded: too many calls wait for it; try again later");
+}
+
+// Counts the calls that a store has not answered yet. Safe to use from several threads.
+class QueueRoom {
+ public:
+  explicit QueueRoom(QueueLimits limits = {}) : limits_(limits) {}
+
+  // The room that one call takes, until the place is destroyed. The QueueRoom outlives it.
+  struct GiveBack {
+    std::size_t bytes = 0;
+    void operator()(QueueRoom* room) const {
+      room->calls_.fetch_sub(1, std::memory_order_relaxed);
+      room->bytes_.fetch_sub(bytes, std::memory_order_relaxed);
+    }
+  };
+  using Place = std::unique_ptr<QueueRoom, GiveBack>;
+
+  // Nothing when the limits are reached. Threads that ask at the same time may pass them by one call each.
+  std::optional<Place> admit(CallKind kind, std::size_t body_bytes) {
+    if (limits_.are_reached(kind, body_bytes, calls_.load(std::memory_order_relaxed),
+                            bytes_.load(std::memory_order_relaxed))) {
+      return std::nullopt;
+    }
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    bytes_.fetch_add(body_bytes, std::memory_order_relaxed);
+    return Place(this, GiveBack{body_bytes});
+  }
+
+ private:
+  const QueueLimits limits_;
+  std::atomic<std::size_t> calls_ = 0;
+  std::atomic<std::size_t> bytes_ = 0;
+};
 
 // For a variant of these, or of types derived from them.
 template <class... Calls>

@@ -2,8 +2,6 @@
 
 #include <oncekey/time.h>
 
-#include <chrono>
-
 namespace oncekey {
 
 // A point of time on the machine's monotonic clock.

@@ -3,7 +3,6 @@
 
 #include <oncekey/time.h>
 
-#include <chrono>
 #include <cstdint>
 
 namespace oncekey {

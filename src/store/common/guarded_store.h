@@ -25,22 +25,8 @@
 // records that were seen lately are answered from memory, whatever the server does.
 #pragma once
 
-#include "base/backoff.h"
 #include "base/log.h"
-#include "store/common/breaker.h"
-#include "store/common/later.h"
-#include "store/common/own_claims.h"
-#include "store/common/replay_cache.h"
-
-#include "core/job_store.h"
 #include "core/store.h"
-
-#include <array>
-#include <atomic>
-#include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
 
 namespace oncekey {
 
@@ -55,84 +41,6 @@ struct GuardOptions {
   Millis release_patience{1500};
 };
 
-class GuardedStore final : public Store {
- public:
-  GuardedStore(std::unique_ptr<Store> server, GuardOptions options);
-  ~GuardedStore() override;
-
-  void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
-  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
-  void release(const Ownership& owner, Done<FenceAnswer> done) override;
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
-  JobStore& jobs() override { return jobs_; }
-  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
-  void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
-  void browse(const BrowseRequest& request, Done<BrowsePage> done) override;
-  void count_waiting(Done<WaitingKeys> done) override;
-  void announce_to(Listener listener) override { server_->announce_to(std::move(listener)); }
-  void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
-  Time now() const override { return server_->now(); }
-  const std::array<std::uint8_t, 32>& secret() const override { return server_->secret(); }
-  Durability durability() const override { return server_->durability(); }
-  Status healthy() const override;
-  StoreStats stats() const override { return server_->stats(); }
-  RateKeeper* rates() override { return server_->rates(); }
-
- private:
-  struct ClaimCall;
-  struct FenceCall;
-  struct StageCall;
-  using Clock = std::chrono::steady_clock;
-
-  class Jobs final : public JobStore {
-   public:
-    explicit Jobs(GuardedStore& store) : store_(store) {}
-    void stage(StageRequest request, Done<StageAnswer> done) override;
-    void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
-    void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
-    void find(const RecordId& id, Done<std::optional<FoundJob>> done) override;
-    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override;
-    void list(const JobListRequest& request, Done<JobPage> done) override;
-    void count(Done<std::vector<JobCount>> done) override;
-
-   private:
-    GuardedStore& store_;
-  };
-
-  Breaker& breaker_of(const RecordId& id) { return breakers_[server_->server_of(id) % breakers_.size()]; }
-  // Asks the server of this breaker for an id of its own until it answers.
-  void probe(Breaker& breaker, const std::shared_ptr<Backoff>& pauses);
-  std::optional<RecordId> absent_id(const Breaker& breaker);
-  Status durable_enough() const;
-  void send(const std::shared_ptr<ClaimCall>& call);
-  void claim_answered(const std::shared_ptr<ClaimCall>& call, Result<ClaimAnswer> answer);
-  void give_up(const std::shared_ptr<ClaimCall>& call, const Fault& fault);
-  void release_if_ours(const std::shared_ptr<ClaimCall>& call);
-  void send(const std::shared_ptr<FenceCall>& call);
-  void fence_answered(const std::shared_ptr<FenceCall>& call, Result<FenceAnswer> answer);
-  void send(const std::shared_ptr<StageCall>& call);
-  void finish(const FenceCall& call, Result<FenceAnswer> answer);
-  std::function<void(Done<FenceAnswer>)> read_record(const Ownership& owner,
-                                                     std::function<bool(const std::optional<Found>&)> made_this);
-  // The result as it is, counted by the breaker of the record's server.
-  template <class T>
-  Done<T> counted(const RecordId& id, Done<T> done);
-  template <class T>
-  void count(const RecordId& id, const Result<T>& result);
-
-  const GuardOptions options_;
-  std::array<Breaker, kStoreServersMax> breakers_; // by Store::server_of
-  ReplayCache replays_{kReplayCacheBytes};
-  OwnClaims own_claims_;
-  OwnersHere owners_here_;
-  const std::uint64_t process_; // the random half of the tokens made here
-  std::atomic<std::uint64_t> claims_{0};
-  Jobs jobs_{*this};
-  Later later_;
-  // Destroyed first: its last callbacks need what is above.
-  std::unique_ptr<Store> server_;
-};
+std::unique_ptr<Store> guarded(std::unique_ptr<Store> server, GuardOptions options);
 
 } // namespace oncekey

@@ -2,6 +2,7 @@
 
 #include "core/job_transitions.h"
 #include "core/transitions.h"
+#include "store/common/own_claims.h"
 
 #include <gtest/gtest.h>
 
@@ -68,18 +69,13 @@ class Server final : public Store {
       return Found{*found, time.load()};
     });
   }
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
-    fence(owner, std::move(done), [&](const auto& found) { return renew_step(found, owner.fence, lease, time); });
-  }
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
-    fence(owner, std::move(done),
-          [&](const auto& found) { return complete_step(found, owner.fence, std::move(response), time); });
-  }
-  void release(const Ownership& owner, Done<FenceAnswer> done) override {
-    fence(owner, std::move(done), [&](const auto& found) { return release_step(found, owner.fence, time); });
-  }
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
-    fence(owner, std::move(done), [&](const auto& found) { return hold_step(found, owner.fence, by, time); });
+  void by_fence(FenceCall call) override {
+    over_the_wire<FenceAnswer>(std::move(call.done), [&] {
+      FenceStep made = fence_step(record(call.owner.id), call, time);
+      if (made.erase) records_.erase(call.owner.id);
+      keep(call.owner.id, std::move(made.write));
+      return made.answer;
+    });
   }
   JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& /*id*/, OperatorAction /*action*/, StoredResponse /*response*/,
@@ -157,15 +153,6 @@ class Server final : public Store {
     Server& server_;
   };
 
-  template <class Step>
-  void fence(const Ownership& owner, Done<FenceAnswer> done, Step step) {
-    over_the_wire<FenceAnswer>(std::move(done), [&] {
-      FenceStep made = step(record(owner.id));
-      if (made.erase) records_.erase(owner.id);
-      keep(owner.id, std::move(made.write));
-      return made.answer;
-    });
-  }
   void keep(const RecordId& id, std::optional<Record> written) {
     if (written) records_[id] = *std::move(written);
   }
@@ -197,7 +184,7 @@ class GuardedStoreTest : public ::testing::Test {
   void make(GuardOptions options) {
     auto server = std::make_unique<Server>();
     server_ = server.get();
-    guard_ = std::make_unique<GuardedStore>(std::move(server), options);
+    guard_ = guarded(std::move(server), options);
   }
 
   static RecordId id(std::uint8_t number) {
@@ -272,7 +259,7 @@ class GuardedStoreTest : public ::testing::Test {
 
   Log log_{LogLevel::error};
   Server* server_ = nullptr;
-  std::unique_ptr<GuardedStore> guard_;
+  std::unique_ptr<Store> guard_;
 };
 
 TEST_F(GuardedStoreTest, AClaimWhoseAnswerWasLostFindsItsOwnWork) {

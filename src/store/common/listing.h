@@ -6,9 +6,6 @@
 #include <oncekey/record.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 

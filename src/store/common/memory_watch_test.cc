@@ -1,4 +1,4 @@
-#include "store/common/memory_watch.h"
+#include "store/common/marker_keeper.h"
 
 #include <gtest/gtest.h>
 

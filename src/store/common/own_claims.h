@@ -12,9 +12,7 @@
 #include <iterator>
 #include <list>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
-#include <utility>
 
 namespace oncekey {
 

@@ -6,19 +6,30 @@
 
 #include "base/crypto.h"
 
-#include <optional>
-#include <string>
-#include <string_view>
+#include <cstring>
 
 namespace oncekey {
 
 // Tells nothing about the secret.
-HashBytes secret_check(const Secret& secret);
+inline HashBytes secret_check(const Secret& secret) {
+  const std::array<std::string_view, 1> text{"oncekey: check value of the store's secret"};
+  return KeyedHash(secret).of(text);
+}
 
 // How the shared stores keep it: the secret's 32 bytes and the 32 of its check value.
 inline constexpr std::size_t kSecretWithCheckBytes = 64;
-std::string secret_with_check(const Secret& secret);
+inline std::string secret_with_check(const Secret& secret) {
+  const HashBytes check = secret_check(secret);
+  std::string bytes(secret.begin(), secret.end());
+  return bytes.append(check.begin(), check.end());
+}
 // Nothing if the two do not fit each other.
-std::optional<Secret> checked_secret(std::string_view bytes);
+inline std::optional<Secret> checked_secret(std::string_view bytes) {
+  if (bytes.size() != kSecretWithCheckBytes) return std::nullopt;
+  Secret secret{};
+  std::memcpy(secret.data(), bytes.data(), secret.size());
+  if (!equal_in_constant_time(secret_with_check(secret), bytes)) return std::nullopt;
+  return secret;
+}
 
 } // namespace oncekey

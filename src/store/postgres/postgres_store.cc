@@ -102,18 +102,9 @@ class OpenPostgresStore final : public PostgresStore, public JobStore {
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
     submit(id, FindCall{id, interest, std::move(done)});
   }
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
-    submit(owner.id, FenceCall{FenceVerb::renew, owner, lease, {}, std::move(done)});
-  }
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
-    submit(owner.id, FenceCall{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)});
-  }
-  void release(const Ownership& owner, Done<FenceAnswer> done) override {
-    submit(owner.id, FenceCall{FenceVerb::release, owner, Millis{}, {}, std::move(done)});
-  }
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
-    const FenceVerb verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
-    submit(owner.id, FenceCall{verb, owner, Millis{}, {}, std::move(done)});
+  void by_fence(FenceCall call) override {
+    const RecordId id = call.owner.id;
+    submit(id, std::move(call));
   }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
     submit(id, OperatorCall{id, action, std::move(response), std::move(done)});

@@ -137,6 +137,7 @@ Result<StoredJob> job_of(const Row& row) {
   const bool has_id = copy_exactly(row.bytes(column++), job.id.bytes);
   ++column; // place
   job.ordered = !row.is_null(column++);
+  ++column; // behind
   const std::int16_t state = row.int2(column++);
   job.message_kept = row.boolean(column++);
   job.fence = row.count(column++);

@@ -36,6 +36,24 @@ std::string encoded(const StoredResponse& response) {
   return bytes;
 }
 
+CallPtr call_for(const FenceCall& what) {
+  const auto call = [&](std::string_view verb, const auto&... words) {
+    return call_for(Script::records, what.owner.id, verb, owner_word(what.owner), words...);
+  };
+  switch (what.verb) {
+    case FenceVerb::renew:
+      return call("R", what.lease);
+    case FenceVerb::complete:
+      return call("D", status_word(what.response), what.response.unfinished(), encoded(what.response));
+    case FenceVerb::release:
+      return call("L");
+    case FenceVerb::hold:
+    case FenceVerb::hold_found:
+      break;
+  }
+  return call("H", what.verb == FenceVerb::hold_found);
+}
+
 // The calls, and the loop's thread with everything on it.
 class RedisStore final : public Store {
  public:
@@ -107,22 +125,10 @@ class RedisStore final : public Store {
     submit(call_for(Script::records, id, "F", interest == Interest::settling), FindCall{id, interest, std::move(done)});
   }
 
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override {
-    settle(FenceVerb::renew, owner, std::move(done), "R", lease);
-  }
-
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override {
-    settle(FenceVerb::complete, owner, std::move(done), "D", status_word(response), response.unfinished(),
-           encoded(response));
-  }
-
-  void release(const Ownership& owner, Done<FenceAnswer> done) override {
-    settle(FenceVerb::release, owner, std::move(done), "L");
-  }
-
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override {
-    const bool finder = by == Holder::finder;
-    settle(finder ? FenceVerb::hold_found : FenceVerb::hold, owner, std::move(done), "H", finder);
+  void by_fence(FenceCall what) override {
+    CallPtr call = call_for(what);
+    what.response = {}; // it is among the arguments
+    submit(std::move(call), std::move(what));
   }
 
   JobStore& jobs() override { return *jobs_; }
@@ -169,13 +175,6 @@ class RedisStore final : public Store {
     call->place = *std::move(place);
     dispatcher_.submit(std::move(call));
   }
-  template <class... Words>
-  void settle(FenceVerb verb, const Ownership& owner, Done<FenceAnswer> done, std::string_view letter,
-              const Words&... words) {
-    CallPtr call = call_for(Script::records, owner.id, letter, owner_word(owner), words...);
-    submit(std::move(call), FenceCall{verb, owner, Millis{}, {}, std::move(done)});
-  }
-
   template <class Start>
   auto start_servers(Start start) -> decltype(start(*this, MonotonicTime())) {
     const MonotonicTime deadline = Clock::now() + kPatienceAtStart;

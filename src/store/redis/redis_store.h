@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "core/store.h"
-#include "store/common/queue_limits.h"
+#include "store/common/calls.h"
 
 namespace oncekey {
 

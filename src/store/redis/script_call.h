@@ -11,7 +11,7 @@
 
 #include "redis/connection.h"
 #include "store/common/call_queue.h"
-#include "store/common/memory_watch.h"
+#include "store/common/marker_keeper.h"
 #include "store/redis/slots.h"
 
 #include <concepts>

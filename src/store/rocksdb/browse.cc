@@ -1,17 +1,8 @@
 // How a RocksdbStore shows its keys to people: newest first by its time index, and what is not settled.
+#include "core/codec_parts.h"
 #include "store/common/listing.h"
-#include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/rocksdb_store.h"
 #include "store/rocksdb/time_index.h"
-
-#include <rocksdb/iterator.h>
-
-#include <algorithm>
-#include <cstring>
-#include <functional>
-#include <memory>
-#include <utility>
-#include <vector>
 
 namespace oncekey {
 namespace {
@@ -19,12 +10,6 @@ namespace {
 // Records looked at in one call, which is answered on the caller's thread: some ten milliseconds where they are in
 // memory. The caller goes on from there.
 constexpr std::uint64_t kLooksPerCall = 4096;
-
-rocksdb::ReadOptions passing_by() {
-  rocksdb::ReadOptions options;
-  options.fill_cache = false; // a scan would push out what replays need
-  return options;
-}
 
 Fault damaged(const RecordId& id, const Fault& fault) {
   return Fault{fault.kind, "record " + to_hex(id) + ": " + fault.message};
@@ -161,25 +146,22 @@ Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftover
     if (!*stored) return false;
     const Record& record = (*stored)->record;
     if (record.state == RecordState::completed || record.expired(now)) return false;
-    found.keys.push_back(
-        {id, {record.state, record.rerun, on_disk, record.first_received, record.lease_until, record.expires_at}});
+    found.keys.push_back({id, UnsettledKey::of(record, on_disk)});
     return true;
   };
 
-  std::string noted;
-  const rocksdb::Status read = db_->Get({}, rocksdb::Slice(kNotedKey.data(), kNotedKey.size()), &noted);
-  if (!read.ok() && !read.IsNotFound()) return fault_of(read, "what is not settled could not be read");
-  std::uint64_t millis = 0;
-  if (noted.size() == sizeof millis) std::memcpy(&millis, noted.data(), sizeof millis);
-  found.noted_until = Time{Millis{static_cast<std::int64_t>(millis)}};
+  constexpr std::string_view kUnread = "what is not settled could not be read";
+  const Result<std::optional<std::string>> noted = read_key(*db_, kNotedKey, kUnread);
+  if (!noted) return noted.fault();
+  found.noted_until = codec::Cursor(noted->value_or("")).time();
 
-  const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(rocksdb::ReadOptions()));
-  for (at->Seek(rocksdb::Slice(kUnsettledPrefix.data(), kUnsettledPrefix.size())); at->Valid(); at->Next()) {
-    const std::optional<RecordId> id = parse_unsettled_key(at->key().ToStringView());
-    if (!id) break;
-    if (!add(*id, true)) leftovers.Delete(at->key());
-  }
-  if (!at->status().ok()) return fault_of(at->status(), "what is not settled could not be read");
+  const auto take_up = [&](std::string_view key, std::string_view /*value*/) -> Result<bool> {
+    const std::optional<RecordId> id = id_in_key(key, kUnsettledPrefix.size());
+    if (id && !add(*id, true)) leftovers.Delete(slice_of(key));
+    return id.has_value();
+  };
+  const Result<bool> read = scan(*db_, db_->DefaultColumnFamily(), kUnsettledPrefix, kUnread, take_up);
+  if (!read) return read.fault();
 
   NewestFirst index(*db_, buckets_.live(), now);
   Time first_received{};
@@ -187,8 +169,7 @@ Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftover
        ids = index.next(first_received)) {
     for (const NewestFirst::Id& each : ids) add(each.id, false); // those that are there already stay as they are
   }
-  if (const rocksdb::Status status = index.status(); !status.ok())
-    return fault_of(status, "what is not settled could not be read");
+  if (const rocksdb::Status status = index.status(); !status.ok()) return fault_of(status, kUnread);
   return found;
 }
 

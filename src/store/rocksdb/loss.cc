@@ -1,7 +1,6 @@
 // What a RocksdbStore does about its memory: the witness it keeps, and the loss it finds when it is opened.
 #include "base/crypto.h"
 #include "base/private_files.h"
-#include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/rocksdb_store.h"
 
 #include <fmt/format.h>
@@ -10,10 +9,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <thread>
 #include <utility>
 
 namespace oncekey {
@@ -21,12 +18,6 @@ namespace {
 
 // An operator's note in the store's folder. Only the owner of the folder and root can leave one.
 std::string note_path(const std::string& folder) { return folder + "/accept-loss"; }
-
-rocksdb::WriteOptions durably() {
-  rocksdb::WriteOptions options;
-  options.sync = true;
-  return options;
-}
 
 // Whether a process has the store open. RocksDB holds a record lock on this file.
 bool in_use(const std::string& folder) {
@@ -82,9 +73,7 @@ Status RocksdbStore::look_for_loss() {
 // the next round of maintenance tries again.
 void RocksdbStore::note_loss() {
   if (!loss_to_note_) return;
-  const rocksdb::Status noted =
-      db_->Put(durably(), rocksdb::Slice(kLossKey.data(), kLossKey.size()), rocksdb::Slice(*loss_to_note_));
-  if (noted.ok()) loss_to_note_.reset();
+  if (db_->Put(durably(), slice_of(kLossKey), *loss_to_note_).ok()) loss_to_note_.reset();
 }
 
 // The note goes last: a crash anywhere before leaves it, and the next start takes it up again.
@@ -92,7 +81,7 @@ Status RocksdbStore::accept_loss() {
   const StoreAt now = at();
   if (const Status written = witness_.write(now); !written) return written;
   witnessed_ = now.sequence;
-  const rocksdb::Status cleared = db_->Delete(durably(), rocksdb::Slice(kLossKey.data(), kLossKey.size()));
+  const rocksdb::Status cleared = db_->Delete(durably(), slice_of(kLossKey));
   if (!cleared.ok()) return fault_of(cleared, "the acceptance of the loss could not be written down");
   loss_to_note_.reset();
   forgetful_.store(false, std::memory_order_release);

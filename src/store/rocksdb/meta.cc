@@ -1,14 +1,12 @@
 #include "store/rocksdb/meta.h"
 
 #include "base/private_files.h"
+#include "core/codec_parts.h"
 #include "store/common/secret_check.h"
-#include "store/rocksdb/buckets.h"
-#include "store/rocksdb/rocksdb_fault.h"
+#include "store/rocksdb/database.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
-#include <cstring>
 #include <utility>
 
 namespace oncekey {
@@ -18,17 +16,13 @@ constexpr std::string_view kMagic = "ONCEKEY";
 
 Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
   StoreMeta meta;
-  std::uint64_t checksum;
-  const std::size_t least = kMagic.size() + sizeof meta.format + sizeof checksum;
-  if (bytes.size() < least || !bytes.starts_with(kMagic)) {
+  if (bytes.size() < kMagic.size() + sizeof meta.format + sizeof(std::uint64_t) || !bytes.starts_with(kMagic)) {
     return corrupt(fmt::format("the store at {} is damaged: its meta data is not oncekey's", where));
   }
-  const std::string_view content = bytes.substr(0, bytes.size() - sizeof checksum);
-  std::memcpy(&checksum, bytes.data() + content.size(), sizeof checksum);
-  if (XXH3_64bits(content.data(), content.size()) != checksum) {
-    return corrupt(fmt::format("the store at {} is damaged: its meta data fails its checksum", where));
-  }
-  std::memcpy(&meta.format, bytes.data() + kMagic.size(), sizeof meta.format);
+  const std::optional<std::string_view> content = checked_content(bytes);
+  if (!content) return corrupt(fmt::format("the store at {} is damaged: its meta data fails its checksum", where));
+  codec::Cursor cursor(content->substr(kMagic.size()));
+  meta.format = cursor.number<std::uint32_t>();
   if (meta.format > kStoreFormat) {
     return Fault{
         FaultKind::newer_format,
@@ -36,16 +30,13 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
                     "made by a newer oncekey, run that one or a later one on it",
                     where, meta.format, kStoreFormat)};
   }
-  const std::string_view rest = content.substr(kMagic.size() + sizeof meta.format);
-  if (meta.format != kStoreFormat || rest.size() != meta.id.size() + meta.secret_check.size()) {
+  cursor.array(meta.id);
+  cursor.array(meta.secret_check);
+  if (meta.format != kStoreFormat || !cursor.ok() || !cursor.at_end()) {
     return corrupt(fmt::format("the store at {} is damaged: its meta data has the wrong shape", where));
   }
-  std::memcpy(meta.id.data(), rest.data(), meta.id.size());
-  std::memcpy(meta.secret_check.data(), rest.data() + meta.id.size(), meta.secret_check.size());
   return meta;
 }
-
-rocksdb::Slice slice_of(std::string_view text) { return {text.data(), text.size()}; }
 
 // 64 hexadecimal digits and a line feed.
 constexpr std::size_t kSecretFileBytesMax = 1024;
@@ -72,23 +63,22 @@ Result<Secret> parse_secret(std::string_view text, const std::string& path) {
 
 Result<Secret> load_secret(const std::string& folder, const HashBytes& check) {
   const std::string path = secret_path(folder);
-  const Result<std::optional<std::string>> text = read_file_if_there(path, kSecretFileBytesMax);
-  if (!text) return text.fault();
-  if (!*text) {
+  const Result<std::optional<Secret>> secret = read_secret(folder);
+  if (!secret) return secret.fault();
+  if (!*secret) {
     return corrupt(
         fmt::format("{} is missing. All keys of this store are hashed with the secret in it: put the file back from a "
                     "backup of the folder. If it is gone for good, so are all keys: move the folder away to start "
                     "with an empty store, in which every retry is executed again",
                     path));
   }
-  Result<Secret> secret = parse_secret(**text, path);
-  if (secret && secret_check(*secret) != check) {
+  if (secret_check(**secret) != check) {
     return corrupt(
         fmt::format("{} is the secret of another store: with it no key of this one would be found, and every retry "
                     "would be executed again. Put the store's own file back from a backup of the folder",
                     path));
   }
-  return secret;
+  return **secret;
 }
 
 Result<StoreMeta> make_meta(rocksdb::DB& db, const std::string& folder) {
@@ -104,42 +94,25 @@ Result<StoreMeta> make_meta(rocksdb::DB& db, const std::string& folder) {
   if (!secret) return secret.fault();
   meta.secret = *secret;
   meta.secret_check = secret_check(meta.secret);
-  rocksdb::WriteOptions durable;
-  durable.sync = true;
   const std::string bytes = encode_meta(meta.format, meta.id, meta.secret_check);
-  const rocksdb::Status written = db.Put(durable, slice_of(kMetaKey), bytes);
+  const rocksdb::Status written = db.Put(durably(), slice_of(kMetaKey), bytes);
   if (!written.ok()) return fault_of(written, "the store's meta data could not be written");
   return meta;
-}
-
-// Nothing if there is no such key.
-Result<std::optional<std::string>> read_key(rocksdb::DB& db, std::string_view key, std::string_view what) {
-  std::string bytes;
-  const rocksdb::Status read = db.Get({}, slice_of(key), &bytes);
-  if (read.IsNotFound()) return std::optional<std::string>();
-  if (!read.ok()) return fault_of(read, fmt::format("the store's {} could not be read", what));
-  return std::optional<std::string>(std::move(bytes));
 }
 
 } // namespace
 
 std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes& secret_check) {
   std::string bytes(kMagic);
-  const auto append = [&bytes](const void* from, std::size_t size) {
-    const std::size_t at = bytes.size();
-    bytes.resize(at + size);
-    std::memcpy(bytes.data() + at, from, size);
-  };
-  append(&format, sizeof format);
-  append(id.data(), id.size());
-  append(secret_check.data(), secret_check.size());
-  const std::uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
-  append(&checksum, sizeof checksum);
+  codec::put(bytes, format);
+  codec::put_array(bytes, id);
+  codec::put_array(bytes, secret_check);
+  codec::put_checksum(bytes, 0);
   return bytes;
 }
 
 Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder) {
-  const Result<std::optional<std::string>> bytes = read_key(db, kMetaKey, "meta data");
+  const Result<std::optional<std::string>> bytes = read_key(db, kMetaKey, "the store's meta data could not be read");
   if (!bytes) return bytes.fault();
   if (!*bytes) {
     if (age == StoreAge::is_new) return make_meta(db, folder);
@@ -151,10 +124,10 @@ Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::st
   if (!secret) return secret.fault();
   meta->secret = *secret;
 
-  Result<std::optional<std::string>> loss = read_key(db, kLossKey, "note of a loss");
+  Result<std::optional<std::string>> loss = read_key(db, kLossKey, "the store's note of a loss could not be read");
   if (!loss) return std::move(loss).fault();
   meta->loss = *std::move(loss);
-  const Result<std::optional<std::string>> clock = read_key(db, kClockKey, "clock mark");
+  const Result<std::optional<std::string>> clock = read_key(db, kClockKey, "the store's clock mark could not be read");
   if (!clock) return clock.fault();
   if (!*clock) return meta;
   Result<ClockMark> mark = decode_clock_mark(**clock);
@@ -171,23 +144,6 @@ Result<std::optional<Secret>> read_secret(const std::string& folder) {
   Result<Secret> secret = parse_secret(**text, path);
   if (!secret) return std::move(secret).fault();
   return std::optional<Secret>(*secret);
-}
-
-std::string job_key(std::uint64_t place, const RecordId& id) {
-  std::string key(kJobPrefix);
-  // Big-endian, so that the order of the keys is that of the places.
-  for (int shift = 56; shift >= 0; shift -= 8) key.push_back(static_cast<char>(place >> shift & 0xff));
-  const rocksdb::Slice bytes = key_slice(id);
-  return key.append(bytes.data(), bytes.size());
-}
-
-std::optional<JobPlace> parse_job_key(std::string_view key) {
-  JobPlace job;
-  if (!key.starts_with(kJobPrefix) || key.size() != kJobPrefix.size() + 8 + job.id.bytes.size()) return std::nullopt;
-  key.remove_prefix(kJobPrefix.size());
-  for (const char byte : key.substr(0, 8)) job.place = job.place << 8 | static_cast<std::uint8_t>(byte);
-  std::memcpy(job.id.bytes.data(), key.data() + 8, job.id.bytes.size());
-  return job;
 }
 
 } // namespace oncekey

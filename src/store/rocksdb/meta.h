@@ -8,7 +8,7 @@
 //   "fence"  a u64 that every fence given is below (fences.h)       once in a block of claims
 //   "loss"   what the store has forgotten, in words              until an operator accepts the loss (witness.h)
 //   "noted", "unsettled/" id                                        keys that are not settled (unsettled.h)
-//   "job/" place:u64 (big-endian) id:32 bytes, with no value        for every job until it is delivered or dropped
+//   "job/" place id                                                 jobs that are not over (rocksdb_jobs.h)
 #pragma once
 
 #include "base/crypto.h"
@@ -19,12 +19,6 @@
 
 #include <rocksdb/db.h>
 
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 // The version of the layout as a whole (families, keys); single records carry their own.
@@ -32,7 +26,6 @@ inline constexpr std::uint32_t kStoreFormat = 1;
 inline constexpr std::string_view kMetaKey = "meta";
 inline constexpr std::string_view kClockKey = "clock";
 inline constexpr std::string_view kLossKey = "loss";
-inline constexpr std::string_view kJobPrefix = "job/";
 inline constexpr std::string_view kSecretFile = "secret";
 
 using StoreId = std::array<std::uint8_t, 16>;
@@ -57,13 +50,5 @@ Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::st
 
 // The secret alone, of a store that is not opened: nothing if there is none.
 Result<std::optional<Secret>> read_secret(const std::string& folder);
-
-std::string job_key(std::uint64_t place, const RecordId& id);
-struct JobPlace {
-  std::uint64_t place = 0;
-  RecordId id;
-};
-// Nothing for other keys.
-std::optional<JobPlace> parse_job_key(std::string_view key);
 
 } // namespace oncekey

@@ -1,9 +1,7 @@
 // Opening a RocksdbStore: everything that may be wrong with a directory is said here in words.
 #include "base/private_files.h"
-#include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/rocksdb_store.h"
 #include "store/rocksdb/tuning.h"
-#include "store/rocksdb/waiting_store.h"
 
 #include <fmt/format.h>
 
@@ -110,14 +108,8 @@ Result<std::vector<std::string>> family_names(const rocksdb::DBOptions& options,
   return names;
 }
 
-struct Opened {
-  std::unique_ptr<rocksdb::DB> db;
-  BucketList buckets;
-  BucketList job_buckets;
-};
-
-Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::ColumnFamilyOptions& bucket_options,
-                             const std::string& path) {
+// Into the database and the buckets of `opened`.
+Status open_database(const rocksdb::DBOptions& options, const std::string& path, OpenedDatabase& opened) {
   const Result<std::vector<std::string>> names = family_names(options, path);
   if (!names) return names.fault();
   std::vector<rocksdb::ColumnFamilyDescriptor> families;
@@ -133,7 +125,7 @@ Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::C
                                "does not know: it was written by a newer oncekey or by something else",
                                path, name, kStoreFormat)};
     }
-    families.emplace_back(name, bucket_options);
+    families.emplace_back(name, opened.bucket_options);
     ids.push_back(id);
   }
 
@@ -141,7 +133,7 @@ Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::C
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   const rocksdb::Status status = rocksdb::DB::Open(options, path, families, &handles, &raw);
   if (!status.ok()) return opening_fault(status, path);
-  Opened opened{std::unique_ptr<rocksdb::DB>(raw), {}, {}};
+  opened.db.reset(raw);
   for (std::size_t i = 0; i < handles.size(); ++i) {
     if (!ids[i]) {
       raw->DestroyColumnFamilyHandle(handles[i]);
@@ -150,8 +142,116 @@ Result<Opened> open_database(const rocksdb::DBOptions& options, const rocksdb::C
     const auto destroy = [raw](rocksdb::ColumnFamilyHandle* family) { raw->DestroyColumnFamilyHandle(family); };
     (of_jobs((*names)[i]) ? opened.job_buckets : opened.buckets).push_back({*ids[i], {handles[i], destroy}});
   }
-  return opened;
+  return ok_status();
 }
+
+constexpr std::chrono::seconds kTryEvery{1};
+
+// WaitingStore: stands in for an embedded store whose disk was too full to open it.
+//
+// A full disk must not keep the gateway down: requests without a key need no store. So the gateway starts with this,
+// which refuses every call with the reason, tries to open the real store once a second, and passes every call on to it
+// from then on. Nothing is executed meanwhile, and nothing is answered from a store that was not read.
+class WaitingStore final : public Store {
+ public:
+  using Open = std::function<Result<std::unique_ptr<Store>>()>;
+
+  // `secret` is that of the store, which can be read while the rest cannot be opened.
+  WaitingStore(const Secret& secret, Fault reason, Open open, Log& log)
+      : secret_(secret), reason_(std::move(reason)), open_(std::move(open)), log_(log) {
+    thread_ = std::jthread([this](const std::stop_token& stop) { try_until_open(stop); });
+  }
+
+  void claim(ClaimRequest request, Done<ClaimAnswer> done) override { pass(&Store::claim, done, std::move(request)); }
+  void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override {
+    pass(&Store::find, done, id, interest);
+  }
+  void by_fence(FenceCall call) override {
+    if (Store* const store = opened()) return store->by_fence(std::move(call));
+    call.done(reason_);
+  }
+  void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
+    pass(&Store::operate, done, id, action, std::move(response));
+  }
+  void list(const ListRequest& request, Done<std::vector<Listed>> done) override { pass(&Store::list, done, request); }
+  void browse(const BrowseRequest& request, Done<BrowsePage> done) override { pass(&Store::browse, done, request); }
+  void count_waiting(Done<WaitingKeys> done) override { pass(&Store::count_waiting, done); }
+  JobStore& jobs() override { return opened() != nullptr ? opened()->jobs() : no_jobs_; }
+  void announce_to(Listener listener) override { tell_later(&Store::announce_to, listener_, std::move(listener)); }
+  void owners_here(OwnersHere owners) override { tell_later(&Store::owners_here, owners_, std::move(owners)); }
+  std::uint64_t least_fence_here() const override { return opened() != nullptr ? opened()->least_fence_here() : 0; }
+  Time now() const override {
+    if (const Store* const store = opened()) return store->now();
+    return std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now());
+  }
+  const std::array<std::uint8_t, 32>& secret() const override { return secret_; }
+  Durability durability() const override { return Durability::power; }
+  Status healthy() const override { return opened() != nullptr ? opened()->healthy() : reason_; }
+  StoreStats stats() const override { return opened() != nullptr ? opened()->stats() : StoreStats{}; }
+
+ private:
+  // Refuses every call with the reason.
+  class NoJobs final : public JobStore {
+   public:
+    explicit NoJobs(const Fault& reason) : reason_(reason) {}
+    void stage(StageRequest, Done<StageAnswer> done) override { done(reason_); }
+    void take(const TakeRequest&, Done<std::vector<TakenJob>> done) override { done(reason_); }
+    void end_attempt(const Ownership&, AttemptEnd, Done<FenceAnswer> done) override { done(reason_); }
+    void find(const RecordId&, Done<std::optional<FoundJob>> done) override { done(reason_); }
+    void operate(const RecordId&, const std::string&, JobAction, Done<JobAnswer> done) override { done(reason_); }
+    void list(const JobListRequest&, Done<JobPage> done) override { done(reason_); }
+    void count(Done<std::vector<JobCount>> done) override { done(reason_); }
+
+   private:
+    const Fault& reason_;
+  };
+
+  Store* opened() const { return opened_.load(std::memory_order_acquire); }
+
+  template <class Method, class T, class... Arguments>
+  void pass(Method method, Done<T>& done, Arguments&&... arguments) {
+    if (Store* const store = opened()) return (store->*method)(std::forward<Arguments>(arguments)..., std::move(done));
+    done(reason_);
+  }
+  template <class Method, class Hearer>
+  void tell_later(Method method, Hearer& kept, Hearer hearer) {
+    const std::lock_guard lock(mutex_);
+    if (Store* const store = opened()) return (store->*method)(std::move(hearer));
+    kept = std::move(hearer);
+  }
+
+  void try_until_open(const std::stop_token& stop) {
+    std::string told = reason_.message;
+    while (sleep_for(kTryEvery, stop)) {
+      Result<std::unique_ptr<Store>> store = open_();
+      if (!store) {
+        // The same reason once a second would fill the disk that is full already.
+        if (store.fault().message != told) log_.error("store_not_opened", {{"reason", store.fault().message}});
+        told = store.fault().message;
+        continue;
+      }
+      const std::lock_guard lock(mutex_);
+      store_ = *std::move(store);
+      if (listener_) store_->announce_to(listener_);
+      if (owners_) store_->owners_here(owners_);
+      opened_.store(store_.get(), std::memory_order_release);
+      log_.info("store_opened", {});
+      return;
+    }
+  }
+
+  const Secret secret_;
+  const Fault reason_;
+  const Open open_;
+  Log& log_;
+  std::unique_ptr<Store> store_;
+  std::atomic<Store*> opened_ = nullptr;
+  NoJobs no_jobs_{reason_};
+  std::mutex mutex_; // guards what follows
+  Listener listener_;
+  OwnersHere owners_;
+  std::jthread thread_;
+};
 
 } // namespace
 
@@ -179,9 +279,10 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
 
   rocksdb::DBOptions database = database_options();
   rocksdb::Env* const system = options.env != nullptr ? options.env : rocksdb::Env::Default();
-  auto files = std::make_shared<WatchedFiles>(system->GetFileSystem());
-  std::unique_ptr<rocksdb::Env> env = rocksdb::NewCompositeEnv(files);
-  database.env = env.get();
+  OpenedDatabase opened;
+  opened.files = std::make_shared<WatchedFiles>(system->GetFileSystem());
+  opened.env = rocksdb::NewCompositeEnv(opened.files);
+  database.env = opened.env.get();
   database.listeners.push_back(std::make_shared<RecoversWhenTold>());
   if (!check_room(*database.env, options.path)) {
     // That is what it is there for.
@@ -193,20 +294,15 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   std::uint64_t free = 0;
   const bool told = database.env->GetFreeSpace(options.path, &free).ok();
   database.avoid_flush_during_recovery = told && free < 2 * kLogBytesMax;
-  const rocksdb::ColumnFamilyOptions buckets = bucket_options();
-  Result<Opened> opened = open_database(database, buckets, options.path);
-  if (!opened) return std::move(opened).fault();
-
+  if (const Status status = open_database(database, options.path, opened); !status) return status.fault();
   if (const Status synced = sync_logs(options.path); !synced) return synced.fault();
 
-  const bool is_new = opened->buckets.empty() && opened->job_buckets.empty();
+  const bool is_new = opened.buckets.empty() && opened.job_buckets.empty();
   const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_buckets;
-  Result<StoreMeta> meta = load_or_make_meta(*opened->db, age, options.path);
+  Result<StoreMeta> meta = load_or_make_meta(*opened.db, age, options.path);
   if (!meta) return std::move(meta).fault();
   const Maintenance maintenance = options.maintenance;
-  std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(files), std::move(env),
-                                                       std::move(opened->db), buckets, std::move(opened->buckets),
-                                                       std::move(opened->job_buckets), *std::move(meta)));
+  std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(opened), *std::move(meta)));
   // Before anything is written: the number of the newest write is compared.
   if (const Status compared = store->look_for_loss(); !compared) return compared.fault();
   // Drops what expired while no process was running, before the first call. On a full disk the next round does it.
@@ -214,7 +310,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
   if (!maintained) store->log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
   if (const Status loaded = store->load_indexes_and_fences(); !loaded) return loaded.fault();
   if (maintenance == Maintenance::in_background) {
-    store->maintenance_ = std::thread([at = store.get()] { at->maintain_in_background(); });
+    store->maintenance_ = std::jthread([at = store.get()](const auto& stop) { at->maintain_in_background(stop); });
   }
   return store;
 }

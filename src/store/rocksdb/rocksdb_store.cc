@@ -2,26 +2,17 @@
 
 #include "core/transitions.h"
 #include "store/common/listing.h"
-#include "store/rocksdb/rocksdb_fault.h"
 #include "store/rocksdb/time_index.h"
-
-#include <rocksdb/iterator.h>
 
 #include <sys/statvfs.h>
 
-#include <algorithm>
-#include <chrono>
-#include <cstring>
-#include <utility>
+#include <condition_variable>
 
 namespace oncekey {
 namespace {
 
 // How often maintenance looks at the clock: often enough that a bucket is gone within a second of its end.
 constexpr std::chrono::seconds kMaintenanceEvery{1};
-// A bucket is made this long before its first record, or an eighth of its width if that is less: the writer should
-// not have to wait for RocksDB to make one.
-constexpr Millis kMadeAheadMax{60'000};
 
 // A flush of a memtable may be on its way, and a large batch brings the next one nearer.
 constexpr std::uint64_t kRoomBesideSmallBatch = 8u << 20;
@@ -37,41 +28,42 @@ bool has_room(const std::string& folder, std::uint64_t bytes) {
 
 } // namespace
 
-RocksdbStore::RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles> files,
-                           std::unique_ptr<rocksdb::Env> env, std::unique_ptr<rocksdb::DB> db,
-                           const rocksdb::ColumnFamilyOptions& bucket_options, BucketList buckets,
-                           BucketList job_buckets, StoreMeta meta)
+bool sleep_for(std::chrono::milliseconds time, const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any stopped;
+  std::unique_lock lock(mutex);
+  stopped.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+RocksdbStore::RocksdbStore(RocksdbOptions options, OpenedDatabase opened, StoreMeta meta)
     : log_(options.log),
       folder_(std::move(options.path)),
       meta_(std::move(meta)),
       clock_(std::move(options.clock), meta_.clock),
       witness_(folder_),
       ballast_(folder_),
-      files_(std::move(files)),
-      env_(std::move(env)),
-      db_(std::move(db)),
-      buckets_(*db_, bucket_options, "", std::move(buckets)),
-      job_buckets_(*db_, bucket_options, kJobFamilies, std::move(job_buckets)),
-      job_table_(*db_, job_buckets_),
+      files_(std::move(opened.files)),
+      env_(std::move(opened.env)),
+      db_(std::move(opened.db)),
+      buckets_(*db_, opened.bucket_options, "", std::move(opened.buckets)),
+      job_buckets_(*db_, opened.bucket_options, kJobFamilies, std::move(opened.job_buckets)),
+      jobs_(*db_, job_buckets_, clock_,
+            [this] { return forgetful_.load(std::memory_order_acquire) ? Status(*loss_) : ok_status(); }),
       writer_(
-          std::make_unique<Writer>(*db_, buckets_, job_table_, clock_,
+          std::make_unique<Writer>(*db_, buckets_, jobs_, clock_,
                                    WriterOptions{std::move(options.on_fatal), [this] { return files_->sync_failed(); },
                                                  [this](std::uint64_t bytes) { return make_room(bytes); },
                                                  [this] {
                                                    rocksdb::WriteBatch unused;
                                                    return read_unsettled(unused);
-                                                 }})),
-      jobs_(job_table_, *writer_, clock_,
-            [this] { return forgetful_.load(std::memory_order_acquire) ? Status(*loss_) : ok_status(); }) {}
+                                                 }})) {
+  jobs_.use(*writer_);
+}
 
 RocksdbStore::~RocksdbStore() {
   files_->stop_waiting();
-  {
-    const std::lock_guard lock(stop_mutex_);
-    stopping_ = true;
-  }
-  stop_.notify_one();
-  if (maintenance_.joinable()) maintenance_.join();
+  maintenance_ = {}; // ends it
   const bool sound = writer_->healthy().ok();
   writer_.reset(); // writes the last batch
   if (sound) keep_witness();
@@ -114,22 +106,9 @@ void RocksdbStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
   done(std::optional<Found>(Found{std::move((*found)->record), now}));
 }
 
-void RocksdbStore::renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{{FenceVerb::renew, owner, lease, {}, std::move(done)}});
-}
-
-void RocksdbStore::complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{{FenceVerb::complete, owner, Millis{}, std::move(response), std::move(done)}});
-}
-
-void RocksdbStore::release(const Ownership& owner, Done<FenceAnswer> done) {
-  writer_->submit(Writer::FenceCall{{FenceVerb::release, owner, Millis{}, {}, std::move(done)}});
-}
-
-void RocksdbStore::hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) {
-  if (by == Holder::finder && owners_here_ && owners_here_(owner.id) == owner.fence) return done(FenceAnswer::lost);
-  const auto verb = by == Holder::owner ? FenceVerb::hold : FenceVerb::hold_found;
-  writer_->submit(Writer::FenceCall{{verb, owner, Millis{}, {}, std::move(done)}});
+void RocksdbStore::by_fence(FenceCall call) {
+  if (is_kept_from(call, owners_here_)) return call.done(FenceAnswer::lost);
+  writer_->submit(Writer::FenceCall{{std::move(call)}});
 }
 
 void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
@@ -140,28 +119,19 @@ void RocksdbStore::operate(const RecordId& id, OperatorAction action, StoredResp
 void RocksdbStore::list(const ListRequest& request, Done<std::vector<Listed>> done) {
   std::vector<Listed> listed;
   const Time now = clock_.now();
-  rocksdb::ReadOptions scan;
-  scan.fill_cache = false; // a scan would push out what replays need
-  const std::string prefix = bytes_of_prefix(request.id_prefix);
-  const std::shared_ptr<const BucketList> live = buckets_.live();
-  for (const Bucket& bucket : *live) {
-    const std::unique_ptr<rocksdb::Iterator> at(db_->NewIterator(scan, bucket.family.get()));
-    for (at->Seek(prefix); at->Valid() && listed.size() < request.limit; at->Next()) {
-      if (!at->key().starts_with(prefix)) break;
-      if (is_time_key(at->key().ToStringView())) continue;
-      Listed line;
-      if (at->key().size() != line.id.bytes.size()) return done(corrupt("a stored key does not have 32 bytes"));
-      std::memcpy(line.id.bytes.data(), at->key().data(), line.id.bytes.size());
-      Result<Record> record = decode_record({at->value().data(), at->value().size()}, DecodeBody::no);
-      if (!record) {
-        return done(Fault{record.fault().kind, "record " + to_hex(line.id) + ": " + record.fault().message});
-      }
-      if (!is_listed(request, line.id, *record, now)) continue;
-      line.record = as_listed(*std::move(record));
-      listed.push_back(std::move(line));
-    }
-    if (!at->status().ok()) return done(fault_of(at->status(), "the records could not be listed"));
-  }
+  const auto look_at = [&](std::string_view key, std::string_view value) -> Result<bool> {
+    if (listed.size() == request.limit) return false;
+    if (is_time_key(key)) return true;
+    const std::optional<RecordId> id = id_in_key(key, 0);
+    if (!id) return corrupt("a stored key does not have 32 bytes");
+    Result<Record> record = decode_record(value, DecodeBody::no);
+    if (!record) return Fault{record.fault().kind, "record " + to_hex(*id) + ": " + record.fault().message};
+    if (is_listed(request, *id, *record, now)) listed.push_back({*id, as_listed(*std::move(record))});
+    return true;
+  };
+  const Status scanned =
+      buckets_.scan_all(bytes_of_prefix(request.id_prefix), "the records could not be listed", look_at);
+  if (!scanned) return done(scanned.fault());
   done(std::move(listed));
 }
 
@@ -208,13 +178,12 @@ Status RocksdbStore::load_indexes_and_fences() {
   if (const Status loaded = fences.load(*db_, clock_.now()); !loaded) return loaded;
   least_fence_here_ = fences.next();
   rocksdb::WriteBatch leftovers;
-  if (const Status jobs = job_table_.load(least_fence_here_, clock_.now(), leftovers); !jobs) return jobs;
+  if (const Status jobs = jobs_.load(least_fence_here_, clock_.now(), leftovers); !jobs) return jobs;
   Result<UnsettledKeys> unsettled = read_unsettled(leftovers);
   if (!unsettled) return std::move(unsettled).fault();
   if (leftovers.Count() != 0) {
-    rocksdb::WriteOptions durable; // as all writes are: the witness counts them
-    durable.sync = true;
-    const rocksdb::Status written = db_->Write(durable, &leftovers);
+    // Durably, as all writes are: the witness counts them.
+    const rocksdb::Status written = db_->Write(durably(), &leftovers);
     // On a full disk they stay until the next start.
     if (!written.ok() && (!written.IsNoSpace() || files_->sync_failed())) {
       return fault_of(written, "entries of what is over could not be removed");
@@ -246,31 +215,20 @@ Status RocksdbStore::maintain() {
   note_loss();
   keep_witness();
   const Time now = clock_.now();
-  if (const Status kept = keep_buckets(buckets_, writer_->retentions_in_use(), now); !kept) return kept;
-  return keep_buckets(job_buckets_, job_table_.retentions_in_use(), now);
-}
-
-Status RocksdbStore::keep_buckets(Buckets& buckets, const std::map<int, Millis>& retentions, Time now) {
-  const Result<std::size_t> dropped = buckets.drop_ended(now);
-  if (!dropped) return dropped.fault();
-  if (*dropped != 0) log_.info("buckets_dropped", {{"buckets", *dropped}});
-  for (const auto& [width_log2, retention] : retentions) {
-    const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
-    const Result<Bucket> made = buckets.ensure(bucket_of(now + retention + ahead, retention));
-    if (!made) return made.fault();
+  for (Buckets* const buckets : {&buckets_, &job_buckets_}) {
+    const Result<std::size_t> dropped = buckets->drop_ended(now);
+    if (!dropped) return dropped.fault();
+    if (*dropped != 0) log_.info("buckets_dropped", {{"buckets", *dropped}});
+    if (const Status made = buckets->make_ahead(now); !made) return made;
   }
   return ok_status();
 }
 
-void RocksdbStore::maintain_in_background() {
-  std::unique_lock lock(stop_mutex_);
-  while (!stopping_) {
-    lock.unlock();
+void RocksdbStore::maintain_in_background(const std::stop_token& stop) {
+  do {
     const Status done = writer_->healthy() ? maintain() : ok_status();
     if (!done) log_.warning("store_maintenance_failed", {{"reason", done.fault().message}});
-    lock.lock();
-    stop_.wait_for(lock, kMaintenanceEvery, [this] { return stopping_; });
-  }
+  } while (sleep_for(kMaintenanceEvery, stop));
 }
 
 } // namespace oncekey

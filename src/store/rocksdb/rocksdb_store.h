@@ -19,22 +19,16 @@
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/rocksdb_jobs.h"
 #include "store/rocksdb/store_clock.h"
+#include "store/rocksdb/tuning.h"
 #include "store/rocksdb/watched_files.h"
 #include "store/rocksdb/witness.h"
 #include "store/rocksdb/writer.h"
 
 #include "core/store.h"
 
-#include <rocksdb/db.h>
 #include <rocksdb/env.h>
 
-#include <atomic>
-#include <condition_variable>
-#include <functional>
-#include <memory>
-#include <mutex>
-#include <string>
-#include <thread>
+#include <stop_token>
 
 namespace oncekey {
 
@@ -61,6 +55,19 @@ Result<LossAcceptance> accept_lost_memory_rocksdb(const std::string& folder);
 // Opens it, or starts with a WaitingStore where the disk is too full for that and the store existed before.
 Result<std::unique_ptr<Store>> open_rocksdb(const RocksdbOptions& options);
 
+// What a folder was opened as. The database outlives the buckets' handles, and the files outlive the database.
+struct OpenedDatabase {
+  std::shared_ptr<WatchedFiles> files;
+  std::unique_ptr<rocksdb::Env> env;
+  std::unique_ptr<rocksdb::DB> db;
+  rocksdb::ColumnFamilyOptions bucket_options = oncekey::bucket_options();
+  BucketList buckets;
+  BucketList job_buckets;
+};
+
+// False when the thread is to stop.
+bool sleep_for(std::chrono::milliseconds time, const std::stop_token& stop);
+
 class RocksdbStore final : public Store {
  public:
   static Result<std::unique_ptr<RocksdbStore>> open(RocksdbOptions options);
@@ -68,10 +75,7 @@ class RocksdbStore final : public Store {
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override;
   void find(const RecordId& id, Interest interest, Done<std::optional<Found>> done) override;
-  void renew(const Ownership& owner, Millis lease, Done<FenceAnswer> done) override;
-  void complete(const Ownership& owner, StoredResponse response, Done<FenceAnswer> done) override;
-  void release(const Ownership& owner, Done<FenceAnswer> done) override;
-  void hold(const Ownership& owner, Holder by, Done<FenceAnswer> done) override;
+  void by_fence(FenceCall call) override;
   JobStore& jobs() override { return jobs_; }
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override;
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override;
@@ -90,16 +94,12 @@ class RocksdbStore final : public Store {
   Status maintain();
 
  private:
-  RocksdbStore(RocksdbOptions options, std::shared_ptr<WatchedFiles> files, std::unique_ptr<rocksdb::Env> env,
-               std::unique_ptr<rocksdb::DB> db, const rocksdb::ColumnFamilyOptions& bucket_options, BucketList buckets,
-               BucketList job_buckets, StoreMeta meta);
-  void maintain_in_background();
+  RocksdbStore(RocksdbOptions options, OpenedDatabase opened, StoreMeta meta);
+  void maintain_in_background(const std::stop_token& stop);
   Status load_indexes_and_fences();
   Result<UnsettledKeys> read_unsettled(rocksdb::WriteBatch& leftovers) const;
   Result<BrowsePage> browse_waiting(const BrowseRequest& request) const;
   Result<BrowsePage> browse_by_time(const BrowseRequest& request) const;
-  // Drops the buckets that have ended, and makes those that will be needed soon.
-  Status keep_buckets(Buckets& buckets, const std::map<int, Millis>& retentions, Time now);
   void resume_writes();
   bool make_room(std::uint64_t bytes) const;
   // Compares the store with its witness.
@@ -123,9 +123,8 @@ class RocksdbStore final : public Store {
   std::unique_ptr<rocksdb::DB> db_;
   Buckets buckets_;
   Buckets job_buckets_;
-  JobTable job_table_;
-  std::unique_ptr<Writer> writer_;
   RocksdbJobs jobs_;
+  std::unique_ptr<Writer> writer_;
   OwnersHere owners_here_;
   std::uint64_t least_fence_here_ = 0;
   ReplayCache replays_{kReplayCacheBytes};
@@ -138,11 +137,7 @@ class RocksdbStore final : public Store {
   std::mutex maintenance_mutex_;            // one round at a time
   std::optional<std::uint64_t> witnessed_;  // the sequence number in the witness
   bool witness_failed_ = false;             // and it was said
-
-  std::mutex stop_mutex_;
-  std::condition_variable stop_;
-  bool stopping_ = false;
-  std::thread maintenance_;
+  std::jthread maintenance_;
 };
 
 } // namespace oncekey

@@ -1,10 +1,11 @@
 #include "store/rocksdb/store_clock.h"
 
+#include "core/codec_parts.h"
+
 #include <sys/timex.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <utility>
@@ -35,32 +36,38 @@ ClockSources ClockSources::of_system(TrustWall trust) {
   return sources;
 }
 
+std::optional<std::string_view> checked_content(std::string_view bytes) {
+  std::uint64_t checksum;
+  if (bytes.size() < sizeof checksum) return std::nullopt;
+  const std::string_view content = bytes.substr(0, bytes.size() - sizeof checksum);
+  std::memcpy(&checksum, bytes.data() + content.size(), sizeof checksum);
+  if (XXH3_64bits(content.data(), content.size()) != checksum) return std::nullopt;
+  return content;
+}
+
 // since_boot:i64 store_time:i64 wall:i64 (0 if it was not right) boot_id:the rest up to the checksum:u64,
 // little-endian.
 std::string encode_clock_mark(const ClockMark& mark) {
-  const std::int64_t times[3] = {mark.since_boot.count(), mark.store_time.time_since_epoch().count(),
-                                 mark.wall ? mark.wall->time_since_epoch().count() : 0};
-  std::string bytes(sizeof times, '\0');
-  std::memcpy(bytes.data(), times, sizeof times);
+  std::string bytes;
+  codec::put<std::int64_t>(bytes, mark.since_boot.count());
+  codec::put_time(bytes, mark.store_time);
+  codec::put_time(bytes, mark.wall.value_or(Time{}));
   bytes += mark.boot_id;
-  const std::uint64_t checksum = XXH3_64bits(bytes.data(), bytes.size());
-  bytes.resize(bytes.size() + sizeof checksum);
-  std::memcpy(bytes.data() + bytes.size() - sizeof checksum, &checksum, sizeof checksum);
+  codec::put_checksum(bytes, 0);
   return bytes;
 }
 
 Result<ClockMark> decode_clock_mark(std::string_view bytes) {
-  std::int64_t times[3];
-  std::uint64_t checksum;
-  if (bytes.size() < sizeof times + sizeof checksum) return corrupt("the store's clock mark is cut short");
-  const std::size_t content = bytes.size() - sizeof checksum;
-  std::memcpy(&checksum, bytes.data() + content, sizeof checksum);
-  if (XXH3_64bits(bytes.data(), content) != checksum) return corrupt("the store's clock mark fails its checksum");
-  std::memcpy(times, bytes.data(), sizeof times);
-  ClockMark mark{std::string(bytes.substr(sizeof times, content - sizeof times)), Millis{times[0]},
-                 Time{Millis{times[1]}}, std::nullopt};
-  if (times[2] != 0) mark.wall = Time{Millis{times[2]}};
-  return mark;
+  constexpr std::size_t kTimesBytes = 3 * sizeof(std::int64_t);
+  if (bytes.size() < kTimesBytes + sizeof(std::uint64_t)) return corrupt("the store's clock mark is cut short");
+  const std::optional<std::string_view> content = checked_content(bytes);
+  if (!content) return corrupt("the store's clock mark fails its checksum");
+  codec::Cursor times(*content);
+  const Millis since_boot{times.number<std::int64_t>()};
+  const Time store_time = times.time();
+  const Time wall = times.time();
+  return ClockMark{std::string(content->substr(kTimesBytes)), since_boot, store_time,
+                   wall == Time{} ? std::nullopt : std::optional(wall)};
 }
 
 StoreClock::StoreClock(ClockSources sources, const std::optional<ClockMark>& saved) : sources_(std::move(sources)) {

@@ -20,9 +20,6 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 
@@ -45,6 +42,9 @@ struct ClockMark {
   Time store_time{};
   std::optional<Time> wall{}; // if it was right
 };
+
+// What stands before a checksum at the end, if it is right. Nothing otherwise.
+std::optional<std::string_view> checked_content(std::string_view bytes);
 
 std::string encode_clock_mark(const ClockMark& mark);
 Result<ClockMark> decode_clock_mark(std::string_view bytes);

@@ -205,11 +205,12 @@ class RocksdbStoreTest : public ::testing::Test {
             .on_fatal = [this](const std::string& reason) { ++fatal_calls_, fatal_reason_.set_value(reason); },
             .env = env};
   }
-  void open(rocksdb::Env* env = nullptr) {
-    auto opened = RocksdbStore::open(options(env));
+  void open(RocksdbOptions with) {
+    auto opened = RocksdbStore::open(std::move(with));
     ASSERT_TRUE(opened) << opened.fault().message;
     store_ = *std::move(opened);
   }
+  void open(rocksdb::Env* env = nullptr) { open(options(env)); }
   FaultyFiles& open_on_faulty_files() {
     files_ = std::make_shared<FaultyFiles>();
     env_ = rocksdb::NewCompositeEnv(files_);
@@ -220,9 +221,7 @@ class RocksdbStoreTest : public ::testing::Test {
     RocksdbOptions by_hand = options();
     by_hand.clock = machine_.sources();
     by_hand.maintenance = Maintenance::by_hand;
-    auto opened = RocksdbStore::open(std::move(by_hand));
-    ASSERT_TRUE(opened) << opened.fault().message;
-    store_ = *std::move(opened);
+    open(std::move(by_hand));
   }
   Fault open_fault(rocksdb::Env* env = nullptr) {
     auto opened = RocksdbStore::open(options(env));
@@ -309,7 +308,5 @@ class RocksdbStoreTest : public ::testing::Test {
   std::atomic<int> fatal_calls_ = 0;
   std::promise<std::string> fatal_reason_;
 };
-
-// Opening.
 
 } // namespace oncekey::rocksdb_tests

@@ -11,14 +11,13 @@
 #pragma once
 
 #include "core/bucket.h"
+#include "store/rocksdb/database.h"
 
 #include <oncekey/record.h>
 #include <oncekey/time.h>
 
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <string_view>
+#include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace oncekey {
@@ -26,12 +25,25 @@ namespace oncekey {
 inline constexpr std::size_t kTimeKeyBytes = 16;
 
 // `fence` makes it unique: that of one of the records.
-std::string time_key(Time first_received, std::uint64_t fence);
+inline std::string time_key(Time first_received, std::uint64_t fence) {
+  std::string key;
+  key.reserve(kTimeKeyBytes);
+  append_big_endian(key, static_cast<std::uint64_t>(first_received.time_since_epoch().count()));
+  append_big_endian(key, fence);
+  return key;
+}
 inline bool is_time_key(std::string_view key) { return key.size() == kTimeKeyBytes; }
-Time time_of_key(std::string_view key);
+inline Time time_of_key(std::string_view key) { return Time{Millis{static_cast<std::int64_t>(big_endian_in(key))}}; }
 
 // The ids of an entry.
-std::vector<RecordId> ids_in(std::string_view value);
+inline std::vector<RecordId> ids_in(std::string_view value) {
+  std::vector<RecordId> ids(value.size() / sizeof(RecordId));
+  for (RecordId& id : ids) {
+    std::memcpy(id.bytes.data(), value.data(), id.bytes.size());
+    value.remove_prefix(id.bytes.size());
+  }
+  return ids;
+}
 
 // One entry, as long as a record of it may be released: a released claim must not leave its id behind, or callers whose
 // requests are never kept would fill the store.
@@ -49,9 +61,34 @@ using TimeEntryPtr = std::shared_ptr<TimeEntry>;
 class ChangedEntries {
  public:
   // Adds the id to the batch's entry for that bucket and time.
-  TimeEntryPtr add(const BucketId& bucket, Time first_received, std::uint64_t fence, const RecordId& id);
+  TimeEntryPtr add(const BucketId& bucket, Time first_received, std::uint64_t fence, const RecordId& id) {
+    // A batch has few: one for each width of buckets, those of records that move, and those of releases.
+    const auto fits = [&](const TimeEntryPtr& entry) {
+      return !entry->written && entry->bucket == bucket && entry->first_received == first_received;
+    };
+    auto at = std::find_if(changed_.begin(), changed_.end(), fits);
+    if (at == changed_.end()) {
+      auto made = std::make_shared<TimeEntry>();
+      made->bucket = bucket;
+      made->first_received = first_received;
+      made->key = time_key(first_received, fence);
+      made->changed = true;
+      at = changed_.insert(changed_.begin(), std::move(made)); // in front, where the next one looks first
+    }
+    (*at)->ids.append(reinterpret_cast<const char*>(id.bytes.data()), id.bytes.size());
+    return *at;
+  }
   // The record is gone.
-  void remove(const TimeEntryPtr& entry, const RecordId& id);
+  void remove(const TimeEntryPtr& entry, const RecordId& id) {
+    std::string& ids = entry->ids;
+    for (std::size_t at = 0; at < ids.size(); at += sizeof id.bytes) {
+      if (std::memcmp(ids.data() + at, id.bytes.data(), sizeof id.bytes) != 0) continue;
+      ids.erase(at, sizeof id.bytes);
+      break;
+    }
+    if (std::exchange(entry->changed, true)) return;
+    changed_.push_back(entry);
+  }
 
   // Calls `put` with each that is to be written; one without ids is to be removed.
   template <class Put>

@@ -5,7 +5,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -30,6 +29,12 @@ IOStatus recoverable(IOStatus status) {
   return IOStatus::NoSpace(status.ToString());
 }
 
+// The answer of a sync.
+IOStatus noted(IOStatus status, std::atomic<bool>& sync_failed) {
+  if (!status.ok()) sync_failed.store(true, std::memory_order_release);
+  return status;
+}
+
 } // namespace
 
 class WatchedFiles::File : public rocksdb::FSWritableFileOwnerWrapper {
@@ -38,21 +43,17 @@ class WatchedFiles::File : public rocksdb::FSWritableFileOwnerWrapper {
       : FSWritableFileOwnerWrapper(std::move(file)), sync_failed_(sync_failed) {}
 
   IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug) override {
-    return noted(FSWritableFileOwnerWrapper::Sync(options, debug));
+    return noted(FSWritableFileOwnerWrapper::Sync(options, debug), sync_failed_);
   }
   IOStatus Fsync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug) override {
-    return noted(FSWritableFileOwnerWrapper::Fsync(options, debug));
+    return noted(FSWritableFileOwnerWrapper::Fsync(options, debug), sync_failed_);
   }
   IOStatus RangeSync(std::uint64_t offset, std::uint64_t bytes, const rocksdb::IOOptions& options,
                      rocksdb::IODebugContext* debug) override {
-    return noted(FSWritableFileOwnerWrapper::RangeSync(offset, bytes, options, debug));
+    return noted(FSWritableFileOwnerWrapper::RangeSync(offset, bytes, options, debug), sync_failed_);
   }
 
  private:
-  IOStatus noted(IOStatus status) {
-    if (!status.ok()) sync_failed_.store(true, std::memory_order_release);
-    return status;
-  }
   std::atomic<bool>& sync_failed_;
 };
 
@@ -109,23 +110,18 @@ class WatchedFiles::Directory final : public rocksdb::FSDirectoryWrapper {
       : FSDirectoryWrapper(std::move(directory)), sync_failed_(sync_failed) {}
 
   IOStatus Fsync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug) override {
-    return noted(FSDirectoryWrapper::Fsync(options, debug));
+    return noted(FSDirectoryWrapper::Fsync(options, debug), sync_failed_);
   }
   IOStatus FsyncWithDirOptions(const rocksdb::IOOptions& options, rocksdb::IODebugContext* debug,
                                const rocksdb::DirFsyncOptions& how) override {
-    return noted(FSDirectoryWrapper::FsyncWithDirOptions(options, debug, how));
+    return noted(FSDirectoryWrapper::FsyncWithDirOptions(options, debug, how), sync_failed_);
   }
 
  private:
-  IOStatus noted(IOStatus status) {
-    if (!status.ok()) sync_failed_.store(true, std::memory_order_release);
-    return status;
-  }
   std::atomic<bool>& sync_failed_;
 };
 
-IOStatus WatchedFiles::watch(IOStatus status, const std::string& name,
-                             std::unique_ptr<rocksdb::FSWritableFile>* result) {
+IOStatus WatchedFiles::watch(IOStatus status, const std::string& name, Written* result) {
   if (!status.ok()) return recoverable(std::move(status));
   if (name.ends_with(".log")) {
     *result = std::make_unique<LogFile>(std::move(*result), sync_failed_, stopped_);
@@ -133,25 +129,6 @@ IOStatus WatchedFiles::watch(IOStatus status, const std::string& name,
     *result = std::make_unique<File>(std::move(*result), sync_failed_);
   }
   return status;
-}
-
-IOStatus WatchedFiles::NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
-                                       std::unique_ptr<rocksdb::FSWritableFile>* result,
-                                       rocksdb::IODebugContext* debug) {
-  return watch(target()->NewWritableFile(name, options, result, debug), name, result);
-}
-
-IOStatus WatchedFiles::ReopenWritableFile(const std::string& name, const rocksdb::FileOptions& options,
-                                          std::unique_ptr<rocksdb::FSWritableFile>* result,
-                                          rocksdb::IODebugContext* debug) {
-  return watch(target()->ReopenWritableFile(name, options, result, debug), name, result);
-}
-
-IOStatus WatchedFiles::ReuseWritableFile(const std::string& name, const std::string& old_name,
-                                         const rocksdb::FileOptions& options,
-                                         std::unique_ptr<rocksdb::FSWritableFile>* result,
-                                         rocksdb::IODebugContext* debug) {
-  return watch(target()->ReuseWritableFile(name, old_name, options, result, debug), name, result);
 }
 
 IOStatus WatchedFiles::NewDirectory(const std::string& name, const rocksdb::IOOptions& options,

@@ -27,16 +27,20 @@ class WatchedFiles final : public rocksdb::FileSystemWrapper {
   // Some sync has failed since the store was opened. Never false again.
   bool sync_failed() const { return sync_failed_.load(std::memory_order_acquire); }
 
-  rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options,
-                                    std::unique_ptr<rocksdb::FSWritableFile>* result,
-                                    rocksdb::IODebugContext* debug) override;
-  rocksdb::IOStatus ReopenWritableFile(const std::string& name, const rocksdb::FileOptions& options,
-                                       std::unique_ptr<rocksdb::FSWritableFile>* result,
-                                       rocksdb::IODebugContext* debug) override;
+  using Written = std::unique_ptr<rocksdb::FSWritableFile>;
+  rocksdb::IOStatus NewWritableFile(const std::string& name, const rocksdb::FileOptions& options, Written* result,
+                                    rocksdb::IODebugContext* debug) override {
+    return watch(target()->NewWritableFile(name, options, result, debug), name, result);
+  }
+  rocksdb::IOStatus ReopenWritableFile(const std::string& name, const rocksdb::FileOptions& options, Written* result,
+                                       rocksdb::IODebugContext* debug) override {
+    return watch(target()->ReopenWritableFile(name, options, result, debug), name, result);
+  }
   rocksdb::IOStatus ReuseWritableFile(const std::string& name, const std::string& old_name,
-                                      const rocksdb::FileOptions& options,
-                                      std::unique_ptr<rocksdb::FSWritableFile>* result,
-                                      rocksdb::IODebugContext* debug) override;
+                                      const rocksdb::FileOptions& options, Written* result,
+                                      rocksdb::IODebugContext* debug) override {
+    return watch(target()->ReuseWritableFile(name, old_name, options, result, debug), name, result);
+  }
   rocksdb::IOStatus NewDirectory(const std::string& name, const rocksdb::IOOptions& options,
                                  std::unique_ptr<rocksdb::FSDirectory>* result,
                                  rocksdb::IODebugContext* debug) override;
@@ -45,8 +49,7 @@ class WatchedFiles final : public rocksdb::FileSystemWrapper {
   class File;
   class LogFile;
   class Directory;
-  rocksdb::IOStatus watch(rocksdb::IOStatus status, const std::string& name,
-                          std::unique_ptr<rocksdb::FSWritableFile>* result);
+  rocksdb::IOStatus watch(rocksdb::IOStatus status, const std::string& name, Written* result);
 
   std::atomic<bool> sync_failed_ = false;
   std::atomic<bool> stopped_ = false;

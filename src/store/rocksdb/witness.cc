@@ -7,9 +7,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <charconv>
 #include <filesystem>
-#include <string_view>
+#include <sstream>
 #include <utility>
 
 namespace oncekey {
@@ -17,13 +16,6 @@ namespace {
 
 constexpr std::string_view kWitnessFormat = "oncekey witness 1 ";
 constexpr std::size_t kWitnessBytesMax = 1024;
-
-std::string_view next_word_of(std::string_view& text) {
-  const std::size_t blank = text.find(' ');
-  const std::string_view word = text.substr(0, blank);
-  text = blank == std::string_view::npos ? std::string_view{} : text.substr(blank + 1);
-  return word;
-}
 
 } // namespace
 
@@ -35,13 +27,10 @@ std::string encode_witness(const StoreAt& at) {
 
 std::optional<StoreAt> decode_witness(std::string_view bytes) {
   if (!bytes.starts_with(kWitnessFormat)) return std::nullopt;
-  std::string_view rest = bytes.substr(kWitnessFormat.size());
+  std::istringstream words{std::string(bytes.substr(kWitnessFormat.size()))};
   StoreAt at;
-  at.id = next_word_of(rest);
-  const std::string_view number = next_word_of(rest);
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), at.sequence);
-  if (error != std::errc{} || end != number.data() + number.size()) return std::nullopt;
-  if (encode_witness(at) != bytes) return std::nullopt;
+  words >> at.id >> at.sequence;
+  if (!words || encode_witness(at) != bytes) return std::nullopt;
   return at;
 }
 

@@ -12,8 +12,6 @@
 #include <oncekey/result.h>
 
 #include <cstdint>
-#include <optional>
-#include <string>
 
 namespace oncekey {
 

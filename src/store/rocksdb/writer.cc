@@ -2,13 +2,11 @@
 
 #include "core/transitions.h"
 #include "store/rocksdb/meta.h"
-#include "store/rocksdb/rocksdb_fault.h"
 
 #include <rocksdb/perf_level.h>
 
 #include <pthread.h>
 
-#include <algorithm>
 #include <functional>
 #include <utility>
 
@@ -29,7 +27,7 @@ std::size_t slot_of(const RecordId& id) { return std::hash<RecordId>{}(id) % kSl
 
 } // namespace
 
-Writer::Writer(rocksdb::DB& db, Buckets& buckets, JobTable& jobs, const StoreClock& clock, WriterOptions options)
+Writer::Writer(rocksdb::DB& db, Buckets& buckets, RocksdbJobs& jobs, const StoreClock& clock, WriterOptions options)
     : db_(db),
       buckets_(buckets),
       jobs_(jobs),
@@ -90,11 +88,6 @@ Status Writer::can_write() const {
   return shortage_ ? Status(*shortage_) : ok_status();
 }
 
-std::map<int, Millis> Writer::retentions_in_use() const {
-  const std::lock_guard lock(retentions_mutex_);
-  return retentions_;
-}
-
 void Writer::run() {
   pthread_setname_np(pthread_self(), "store-writer");
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable); // its counters cost a few percent and are not read
@@ -130,7 +123,9 @@ void Writer::commit(std::vector<Call>& calls) {
       batch_records_ = 0;
       live_ = buckets_.live();
       const Time now = clock_.now();
-      end = apply(calls, begin, now);
+      for (; end < calls.size() && batch_.GetDataSize() < kBatchBytesMax; ++end) {
+        std::visit([&](auto& call) { apply_call(call, now); }, calls[end]);
+      }
       if (batch_.Count() != 0) {
         // Nothing is lost without the indexes but the sight of some keys.
         write_indexes(now);
@@ -155,18 +150,9 @@ void Writer::commit(std::vector<Call>& calls) {
   }
 }
 
-// Applies calls from `begin` on until the batch is full; returns where it stopped.
-std::size_t Writer::apply(std::vector<Call>& calls, std::size_t begin, Time now) {
-  std::size_t at = begin;
-  for (; at < calls.size() && batch_.GetDataSize() < kBatchBytesMax; ++at) {
-    std::visit([&](auto& call) { apply_call(call, now); }, calls[at]);
-  }
-  return at;
-}
-
 void Writer::apply_call(ClaimCall& call, Time now) {
   const ClaimRequest& request = call.request;
-  const Result<const Current*> found = current_for(call);
+  const Result<const Current*> found = current(request.id, &call);
   if (!found) {
     call.answer = found.fault();
     return;
@@ -181,82 +167,59 @@ void Writer::apply_call(ClaimCall& call, Time now) {
     const BucketId goes_to = first ? bucket_of(step.write->expires_at, request.retention)
                                    : bucket_outliving(*was_in, step.write->expires_at);
     const rocksdb::Status given = claimed != nullptr ? fences_.take(batch_) : rocksdb::Status::OK();
-    const Status written = given.ok() ? put(request.id, *std::move(step.write), was_in, goes_to)
-                                      : fault_of(given, "the fence could not be added to a batch");
+    Status written = status_of(given, "the fence could not be added to a batch");
+    if (written) written = put(request.id, *std::move(step.write), was_in, goes_to);
     if (!written) {
       call.answer = written.fault();
       return;
     }
     // Where an expired record was in the same bucket; put() has seen to the others.
     if (first && was_in == goes_to) known_[request.id].entry = entries_.add(goes_to, now, claimed->fence, request.id);
-    note_retention(goes_to, request.retention);
+    buckets_.note_retention(goes_to, request.retention);
   }
   call.answer = std::move(step.answer);
 }
 
-void Writer::note_retention(const BucketId& bucket, Millis retention) {
-  // Only this thread changes the map, so it may look without the lock.
-  const auto longest = retentions_.find(bucket.width_log2);
-  if (longest != retentions_.end() && longest->second >= retention) return;
-  const std::lock_guard lock(retentions_mutex_);
-  retentions_[bucket.width_log2] = retention;
-}
-
-void Writer::apply_call(FenceCall& call, Time now) {
-  const Result<const Current*> found = current(call.owner.id);
+template <class Wanted, class Step>
+void Writer::apply_step(const RecordId& id, Wanted& call, Step step) {
+  const Result<const Current*> found = current(id);
   if (!found) {
     call.answer = found.fault();
     return;
   }
-  const std::optional<Record>& record = (*found)->record;
-  FenceStep step;
-  switch (call.verb) {
-    case FenceVerb::renew:
-      step = renew_step(record, call.owner.fence, call.lease, now);
-      break;
-    case FenceVerb::complete:
-      step = complete_step(record, call.owner.fence, std::move(call.response), now);
-      break;
-    case FenceVerb::release:
-      step = release_step(record, call.owner.fence, now);
-      break;
-    case FenceVerb::hold:
-      step = hold_step(record, call.owner.fence, Holder::owner, now);
-      break;
-    case FenceVerb::hold_found:
-      step = hold_step(record, call.owner.fence, Holder::finder, now);
-      break;
+  auto made = step((*found)->record);
+  call.answer = made.answer;
+  Status written = ok_status();
+  if (made.erase) {
+    written = erase(id, **found);
+  } else if (made.write) {
+    const BucketId bucket = (*found)->bucket;
+    const BucketId goes_to = bucket_outliving(bucket, made.write->expires_at);
+    written = put(id, *std::move(made.write), bucket, goes_to);
   }
-  call.answer = step.answer;
-  if (const Status written = write_on(call.owner.id, step, **found); !written) {
-    call.answer = written.fault();
-  }
+  if (!written) call.answer = written.fault();
+}
+
+void Writer::apply_call(FenceCall& call, Time now) {
+  apply_step(call.owner.id, call, [&](const std::optional<Record>& found) { return fence_step(found, call, now); });
+}
+
+void Writer::apply_call(OperatorCall& call, Time now) {
+  apply_step(call.id, call, [&](const std::optional<Record>& found) {
+    return operate_step(found, call.action, std::move(call.response), now);
+  });
 }
 
 template <class T>
 void Writer::apply_call(JobCall<T>& call, Time now) {
   JobBatch batch{batch_, fences_, batch_records_, now};
-  call.answer = call.apply(jobs_, batch);
-}
-
-template <class Step>
-Status Writer::write_on(const RecordId& id, Step& step, const Current& found) {
-  if (step.erase) return erase(id, found);
-  if (step.write) return put_on(id, *std::move(step.write), found);
-  return ok_status();
-}
-
-Status Writer::put_on(const RecordId& id, Record&& record, const Current& found) {
-  const BucketId bucket = found.bucket;
-  const BucketId goes_to = bucket_outliving(bucket, record.expires_at);
-  return put(id, std::move(record), bucket, goes_to);
+  call.answer = call.apply(batch);
 }
 
 Status Writer::erase(const RecordId& id, const Current& found) {
   rocksdb::Status added = unsettled_.note(id, nullptr, batch_);
-  for (const Bucket& bucket : *live_) {
-    if (added.ok() && bucket.id == found.bucket) added = batch_.Delete(bucket.family.get(), key_slice(id));
-  }
+  const Bucket* const bucket = find_in(*live_, found.bucket);
+  if (added.ok() && bucket != nullptr) added = batch_.Delete(bucket->family.get(), key_slice(id));
   if (!added.ok()) return fault_of(added, "the end of the record could not be added to a batch");
   ++batch_records_;
   written_in_[slot_of(id)] = batch_number_;
@@ -267,46 +230,24 @@ Status Writer::erase(const RecordId& id, const Current& found) {
   return ok_status();
 }
 
-void Writer::apply_call(OperatorCall& call, Time now) {
-  const Result<const Current*> found = current(call.id);
-  if (!found) {
-    call.answer = found.fault();
-    return;
-  }
-  OperatorStep step = operate_step((*found)->record, call.action, std::move(call.response), now);
-  call.answer = step.answer;
-  if (const Status written = write_on(call.id, step, **found); !written) call.answer = written.fault();
-}
-
-Result<const Writer::Current*> Writer::current(const RecordId& id) {
+Result<const Writer::Current*> Writer::current(const RecordId& id, ClaimCall* claim) {
   const auto known = known_.find(id);
   if (known != known_.end()) return &known->second;
-  return read_current(id);
-}
-
-Result<const Writer::Current*> Writer::current_for(ClaimCall& call) {
-  const auto known = known_.find(call.request.id);
-  if (known != known_.end()) return &known->second;
-  if (written_in_[slot_of(call.request.id)] > call.seen) return read_current(call.request.id);
-  return keep(std::move(call.found));
-}
-
-Result<const Writer::Current*> Writer::read_current(const RecordId& id) {
-  Result<std::optional<Stored>> stored = buckets_.lookup(id, DecodeBody::no);
-  if (!stored) return std::move(stored).fault();
-  return keep(*std::move(stored));
-}
-
-const Writer::Current* Writer::keep(std::optional<Stored> stored) {
+  std::optional<Stored> stored;
+  if (claim != nullptr && written_in_[slot_of(id)] <= claim->seen) {
+    stored = std::move(claim->found);
+  } else {
+    Result<std::optional<Stored>> read = buckets_.lookup(id, DecodeBody::no);
+    if (!read) return std::move(read).fault();
+    stored = *std::move(read);
+  }
   looked_up_.record.reset();
   if (stored) looked_up_ = {std::move(stored->record), stored->bucket};
   return &looked_up_;
 }
 
 Result<rocksdb::ColumnFamilyHandle*> Writer::family_of(const BucketId& id) {
-  for (const Bucket& bucket : *live_) {
-    if (bucket.id == id) return bucket.family.get();
-  }
+  if (const Bucket* const bucket = find_in(*live_, id)) return bucket->family.get();
   const Result<Bucket> made = buckets_.ensure(id);
   if (!made) return made.fault();
   live_ = buckets_.live();
@@ -323,9 +264,7 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
   rocksdb::Status added = batch_.Put(*family, key_slice(id), encoded_);
   if (added.ok() && was_in && *was_in != goes_to) {
     // The old bucket may have ended and been dropped since the record was found there.
-    for (const Bucket& old : *live_) {
-      if (old.id == *was_in) added = batch_.Delete(old.family.get(), key_slice(id));
-    }
+    if (const Bucket* const old = find_in(*live_, *was_in)) added = batch_.Delete(old->family.get(), key_slice(id));
   }
   if (added.ok()) added = unsettled_.note(id, &record, batch_);
   if (!added.ok()) return fault_of(added, "the record could not be added to a batch");
@@ -351,12 +290,11 @@ Status Writer::put(const RecordId& id, Record&& record, const std::optional<Buck
 rocksdb::Status Writer::write_indexes(Time now) {
   rocksdb::Status added;
   entries_.write([&](const TimeEntry& entry) {
-    for (const Bucket& bucket : *live_) {
-      if (bucket.id != entry.bucket || !added.ok()) continue;
-      // Removed before it is written again: RocksDB's estimate of how many keys there are counts every Put.
-      if (entry.written) added = batch_.Delete(bucket.family.get(), entry.key);
-      if (added.ok() && !entry.ids.empty()) added = batch_.Put(bucket.family.get(), entry.key, entry.ids);
-    }
+    const Bucket* const bucket = find_in(*live_, entry.bucket);
+    if (bucket == nullptr || !added.ok()) return;
+    // Removed before it is written again: RocksDB's estimate of how many keys there are counts every Put.
+    if (entry.written) added = batch_.Delete(bucket->family.get(), entry.key);
+    if (added.ok() && !entry.ids.empty()) added = batch_.Put(bucket->family.get(), entry.key, entry.ids);
   });
   // Faster than keys come in, and in pieces: a batch must not wait for a second's worth of them.
   if (added.ok()) added = unsettled_.note_old(now, 2 * batch_records_ + kNotedWithABatch, batch_);
@@ -365,16 +303,14 @@ rocksdb::Status Writer::write_indexes(Time now) {
 
 void Writer::save_clock(Time now) {
   unsettled_.save(now, batch_);
-  batch_.Put(rocksdb::Slice(kClockKey.data(), kClockKey.size()), encode_clock_mark(clock_.mark()));
+  batch_.Put(slice_of(kClockKey), encode_clock_mark(clock_.mark()));
   clock_saved_ = now;
 }
 
 Writer::Written Writer::write_batch() {
-  rocksdb::WriteOptions durable;
-  durable.sync = true;
   // Asked first: RocksDB does not get over a log that it could not extend.
   const rocksdb::Status written =
-      options_.has_room(batch_.GetDataSize()) ? db_.Write(durable, &batch_) : rocksdb::Status::NoSpace("disk full");
+      options_.has_room(batch_.GetDataSize()) ? db_.Write(durably(), &batch_) : rocksdb::Status::NoSpace("disk full");
   const bool full = written.IsNoSpace() && !options_.sync_failed();
   if (!written.ok() && !full) {
     fail("the store could not make a write durable and stops, since trying again might lose it silently: " +
@@ -423,17 +359,16 @@ void Writer::answer(std::vector<Call>& calls, std::size_t begin, std::size_t end
 void Writer::complete_answer(ClaimCall& call) {
   Result<ClaimAnswer>& answer = *call.answer;
   Found* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
-  if (found != nullptr && found->record->response) {
-    // Completed since its caller looked: the steps work without bodies, and this answer needs one.
-    Result<std::optional<Stored>> whole = buckets_.lookup(call.request.id, DecodeBody::yes);
-    if (!whole) {
-      answer = std::move(whole).fault();
-    } else if (*whole) {
-      *found = Found{std::move((*whole)->record), found->now};
-    } else {
-      // Its bucket has been dropped meanwhile: it has expired. The next claim will find it gone.
-      answer = unavailable("the record expired while it was read; try again");
-    }
+  if (found == nullptr || !found->record->response) return;
+  // Completed since its caller looked: the steps work without bodies, and this answer needs one.
+  Result<std::optional<Stored>> whole = buckets_.lookup(call.request.id, DecodeBody::yes);
+  if (!whole) {
+    answer = std::move(whole).fault();
+  } else if (*whole) {
+    *found = Found{std::move((*whole)->record), found->now};
+  } else {
+    // Its bucket has been dropped meanwhile: it has expired. The next claim will find it gone.
+    answer = unavailable("the record expired while it was read; try again");
   }
 }
 

@@ -9,7 +9,7 @@
 // and hold read nothing. A claim brings the record its caller has looked up, with the number of the last batch that
 // lookup was sure to see; it is looked up again only if a later batch may have written the id.
 //
-// Jobs are changed here as well, in the same batches: job_table.h.
+// Jobs are changed here as well, in the same batches: rocksdb_jobs.h.
 //
 // When a sync fails nothing is tried again: a second sync may report success for pages the kernel has dropped. The
 // calls under way are never answered, `on_fatal` hears why, and every later call is refused. When a file could not be
@@ -20,7 +20,7 @@
 #include "store/common/calls.h"
 #include "store/rocksdb/buckets.h"
 #include "store/rocksdb/fences.h"
-#include "store/rocksdb/job_table.h"
+#include "store/rocksdb/rocksdb_jobs.h"
 #include "store/rocksdb/store_clock.h"
 #include "store/rocksdb/time_index.h"
 #include "store/rocksdb/unsettled.h"
@@ -28,19 +28,9 @@
 #include "core/store.h"
 
 #include <rocksdb/db.h>
-#include <rocksdb/write_batch.h>
 
-#include <array>
-#include <atomic>
 #include <condition_variable>
-#include <cstdint>
-#include <map>
-#include <mutex>
-#include <string>
 #include <thread>
-#include <unordered_map>
-#include <variant>
-#include <vector>
 
 namespace oncekey {
 
@@ -64,7 +54,7 @@ struct WriterOptions {
 class Writer {
  public:
   // The database, the buckets, the jobs and the clock outlive the writer.
-  Writer(rocksdb::DB& db, Buckets& buckets, JobTable& jobs, const StoreClock& clock, WriterOptions options);
+  Writer(rocksdb::DB& db, Buckets& buckets, RocksdbJobs& jobs, const StoreClock& clock, WriterOptions options);
   // Commits what is queued, saves the clock, and ends the thread.
   ~Writer();
   Writer(const Writer&) = delete;
@@ -85,7 +75,7 @@ class Writer {
   // A change of jobs.
   template <class T>
   struct JobCall {
-    std::function<Result<T>(JobTable& jobs, JobBatch& batch)> apply;
+    std::function<Result<T>(JobBatch& batch)> apply;
     Done<T> done;
     std::size_t message_bytes = 0;
     std::optional<Result<T>> answer{};
@@ -114,9 +104,6 @@ class Writer {
   std::uint64_t writes() const { return writes_.load(std::memory_order_relaxed); }
   Unsettled& unsettled() { return unsettled_; }
 
-  // The longest retention claimed so far in each class of bucket widths: tells which bucket will be needed next.
-  std::map<int, Millis> retentions_in_use() const;
-
  private:
   // What the store has under an id, all batches and the one being built counted in. The record is nothing if there is
   // none. Valid until the next put.
@@ -129,24 +116,19 @@ class Writer {
   void run();
   bool take(std::vector<Call>& calls);
   void commit(std::vector<Call>& calls);
-  std::size_t apply(std::vector<Call>& calls, std::size_t begin, Time now);
   void apply_call(ClaimCall& call, Time now);
   void apply_call(FenceCall& call, Time now);
   void apply_call(OperatorCall& call, Time now);
   template <class T>
   void apply_call(JobCall<T>& call, Time now);
-  // Writes what a step made of the record found, if anything; a fault if it could not.
-  template <class Step>
-  Status write_on(const RecordId& id, Step& step, const Current& found);
-  Status put_on(const RecordId& id, Record&& record, const Current& found);
+  // Answers the call with what `step` makes of the record.
+  template <class Wanted, class Step>
+  void apply_step(const RecordId& id, Wanted& call, Step step);
   Status erase(const RecordId& id, const Current& found);
-  Result<const Current*> current(const RecordId& id);
-  Result<const Current*> current_for(ClaimCall& call);
-  Result<const Current*> read_current(const RecordId& id);
-  const Current* keep(std::optional<Stored> stored);
+  // With a claim, what its caller has found, unless a later batch may have written the id.
+  Result<const Current*> current(const RecordId& id, ClaimCall* claim = nullptr);
   Status put(const RecordId& id, Record&& record, const std::optional<BucketId>& was_in, const BucketId& goes_to);
   Result<rocksdb::ColumnFamilyHandle*> family_of(const BucketId& id);
-  void note_retention(const BucketId& bucket, Millis retention);
   rocksdb::Status write_indexes(Time now);
   enum class Written { yes, given_up, never_known };
   Written write_batch();
@@ -160,7 +142,7 @@ class Writer {
 
   rocksdb::DB& db_;
   Buckets& buckets_;
-  JobTable& jobs_;
+  RocksdbJobs& jobs_;
   const StoreClock& clock_;
   const WriterOptions options_;
 
@@ -178,8 +160,6 @@ class Writer {
   std::atomic<std::uint64_t> last_batch_ = 0;
   std::atomic<std::uint64_t> syncs_ = 0;
   std::atomic<std::uint64_t> writes_ = 0;
-  mutable std::mutex retentions_mutex_;
-  std::map<int, Millis> retentions_;
 
   Store::OwnersHere owners_here_;
   Unsettled unsettled_;

@@ -5,7 +5,7 @@ R"sql(
 -- Binaries of two versions may run at once, so a later migration adds and leaves alone: a function that must change
 -- gets a new name, a column a default. One that cannot be so says in `compatible_from` which binaries it shuts out.
 
--- One row: what tells this store from any other, and whether it still remembers (src/store/common/memory_watch.h).
+-- One row: what tells this store from any other, and whether it still remembers (src/store/common/marker_keeper.h).
 CREATE TABLE oncekey.meta (
   only_row   bool PRIMARY KEY DEFAULT true CHECK (only_row),
   generation text NOT NULL,
