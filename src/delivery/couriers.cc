@@ -252,9 +252,8 @@ class StoreSource final : public JobSource<HeldJob, Delivered> {
     std::string failure;
     bool lost = true;
     try {
-      const Result<FenceAnswer> answer = co_await await_store<FenceAnswer>(loop_, [&](auto answered) {
-        shared_.store.jobs().end_attempt(owner, std::move(end), std::move(answered));
-      });
+      const Result<FenceAnswer> answer = co_await await_store<FenceAnswer>(
+          loop_, [&](auto answered) { shared_.store.jobs().end_attempt(owner, std::move(end), std::move(answered)); });
       lost = !answer || *answer == FenceAnswer::lost;
       if (!answer) failure = answer.fault().message;
     } catch (const std::exception& error) {

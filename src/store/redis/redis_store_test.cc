@@ -328,8 +328,7 @@ TEST_F(RedisServer, ACallThatHasWaitedTooLongIsNotSent) {
 
 TEST_F(RedisServer, CallsWithoutABodyAreNotRefusedForBytes) {
   const Result<std::unique_ptr<Store>> roomy = open_redis({.url = url(), .log = log_});
-  const Result<std::unique_ptr<Store>> full =
-      open_redis({.url = url(), .log = log_, .queue_limits = {.bytes_max = 0}});
+  const Result<std::unique_ptr<Store>> full = open_redis({.url = url(), .log = log_, .queue_limits = {.bytes_max = 0}});
   ASSERT_TRUE(roomy && full);
   const RecordId id = random_id();
   ASSERT_TRUE(claim(**roomy, id));

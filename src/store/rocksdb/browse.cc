@@ -153,7 +153,9 @@ Result<UnsettledKeys> RocksdbStore::read_unsettled(rocksdb::WriteBatch& leftover
   constexpr std::string_view kUnread = "what is not settled could not be read";
   const Result<std::optional<std::string>> noted = read_key(*db_, kNotedKey, kUnread);
   if (!noted) return noted.fault();
-  found.noted_until = codec::Cursor(noted->value_or("")).time();
+  const std::string noted_bytes = noted->value_or("");
+  codec::Cursor cursor(noted_bytes);
+  codec::field(cursor, found.noted_until);
 
   const auto take_up = [&](std::string_view key, std::string_view /*value*/) -> Result<bool> {
     const std::optional<RecordId> id = id_in_key(key, kUnsettledPrefix.size());

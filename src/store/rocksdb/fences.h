@@ -42,7 +42,7 @@ class Fences {
     if (next_ >= bound_) {
       bound_ = next_ + kFenceBlock;
       std::string bytes;
-      codec::put(bytes, bound_);
+      codec::field(bytes, bound_);
       if (rocksdb::Status added = batch.Put(slice_of(kFenceKey), bytes); !added.ok()) return added;
     }
     ++next_;

@@ -30,8 +30,7 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
                     "made by a newer oncekey, run that one or a later one on it",
                     where, meta.format, kStoreFormat)};
   }
-  cursor.array(meta.id);
-  cursor.array(meta.secret_check);
+  codec::each(cursor, meta.id, meta.secret_check);
   if (meta.format != kStoreFormat || !cursor.ok() || !cursor.at_end()) {
     return corrupt(fmt::format("the store at {} is damaged: its meta data has the wrong shape", where));
   }
@@ -104,9 +103,7 @@ Result<StoreMeta> make_meta(rocksdb::DB& db, const std::string& folder) {
 
 std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes& secret_check) {
   std::string bytes(kMagic);
-  codec::put(bytes, format);
-  codec::put_array(bytes, id);
-  codec::put_array(bytes, secret_check);
+  codec::each(bytes, format, id, secret_check);
   codec::put_checksum(bytes, 0);
   return bytes;
 }

@@ -1,7 +1,7 @@
 #include "store/rocksdb/rocksdb_jobs.h"
 
-#include "core/record_codec.h"
 #include "core/job_transitions.h"
+#include "core/record_codec.h"
 #include "store/rocksdb/writer.h"
 
 #include <algorithm>

@@ -49,9 +49,9 @@ std::optional<std::string_view> checked_content(std::string_view bytes) {
 // little-endian.
 std::string encode_clock_mark(const ClockMark& mark) {
   std::string bytes;
-  codec::put<std::int64_t>(bytes, mark.since_boot.count());
-  codec::put_time(bytes, mark.store_time);
-  codec::put_time(bytes, mark.wall.value_or(Time{}));
+  codec::field<std::int64_t>(bytes, mark.since_boot.count());
+  codec::field(bytes, mark.store_time);
+  codec::field(bytes, mark.wall.value_or(Time{}));
   bytes += mark.boot_id;
   codec::put_checksum(bytes, 0);
   return bytes;
@@ -63,10 +63,10 @@ Result<ClockMark> decode_clock_mark(std::string_view bytes) {
   const std::optional<std::string_view> content = checked_content(bytes);
   if (!content) return corrupt("the store's clock mark fails its checksum");
   codec::Cursor times(*content);
-  const Millis since_boot{times.number<std::int64_t>()};
-  const Time store_time = times.time();
-  const Time wall = times.time();
-  return ClockMark{std::string(content->substr(kTimesBytes)), since_boot, store_time,
+  std::int64_t since_boot = 0;
+  Time store_time, wall;
+  codec::each(times, since_boot, store_time, wall);
+  return ClockMark{std::string(content->substr(kTimesBytes)), Millis{since_boot}, store_time,
                    wall == Time{} ? std::nullopt : std::optional(wall)};
 }
 

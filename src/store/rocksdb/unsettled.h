@@ -124,7 +124,7 @@ class Unsettled {
     if (!young_.empty()) until = std::min(until, young_.front().first - Millis{1});
     noted_until_ = std::max(noted_until_, until);
     std::string bytes;
-    codec::put_time(bytes, noted_until_);
+    codec::field(bytes, noted_until_);
     return batch.Put(slice_of(kNotedKey), bytes);
   }
 
