@@ -1,7 +1,7 @@
 #include "store/rocksdb/job_table.h"
 
-#include "core/record_codec.h"
 #include "core/job_transitions.h"
+#include "core/record_codec.h"
 #include "store/rocksdb/meta.h"
 #include "store/rocksdb/rocksdb_fault.h"
 
