@@ -200,7 +200,7 @@ std::variant<Principal, Refusal> find_principal(const Policy& policy, const Head
     if (value.issuer) principal.parts.push_back({"issuer", &source, true, *value.issuer});
     principal.parts.push_back({value.kind, &source, value.text.has_value(), value.text.value_or(std::string_view{})});
   }
-  // check_config refuses a configuration without a source. The check here makes this function safe by itself.
+  // problems_of() refuses a configuration without a source. The check here makes this function safe by itself.
   if (principal.parts.empty()) return missing("The route names no scope.");
   return principal;
 }
