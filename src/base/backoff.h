@@ -10,8 +10,6 @@
 #include <oncekey/time.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <optional>
 
 namespace oncekey {
 

@@ -4,8 +4,6 @@
 
 #include <oncekey/result.h>
 
-#include <optional>
-#include <string>
 #include <vector>
 
 // OpenSSL's X509, which only its own headers may name.

@@ -4,9 +4,6 @@
 #include <oncekey/result.h>
 #include <oncekey/time.h>
 
-#include <string>
-#include <string_view>
-
 namespace oncekey {
 
 // A whole number and a unit. A fault names the text and the units that exist.

@@ -10,10 +10,7 @@
 
 #include <condition_variable>
 #include <cstdint>
-#include <memory>
 #include <mutex>
-#include <string>
-#include <string_view>
 #include <thread>
 
 namespace oncekey {

@@ -7,9 +7,6 @@
 #include <oncekey/result.h>
 
 #include <cstddef>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

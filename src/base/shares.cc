@@ -29,14 +29,7 @@ Parties::Ref Parties::join(std::string_view name) {
     if (shard.parties.size() >= shard_max_) make_room(shard);
     found = shard.parties.emplace(std::string(name), std::make_unique<Party>(std::string(name))).first;
   }
-  found->second->refs_.fetch_add(1, std::memory_order_relaxed);
-  return Ref(*this, *found->second);
-}
-
-Parties::Ref Parties::Ref::again() const {
-  if (owner_ == nullptr) return {};
-  party_->refs_.fetch_add(1, std::memory_order_relaxed);
-  return Ref(*owner_, *party_);
+  return Ref(*found->second);
 }
 
 // The party stays until its place is needed: the next request of the same caller is likely to come soon.

@@ -82,23 +82,21 @@ class Parties {
   class Ref {
    public:
     Ref() = default;
-    Ref(Ref&& other) noexcept : owner_(std::exchange(other.owner_, nullptr)), party_(other.party_) {}
+    Ref(Ref&& other) noexcept : party_(std::exchange(other.party_, nullptr)) {}
     Ref& operator=(Ref&& other) noexcept {
-      std::swap(owner_, other.owner_);
       std::swap(party_, other.party_);
       return *this;
     }
     ~Ref() {
-      if (owner_ != nullptr) leave(*party_);
+      if (party_ != nullptr) leave(*party_);
     }
-    Party* get() const { return owner_ == nullptr ? nullptr : party_; }
+    Party* get() const { return party_; }
     // A second reference, without the table's lock: this one keeps the party in place meanwhile.
-    Ref again() const;
+    Ref again() const { return party_ == nullptr ? Ref() : Ref(*party_); }
 
    private:
     friend class Parties;
-    Ref(Parties& owner, Party& party) : owner_(&owner), party_(&party) {}
-    Parties* owner_ = nullptr;
+    explicit Ref(Party& party) : party_(&party) { party.refs_.fetch_add(1, std::memory_order_relaxed); }
     Party* party_ = nullptr;
   };
 

@@ -8,9 +8,6 @@
 #include <oncekey/result.h>
 
 #include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

@@ -7,8 +7,6 @@
 #include <oncekey/result.h>
 
 #include <memory>
-#include <string>
-#include <string_view>
 
 namespace oncekey {
 

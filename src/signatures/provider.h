@@ -23,12 +23,6 @@
 
 #include <chrono>
 #include <functional>
-#include <memory>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <variant>
 
 namespace oncekey {
 
