@@ -2,7 +2,7 @@
 
 #include "base/crypto.h"
 #include "base/log.h"
-#include "redis/blocking_client.h"
+#include "redis/connection.h"
 #include "store/redis/redis_store.h"
 #include "store/redis/slots.h"
 
