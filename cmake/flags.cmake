@@ -5,6 +5,7 @@ target_compile_options(oncekey_flags INTERFACE
   -Wimplicit-fallthrough -Wunused-result -Werror
   -Wno-subobject-linkage   # compiled several at once, every source looks to gcc like an included one
   -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
+  -Wno-stringop-overread   # and in std::string_view::find
   -fPIE -fstack-protector-strong -fcf-protection)
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
 # Link-time optimisation takes the frames gcc makes of one coroutine template in two sources for two types.
