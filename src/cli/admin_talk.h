@@ -71,7 +71,7 @@ class AdminCommand : public Subcommand {
   // An id may be shortened to its first eight digits.
   Status check_id(const std::string& id) const;
   Status check_reason() const;
-  // Whether there is somebody to ask, or nothing is to be asked.
+  // Whether there is a person to ask, or nothing is to be asked.
   Status check_confirmable(const Console& console) const;
 
   // Prints a good answer, as it came or through `view`, and otherwise what went wrong. Returns the exit code.

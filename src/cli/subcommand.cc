@@ -21,10 +21,10 @@ bool ask_on_the_terminal(const std::string& question) {
 } // namespace
 
 Console standard_console() {
-  const bool somebody_there = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
+  const bool has_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
   winsize window{};
   const bool to_terminal = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
-  return Console{std::cout, std::cerr, somebody_there ? ask_on_the_terminal : nullptr,
+  return Console{std::cout, std::cerr, has_terminal ? ask_on_the_terminal : nullptr,
                  to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
 }
 

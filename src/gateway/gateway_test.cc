@@ -32,12 +32,12 @@ class CountingApi final : public Handler {
 class LostRates final : public RateKeeper {
  public:
   void take(const RateBucketId&, const Rate&, std::function<void(Result<Taken>)> done) override {
-    done(unavailable("nobody counts"));
+    done(unavailable("no server counts"));
   }
   void give_back(const RateBucketId&, const Rate&) override {}
 };
 
-// A store whose calls fail, or that lets somebody else in between, when a test says so.
+// A store whose calls fail, or that lets another caller in between, when a test says so.
 class TroubledStore final : public Store {
  public:
   explicit TroubledStore(Store& sound) : sound_(sound) {}

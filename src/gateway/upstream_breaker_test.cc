@@ -30,7 +30,7 @@ TEST_F(Breakers, OpenAfterSoManyFailuresInARow) {
   fail(kStart);
   EXPECT_FALSE(breaker_.is_open());
   auto last = breaker_.ask(kStart);
-  EXPECT_TRUE(last->not_reached(kStart)) << "whoever opens it hears so";
+  EXPECT_TRUE(last->not_reached(kStart)) << "the call that opens it hears so";
   EXPECT_FALSE(breaker_.ask(kStart));
   EXPECT_EQ(breaker_.retry_after(kStart), seconds(1));
 }
@@ -60,7 +60,7 @@ TEST_F(Breakers, LetOneAtATimeTryAfterThePause) {
   auto trial = breaker_.ask(kStart + seconds(1));
   ASSERT_TRUE(trial);
   EXPECT_FALSE(breaker_.ask(kStart + seconds(1)));
-  EXPECT_TRUE(trial->reached()) << "whoever closes it hears so";
+  EXPECT_TRUE(trial->reached()) << "the call that closes it hears so";
   EXPECT_FALSE(breaker_.is_open());
   EXPECT_TRUE(breaker_.ask(kStart + seconds(1)));
 }

@@ -76,8 +76,8 @@ Result<std::unique_ptr<Fetcher::FetchLoop>> Fetcher::take_loop() try {
   std::unique_ptr<FetchLoop> loop = std::move(idle_.back());
   idle_.pop_back();
   return loop;
-} catch (const std::system_error& error) {
-  return unavailable(error.what());
+} catch (const std::system_error&) {
+  return unavailable("the process has no descriptor left for an event loop");
 }
 
 Result<std::unique_ptr<Fetcher>> Fetcher::open(std::string ca_file, AnswerLimit limit) {

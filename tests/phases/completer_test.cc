@@ -71,7 +71,7 @@ TEST_P(Workers, TheCompleterLeavesTheYoungAndTheLivingAlone) {
         Runner runner(*later, {ride_operation(world)});
         Completer completer(runner);
         const CompleterCounts counts = complete(completer);
-        EXPECT_EQ(counts.picked, 1u) << "the young one is old by now; the living one is nobody's business";
+        EXPECT_EQ(counts.picked, 1u) << "the young one is old by now; the living one is left alone";
         return std::string();
       },
       [](Phase& phase, const std::string&) { return phase.respond(200, "", "alive"); });

@@ -463,13 +463,13 @@ TEST_F(RedisSinks, InAClusterAStreamIsLookedForWhereItIs) {
 }
 
 TEST(RedisSinkConnection, ThatTheServerClosedDoesNotEndTheProcess) {
-  const auto before = std::signal(SIGPIPE, SIG_DFL); // whoever started us may have us ignore it
+  const auto before = std::signal(SIGPIPE, SIG_DFL); // the process that started us may have us ignore it
   // Only the first connection is answered: a client that has seen its end already makes a second one.
   ClosingServer server("$3\r\n1-1\r\n", 1);
   auto sink = redis_stream_sink(server.url(), "rides");
   const Job jobs[] = {job_with(1)};
   EXPECT_THAT(sink.value()->deliver(jobs, kFarAway()).accepted, ElementsAre(1));
-  // More than one write takes: the first is answered by a reset, the second by SIGPIPE unless somebody sees to it.
+  // More than one write takes: the first is answered by a reset, the second by SIGPIPE unless it is blocked.
   const Job large[] = {job_with(2, std::string(16 << 20, 'x'))};
   EXPECT_TRUE(sink.value()->deliver(large, kFarAway()).down);
   sigset_t pending;

@@ -61,6 +61,7 @@ class Server:
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"oncekey-{name}-"))
         self.name = name
         self.port = None
+        self._served = False  # on that port, which it then keeps
         self._process = None
 
     def command(self):
@@ -95,11 +96,14 @@ class Server:
             try:
                 if poll_until(lambda: self._process.poll() is not None or self.answers(), f"{self.name} to answer",
                               START_SECONDS) and self.running:
+                    self._served = True
                     return
             except GaveUpWaiting:
                 self.kill()
                 raise ServerFailed(f"{self.name} does not answer:\n{self.log_tail()}") from None
             if attempt + 1 < START_ATTEMPTS and "ddress already in use" in self.log_tail():
+                if not self._served:
+                    self.port = None
                 self.spawn()
         raise ServerFailed(f"{self.name} ended with {self._process.returncode} at its start:\n{self.log_tail()}")
 

@@ -451,7 +451,7 @@ TEST_F(GuardedStoreTest, ADeadStoreIsNotAskedAndOwnersMayStillFinish) {
   server_->next = std::deque<Wire>(kFailuresToOpen, Wire::refuses);
   for (int i = 0; i < kFailuresToOpen; ++i) EXPECT_FALSE(claim(2));
   EXPECT_FALSE(guard_->healthy());
-  server_->next = std::deque<Wire>(1, Wire::loses_reply); // whoever asks now pays for it
+  server_->next = std::deque<Wire>(1, Wire::loses_reply); // the next call pays for it
   const Result<ClaimAnswer> refused = claim(2);
   ASSERT_FALSE(refused);
   EXPECT_EQ(refused.fault().kind, FaultKind::unavailable) << "refused without asking";

@@ -563,7 +563,7 @@ TEST_F(PostgresStoreTest, ADroppedSchemaWithAnotherSecretNeedsARestart) {
   sql("DROP SCHEMA oncekey CASCADE");
   ASSERT_TRUE(accept_lost_memory_postgres(options()));
   EXPECT_TRUE(store->maintain());
-  EXPECT_FALSE(claim(*store, 2)) << "its ids are made with a secret nobody else has";
+  EXPECT_FALSE(claim(*store, 2)) << "its ids are made with a secret that no other store has";
   const auto restarted = open();
   ASSERT_TRUE(restarted);
   EXPECT_TRUE(owns(claim(*restarted, 1)));

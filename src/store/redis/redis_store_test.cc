@@ -512,7 +512,7 @@ TEST_F(RedisServer, AServerThatDoesNotAnswerCostsItsTimeoutOnceAndThenNothing) {
   ASSERT_TRUE(claims(*store));
   console_->ask({"CLIENT", "PAUSE", "2500", "ALL"});
   EXPECT_EQ(claim(*store, random_id()).fault().kind, FaultKind::timeout);
-  // Not sent any more: whoever waits for the server would be told `timeout`.
+  // Not sent any more: a call that waits for the server would be told `timeout`.
   EXPECT_EQ(claim(*store, random_id()).fault().kind, FaultKind::unavailable);
   EXPECT_TRUE(eventually([&] { return claims(*store); }));
   EXPECT_TRUE(eventually([&] { return store->healthy().ok(); }));
@@ -520,7 +520,7 @@ TEST_F(RedisServer, AServerThatDoesNotAnswerCostsItsTimeoutOnceAndThenNothing) {
 
 TEST_F(RedisServer, WhatTimedOutMayHaveHappened) {
   const auto store = open("&call_timeout=200ms");
-  // The server is busy with somebody else's script; what reaches it meanwhile is executed afterwards, also where a slow
+  // The server is busy with another client's script; what reaches it meanwhile is executed afterwards, also where a slow
   // machine takes longer for it than Redis would wait before it refuses others.
   console_->ask({"CONFIG", "SET", "busy-reply-threshold", "0"});
   std::jthread busy([host = console_->host()] {
@@ -608,7 +608,7 @@ TEST_F(RedisServer, WhatWasEvictedIsALossAlsoWhenThePolicyIsRightAgain) {
   EXPECT_TRUE(eventually([&] { return knows(*store) && knows(*other); }));
   EXPECT_THAT(store->healthy().fault().message, HasSubstr("accept-loss"));
   EXPECT_TRUE(eventually([&] { return console_->text({"HGET", KeyNames(prefix_, 1).meta(), "lost"}) == "1"; }));
-  EXPECT_THAT(refusal_to_claim(*open()), HasSubstr("lost its memory")) << "whoever starts later is told";
+  EXPECT_THAT(refusal_to_claim(*open()), HasSubstr("lost its memory")) << "a gateway that starts later is told";
   ASSERT_TRUE(accept_lost_memory_redis({.url = url(), .log = log_}));
   EXPECT_TRUE(eventually([&] { return claims(*store) && claims(*other); }));
   cut_connections();
@@ -665,7 +665,7 @@ TEST_F(RedisServer, AFlushedServerIsNoticedAndRefusedUntilTheLossIsAccepted) {
   console_->ask({"FLUSHALL"});
   EXPECT_FALSE(claim(*store, forgotten)) << "noticed by the claim itself, at once";
   EXPECT_THAT(store->healthy().fault().message, HasSubstr("accept-loss"));
-  // Whoever starts now is told as well, by those who were there before.
+  // A gateway that starts now is told as well, by those that were there before.
   const auto later = [&] {
     EXPECT_TRUE(eventually([&] { return console_->text({"HGET", KeyNames(prefix_, 1).meta(), "lost"}) == "1"; }));
     return open();
@@ -795,7 +795,7 @@ TEST_F(RedisServer, WhatIsSettledElsewhereIsTold) {
   ASSERT_EQ(*complete(*here, ignored, fence_of(*here, ignored)), FenceAnswer::done);
   ASSERT_EQ(*complete(*here, awaited, fence_of(*here, awaited)), FenceAnswer::done);
   EXPECT_TRUE(eventually([&] { return news.has(awaited); }));
-  EXPECT_FALSE(news.has(ignored)) << "nobody waits for it";
+  EXPECT_FALSE(news.has(ignored)) << "no request waits for it";
 }
 
 TEST_F(RedisServer, AfterAGapAnythingMayHaveHappened) {

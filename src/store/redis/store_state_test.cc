@@ -73,7 +73,7 @@ TEST(RedisExamination, WhatWasEvictedBetweenTwoLooksIsCounted) {
     info["evicted_keys"] = evicted;
     return *examine(info, {}, *parse_url("redis://h"), kHere);
   };
-  EXPECT_EQ(evicted_between(looked("a", "7"), looked("a", "7")), 0u) << "before us, perhaps for somebody else";
+  EXPECT_EQ(evicted_between(looked("a", "7"), looked("a", "7")), 0u) << "before us, perhaps for another program";
   EXPECT_EQ(evicted_between(looked("a", "7"), looked("a", "9")), 2u);
   EXPECT_EQ(evicted_between(looked("a", "7"), looked("b", "0")), 0u);
   EXPECT_EQ(evicted_between(looked("a", "7"), looked("b", "9")), 9u) << "it was started again and counts anew";
