@@ -173,6 +173,7 @@ Statement single_statement(const AnyCall& call, const SqlTerms& terms) {
       [&](const auto& single) -> Statement {
         if constexpr (requires { statement_of(single, terms); }) return statement_of(single, terms);
         ONCEKEY_CHECK(false, "claims, finds and fences are asked for in batches");
+        return Statement(""); // never
       },
       call);
 }
