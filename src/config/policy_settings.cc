@@ -1,5 +1,6 @@
 // The settings of a route: every field of Policy under its own name. How values are spelled is defined in
 // core/policy_text.h.
+#include "base/ascii.h"
 #include "base/masked_url.h"
 #include "config/settings.h"
 #include "config/suggestion.h"
