@@ -204,7 +204,10 @@ class RedisCluster:
         def ok():
             living = [node for node in self.nodes if node.running]
             try:
-                return all(node.cluster_info()["cluster_state"] == "ok" for node in living) and all(
+                infos = [node.cluster_info() for node in living]
+                # A cluster that need not be covered whole says "ok" with slots that it has not heard of yet.
+                return all(info["cluster_state"] == "ok" and int(info["cluster_slots_assigned"]) == CLUSTER_SLOTS
+                           for info in infos) and all(
                     node.is_primary or node.info("replication")["master_link_status"] == "up" for node in living)
             except (OSError, RedisError):
                 return False

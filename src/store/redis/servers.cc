@@ -18,6 +18,8 @@ constexpr Millis kLongestReconnectPause{2000};
 constexpr Millis kAllPartitionsTimeout{5000};
 // Nodes that joined or left without a redirection are noticed after this.
 constexpr Millis kMapAge{5000};
+// The same of a map in which some slots have no server: those of a new cluster become known one after another.
+constexpr Millis kPartialMapAge{250};
 // During a failover every call wants a new map; asking more often does not bring it sooner.
 constexpr Millis kLeastMapAge{100};
 constexpr Millis kReadyPoll{10};
@@ -216,7 +218,8 @@ Task<void> Servers::keep_map() {
     no_map_.reset();
     if (!status) no_map_ = status.fault();
     co_await sleep_for(store_.loop, kLeastMapAge);
-    if (status) co_await refresh_wanted_.wait_until(Clock::now() + kMapAge);
+    const bool whole = std::all_of(owners_.begin(), owners_.end(), [](const auto& owner) { return owner != nullptr; });
+    if (status) co_await refresh_wanted_.wait_until(Clock::now() + (whole ? kMapAge : kPartialMapAge));
   }
 }
 
