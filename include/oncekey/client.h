@@ -63,6 +63,9 @@ struct RetryRules {
 // Every operation adds `share` of a retry, every retry takes one. So that a client with little to do can retry at all,
 // `reserve` retries are there at the start, and grow again within `refill`. With a journal the budget is kept beside it
 // (its name and ".budget") and shared by all processes that share the journal.
+//
+// What it prevents: with eight attempts a client of a thousand operations a minute would send 8,000 requests a minute
+// to a server that fails them all, just when that server has least to spare. With this budget it sends about 1,120.
 struct BudgetRules {
   double share = 0.1;         // retries for each operation in the long run: 0.1 means one for ten
   std::uint32_t reserve = 20; // retries that are there at the start

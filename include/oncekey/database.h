@@ -84,6 +84,17 @@ class OwnConnection {
 // Lends the library connections out of the application's own pool, for everything it does: runs, resumes, transactions,
 // the inbox, workers. One is borrowed for a phase or a statement and never during a foreign call. Both are called from
 // several threads at once.
+//
+//     options.connections.borrow = [&]() -> oncekey::Result<oncekey::OwnConnection> {
+//       pg_conn* const connection = pool.acquire_within(std::chrono::seconds(5));
+//       if (connection == nullptr) return oncekey::Fault{oncekey::FaultKind::exhausted, "the pool is empty"};
+//       return oncekey::OwnConnection(connection);
+//     };
+//     options.connections.give_back = [&](oncekey::OwnConnection connection, oncekey::ConnectionProvider::State state)
+//     {
+//       if (state == oncekey::ConnectionProvider::State::broken) return pool.close(connection.postgres());
+//       pool.release(connection.postgres());
+//     };
 struct ConnectionProvider {
   // Waits as long as the pool likes to. A fault of kind `exhausted` says that all are in use. May throw: `unavailable`.
   std::function<Result<OwnConnection>()> borrow;

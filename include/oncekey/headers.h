@@ -83,8 +83,8 @@ inline bool equal_ignoring_case(std::string_view a, std::string_view b) {
 bool starts_with_ignoring_case(std::string_view text, std::string_view prefix);
 
 // Calls `visit(item)` for every comma-separated item of a list-valued field (Connection, Vary), without the spaces and
-// tabs around it. Empty items are left out. Commas inside quoted strings are taken for separators: not for fields whose
-// items may be quoted.
+// tabs around it: "close, TE" is visited as "close" and "TE". Empty items are left out. Commas inside quoted strings
+// are taken for separators: not for fields whose items may be quoted.
 template <class Visit>
 void for_each_list_item(std::string_view list, Visit visit) {
   while (!list.empty()) {

@@ -37,7 +37,14 @@ struct InboxOptions {
   Millis conflict_budget = std::chrono::seconds(5);
 };
 
-// Runs `code`, unless this consumer has processed the message before. `consumer` keeps the messages of different
+// Runs `code`, unless this consumer has processed the message before.
+//
+//     const auto processed = oncekey::process_once(*database, "payouts", event.id, [&](oncekey::Transaction& t) {
+//       t.execute("UPDATE payouts SET state = 'paid' WHERE id = $1", {event.payout});
+//     });
+//     return processed ? 200 : 503;  // after a fault the sender delivers again
+//
+// `consumer` keeps the messages of different
 // consumers apart. Consumer and message id are compared byte by byte and have 1 to 255 bytes each; others are a fault
 // of kind `invalid`.
 //

@@ -70,6 +70,14 @@ namespace oncekey {
 // that the completer can go on without the client. All texts but the body are UTF-8 without zero bytes; a request with
 // others is answered RequestInvalid (runner.h).
 //
+//     oncekey::OperationRequest request;
+//     request.operation = "book_ride";
+//     request.principal = "user:" + std::to_string(session.user_id);
+//     request.key = http.header("Idempotency-Key");
+//     request.path = http.path();
+//     request.body = http.body();
+//     request.content_type = http.header("Content-Type");
+//
 // A key is told apart by principal, method, path and key (by principal and key alone where RunnerPolicy::identity says
 // so). The operation's name is not part of that: it is compared, as the body is. Two operations that may meet the same
 // key of one principal therefore have different paths; otherwise the second one is a Mismatch.
@@ -158,6 +166,17 @@ std::string note_of(T value) {
 } // namespace phases
 
 // What the function of a foreign call gets. Valid during the call of that function; what it needs later, it copies.
+//
+// With the Client of this library (client.h) a call that must not go on in doubt is three lines: decided() throws where
+// the outcome is not certain, and a refusal is an outcome like any other.
+//
+//     [&](const oncekey::ForeignCall& call) {
+//       oncekey::ClientRequest charge;
+//       charge.url = "https://api.example.com/v1/charges";
+//       charge.body = fmt::format(R"({{"amount":2000,"ride":{}}})", call.note<std::int64_t>("ride"));
+//       charge.key = call.key();
+//       return oncekey::decided(client.send(charge));
+//     }
 class ForeignCall {
  public:
   ForeignCall(std::string key, const OperationRequest& request, const Notes& notes)
@@ -227,7 +246,8 @@ class Phase : public Transaction {
   [[nodiscard]] PhaseEnd respond(int status, std::string_view content_type, std::string body) const;
 
   // The writes commit, the recovery point stays, and the run goes on with the step declared after this one. After a
-  // crash this phase runs again: only for phases whose writes may happen twice.
+  // crash this phase runs again: only for phases whose writes may happen twice, such as one that notes in a table of
+  // the application that the next call is about to be made.
   [[nodiscard]] PhaseEnd stay() const { return Stay{}; }
 
   const Notes& notes() const { return notes_; }

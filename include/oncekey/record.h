@@ -62,6 +62,8 @@ std::string short_hash(const Digest<Tag>& digest) {
 }
 
 // The reverse of to_hex(). Nothing unless the text is sixty-four hex digits, in either case.
+//
+//     if (const auto id = oncekey::record_id_from_hex(argument)) runner.resume(*id);
 std::optional<RecordId> record_id_from_hex(std::string_view hex);
 
 enum class RecordState : std::uint8_t {

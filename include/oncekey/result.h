@@ -31,6 +31,16 @@
 namespace oncekey {
 
 // What a caller can do about a fault. Decide by the kind; the message is for people and may change.
+//
+//     switch (result.fault().kind) {
+//       case oncekey::FaultKind::unavailable:
+//       case oncekey::FaultKind::exhausted:
+//         return try_again_later();
+//       case oncekey::FaultKind::timeout:
+//         return look_before_doing_it_again();
+//       default:
+//         return tell_an_operator(result.fault().message);
+//     }
 enum class FaultKind {
   // The dependency (store, database, server) cannot be reached, or refuses to work. Nothing was done, unless the
   // function's comment says otherwise. Trying again later may help.

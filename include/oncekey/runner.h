@@ -90,6 +90,18 @@ struct NotDeclared {
   std::string why;
 };
 
+// How a run ended, where it did not end in a fault. http_answer() makes an answer of every one; a program that speaks
+// another protocol looks itself:
+//
+//     const auto outcome = runner.run(request);
+//     if (!outcome) return try_again_later(outcome.fault().message);
+//     if (const auto* done = std::get_if<oncekey::Finished>(&*outcome)) return reply(done->response);
+//     if (const auto* busy = std::get_if<oncekey::InProgress>(&*outcome)) return retry_after(busy->retry_after);
+//     if (std::holds_alternative<oncekey::Mismatch>(*outcome)) return refuse("the key was used for another request");
+//     …
+//
+// Of all of them only Finished has an answer that lasts. After InProgress and Conflict the client sends the same
+// request with the same key again. After the others a retry changes nothing.
 using RunOutcome =
     std::variant<Finished, InProgress, Mismatch, KeyInvalid, Conflict, DeadLettered, RequestInvalid, NotDeclared>;
 
@@ -121,6 +133,11 @@ struct RunnerPolicy {
 std::optional<RunnerPolicy> runner_policy(std::string_view name);
 
 // What a run tells of its steps, for traces and logs. The references are valid during the call of the observer.
+//
+//     options.on_step = [&](const oncekey::StepEvent& step) {
+//       if (step.moment == oncekey::StepEvent::Moment::began) return;
+//       tracer.span(step.operation, step.recovery_point, step.label, step.duration);
+//     };
 struct StepEvent {
   enum class Part { call, phase };
   enum class Moment {
@@ -159,7 +176,9 @@ struct RunnerOptions {
   StepObserver on_step;
 };
 
-// Counted since the Runner was made, in this process.
+// Counted since the Runner was made, in this process. All of them only grow, so that a monitoring system that reads
+// them now and then sees rates. Two that ask for a look: `takeovers` that grow without a crash mean that the lease is
+// shorter than the longest phase, and `conflicts` that two operations write the same rows.
 struct RunnerMetrics {
   std::uint64_t runs = 0;     // calls of run()
   std::uint64_t finished = 0; // operations that got their answer here, by run() or resume()

@@ -9,7 +9,22 @@
 // A sink that stops half-way therefore reports what it knows and no more. Every sink may get the same job twice, after
 // a crash between accepting and deleting; the id is the same then.
 //
-// Ready-made sinks call a function, POST to a URL, or write to Redis. An application's own sink derives from Sink.
+// Ready-made sinks call a function, POST to a URL, or write to Redis. An application's own sink derives from Sink:
+//
+//     class KafkaSink final : public oncekey::Sink {
+//       oncekey::SinkReport deliver(std::span<const oncekey::Job> jobs, const oncekey::DeliveryTurn& turn) override {
+//         oncekey::SinkReport report;
+//         for (const oncekey::Job& job : jobs) {
+//           if (turn.over()) break;  // the rest is handed over again later
+//           if (!producer_.send_and_wait(job.name, job.args)) {
+//             report.down = "the broker does not answer";
+//             break;
+//           }
+//           report.accepted.push_back(job.id);
+//         }
+//         return report;
+//       }
+//     };
 #pragma once
 
 #include <oncekey/jobs.h>

@@ -177,9 +177,19 @@ class Transaction {
   // table has changed since, the transaction is run again. Statements that would end the transaction (COMMIT, ROLLBACK)
   // are refused with a DatabaseError before anything is sent.
   //
+  //     const auto rides = transaction.execute("SELECT id, fare FROM rides WHERE rider = $1", {rider});
+  //     for (const oncekey::SqlRow& ride : rides.rows) total += ride["fare"].integer();
+  //
   // After a failed statement Postgres takes no other until the transaction ends (25P02), SQLite does. Code that wants
-  // to go on after a failure, on either, puts a savepoint before it: execute("SAVEPOINT attempt"), the statement, and
-  // execute("ROLLBACK TO SAVEPOINT attempt") when it threw.
+  // to go on after a failure, on either, puts a savepoint before it:
+  //
+  //     transaction.execute("SAVEPOINT attempt");
+  //     try {
+  //       transaction.execute("INSERT INTO coupons (code) VALUES ($1)", {code});
+  //     } catch (const oncekey::DatabaseError& error) {
+  //       if (error.advice() == oncekey::DatabaseError::Advice::try_again) throw;
+  //       transaction.execute("ROLLBACK TO SAVEPOINT attempt");
+  //     }
   SqlRows execute(std::string_view sql, std::initializer_list<SqlValue> values = {});
   // The same for values whose number is known at run time only.
   SqlRows execute(std::string_view sql, std::span<const SqlValue> values);

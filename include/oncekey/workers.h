@@ -127,6 +127,11 @@ struct CompleterCounts {
 
 // Resumes operations whose lease is over and whose grace is past, oldest first.
 //
+//     oncekey::Completer completer(runner);                              // in the application itself
+//
+//     auto resume = oncekey::resume_by_http("http://127.0.0.1:8080/resume");  // in a process beside it
+//     oncekey::Completer beside(*database, {{"book_ride", resume.value()}});
+//
 // An attempt is counted in the database before it is made. An operation that kills its process every time therefore
 // becomes a dead letter too, instead of killing one process after another for ever.
 class Completer final : public BackgroundWorker {
@@ -287,6 +292,10 @@ struct SinkBacklog {
 };
 // What waits, counted now: for a dashboard or an alarm. An oldest job whose age grows means that a sink is down, or
 // that no enqueuer has it.
+//
+//     const auto backlog = oncekey::count_backlog(*database);
+//     if (backlog && backlog->oldest_job_age > std::chrono::minutes(10)) alarm("jobs are not delivered");
+//     if (backlog && backlog->dead_operations > 0) alarm("operations wait for a person");
 struct Backlog {
   std::uint64_t unfinished_operations = 0; // running ones included
   std::uint64_t dead_operations = 0;
