@@ -530,7 +530,7 @@ TEST_P(JobsConformance, WhatADeadProcessHadTakenIsDueAtOnceWhereNoOtherProcessCa
   EXPECT_EQ(end(lost, Kind::delivered), FenceAnswer::lost);
   EXPECT_TRUE(take().empty()) << "now it is leased to a courier of this process";
   ASSERT_TRUE(reopen());
-  EXPECT_EQ(operate(1, JobAction::drop), JobAnswer::done) << "nobody is at work on it";
+  EXPECT_EQ(operate(1, JobAction::drop), JobAnswer::done) << "no courier has it";
 }
 
 TEST_P(JobsConformance, DeadLettersSurviveARestart) {

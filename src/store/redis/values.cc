@@ -45,7 +45,7 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
               record.method, record.target, context_bytes);
   Result<ClaimContext> context = decode_context(context_bytes);
   if (!cursor.ok() || !context || format == 0 || state < 1 || state > 3) {
-    return corrupt("a record in Redis is not one that oncekey has written; look at what else uses this server");
+    return corrupt("oncekey did not write this record in Redis; look for another program that uses this server");
   }
   record.context = *std::move(context);
   record.state = static_cast<RecordState>(state);
@@ -96,7 +96,7 @@ Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields) {
   const std::string_view fingerprint = by_name["fingerprint"].text();
   if (number("format") != 1 || state < 1 || state > static_cast<int>(JobState::dead) ||
       fingerprint.size() != job.fingerprint.bytes.size()) {
-    return corrupt("a job in Redis is not one that oncekey has written; look at what else uses this server");
+    return corrupt("oncekey did not write this job in Redis; look for another program that uses this server");
   }
   std::memcpy(job.fingerprint.bytes.data(), fingerprint.data(), fingerprint.size());
   job.state = static_cast<JobState>(state);
