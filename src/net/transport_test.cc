@@ -567,43 +567,5 @@ TEST_F(UnusualClient, APartOfARecordAtTheDeadlineDoesNotLoseIt) {
   EXPECT_EQ(read_, timed_out_error().message());
 }
 
-TEST(Resolve, AnAddressNeedsNoNameServer) {
-  Loop loop;
-  for (const std::string host : {"127.0.0.1", "::1"}) {
-    const Resolved resolved = loop.run_to_end(resolve(loop, host, 80, MonotonicTime::min()));
-    ASSERT_EQ(resolved.addresses.size(), 1u);
-    EXPECT_EQ(resolved.addresses[0].ip(), host);
-    EXPECT_EQ(resolved.addresses[0].port(), 80);
-  }
-}
-
-TEST(Resolve, ANameHasAddressesOrAReason) {
-  Loop loop;
-  const Resolved known = loop.run_to_end(resolve(loop, "localhost", 80, in_a_while()));
-  ASSERT_FALSE(known.addresses.empty()) << known.reason;
-  EXPECT_TRUE(known.addresses[0].is_loopback());
-  const Resolved unknown = loop.run_to_end(resolve(loop, "not a name", 80, in_a_while()));
-  EXPECT_TRUE(unknown.addresses.empty());
-  EXPECT_NE(unknown.reason.find("cannot be resolved"), std::string::npos) << unknown.reason;
-}
-
-TEST(Resolve, ALookupMayOutliveItsLoop) {
-  // Sanitizers tell if its answer is used.
-  Loop loop;
-  const auto ask = [&]() -> Task<void> { (void)co_await resolve(loop, "localhost", 80, in_a_while()); };
-  spawn(ask());
-}
-
-TEST(SocketAddress, IsParsedAsItIsUsuallyWritten) {
-  EXPECT_EQ(parse_ip("127.0.0.1", 80)->text(), "127.0.0.1:80");
-  EXPECT_EQ(parse_ip("::1", 80)->text(), "[::1]:80");
-  EXPECT_FALSE(parse_ip("127.1"));
-  EXPECT_FALSE(parse_ip("localhost"));
-  EXPECT_FALSE(parse_ip(""));
-  EXPECT_TRUE(parse_ip("127.8.8.8")->is_loopback());
-  EXPECT_TRUE(parse_ip("::1")->is_loopback());
-  EXPECT_FALSE(parse_ip("::2")->is_loopback());
-}
-
 } // namespace
 } // namespace oncekey

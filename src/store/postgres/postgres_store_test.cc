@@ -1,159 +1,19 @@
-// What only a real server can show. Needs ONCEKEY_TEST_POSTGRES, the URL of a database whose schema "oncekey" the tests
-// may drop.
-#include "store/postgres/postgres_store.h"
-
-#include "core/job_store.h"
+// What only a real server can show: partitions, faults, locks, standbys, batches.
 #include "store/common/guarded_store.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <libpq-fe.h>
+#include "support/postgres_store_fixture.h"
 
 #include <array>
 #include <atomic>
 #include <barrier>
 #include <condition_variable>
-#include <cstdlib>
-#include <cstring>
 #include <functional>
 #include <future>
 #include <mutex>
 #include <set>
 #include <thread>
 
-namespace oncekey {
+namespace oncekey::postgres_tests {
 namespace {
-
-const char* test_url() { return std::getenv("ONCEKEY_TEST_POSTGRES"); }
-
-constexpr Millis kLease{10'000};
-constexpr Millis kRetention{400'000}; // buckets of 131 s
-constexpr std::int64_t kWidth = 131'072;
-
-class PostgresStoreTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    if (test_url() == nullptr) GTEST_SKIP() << "needs a server: ONCEKEY_TEST_POSTGRES";
-    sql("DROP SCHEMA IF EXISTS oncekey CASCADE");
-  }
-
-  // The first value of the first row, if there is one.
-  static std::string sql(const std::string& text) {
-    PGconn* const connection = PQconnectdb(test_url());
-    PQsetNoticeProcessor(
-        connection, [](void*, const char*) {}, nullptr);
-    PGresult* const result = PQexec(connection, text.c_str());
-    const ExecStatusType status = PQresultStatus(result);
-    EXPECT_TRUE(status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK) << PQerrorMessage(connection);
-    const std::string value = PQntuples(result) > 0 ? PQgetvalue(result, 0, 0) : "";
-    PQclear(result);
-    PQfinish(connection);
-    return value;
-  }
-
-  PostgresOptions options(const std::string& url = test_url()) {
-    return {.url = url,
-            .log = log_,
-            .call_timeout = Millis{20'000},
-            .skew = [this] { return Millis{passed_.load()}; },
-            .maintenance = PostgresOptions::Maintenance::by_hand};
-  }
-  std::unique_ptr<PostgresStore> open(PostgresOptions wanted) {
-    Result<std::unique_ptr<PostgresStore>> opened = PostgresStore::open(std::move(wanted));
-    EXPECT_TRUE(opened) << opened.fault().message;
-    return opened ? *std::move(opened) : nullptr;
-  }
-  std::unique_ptr<PostgresStore> open() { return open(options()); }
-
-  static RecordId id(std::uint64_t number) {
-    RecordId id;
-    id.bytes.fill(0x5a);
-    std::memcpy(id.bytes.data(), &number, sizeof number);
-    std::memcpy(id.bytes.data() + 8, &number, sizeof number);
-    return id;
-  }
-  static ClaimRequest request(std::uint64_t key, std::uint8_t token = 0) {
-    ClaimRequest request;
-    request.id = id(key);
-    request.fingerprint.bytes.fill(1);
-    request.lease = kLease;
-    request.retention = kRetention;
-    request.token.fill(token);
-    request.key = "key-" + std::to_string(key);
-    return request;
-  }
-  template <class T, class Ask>
-  static Result<T> wait_for(Ask ask) {
-    std::promise<Result<T>> promise;
-    std::future<Result<T>> answer = promise.get_future();
-    ask([&promise](Result<T> result) { promise.set_value(std::move(result)); });
-    return answer.get();
-  }
-  static Result<ClaimAnswer> claim(Store& store, std::uint64_t key, std::uint8_t token = 0) {
-    return wait_for<ClaimAnswer>([&](auto done) { store.claim(request(key, token), std::move(done)); });
-  }
-  static bool owns(const Result<ClaimAnswer>& answer) { return answer && std::holds_alternative<Claimed>(*answer); }
-  static std::optional<Found> find(Store& store, std::uint64_t key, Interest interest = Interest::none) {
-    Result<std::optional<Found>> found =
-        wait_for<std::optional<Found>>([&](auto done) { store.find(id(key), interest, std::move(done)); });
-    EXPECT_TRUE(found) << found.fault().message;
-    return found ? *found : std::nullopt;
-  }
-  static std::uint64_t fence_of(Store& store, std::uint64_t key) {
-    const std::optional<Found> found = find(store, key);
-    return found ? found->record->fence : 0;
-  }
-  static Result<FenceAnswer> complete(Store& store, std::uint64_t key, std::string body) {
-    const std::uint64_t fence = fence_of(store, key);
-    StoredResponse response;
-    response.status = 201;
-    response.body = std::move(body);
-    return wait_for<FenceAnswer>([&](auto done) {
-      store.complete({id(key), fence}, std::move(response), std::move(done));
-    });
-  }
-  static std::size_t listed(Store& store) {
-    ListRequest everything;
-    everything.limit = 100'000;
-    return wait_for<std::vector<Listed>>([&](auto done) { store.list(everything, std::move(done)); })->size();
-  }
-  // Tries until it is true; a store finds its server again within seconds.
-  template <class Condition>
-  static bool in_the_end(Condition condition) {
-    for (int tries = 0; tries < 400; ++tries) {
-      if (condition()) return true;
-      std::this_thread::sleep_for(Millis{25});
-    }
-    return false;
-  }
-
-  std::unique_ptr<PostgresStore> open_impatient() {
-    PostgresOptions impatient = options();
-    impatient.call_timeout = Millis{300};
-    return open(std::move(impatient));
-  }
-  // Within its call_timeout, which a busy machine may need several tries for.
-  static bool answers(Store& store) {
-    std::uint64_t key = std::uint64_t{1} << 40;
-    return in_the_end([&] { return owns(claim(store, ++key)); });
-  }
-  // Long enough that sessions which are left behind would be many more than kSessionsMax.
-  static void ask_in_vain(Store& store) {
-    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(6);
-    for (std::uint64_t key = 10; std::chrono::steady_clock::now() < until; ++key) {
-      EXPECT_FALSE(owns(claim(store, key)));
-      std::this_thread::sleep_for(Millis{20});
-    }
-  }
-  // The workers' and the listener's, each with one that has just been given up.
-  static constexpr int kSessionsMax = 8;
-  static int sessions() {
-    return std::stoi(sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'oncekey'"));
-  }
-
-  Log log_{LogLevel::error};
-  std::atomic<std::int64_t> passed_ = 0;
-};
 
 TEST_F(PostgresStoreTest, TwoStoresClaimTheSameKeysWhileABucketEndsAndEachKeyHasOneOwner) {
   const auto first = open();
@@ -378,103 +238,6 @@ TEST_F(PostgresStoreTest, WhatNoStandbyHasIsNeverConfirmed) {
   EXPECT_FALSE(wait_for<FenceAnswer>([&](auto done) { guard.release(owner, std::move(done)); }));
 }
 
-TEST_F(PostgresStoreTest, APromotedStandbyGivesNoFenceASecondTime) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  const std::uint64_t given = fence_of(*store, 1);
-  // What a standby that lacks the last writes has, once it is promoted: an older counter, on a new timeline.
-  sql("SELECT setval('oncekey.fence', 5)");
-  sql("UPDATE oncekey.meta SET timeline = 'an older one'");
-  sql("DELETE FROM oncekey.record");
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  EXPECT_GT(fence_of(*store, 1), given);
-  const std::uint64_t after = fence_of(*store, 1);
-  ASSERT_TRUE(owns(claim(*store, 2)));
-  EXPECT_LT(fence_of(*store, 2), after + 10) << "moved on once";
-}
-
-TEST_F(PostgresStoreTest, ACounterAheadOfTheClockIsNotSetBack) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  sql("SELECT setval('oncekey.fence', 8000000000000000)");
-  sql("UPDATE oncekey.meta SET timeline = 'an older one'");
-  ASSERT_TRUE(owns(claim(*store, 2)));
-  EXPECT_GT(fence_of(*store, 2), 8000000000000000u);
-}
-
-TEST_F(PostgresStoreTest, ATickThatWentBackIsLostMemoryUntilAnOperatorAcceptsIt) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
-  sql("UPDATE oncekey.meta SET tick = 0");
-  ASSERT_TRUE(store->maintain());
-  EXPECT_FALSE(store->healthy());
-  const Result<ClaimAnswer> refused = claim(*store, 2);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
-  EXPECT_NE(refused.fault().message.find("it is at tick 1 and was at "), std::string::npos) << refused.fault().message;
-  EXPECT_EQ(*complete(*store, 1, "what was begun may be finished"), FenceAnswer::done);
-  EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
-
-  const auto later = open();
-  ASSERT_TRUE(later);
-  EXPECT_FALSE(claim(*later, 3)) << "a gateway that starts now must refuse as well";
-
-  ASSERT_TRUE(accept_lost_memory_postgres(options()));
-  EXPECT_TRUE(store->maintain());
-  EXPECT_TRUE(owns(claim(*store, 2)));
-  EXPECT_TRUE(owns(claim(*open(), 3)));
-}
-
-TEST_F(PostgresStoreTest, AStoreCreatedAnewIsNoticedByTheClaimItself) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  sql("UPDATE oncekey.meta SET generation = 'another'");
-  EXPECT_FALSE(claim(*store, 2));
-  EXPECT_FALSE(store->healthy());
-  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.record"), "1");
-}
-
-TEST_F(PostgresStoreTest, ATickThatWentBackIsNoticedByTheClaimItselfOverAConnectionThatStayed) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
-  sql("UPDATE oncekey.meta SET tick = 1");
-  const Result<ClaimAnswer> refused = claim(*store, 2);
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
-  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.record"), "1");
-  EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
-}
-
-TEST_F(PostgresStoreTest, NoJobIsTakenFromAStoreWhoseTickWentBackAndNoneStaged) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  StageRequest job;
-  job.id = request(1).id;
-  job.route = "queue";
-  job.retention = request(1).retention;
-  const auto stage = [&] {
-    return wait_for<StageAnswer>([&](auto done) { store->jobs().stage(job, std::move(done)); });
-  };
-  ASSERT_TRUE(stage());
-  for (int times = 0; times < 3; ++times) ASSERT_TRUE(store->maintain());
-  sql("UPDATE oncekey.meta SET tick = 1");
-  const TakeRequest wanted{"queue", 10, kLease, {}};
-  const auto taken = wait_for<std::vector<TakenJob>>([&](auto done) { store->jobs().take(wanted, std::move(done)); });
-  ASSERT_FALSE(taken);
-  EXPECT_EQ(taken.fault().kind, FaultKind::conflict);
-  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job WHERE state = 2"), "0");
-  job.id = request(2).id;
-  EXPECT_FALSE(stage());
-  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.job"), "1");
-}
-
 TEST_F(PostgresStoreTest, ATakeDoesNotLookAtJobsThatStandBehindAnother) {
   const auto store = open();
   ASSERT_TRUE(store);
@@ -517,93 +280,6 @@ TEST_F(PostgresStoreTest, ATakeDoesNotLookAtJobsThatStandBehindAnother) {
   const std::size_t at = plan.find(name);
   ASSERT_NE(at, std::string::npos) << plan;
   EXPECT_LT(std::stoi(plan.substr(at + name.size())), 200) << "pages; a look at each job takes some";
-}
-
-TEST_F(PostgresStoreTest, ADroppedSchemaIsLostMemoryForThoseThatStartLaterToo) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  sql("DROP SCHEMA oncekey CASCADE");
-  EXPECT_FALSE(claim(*store, 1));
-  EXPECT_FALSE(store->healthy());
-  const auto later = open();
-  ASSERT_TRUE(later);
-  const Result<ClaimAnswer> refused = claim(*later, 1);
-  ASSERT_FALSE(refused) << "it would be executed again";
-  EXPECT_EQ(refused.fault().kind, FaultKind::conflict);
-  ASSERT_TRUE(accept_lost_memory_postgres(options()));
-  for (PostgresStore* const each : {store.get(), later.get()}) EXPECT_TRUE(each->maintain());
-  EXPECT_TRUE(owns(claim(*store, 1))) << "ids are made with the same secret";
-  EXPECT_FALSE(owns(claim(*later, 1)));
-}
-
-TEST_F(PostgresStoreTest, AStoreMadeAnewBeforeTheLossWasNoticedIsRefusedAsSoonAsItIs) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  sql("DROP SCHEMA oncekey CASCADE");
-  const auto unaware = open();
-  ASSERT_TRUE(unaware);
-  EXPECT_TRUE(store->maintain());
-  EXPECT_EQ(sql("SELECT lost FROM oncekey.meta"), "t");
-  EXPECT_FALSE(claim(*unaware, 1));
-}
-
-TEST_F(PostgresStoreTest, ASecretThatDoesNotFitItsCheckValueIsRefused) {
-  ASSERT_TRUE(open());
-  sql("UPDATE oncekey.meta SET secret = overlay(secret placing '\\x0102030405' from 3)");
-  const auto opened = PostgresStore::open(options());
-  ASSERT_FALSE(opened);
-  EXPECT_THAT(opened.fault().message, testing::HasSubstr("does not fit its check value"));
-}
-
-TEST_F(PostgresStoreTest, ADroppedSchemaWithAnotherSecretNeedsARestart) {
-  const auto store = open();
-  ASSERT_TRUE(store);
-  ASSERT_TRUE(owns(claim(*store, 1)));
-  sql("DROP SCHEMA oncekey CASCADE");
-  ASSERT_TRUE(accept_lost_memory_postgres(options()));
-  EXPECT_TRUE(store->maintain());
-  EXPECT_FALSE(claim(*store, 2)) << "its ids are made with a secret that no other store has";
-  const auto restarted = open();
-  ASSERT_TRUE(restarted);
-  EXPECT_TRUE(owns(claim(*restarted, 1)));
-}
-
-TEST_F(PostgresStoreTest, AStoreWithoutItsMarkerIsNotOpened) {
-  ASSERT_TRUE(open());
-  sql("DELETE FROM oncekey.meta");
-  const auto opened = PostgresStore::open(options());
-  ASSERT_FALSE(opened);
-  EXPECT_NE(opened.fault().message.find("accept-loss"), std::string::npos) << opened.fault().message;
-}
-
-TEST_F(PostgresStoreTest, ManyMayMigrateAtOnce) {
-  std::vector<std::jthread> starting;
-  for (int number = 0; number < 6; ++number) {
-    starting.emplace_back([&] {
-      const Status migrated = migrate_postgres(options());
-      EXPECT_TRUE(migrated) << migrated.fault().message;
-    });
-  }
-  starting.clear();
-  EXPECT_EQ(sql("SELECT count(*) FROM oncekey.meta"), "1");
-}
-
-TEST_F(PostgresStoreTest, ANewerStoreIsOpenedWhereItSaysSoAndElseRefused) {
-  ASSERT_TRUE(open());
-  sql("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES (98, 'of the future', 1)");
-  EXPECT_TRUE(PostgresStore::open(options()));
-  sql("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES (99, 'of the far future', 99)");
-  const auto refused = PostgresStore::open(options());
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.fault().kind, FaultKind::newer_format);
-}
-
-TEST_F(PostgresStoreTest, AServerThatIsNotThereIsSaidAtOnceAndWithoutThePassword) {
-  const auto opened = PostgresStore::open(options("postgres://user:secret@127.0.0.1:1/shop"));
-  ASSERT_FALSE(opened);
-  EXPECT_NE(opened.fault().message.find("127.0.0.1:1/shop"), std::string::npos) << opened.fault().message;
-  EXPECT_EQ(opened.fault().message.find("secret"), std::string::npos) << opened.fault().message;
 }
 
 TEST_F(PostgresStoreTest, ALongAnswerIsReplayedWhole) {
@@ -698,4 +374,4 @@ TEST_F(PostgresStoreTest, AWaiterAtOneStoreIsToldWhatAnotherSettled) {
 }
 
 } // namespace
-} // namespace oncekey
+} // namespace oncekey::postgres_tests
