@@ -1,0 +1,160 @@
+// Journal: keys and values in families, of which the young ones are in a log of our own and in memory, and the old ones
+// in a cold store. A change waits for one write of the log and for nothing else.
+//
+// Changes are appended to the batch being built while the batch before it is written; when that one is durable, this one
+// goes. Batches fill segments. A full segment is sealed: a thread hands what its batches have changed to the cold store,
+// one entry a key, and the segment is used again once the cold store has made it durable.
+//
+// Reading. The young tables are asked first, newest first; what none of them has is as the cold store has it. An entry
+// is visible before it is durable: an answer that follows from it waits for its batch (`durable`, when_durable).
+//
+// Threads. Everything but the constructor's callbacks needs lock() to be held, unless it says otherwise.
+//
+// An error of a write of the log ends the journal: nothing after it is answered, and `on_fatal` hears why. Failures of
+// sealing are said to `on_sealing` and tried again; meanwhile segments run out, and has_room() says no.
+#pragma once
+
+#include "store/journal/durable_writer.h"
+#include "store/journal/log_format.h"
+#include "store/journal/segment_files.h"
+#include "store/journal/young_table.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <cstdlib>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+namespace oncekey {
+
+// Where sealed segments go.
+class ColdStore {
+ public:
+  virtual ~ColdStore() = default;
+  // Makes all changes of the table durable, and the end of the log that they reach, in one step. A repetition after a
+  // crash is harmless. Called by one thread at a time.
+  virtual Status take(const YoungTable& changes, const LogEnd& sealed) = 0;
+};
+
+struct JournalOptions {
+  std::uint64_t salt = 0;
+  LogEnd sealed; // what the cold store has
+  std::size_t segments_max = 16;
+  // Makes the writer; the thread's where there is no loop.
+  std::function<std::unique_ptr<DurableWriter>(DurableWriter::Written written)> make_writer = make_thread_writer;
+  std::function<void(std::string reason)> on_fatal;
+  std::function<void(const Status& sealed)> on_sealing = [](const Status&) {};
+};
+
+class Journal {
+ public:
+  // Reads back what the log has. The files and the cold store outlive the journal.
+  static Result<std::unique_ptr<Journal>> open(SegmentFiles& files, ColdStore& cold, JournalOptions options);
+  // Writes what was put. What is not sealed is read back by the next open.
+  ~Journal();
+  Journal(const Journal&) = delete;
+  Journal& operator=(const Journal&) = delete;
+
+  [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
+
+  // Without lock(): whether there is room for new work; the rest is for the ends of what was begun.
+  bool has_room() const { return room_.load(std::memory_order_relaxed); }
+  // Whether so many bytes of keys and values can be put, in so many entries.
+  bool fits(std::size_t entries, std::size_t bytes) const;
+
+  // What follows becomes durable in one step, up to the next call: it fits() so many entries and bytes.
+  void begin_step(std::size_t entries, std::size_t bytes);
+  void put(const Family& family, std::string_view key, std::string_view value);
+  void erase(const Family& family, std::string_view key);
+
+  // A young entry. The views are valid while lock() is held, and beyond that while the table is.
+  struct Found {
+    std::shared_ptr<const YoungTable> table;
+    Family family;
+    std::string_view value;
+    bool erased = false;
+    std::uint64_t sequence = 0; // of its batch
+  };
+  std::optional<Found> find(FamilyKind kind, std::string_view key) const;
+  // Newest first. For looking at all young keys.
+  std::vector<std::shared_ptr<const YoungTable>> tables() const;
+  // Grows when a segment has gone to the cold store: what was looked up there before may be old.
+  std::uint64_t sealings() const { return sealings_; }
+
+  // The batch of the step under way, and the newest that is durable.
+  std::uint64_t newest() const { return batches_.back().sequence; }
+  std::uint64_t durable() const { return end_.sequence; }
+  // `done` is called without lock() once that batch is durable, which it is not yet, in the order of the calls; never if
+  // the log fails.
+  using Durable = std::function<void()>;
+  void when_durable(std::uint64_t sequence, Durable done);
+  // What was put since the last flush goes to the disk, at once or after the write under way.
+  void flush();
+
+  std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
+
+ private:
+  struct Segment {
+    std::uint32_t number = 0;
+    std::uint32_t epoch = 0;
+    std::uint64_t used = 0;       // by batches that are not being built
+    std::uint64_t first = 0;      // sequence
+    LogEnd last;                  // of what is durable
+    std::size_t batches_open = 0; // not durable yet
+    std::shared_ptr<YoungTable> table = std::make_shared<YoungTable>();
+  };
+  struct Batch {
+    Segment& segment;
+    std::string& payload; // in the segment's table
+    std::uint64_t sequence;
+    std::uint64_t offset;
+    std::vector<Durable> waiting{};
+  };
+
+  Journal(SegmentFiles& files, ColdStore& cold, JournalOptions options);
+  Status recover();
+  void begin_batch(std::size_t payload_bytes);
+  void end_batch();
+  void append(const Family& family, std::string_view key, std::string_view value, bool erased);
+  void write_next();
+  void written(int error);
+  void seal_in_background();
+  bool needs_segment() const;
+  Segment* to_seal() const;
+
+  SegmentFiles& files_;
+  ColdStore& cold_;
+  const JournalOptions options_;
+  mutable std::mutex mutex_;
+
+  LogEnd end_;                                     // the newest durable batch
+  LogEnd written_end_;                             // the same once the write under way is durable
+  std::uint32_t newest_epoch_ = 0;
+  std::deque<std::unique_ptr<Segment>> segments_;  // with batches that are not sealed
+  Segment* in_use_ = nullptr;                      // the last of them, or none
+  std::deque<std::uint32_t> free_;
+  std::deque<Batch> batches_;                      // not durable yet
+  bool building_ = false;                          // the last of them
+  bool writing_ = false;                           // the first of them
+  bool failed_ = false;
+  std::unique_ptr<char[], decltype(&std::free)> buffer_{nullptr, &std::free};
+  std::size_t buffer_bytes_ = 0;
+
+  std::uint64_t sealings_ = 0;
+  std::atomic<bool> room_ = true;
+  std::atomic<std::uint64_t> syncs_ = 0;
+  bool stopping_ = false;
+  std::condition_variable seal_;
+  std::thread sealer_;
+  std::unique_ptr<DurableWriter> writer_;
+};
+
+} // namespace oncekey

@@ -1,0 +1,221 @@
+#include "store/journal/journal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <future>
+#include <map>
+
+namespace oncekey {
+namespace {
+
+constexpr std::size_t kSegmentBytes = 16 * kBlockBytes;
+const Family kFamily{FamilyKind::records, {20, 7}};
+const Family kLaterFamily{FamilyKind::records, {20, 8}};
+
+using Content = std::map<std::pair<Family, std::string>, std::string>;
+
+// Keeps what it takes in memory, which stands for a disk.
+class FakeColdStore final : public ColdStore {
+ public:
+  Status take(const YoungTable& changes, const LogEnd& sealed) override {
+    const std::lock_guard lock(mutex);
+    if (failing) return unavailable("the disk is full");
+    for (const auto* entries : {&changes.left(), &changes.entries()}) {
+      for (const YoungTable::Entry& entry : *entries) {
+        const std::pair key(entry.family, std::string(changes.key_of(entry)));
+        content.erase(key);
+        if (!entry.erased) content[key] = changes.value_of(entry);
+      }
+    }
+    end = sealed;
+    ++takes;
+    return ok_status();
+  }
+
+  std::mutex mutex;
+  bool failing = false;
+  int takes = 0;
+  Content content;
+  LogEnd end;
+};
+
+class JournalTest : public ::testing::Test {
+ protected:
+  JournalTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-journal-XXXXXX").string();
+    folder_ = ::mkdtemp(pattern.data());
+  }
+  ~JournalTest() override {
+    journal_.reset();
+    std::filesystem::remove_all(folder_);
+  }
+
+  void open() {
+    auto files = SegmentFiles::open(folder_, kSegmentBytes);
+    ASSERT_TRUE(files) << files.fault().message;
+    files_ = *std::move(files);
+    JournalOptions options;
+    options.salt = 42;
+    options.sealed = cold_.end;
+    options.segments_max = 4;
+    options.on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; };
+    auto journal = Journal::open(*files_, cold_, std::move(options));
+    ASSERT_TRUE(journal) << journal.fault().message;
+    journal_ = *std::move(journal);
+  }
+  void reopen() {
+    journal_.reset();
+    open();
+  }
+
+  // Puts and waits until it is durable; false if there is no room.
+  bool put(const Family& family, const std::string& key, const std::string& value) {
+    return change(key.size() + value.size(), [&] { journal_->put(family, key, value); });
+  }
+  bool erase(const Family& family, const std::string& key) {
+    return change(key.size(), [&] { journal_->erase(family, key); });
+  }
+  template <class Change>
+  bool change(std::size_t bytes, Change make) {
+    std::promise<void> durable;
+    {
+      const auto lock = journal_->lock();
+      if (!journal_->fits(1, bytes)) return false;
+      journal_->begin_step(1, bytes);
+      make();
+      journal_->when_durable(journal_->newest(), [&] { durable.set_value(); });
+      journal_->flush();
+    }
+    durable.get_future().wait();
+    return true;
+  }
+  template <class Until>
+  void wait_until(Until until) {
+    while (!until()) std::this_thread::yield();
+  }
+
+  // What a reader finds: the cold store's content with the young tables over it, oldest first.
+  Content content() {
+    const auto lock = journal_->lock();
+    const std::lock_guard cold(cold_.mutex);
+    Content found = cold_.content;
+    auto tables = journal_->tables();
+    for (auto table = tables.rbegin(); table != tables.rend(); ++table) {
+      for (const auto* entries : {&(*table)->left(), &(*table)->entries()}) {
+        for (const YoungTable::Entry& entry : *entries) {
+          const std::pair key(entry.family, std::string((*table)->key_of(entry)));
+          found.erase(key);
+          if (!entry.erased) found[key] = (*table)->value_of(entry);
+        }
+      }
+    }
+    return found;
+  }
+
+  std::string folder_;
+  FakeColdStore cold_;
+  std::unique_ptr<SegmentFiles> files_;
+  std::unique_ptr<Journal> journal_;
+};
+
+TEST_F(JournalTest, WhatIsDurableIsThereAfterTheNextOpen) {
+  open();
+  EXPECT_TRUE(put(kFamily, "a", "1"));
+  EXPECT_TRUE(put(kFamily, "b", "1"));
+  EXPECT_TRUE(put(kFamily, "a", "2"));
+  EXPECT_TRUE(erase(kFamily, "b"));
+  const Content expected{{{kFamily, "a"}, "2"}};
+  EXPECT_EQ(content(), expected);
+  reopen();
+  EXPECT_EQ(content(), expected);
+  reopen();
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(JournalTest, AKeyThatMovesIsInOneFamily) {
+  open();
+  EXPECT_TRUE(put(kFamily, "a", "1"));
+  EXPECT_TRUE(put(kLaterFamily, "a", "2"));
+  EXPECT_TRUE(erase(kFamily, "a"));
+  const Content expected{{{kLaterFamily, "a"}, "2"}};
+  EXPECT_EQ(content(), expected);
+  {
+    const auto lock = journal_->lock();
+    const auto found = journal_->find(FamilyKind::records, "a");
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->family, kLaterFamily);
+    EXPECT_EQ(found->value, "2");
+    EXPECT_EQ(found->sequence, 2u);
+    EXPECT_FALSE(journal_->find(FamilyKind::jobs, "a"));
+  }
+  reopen();
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(JournalTest, FullSegmentsGoToTheColdStoreAndAreUsedAgain) {
+  open();
+  Content expected;
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = "key " + std::to_string(i % 37);
+    const std::string value(1000 + static_cast<std::size_t>(i), static_cast<char>('a' + i % 26));
+    while (!put(kFamily, key, value)) std::this_thread::yield();
+    expected[{kFamily, key}] = value;
+  }
+  EXPECT_EQ(content(), expected);
+  EXPECT_LE(files_->numbers().size(), 4u);
+  EXPECT_GT(cold_.takes, 10);
+  reopen();
+  EXPECT_EQ(content(), expected);
+}
+
+TEST_F(JournalTest, WithoutAColdStoreTheLogFillsUpAndGoesOnLater) {
+  open();
+  cold_.failing = true;
+  int put_in = 0;
+  const auto put_one = [&] { return put(kFamily, "key " + std::to_string(put_in), std::string(3000, 'x')); };
+  while (journal_->has_room()) put_in += put_one() ? 1 : 0;
+  const int put_with_room = put_in;
+  while (put_one()) ++put_in;
+  EXPECT_GT(put_in, put_with_room) << "nothing was left for the ends of what was begun";
+  EXPECT_EQ(content().size(), static_cast<std::size_t>(put_in));
+  reopen();
+  EXPECT_EQ(content().size(), static_cast<std::size_t>(put_in));
+  {
+    const std::lock_guard lock(cold_.mutex);
+    cold_.failing = false;
+  }
+  while (!put(kFamily, "one more", "x")) std::this_thread::yield();
+  EXPECT_EQ(content().size(), static_cast<std::size_t>(put_in) + 1);
+}
+
+TEST_F(JournalTest, WhatIsLargerThanASegmentDoesNotFit) {
+  open();
+  EXPECT_FALSE(put(kFamily, "a", std::string(kSegmentBytes, 'x')));
+  EXPECT_TRUE(put(kFamily, "a", std::string(kSegmentBytes * 9 / 10, 'x')));
+}
+
+TEST_F(JournalTest, ADamagedLogIsNotOpened) {
+  open();
+  EXPECT_TRUE(put(kFamily, "a", "1"));
+  journal_.reset();
+  {
+    std::fstream file(folder_ + "/000000.segment", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(100);
+    file.put('!');
+  }
+  auto files = SegmentFiles::open(folder_, kSegmentBytes);
+  ASSERT_TRUE(files);
+  JournalOptions options;
+  options.salt = 42;
+  const auto opened = Journal::open(**files, cold_, std::move(options));
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.fault().kind, FaultKind::corrupt);
+}
+
+} // namespace
+} // namespace oncekey
