@@ -7,7 +7,7 @@ JOBS ?= $(shell nproc)
 UPSTREAM ?=
 LISTEN ?= 127.0.0.1:8080
 ADMIN ?= 127.0.0.1:8081
-STORE ?= rocksdb:./oncekey-data
+STORE ?= journal:./oncekey-data
 PREFIX ?= /usr/local
 
 OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.cc' '*.h')

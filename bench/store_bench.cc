@@ -7,7 +7,7 @@
 // DIR is made for the run and must not exist before. Nothing here asserts: numbers are printed for people.
 #include "base/log.h"
 #include "load.h"
-#include "store/rocksdb/rocksdb_store.h"
+#include "store/journal/journal_store.h"
 #include "usual_redis.h"
 
 #include <fmt/format.h>
@@ -26,9 +26,9 @@
 namespace oncekey::bench {
 namespace {
 
-std::unique_ptr<RocksdbStore> open_at(const std::string& dir, Log& log,
+std::unique_ptr<JournalStore> open_at(const std::string& dir, Log& log,
                                       ClockSources clock = ClockSources::of_system()) {
-  Result<std::unique_ptr<RocksdbStore>> store = RocksdbStore::open(
+  Result<std::unique_ptr<JournalStore>> store = JournalStore::open(
       {.path = dir, .log = log, .on_fatal = [](std::string reason) { stop(reason); }, .clock = std::move(clock)});
   if (!store) stop(store.fault().message);
   return *std::move(store);
@@ -41,7 +41,7 @@ struct Level {
 };
 
 double bench_store(const std::string& dir, Log& log) {
-  const std::unique_ptr<RocksdbStore> store = open_at(dir, log);
+  const std::unique_ptr<JournalStore> store = open_at(dir, log);
   std::uint64_t first = 0;
   double best = 0;
   for (const Level& level :
@@ -89,14 +89,14 @@ void bench_million(const std::string& dir, Log& log) {
     return clock;
   };
   {
-    const std::unique_ptr<RocksdbStore> store = open_at(dir, log, turned_clock());
+    const std::unique_ptr<JournalStore> store = open_at(dir, log, turned_clock());
     fmt::print("million  idle            RSS {} MB\n", resident_megabytes());
     const double seconds = PairLoad(*store, 0, kKeys).run(1024, 1);
     fmt::print("million  loaded          {:.0f} pairs/s, RSS {} MB, {} buckets\n", kKeys / seconds,
                resident_megabytes(), store->stats().buckets);
   }
   Clock::time_point start = Clock::now();
-  const std::unique_ptr<RocksdbStore> store = open_at(dir, log, turned_clock());
+  const std::unique_ptr<JournalStore> store = open_at(dir, log, turned_clock());
   fmt::print("million  reopened        in {:.3f} s, RSS {} MB, about {} records\n", seconds_since(start),
              resident_megabytes(), store->stats().records_estimate);
 

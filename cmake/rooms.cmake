@@ -22,11 +22,11 @@ oncekey_room(net FOLDER net USES oncekey_base Boost::headers LINKS OpenSSL::SSL)
 oncekey_room(redis FOLDER redis USES oncekey_net LINKS ${HIREDIS_LIBRARY})
 oncekey_room(store_common FOLDER store/common USES oncekey_core)
 oncekey_room(store_memory FOLDER store/memory USES oncekey_store_common)
-oncekey_room(store_rocksdb FOLDER store/rocksdb USES oncekey_store_common LINKS RocksDB::rocksdb-shared)
+oncekey_room(store_journal FOLDER store/journal USES oncekey_store_common oncekey_net LINKS RocksDB::rocksdb-shared ${XXHASH_LIBRARY} ${URING_LIBRARY})
 oncekey_room(store_postgres FOLDER store/postgres USES oncekey_store_common LINKS PostgreSQL::PostgreSQL)
 oncekey_room(store_redis FOLDER store/redis USES oncekey_store_common oncekey_redis)
 oncekey_room(store FOLDER store USES oncekey_core
-  LINKS oncekey_store_memory oncekey_store_rocksdb oncekey_store_postgres oncekey_store_redis)
+  LINKS oncekey_store_memory oncekey_store_journal oncekey_store_postgres oncekey_store_redis)
 oncekey_room(signatures FOLDER signatures USES oncekey_core)
 # Header-only: it brings jobs of any kind to any place.
 add_library(oncekey_jobs INTERFACE)

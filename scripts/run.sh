@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 listen=${LISTEN:-127.0.0.1:8080}
 admin=${ADMIN:-127.0.0.1:8081}
 upstream=${UPSTREAM:-}
-store=${STORE:-rocksdb:./oncekey-data}
+store=${STORE:-journal:./oncekey-data}
 sample_port=9090
 bin=build/release
 pids=()

@@ -61,9 +61,9 @@ ROOMS = {
     "store/memory": Room(
         "the store without a disk, for trials and tests",
         sees="base core store/common"),
-    "store/rocksdb": Room(
-        "the embedded store, with one writer that commits in groups",
-        sees="base core store/common", libraries="rocksdb"),
+    "store/journal": Room(
+        "the embedded store: a log of its own for what is young, RocksDB files for what is old",
+        sees="base net core store/common", libraries="rocksdb"),
     "store/postgres": Room(
         "the store in a Postgres database",
         sees="base core store/common", libraries="libpq"),
@@ -72,7 +72,7 @@ ROOMS = {
         sees="base redis core store/common"),
     "store": Room(
         "`open_store`, the one place that maps a URL to a store",
-        sees="base redis core store/common store/memory store/rocksdb store/postgres store/redis"),
+        sees="base redis core store/common store/memory store/journal store/postgres store/redis"),
     "gateway": Room(
         "the flow of a request; trust in callers, limits, waiters, leases, upstreams and their circuit breakers, metrics",
         sees="base net http core config", libraries="prometheus"),
@@ -107,7 +107,7 @@ PLAIN_PUBLIC = ("oncekey/check.h", "oncekey/headers.h", "oncekey/result.h", "onc
 
 # Outside the stores' own folders, only this file names concrete stores.
 NAMES_STORES = "store/open_store.cc"
-STORES = ("store/memory", "store/rocksdb", "store/postgres", "store/redis")
+STORES = ("store/memory", "store/journal", "store/postgres", "store/redis")
 
 TABLE_BEGINS = "<!-- The table of rooms is written by tests/include_directions.py --write-table. -->"
 TABLE_ENDS = "<!-- end of the table of rooms -->"
@@ -273,7 +273,7 @@ class SelfTest(unittest.TestCase):
                 ("src/core/decide.cc", '"http/server.h"'),
                 ("src/core/decide.cc", "<boost/asio.hpp>"),
                 ("src/store/memory/memory_store.cc", '"http/message.h"'),
-                ("src/store/memory/memory_store.cc", '"store/rocksdb/rocksdb_store.h"'),
+                ("src/store/memory/memory_store.cc", '"store/journal/journal_store.h"'),
                 ("src/store/registry.cc", '"store/memory/memory_store.h"'),
                 ("src/config/load.cc", '"gateway/gateway.h"'),
                 ("src/http/server.cc", '"core/decide.h"'),
@@ -300,7 +300,7 @@ class SelfTest(unittest.TestCase):
                 ("src/core/decide.cc", '"base/crypto.h"'),
                 ("src/core/decide.cc", "<oncekey/store.h>"),
                 ("src/store/open_store.cc", '"store/memory/memory_store.h"'),
-                ("src/store/rocksdb/rocksdb_store.cc", "<rocksdb/db.h>"),
+                ("src/store/journal/journal_store.cc", "<rocksdb/db.h>"),
                 ("src/gateway/gateway.cc", '"http/server.h"'),
                 ("src/admin/admin.cc", '"gateway/gateway.h"'),
                 ("src/cli/serve.cc", '"store/open_store.h"'),

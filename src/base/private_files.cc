@@ -77,7 +77,7 @@ Status make_folder_private(const std::string& path) {
   // The folder first: from then on other users cannot reach the files in it.
   if (const Status narrowed = make_private(path); !narrowed) return narrowed;
   std::error_code error;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
+  for (fs::recursive_directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
     if (const Status narrowed = make_private(at->path().native()); !narrowed) return narrowed;
   }
   if (error) return unavailable(fmt::format("the folder {} cannot be read: {}", path, error.message()));

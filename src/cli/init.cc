@@ -28,7 +28,7 @@ admin = "127.0.0.1:8081"
 # The API to protect.
 upstream = "{upstream}"
 # Where keys and answers are kept. Several gateways share postgres:// or redis://.
-store = "rocksdb:./oncekey-data"
+store = "journal:./oncekey-data"
 
 # Serve TLS to clients.
 #tls_cert = "/etc/oncekey/chain.pem"

@@ -406,12 +406,12 @@ TEST_F(KeysToken, IsTheOneTheConfigurationNamesAndNothingElseOfTheFileIsNeeded) 
 
 TEST_F(KeysToken, IsTheOneInTheFolderOfTheConfiguredStore) {
   write("data/admin-token", "aaaaaaaaaaaaaaaaaaaaaaaa\n");
-  const std::string config = write("oncekey.toml", "store = \"rocksdb:" + folder_ + "/data\"\n");
+  const std::string config = write("oncekey.toml", "store = \"journal:" + folder_ + "/data\"\n");
   EXPECT_EQ(sent_with({"--config", config}), "aaaaaaaaaaaaaaaaaaaaaaaa");
 }
 
 TEST_F(KeysToken, OfAConfigurationWithoutAnyIsAnErrorThatNamesTheFile) {
-  const std::string config = write("oncekey.toml", "store = \"rocksdb:" + folder_ + "/data\"\n");
+  const std::string config = write("oncekey.toml", "store = \"journal:" + folder_ + "/data\"\n");
   const Ran ran = run_keys({"list", "--config", config});
   EXPECT_EQ(ran.exit_code, 2);
   EXPECT_THAT(ran.err, HasSubstr(folder_ + "/data/admin-token"));

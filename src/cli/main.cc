@@ -114,8 +114,8 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   add("admin", "HOST:PORT", "address for operators (default 127.0.0.1:8081)");
   add("upstream", "URL", "the API to protect, as in http://127.0.0.1:9090");
   add("store", "URL",
-      "rocksdb:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
-      "(default rocksdb:./oncekey-data; env:NAME or file:PATH if it holds a password)");
+      "journal:PATH, postgres://, redis://, redis+cluster:// or memory:\n"
+      "(default journal:./oncekey-data; env:NAME or file:PATH if it holds a password)");
   add("policy", "NAME", fmt::format("{} (default classic)", fmt::join(policy_names(), ", ")));
   serve.add_option("--scope", flags.scope, "where the account comes from (default header:Authorization)")
       ->type_name("SOURCE");

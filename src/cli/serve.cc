@@ -402,6 +402,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   Reloader reloader(operators.loop, flags, std::move(read), basis,
                     {shared, *server, *admin_server, keeper.get(), trust_upstream}, log);
 
+  store->write_from(&workers.front()->loop);
   server->start();
   admin_server->start();
   if (outbox_server) outbox_server->start();
@@ -427,6 +428,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   }
   for (const auto& worker : workers) worker->stop();
   courier.stop();
+  store->write_from(nullptr); // the loops go before the store
   log.info("stopped", {{"reason", "drained"}});
   return 0;
 }

@@ -21,7 +21,7 @@ class StoreCommand final : public Subcommand {
     for (CLI::App* const command : {migrate_, accept_loss_}) {
       command
           ->add_option("--store", url_,
-                       "rocksdb:PATH, postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
+                       "journal:PATH, postgres://, redis:// or redis+cluster://, or env:NAME or file:PATH")
           ->type_name("URL")
           ->required();
     }

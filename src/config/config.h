@@ -123,7 +123,7 @@ struct Config {
   std::string tls_cert;
   std::string tls_key;
   std::string client_ca; // PEM file: clients may show certificates of these issuers
-  std::string store = "rocksdb:./oncekey-data";
+  std::string store = "journal:./oncekey-data";
   std::optional<std::string> require_durability;
   bool trust_clock = false; // the wall clock is right whatever the kernel says
   bool core_dumps = false;

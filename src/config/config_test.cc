@@ -52,7 +52,7 @@ TEST(Config, OfTheManualIsRead) {
 listen   = "127.0.0.1:8080"
 admin    = "127.0.0.1:8081"
 upstream = "http://127.0.0.1:9090"
-store    = "rocksdb:./oncekey-data"
+store    = "journal:./oncekey-data"
 lease    = "60s"
 
 [[route]]
@@ -69,7 +69,7 @@ wait   = "2s"
 )");
   ASSERT_EQ(config.routes.size(), 2u);
   EXPECT_EQ(config.upstream.port, 9090);
-  EXPECT_EQ(config.store, "rocksdb:./oncekey-data");
+  EXPECT_EQ(config.store, "journal:./oncekey-data");
   EXPECT_EQ(config.routes[0].policy.name, "stripe-v1");
   EXPECT_EQ(config.routes[0].policy.scope.size(), 2u);
   EXPECT_EQ(config.routes[1].path, "/orders");
@@ -260,7 +260,7 @@ upstream = "https://api.internal"
 upstream_ca = "ca.pem"
 tls_cert = "cert.pem"
 tls_key = "key.pem"
-store = "rocksdb:/data"
+store = "journal:/data"
 require_durability = "power"
 threads = 3
 gateway_name = "eu-1.a"
@@ -296,7 +296,7 @@ lame_duck = "8s"
   EXPECT_EQ(c.upstream_ca, "ca.pem");
   EXPECT_EQ(c.tls_cert, "cert.pem");
   EXPECT_EQ(c.tls_key, "key.pem");
-  EXPECT_EQ(c.store, "rocksdb:/data");
+  EXPECT_EQ(c.store, "journal:/data");
   EXPECT_EQ(c.require_durability, "power");
   EXPECT_EQ(c.threads, 3u);
   EXPECT_EQ(c.gateway_name, "eu-1.a");

@@ -24,16 +24,16 @@ Result<std::string> as_gateway_name(const Node& node) {
 }
 
 Result<std::string> as_store(const Node& node) {
-  static constexpr std::array<std::string_view, 8> kKinds{"memory", "rocksdb", "postgres",      "postgresql",
+  static constexpr std::array<std::string_view, 8> kKinds{"memory", "journal", "postgres",      "postgresql",
                                                           "redis",  "rediss",  "redis+cluster", "rediss+cluster"};
   auto text = and_then(as_text(node), resolve_secret);
   if (!text) return text;
-  if (*text == "memory:" || (text->starts_with("rocksdb:") && text->size() > 8)) return text;
+  if (*text == "memory:" || (text->starts_with("journal:") && text->size() > 8)) return text;
   const std::string kind = text->substr(0, text->find(':'));
   const bool known = std::find(kKinds.begin(), kKinds.end(), kind) != kKinds.end();
   if (known && text->substr(kind.size()).starts_with("://")) return text;
   return invalid(
-      "\"{}\" is not a store: write rocksdb:PATH, postgres://..., redis://..., redis+cluster://... or memory:{}",
+      "\"{}\" is not a store: write journal:PATH, postgres://..., redis://..., redis+cluster://... or memory:{}",
       masked_url(*text), known ? "" : did_you_mean(kind, kKinds));
 }
 

@@ -20,7 +20,7 @@
 namespace oncekey {
 namespace {
 
-constexpr std::string_view kEmbedded = "rocksdb:";
+constexpr std::string_view kEmbedded = "journal:";
 
 // File systems of the kernel (/proc, /sys): no store can live there, whatever their permissions say.
 bool is_kernel_file_system(const std::string& folder) {

@@ -128,7 +128,7 @@ class Checks {
       add({"client_ca"}, "client_ca is set but the gateway serves plain HTTP: set tls_cert and tls_key as well");
     if (config.require_durability && config.store.starts_with("memory:"))
       add({"require_durability"},
-          "require_durability = \"{}\" cannot be met by memory:, which keeps nothing; use rocksdb:PATH",
+          "require_durability = \"{}\" cannot be met by memory:, which keeps nothing; use journal:PATH",
           *config.require_durability);
   }
 

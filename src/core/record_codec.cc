@@ -183,11 +183,24 @@ void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Status& status
 
 } // namespace
 
+std::size_t encoded_bytes_max(const Record& record) {
+  const ClaimContext& context = record.context;
+  return 256 + record.route.size() + record.key.size() + record.method.size() + record.target.size() +
+         context.gateway.size() + (context.sealed ? context.sealed->bytes.size() : 0) +
+         (record.response ? expected_size(*record.response) : 0);
+}
+
+Time first_received_in(std::string_view record) {
+  constexpr std::size_t kBefore = sizeof kRecordFormat + sizeof(std::uint8_t) + sizeof(Flags) + sizeof(std::uint64_t);
+  Cursor cursor(record.substr(std::min(kBefore, record.size())));
+  Time time;
+  field(cursor, time);
+  return time;
+}
+
 void encode_record(const Record& record, std::string& out) {
   const std::size_t begin = out.size();
-  std::size_t expected = 160 + record.route.size() + record.key.size() + record.method.size() + record.target.size();
-  if (record.response) expected += expected_size(*record.response);
-  out.reserve(begin + expected);
+  out.reserve(begin + encoded_bytes_max(record));
 
   field(out, kRecordFormat);
   const auto state = static_cast<std::uint8_t>(record.state);

@@ -16,6 +16,8 @@ namespace oncekey {
 // The version this build writes, and the newest it reads.
 inline constexpr std::uint8_t kRecordFormat = 1;
 
+// At most so many bytes does the encoded record have.
+std::size_t encoded_bytes_max(const Record& record);
 // Appends the encoded record to `out`.
 void encode_record(const Record& record, std::string& out);
 
@@ -26,6 +28,9 @@ enum class DecodeBody { yes, no };
 // are left empty, and of a sealed one the bytes: for listings and for deciding, where megabytes of body would be copied
 // for nothing.
 Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBody::yes);
+
+// When a record was first received, without a look at the rest.
+Time first_received_in(std::string_view record);
 
 // Where a claim came from, alone, in the same manner but without a checksum: for stores that keep it beside a token.
 void encode_context(const ClaimContext& context, std::string& out);

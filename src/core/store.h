@@ -208,6 +208,7 @@ struct StoreStats {
 };
 
 class JobStore;
+class Loop;
 
 // More servers than this share numbers.
 inline constexpr std::size_t kStoreServersMax = 64;
@@ -288,6 +289,10 @@ class Store {
   // Owners with a smaller fence are gone: they were calls of an earlier process. 0 where that is not known, because
   // other processes may own claims.
   virtual std::uint64_t least_fence_here() const { return 0; }
+
+  // The log of an embedded store is written from this loop's thread from now on, where the kernel allows that; with null
+  // by a thread of the store's own, as at first. Called while the loop does not run.
+  virtual void write_from(Loop* /*loop*/) {}
 
   virtual Time now() const = 0;
 

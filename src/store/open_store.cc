@@ -4,11 +4,11 @@
 #include "base/private_files.h"
 #include "redis/redis_url.h"
 #include "store/common/guarded_store.h"
+#include "store/journal/journal_store.h"
 #include "store/memory/memory_store.h"
 #include "store/postgres/postgres_store.h"
 #include "store/postgres/postgres_url.h"
 #include "store/redis/redis_store.h"
-#include "store/rocksdb/rocksdb_store.h"
 
 #include <fmt/format.h>
 
@@ -16,10 +16,10 @@ namespace oncekey {
 namespace {
 
 constexpr std::string_view kWhatExists =
-    "rocksdb:PATH (a directory), postgres://..., redis://..., redis+cluster://... (rediss for TLS), and memory: (keeps "
+    "journal:PATH (a directory), postgres://..., redis://..., redis+cluster://... (rediss for TLS), and memory: (keeps "
     "nothing over a restart)";
 
-enum class Kind { memory, rocksdb, postgres, redis };
+enum class Kind { memory, journal, postgres, redis };
 
 Result<Kind> kind_of(std::string_view url) {
   const std::size_t colon = url.find(':');
@@ -32,12 +32,12 @@ Result<Kind> kind_of(std::string_view url) {
     if (colon + 1 < url.size()) return invalid(fmt::format("\"{}\": nothing may follow memory:", url));
     return Kind::memory;
   }
-  if (scheme == "rocksdb") return Kind::rocksdb;
+  if (scheme == "journal") return Kind::journal;
   if (scheme == "postgres" || scheme == "postgresql") return Kind::postgres;
   if (scheme == "redis" || scheme == "rediss" || scheme == "redis+cluster" || scheme == "rediss+cluster") {
     return Kind::redis;
   }
-  if (scheme == "sqlite") return invalid("sqlite: is for the library, one process at a time: use rocksdb:PATH here");
+  if (scheme == "sqlite") return invalid("sqlite: is for the library, one process at a time: use journal:PATH here");
   return invalid(fmt::format("\"{}\" names an unknown kind of store; there are {}", masked_url(url), kWhatExists));
 }
 
@@ -52,9 +52,9 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
   switch (kind) {
     case Kind::memory:
       return make_memory_store();
-    case Kind::rocksdb: {
+    case Kind::journal: {
       using Trust = ClockSources::TrustWall;
-      return open_rocksdb(
+      return open_journal(
           {.path = *folder_of_store(url),
            .log = options.log,
            .on_fatal = options.on_fatal,
@@ -116,8 +116,8 @@ Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log) {
   switch (*kind) {
     case Kind::memory:
       break;
-    case Kind::rocksdb: {
-      const Result<LossAcceptance> taken = accept_lost_memory_rocksdb(*folder_of_store(url));
+    case Kind::journal: {
+      const Result<LossAcceptance> taken = accept_lost_memory_journal(*folder_of_store(url));
       if (!taken) return taken.fault();
       return *taken == LossAcceptance::taken ? LossAccepted::now : LossAccepted::at_next_start;
     }
@@ -135,7 +135,7 @@ Result<std::string> read_identity_note(std::string_view url, Log& log) {
   switch (*kind) {
     case Kind::memory:
       break;
-    case Kind::rocksdb: {
+    case Kind::journal: {
       Result<std::optional<std::string>> text = read_file_if_there(note_file(url), kIdentityNoteBytesMax);
       if (!text) return std::move(text).fault();
       return std::move(*text).value_or(std::string());
@@ -154,7 +154,7 @@ Result<bool> write_identity_note(std::string_view url, const std::string& expect
   switch (*kind) {
     case Kind::memory:
       break;
-    case Kind::rocksdb:
+    case Kind::journal:
       // One process at a time has the folder.
       if (const Status written = replace_private_file(note_file(url), next, Sync::yes); !written)
         return written.fault();
@@ -176,7 +176,7 @@ Status reach_shared_store(std::string_view url, Log& log) {
 }
 
 std::optional<std::string> folder_of_store(std::string_view url) {
-  constexpr std::string_view kEmbedded = "rocksdb:";
+  constexpr std::string_view kEmbedded = "journal:";
   if (!url.starts_with(kEmbedded)) return std::nullopt;
   return std::string(url.substr(kEmbedded.size()));
 }

@@ -15,11 +15,11 @@ struct StoreOptions {
   std::function<void(std::string reason)> on_fatal;
   // Below this a store is refused when it is opened, and claims are refused if it falls below later.
   Durability least_durability = Durability::none;
-  // The wall clock counts as right whatever the kernel says: see store/rocksdb/store_clock.h.
+  // The wall clock counts as right whatever the kernel says: see store/journal/store_clock.h.
   bool trust_clock = false;
 };
 
-// "memory:", "rocksdb:PATH", "postgres://...", "redis://...", "rediss://...", "redis+cluster://...",
+// "memory:", "journal:PATH", "postgres://...", "redis://...", "rediss://...", "redis+cluster://...",
 // "rediss+cluster://...". A fault says what is wrong with the URL or why the store cannot be opened or used.
 Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptions& options);
 

@@ -2,7 +2,7 @@
 
 #include "base/log.h"
 #include "store/memory/memory_store.h"
-#include "store/rocksdb/rocksdb_store.h"
+#include "store/journal/journal_store.h"
 
 #include <atomic>
 #include <barrier>
@@ -26,14 +26,14 @@ class MemoryUnderTest : public StoreUnderTest {
   std::unique_ptr<Store> store_;
 };
 
-class RocksdbUnderTest : public StoreUnderTest {
+class JournalUnderTest : public StoreUnderTest {
  public:
-  RocksdbUnderTest() {
+  JournalUnderTest() {
     std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-conformance-XXXXXX").string();
     folder_ = ::mkdtemp(pattern.data());
     open();
   }
-  ~RocksdbUnderTest() override {
+  ~JournalUnderTest() override {
     store_.reset();
     std::filesystem::remove_all(folder_);
   }
@@ -55,7 +55,7 @@ class RocksdbUnderTest : public StoreUnderTest {
     clock.wall = [] { return kStart; };
     clock.boot_id = "one boot";
     clock.wall_is_right = [] { return true; };
-    auto opened = RocksdbStore::open({.path = folder_ + "/store", // which has files beside it
+    auto opened = JournalStore::open({.path = folder_ + "/store", // which has files beside it
                                       .log = log_,
                                       .on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; },
                                       .clock = std::move(clock),
@@ -67,7 +67,7 @@ class RocksdbUnderTest : public StoreUnderTest {
   Log log_{LogLevel::error};
   std::string folder_;
   std::atomic<std::int64_t> passed_ = 0;
-  std::unique_ptr<RocksdbStore> store_;
+  std::unique_ptr<JournalStore> store_;
 };
 
 } // namespace
@@ -476,14 +476,14 @@ INSTANTIATE_TEST_SUITE_P(Memory, JobsConformance,
 INSTANTIATE_TEST_SUITE_P(Memory, BrowseConformance,
                          ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Rocksdb, StoreConformance,
-                         ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Journal, StoreConformance,
+                         ::testing::Values(StoreKind{"journal", [] { return std::make_unique<JournalUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Rocksdb, JobsConformance,
-                         ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Journal, JobsConformance,
+                         ::testing::Values(StoreKind{"journal", [] { return std::make_unique<JournalUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Rocksdb, BrowseConformance,
-                         ::testing::Values(StoreKind{"rocksdb", [] { return std::make_unique<RocksdbUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Journal, BrowseConformance,
+                         ::testing::Values(StoreKind{"journal", [] { return std::make_unique<JournalUnderTest>(); }}),
                          [](const auto& kind) { return kind.param.name; });
 
 } // namespace oncekey

@@ -25,6 +25,9 @@ class DurableWriter {
   virtual void write(int file, std::span<const char> bytes, std::uint64_t offset) = 0;
   // Waits until `written` has been called for the write under way, which there is.
   virtual void wait() = 0;
+  // Runs `work` once the turn of the event loop under way is over, so that all requests of a turn go into one write.
+  // False where there is no loop, and `work` is not taken.
+  virtual bool after_turn(std::function<void()> /*work*/) { return false; }
 };
 
 // Calls `written` on a thread of its own.

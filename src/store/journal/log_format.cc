@@ -34,7 +34,7 @@ struct BatchHeader {
   std::uint64_t checksum; // of header (this field zero) and payload
 };
 static_assert(sizeof(BatchHeader) == 48);
-constexpr std::uint32_t kMagic = 0x314A4B4F; // "OKJ1"
+constexpr std::uint32_t kBatchMagic = 0x314A4B4F; // "OKJ1"
 
 std::uint64_t seed_of(const SegmentName& segment, std::uint64_t sector) {
   return segment.salt ^ ((std::uint64_t{segment.number} << 40 | sector) * 0x9E3779B97F4A7C15);
@@ -92,7 +92,7 @@ class SegmentReader {
     BatchHeader header;
     std::memcpy(&header, bytes_.data() + offset_, sizeof header);
     const std::size_t size = batch_bytes(header.payload_bytes);
-    if (header.magic != kMagic || header.epoch != epoch_ || header.batch != batch_ + 1 || header.offset != offset_ ||
+    if (header.magic != kBatchMagic || header.epoch != epoch_ || header.batch != batch_ + 1 || header.offset != offset_ ||
         size > bytes_.size() - offset_) {
       return damaged(name_, offset_, "it does not have the shape of a batch");
     }
@@ -165,7 +165,7 @@ std::size_t batch_bytes(std::size_t payload_bytes) {
 LogEnd lay_out_batch(const SegmentName& segment, const LogEnd& end, std::uint32_t epoch, std::uint64_t offset,
                      std::string_view payload, std::span<char> out) {
   const std::uint32_t batch = end.epoch == epoch ? end.batch + 1 : 1;
-  BatchHeader header{kMagic, static_cast<std::uint32_t>(payload.size()), epoch, batch, end.sequence + 1, offset,
+  BatchHeader header{kBatchMagic, static_cast<std::uint32_t>(payload.size()), epoch, batch, end.sequence + 1, offset,
                      end.checksum, 0};
   header.checksum = checksum_of(header, segment.salt, payload);
   ONCEKEY_CHECK(out.size() == batch_bytes(payload.size()), "a batch has the size it was given room for");

@@ -1,4 +1,4 @@
-#include "net/watched_descriptor.h"
+#include "net/loop.h"
 #include "store/journal/durable_writer.h"
 
 #include <liburing.h>
@@ -39,6 +39,10 @@ class RingWriter final : public DurableWriter {
     while (io_uring_wait_cqe(&ring_, &done) == -EINTR) {
     }
     take(done);
+  }
+  bool after_turn(std::function<void()> work) override {
+    bell_.loop().post(std::move(work));
+    return true;
   }
 
  private:

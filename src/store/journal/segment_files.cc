@@ -1,6 +1,6 @@
 #include "store/journal/segment_files.h"
 
-#include "base/write_all.h"
+#include "base/private_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 
 #include "base/private_files.h"
 #include "core/codec_parts.h"
+#include "store/journal/database.h"
 
 #include <rocksdb/sst_file_writer.h>
 
@@ -18,18 +19,14 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSealedKey = "sealed";
 
-rocksdb::Slice slice_of(std::string_view bytes) { return {bytes.data(), bytes.size()}; }
-
-Fault failed(std::string_view doing, const rocksdb::Status& status) {
-  return unavailable(std::string(doing) + ": " + status.ToString());
+template <class Place, class End>
+void mark_fields(Place& place, End& end) {
+  codec::each(place, end.epoch, end.batch, end.sequence, end.checksum);
 }
 
 std::string encode(const LogEnd& end) {
   std::string out;
-  codec::put(out, end.epoch);
-  codec::put(out, end.batch);
-  codec::put(out, end.sequence);
-  codec::put(out, end.checksum);
+  mark_fields(out, end);
   codec::put_checksum(out, 0);
   return out;
 }
@@ -37,39 +34,32 @@ std::string encode(const LogEnd& end) {
 Result<LogEnd> decode(std::string_view bytes) {
   codec::Cursor cursor(bytes);
   LogEnd end;
-  end.epoch = cursor.number<std::uint32_t>();
-  end.batch = cursor.number<std::uint32_t>();
-  end.sequence = cursor.number<std::uint64_t>();
-  end.checksum = cursor.number<std::uint64_t>();
+  mark_fields(cursor, end);
   if (!cursor.ok() || encode(end) != bytes) return corrupt("the mark of how far the journal is sealed is damaged");
   return end;
 }
 
-using Entries = std::vector<const YoungTable::Entry*>;
-
-// By key, one for each: what a key was put to comes before what it was erased from.
-void sort_by_key(const YoungTable& table, Entries& entries) {
-  const auto key = [&](const YoungTable::Entry* entry) { return table.key_of(*entry); };
-  std::stable_sort(entries.begin(), entries.end(), [&](auto* a, auto* b) { return key(a) < key(b); });
-  const auto same = [&](auto* a, auto* b) { return key(a) == key(b); };
-  entries.erase(std::unique(entries.begin(), entries.end(), same), entries.end());
-}
-
 } // namespace
 
-SortedFiles::SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of)
-    : db_(db), options_(std::move(options)), folder_(std::move(folder)), family_of_(std::move(family_of)) {}
+SortedFiles::SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of,
+                         Derive derive)
+    : db_(db),
+      options_(std::move(options)),
+      folder_(std::move(folder)),
+      family_of_(std::move(family_of)),
+      derive_(std::move(derive)) {}
 
 Result<std::unique_ptr<SortedFiles>> SortedFiles::open(rocksdb::DB& db, rocksdb::Options options, std::string folder,
-                                                       FamilyOf family_of) {
+                                                       FamilyOf family_of, Derive derive) {
   std::error_code error;
   fs::remove_all(folder, error);
   if (const Status made = make_private_folder(folder); !made) return made.fault();
-  std::unique_ptr<SortedFiles> files(new SortedFiles(db, std::move(options), std::move(folder), std::move(family_of)));
+  std::unique_ptr<SortedFiles> files(
+      new SortedFiles(db, std::move(options), std::move(folder), std::move(family_of), std::move(derive)));
   std::string mark;
   const rocksdb::Status read = db.Get({}, slice_of(kSealedKey), &mark);
   if (read.IsNotFound()) return files;
-  if (!read.ok()) return failed("the mark of how far the journal is sealed could not be read", read);
+  if (!read.ok()) return fault_of(read, "the mark of how far the journal is sealed could not be read");
   const Result<LogEnd> sealed = decode(mark);
   if (!sealed) return sealed.fault();
   files->sealed_ = *sealed;
@@ -77,52 +67,53 @@ Result<std::unique_ptr<SortedFiles>> SortedFiles::open(rocksdb::DB& db, rocksdb:
 }
 
 Status SortedFiles::take(const YoungTable& changes, const LogEnd& sealed) {
-  std::map<Family, Entries> by_family;
-  for (const auto* list : {&changes.entries(), &changes.left()}) {
-    for (const YoungTable::Entry& entry : *list) by_family[entry.family].push_back(&entry);
+  const std::unique_lock no_drops = pin();
+  const std::vector<Derived> derived = derive_(changes, sealed);
+  const std::string mark = encode(sealed);
+  std::map<Family, std::vector<Line>> by_family;
+  by_family[Family{}].push_back({kSealedKey, mark});
+  for (const Derived& each : derived) by_family[each.family].push_back({each.key, each.value});
+  for (const YoungTable::Entry& entry : changes.entries()) {
+    by_family[entry.family].push_back({changes.key_of(entry), changes.value_of(entry), entry.erased});
   }
-  by_family[Family{}]; // for the mark
+  // What a key was put to comes before what it was erased from.
+  for (const YoungTable::Entry& entry : changes.left()) {
+    by_family[entry.family].push_back({changes.key_of(entry), {}, true});
+  }
   std::vector<rocksdb::IngestExternalFileArg> files;
-  for (auto& [family, entries] : by_family) {
-    rocksdb::ColumnFamilyHandle* const handle =
+  for (auto& [family, lines] : by_family) {
+    const Result<rocksdb::ColumnFamilyHandle*> handle =
         family.kind == FamilyKind::store ? db_.DefaultColumnFamily() : family_of_(family);
-    if (handle == nullptr) continue;
-    sort_by_key(changes, entries);
-    const std::string mark = family.kind == FamilyKind::store ? encode(sealed) : "";
-    Result<std::string> file = write_file(files.size(), changes, entries, mark);
+    if (!handle) return handle.fault();
+    if (*handle == nullptr) continue;
+    Result<std::string> file = write_file(files.size(), lines);
     if (!file) return std::move(file).fault();
     rocksdb::IngestExternalFileArg& arg = files.emplace_back();
-    arg.column_family = handle;
+    arg.column_family = *handle;
     arg.external_files = {*std::move(file)};
     arg.options.move_files = true;
     arg.options.write_global_seqno = false;
   }
   const rocksdb::Status taken = db_.IngestExternalFiles(files);
-  if (!taken.ok()) return failed("a sealed segment could not be taken up", taken);
-  sealed_ = sealed;
-  return ok_status();
+  if (taken.ok()) return ok_status();
+  // After an error RocksDB takes nothing until it is told to go on.
+  db_.Resume();
+  return fault_of(taken, "a sealed segment could not be taken up");
 }
 
-// `mark` is among the entries of the store's own family, at its place.
-Result<std::string> SortedFiles::write_file(std::size_t number, const YoungTable& changes, const Entries& entries,
-                                            const std::string& mark) const {
+Result<std::string> SortedFiles::write_file(std::size_t number, std::vector<Line>& lines) const {
+  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.key < b.key; });
+  const auto same = [](const Line& a, const Line& b) { return a.key == b.key; };
+  lines.erase(std::unique(lines.begin(), lines.end(), same), lines.end());
   std::string path = folder_ + "/" + std::to_string(number) + ".sst";
   rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_);
   rocksdb::Status added = writer.Open(path);
-  bool marked = mark.empty();
-  const auto put_mark = [&] {
-    if (added.ok()) added = writer.Put(slice_of(kSealedKey), mark);
-    marked = true;
-  };
-  for (const YoungTable::Entry* const entry : entries) {
-    const std::string_view key = changes.key_of(*entry);
-    if (!marked && kSealedKey < key) put_mark();
+  for (const Line& line : lines) {
     if (!added.ok()) break;
-    added = entry->erased ? writer.Delete(slice_of(key)) : writer.Put(slice_of(key), slice_of(changes.value_of(*entry)));
+    added = line.erased ? writer.Delete(slice_of(line.key)) : writer.Put(slice_of(line.key), slice_of(line.value));
   }
-  if (!marked) put_mark();
   if (added.ok()) added = writer.Finish();
-  if (!added.ok()) return failed("a sorted file could not be written", added);
+  if (!added.ok()) return fault_of(added, "a sorted file could not be written");
   return path;
 }
 

@@ -3,13 +3,14 @@
 // never written.
 #pragma once
 
-#include "store/journal/journal.h"
+#include "store/journal/segmented_log.h"
 
 #include <rocksdb/db.h>
 #include <rocksdb/options.h>
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -17,29 +18,46 @@ namespace oncekey {
 
 class SortedFiles final : public ColdStore {
  public:
-  // The column family of such a family; null if that has been dropped, since everything in it has expired.
-  using FamilyOf = std::function<rocksdb::ColumnFamilyHandle*(const Family& family)>;
+  // The column family of such a family; null if everything in it has expired.
+  using FamilyOf = std::function<Result<rocksdb::ColumnFamilyHandle*>(const Family& family)>;
+
+  // Entries that a sealed segment gets beside its own: indexes. None of their keys is in the segment.
+  struct Derived {
+    Family family;
+    std::string key;
+    std::string value;
+  };
+  using Derive = std::function<std::vector<Derived>(const YoungTable& changes, const LogEnd& sealed)>;
 
   // Files are made in `folder`, which is on the database's disk. Left-overs there are removed. The database outlives
   // this object.
   static Result<std::unique_ptr<SortedFiles>> open(rocksdb::DB& db, rocksdb::Options options, std::string folder,
-                                                   FamilyOf family_of);
+                                                   FamilyOf family_of, Derive derive);
 
   // How far the log was sealed when the database was opened.
   const LogEnd& sealed() const { return sealed_; }
 
   Status take(const YoungTable& changes, const LogEnd& sealed) override;
+  // While the lock is held, nothing is taken: column families may be dropped.
+  [[nodiscard]] std::unique_lock<std::mutex> pin() { return std::unique_lock(taking_); }
 
  private:
-  SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of);
-  Result<std::string> write_file(std::size_t number, const YoungTable& changes,
-                                 const std::vector<const YoungTable::Entry*>& entries, const std::string& mark) const;
+  // One entry of a file.
+  struct Line {
+    std::string_view key;
+    std::string_view value;
+    bool erased = false;
+  };
+  SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of, Derive derive);
+  Result<std::string> write_file(std::size_t number, std::vector<Line>& lines) const;
 
   rocksdb::DB& db_;
   const rocksdb::Options options_;
   const std::string folder_;
   const FamilyOf family_of_;
+  const Derive derive_;
   LogEnd sealed_;
+  std::mutex taking_;
 };
 
 } // namespace oncekey

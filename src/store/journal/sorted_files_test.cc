@@ -9,7 +9,7 @@
 namespace oncekey {
 namespace {
 
-const Family kStoreFamily{};
+const Family kOwnFamily{};
 const Family kBucket{FamilyKind::records, {20, 7}};
 const Family kDropped{FamilyKind::records, {20, 1}};
 
@@ -35,9 +35,9 @@ class SortedFilesTest : public ::testing::Test {
     ASSERT_TRUE(rocksdb::DB::Open(options, folder_ + "/db", families, &handles, &db_).ok());
     db_->DestroyColumnFamilyHandle(handles[0]);
     bucket_ = handles[1];
-    auto files = SortedFiles::open(*db_, options, folder_ + "/new", [this](const Family& family) {
-      return family == kBucket ? bucket_ : nullptr;
-    });
+    auto files = SortedFiles::open(
+        *db_, options, folder_ + "/new", [this](const Family& family) { return family == kBucket ? bucket_ : nullptr; },
+        [this](const YoungTable&, const LogEnd&) { return derived_; });
     ASSERT_TRUE(files) << files.fault().message;
     files_ = *std::move(files);
   }
@@ -65,6 +65,7 @@ class SortedFilesTest : public ::testing::Test {
   rocksdb::DB* db_ = nullptr;
   rocksdb::ColumnFamilyHandle* bucket_ = nullptr;
   std::unique_ptr<SortedFiles> files_;
+  std::vector<SortedFiles::Derived> derived_;
 };
 
 TEST_F(SortedFilesTest, WhatWasTakenIsThereWithItsMarkAfterTheNextOpen) {
@@ -72,8 +73,8 @@ TEST_F(SortedFilesTest, WhatWasTakenIsThereWithItsMarkAfterTheNextOpen) {
   first.begin_batch();
   add(first, kBucket, "b", "1");
   add(first, kBucket, "a", "1");
-  add(first, kStoreFamily, "zone", "x");
-  add(first, kStoreFamily, "clock", "y");
+  add(first, kOwnFamily, "zone", "x");
+  add(first, kOwnFamily, "clock", "y");
   add(first, kDropped, "gone", "1");
   ASSERT_TRUE(files_->take(first, {1, 1, 1, 99}));
   YoungTable second;

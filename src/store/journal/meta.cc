@@ -1,9 +1,8 @@
-#include "store/rocksdb/meta.h"
+#include "store/journal/meta.h"
 
 #include "base/private_files.h"
 #include "core/codec_parts.h"
 #include "store/common/secret_check.h"
-#include "store/rocksdb/database.h"
 
 #include <fmt/format.h>
 
@@ -40,6 +39,9 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
 // 64 hexadecimal digits and a line feed.
 constexpr std::size_t kSecretFileBytesMax = 1024;
 
+constexpr std::size_t kMetaFileBytesMax = 1024;
+
+std::string meta_path(const std::string& folder) { return fmt::format("{}/{}", folder, kMetaFile); }
 std::string secret_path(const std::string& folder) { return fmt::format("{}/{}", folder, kSecretFile); }
 
 std::string secret_text(const Secret& secret) {
@@ -80,7 +82,7 @@ Result<Secret> load_secret(const std::string& folder, const HashBytes& check) {
   return **secret;
 }
 
-Result<StoreMeta> make_meta(rocksdb::DB& db, const std::string& folder) {
+Result<StoreMeta> make_meta(const std::string& folder) {
   StoreMeta meta;
   meta.made_now = true;
   fill_random(meta.id);
@@ -94,8 +96,8 @@ Result<StoreMeta> make_meta(rocksdb::DB& db, const std::string& folder) {
   meta.secret = *secret;
   meta.secret_check = secret_check(meta.secret);
   const std::string bytes = encode_meta(meta.format, meta.id, meta.secret_check);
-  const rocksdb::Status written = db.Put(durably(), slice_of(kMetaKey), bytes);
-  if (!written.ok()) return fault_of(written, "the store's meta data could not be written");
+  if (const Status written = replace_private_file(meta_path(folder), bytes, Sync::yes); !written)
+    return written.fault();
   return meta;
 }
 
@@ -108,11 +110,11 @@ std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes
   return bytes;
 }
 
-Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder) {
-  const Result<std::optional<std::string>> bytes = read_key(db, kMetaKey, "the store's meta data could not be read");
+Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder) {
+  const Result<std::optional<std::string>> bytes = read_file_if_there(meta_path(folder), kMetaFileBytesMax);
   if (!bytes) return bytes.fault();
   if (!*bytes) {
-    if (age == StoreAge::is_new) return make_meta(db, folder);
+    if (age == StoreAge::is_new) return make_meta(folder);
     return corrupt(fmt::format("the store at {} is damaged: it has records but no meta data", folder));
   }
   Result<StoreMeta> meta = decode_meta(**bytes, folder);
@@ -120,16 +122,6 @@ Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::st
   const Result<Secret> secret = load_secret(folder, meta->secret_check);
   if (!secret) return secret.fault();
   meta->secret = *secret;
-
-  Result<std::optional<std::string>> loss = read_key(db, kLossKey, "the store's note of a loss could not be read");
-  if (!loss) return std::move(loss).fault();
-  meta->loss = *std::move(loss);
-  const Result<std::optional<std::string>> clock = read_key(db, kClockKey, "the store's clock mark could not be read");
-  if (!clock) return clock.fault();
-  if (!*clock) return meta;
-  Result<ClockMark> mark = decode_clock_mark(**clock);
-  if (!mark) return std::move(mark).fault();
-  meta->clock = *std::move(mark);
   return meta;
 }
 

@@ -1,7 +1,7 @@
 // The embedded store under test: on a disk that fails, beside another process, on a machine with clocks of its own.
 #pragma once
 
-#include "store/rocksdb/rocksdb_store.h"
+#include "store/journal/journal_store.h"
 
 #include "core/record_codec.h"
 
@@ -25,7 +25,7 @@
 #include <future>
 #include <semaphore>
 
-namespace oncekey::rocksdb_tests {
+namespace oncekey::journal_tests {
 
 using ::testing::HasSubstr;
 
@@ -46,7 +46,66 @@ inline ClaimRequest claim_of(std::uint64_t number) {
   return request;
 }
 
-// A file system whose logs can be told to fail their sync, or to wait in it, and that can be full.
+// The disk under the log, which can be told to fail its writes, or to wait in them.
+class FaultyLog {
+ public:
+  std::atomic<bool> fails = false;
+  std::atomic<int> failed = 0;
+
+  // From now on every write waits to be let through.
+  void hold() { holding_ = true; }
+  void wait_for_a_write() { waiting_.acquire(); }
+  void let_one_through() { let_through_.release(); }
+  // Ends the holding while one write waits.
+  void let_all_through() {
+    holding_ = false;
+    let_one_through();
+  }
+
+  std::unique_ptr<DurableWriter> make_writer(DurableWriter::Written written) {
+    return std::make_unique<Writer>(*this, std::move(written));
+  }
+
+ private:
+  class Writer final : public DurableWriter {
+   public:
+    Writer(FaultyLog& log, Written written) : log_(log), written_(std::move(written)) {}
+    void write(int file, std::span<const char> bytes, std::uint64_t offset) override {
+      ++begun_;
+      std::thread([this, file, bytes, offset] {
+        if (log_.holding_) {
+          log_.waiting_.release();
+          log_.let_through_.acquire();
+        }
+        const bool fails = log_.fails;
+        if (fails) ++log_.failed;
+        if (!fails) {
+          EXPECT_EQ(::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)), std::ssize(bytes));
+        }
+        written_(fails ? EIO : 0);
+        ++ended_;
+        ended_.notify_all();
+      }).detach();
+    }
+    void wait() override {
+      const int begun = begun_;
+      for (int ended = ended_; ended < begun; ended = ended_) ended_.wait(ended);
+    }
+    ~Writer() override { wait(); }
+
+   private:
+    FaultyLog& log_;
+    const Written written_;
+    std::atomic<int> begun_ = 0;
+    std::atomic<int> ended_ = 0;
+  };
+
+  std::atomic<bool> holding_ = false;
+  std::counting_semaphore<> waiting_{0};
+  std::counting_semaphore<> let_through_{0};
+};
+
+// The file system under RocksDB, which can be full or out of descriptors.
 class FaultyFiles : public rocksdb::FileSystemWrapper {
  public:
   FaultyFiles() : FileSystemWrapper(rocksdb::FileSystem::Default()) {}
@@ -56,11 +115,9 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
                                     std::unique_ptr<rocksdb::FSWritableFile>* file,
                                     rocksdb::IODebugContext* context) override {
     if (out_of_descriptors) return rocksdb::IOStatus::IOError("While open a file for appending", std::strerror(EMFILE));
-    rocksdb::IOStatus made = target()->NewWritableFile(name, options, file, context);
-    if (made.ok() && name.ends_with(".log")) *file = std::make_unique<Log>(std::move(*file), *this);
-    return made;
+    if (is_full) return rocksdb::IOStatus::NoSpace("While appending to file", std::strerror(ENOSPC));
+    return target()->NewWritableFile(name, options, file, context);
   }
-
   rocksdb::IOStatus GetFreeSpace(const std::string& path, const rocksdb::IOOptions& options, std::uint64_t* free,
                                  rocksdb::IODebugContext* context) override {
     rocksdb::IOStatus told = target()->GetFreeSpace(path, options, free, context);
@@ -69,61 +126,17 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
   }
 
   std::atomic<bool> is_full = false;
-  std::atomic<bool> out_of_room = false;        // logs cannot be extended
   std::atomic<bool> out_of_descriptors = false; // no file can be made
-  std::atomic<bool> sync_fails = false;
-  std::atomic<int> failed_syncs = 0;
-
-  // From now on every sync waits to be let through.
-  void hold_syncs() { holding_ = true; }
-  void wait_for_a_sync() { waiting_.acquire(); }
-  void let_one_through() { let_through_.release(); }
-  // Ends the holding while one sync waits.
-  void let_all_through() {
-    holding_ = false;
-    let_one_through();
-  }
-
- private:
-  class Log : public rocksdb::FSWritableFileOwnerWrapper {
-   public:
-    Log(std::unique_ptr<rocksdb::FSWritableFile> file, FaultyFiles& files)
-        : FSWritableFileOwnerWrapper(std::move(file)), files_(files) {}
-    using FSWritableFileOwnerWrapper::Append;
-    rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
-                             rocksdb::IODebugContext* context) override {
-      if (files_.out_of_room) return rocksdb::IOStatus::NoSpace("While appending to file", std::strerror(ENOSPC));
-      return target()->Append(data, options, context);
-    }
-    rocksdb::IOStatus Sync(const rocksdb::IOOptions& options, rocksdb::IODebugContext* context) override {
-      if (files_.holding_) {
-        files_.waiting_.release();
-        files_.let_through_.acquire();
-      }
-      if (files_.sync_fails) {
-        ++files_.failed_syncs;
-        return rocksdb::IOStatus::IOError("the disk went bad");
-      }
-      return target()->Sync(options, context);
-    }
-
-   private:
-    FaultyFiles& files_;
-  };
-
-  std::atomic<bool> holding_ = false;
-  std::counting_semaphore<> waiting_{0};
-  std::counting_semaphore<> let_through_{0};
 };
 
 // This program once more, running one of the DISABLED_ bodies below on the same directory and reporting numbers through
-// a pipe. A fresh start, not a bare fork: RocksDB's threads do not survive one.
+// a pipe. A fresh start, not a bare fork: threads do not survive one.
 class OtherProcess {
  public:
   OtherProcess(const std::string& body, const std::string& path) {
     int ends[2];
     if (::pipe(ends) != 0) return;
-    const std::string filter = "--gtest_filter=RocksdbStoreTest." + body;
+    const std::string filter = "--gtest_filter=JournalStoreTest." + body;
     ::setenv("ONCEKEY_TEST_PATH", path.c_str(), 1);
     ::setenv("ONCEKEY_TEST_PIPE", std::to_string(ends[1]).c_str(), 1);
     const char* const arguments[] = {"/proc/self/exe", filter.c_str(), "--gtest_also_run_disabled_tests",
@@ -185,32 +198,40 @@ struct Machine {
   }
 };
 
-class RocksdbStoreTest : public ::testing::Test {
+class JournalStoreTest : public ::testing::Test {
  protected:
   Machine machine_; // outlives the store, whose threads read its clocks
 
-  RocksdbStoreTest() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-rocksdb-XXXXXX").string();
+  JournalStoreTest() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "oncekey-store-XXXXXX").string();
     root_ = ::mkdtemp(pattern.data());
     path_ = root_ + "/store";
   }
-  ~RocksdbStoreTest() override {
+  ~JournalStoreTest() override {
     store_.reset();
     std::filesystem::remove_all(root_);
   }
 
-  RocksdbOptions options(rocksdb::Env* env = nullptr) {
+  JournalStoreOptions options(rocksdb::Env* env = nullptr) {
     return {.path = path_,
             .log = log_,
             .on_fatal = [this](const std::string& reason) { ++fatal_calls_, fatal_reason_.set_value(reason); },
-            .env = env};
+            .env = env,
+            .segment_bytes = std::size_t{1} << 20};
   }
-  void open(RocksdbOptions with) {
-    auto opened = RocksdbStore::open(std::move(with));
+  void open(JournalStoreOptions with) {
+    auto opened = JournalStore::open(std::move(with));
     ASSERT_TRUE(opened) << opened.fault().message;
     store_ = *std::move(opened);
   }
   void open(rocksdb::Env* env = nullptr) { open(options(env)); }
+  FaultyLog& open_on_a_faulty_log(std::size_t segment_bytes = std::size_t{1} << 20) {
+    JournalStoreOptions with = options();
+    with.segment_bytes = segment_bytes;
+    with.make_writer = [this](DurableWriter::Written written) { return faulty_log_.make_writer(std::move(written)); };
+    open(std::move(with));
+    return faulty_log_;
+  }
   FaultyFiles& open_on_faulty_files() {
     files_ = std::make_shared<FaultyFiles>();
     env_ = rocksdb::NewCompositeEnv(files_);
@@ -218,13 +239,13 @@ class RocksdbStoreTest : public ::testing::Test {
     return *files_;
   }
   void open_on_the_machine() {
-    RocksdbOptions by_hand = options();
+    JournalStoreOptions by_hand = options();
     by_hand.clock = machine_.sources();
     by_hand.maintenance = Maintenance::by_hand;
     open(std::move(by_hand));
   }
   Fault open_fault(rocksdb::Env* env = nullptr) {
-    auto opened = RocksdbStore::open(options(env));
+    auto opened = JournalStore::open(options(env));
     if (opened) return {FaultKind::conflict, "it opened"};
     return opened.fault();
   }
@@ -285,28 +306,25 @@ class RocksdbStoreTest : public ::testing::Test {
     copy_folder(copy, path_);
   }
 
-  // Changes the database behind the store's back, while it is closed: `change` gets every family.
-  void tamper(const std::function<void(rocksdb::DB&, const std::vector<rocksdb::ColumnFamilyHandle*>&)>& change) {
-    std::vector<std::string> names;
-    ASSERT_TRUE(rocksdb::DB::ListColumnFamilies({}, path_, &names).ok());
-    std::vector<rocksdb::ColumnFamilyDescriptor> families;
-    for (const std::string& name : names) families.emplace_back(name, rocksdb::ColumnFamilyOptions());
-    std::vector<rocksdb::ColumnFamilyHandle*> handles;
-    rocksdb::DB* db = nullptr;
-    ASSERT_TRUE(rocksdb::DB::Open(rocksdb::DBOptions(), path_, families, &handles, &db).ok());
-    change(*db, handles);
-    for (rocksdb::ColumnFamilyHandle* handle : handles) db->DestroyColumnFamilyHandle(handle);
-    delete db;
+  // Changes some bytes of a file behind the store's back, while it is closed.
+  static void overwrite(const std::filesystem::path& path, std::size_t at, const std::string& bytes) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at));
+    file.write(bytes.data(), std::ssize(bytes));
+    ASSERT_TRUE(file);
   }
+  // The only segment of the log.
+  std::filesystem::path segment() const { return path_ + "/log/000000.segment"; }
 
+  FaultyLog faulty_log_; // outlives the store
   Log log_{LogLevel::error};
   std::string root_;
   std::string path_;
   std::shared_ptr<FaultyFiles> files_;
   std::unique_ptr<rocksdb::Env> env_;
-  std::unique_ptr<RocksdbStore> store_;
+  std::unique_ptr<JournalStore> store_;
   std::atomic<int> fatal_calls_ = 0;
   std::promise<std::string> fatal_reason_;
 };
 
-} // namespace oncekey::rocksdb_tests
+} // namespace oncekey::journal_tests

@@ -1,4 +1,4 @@
-// Journal: keys and values in families, of which the young ones are in a log of our own and in memory, and the old ones
+// SegmentedLog: keys and values in families, of which the young ones are in a log of our own and in memory, and the old ones
 // in a cold store. A change waits for one write of the log and for nothing else.
 //
 // Changes are appended to the batch being built while the batch before it is written; when that one is durable, this one
@@ -44,7 +44,7 @@ class ColdStore {
   virtual Status take(const YoungTable& changes, const LogEnd& sealed) = 0;
 };
 
-struct JournalOptions {
+struct SegmentedLogOptions {
   std::uint64_t salt = 0;
   LogEnd sealed; // what the cold store has
   std::size_t segments_max = 16;
@@ -54,25 +54,37 @@ struct JournalOptions {
   std::function<void(const Status& sealed)> on_sealing = [](const Status&) {};
 };
 
-class Journal {
+class SegmentedLog {
  public:
   // Reads back what the log has. The files and the cold store outlive the journal.
-  static Result<std::unique_ptr<Journal>> open(SegmentFiles& files, ColdStore& cold, JournalOptions options);
+  static Result<std::unique_ptr<SegmentedLog>> open(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options);
+  // Segments are sealed in the background from now on.
+  void start_sealing();
   // Writes what was put. What is not sealed is read back by the next open.
-  ~Journal();
-  Journal(const Journal&) = delete;
-  Journal& operator=(const Journal&) = delete;
+  ~SegmentedLog();
+  SegmentedLog(const SegmentedLog&) = delete;
+  SegmentedLog& operator=(const SegmentedLog&) = delete;
 
   [[nodiscard]] std::unique_lock<std::mutex> lock() const { return std::unique_lock(mutex_); }
 
-  // Without lock(): whether there is room for new work; the rest is for the ends of what was begun.
-  bool has_room() const { return room_.load(std::memory_order_relaxed); }
+  // Without lock(): a fault once the log has failed.
+  Status healthy() const;
+  // How many bytes of batches can be written before a segment has to be sealed; 0 once the log has failed.
+  std::uint64_t room() const;
   // Whether so many bytes of keys and values can be put, in so many entries.
   bool fits(std::size_t entries, std::size_t bytes) const;
 
   // What follows becomes durable in one step, up to the next call: it fits() so many entries and bytes.
   void begin_step(std::size_t entries, std::size_t bytes);
   void put(const Family& family, std::string_view key, std::string_view value);
+  // `encode` appends the value to the batch.
+  template <class Encode>
+  void put_encoded(const Family& family, std::string_view key, Encode encode) {
+    std::string& payload = batches_.back().payload;
+    EntryPlace place = begin_entry(family, key, false);
+    encode(payload);
+    end_entry(family, place, false);
+  }
   void erase(const Family& family, std::string_view key);
 
   // A young entry. The views are valid while lock() is held, and beyond that while the table is.
@@ -84,10 +96,21 @@ class Journal {
     std::uint64_t sequence = 0; // of its batch
   };
   std::optional<Found> find(FamilyKind kind, std::string_view key) const;
-  // Newest first. For looking at all young keys.
-  std::vector<std::shared_ptr<const YoungTable>> tables() const;
-  // Grows when a segment has gone to the cold store: what was looked up there before may be old.
-  std::uint64_t sealings() const { return sealings_; }
+  // All young entries of a kind whose keys begin with the prefix, the newest of each key, in no order. The views are
+  // valid as long as this is.
+  struct Young {
+    struct Entry {
+      Family family;
+      std::string_view key;
+      std::string_view value;
+      bool erased = false;
+    };
+    std::vector<Entry> entries;
+    std::vector<std::shared_ptr<const YoungTable>> tables; // which hold the bytes
+  };
+  Young young(FamilyKind kind, std::string_view prefix);
+  // Grows when a segment has gone to the cold store: what was looked up there before may be old. Without lock().
+  std::uint64_t sealings() const { return sealings_.load(std::memory_order_acquire); }
 
   // The batch of the step under way, and the newest that is durable.
   std::uint64_t newest() const { return batches_.back().sequence; }
@@ -96,9 +119,24 @@ class Journal {
   // the log fails.
   using Durable = std::function<void()>;
   void when_durable(std::uint64_t sequence, Durable done);
-  // What was put since the last flush goes to the disk, at once or after the write under way.
+  // How many wait.
+  std::size_t waiting() const { return waiting_; }
+  // What was put since the last flush goes to the disk, soon or after the write under way.
   void flush();
+  // Everything that was put is durable, or the log has failed. Without lock(), and only while the writer's loop does not
+  // run.
+  void wait_until_durable();
 
+  // Another writer from now on. Without lock(), and only while neither writer's loop runs.
+  using MakeWriter = std::function<std::unique_ptr<DurableWriter>(DurableWriter::Written written)>;
+  void write_by(const MakeWriter& make);
+
+  struct Sizes {
+    std::uint64_t entries = 0;         // young
+    std::uint64_t bytes_in_memory = 0; // of young entries
+    std::uint64_t bytes_on_disk = 0;
+  };
+  Sizes sizes() const;
   std::uint64_t syncs() const { return syncs_.load(std::memory_order_relaxed); }
 
  private:
@@ -119,11 +157,12 @@ class Journal {
     std::vector<Durable> waiting{};
   };
 
-  Journal(SegmentFiles& files, ColdStore& cold, JournalOptions options);
+  SegmentedLog(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options);
   Status recover();
   void begin_batch(std::size_t payload_bytes);
   void end_batch();
-  void append(const Family& family, std::string_view key, std::string_view value, bool erased);
+  EntryPlace begin_entry(const Family& family, std::string_view key, bool erased);
+  void end_entry(const Family& family, EntryPlace place, bool erased);
   void write_next();
   void written(int error);
   void seal_in_background();
@@ -132,7 +171,7 @@ class Journal {
 
   SegmentFiles& files_;
   ColdStore& cold_;
-  const JournalOptions options_;
+  const SegmentedLogOptions options_;
   mutable std::mutex mutex_;
 
   LogEnd end_;                                     // the newest durable batch
@@ -144,12 +183,14 @@ class Journal {
   std::deque<Batch> batches_;                      // not durable yet
   bool building_ = false;                          // the last of them
   bool writing_ = false;                           // the first of them
-  bool failed_ = false;
+  bool flushing_ = false;                          // a flush comes when the loop's turn is over
+  std::optional<Fault> failure_;
+  std::atomic<bool> failed_ = false;
+  std::size_t waiting_ = 0;
   std::unique_ptr<char[], decltype(&std::free)> buffer_{nullptr, &std::free};
   std::size_t buffer_bytes_ = 0;
 
-  std::uint64_t sealings_ = 0;
-  std::atomic<bool> room_ = true;
+  std::atomic<std::uint64_t> sealings_ = 0;
   std::atomic<std::uint64_t> syncs_ = 0;
   bool stopping_ = false;
   std::condition_variable seal_;

@@ -1,7 +1,7 @@
-// What a RocksdbStore does about its memory: the witness it keeps, and the loss it finds when it is opened.
+// What a JournalStore does about its memory: the witness it keeps, and the loss it finds when it is opened.
 #include "base/crypto.h"
 #include "base/private_files.h"
-#include "store/rocksdb/rocksdb_store.h"
+#include "store/journal/journal_store.h"
 
 #include <fmt/format.h>
 
@@ -37,14 +37,15 @@ constexpr int kNotePolls = 200;
 
 } // namespace
 
-StoreAt RocksdbStore::at() const {
-  // Everything the writer has finished is durable, and readers see no batch before it is.
-  return {hex_encode({reinterpret_cast<const char*>(meta_.id.data()), meta_.id.size()}),
-          db_->GetLatestSequenceNumber()};
+StoreAt JournalStore::at() const {
+  const std::unique_lock lock = journal_->lock();
+  return {hex_encode({reinterpret_cast<const char*>(meta_.id.data()), meta_.id.size()}), journal_->durable()};
 }
 
-Status RocksdbStore::look_for_loss() {
-  std::optional<std::string> missing = meta_.loss;
+Status JournalStore::look_for_loss() {
+  const Result<std::optional<std::string>> noted = entries_->read(kLossKey);
+  if (!noted) return noted.fault();
+  std::optional<std::string> missing = *noted;
   const Result<std::optional<StoreAt>> witness = witness_.read();
   if (witness && *witness && !missing) missing = what_is_missing(**witness, at());
   if (!missing) {
@@ -59,41 +60,41 @@ Status RocksdbStore::look_for_loss() {
   loss_ = Fault{FaultKind::conflict,
                 fmt::format("the store at {} has lost its memory: {}. Retries of requests it has forgotten would be "
                             "executed again, so none is executed. Put the newest folder back, or find out what was "
-                            "lost and then say so with: oncekey store accept-loss --store rocksdb:{}",
+                            "lost and then say so with: oncekey store accept-loss --store journal:{}",
                             folder_, *missing, folder_)};
   forgetful_ = true;
   if (::access(note_path(folder_).c_str(), F_OK) == 0) return accept_loss();
   log_.error("memory_lost", {{"store", folder_}, {"reason", loss_->message}});
-  if (!meta_.loss) loss_to_note_ = std::move(missing);
-  note_loss();
-  return ok_status();
+  if (*noted) return ok_status();
+  // What goes on being written makes up for the number that was missing: the next start must still know.
+  const std::unique_lock lock = journal_->lock();
+  const Status begun = begin_step(1, kLossKey.size() + missing->size());
+  if (begun) journal_->put(kStoreFamily, kLossKey, *missing);
+  return begun;
 }
 
-// What goes on being written makes up for the number that was missing: the next start must still know. On a full disk
-// the next round of maintenance tries again.
-void RocksdbStore::note_loss() {
-  if (!loss_to_note_) return;
-  if (db_->Put(durably(), slice_of(kLossKey), *loss_to_note_).ok()) loss_to_note_.reset();
-}
-
-// The note goes last: a crash anywhere before leaves it, and the next start takes it up again.
-Status RocksdbStore::accept_loss() {
+// The operator's note goes last: a crash anywhere before leaves it, and the next start takes it up again.
+Status JournalStore::accept_loss() {
   const StoreAt now = at();
   if (const Status written = witness_.write(now); !written) return written;
   witnessed_ = now.sequence;
-  const rocksdb::Status cleared = db_->Delete(durably(), slice_of(kLossKey));
-  if (!cleared.ok()) return fault_of(cleared, "the acceptance of the loss could not be written down");
-  loss_to_note_.reset();
-  forgetful_.store(false, std::memory_order_release);
-  log_.always("memory_loss_accepted", {{"store", folder_}});
-  if (::unlink(note_path(folder_).c_str()) != 0) {
-    return unavailable(fmt::format("{} cannot be removed: {}", note_path(folder_), std::strerror(errno)));
-  }
+  const std::unique_lock lock = journal_->lock();
+  if (const Status begun = begin_step(1, kLossKey.size()); !begun) return begun;
+  journal_->erase(kStoreFamily, kLossKey);
+  accepting_loss_ = true;
+  journal_->when_durable(journal_->newest(), [this] {
+    forgetful_.store(false, std::memory_order_release);
+    log_.always("memory_loss_accepted", {{"store", folder_}});
+    if (::unlink(note_path(folder_).c_str()) == 0) return;
+    log_.error("memory_loss_note_stays", {{"path", note_path(folder_)}, {"reason", std::strerror(errno)}});
+  });
+  journal_->flush();
   return ok_status();
 }
 
-void RocksdbStore::answer_operator() {
+void JournalStore::answer_operator() {
   if (::access(note_path(folder_).c_str(), F_OK) != 0) return;
+  if (accepting_loss_) return;
   if (!forgetful_.load(std::memory_order_relaxed)) {
     // A note that nothing was lost for must not stay for a later loss.
     ::unlink(note_path(folder_).c_str());
@@ -105,7 +106,7 @@ void RocksdbStore::answer_operator() {
   }
 }
 
-void RocksdbStore::keep_witness() {
+void JournalStore::keep_witness() {
   // The witness of what was lost stays until the loss is accepted or the lost folder is back.
   if (forgetful_.load(std::memory_order_relaxed)) return;
   const StoreAt now = at();
@@ -123,17 +124,17 @@ void RocksdbStore::keep_witness() {
   }
 }
 
-void RocksdbStore::catch_up_with_wall() {
-  if (!clock_.left_out()) return;
-  const std::unique_lock no_batch = buckets_.pin();
-  if (writer_->writes() != 0) {
-    clock_.leave_out();
-  } else if (clock_.catch_up()) {
+void JournalStore::catch_up_with_wall() {
+  if (!clock_->left_out()) return;
+  const std::unique_lock no_writes = journal_->lock();
+  if (writes_ != 0) {
+    clock_->leave_out();
+  } else if (clock_->catch_up()) {
     log_.info("clock_caught_up", {{"reason", "the kernel says that the wall clock is synchronised"}});
   }
 }
 
-Result<LossAcceptance> accept_lost_memory_rocksdb(const std::string& folder) {
+Result<LossAcceptance> accept_lost_memory_journal(const std::string& folder) {
   std::error_code error;
   if (!std::filesystem::exists(folder + "/CURRENT", error)) {
     return invalid(fmt::format("there is no store at {}", folder));

@@ -1,4 +1,4 @@
-#include "store/rocksdb/store_clock.h"
+#include "store/journal/store_clock.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "store/rocksdb/witness.h"
+#include "store/journal/witness.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "store/journal/journal.h"
+#include "store/journal/segmented_log.h"
 
 #include <oncekey/check.h>
 
@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <unordered_set>
 #include <utility>
 
 namespace oncekey {
@@ -23,20 +24,6 @@ constexpr std::chrono::seconds kTryAgainAfter{1};
 
 // Of an entry beside its key and value: what is done, the family, and two lengths.
 constexpr std::size_t kEntryBytes = 1 + 1 + 1 + 8 + 4 + 4;
-
-EntryPlace add_entry(std::string& payload, const Family& family, std::string_view key, std::string_view value,
-                     bool erased) {
-  codec::put<std::uint8_t>(payload, erased ? 1 : 0);
-  codec::put<std::uint8_t>(payload, static_cast<std::uint8_t>(family.kind));
-  codec::put<std::uint8_t>(payload, static_cast<std::uint8_t>(family.bucket.width_log2));
-  codec::put<std::int64_t>(payload, family.bucket.index);
-  codec::put_bytes(payload, key);
-  EntryPlace place{static_cast<std::uint32_t>(payload.size() - key.size()), static_cast<std::uint32_t>(key.size())};
-  codec::put_bytes(payload, value);
-  place.value = static_cast<std::uint32_t>(payload.size() - value.size());
-  place.value_bytes = static_cast<std::uint32_t>(value.size());
-  return place;
-}
 
 // The table's newest payload once more, entry by entry.
 Status replay(YoungTable& table) {
@@ -60,25 +47,20 @@ Status replay(YoungTable& table) {
 
 } // namespace
 
-Journal::Journal(SegmentFiles& files, ColdStore& cold, JournalOptions options)
+SegmentedLog::SegmentedLog(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options)
     : files_(files), cold_(cold), options_(std::move(options)), end_(options_.sealed) {}
 
-Result<std::unique_ptr<Journal>> Journal::open(SegmentFiles& files, ColdStore& cold, JournalOptions options) {
-  std::unique_ptr<Journal> journal(new Journal(files, cold, std::move(options)));
+Result<std::unique_ptr<SegmentedLog>> SegmentedLog::open(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options) {
+  std::unique_ptr<SegmentedLog> journal(new SegmentedLog(files, cold, std::move(options)));
   if (const Status recovered = journal->recover(); !recovered) return recovered.fault();
   journal->writer_ = journal->options_.make_writer([at = journal.get()](int error) { at->written(error); });
-  journal->sealer_ = std::thread([at = journal.get()] { at->seal_in_background(); });
   return journal;
 }
 
-Journal::~Journal() {
-  // Each write that ends begins the next one.
-  const auto writes = [this] {
-    const std::lock_guard lock(mutex_);
-    flush();
-    return writing_;
-  };
-  while (writer_ != nullptr && writes()) writer_->wait();
+void SegmentedLog::start_sealing() { sealer_ = std::thread([this] { seal_in_background(); }); }
+
+SegmentedLog::~SegmentedLog() {
+  wait_until_durable();
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -87,7 +69,7 @@ Journal::~Journal() {
   if (sealer_.joinable()) sealer_.join();
 }
 
-Status Journal::recover() {
+Status SegmentedLog::recover() {
   if (files_.numbers().empty()) {
     if (const Result<std::uint32_t> made = files_.make(); !made) return made.fault();
   }
@@ -117,10 +99,52 @@ Status Journal::recover() {
   end_ = written_end_ = log->end;
   newest_epoch_ = log->newest_epoch;
   free_.assign(log->free.begin(), log->free.end());
+  if (free_.empty()) {
+    // Without it, nothing can be written before old segments are sealed; on a full disk that has to do.
+    if (const Result<std::uint32_t> made = files_.make()) free_.push_back(*made);
+  }
   return ok_status();
 }
 
-bool Journal::fits(std::size_t entries, std::size_t bytes) const {
+void SegmentedLog::wait_until_durable() {
+  // Each write that ends begins the next one.
+  const auto writes = [this] {
+    const std::lock_guard lock(mutex_);
+    if (!writing_ && !failed_ && !batches_.empty()) write_next();
+    return writing_;
+  };
+  while (writer_ != nullptr && writes()) writer_->wait();
+}
+
+void SegmentedLog::write_by(const MakeWriter& make) {
+  std::unique_ptr<DurableWriter> writer = make([this](int error) { written(error); });
+  for (;;) {
+    wait_until_durable();
+    const std::lock_guard lock(mutex_);
+    if (writing_) continue; // another thread was quicker
+    writer_.swap(writer);
+    flushing_ = false;
+    break;
+  }
+  const std::lock_guard lock(mutex_);
+  flush(); // what was put meanwhile
+}
+
+Status SegmentedLog::healthy() const {
+  if (!failed_.load(std::memory_order_acquire)) return ok_status();
+  const std::lock_guard lock(mutex_);
+  return *failure_;
+}
+
+std::uint64_t SegmentedLog::room() const {
+  if (failed_) return 0;
+  const std::uint64_t segment = files_.segment_bytes();
+  const std::uint64_t built = building_ ? batch_bytes(batches_.back().payload.size()) : 0;
+  const std::uint64_t used = in_use_ == nullptr ? segment : std::min(segment, in_use_->used + built);
+  return free_.size() * segment + segment - used;
+}
+
+bool SegmentedLog::fits(std::size_t entries, std::size_t bytes) const {
   const std::size_t needed = batch_bytes(entries * kEntryBytes + bytes);
   if (needed > files_.segment_bytes() || failed_) return false;
   if (!free_.empty()) return true;
@@ -129,7 +153,7 @@ bool Journal::fits(std::size_t entries, std::size_t bytes) const {
   return in_use_->used + built + needed <= files_.segment_bytes();
 }
 
-void Journal::begin_step(std::size_t entries, std::size_t bytes) {
+void SegmentedLog::begin_step(std::size_t entries, std::size_t bytes) {
   const std::size_t needed = entries * kEntryBytes + bytes;
   if (building_) {
     const Batch& batch = batches_.back();
@@ -141,7 +165,7 @@ void Journal::begin_step(std::size_t entries, std::size_t bytes) {
   begin_batch(needed);
 }
 
-void Journal::begin_batch(std::size_t payload_bytes) {
+void SegmentedLog::begin_batch(std::size_t payload_bytes) {
   if (in_use_ == nullptr || in_use_->used + batch_bytes(payload_bytes) > files_.segment_bytes()) {
     ONCEKEY_CHECK(!free_.empty(), "a step that does not fit is not begun");
     auto segment = std::make_unique<Segment>();
@@ -151,7 +175,6 @@ void Journal::begin_batch(std::size_t payload_bytes) {
     segment->first = end_.sequence + batches_.size() + 1;
     in_use_ = segment.get();
     segments_.push_back(std::move(segment));
-    room_.store(!free_.empty() || needs_segment(), std::memory_order_relaxed);
     seal_.notify_one();
   }
   in_use_->table->begin_batch();
@@ -160,24 +183,43 @@ void Journal::begin_batch(std::size_t payload_bytes) {
   building_ = true;
 }
 
-void Journal::end_batch() {
+void SegmentedLog::end_batch() {
   const Batch& batch = batches_.back();
   batch.segment.used += batch_bytes(batch.payload.size());
   building_ = false;
+  if (needs_segment()) seal_.notify_one();
 }
 
-void Journal::put(const Family& family, std::string_view key, std::string_view value) {
-  append(family, key, value, false);
+void SegmentedLog::put(const Family& family, std::string_view key, std::string_view value) {
+  put_encoded(family, key, [&](std::string& payload) { payload.append(value); });
 }
 
-void Journal::erase(const Family& family, std::string_view key) { append(family, key, {}, true); }
+void SegmentedLog::erase(const Family& family, std::string_view key) { end_entry(family, begin_entry(family, key, true), true); }
 
-void Journal::append(const Family& family, std::string_view key, std::string_view value, bool erased) {
+EntryPlace SegmentedLog::begin_entry(const Family& family, std::string_view key, bool erased) {
+  std::string& payload = batches_.back().payload;
+  codec::field<std::uint8_t>(payload, erased ? 1 : 0);
+  codec::field(payload, static_cast<std::uint8_t>(family.kind));
+  codec::field(payload, static_cast<std::uint8_t>(family.bucket.width_log2));
+  codec::field(payload, family.bucket.index);
+  codec::put_bytes(payload, key);
+  EntryPlace place;
+  place.key = static_cast<std::uint32_t>(payload.size() - key.size());
+  place.key_bytes = static_cast<std::uint32_t>(key.size());
+  codec::field(payload, std::uint32_t{0}); // the length of the value, once it is known
+  place.value = static_cast<std::uint32_t>(payload.size());
+  return place;
+}
+
+void SegmentedLog::end_entry(const Family& family, EntryPlace place, bool erased) {
   const Batch& batch = batches_.back();
-  batch.segment.table->change(family, add_entry(batch.payload, family, key, value, erased), erased);
+  place.value_bytes = static_cast<std::uint32_t>(batch.payload.size() - place.value);
+  std::memcpy(batch.payload.data() + place.value - sizeof place.value_bytes, &place.value_bytes,
+              sizeof place.value_bytes);
+  batch.segment.table->change(family, place, erased);
 }
 
-std::optional<Journal::Found> Journal::find(FamilyKind kind, std::string_view key) const {
+std::optional<SegmentedLog::Found> SegmentedLog::find(FamilyKind kind, std::string_view key) const {
   for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
     const YoungTable& table = *(*segment)->table;
     const YoungTable::Entry* const entry = table.find(kind, key);
@@ -188,21 +230,50 @@ std::optional<Journal::Found> Journal::find(FamilyKind kind, std::string_view ke
   return std::nullopt;
 }
 
-std::vector<std::shared_ptr<const YoungTable>> Journal::tables() const {
-  std::vector<std::shared_ptr<const YoungTable>> tables;
-  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) tables.push_back((*segment)->table);
-  return tables;
+SegmentedLog::Young SegmentedLog::young(FamilyKind kind, std::string_view prefix) {
+  // The payload of a batch being built moves when it grows.
+  if (building_) end_batch();
+  Young young;
+  std::unordered_set<std::string_view> seen;
+  for (auto segment = segments_.rbegin(); segment != segments_.rend(); ++segment) {
+    const YoungTable& table = *(*segment)->table;
+    for (const YoungTable::Entry& entry : table.entries()) {
+      const std::string_view key = table.key_of(entry);
+      if (entry.family.kind != kind || !key.starts_with(prefix) || !seen.insert(key).second) continue;
+      young.entries.push_back({entry.family, key, table.value_of(entry), entry.erased});
+    }
+    young.tables.push_back((*segment)->table);
+  }
+  return young;
 }
 
-void Journal::when_durable(std::uint64_t sequence, Durable done) {
+SegmentedLog::Sizes SegmentedLog::sizes() const {
+  Sizes sizes;
+  for (const auto& segment : segments_) {
+    sizes.entries += segment->table->entries().size();
+    sizes.bytes_in_memory += segment->used + segment->table->entries().size() * sizeof(YoungTable::Entry);
+  }
+  sizes.bytes_on_disk = (segments_.size() + free_.size()) * files_.segment_bytes();
+  return sizes;
+}
+
+void SegmentedLog::when_durable(std::uint64_t sequence, Durable done) {
   batches_[sequence - batches_.front().sequence].waiting.push_back(std::move(done));
+  ++waiting_;
 }
 
-void Journal::flush() {
-  if (!writing_ && !failed_ && !batches_.empty()) write_next();
+void SegmentedLog::flush() {
+  if (writing_ || flushing_ || failed_ || batches_.empty()) return;
+  const auto write = [this] {
+    const std::lock_guard lock(mutex_);
+    flushing_ = false;
+    if (!writing_ && !failed_ && !batches_.empty()) write_next();
+  };
+  flushing_ = writer_->after_turn(write);
+  if (!flushing_) write_next();
 }
 
-void Journal::write_next() {
+void SegmentedLog::write_next() {
   if (building_ && batches_.size() == 1) end_batch();
   const Batch& batch = batches_.front();
   const std::size_t bytes = batch_bytes(batch.payload.size());
@@ -217,44 +288,46 @@ void Journal::write_next() {
   writer_->write(files_.descriptor(batch.segment.number), {buffer_.get(), bytes}, batch.offset);
 }
 
-void Journal::written(int error) {
+void SegmentedLog::written(int error) {
   std::vector<Durable> waiting;
   {
     const std::lock_guard lock(mutex_);
     writing_ = false;
     if (error != 0) {
-      failed_ = true;
+      failure_ = unavailable(fmt::format(
+          "the store could not make a write durable and stops, since trying again might lose it silently: {}",
+          std::strerror(error)));
+      failed_.store(true, std::memory_order_release);
     } else {
       Batch& batch = batches_.front();
       end_ = batch.segment.last = written_end_;
       --batch.segment.batches_open;
       waiting = std::move(batch.waiting);
+      waiting_ -= waiting.size();
       if (&batch.segment != in_use_ && batch.segment.batches_open == 0) seal_.notify_one();
       batches_.pop_front();
       syncs_.fetch_add(1, std::memory_order_relaxed);
       if (!batches_.empty() && !batches_.front().payload.empty()) write_next();
     }
   }
-  if (error != 0) {
-    return options_.on_fatal(
-        fmt::format("the store could not make a write durable and stops, since trying again might lose it silently: {}",
-                    std::strerror(error)));
-  }
+  if (error != 0) return options_.on_fatal(failure_->message);
   for (const Durable& done : waiting) done();
 }
 
 // The oldest segment, once it gets no more batches and all it has are durable.
-Journal::Segment* Journal::to_seal() const {
+SegmentedLog::Segment* SegmentedLog::to_seal() const {
   if (segments_.empty()) return nullptr;
   Segment* const oldest = segments_.front().get();
   return oldest != in_use_ && oldest->batches_open == 0 ? oldest : nullptr;
 }
 
-bool Journal::needs_segment() const {
-  return free_.empty() && segments_.size() < options_.segments_max;
+// In time: making one takes a while. A store that is hardly used needs no second one.
+bool SegmentedLog::needs_segment() const {
+  if (segments_.size() + free_.size() >= options_.segments_max) return false;
+  return in_use_ == nullptr ? free_.empty() : in_use_->used >= files_.segment_bytes() / 4 && free_.size() < 2;
 }
 
-void Journal::seal_in_background() {
+void SegmentedLog::seal_in_background() {
   pthread_setname_np(pthread_self(), "sealer");
   std::unique_lock lock(mutex_);
   while (!stopping_) {
@@ -277,10 +350,9 @@ void Journal::seal_in_background() {
       if (taken) {
         free_.push_back(segment->number);
         segments_.pop_front();
-        ++sealings_;
+        sealings_.fetch_add(1, std::memory_order_release);
       }
     }
-    room_.store(!free_.empty(), std::memory_order_relaxed);
     if (!worked) {
       seal_.wait(lock);
     } else if (!done) {

@@ -1,7 +1,7 @@
-// Opening a RocksdbStore: everything that may be wrong with a directory is said here in words.
+// Opening a JournalStore: everything that may be wrong with a directory is said here in words.
 #include "base/private_files.h"
-#include "store/rocksdb/rocksdb_store.h"
-#include "store/rocksdb/tuning.h"
+#include "store/journal/journal_store.h"
+#include "store/journal/tuning.h"
 
 #include <fmt/format.h>
 
@@ -26,7 +26,7 @@ Status prepare_directory(const std::string& path) {
   if (const Status made = make_private_folder(path); !made) return made;
   std::error_code error;
   if (!fs::is_directory(path, error)) {
-    return invalid(fmt::format("the store path {} is a file; a rocksdb store needs a directory of its own", path));
+    return invalid(fmt::format("the store path {} is a file; a store needs a directory of its own", path));
   }
   if (::access(path.c_str(), R_OK | W_OK | X_OK) != 0) {
     return unavailable(fmt::format("the store directory {} cannot be written: {}", path, std::strerror(errno)));
@@ -47,24 +47,6 @@ Status check_room(rocksdb::Env& env, const std::string& path) {
                   free >> 10, kRoomToOpenBytes >> 20));
 }
 
-// A killed process may have left the end of its log unsynced. What was read back from there is found by claims and
-// counted by the witness from now on: a power cut must not take it away again.
-Status sync_logs(const std::string& path) {
-  std::error_code error;
-  for (fs::directory_iterator at(path, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() != ".log") continue;
-    const int fd = ::open(at->path().c_str(), O_RDONLY | O_CLOEXEC);
-    const bool synced = fd >= 0 && ::fdatasync(fd) == 0;
-    const int reason = errno;
-    if (fd >= 0) ::close(fd);
-    // RocksDB may have deleted a log that was of no use any more.
-    if (!synced && reason != ENOENT) {
-      return unavailable(fmt::format("{} cannot be synced: {}", at->path().native(), std::strerror(reason)));
-    }
-  }
-  return ok_status();
-}
-
 Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
   const std::string text = status.ToString();
   if (status.IsIOError() && text.find("lock") != std::string::npos) {
@@ -81,23 +63,6 @@ Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
   }
   return unavailable(fmt::format("the store at {} cannot be opened: {}", path, text));
 }
-
-// After a shortage the store itself says when to go on.
-class RecoversWhenTold final : public rocksdb::EventListener {
- public:
-  // RocksDB calls it fatal when a new log cannot be created, since unsynced writes in the old one could be lost. There
-  // are none: each batch is synced.
-  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
-    if (reason == rocksdb::BackgroundErrorReason::kMemTable && error->IsNoSpace()) {
-      *error = rocksdb::Status(*error, rocksdb::Status::Severity::kHardError);
-    }
-  }
-  // It would look every few seconds by itself whether there is room, and refuse to be told so meanwhile.
-  void OnErrorRecoveryBegin(rocksdb::BackgroundErrorReason /*reason*/, rocksdb::Status /*error*/,
-                            bool* by_itself) override {
-    *by_itself = false;
-  }
-};
 
 // The families of an existing database, the default one for a new one.
 Result<std::vector<std::string>> family_names(const rocksdb::DBOptions& options, const std::string& path) {
@@ -144,6 +109,8 @@ Status open_database(const rocksdb::DBOptions& options, const std::string& path,
   }
   return ok_status();
 }
+
+std::string log_folder(const std::string& store) { return store + "/log"; }
 
 constexpr std::chrono::seconds kTryEvery{1};
 
@@ -255,9 +222,9 @@ class WaitingStore final : public Store {
 
 } // namespace
 
-Result<std::unique_ptr<Store>> open_rocksdb(const RocksdbOptions& options) {
+Result<std::unique_ptr<Store>> open_journal(const JournalStoreOptions& options) {
   const auto open = [options]() -> Result<std::unique_ptr<Store>> {
-    auto store = RocksdbStore::open(options);
+    auto store = JournalStore::open(options);
     if (!store) return std::move(store).fault();
     return std::unique_ptr<Store>(*std::move(store));
   };
@@ -272,47 +239,97 @@ Result<std::unique_ptr<Store>> open_rocksdb(const RocksdbOptions& options) {
   return std::unique_ptr<Store>(std::make_unique<WaitingStore>(**secret, std::move(store).fault(), open, options.log));
 }
 
-Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options) {
-  if (options.path.empty()) return invalid("a rocksdb store needs a path, as in rocksdb:./oncekey-data");
+Result<std::unique_ptr<JournalStore>> JournalStore::open(JournalStoreOptions options) {
+  if (options.path.empty()) return invalid("a journal store needs a path, as in journal:./oncekey-data");
   const Status prepared = prepare_directory(options.path);
   if (!prepared) return prepared.fault();
 
   rocksdb::DBOptions database = database_options();
-  rocksdb::Env* const system = options.env != nullptr ? options.env : rocksdb::Env::Default();
-  OpenedDatabase opened;
-  opened.files = std::make_shared<WatchedFiles>(system->GetFileSystem());
-  opened.env = rocksdb::NewCompositeEnv(opened.files);
-  database.env = opened.env.get();
-  database.listeners.push_back(std::make_shared<RecoversWhenTold>());
+  if (options.env != nullptr) database.env = options.env;
   if (!check_room(*database.env, options.path)) {
     // That is what it is there for.
     const Ballast ballast(options.path);
     if (ballast.drop()) options.log.warning("ballast_dropped", {{"reason", "the disk is full"}});
   }
   if (const Status room = check_room(*database.env, options.path); !room) return room.fault();
-  // Where room is short, opening makes no files of what the log holds: it is read back into memory, and the log stays.
-  std::uint64_t free = 0;
-  const bool told = database.env->GetFreeSpace(options.path, &free).ok();
-  database.avoid_flush_during_recovery = told && free < 2 * kLogBytesMax;
+  OpenedDatabase opened;
   if (const Status status = open_database(database, options.path, opened); !status) return status.fault();
-  if (const Status synced = sync_logs(options.path); !synced) return synced.fault();
 
-  const bool is_new = opened.buckets.empty() && opened.job_buckets.empty();
-  const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_buckets;
-  Result<StoreMeta> meta = load_or_make_meta(*opened.db, age, options.path);
+  const bool has_log = fs::exists(log_folder(options.path));
+  const bool is_new = opened.buckets.empty() && opened.job_buckets.empty() && !has_log;
+  Result<StoreMeta> meta = load_or_make_meta(is_new ? StoreAge::is_new : StoreAge::has_content, options.path);
   if (!meta) return std::move(meta).fault();
-  const Maintenance maintenance = options.maintenance;
-  std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(opened), *std::move(meta)));
-  // Before anything is written: the number of the newest write is compared.
-  if (const Status compared = store->look_for_loss(); !compared) return compared.fault();
-  // Drops what expired while no process was running, before the first call. On a full disk the next round does it.
-  const Status maintained = store->maintain();
-  if (!maintained) store->log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
-  if (const Status loaded = store->load_indexes_and_fences(); !loaded) return loaded.fault();
-  if (maintenance == Maintenance::in_background) {
+  std::unique_ptr<JournalStore> store(new JournalStore(options, std::move(opened), *std::move(meta)));
+  if (const Status started = store->start(options); !started) return started.fault();
+  if (options.maintenance == Maintenance::in_background) {
     store->maintenance_ = std::jthread([at = store.get()](const auto& stop) { at->maintain_in_background(stop); });
   }
   return store;
+}
+
+Status JournalStore::start(JournalStoreOptions& options) {
+  rocksdb::DB& db = *db_;
+  const rocksdb::Options for_files(db.GetDBOptions(), bucket_options_);
+  Result<std::unique_ptr<SortedFiles>> sorted = SortedFiles::open(
+      db, for_files, folder_ + "/new", [this](const Family& family) { return family_of(family); },
+      [this](const YoungTable& changes, const LogEnd& sealed) { return indexes_of(changes, sealed); });
+  if (!sorted) return std::move(sorted).fault();
+  sorted_ = *std::move(sorted);
+
+  const std::string folder = log_folder(folder_);
+  if (const Status made = make_private_folder(folder); !made) return made;
+  Result<std::unique_ptr<SegmentFiles>> segments = SegmentFiles::open(folder, options.segment_bytes);
+  if (!segments) return std::move(segments).fault();
+  segments_ = *std::move(segments);
+  if (segments_->numbers().empty() && sorted_->sealed().sequence != 0) {
+    return corrupt(
+        fmt::format("the store at {} is damaged and is not opened: the segments of its log are missing from {}; restore "
+                    "a backup, or move the directory away to start with an empty store",
+                    folder_, folder));
+  }
+
+  SegmentedLogOptions log;
+  log.salt = meta_.salt();
+  log.sealed = sorted_->sealed();
+  log.on_fatal = options.on_fatal;
+  log.on_sealing = [this](const Status& failed) {
+    log_.error("segment_not_sealed", {{"reason", failed.fault().message}, {"next", "it is tried again"}});
+    ballast_.drop(); // the endings of what was begun need the room more
+  };
+  if (options.make_writer) log.make_writer = options.make_writer;
+  Result<std::unique_ptr<SegmentedLog>> journal = SegmentedLog::open(*segments_, *sorted_, std::move(log));
+  if (!journal) {
+    return Fault{journal.fault().kind,
+                 fmt::format("the store at {} is not opened: {}", folder_, journal.fault().message)};
+  }
+  journal_ = *std::move(journal);
+  entries_ = std::make_unique<Entries>(db, buckets_, job_buckets_, *journal_);
+
+  Result<std::optional<std::string>> mark = entries_->read(kClockKey);
+  if (!mark) return std::move(mark).fault();
+  std::optional<ClockMark> saved;
+  if (*mark) {
+    Result<ClockMark> decoded = decode_clock_mark(**mark);
+    if (!decoded) return std::move(decoded).fault();
+    saved = *std::move(decoded);
+  }
+  clock_ = std::make_unique<StoreClock>(std::move(options.clock), saved);
+  // Before anything is written: the number of the newest write is compared.
+  if (const Status compared = look_for_loss(); !compared) return compared;
+  // Drops what expired while no process was running, before the first call. On a full disk the next round does it.
+  if (const Status maintained = maintain(); !maintained)
+    log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
+  if (const Status loaded = fences_.load(*entries_, clock_->now()); !loaded) return loaded;
+  least_fence_here_ = fences_.next();
+  if (const Status loaded = load_unsettled(); !loaded) return loaded;
+  jobs_ = std::make_unique<JournalJobs>(*entries_, *clock_, fences_, JournalJobs::Begin{
+      [this] { return may_begin(); },
+      [this](std::size_t entries, std::size_t bytes) { return begin_change(entries, bytes); }});
+  if (const Status loaded = jobs_->load(); !loaded) return loaded;
+  journal_->wait_until_durable();
+  if (const Status health = journal_->healthy(); !health) return health;
+  journal_->start_sealing();
+  return ok_status();
 }
 
 } // namespace oncekey

@@ -1,4 +1,4 @@
-#include "store/rocksdb/store_clock.h"
+#include "store/journal/store_clock.h"
 
 #include "core/codec_parts.h"
 

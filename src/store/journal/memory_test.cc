@@ -1,46 +1,46 @@
 // What the store must not lose sight of: who may read it, its secret, its witness, and the time.
-#include "store/rocksdb/store_on_disk.h"
+#include "store/journal/store_on_disk.h"
 
-namespace oncekey::rocksdb_tests {
+namespace oncekey::journal_tests {
 namespace {
 
-TEST_F(RocksdbStoreTest, TheFolderAndItsFilesAreTheOwnersAlone) {
+TEST_F(JournalStoreTest, TheFolderAndItsFilesAreTheOwnersAlone) {
   const mode_t before = ::umask(077); // as serve sets it
   open();
   ASSERT_TRUE(claim(1));
   ::umask(before);
   EXPECT_EQ(mode_of(path_), 0700u);
   EXPECT_EQ(mode_of(path_ + ".witness"), 0600u);
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    EXPECT_EQ(mode_of(entry.path()), 0600u) << entry.path();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
+    EXPECT_EQ(mode_of(entry.path()), entry.is_directory() ? 0700u : 0600u) << entry.path();
   }
 }
 
-TEST_F(RocksdbStoreTest, WhatOthersCouldReadIsNarrowedAtTheStart) {
+TEST_F(JournalStoreTest, WhatOthersCouldReadIsNarrowedAtTheStart) {
   open();
   store_.reset();
   ASSERT_EQ(::chmod(path_.c_str(), 0755), 0);
-  for (const auto& entry : std::filesystem::directory_iterator(path_))
-    ASSERT_EQ(::chmod(entry.path().c_str(), 0644), 0);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path_))
+    ASSERT_EQ(::chmod(entry.path().c_str(), entry.is_directory() ? 0755 : 0644), 0);
   const mode_t before = ::umask(077);
   open();
   ::umask(before);
   EXPECT_EQ(mode_of(path_), 0700u);
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    EXPECT_EQ(mode_of(entry.path()), 0600u) << entry.path();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
+    EXPECT_EQ(mode_of(entry.path()), entry.is_directory() ? 0700u : 0600u) << entry.path();
   }
 }
 
 // The secret.
 
-TEST_F(RocksdbStoreTest, TheSecretIsInAFileAndNotInTheDatabase) {
+TEST_F(JournalStoreTest, TheSecretIsInAFileAndNotInTheDatabase) {
   open();
   const Secret secret = store_->secret();
   store_.reset();
   const std::string raw(reinterpret_cast<const char*>(secret.data()), secret.size());
   int files = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(path_)) {
-    if (entry.path().filename() == "secret") continue;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(path_)) {
+    if (entry.path().filename() == "secret" || entry.is_directory()) continue;
     const std::string content = content_of(entry.path());
     EXPECT_EQ(content.find(raw), std::string::npos) << entry.path();
     EXPECT_EQ(content.find(hex_encode(raw)), std::string::npos) << entry.path();
@@ -52,7 +52,7 @@ TEST_F(RocksdbStoreTest, TheSecretIsInAFileAndNotInTheDatabase) {
   EXPECT_EQ(store_->secret(), secret);
 }
 
-TEST_F(RocksdbStoreTest, AMissingSecretIsRefusedWithWhatToDoAndNotMadeAnew) {
+TEST_F(JournalStoreTest, AMissingSecretIsRefusedWithWhatToDoAndNotMadeAnew) {
   open();
   store_.reset();
   std::filesystem::rename(path_ + "/secret", root_ + "/kept");
@@ -63,7 +63,7 @@ TEST_F(RocksdbStoreTest, AMissingSecretIsRefusedWithWhatToDoAndNotMadeAnew) {
   open();
 }
 
-TEST_F(RocksdbStoreTest, TheSecretOfAnotherStoreIsRefused) {
+TEST_F(JournalStoreTest, TheSecretOfAnotherStoreIsRefused) {
   open();
   store_.reset();
   std::ofstream(path_ + "/secret") << std::string(64, 'a') << "\n";
@@ -72,7 +72,7 @@ TEST_F(RocksdbStoreTest, TheSecretOfAnotherStoreIsRefused) {
   EXPECT_THAT(open_fault().message, HasSubstr("expected 64 hexadecimal digits"));
 }
 
-TEST_F(RocksdbStoreTest, ASecretThatACrashLeftBeforeTheStoreWasMadeIsUsed) {
+TEST_F(JournalStoreTest, ASecretThatACrashLeftBeforeTheStoreWasMadeIsUsed) {
   std::filesystem::create_directory(path_);
   std::ofstream(path_ + "/secret") << std::string(64, 'b') << "\n";
   open();
@@ -81,7 +81,7 @@ TEST_F(RocksdbStoreTest, ASecretThatACrashLeftBeforeTheStoreWasMadeIsUsed) {
 
 // Older copies.
 
-TEST_F(RocksdbStoreTest, AnOlderCopyTakesNoClaimsAndGoesOnReplaying) {
+TEST_F(JournalStoreTest, AnOlderCopyTakesNoClaimsAndGoesOnReplaying) {
   open();
   ASSERT_TRUE(claim(1));
   ASSERT_TRUE(complete(1, "the answer"));
@@ -105,7 +105,7 @@ TEST_F(RocksdbStoreTest, AnOlderCopyTakesNoClaimsAndGoesOnReplaying) {
   EXPECT_THAT(refusal(3), HasSubstr("an older copy was put back"));
 }
 
-TEST_F(RocksdbStoreTest, AnAcceptedLossIsOver) {
+TEST_F(JournalStoreTest, AnAcceptedLossIsOver) {
   open();
   store_.reset();
   copy_folder(path_, root_ + "/copy");
@@ -116,7 +116,7 @@ TEST_F(RocksdbStoreTest, AnAcceptedLossIsOver) {
   open();
   ASSERT_FALSE(refusal(3).empty());
   store_.reset();
-  const Result<LossAcceptance> accepted = accept_lost_memory_rocksdb(path_);
+  const Result<LossAcceptance> accepted = accept_lost_memory_journal(path_);
   ASSERT_TRUE(accepted);
   EXPECT_EQ(*accepted, LossAcceptance::noted) << "no process has it open";
   open();
@@ -127,7 +127,7 @@ TEST_F(RocksdbStoreTest, AnAcceptedLossIsOver) {
   EXPECT_TRUE(claim(4)) << "and it stays over";
 }
 
-TEST_F(RocksdbStoreTest, TheFolderThatWasMissingMayBePutBack) {
+TEST_F(JournalStoreTest, TheFolderThatWasMissingMayBePutBack) {
   open();
   store_.reset();
   copy_folder(path_, root_ + "/copy");
@@ -145,7 +145,7 @@ TEST_F(RocksdbStoreTest, TheFolderThatWasMissingMayBePutBack) {
   EXPECT_TRUE(claim(4));
 }
 
-TEST_F(RocksdbStoreTest, AnEmptiedFolderIsALossToo) {
+TEST_F(JournalStoreTest, AnEmptiedFolderIsALossToo) {
   open();
   store_.reset();
   std::filesystem::remove_all(path_);
@@ -153,7 +153,7 @@ TEST_F(RocksdbStoreTest, AnEmptiedFolderIsALossToo) {
   EXPECT_THAT(refusal(1), HasSubstr("the folder was emptied or exchanged"));
 }
 
-TEST_F(RocksdbStoreTest, AMissingOrTornWitnessIsMadeAnew) {
+TEST_F(JournalStoreTest, AMissingOrTornWitnessIsMadeAnew) {
   for (const bool torn : {false, true}) {
     open();
     ASSERT_TRUE(claim(1));
@@ -167,11 +167,11 @@ TEST_F(RocksdbStoreTest, AMissingOrTornWitnessIsMadeAnew) {
   }
 }
 
-TEST_F(RocksdbStoreTest, ANoteThatNothingWasLostForDoesNotAcceptALaterLoss) {
+TEST_F(JournalStoreTest, ANoteThatNothingWasLostForDoesNotAcceptALaterLoss) {
   open();
   store_.reset();
   copy_folder(path_, root_ + "/copy");
-  ASSERT_TRUE(accept_lost_memory_rocksdb(path_));
+  ASSERT_TRUE(accept_lost_memory_journal(path_));
   open();
   ASSERT_TRUE(claim(1));
   store_.reset();
@@ -181,7 +181,7 @@ TEST_F(RocksdbStoreTest, ANoteThatNothingWasLostForDoesNotAcceptALaterLoss) {
   EXPECT_FALSE(refusal(1).empty());
 }
 
-TEST_F(RocksdbStoreTest, AKillLeavesTheWitnessBehindTheStoreAndNeverAhead) {
+TEST_F(JournalStoreTest, AKillLeavesTheWitnessBehindTheStoreAndNeverAhead) {
   OtherProcess other("DISABLED_OtherProcessCompletesKeys", path_);
   while (const std::optional<std::uint64_t> acknowledged = other.next_number()) {
     if (*acknowledged == 200) other.kill();
@@ -192,7 +192,7 @@ TEST_F(RocksdbStoreTest, AKillLeavesTheWitnessBehindTheStoreAndNeverAhead) {
 
 // The clock.
 
-TEST_F(RocksdbStoreTest, AClockThatIsAheadAfterARebootForgetsNothingUntilItIsSynchronised) {
+TEST_F(JournalStoreTest, AClockThatIsAheadAfterARebootForgetsNothingUntilItIsSynchronised) {
   open_on_the_machine();
   ASSERT_TRUE(claim(1));
   ASSERT_TRUE(complete(1, "the answer"));
@@ -207,7 +207,7 @@ TEST_F(RocksdbStoreTest, AClockThatIsAheadAfterARebootForgetsNothingUntilItIsSyn
   EXPECT_FALSE(find(1)) << "the machine really was off for so long";
 }
 
-TEST_F(RocksdbStoreTest, AClockThatCatchesUpTakesNothingFromWhatWasWrittenBefore) {
+TEST_F(JournalStoreTest, AClockThatCatchesUpTakesNothingFromWhatWasWrittenBefore) {
   open_on_the_machine();
   store_.reset();
   machine_.reboot(2 * kRetention, /*synchronised=*/false);
@@ -218,7 +218,5 @@ TEST_F(RocksdbStoreTest, AClockThatCatchesUpTakesNothingFromWhatWasWrittenBefore
   EXPECT_TRUE(find(1)) << "claimed a moment ago";
 }
 
-// Durability.
-
 } // namespace
-} // namespace oncekey::rocksdb_tests
+} // namespace oncekey::journal_tests

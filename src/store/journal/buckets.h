@@ -1,23 +1,20 @@
 // Buckets: the column families that records live in, one for each stretch of expiry. Jobs have families of their own.
 //
-// A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made
-// ahead of need, or by the writer when it needs one that is missing, and dropped whole when their stretch is over.
+// A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made when
+// the first segment with records for them is sealed, and dropped whole when their stretch is over.
 //
 // Threads. Readers take the list of live buckets as a whole and keep it while they read: a bucket dropped meanwhile
-// stays readable until the last list with it is let go. The writer pins the list for the length of a batch, so that
-// no bucket it writes to is dropped under it.
+// stays readable until the last list with it is let go.
 #pragma once
 
 #include "core/bucket.h"
-#include "core/record_codec.h"
-#include "store/rocksdb/database.h"
+#include "store/journal/database.h"
 
 #include <fmt/format.h>
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <vector>
 
@@ -30,12 +27,6 @@ struct Bucket {
 
 // The bucket that ends last comes first.
 using BucketList = std::vector<Bucket>;
-
-// A record and where it is kept.
-struct Stored {
-  Record record;
-  BucketId bucket;
-};
 
 // Null if it is not in the list.
 inline const Bucket* find_in(const BucketList& list, const BucketId& id) {
@@ -70,21 +61,6 @@ class Buckets {
     return list_;
   }
 
-  // Expired records are returned like any other, so that a claim can write over them. A record that cannot be read or
-  // fails its checksum is a fault, never "absent".
-  Result<std::optional<Stored>> lookup(const RecordId& id, DecodeBody body) const {
-    rocksdb::PinnableSlice value;
-    const Result<std::optional<BucketId>> bucket = get(key_slice(id), value);
-    if (!bucket)
-      return Fault{bucket.fault().kind, fmt::format("record {}: {}", short_hash(id), bucket.fault().message)};
-    if (!*bucket) return std::optional<Stored>{};
-    Result<Record> record = decode_record({value.data(), value.size()}, body);
-    if (!record) {
-      return Fault{record.fault().kind,
-                   fmt::format("record {} in {}: {}", short_hash(id), to_string(**bucket), record.fault().message)};
-    }
-    return std::optional<Stored>(Stored{*std::move(record), **bucket});
-  }
   // The bytes under a key, and the bucket they are in; nothing if there are none.
   Result<std::optional<BucketId>> get(const rocksdb::Slice& key, rocksdb::PinnableSlice& value) const {
     const std::shared_ptr<const BucketList> list = live();
@@ -108,12 +84,9 @@ class Buckets {
     return ok_status();
   }
 
-  // The live bucket of that id, made now if there is none.
+  // The live bucket of that id, made now if there is none. One thread calls it, the sealer.
   Result<Bucket> ensure(const BucketId& id) {
     if (const Bucket* bucket = find_in(*live(), id)) return *bucket;
-    const std::lock_guard creating(creating_);
-    if (const Bucket* bucket = find_in(*live(), id)) return *bucket;
-
     rocksdb::ColumnFamilyHandle* handle = nullptr;
     const rocksdb::Status created = db_.CreateColumnFamily(options_, name_prefix_ + to_string(id), &handle);
     if (!created.ok()) return fault_of(created, "a new bucket could not be created");
@@ -128,14 +101,10 @@ class Buckets {
     return bucket;
   }
 
-  // While the lock is held no bucket leaves the live list.
-  [[nodiscard]] std::unique_lock<std::mutex> pin() { return std::unique_lock(pinned_); }
-
-  // Drops every bucket whose stretch is over; returns how many.
+  // Drops every bucket whose stretch is over; returns how many. Not while a segment is sealed.
   Result<std::size_t> drop_ended(Time now) {
     BucketList ended;
     {
-      const std::unique_lock no_batch = pin();
       const std::lock_guard lock(list_mutex_);
       BucketList staying;
       for (const Bucket& bucket : *list_) (bucket.id.end() <= now ? ended : staying).push_back(bucket);
@@ -150,31 +119,7 @@ class Buckets {
     return ended.size();
   }
 
-  // Something with this retention goes into the bucket. One thread calls it, the writer's.
-  void note_retention(const BucketId& bucket, Millis retention) {
-    // Only this thread changes the map, so it may look without the lock.
-    const auto longest = retentions_.find(bucket.width_log2);
-    if (longest != retentions_.end() && longest->second >= retention) return;
-    const std::lock_guard lock(retentions_mutex_);
-    retentions_[bucket.width_log2] = retention;
-  }
-  // Makes the buckets that will be needed soon, so that the writer does not have to wait for RocksDB to make one.
-  Status make_ahead(Time now) {
-    std::unique_lock lock(retentions_mutex_);
-    const std::map<int, Millis> retentions = retentions_;
-    lock.unlock();
-    for (const auto& [width_log2, retention] : retentions) {
-      const Millis ahead = std::min(kMadeAheadMax, Millis{std::int64_t{1} << width_log2} / 8);
-      const Result<Bucket> made = ensure(bucket_of(now + retention + ahead, retention));
-      if (!made) return made.fault();
-    }
-    return ok_status();
-  }
-
  private:
-  // A bucket is made this long before its first record, or an eighth of its width if that is less.
-  static constexpr Millis kMadeAheadMax{60'000};
-
   static void sort_newest_first(BucketList& list) {
     std::sort(list.begin(), list.end(), [](const Bucket& a, const Bucket& b) { return a.id.end() > b.id.end(); });
   }
@@ -183,12 +128,8 @@ class Buckets {
   const rocksdb::ColumnFamilyOptions options_;
   const std::string name_prefix_;
   const rocksdb::ReadOptions read_options_;
-  std::mutex creating_; // one creation at a time; taken before list_mutex_
-  std::mutex pinned_;   // taken before list_mutex_
   mutable std::mutex list_mutex_;
   std::shared_ptr<const BucketList> list_;
-  std::mutex retentions_mutex_;
-  std::map<int, Millis> retentions_; // the longest so far in each class of widths
 };
 
 } // namespace oncekey

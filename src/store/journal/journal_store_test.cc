@@ -1,33 +1,43 @@
 // What only an embedded store on disk can get wrong. All that every store promises is in tests/conformance.
-#include "store/rocksdb/store_on_disk.h"
+#include "store/journal/store_on_disk.h"
 
-namespace oncekey::rocksdb_tests {
+namespace oncekey::journal_tests {
 namespace {
 
-TEST_F(RocksdbStoreTest, NothingIsVisibleBeforeItIsDurable) {
-  FaultyFiles& files = open_on_faulty_files();
+TEST_F(JournalStoreTest, NothingIsAnsweredBeforeItIsDurable) {
+  FaultyLog& log = open_on_a_faulty_log();
   ASSERT_TRUE(claim(1));
-  files.hold_syncs();
+  log.hold();
   std::promise<void> answered;
   store_->claim(claim_of(2), [&](const Result<ClaimAnswer>&) { answered.set_value(); });
-  files.wait_for_a_sync(); // the batch is in the log's file and its sync has not returned
-  EXPECT_FALSE(find(2));
+  log.wait_for_a_write();
+  std::promise<bool> found;
+  store_->find(id_of(2), Interest::none,
+               [&](const Result<std::optional<Found>>& result) { found.set_value(result->has_value()); });
+  std::promise<bool> lost;
+  store_->renew({id_of(2), 1}, kLease,
+                [&](const Result<FenceAnswer>& result) { lost.set_value(*result == FenceAnswer::lost); });
   std::future<void> answer = answered.get_future();
+  std::future<bool> seen = found.get_future();
+  std::future<bool> refused = lost.get_future();
   EXPECT_EQ(answer.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
-  files.let_all_through();
+  EXPECT_EQ(seen.wait_for(std::chrono::seconds(0)), std::future_status::timeout) << "it may be gone after a power cut";
+  EXPECT_EQ(refused.wait_for(std::chrono::seconds(0)), std::future_status::timeout);
+  log.let_all_through();
   answer.wait();
-  EXPECT_TRUE(find(2));
+  EXPECT_TRUE(seen.get());
+  EXPECT_TRUE(refused.get());
   store_.reset();
 }
 
-TEST_F(RocksdbStoreTest, AFailedSyncAcknowledgesNothingIsNotTriedAgainAndSaysWhy) {
-  FaultyFiles& files = open_on_faulty_files();
+TEST_F(JournalStoreTest, AFailedSyncAcknowledgesNothingIsNotTriedAgainAndSaysWhy) {
+  FaultyLog& log = open_on_a_faulty_log();
   ASSERT_TRUE(claim(1));
-  files.sync_fails = true;
+  log.fails = true;
   std::atomic<int> answers = 0;
   store_->claim(claim_of(2), [&](const Result<ClaimAnswer>&) { ++answers; });
-  EXPECT_THAT(fatal_reason_.get_future().get(), HasSubstr("the disk went bad"));
-  files.sync_fails = false; // a disk that pretends to be well again is not believed
+  EXPECT_THAT(fatal_reason_.get_future().get(), HasSubstr("Input/output error"));
+  log.fails = false; // a disk that pretends to be well again is not believed
   const Result<ClaimAnswer> later = claim(3);
   ASSERT_FALSE(later);
   EXPECT_EQ(later.fault().kind, FaultKind::unavailable);
@@ -36,10 +46,10 @@ TEST_F(RocksdbStoreTest, AFailedSyncAcknowledgesNothingIsNotTriedAgainAndSaysWhy
   store_.reset();
   EXPECT_EQ(answers, 0);
   EXPECT_EQ(fatal_calls_, 1);
-  EXPECT_EQ(files.failed_syncs, 1);
+  EXPECT_EQ(log.failed, 1);
 }
 
-TEST_F(RocksdbStoreTest, KillNineLosesNothingThatWasAcknowledged) {
+TEST_F(JournalStoreTest, KillNineLosesNothingThatWasAcknowledged) {
   OtherProcess other("DISABLED_OtherProcessCompletesKeys", path_);
   std::optional<std::uint64_t> last;
   while (const std::optional<std::uint64_t> acknowledged = other.next_number()) {
@@ -58,14 +68,14 @@ TEST_F(RocksdbStoreTest, KillNineLosesNothingThatWasAcknowledged) {
 
 // What the other process does. Not tests: run by name, with the directory and a pipe from the environment.
 
-TEST_F(RocksdbStoreTest, DISABLED_OtherProcessHoldsTheStore) {
+TEST_F(JournalStoreTest, DISABLED_OtherProcessHoldsTheStore) {
   path_ = OtherProcess::given_path();
   open();
   OtherProcess::report(0);
   while (true) ::pause();
 }
 
-TEST_F(RocksdbStoreTest, DISABLED_OtherProcessCompletesKeys) {
+TEST_F(JournalStoreTest, DISABLED_OtherProcessCompletesKeys) {
   path_ = OtherProcess::given_path();
   open();
   for (std::uint64_t i = 0; i < 100'000; ++i) {
@@ -75,12 +85,12 @@ TEST_F(RocksdbStoreTest, DISABLED_OtherProcessCompletesKeys) {
   }
 }
 
-// The writer.
+// The log.
 
-TEST_F(RocksdbStoreTest, CallsMadeDuringASyncShareTheNextOne) {
-  FaultyFiles& files = open_on_faulty_files();
+TEST_F(JournalStoreTest, CallsMadeDuringASyncShareTheNextOne) {
+  FaultyLog& log = open_on_a_faulty_log();
   ASSERT_TRUE(claim(1));
-  files.hold_syncs();
+  log.hold();
   std::atomic<int> answers = 0;
   std::promise<void> all;
   const auto count = [&](const Result<ClaimAnswer>& answer) {
@@ -89,20 +99,21 @@ TEST_F(RocksdbStoreTest, CallsMadeDuringASyncShareTheNextOne) {
   };
   const std::uint64_t before = store_->stats().syncs;
   store_->claim(claim_of(2), count);
-  files.wait_for_a_sync();
+  log.wait_for_a_write();
   for (std::uint64_t i = 0; i < 100; ++i) store_->claim(claim_of(100 + i), count);
-  files.let_all_through();
+  log.let_all_through();
   all.get_future().wait();
   EXPECT_EQ(store_->stats().syncs - before, 2u);
   store_.reset();
 }
 
-TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
-  FaultyFiles& files = open_on_faulty_files();
+TEST_F(JournalStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
+  FaultyLog& log = open_on_a_faulty_log();
   ASSERT_TRUE(claim(1));
-  files.hold_syncs();
+  const std::uint64_t fence = fence_of(1);
+  log.hold();
   store_->claim(claim_of(2), [](const Result<ClaimAnswer>&) {});
-  files.wait_for_a_sync();
+  log.wait_for_a_write();
 
   std::promise<Result<ClaimAnswer>> first;
   std::promise<Result<FenceAnswer>> completed;
@@ -111,10 +122,10 @@ TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
   response.status = 200;
   response.body = "within the batch";
   store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { first.set_value(std::move(answer)); });
-  store_->complete({id_of(7), fence_of(1) + 2}, response,
+  store_->complete({id_of(7), fence + 2}, response,
                    [&](Result<FenceAnswer> answer) { completed.set_value(std::move(answer)); });
   store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { second.set_value(std::move(answer)); });
-  files.let_all_through();
+  log.let_all_through();
   EXPECT_TRUE(std::holds_alternative<Claimed>(*first.get_future().get()));
   EXPECT_EQ(*completed.get_future().get(), FenceAnswer::done);
   const Result<ClaimAnswer> found = second.get_future().get();
@@ -123,46 +134,26 @@ TEST_F(RocksdbStoreTest, CallsOnOneKeyInOneBatchSeeEachOther) {
   store_.reset();
 }
 
-TEST_F(RocksdbStoreTest, AClaimThatLookedBeforeABatchDoesNotMissWhatTheBatchWrote) {
-  FaultyFiles& files = open_on_faulty_files();
+TEST_F(JournalStoreTest, AFullQueueRefusesNewClaimsAndStillTakesAnswers) {
+  FaultyLog& log = open_on_a_faulty_log(std::size_t{32} << 20);
   ASSERT_TRUE(claim(1));
-  files.hold_syncs();
+  const std::uint64_t fence = fence_of(1);
+  log.hold();
   store_->claim(claim_of(2), [](const Result<ClaimAnswer>&) {});
-  files.wait_for_a_sync();
-  // The next batch claims and completes 7, so that nothing of it stays in the writer's memory.
-  store_->claim(claim_of(7), [](const Result<ClaimAnswer>&) {});
-  store_->complete({id_of(7), fence_of(1) + 2}, {}, [](const Result<FenceAnswer>&) {});
-  files.let_one_through();
-  files.wait_for_a_sync();
-  // This claim looks while that batch is not visible yet, and is decided after it.
-  std::promise<Result<ClaimAnswer>> late;
-  store_->claim(claim_of(7), [&](Result<ClaimAnswer> answer) { late.set_value(std::move(answer)); });
-  files.let_all_through();
-  const Result<ClaimAnswer> answer = late.get_future().get();
-  ASSERT_TRUE(answer);
-  EXPECT_TRUE(std::holds_alternative<Found>(*answer)) << "it would have been executed twice";
-  store_.reset();
-}
-
-TEST_F(RocksdbStoreTest, AFullQueueRefusesNewClaimsAndStillTakesAnswers) {
-  FaultyFiles& files = open_on_faulty_files();
-  ASSERT_TRUE(claim(1));
-  files.hold_syncs();
-  store_->claim(claim_of(2), [](const Result<ClaimAnswer>&) {});
-  files.wait_for_a_sync();
+  log.wait_for_a_write();
   std::atomic<std::size_t> refused = 0;
-  for (std::uint64_t i = 0; i < QueueLimits{}.calls_max + 10; ++i) {
-    store_->renew({id_of(1), 1}, kLease, [&](const Result<FenceAnswer>& answer) { refused += answer ? 0 : 1; });
+  for (std::uint64_t i = 0; i < kWaitingCallsMax + 10; ++i) {
+    store_->renew({id_of(1), fence}, kLease, [&](const Result<FenceAnswer>& answer) { refused += answer ? 0 : 1; });
   }
   EXPECT_EQ(refused, 0u);
   const Result<ClaimAnswer> answer = claim(3);
   ASSERT_FALSE(answer);
   EXPECT_EQ(answer.fault().kind, FaultKind::unavailable);
   EXPECT_THAT(answer.fault().message, HasSubstr("overloaded"));
-  files.let_all_through();
+  log.let_all_through();
   ASSERT_TRUE(complete(1, "in the end"));
   store_.reset();
 }
 
 } // namespace
-} // namespace oncekey::rocksdb_tests
+} // namespace oncekey::journal_tests
