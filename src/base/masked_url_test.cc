@@ -6,7 +6,7 @@ namespace oncekey {
 namespace {
 
 TEST(MaskedUrl, HidesPasswordsAndNothingElse) {
-  EXPECT_EQ(masked_url("rocksdb:./data"), "rocksdb:./data");
+  EXPECT_EQ(masked_url("journal:./data"), "journal:./data");
   EXPECT_EQ(masked_url("redis://host:6379/0"), "redis://host:6379/0");
   EXPECT_EQ(masked_url("redis://app:secret@host:6379/0"), "redis://app:***@host:6379/0");
   EXPECT_EQ(masked_url("redis://:secret@host"), "redis://:***@host");
@@ -27,7 +27,7 @@ TEST(MaskedUrl, HidesPasswordsThatShouldHaveBeenEscaped) {
 TEST(MaskedUrl, HidesPasswordsOfWhatIsNoUrl) {
   EXPECT_EQ(masked_url("redis:u:secret@host"), "redis:u:***@host");
   EXPECT_EQ(masked_url("host=h password='a b' dbname=d"), "host=h password=***");
-  EXPECT_EQ(masked_url("rocksdb:/data@home"), "rocksdb:/data@home");
+  EXPECT_EQ(masked_url("journal:/data@home"), "journal:/data@home");
 }
 
 } // namespace

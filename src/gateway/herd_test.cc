@@ -84,7 +84,7 @@ class HerdOverSeveralLoops : public testing::TestWithParam<const char*> {
   ~HerdOverSeveralLoops() override { std::filesystem::remove_all(folder_); }
 
   std::string store_url() const {
-    return std::string(GetParam()) == "rocksdb" ? "rocksdb:" + folder_ + "/store" : "memory:";
+    return std::string(GetParam()) == "journal" ? "journal:" + folder_ + "/store" : "memory:";
   }
 
   static std::string made_folder() {
@@ -169,7 +169,7 @@ TEST_P(HerdOverSeveralLoops, ExecutesEachKeyOnceAndGivesAllTheSameAnswer) {
   api_loop.stop();
 }
 
-INSTANTIATE_TEST_SUITE_P(Stores, HerdOverSeveralLoops, testing::Values("memory", "rocksdb"),
+INSTANTIATE_TEST_SUITE_P(Stores, HerdOverSeveralLoops, testing::Values("memory", "journal"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 } // namespace

@@ -1,6 +1,6 @@
 """Kills the gateway with SIGKILL, and the receiving API, while webhooks come in and are delivered.
 
-    delivery_test.py [--store rocksdb|postgres|redis|cluster|memory] [--rounds N] [--expect-violations]
+    delivery_test.py [--store journal|postgres|redis|cluster|memory] [--rounds N] [--expect-violations]
 
 Senders repeat every event until it is acknowledged, as real ones do. What must hold, whatever was killed when:
 
@@ -109,7 +109,7 @@ def run(store, rounds):
     table = hooks.hook("github", f"{receiver.url}/events", timeout=f"{TIMEOUT_SECONDS}s", concurrency=8,
                        order_by="/order")
     gateway = Gateway(receiver.url, webhook=[table], store=backend.url if backend else
-                      "memory:" if store == "memory" else "rocksdb")
+                      "memory:" if store == "memory" else "journal")
     stop = threading.Event()
     senders = []
     try:
@@ -169,7 +169,7 @@ def run(store, rounds):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--store", default="rocksdb")
+    parser.add_argument("--store", default="journal")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--expect-violations", action="store_true")
     options = parser.parse_args()

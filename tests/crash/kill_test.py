@@ -77,7 +77,7 @@ class Victims:
 def open_store(name, kill_store, stack):
     """The store's URL, how many gateways share it, and the servers to kill."""
     if name not in SHARED_STORES:
-        return name if name == "rocksdb" else "memory:", 1, []
+        return name if name == "journal" else "memory:", 1, []
     server = start_servers([name], stack)[name]
     return server.url, 2, [server] if kill_store else []
 
@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=12, help="how many kills (12)")
     parser.add_argument("--seed", type=int, default=None, help="replays the choices of an earlier run")
     parser.add_argument("--clients", type=int, default=6, help="client threads (6)")
-    parser.add_argument("--store", default="rocksdb", choices=("rocksdb", "memory", *SHARED_STORES))
+    parser.add_argument("--store", default="journal", choices=("journal", "memory", *SHARED_STORES))
     parser.add_argument("--kill-store", action="store_true", help="postgres and redis: kill the server too")
     parser.add_argument("--expect-violations", action="store_true", help="succeed only if the oracle found something")
     arguments = parser.parse_args()

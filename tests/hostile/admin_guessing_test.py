@@ -145,7 +145,7 @@ class TlsTest(unittest.TestCase):
     """Certificates are made by the openssl command for this run alone."""
 
     def setUp(self):
-        self.gateway = Gateway("http://127.0.0.1:1", CLASSIC, store="rocksdb")
+        self.gateway = Gateway("http://127.0.0.1:1", CLASSIC, store="journal")
         self.addCleanup(self.gateway.remove)
         for name in ("admin", "other"):
             subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",

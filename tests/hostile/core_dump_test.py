@@ -64,7 +64,7 @@ class CoreDumpTest(unittest.TestCase):
 
     @needs_root()
     def test_it_still_works_as_an_ordinary_user(self):
-        gateway = self.gateway(user=NOBODY, store="rocksdb")
+        gateway = self.gateway(user=NOBODY, store="journal")
         self.assertTrue(gateway.client().post(key="k", body=b"card-4242").replayed)
         self.assertEqual(os.stat(gateway.folder / "data").st_uid, NOBODY)
         gateway.stop()

@@ -50,7 +50,7 @@ class DescriptorTest(unittest.TestCase):
     def start(self, **settings):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
-        gateway = limited(Gateway(upstream.url, CLASSIC, store="rocksdb", **settings), DESCRIPTORS)
+        gateway = limited(Gateway(upstream.url, CLASSIC, store="journal", **settings), DESCRIPTORS)
         self.addCleanup(gateway.remove)
         gateway.start()
         self.upstream, self.gateway = upstream, gateway
@@ -77,7 +77,7 @@ class DescriptorTest(unittest.TestCase):
         self.assertEqual(calls_allowed(1) // 2, calls_allowed(3))
 
     def test_too_few_descriptors_refuse_the_start(self):
-        gateway = limited(Gateway("http://127.0.0.1:9", CLASSIC, store="rocksdb"), 300)
+        gateway = limited(Gateway("http://127.0.0.1:9", CLASSIC, store="journal"), 300)
         self.addCleanup(gateway.remove)
         self.assertEqual(gateway.start_expecting_refusal(), 1)
         self.assertIn("limit of file descriptors is 300", gateway.log)

@@ -55,7 +55,7 @@ class Disliked(GatewayTest):
     """Subclasses name the policy and read its errors."""
 
     __test__ = False
-    store = "rocksdb"
+    store = "journal"
     # Longer than the test: what is left to a lease would not be executed again within it, so a retry that executes at
     # once was released.
     settings = {"limits": {"max_header_bytes": 65536}}

@@ -71,7 +71,7 @@ class FullDiskTest(unittest.TestCase):
 
     def gateway_on_disk(self, **settings):
         settings.setdefault("limits", {"disk_reserve": "40MiB"})
-        self.gateway = Gateway(self.upstream.url, ROUTES, store=f"rocksdb:{self.disk.path / 'data'}", **settings)
+        self.gateway = Gateway(self.upstream.url, ROUTES, store=f"journal:{self.disk.path / 'data'}", **settings)
         self.addCleanup(self.gateway.remove)
         self.gateway.start()
         self.victim = self.gateway.client("victim", source=VICTIM)
@@ -210,7 +210,7 @@ class StoreSizeTest(unittest.TestCase):
     def test_one_caller_cannot_fill_the_store_for_the_others(self):
         # The files count, and the log is there until what it has is in a table: 32 MiB twice for a moment, which must not
         # fill the store by themselves.
-        gateway = Gateway(self.upstream.url, ROUTES, store="rocksdb", limits={"max_store_bytes": "128MiB"})
+        gateway = Gateway(self.upstream.url, ROUTES, store="journal", limits={"max_store_bytes": "128MiB"})
         self.addCleanup(gateway.remove)
         gateway.start()
         attacker, victim = gateway.client("attacker", source=ATTACKER), gateway.client("victim", source=VICTIM)

@@ -13,7 +13,7 @@ from support.upstream import answers
 
 
 class ListingsTest(GatewayTest):
-    store = "rocksdb"
+    store = "journal"
     routes = [{"path": "/orders", "key_from": ["header:Idempotency-Key", "body:/key"]}, {"path": "/*"}]
 
     def cli(self, *arguments):

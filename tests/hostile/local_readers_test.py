@@ -27,7 +27,7 @@ class FilesTest(unittest.TestCase):
     def setUp(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb")
+        self.gateway = Gateway(self.upstream.url, CLASSIC, store="journal")
         self.addCleanup(self.gateway.remove)
         # The folder above is everybody's: what protects the store is its own mode.
         os.chmod(self.gateway.folder, 0o755)
@@ -83,7 +83,7 @@ class FilesTest(unittest.TestCase):
         os.chmod(self.gateway.folder, 0o777)
         other = Gateway(self.upstream.url, CLASSIC, user=NOBODY)
         self.addCleanup(other.remove)
-        other.settings["store"] = f"rocksdb:{self.data}"
+        other.settings["store"] = f"journal:{self.data}"
         self.assertEqual(other.start_expecting_refusal(), 1)
         self.assertIn("can be read by other users of this machine", other.log)
         self.assertIn("chmod -R go=", other.log)
@@ -93,7 +93,7 @@ class SecretTest(unittest.TestCase):
     def test_a_store_without_its_secret_is_refused_and_takes_it_back(self):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
-        gateway = Gateway(upstream.url, CLASSIC, store="rocksdb")
+        gateway = Gateway(upstream.url, CLASSIC, store="journal")
         self.addCleanup(gateway.remove)
         gateway.start()
         self.assertEqual(gateway.client().post(key="k").status, 201)
@@ -119,7 +119,7 @@ class OperatorTest(unittest.TestCase):
         self.addCleanup(self.upstream.stop)
 
     def test_the_api_shows_nothing_to_those_who_cannot_read_the_token(self):
-        with Gateway(self.upstream.url, CLASSIC, store="rocksdb") as gateway:
+        with Gateway(self.upstream.url, CLASSIC, store="journal") as gateway:
             self.upstream.will(answers(201, CARD.encode()))
             gateway.client("victim").post(key="payment")
             stranger = Client(gateway.admin_address, host=gateway.admin_text)
@@ -133,7 +133,7 @@ class OperatorTest(unittest.TestCase):
             self.assertTrue(gateway.client("victim").post(key="payment").replayed)
 
     def test_the_token_is_logged_by_its_place_and_found_there_without_a_flag(self):
-        for store, place in (("rocksdb:./oncekey-data", "oncekey-data/admin-token"),
+        for store, place in (("journal:./oncekey-data", "oncekey-data/admin-token"),
                              ("memory:", "state/oncekey/admin-token")):
             with self.subTest(store=store), Gateway(self.upstream.url, CLASSIC, store=store) as gateway:
                 file = gateway.folder / place
@@ -152,7 +152,7 @@ class OperatorTest(unittest.TestCase):
                 self.assertEqual(gateway.admin_token, again, "a restart keeps it")
 
     def test_by_the_configuration_a_command_finds_address_and_token(self):
-        with Gateway(self.upstream.url, CLASSIC, store="rocksdb") as gateway:
+        with Gateway(self.upstream.url, CLASSIC, store="journal") as gateway:
             gateway.client().post(key="k")
             config = gateway.folder / "for-operators.toml"
             config.write_text(f'admin = "{gateway.admin_text}"\nstore = "{gateway.store}"\n')

@@ -22,7 +22,7 @@ class StoreTest(unittest.TestCase):
     def setUp(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb", environment=dict(self.environment))
+        self.gateway = Gateway(self.upstream.url, CLASSIC, store="journal", environment=dict(self.environment))
         self.addCleanup(self.gateway.remove)
         self.data = self.gateway.folder / "data"
 

@@ -94,7 +94,7 @@ class OnMemory(PausedProcess, unittest.TestCase):
 
 
 class OnRocksdb(PausedProcess, unittest.TestCase):
-    store = "rocksdb"
+    store = "journal"
 
 
 class OnAServer(PausedProcess):

@@ -31,7 +31,7 @@ class PlantedCardTest(unittest.TestCase):
                   {"path": "/limited/*", "rate": "1/h", "burst": 1},
                   {"path": "/strict/*", "key": "required", "policy": "ietf", "strict": True},
                   {"path": "/cookie/*", "scope": "cookie:sid"}]
-        gateway = Gateway(url, routes, store="rocksdb", log_level="debug", access_log="access.log",
+        gateway = Gateway(url, routes, store="journal", log_level="debug", access_log="access.log",
                           cors_origins=["https://app.example"], upstream_timeout="500ms",
                           webhook=[hooks.hook("stripe", url + "/events")], **settings)
         self.addCleanup(gateway.remove)

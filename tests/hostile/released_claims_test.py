@@ -19,7 +19,7 @@ LONG_PATH = "/charges/" + "x" * 900
 
 
 class ReleasedClaims(GatewayTest):
-    store = "rocksdb"
+    store = "journal"
 
     def send_away(self, count):
         """So many requests of callers and keys that nobody has seen before; each is answered 401."""

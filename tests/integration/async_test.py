@@ -184,7 +184,7 @@ class EndsTest(unittest.TestCase):
 
     def start(self, **route):
         gateway = Gateway(self.upstream.url, [{"path": "/*", "policy": "classic", "respond_async": True,
-                                               "lease": f"{LEASE_SECONDS}s", **route}], store="rocksdb")
+                                               "lease": f"{LEASE_SECONDS}s", **route}], store="journal")
         self.addCleanup(gateway.remove)
         return gateway.start()
 

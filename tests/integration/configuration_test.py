@@ -100,7 +100,7 @@ class CheckTest(FolderTest):
             self.assertRegex(output, r"\Acheck.toml:2: store: .+\n\Z")
 
     def test_it_makes_nothing(self):
-        code, output = self.check({**UPSTREAM, "store": "rocksdb:./data/deep"})
+        code, output = self.check({**UPSTREAM, "store": "journal:./data/deep"})
         self.assertEqual(code, 0, output)
         self.assertFalse((self.folder / "data").exists())
 
@@ -188,7 +188,7 @@ class DoctorTest(FolderTest):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
         settings = {"upstream": upstream.url, "listen": f"127.0.0.1:{free_port()}", "admin": "127.0.0.1:0",
-                    "store": "rocksdb:./data"}
+                    "store": "journal:./data"}
         said = self.doctor(settings)
         for about in ("config", "listen", "store", "admin_token", "upstream", "descriptors"):
             self.assertIn(said[about]["status"], ("ok", "warning"), said[about])
@@ -201,7 +201,7 @@ class DoctorTest(FolderTest):
         self.assertRegex(text.stdout, r"(?m)^ok +upstream +http://127\.0\.0\.1:\d+ takes connections at")
 
     def test_a_running_gateway_is_named(self):
-        gateway = Gateway("http://127.0.0.1:9", store="rocksdb")
+        gateway = Gateway("http://127.0.0.1:9", store="journal")
         self.addCleanup(gateway.remove)
         gateway.start()
         settings = {**gateway.settings, "listen": "%s:%d" % gateway.address}
@@ -257,7 +257,7 @@ class ReloadTest(FolderTest):
                         "admin_tls_key": cls.path("admin.key")}
         cls.routes = [{"path": "/mapped", "scope": "header:X-Api-Key", "accounts": f"file:{cls.path('accounts.toml')}"},
                       {"path": "/*", "policy": "classic"}]
-        cls.gateway = Gateway(cls.upstream.url, cls.routes, store="rocksdb", **cls.settings)
+        cls.gateway = Gateway(cls.upstream.url, cls.routes, store="journal", **cls.settings)
         cls.addClassCleanup(cls.gateway.remove)
         cls.gateway.admin_tls = ssl.create_default_context(cafile=cls.path("one.crt"))
         cls.gateway.start()
@@ -421,7 +421,7 @@ class ReloadTest(FolderTest):
 
 class IdentityMemoryTest(unittest.TestCase):
     def test_a_start_that_would_forget_keys_needs_to_be_accepted(self):
-        gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="rocksdb")
+        gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="journal")
         self.addCleanup(gateway.remove)
         gateway.start()
         gateway.stop()
@@ -448,7 +448,7 @@ class IdentityMemoryTest(unittest.TestCase):
         self.assertNotIn("identity_change_accepted", gateway.log)
 
     def test_an_accounts_file_that_has_lost_an_entry_needs_to_be_accepted(self):
-        gateway = Gateway("http://127.0.0.1:9", store="rocksdb")
+        gateway = Gateway("http://127.0.0.1:9", store="journal")
         self.addCleanup(gateway.remove)
         accounts = gateway.folder / "accounts.toml"
         gateway.settings["route"] = [{"path": "/*", "scope": "header:X-Api-Key", "accounts": f"file:{accounts}"}]
@@ -465,7 +465,7 @@ class IdentityMemoryTest(unittest.TestCase):
         gateway.wait_for_log("identity_change_accepted")
 
     def test_a_start_that_fails_changes_nothing_that_is_remembered(self):
-        gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="rocksdb")
+        gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="journal")
         self.addCleanup(gateway.remove)
         gateway.start()
         gateway.stop()

@@ -596,7 +596,7 @@ class ModesAndSourcesTest(GatewayTest):
 
 
 class PersistenceTest(GatewayTest):
-    store = "rocksdb"
+    store = "journal"
     routes = [{"path": "/*", "policy": "classic", "lease": f"{LEASE_SECONDS}s"}]
 
     def test_a_restart_keeps_replays_and_mismatches(self):

@@ -209,7 +209,7 @@ async def storm(upstream, address, clients, keys, freeze_seconds, patience_secon
 
 async def compare(options):
     with FreezableUpstream() as upstream:
-        gateway = Gateway(upstream.url, [{"path": "/*", "policy": "classic", "wait": "500ms"}], store="rocksdb",
+        gateway = Gateway(upstream.url, [{"path": "/*", "policy": "classic", "wait": "500ms"}], store="journal",
                           limits={"max_connections": 16384})
         try:
             gateway.start()

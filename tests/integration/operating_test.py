@@ -131,7 +131,7 @@ class DrainTest(unittest.TestCase):
     def setUp(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb")
+        self.gateway = Gateway(self.upstream.url, CLASSIC, store="journal")
         self.addCleanup(self.gateway.remove)
         self.gateway.start()
         self.client = self.gateway.client()
@@ -281,7 +281,7 @@ class TokenTest(unittest.TestCase):
 
 class OperatorTest(GatewayTest):
     routes = [{"path": "/*", "policy": "stripe-v1"}]
-    store = "rocksdb"
+    store = "journal"
 
     def keys(self, *arguments):
         return run_cli("keys", *arguments, "--admin", self.gateway.admin_text)
@@ -549,7 +549,7 @@ class CrashedKeysTest(unittest.TestCase):
         self.addCleanup(upstream.stop)
         routes = [{"path": "/hold/*", "policy": "stripe-v1", "lease": "1s"},
                   {"path": "/*", "policy": "classic", "lease": "1s"}]
-        with Gateway(upstream.url, routes, store="rocksdb") as gateway:
+        with Gateway(upstream.url, routes, store="journal") as gateway:
             gates = []
             for path in ("/hold/x", "/other"):
                 gates.append(upstream.gate())
@@ -615,7 +615,9 @@ class CheckTest(unittest.TestCase):
 
 @unittest.skipIf("ONCEKEY_MACHINE_FAULTS" not in os.environ, "ONCEKEY_MACHINE_FAULTS names no library to preload")
 class FailedSyncTest(unittest.TestCase):
-    """The library fails every sync of the process with EIO once the file it is told exists."""
+    """The library fails every write of the store's log with EIO once the file it is told exists."""
+
+    environment = {}
 
     def start(self):
         self.upstream = Upstream().start()
@@ -625,8 +627,8 @@ class FailedSyncTest(unittest.TestCase):
         self.trigger = pathlib.Path(folder.name) / "fail"
         # A sanitizer's runtime wants to be loaded first; it says so and stops unless told that this order is meant.
         environment = {"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"], "ONCEKEY_FAIL_SYNC": str(self.trigger),
-                       "ASAN_OPTIONS": "verify_asan_link_order=0"}
-        self.gateway = Gateway(self.upstream.url, CLASSIC, store="rocksdb", environment=environment)
+                       "ASAN_OPTIONS": "verify_asan_link_order=0", **self.environment}
+        self.gateway = Gateway(self.upstream.url, CLASSIC, store="journal", environment=environment)
         self.addCleanup(self.gateway.remove)
         self.gateway.start()
         self.client = self.gateway.client()
@@ -669,6 +671,12 @@ class FailedSyncTest(unittest.TestCase):
         self.gateway.start()
         self.assertTrue(self.gateway.client().post(key="before").replayed)
         self.assertEqual(self.gateway.client().post(key="fresh").status, 201)
+
+
+class FailedSyncOfTheThreadTest(FailedSyncTest):
+    """The same where the kernel forbids io_uring."""
+
+    environment = {"ONCEKEY_NO_IO_URING": "1"}
 
 
 if __name__ == "__main__":

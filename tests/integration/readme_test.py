@@ -102,7 +102,7 @@ class ReadmeTest(unittest.TestCase):
         self.addCleanup(api.kill)
         poll_until(lambda: subprocess.run(["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{port}"], capture_output=True,
                                           check=False).returncode == 0, "the sample API to listen")
-        with Gateway(f"http://127.0.0.1:{port}", [{"path": "/*", "policy": "classic"}], store="rocksdb") as gateway:
+        with Gateway(f"http://127.0.0.1:{port}", [{"path": "/*", "policy": "classic"}], store="journal") as gateway:
             for command, expected in steps:
                 with self.subTest(command=command):
                     self.assertEqual(comparable(self.run_command(command, gateway, port)), comparable(expected))

@@ -21,7 +21,7 @@ class RetryAfterTest(GatewayTest):
     """The lease is the default: 60 s."""
 
     routes = [{"path": "/async/*", "respond_async": True}, {"path": "/*", "ignore_host": True}]
-    store = "rocksdb"
+    store = "journal"
 
     def assert_soon(self, response):
         self.assertIn(int(response.header("Retry-After")), range(1, LATEST + 1), response)
@@ -101,7 +101,7 @@ class AfterACrashTest(unittest.TestCase):
     def test_a_claim_of_an_earlier_process_is_known_to_have_no_owner(self):
         upstream = Upstream().start()
         self.addCleanup(upstream.stop)
-        gateway = Gateway(upstream.url, [{"path": "/*"}], store="rocksdb")
+        gateway = Gateway(upstream.url, [{"path": "/*"}], store="journal")
         self.addCleanup(gateway.remove)
         gateway.start()
         key = fresh_key()

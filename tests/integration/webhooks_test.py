@@ -28,7 +28,7 @@ class DeliveryTest(unittest.TestCase):
     def setUpClass(cls):
         cls.receiver = Upstream().start()
         cls.addClassCleanup(cls.receiver.stop)
-        cls.gateway = cls.make_gateway(store="rocksdb")
+        cls.gateway = cls.make_gateway(store="journal")
         cls.addClassCleanup(cls.gateway.remove)
         cls.gateway.start()
 
@@ -245,7 +245,7 @@ class DeliveriesTest(DeliveryTest):
 
     def test_a_message_whose_budget_is_spent_is_a_dead_letter_until_an_operator_decides(self):
         table = hooks.hook("github", f"{self.receiver.url}/dead", budget="300ms")
-        with Gateway(self.receiver.url, webhook=[table], store="rocksdb") as gateway:
+        with Gateway(self.receiver.url, webhook=[table], store="journal") as gateway:
             self.gateway = gateway
             self.receiver.always(answers(503))
             for name in ("a", "b"):
@@ -323,7 +323,7 @@ class DeliveriesTest(DeliveryTest):
     def test_a_receiver_that_hangs_holds_up_nobody_else(self):
         tables = [hooks.hook("github", f"{self.receiver.url}/hangs", concurrency=1, timeout="20s"),
                   hooks.hook("shopify", f"{self.receiver.url}/works")]
-        with Gateway(self.receiver.url, webhook=tables, store="rocksdb", drain_timeout="1s") as gateway:
+        with Gateway(self.receiver.url, webhook=tables, store="journal", drain_timeout="1s") as gateway:
             self.gateway = gateway
             gate = self.receiver.gate()
             self.receiver.will(held(gate, answers(200)))
@@ -380,7 +380,7 @@ class DeliveriesTest(DeliveryTest):
     def staged_and_left(self, **settings):
         """A gateway whose store has a job of a webhook that its configuration does not have any more."""
         self.receiver.always(answers(500))
-        gateway = Gateway(self.receiver.url, webhook=[hooks.hook("github", f"{self.receiver.url}/e")], store="rocksdb",
+        gateway = Gateway(self.receiver.url, webhook=[hooks.hook("github", f"{self.receiver.url}/e")], store="journal",
                           **settings)
         self.addCleanup(gateway.remove)
         gateway.start()
@@ -436,7 +436,7 @@ class DeliveriesTest(DeliveryTest):
 
     def test_what_a_killed_gateway_was_delivering_is_delivered_at_the_next_start(self):
         table = hooks.hook("github", f"{self.receiver.url}/k", timeout="60s")
-        with Gateway(self.receiver.url, webhook=[table], store="rocksdb") as gateway:
+        with Gateway(self.receiver.url, webhook=[table], store="journal") as gateway:
             self.gateway = gateway
             gate = self.receiver.gate()
             self.receiver.will(held(gate, answers(200)))
@@ -450,7 +450,7 @@ class DeliveriesTest(DeliveryTest):
 
     def test_events_of_one_order_go_one_after_another_and_others_do_not_wait(self):
         table = hooks.hook("github", f"{self.receiver.url}/ordered", order_by="/order")
-        with Gateway(self.receiver.url, webhook=[table], store="rocksdb") as gateway:
+        with Gateway(self.receiver.url, webhook=[table], store="journal") as gateway:
             self.gateway = gateway
             gate = self.receiver.gate()
             self.receiver.will(held(gate, answers(200)))
@@ -467,7 +467,7 @@ class DeliveriesTest(DeliveryTest):
             self.assertEqual(keys, [f"{self.event}-A{number}" for number in range(4)])
 
     def test_draining_lets_deliveries_end_and_loses_none(self):
-        with self.make_gateway(store="rocksdb") as gateway:
+        with self.make_gateway(store="journal") as gateway:
             self.gateway = gateway
             gate = self.receiver.gate()
             self.receiver.will(held(gate, answers(200)))

@@ -42,7 +42,7 @@ POLICIES = ("classic", "ietf", "stripe-v1", "stripe-v2")
 # The policies that differ most in what they ask of a store: one takes abandoned keys over, the other holds them.
 FEW_POLICIES = ("classic", "stripe-v1")
 SHARED_STORES = ("postgres", "redis", "cluster")
-DURABLE_STORES = ("rocksdb", *SHARED_STORES)
+DURABLE_STORES = ("journal", *SHARED_STORES)
 STORES = ("memory", *DURABLE_STORES)
 MISMATCH_STATUS = {"classic": 422, "ietf": 422, "stripe-v1": 400, "stripe-v2": 400}
 
@@ -415,7 +415,7 @@ def play_worlds(worlds, scenarios):
     played = failures = 0
     with contextlib.ExitStack() as stack:
         servers = start_servers({store for _, store in worlds if store in SHARED_STORES}, stack)
-        urls = {"memory": "memory:", "rocksdb": "rocksdb", **{name: server.url for name, server in servers.items()}}
+        urls = {"memory": "memory:", "journal": "journal", **{name: server.url for name, server in servers.items()}}
         # The worlds have nothing to do with each other, and most of their time is waiting for leases to run out.
         with concurrent.futures.ThreadPoolExecutor(len(worlds)) as pool:
             runs = {world: pool.submit(play_world, *world, urls[world[1]], scenarios) for world in worlds}

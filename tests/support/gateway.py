@@ -101,7 +101,7 @@ class Gateway:
         self._user = user  # a number; needs root
         if user is not None:
             os.chown(self.folder, user, -1)
-        self.store = f"rocksdb:{self.folder / 'data'}" if store == "rocksdb" else store
+        self.store = f"journal:{self.folder / 'data'}" if store == "journal" else store
         self._flags = flags
         self._environment = environment or {}
         self._process = None

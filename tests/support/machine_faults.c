@@ -1,8 +1,9 @@
 /* machine_faults: a disk whose sync fails, a name server that is silent and clocks that are wrong, for tests of the
  * built program.
  *
- * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, fsync and fdatasync of files
- * whose name ends in ".log" (RocksDB's write-ahead logs) answer EIO, once and for ever, as a disk that went bad does.
+ * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, writes of the store's log answer
+ * EIO, once and for ever, as a disk that went bad does. With ONCEKEY_NO_IO_URING the kernel seems to forbid io_uring, as
+ * it does in many containers.
  * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return. With
  * ONCEKEY_NO_SUCH_NAME it says that no name exists.
  * ONCEKEY_BOOT_ID names a file to be read in place of the kernel's boot id, ONCEKEY_WALL_AHEAD_SECONDS puts the wall
@@ -18,33 +19,42 @@
 #include <string.h>
 #include <sys/syscall.h>
 #include <sys/timex.h>
+#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
-static int must_fail(int fd) {
+static int log_fails(void) {
   const char* trigger = getenv("ONCEKEY_FAIL_SYNC");
-  if (trigger == NULL || access(trigger, F_OK) != 0) return 0;
-  char link[64];
-  char path[4096];
-  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-  const ssize_t length = readlink(link, path, sizeof path - 1);
-  if (length < 4) return 0;
-  path[length] = '\0';
-  return strcmp(path + length - 4, ".log") == 0;
+  return trigger != NULL && access(trigger, F_OK) == 0;
 }
 
-static int sync_or_fail(const char* name, int fd) {
-  if (must_fail(fd)) {
+/* The writer thread's way; nothing else in the process writes like this. */
+ssize_t pwritev2(int fd, const struct iovec* parts, int count, off_t offset, int flags) {
+  if (log_fails()) {
     errno = EIO;
     return -1;
   }
-  int (*real)(int);
-  *(void**)&real = dlsym(RTLD_NEXT, name);
-  return real(fd);
+  ssize_t (*real)(int, const struct iovec*, int, off_t, int);
+  *(void**)&real = dlsym(RTLD_NEXT, "pwritev2");
+  return real(fd, parts, count, offset, flags);
+}
+ssize_t pwritev64v2(int fd, const struct iovec* parts, int count, off64_t offset, int flags) {
+  return pwritev2(fd, parts, count, offset, flags);
 }
 
-int fsync(int fd) { return sync_or_fail("fsync", fd); }
-int fdatasync(int fd) { return sync_or_fail("fdatasync", fd); }
+/* The way of io_uring. */
+int io_uring_submit(void* ring) {
+  if (log_fails()) return -EIO;
+  int (*real)(void*);
+  *(void**)&real = dlsym(RTLD_NEXT, "io_uring_submit");
+  return real(ring);
+}
+int io_uring_queue_init(unsigned entries, void* ring, unsigned flags) {
+  if (getenv("ONCEKEY_NO_IO_URING") != NULL) return -EPERM;
+  int (*real)(unsigned, void*, unsigned);
+  *(void**)&real = dlsym(RTLD_NEXT, "io_uring_queue_init");
+  return real(entries, ring, flags);
+}
 
 int getaddrinfo(const char* node, const char* service, const struct addrinfo* hints, struct addrinfo** found) {
   const char* end = getenv("ONCEKEY_END_LOOKUPS");

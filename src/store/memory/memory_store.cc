@@ -44,7 +44,7 @@ std::uint64_t message_bytes(const Message& message) { return message.headers.lin
 
 Fault full(std::string_view what) {
   return unavailable(
-      fmt::format("the memory store is full; wait for {} to expire, or use a store on disk (rocksdb:PATH)", what));
+      fmt::format("the memory store is full; wait for {} to expire, or use a store on disk (journal:PATH)", what));
 }
 
 // What the records and the jobs of a store hold together, and the limits on it.
