@@ -1,8 +1,8 @@
 #include "store_conformance.h"
 
 #include "base/log.h"
-#include "store/memory/memory_store.h"
 #include "store/journal/journal_store.h"
+#include "store/memory/memory_store.h"
 
 #include <atomic>
 #include <barrier>

@@ -1,7 +1,7 @@
 // Buckets: the column families that records live in, one for each stretch of expiry. Jobs have families of their own.
 //
-// A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made when
-// the first segment with records for them is sealed, and dropped whole when their stretch is over.
+// A record is in one bucket at most. A lookup asks the live buckets, the one that ends last first. Buckets are made
+// when the first segment with records for them is sealed, and dropped whole when their stretch is over.
 //
 // Threads. Readers take the list of live buckets as a whole and keep it while they read: a bucket dropped meanwhile
 // stays readable until the last list with it is let go.

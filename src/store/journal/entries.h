@@ -1,7 +1,7 @@
 // Entries: what the store has under a key, wherever it is: the young ones in the journal, the old ones in RocksDB.
 //
-// A look at a key that may be new asks RocksDB first, without the lock, and then the journal's tables under the lock. If a
-// segment was sealed in between, what RocksDB said may be old, and it is asked again.
+// A look at a key that may be new asks RocksDB first, without the lock, and then the journal's tables under the lock.
+// If a segment was sealed in between, what RocksDB said may be old, and it is asked again.
 #pragma once
 
 #include "store/journal/buckets.h"

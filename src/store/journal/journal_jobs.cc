@@ -57,7 +57,8 @@ void JournalJobs::stage(StageRequest request, Done<StageAnswer> done) {
   encode_message(request.message, message);
   KeyLook found;
   const Status looked = entries_.look(FamilyKind::jobs, key_with_id(kState, request.id), Likely::cold, found);
-  const Result<Place> was = looked ? place_of(request.id, found) : Result<Place>(unreadable(request.id, looked.fault()));
+  const Result<Place> was =
+      looked ? place_of(request.id, found) : Result<Place>(unreadable(request.id, looked.fault()));
   const auto refuse = [&](const Fault& fault) {
     found.lock = {};
     done(fault);
@@ -195,16 +196,16 @@ Result<JobPage> JournalJobs::list(const JobListRequest& request) const {
   }
   const std::size_t looks_max = std::min(request.look_max, kScannedAtOnce);
   std::size_t looked = 0;
-  const Status scanned = entries_.scan(FamilyKind::jobs, std::string(kState) + bytes_of_prefix(request.id_prefix),
-                                       "the jobs could not be listed",
-                                       [&](std::string_view key, std::string_view value) -> Result<bool> {
-                                         const std::optional<RecordId> id = id_in_key(key, kState.size());
-                                         if (!id) return corrupt("a stored job's key does not have 33 bytes");
-                                         Result<StoredJob> job = decode_job(*id, value);
-                                         if (!job) return unreadable(*id, job.fault());
-                                         page.whole = looked++ < looks_max;
-                                         return page.whole && add(*std::move(job));
-                                       });
+  const Status scanned =
+      entries_.scan(FamilyKind::jobs, std::string(kState) + bytes_of_prefix(request.id_prefix),
+                    "the jobs could not be listed", [&](std::string_view key, std::string_view value) -> Result<bool> {
+                      const std::optional<RecordId> id = id_in_key(key, kState.size());
+                      if (!id) return corrupt("a stored job's key does not have 33 bytes");
+                      Result<StoredJob> job = decode_job(*id, value);
+                      if (!job) return unreadable(*id, job.fault());
+                      page.whole = looked++ < looks_max;
+                      return page.whole && add(*std::move(job));
+                    });
   if (!scanned) return scanned.fault();
   return page;
 }

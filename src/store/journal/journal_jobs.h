@@ -26,7 +26,7 @@ class JournalJobs final : public JobStore {
  public:
   // What the store has to say about changes. With the lock.
   struct Begin {
-    std::function<Status()> may_stage;                                     // why nothing new may be staged
+    std::function<Status()> may_stage;                                    // why nothing new may be staged
     std::function<Status(std::size_t entries, std::size_t bytes)> change; // begins a step with so much in it
   };
   // All outlive this object.

@@ -226,7 +226,8 @@ void JournalStore::answer(std::unique_lock<std::mutex> lock, std::uint64_t seque
     lock.unlock();
     return done(std::move(value));
   }
-  journal_->when_durable(sequence, [done = std::move(done), value = std::move(value)]() mutable { done(std::move(value)); });
+  journal_->when_durable(sequence,
+                         [done = std::move(done), value = std::move(value)]() mutable { done(std::move(value)); });
   journal_->flush();
 }
 

@@ -1,11 +1,11 @@
 // JournalStore: the embedded store. One machine, one process, nothing to install; what it has answered survives a
 // power cut.
 //
-// Its parts: the SegmentedLog is what every change goes to and all a request waits for; SortedFiles brings full segments of it
-// to RocksDB, where Buckets are dropped whole when their time is over; Entries looks in both; the StoreClock says what
-// time it is. A call looks its key up, applies the step of core/transitions under the journal's lock, on the caller's
-// thread, and is answered when the batch with the change is durable. An answer that changes nothing waits for the batch
-// with what it has seen.
+// Its parts: the SegmentedLog is what every change goes to and all a request waits for; SortedFiles brings full
+// segments of it to RocksDB, where Buckets are dropped whole when their time is over; Entries looks in both; the
+// StoreClock says what time it is. A call looks its key up, applies the step of core/transitions under the journal's
+// lock, on the caller's thread, and is answered when the batch with the change is durable. An answer that changes
+// nothing waits for the batch with what it has seen.
 //
 // A store that has forgotten (an older copy of its folder was put back: witness.h) refuses claims until an operator has
 // accepted the loss. Whatever needs no new claim goes on: replays, completions, jobs.
@@ -16,12 +16,12 @@
 #include "store/common/replay_cache.h"
 #include "store/journal/ballast.h"
 #include "store/journal/buckets.h"
-#include "store/journal/meta.h"
 #include "store/journal/entries.h"
 #include "store/journal/fences.h"
-#include "store/journal/segmented_log.h"
 #include "store/journal/journal_jobs.h"
+#include "store/journal/meta.h"
 #include "store/journal/segment_files.h"
+#include "store/journal/segmented_log.h"
 #include "store/journal/sorted_files.h"
 #include "store/journal/store_clock.h"
 #include "store/journal/tuning.h"
@@ -167,9 +167,9 @@ class JournalStore final : public Store {
   std::unique_ptr<SortedFiles> sorted_;
   std::unique_ptr<SegmentedLog> journal_;
   std::unique_ptr<Entries> entries_;
-  Fences fences_;                    // guarded by the journal's lock
-  std::optional<Time> clock_saved_;  // the same
-  std::uint64_t writes_ = 0;         // the same
+  Fences fences_;                   // guarded by the journal's lock
+  std::optional<Time> clock_saved_; // the same
+  std::uint64_t writes_ = 0;        // the same
   std::unique_ptr<JournalJobs> jobs_;
   OwnersHere owners_here_;
   std::uint64_t least_fence_here_ = 0;
@@ -178,7 +178,7 @@ class JournalStore final : public Store {
   // Set before the store is handed out, and cleared once the loss is accepted.
   std::optional<Fault> loss_;
   std::atomic<bool> forgetful_ = false;
-  bool accepting_loss_ = false; // the acceptance is on its way to the disk, or there
+  bool accepting_loss_ = false;            // the acceptance is on its way to the disk, or there
   std::mutex maintenance_mutex_;           // one round at a time
   std::optional<std::uint64_t> witnessed_; // the sequence number in the witness
   bool witness_failed_ = false;            // and it was said

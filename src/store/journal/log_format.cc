@@ -69,10 +69,11 @@ Sector look_at(const SegmentName& segment, std::string_view bytes, std::uint64_t
 }
 
 Fault damaged(const SegmentName& segment, std::uint64_t offset, std::string_view how) {
-  return corrupt(fmt::format("segment {} of the journal is damaged at byte {}: {}; answers that clients have got may be "
-                             "missing, so the store is not opened: restore a backup, or move the folder away to start "
-                             "with an empty store",
-                             segment.number, offset, how));
+  return corrupt(
+      fmt::format("segment {} of the journal is damaged at byte {}: {}; answers that clients have got may be "
+                  "missing, so the store is not opened: restore a backup, or move the folder away to start "
+                  "with an empty store",
+                  segment.number, offset, how));
 }
 
 // One segment, read from its first batch to the end of its part of the log.
@@ -92,8 +93,8 @@ class SegmentReader {
     BatchHeader header;
     std::memcpy(&header, bytes_.data() + offset_, sizeof header);
     const std::size_t size = batch_bytes(header.payload_bytes);
-    if (header.magic != kBatchMagic || header.epoch != epoch_ || header.batch != batch_ + 1 || header.offset != offset_ ||
-        size > bytes_.size() - offset_) {
+    if (header.magic != kBatchMagic || header.epoch != epoch_ || header.batch != batch_ + 1 ||
+        header.offset != offset_ || size > bytes_.size() - offset_) {
       return damaged(name_, offset_, "it does not have the shape of a batch");
     }
     bool torn = false;
@@ -165,8 +166,8 @@ std::size_t batch_bytes(std::size_t payload_bytes) {
 LogEnd lay_out_batch(const SegmentName& segment, const LogEnd& end, std::uint32_t epoch, std::uint64_t offset,
                      std::string_view payload, std::span<char> out) {
   const std::uint32_t batch = end.epoch == epoch ? end.batch + 1 : 1;
-  BatchHeader header{kBatchMagic, static_cast<std::uint32_t>(payload.size()), epoch, batch, end.sequence + 1, offset,
-                     end.checksum, 0};
+  BatchHeader header{
+      kBatchMagic, static_cast<std::uint32_t>(payload.size()), epoch, batch, end.sequence + 1, offset, end.checksum, 0};
   header.checksum = checksum_of(header, segment.salt, payload);
   ONCEKEY_CHECK(out.size() == batch_bytes(payload.size()), "a batch has the size it was given room for");
   char* at = out.data();

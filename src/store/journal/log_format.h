@@ -1,10 +1,10 @@
 // log_format: how batches lie in the segments of a journal, and how they are read back after a crash. Pure: bytes in,
 // bytes out. docs/JOURNAL_FORMAT.md has the format and the reasons.
 //
-// A disk writes a sector of 512 bytes whole or not at all, and a write of many sectors may be cut off anywhere. So every
-// sector says which write it belongs to (epoch and batch) and has a checksum of its own: after a power cut each sector
-// can be told to be old, new or damaged. A batch of which some sectors are old was never answered, and the log ends
-// before it. A batch with a damaged sector may have been answered, and the store is not opened.
+// A disk writes a sector of 512 bytes whole or not at all, and a write of many sectors may be cut off anywhere. So
+// every sector says which write it belongs to (epoch and batch) and has a checksum of its own: after a power cut each
+// sector can be told to be old, new or damaged. A batch of which some sectors are old was never answered, and the log
+// ends before it. A batch with a damaged sector may have been answered, and the store is not opened.
 #pragma once
 
 #include <oncekey/result.h>
@@ -58,9 +58,9 @@ struct LiveSegment {
 
 struct RecoveredLog {
   LogEnd end;
-  std::vector<LiveSegment> live;    // oldest first
-  std::vector<std::uint32_t> free;  // numbers of the others
-  std::uint32_t newest_epoch = 0;   // of all sectors: the next segment gets a greater one
+  std::vector<LiveSegment> live;   // oldest first
+  std::vector<std::uint32_t> free; // numbers of the others
+  std::uint32_t newest_epoch = 0;  // of all sectors: the next segment gets a greater one
 };
 
 // Calls `visit` with the payload of each batch after `sealed`, in order. A fault if the log is damaged: then a batch

@@ -282,10 +282,10 @@ Status JournalStore::start(JournalStoreOptions& options) {
   if (!segments) return std::move(segments).fault();
   segments_ = *std::move(segments);
   if (segments_->numbers().empty() && sorted_->sealed().sequence != 0) {
-    return corrupt(
-        fmt::format("the store at {} is damaged and is not opened: the segments of its log are missing from {}; restore "
-                    "a backup, or move the directory away to start with an empty store",
-                    folder_, folder));
+    return corrupt(fmt::format(
+        "the store at {} is damaged and is not opened: the segments of its log are missing from {}; restore "
+        "a backup, or move the directory away to start with an empty store",
+        folder_, folder));
   }
 
   SegmentedLogOptions log;
@@ -322,9 +322,10 @@ Status JournalStore::start(JournalStoreOptions& options) {
   if (const Status loaded = fences_.load(*entries_, clock_->now()); !loaded) return loaded;
   least_fence_here_ = fences_.next();
   if (const Status loaded = load_unsettled(); !loaded) return loaded;
-  jobs_ = std::make_unique<JournalJobs>(*entries_, *clock_, fences_, JournalJobs::Begin{
-      [this] { return may_begin(); },
-      [this](std::size_t entries, std::size_t bytes) { return begin_change(entries, bytes); }});
+  jobs_ = std::make_unique<JournalJobs>(
+      *entries_, *clock_, fences_,
+      JournalJobs::Begin{[this] { return may_begin(); },
+                         [this](std::size_t entries, std::size_t bytes) { return begin_change(entries, bytes); }});
   if (const Status loaded = jobs_->load(); !loaded) return loaded;
   journal_->wait_until_durable();
   if (const Status health = journal_->healthy(); !health) return health;

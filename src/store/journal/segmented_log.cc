@@ -50,14 +50,17 @@ Status replay(YoungTable& table) {
 SegmentedLog::SegmentedLog(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options)
     : files_(files), cold_(cold), options_(std::move(options)), end_(options_.sealed) {}
 
-Result<std::unique_ptr<SegmentedLog>> SegmentedLog::open(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options) {
+Result<std::unique_ptr<SegmentedLog>> SegmentedLog::open(SegmentFiles& files, ColdStore& cold,
+                                                         SegmentedLogOptions options) {
   std::unique_ptr<SegmentedLog> journal(new SegmentedLog(files, cold, std::move(options)));
   if (const Status recovered = journal->recover(); !recovered) return recovered.fault();
   journal->writer_ = journal->options_.make_writer([at = journal.get()](int error) { at->written(error); });
   return journal;
 }
 
-void SegmentedLog::start_sealing() { sealer_ = std::thread([this] { seal_in_background(); }); }
+void SegmentedLog::start_sealing() {
+  sealer_ = std::thread([this] { seal_in_background(); });
+}
 
 SegmentedLog::~SegmentedLog() {
   wait_until_durable();
@@ -194,7 +197,9 @@ void SegmentedLog::put(const Family& family, std::string_view key, std::string_v
   put_encoded(family, key, [&](std::string& payload) { payload.append(value); });
 }
 
-void SegmentedLog::erase(const Family& family, std::string_view key) { end_entry(family, begin_entry(family, key, true), true); }
+void SegmentedLog::erase(const Family& family, std::string_view key) {
+  end_entry(family, begin_entry(family, key, true), true);
+}
 
 EntryPlace SegmentedLog::begin_entry(const Family& family, std::string_view key, bool erased) {
   std::string& payload = batches_.back().payload;
@@ -338,8 +343,10 @@ void SegmentedLog::seal_in_background() {
       lock.unlock();
       const Result<std::uint32_t> made = files_.make();
       lock.lock();
-      if (made) free_.push_back(*made);
-      else done = made.fault();
+      if (made)
+        free_.push_back(*made);
+      else
+        done = made.fault();
     }
     if (Segment* const segment = to_seal()) {
       worked = true;

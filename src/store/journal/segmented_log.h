@@ -1,9 +1,9 @@
-// SegmentedLog: keys and values in families, of which the young ones are in a log of our own and in memory, and the old ones
-// in a cold store. A change waits for one write of the log and for nothing else.
+// SegmentedLog: keys and values in families, of which the young ones are in a log of our own and in memory, and the old
+// ones in a cold store. A change waits for one write of the log and for nothing else.
 //
-// Changes are appended to the batch being built while the batch before it is written; when that one is durable, this one
-// goes. Batches fill segments. A full segment is sealed: a thread hands what its batches have changed to the cold store,
-// one entry a key, and the segment is used again once the cold store has made it durable.
+// Changes are appended to the batch being built while the batch before it is written; when that one is durable, this
+// one goes. Batches fill segments. A full segment is sealed: a thread hands what its batches have changed to the cold
+// store, one entry a key, and the segment is used again once the cold store has made it durable.
 //
 // Reading. The young tables are asked first, newest first; what none of them has is as the cold store has it. An entry
 // is visible before it is durable: an answer that follows from it waits for its batch (`durable`, when_durable).
@@ -115,16 +115,16 @@ class SegmentedLog {
   // The batch of the step under way, and the newest that is durable.
   std::uint64_t newest() const { return batches_.back().sequence; }
   std::uint64_t durable() const { return end_.sequence; }
-  // `done` is called without lock() once that batch is durable, which it is not yet, in the order of the calls; never if
-  // the log fails.
+  // `done` is called without lock() once that batch is durable, which it is not yet, in the order of the calls; never
+  // if the log fails.
   using Durable = std::function<void()>;
   void when_durable(std::uint64_t sequence, Durable done);
   // How many wait.
   std::size_t waiting() const { return waiting_; }
   // What was put since the last flush goes to the disk, soon or after the write under way.
   void flush();
-  // Everything that was put is durable, or the log has failed. Without lock(), and only while the writer's loop does not
-  // run.
+  // Everything that was put is durable, or the log has failed. Without lock(), and only while the writer's loop does
+  // not run.
   void wait_until_durable();
 
   // Another writer from now on. Without lock(), and only while neither writer's loop runs.
@@ -174,16 +174,16 @@ class SegmentedLog {
   const SegmentedLogOptions options_;
   mutable std::mutex mutex_;
 
-  LogEnd end_;                                     // the newest durable batch
-  LogEnd written_end_;                             // the same once the write under way is durable
+  LogEnd end_;         // the newest durable batch
+  LogEnd written_end_; // the same once the write under way is durable
   std::uint32_t newest_epoch_ = 0;
-  std::deque<std::unique_ptr<Segment>> segments_;  // with batches that are not sealed
-  Segment* in_use_ = nullptr;                      // the last of them, or none
+  std::deque<std::unique_ptr<Segment>> segments_; // with batches that are not sealed
+  Segment* in_use_ = nullptr;                     // the last of them, or none
   std::deque<std::uint32_t> free_;
-  std::deque<Batch> batches_;                      // not durable yet
-  bool building_ = false;                          // the last of them
-  bool writing_ = false;                           // the first of them
-  bool flushing_ = false;                          // a flush comes when the loop's turn is over
+  std::deque<Batch> batches_; // not durable yet
+  bool building_ = false;     // the last of them
+  bool writing_ = false;      // the first of them
+  bool flushing_ = false;     // a flush comes when the loop's turn is over
   std::optional<Fault> failure_;
   std::atomic<bool> failed_ = false;
   std::size_t waiting_ = 0;

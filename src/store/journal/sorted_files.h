@@ -1,6 +1,6 @@
-// SortedFiles: the cold store on RocksDB. What a segment has changed becomes one sorted file for each family, and all of
-// these files, with the mark of how far the log is sealed, are taken up in one step. RocksDB's own log and memtable are
-// never written.
+// SortedFiles: the cold store on RocksDB. What a segment has changed becomes one sorted file for each family, and all
+// of these files, with the mark of how far the log is sealed, are taken up in one step. RocksDB's own log and memtable
+// are never written.
 #pragma once
 
 #include "store/journal/segmented_log.h"

@@ -1,9 +1,9 @@
 // time_index: which records a bucket has, by the time they were first received.
 //
-// Records are kept by their ids, which are hashes; people want to see the newest first. So a segment that is sealed gets,
-// for each bucket and millisecond, one entry with the ids of the records it has. Entries go with their bucket. One may
-// name a record that has moved to a later bucket, was claimed anew since, or was released: a listing looks the record up
-// and compares the time. Young records need no entry: there are few enough to look at all of them.
+// Records are kept by their ids, which are hashes; people want to see the newest first. So a segment that is sealed
+// gets, for each bucket and millisecond, one entry with the ids of the records it has. Entries go with their bucket.
+// One may name a record that has moved to a later bucket, was claimed anew since, or was released: a listing looks the
+// record up and compares the time. Young records need no entry: there are few enough to look at all of them.
 //
 //   key    first_received:u64 (big-endian) sequence:u64 (big-endian) of the segment's last batch   16 bytes, where a
 //          record's key has 32

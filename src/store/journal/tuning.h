@@ -13,8 +13,8 @@
 
 namespace oncekey {
 
-// Blocks and indexes of all buckets share this. Replays are mostly of young keys, which are in the journal's tables; the
-// operating system's page cache stands behind it.
+// Blocks and indexes of all buckets share this. Replays are mostly of young keys, which are in the journal's tables;
+// the operating system's page cache stands behind it.
 inline constexpr std::size_t kBlockCacheBytes = std::size_t{32} << 20;
 // Buckets keep few and large files; this is far beyond need and far below the usual limit of descriptors.
 inline constexpr int kOpenFilesMax = 256;

@@ -1,5 +1,5 @@
-// YoungTable: what the batches of one segment have changed, until the segment is sealed. A flat table: no pointer and no
-// allocation for each key. Keys and values stay where they were encoded, in the payloads of their batches.
+// YoungTable: what the batches of one segment have changed, until the segment is sealed. A flat table: no pointer and
+// no allocation for each key. Keys and values stay where they were encoded, in the payloads of their batches.
 //
 // Not for several threads at once.
 #pragma once
@@ -50,7 +50,9 @@ class YoungTable {
   // The newest entry of the key; null if this table has none.
   const Entry* find(FamilyKind kind, std::string_view key) const;
   std::string_view key_of(const Entry& entry) const { return part(entry, entry.place.key, entry.place.key_bytes); }
-  std::string_view value_of(const Entry& entry) const { return part(entry, entry.place.value, entry.place.value_bytes); }
+  std::string_view value_of(const Entry& entry) const {
+    return part(entry, entry.place.value, entry.place.value_bytes);
+  }
 
   // In no order, one for each key of a kind.
   const std::vector<Entry>& entries() const { return entries_; }
