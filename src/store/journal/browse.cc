@@ -2,6 +2,7 @@
 #include "core/record_codec.h"
 #include "store/common/listing.h"
 #include "store/journal/journal_store.h"
+#include "store/journal/text_index.h"
 #include "store/journal/time_index.h"
 
 namespace oncekey {
@@ -79,6 +80,7 @@ class NewestFirst {
 
 void JournalStore::browse(const BrowseRequest& request, Done<BrowsePage> done) {
   if (const Status health = journal_->healthy(); !health) return done(health.fault());
+  if (!request.key.empty()) return done(browse_by_key(request));
   done(only_waiting(request.shown) ? browse_waiting(request) : browse_by_time(request));
 }
 
@@ -105,6 +107,39 @@ Result<BrowsePage> JournalStore::browse_waiting(const BrowseRequest& request) co
   return page;
 }
 
+Result<BrowsePage> JournalStore::browse_by_key(const BrowseRequest& request) const {
+  const Time now = clock_->now();
+  SegmentedLog::Young young;
+  {
+    const std::unique_lock lock = journal_->lock();
+    young = journal_->young(FamilyKind::records, {});
+  }
+  std::unordered_set<RecordId> ids;
+  for (const SegmentedLog::Young::Entry& entry : young.entries) {
+    const std::optional<RecordId> id = id_in_key(entry.key, 0);
+    if (!id || entry.erased) continue;
+    const Result<Record> record = decode_record(without_reference(entry.value), DecodeBody::no);
+    if (record && record->key == request.key) ids.insert(*id);
+  }
+  const std::string prefix = text_key(text_hash_, request.key);
+  const auto add = [&](std::string_view key, std::string_view /*value*/) -> Result<bool> {
+    if (const std::optional<RecordId> id = id_in_key(key, prefix.size())) ids.insert(*id);
+    return ids.size() < kLooksPerCall;
+  };
+  const Status scanned = buckets_.scan_all(prefix, "the keys could not be searched", add);
+  if (!scanned) return scanned.fault();
+  NewestLines newest(request.limit);
+  for (const RecordId& id : ids) {
+    Result<std::optional<Record>> record = read(id);
+    if (!record) return std::move(record).fault();
+    if (!*record || !is_browsed(request, **record, now)) continue;
+    const BrowsePlace place{(*record)->first_received, id};
+    if (comes_after(request.after, place))
+      newest.offer(place, [&] { return Listed{id, as_listed(**std::move(record))}; });
+  }
+  return std::move(newest).page(ids.size(), ids.size() < kLooksPerCall);
+}
+
 Result<BrowsePage> JournalStore::browse_by_time(const BrowseRequest& request) const {
   const Time now = clock_->now();
   std::vector<BrowsePlace> young;
@@ -113,7 +148,7 @@ Result<BrowsePage> JournalStore::browse_by_time(const BrowseRequest& request) co
     const SegmentedLog::Young found = journal_->young(FamilyKind::records, {});
     for (const SegmentedLog::Young::Entry& entry : found.entries) {
       const std::optional<RecordId> id = id_in_key(entry.key, 0);
-      if (id && !entry.erased) young.push_back({first_received_in(entry.value), *id});
+      if (id && !entry.erased) young.push_back({first_received_in(without_reference(entry.value)), *id});
     }
   }
   NewestFirst index(*db_, std::move(young), buckets_.live(), request.after ? request.after->first_received : now);
@@ -163,7 +198,7 @@ Status JournalStore::load_unsettled() {
     const std::optional<RecordId> id = id_in_key(entry.key, 0);
     if (!id || entry.erased) continue;
     // One that cannot be read stays as it is: the next claim of it gets the fault.
-    const Result<Record> record = decode_record(entry.value, DecodeBody::no);
+    const Result<Record> record = decode_record(without_reference(entry.value), DecodeBody::no);
     if (record && record->state != RecordState::completed && !record->expired(now))
       keys.emplace(*id, UnsettledKey::of(*record, false));
   }

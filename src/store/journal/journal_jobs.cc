@@ -30,6 +30,8 @@ Fault unreadable(const RecordId& id, const Fault& fault) {
 
 } // namespace
 
+std::string message_key(const RecordId& id) { return key_with_id(kMessage, id); }
+
 template <class T>
 void JournalJobs::answer(std::unique_lock<std::mutex> lock, std::uint64_t sequence, Done<T> done, T value) {
   if (sequence <= journal_.durable()) {
@@ -52,9 +54,22 @@ void JournalJobs::apply(Done<T> done, Step step) {
 }
 
 void JournalJobs::stage(StageRequest request, Done<StageAnswer> done) {
-  if (const Status health = journal_.healthy(); !health) return done(health.fault());
   std::string message;
   encode_message(request.message, message);
+  request.message = Message{};
+  if (message.size() <= kLogBodyBytesMax) return stage(request, message, std::move(done));
+  const RecordId id = request.id;
+  bodies_.write(BodyKind::message, id, std::move(message),
+                [this, request = std::move(request), done = std::move(done)](const Result<BodyReference>& file) {
+                  if (!file) return done(file.fault());
+                  std::string reference;
+                  encode_body_reference(*file, reference);
+                  stage(request, reference, done);
+                });
+}
+
+void JournalJobs::stage(const StageRequest& request, const std::string& message, Done<StageAnswer> done) {
+  if (const Status health = journal_.healthy(); !health) return done(health.fault());
   KeyLook found;
   const Status looked = entries_.look(FamilyKind::jobs, key_with_id(kState, request.id), Likely::cold, found);
   const Result<Place> was =
@@ -152,10 +167,14 @@ Result<JournalJobs::Place> JournalJobs::look_up(const RecordId& id) const {
 
 Result<std::optional<Message>> JournalJobs::message(const RecordId& id) const {
   KeyLook found;
-  const Status looked = entries_.look(FamilyKind::jobs, key_with_id(kMessage, id), Likely::young, found);
+  const Status looked = entries_.look(FamilyKind::jobs, message_key(id), Likely::young, found);
   if (!looked) return unreadable(id, looked.fault());
   if (!found.family) return std::optional<Message>{};
-  Result<Message> message = decode_message(found.value);
+  const std::optional<BodyReference> file = take_body_reference(found.value);
+  const Result<std::string> bytes =
+      file ? bodies_.read(BodyKind::message, id, *file) : Result<std::string>(std::string());
+  if (!bytes) return unreadable(id, bytes.fault());
+  Result<Message> message = decode_message(file ? std::string_view(*bytes) : found.value);
   if (!message) return unreadable(id, message.fault());
   return std::optional<Message>(*std::move(message));
 }
@@ -315,29 +334,29 @@ Status JournalJobs::put_on(const StoredJob& job, const Place& was) {
 // there already, and moved or erased where the state says so. Leaves room for a fence.
 Status JournalJobs::put(const StoredJob& job, const Place& was, const BucketId& goes_to, const std::string* message) {
   const std::string state_key = key_with_id(kState, job.id);
-  const std::string message_key = key_with_id(kMessage, job.id);
+  const std::string its_message = message_key(job.id);
   const bool moves = was.job && was.bucket != goes_to;
   std::string moved;
   if (moves && message == nullptr && job.message_kept) {
     KeyLook kept;
-    const Status read = entries_.look_on(FamilyKind::jobs, message_key, kept);
+    const Status read = entries_.look_on(FamilyKind::jobs, its_message, kept);
     if (!read) return unreadable(job.id, read.fault());
     moved = kept.value;
     message = &moved;
   }
   std::string state;
   encode_job(job, state);
-  const std::size_t bytes = state.size() + (message != nullptr ? message->size() : 0) + 4 * message_key.size() +
+  const std::size_t bytes = state.size() + (message != nullptr ? message->size() : 0) + 4 * its_message.size() +
                             2 * kIndexKeyBytes + kFenceBytes;
   if (const Status begun = begin_.change(6 + kFenceEntries, bytes); !begun) return begun;
   const Family family{FamilyKind::jobs, goes_to};
   journal_.put(family, state_key, state);
-  if (message != nullptr) journal_.put(family, message_key, *message);
-  if (!job.message_kept) journal_.erase(family, message_key);
+  if (message != nullptr) journal_.put(family, its_message, *message);
+  if (!job.message_kept) journal_.erase(family, its_message);
   if (moves) {
     const Family old{FamilyKind::jobs, was.bucket};
     journal_.erase(old, state_key);
-    journal_.erase(old, message_key);
+    journal_.erase(old, its_message);
   }
   // Makes the index say what the job says, in memory and in the log.
   const std::optional<std::uint64_t> was_at = index_.place_of(job.id);

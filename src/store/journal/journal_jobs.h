@@ -13,6 +13,7 @@
 
 #include "core/job_store.h"
 #include "store/common/job_index.h"
+#include "store/journal/body_files.h"
 #include "store/journal/entries.h"
 #include "store/journal/fences.h"
 #include "store/journal/store_clock.h"
@@ -22,6 +23,8 @@ namespace oncekey {
 // How long a job whose state cannot be read is left alone.
 inline constexpr Millis kUnreadablePause{60'000};
 
+std::string message_key(const RecordId& id);
+
 class JournalJobs final : public JobStore {
  public:
   // What the store has to say about changes. With the lock.
@@ -30,8 +33,9 @@ class JournalJobs final : public JobStore {
     std::function<Status(std::size_t entries, std::size_t bytes)> change; // begins a step with so much in it
   };
   // All outlive this object.
-  JournalJobs(Entries& entries, const StoreClock& clock, Fences& fences, Begin begin)
+  JournalJobs(Entries& entries, BodyFiles& bodies, const StoreClock& clock, Fences& fences, Begin begin)
       : entries_(entries),
+        bodies_(bodies),
         journal_(entries.journal()),
         clock_(clock),
         fences_(fences),
@@ -58,6 +62,8 @@ class JournalJobs final : public JobStore {
     std::uint64_t sequence = 0; // of the batch that says so
   };
 
+  // `message` is encoded, or a reference to its file.
+  void stage(const StageRequest& request, const std::string& message, Done<StageAnswer> done);
   Result<Place> place_of(const RecordId& id, const KeyLook& found) const;
   // With the lock.
   Result<Place> look_up(const RecordId& id) const;
@@ -88,6 +94,7 @@ class JournalJobs final : public JobStore {
   Status forget(const RecordId& id);
 
   Entries& entries_;
+  BodyFiles& bodies_;
   SegmentedLog& journal_;
   const StoreClock& clock_;
   Fences& fences_;

@@ -4,6 +4,7 @@
 #include "core/transitions.h"
 #include "store/common/calls.h"
 #include "store/common/listing.h"
+#include "store/journal/text_index.h"
 #include "store/journal/time_index.h"
 
 #include <fmt/format.h>
@@ -20,6 +21,8 @@ constexpr std::chrono::seconds kMaintenanceEvery{1};
 constexpr std::size_t kClockBytesMax = 256;
 // When more calls than this are at work their endings share batches.
 constexpr std::size_t kEndingsReservedMax = 2048;
+// Files of large bodies looked at by one round of maintenance.
+constexpr std::size_t kSweptAtOnce = 64;
 // Entries of expired keys erased by one round of maintenance.
 constexpr std::size_t kExpiredAtOnce = 1024;
 
@@ -39,6 +42,7 @@ JournalStore::JournalStore(const JournalStoreOptions& options, OpenedDatabase op
     : log_(options.log),
       folder_(options.path),
       meta_(std::move(meta)),
+      text_hash_(meta_.secret),
       witness_(folder_),
       ballast_(folder_),
       db_(std::move(opened.db)),
@@ -48,6 +52,7 @@ JournalStore::JournalStore(const JournalStoreOptions& options, OpenedDatabase op
 
 JournalStore::~JournalStore() {
   maintenance_ = {}; // ends it
+  bodies_.reset();   // what it has written goes to the log
   if (journal_ == nullptr) return;
   const bool sound = journal_->healthy().ok();
   if (sound && clock_ != nullptr) {
@@ -120,8 +125,23 @@ void JournalStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
   answer(std::move(found.lock), found.sequence, done, std::move(answered));
 }
 
+template <class T, class Settle>
+void JournalStore::with_file(const RecordId& id, const StoredResponse& response, Done<T> done, Settle settle) {
+  const std::size_t bytes =
+      response.headers.lines().size() + response.body.size() + (response.sealed ? response.sealed->bytes.size() : 0);
+  if (bytes <= kLogBodyBytesMax) return settle(std::nullopt, std::move(done));
+  std::string encoded;
+  encode_response(response, encoded);
+  bodies_->write(BodyKind::response, id, std::move(encoded),
+                 [done = std::move(done), settle = std::move(settle)](const Result<BodyReference>& body) mutable {
+                   if (!body) return done(body.fault());
+                   settle(*body, std::move(done));
+                 });
+}
+
 template <class T, class MakeStep>
-void JournalStore::apply(const RecordId& id, Done<T> done, MakeStep make_step) {
+void JournalStore::apply(const RecordId& id, const std::optional<BodyReference>& body, Done<T> done,
+                         MakeStep make_step) {
   if (const Status health = journal_->healthy(); !health) return done(health.fault());
   KeyLook found;
   const Status looked = look(id, Likely::young, found);
@@ -137,7 +157,7 @@ void JournalStore::apply(const RecordId& id, Done<T> done, MakeStep make_step) {
     written = erase(id, found.family->bucket);
   } else if (step.write) {
     const BucketId bucket = found.family->bucket;
-    written = put(id, *step.write, bucket, bucket_outliving(bucket, step.write->expires_at), false);
+    written = put(id, *step.write, bucket, bucket_outliving(bucket, step.write->expires_at), false, body);
   }
   if (!written) {
     found.lock.unlock();
@@ -149,14 +169,26 @@ void JournalStore::apply(const RecordId& id, Done<T> done, MakeStep make_step) {
 
 void JournalStore::by_fence(FenceCall call) {
   if (is_kept_from(call, owners_here_)) return call.done(FenceAnswer::lost);
-  apply(call.owner.id, std::move(call.done),
-        [&](const std::optional<Record>& found, Time now) { return fence_step(found, call, now); });
+  const RecordId id = call.owner.id;
+  Done<FenceAnswer> done = std::move(call.done);
+  if (call.verb != FenceVerb::complete) {
+    return apply(id, std::nullopt, std::move(done),
+                 [&](const std::optional<Record>& found, Time now) { return fence_step(found, call, now); });
+  }
+  const auto shared = std::make_shared<FenceCall>(std::move(call));
+  with_file(id, shared->response, std::move(done), [this, shared](const auto& body, Done<FenceAnswer> then) {
+    apply(shared->owner.id, body, std::move(then),
+          [&](const std::optional<Record>& found, Time now) { return fence_step(found, *shared, now); });
+  });
 }
 
 void JournalStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
-  apply(id, std::move(done), [&](const std::optional<Record>& found, Time now) {
-    return operate_step(found, action, std::move(response), now);
+  const auto shared = std::make_shared<StoredResponse>(std::move(response));
+  with_file(id, *shared, std::move(done), [this, id, action, shared](const auto& body, Done<OperatorAnswer> then) {
+    apply(id, body, std::move(then), [&](const std::optional<Record>& found, Time now) {
+      return operate_step(found, action, std::move(*shared), now);
+    });
   });
 }
 
@@ -168,7 +200,18 @@ Status JournalStore::look(const RecordId& id, Likely likely, KeyLook& found) con
 
 Result<std::optional<Record>> JournalStore::decode(const RecordId& id, const KeyLook& found, DecodeBody body) const {
   if (!found.family) return std::optional<Record>();
-  Result<Record> record = decode_record(found.value, body);
+  std::string_view value = found.value;
+  const std::optional<BodyReference> file = take_body_reference(value);
+  Result<Record> record = decode_record(value, body);
+  if (record && file && body == DecodeBody::yes) {
+    const Result<std::string> bytes = bodies_->read(BodyKind::response, id, *file);
+    Result<StoredResponse> response = bytes ? decode_response(*bytes) : Result<StoredResponse>(bytes.fault());
+    if (response) {
+      record->response = *std::move(response);
+    } else {
+      record = std::move(response).fault();
+    }
+  }
   if (record) return std::optional<Record>(*std::move(record));
   return Fault{record.fault().kind, fmt::format("record {} in {}: {}", short_hash(id), to_string(found.family->bucket),
                                                 record.fault().message)};
@@ -200,13 +243,22 @@ Status JournalStore::begin_change(std::size_t entries, std::size_t bytes) {
   return ok_status();
 }
 
-Status JournalStore::put(const RecordId& id, const Record& record, const std::optional<BucketId>& was_in,
-                         const BucketId& goes_to, bool takes_fence) {
+Status JournalStore::put(const RecordId& id, Record& record, const std::optional<BucketId>& was_in,
+                         const BucketId& goes_to, bool takes_fence, const std::optional<BodyReference>& body) {
   const std::string_view key = key_of(id);
-  const std::size_t bytes = 2 * key.size() + encoded_bytes_max(record) + kUnsettledBytes + kFenceBytes;
+  if (body) {
+    record.response->headers.clear();
+    record.response->body.clear();
+    record.response->sealed.reset();
+  }
+  const std::size_t bytes =
+      2 * key.size() + kBodyReferenceBytes + encoded_bytes_max(record) + kUnsettledBytes + kFenceBytes;
   if (const Status begun = begin_change(2 + kUnsettledEntries + kFenceEntries, bytes); !begun) return begun;
   if (takes_fence) fences_.take(*journal_);
-  journal_->put_encoded({FamilyKind::records, goes_to}, key, [&](std::string& out) { encode_record(record, out); });
+  journal_->put_encoded({FamilyKind::records, goes_to}, key, [&](std::string& out) {
+    if (body) encode_body_reference(*body, out);
+    encode_record(record, out);
+  });
   if (was_in && *was_in != goes_to) journal_->erase({FamilyKind::records, *was_in}, key);
   unsettled_.note(id, &record, *journal_);
   return ok_status();
@@ -238,7 +290,7 @@ void JournalStore::list(const ListRequest& request, Done<std::vector<Listed>> do
     if (listed.size() == request.limit) return false;
     const std::optional<RecordId> id = id_in_key(key, 0);
     if (!id) return true; // of an index
-    Result<Record> record = decode_record(value, DecodeBody::no);
+    Result<Record> record = decode_record(without_reference(value), DecodeBody::no);
     if (!record) return Fault{record.fault().kind, "record " + to_hex(*id) + ": " + record.fault().message};
     if (is_listed(request, *id, *record, now)) listed.push_back({*id, as_listed(*std::move(record))});
     return true;
@@ -272,7 +324,7 @@ StoreStats JournalStore::stats() const {
   const SegmentedLog::Sizes sizes = journal_->sizes();
   stats.records_estimate += sizes.entries;
   stats.bytes_in_memory += sizes.bytes_in_memory;
-  stats.bytes_on_disk += sizes.bytes_on_disk;
+  stats.bytes_on_disk += sizes.bytes_on_disk + bodies_->bytes();
   stats.writes = writes_;
   return stats;
 }
@@ -301,15 +353,19 @@ Result<rocksdb::ColumnFamilyHandle*> JournalStore::family_of(const Family& famil
   return bucket->family.get();
 }
 
-// The index by time, and the entries of what is not settled.
+// The indexes by time and by the key's text, and the entries of what is not settled.
 std::vector<SortedFiles::Derived> JournalStore::indexes_of(const YoungTable& changes, const LogEnd& sealed) {
   std::map<std::pair<Family, Time>, std::string> by_time;
   std::vector<SortedFiles::Derived> derived;
   for (const YoungTable::Entry& entry : changes.entries()) {
     if (entry.family.kind != FamilyKind::records || entry.erased) continue;
     const std::string_view key = changes.key_of(entry);
-    by_time[{entry.family, first_received_in(changes.value_of(entry))}].append(key);
+    const std::string_view value = without_reference(changes.value_of(entry));
+    by_time[{entry.family, first_received_in(value)}].append(key);
     const std::optional<RecordId> id = id_in_key(key, 0);
+    const Result<Record> record = decode_record(value, DecodeBody::no);
+    if (id && record && !record->key.empty())
+      derived.push_back({entry.family, text_key(text_hash_, record->key).append(key), {}});
     if (id && unsettled_.needs_entry(*id)) derived.push_back({kStoreFamily, key_with_id(kUnsettledPrefix, *id), {}});
   }
   for (auto& [when, ids] : by_time)
@@ -333,6 +389,16 @@ Status JournalStore::maintain() {
       journal_->flush();
     }
   }
+  bodies_->sweep(kSweptAtOnce, [this](BodyKind kind, const RecordId& id, std::uint64_t number) {
+    const bool is_message = kind == BodyKind::message;
+    KeyLook found;
+    found.lock = journal_->lock();
+    const Status looked = is_message ? entries_->look_on(FamilyKind::jobs, message_key(id), found)
+                                     : entries_->look_on(FamilyKind::records, key_of(id), found);
+    if (!looked) return true; // it cannot be told
+    const std::optional<BodyReference> body = found.family ? take_body_reference(found.value) : std::nullopt;
+    return body && body->number == number;
+  });
   for (Buckets* const buckets : {&buckets_, &job_buckets_}) {
     const std::unique_lock no_sealing = sorted_->pin();
     const Result<std::size_t> dropped = buckets->drop_ended(now);

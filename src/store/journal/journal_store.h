@@ -15,6 +15,7 @@
 #include "core/record_codec.h"
 #include "store/common/replay_cache.h"
 #include "store/journal/ballast.h"
+#include "store/journal/body_files.h"
 #include "store/journal/buckets.h"
 #include "store/journal/entries.h"
 #include "store/journal/fences.h"
@@ -124,11 +125,15 @@ class JournalStore final : public Store {
   // Why nothing new may be begun; with the lock.
   Status may_begin() const;
   // Applies a step of core/transitions to the record under the id, and answers once that is durable.
+  // `body` is where a large response is.
   template <class T, class MakeStep>
-  void apply(const RecordId& id, Done<T> done, MakeStep make_step);
+  void apply(const RecordId& id, const std::optional<BodyReference>& body, Done<T> done, MakeStep make_step);
+  // Calls `settle` with the response's file if it is large, and with nothing if it is not.
+  template <class T, class Settle>
+  void with_file(const RecordId& id, const StoredResponse& response, Done<T> done, Settle settle);
   // With the lock.
-  Status put(const RecordId& id, const Record& record, const std::optional<BucketId>& was_in, const BucketId& goes_to,
-             bool takes_fence);
+  Status put(const RecordId& id, Record& record, const std::optional<BucketId>& was_in, const BucketId& goes_to,
+             bool takes_fence, const std::optional<BodyReference>& body = std::nullopt);
   Status erase(const RecordId& id, const BucketId& bucket);
   Status begin_step(std::size_t entries, std::size_t bytes);
   // A step on behalf of a caller, which saves the clock now and then.
@@ -142,6 +147,7 @@ class JournalStore final : public Store {
   std::vector<SortedFiles::Derived> indexes_of(const YoungTable& changes, const LogEnd& sealed);
 
   Result<BrowsePage> browse_waiting(const BrowseRequest& request) const;
+  Result<BrowsePage> browse_by_key(const BrowseRequest& request) const;
   Result<BrowsePage> browse_by_time(const BrowseRequest& request) const;
   // Compares the store with its witness.
   Status look_for_loss();
@@ -154,6 +160,7 @@ class JournalStore final : public Store {
   Log& log_;
   const std::string folder_;
   const StoreMeta meta_;
+  const KeyedHash text_hash_;
   const Witness witness_;
   const Ballast ballast_;
   // In the order of need: the database outlives the buckets' handles, and both outlive the journal.
@@ -167,6 +174,7 @@ class JournalStore final : public Store {
   std::unique_ptr<SortedFiles> sorted_;
   std::unique_ptr<SegmentedLog> journal_;
   std::unique_ptr<Entries> entries_;
+  std::unique_ptr<BodyFiles> bodies_;
   Fences fences_;                   // guarded by the journal's lock
   std::optional<Time> clock_saved_; // the same
   std::uint64_t writes_ = 0;        // the same

@@ -155,5 +155,85 @@ TEST_F(JournalStoreTest, AFullQueueRefusesNewClaimsAndStillTakesAnswers) {
   store_.reset();
 }
 
+// Large bodies.
+
+class LargeBodies : public JournalStoreTest {
+ protected:
+  static std::string large(char letter) { return std::string(kLogBodyBytesMax + 1, letter); }
+  std::vector<std::filesystem::path> files() const {
+    std::vector<std::filesystem::path> found;
+    for (const auto& entry : std::filesystem::directory_iterator(path_ + "/bodies")) found.push_back(entry.path());
+    return found;
+  }
+};
+
+TEST_F(LargeBodies, AreInFilesOfTheirOwnAndReplayed) {
+  open();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, large('x')));
+  ASSERT_EQ(files().size(), 1u);
+  EXPECT_EQ(mode_of(files().front()), 0600u);
+  EXPECT_EQ(content_of(segment()).find(std::string(1000, 'x')), std::string::npos) << "not in the log";
+  EXPECT_EQ(find(1)->record->response->body, large('x'));
+  store_.reset();
+  open();
+  EXPECT_EQ(find(1)->record->response->body, large('x'));
+  ASSERT_TRUE(replays(1));
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_EQ(files().size(), 1u) << "a file that is referred to stays";
+}
+
+TEST_F(LargeBodies, AreRemovedWhenNothingRefersToThem) {
+  open_on_the_machine();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, large('x')));
+  const std::string left_by_a_crash = path_ + "/bodies/r-" + to_hex(id_of(2)) + "-0123456789abcdef";
+  std::ofstream(left_by_a_crash) << "left";
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_FALSE(std::filesystem::exists(left_by_a_crash));
+  EXPECT_EQ(files().size(), 1u);
+  // The record expires, and its key is claimed anew.
+  machine_.since_boot += 2 * kRetention;
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(store_->maintain());
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(LargeBodies, DamageIsAFaultAndNeverAnAnswer) {
+  open();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, large('x')));
+  overwrite(files().front(), 5000, "y");
+  EXPECT_THAT(refusal(1), HasSubstr("checksum"));
+  std::filesystem::remove(files().front());
+  EXPECT_THAT(refusal(1), HasSubstr("is missing"));
+}
+
+// Searches.
+
+TEST_F(JournalStoreTest, ASearchByAKeysTextFindsYoungAndOldRecordsAndLooksAtNoOthers) {
+  open();
+  const auto claim_with_text = [&](std::uint64_t number, std::string text) {
+    ClaimRequest request = claim_of(number);
+    request.key = std::move(text);
+    std::promise<void> claimed;
+    store_->claim(std::move(request), [&](const Result<ClaimAnswer>&) { claimed.set_value(); });
+    claimed.get_future().wait();
+  };
+  for (std::uint64_t i = 0; i < 100; ++i) claim_with_text(i, i % 50 == 0 ? "order 7" : "another");
+  store_.reset();
+  open();
+  while (store_->stats().buckets == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5)); // sealed
+  claim_with_text(200, "order 7");
+  BrowseRequest request;
+  request.key = "order 7";
+  std::optional<BrowsePage> page;
+  store_->browse(request, [&](const Result<BrowsePage>& result) { page = *result; });
+  ASSERT_EQ(page->lines.size(), 3u);
+  EXPECT_EQ(page->lines.front().id, id_of(200)) << "the newest first";
+  EXPECT_TRUE(page->whole);
+  EXPECT_EQ(page->looked, 3u);
+}
+
 } // namespace
 } // namespace oncekey::journal_tests

@@ -276,6 +276,10 @@ Status JournalStore::start(JournalStoreOptions& options) {
   if (!sorted) return std::move(sorted).fault();
   sorted_ = *std::move(sorted);
 
+  Result<std::unique_ptr<BodyFiles>> bodies = BodyFiles::open(folder_ + "/bodies");
+  if (!bodies) return std::move(bodies).fault();
+  bodies_ = *std::move(bodies);
+
   const std::string folder = log_folder(folder_);
   if (const Status made = make_private_folder(folder); !made) return made;
   Result<std::unique_ptr<SegmentFiles>> segments = SegmentFiles::open(folder, options.segment_bytes);
@@ -323,7 +327,7 @@ Status JournalStore::start(JournalStoreOptions& options) {
   least_fence_here_ = fences_.next();
   if (const Status loaded = load_unsettled(); !loaded) return loaded;
   jobs_ = std::make_unique<JournalJobs>(
-      *entries_, *clock_, fences_,
+      *entries_, *bodies_, *clock_, fences_,
       JournalJobs::Begin{[this] { return may_begin(); },
                          [this](std::size_t entries, std::size_t bytes) { return begin_change(entries, bytes); }});
   if (const Status loaded = jobs_->load(); !loaded) return loaded;
