@@ -85,11 +85,11 @@ class RoomWatch {
   void look() {
     timer_.after(kRoomEvery);
     const std::string& store = shared_.config().store;
+    const StoreStats stats = shared_.store.stats();
     std::optional<StoreRoom::Seen> seen;
     if (const std::optional<std::string> folder = folder_of_store(store)) {
-      seen = look_at_folder(*folder);
+      seen = look_at_disk(*folder, stats.bytes_on_disk);
     } else {
-      const StoreStats stats = shared_.store.stats();
       // A store in memory takes memory; one elsewhere tells its size, or 0 where it would have to count.
       seen = StoreRoom::Seen{store.starts_with("memory:") ? stats.bytes_in_memory : stats.bytes_on_disk, 0, 0};
     }

@@ -5,7 +5,6 @@
 #include <sys/statvfs.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <system_error>
 
 namespace oncekey {
@@ -64,19 +63,13 @@ std::optional<std::string> StoreRoom::shortage() const {
                      disk_free_.load(), reserve_.load());
 }
 
-std::optional<StoreRoom::Seen> look_at_folder(const std::string& folder) {
+std::optional<StoreRoom::Seen> look_at_disk(const std::string& folder, std::uint64_t used) {
   struct statvfs disk {};
   if (::statvfs(folder.c_str(), &disk) != 0) return std::nullopt;
   StoreRoom::Seen seen;
+  seen.used = used;
   seen.disk_free = std::uint64_t{disk.f_bavail} * disk.f_frsize;
   seen.disk_bytes = std::uint64_t{disk.f_blocks} * disk.f_frsize;
-  std::error_code error;
-  for (auto at = std::filesystem::directory_iterator(folder, error); !error && at != end(at); at.increment(error)) {
-    // A file may go between the listing and the look at it.
-    std::error_code gone;
-    const std::uintmax_t bytes = at->file_size(gone);
-    if (!gone) seen.used += bytes;
-  }
   return seen;
 }
 

@@ -86,7 +86,7 @@ class StoreRoom {
 // What of a disk stays free: as configured, or 5 % of it, but at least 64 MiB and at most 1 GiB.
 std::uint64_t disk_reserve(const Limits& limits, std::uint64_t disk_bytes);
 
-// Looks at a store's folder and the file system under it; nothing if it cannot be looked at.
-std::optional<StoreRoom::Seen> look_at_folder(const std::string& folder);
+// Looks at the file system under a store that takes so many bytes; nothing if it cannot be looked at.
+std::optional<StoreRoom::Seen> look_at_disk(const std::string& folder, std::uint64_t used);
 
 } // namespace oncekey

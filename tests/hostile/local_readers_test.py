@@ -40,7 +40,7 @@ class FilesTest(unittest.TestCase):
 
     def assert_private(self):
         for path, mode in modes_below(self.data).items():
-            self.assertEqual(mode, "0o700" if path == self.data else "0o600", path)
+            self.assertEqual(mode, "0o700" if pathlib.Path(path).is_dir() else "0o600", path)
         self.assertEqual(oct(os.stat(self.witness).st_mode & 0o7777), "0o600")
 
     def test_everything_in_the_store_is_its_owners_alone(self):
@@ -57,7 +57,7 @@ class FilesTest(unittest.TestCase):
         self.pay()
         self.gateway.stop()
         for path in modes_below(self.data):
-            os.chmod(path, 0o755 if path == self.data else 0o644)
+            os.chmod(path, 0o755 if pathlib.Path(path).is_dir() else 0o644)
         self.gateway.start()
         self.assert_private()
 
