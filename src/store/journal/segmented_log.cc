@@ -19,6 +19,8 @@ namespace {
 
 // More than this does not wait together, so that a few large values do not delay all others.
 constexpr std::size_t kBatchBytesMax = std::size_t{1} << 20;
+// What a claim and its answer take, roughly: a table with room for all of a segment need not grow.
+constexpr std::size_t kExpectedBytesPerKey = 512;
 // After a failure to seal, or to make a segment.
 constexpr std::chrono::seconds kTryAgainAfter{1};
 
@@ -172,6 +174,7 @@ void SegmentedLog::begin_batch(std::size_t payload_bytes) {
   if (in_use_ == nullptr || in_use_->used + batch_bytes(payload_bytes) > files_.segment_bytes()) {
     ONCEKEY_CHECK(!free_.empty(), "a step that does not fit is not begun");
     auto segment = std::make_unique<Segment>();
+    segment->table = std::make_shared<YoungTable>(files_.segment_bytes() / kExpectedBytesPerKey);
     segment->number = free_.front();
     free_.pop_front();
     segment->epoch = ++newest_epoch_;
@@ -229,8 +232,7 @@ std::optional<SegmentedLog::Found> SegmentedLog::find(FamilyKind kind, std::stri
     const YoungTable& table = *(*segment)->table;
     const YoungTable::Entry* const entry = table.find(kind, key);
     if (entry == nullptr) continue;
-    return Found{(*segment)->table, entry->family, table.value_of(*entry), entry->erased,
-                 (*segment)->first + entry->batch};
+    return Found{entry->family, table.value_of(*entry), entry->erased, (*segment)->first + entry->batch};
   }
   return std::nullopt;
 }

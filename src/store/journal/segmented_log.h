@@ -87,9 +87,8 @@ class SegmentedLog {
   }
   void erase(const Family& family, std::string_view key);
 
-  // A young entry. The views are valid while lock() is held, and beyond that while the table is.
+  // A young entry. The view is valid while lock() is held.
   struct Found {
-    std::shared_ptr<const YoungTable> table;
     Family family;
     std::string_view value;
     bool erased = false;

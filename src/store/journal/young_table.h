@@ -36,8 +36,13 @@ class YoungTable {
     Family family;
     EntryPlace place;
     std::uint32_t batch = 0; // counted in this table
+    std::uint32_t tag = 0;   // of the key's hash
     bool erased = false;
   };
+
+  YoungTable() = default;
+  // With room for so many keys, so that it need not grow while callers wait.
+  explicit YoungTable(std::size_t keys);
 
   // The entries that follow stand in this payload, which grows meanwhile and outlives the table's use.
   void begin_batch() { payloads_.emplace_back(); }
@@ -63,7 +68,7 @@ class YoungTable {
   std::string_view part(const Entry& entry, std::uint32_t begin, std::uint32_t bytes) const {
     return std::string_view(payloads_[entry.batch]).substr(begin, bytes);
   }
-  std::size_t slot_of(FamilyKind kind, std::string_view key) const;
+  std::size_t slot_of(FamilyKind kind, std::string_view key, std::uint64_t hash) const;
   void grow();
 
   std::deque<std::string> payloads_;
