@@ -151,6 +151,16 @@ INSTANTIATE_TEST_SUITE_P(Providers, EverySender, testing::ValuesIn(senders()),
 
 TEST_P(EverySender, IsBelievedWhenTheSignatureIsGood) { EXPECT_EQ(verify(signed_now(it().body)), it().event_id); }
 
+TEST_P(EverySender, NeedsTheUrlIfItSaysSoAndOnlyThen) {
+  const auto provider = it().make();
+  Headers headers;
+  for (const auto& [name, value] : signed_now(it().body)) headers.add(name, value);
+  const std::vector<std::string> secrets = {it().secret};
+  const Verification without_url = (*provider)->verify({"POST", "", headers, it().body}, (*provider)->keys_of(secrets),
+                                                       seconds(300), WallSeconds(seconds(kNow)));
+  EXPECT_EQ(std::holds_alternative<Refused>(without_url), (*provider)->signs() == WebhookProvider::Signs::the_url);
+}
+
 TEST_P(EverySender, IsNotBelievedWhenTheBodyWasAltered) {
   for (std::size_t i = 0; i < it().body.size(); ++i) {
     std::string altered = it().body;
