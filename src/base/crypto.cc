@@ -210,12 +210,12 @@ std::string random_uuid() {
 
 std::string hex_encode(std::string_view bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
+  std::string text(2 * bytes.size(), '\0');
+  char* out = text.data();
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
-    text.push_back(kDigits[byte >> 4]);
-    text.push_back(kDigits[byte & 15]);
+    *out++ = kDigits[byte >> 4];
+    *out++ = kDigits[byte & 15];
   }
   return text;
 }

@@ -45,7 +45,9 @@ Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) 
 class Inbox final : public Handler {
  public:
   Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& loop, Handler& gateway)
-      : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(loop), gateway_(gateway) {}
+      : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(loop), gateway_(gateway) {
+    json_.add("Content-Type", "application/json");
+  }
 
   // A fault says which webhook cannot be used and why.
   Status open() {
@@ -210,9 +212,7 @@ class Inbox final : public Handler {
     if (!duplicate) couriers_.poke(webhook.endpoint);
     (duplicate ? hook.duplicates : hook.staged).Increment();
     note(exchange, hook, duplicate ? "duplicate" : "staged");
-    Headers headers;
-    headers.add("Content-Type", "application/json");
-    co_await exchange.send(200, {}, headers, duplicate ? kDuplicate : kAccepted);
+    co_await exchange.send(200, {}, json_, duplicate ? kDuplicate : kAccepted);
   }
 
   GatewayShared& shared_;
@@ -221,6 +221,7 @@ class Inbox final : public Handler {
   Loop& loop_;
   Handler& gateway_;
   std::vector<Hook> hooks_;
+  Headers json_; // of every acknowledgement
 };
 
 } // namespace
