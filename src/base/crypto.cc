@@ -1,31 +1,23 @@
-// OpenSSL would rather have its hashes looked up by name at run time; see KeyedHash for why that is too slow here.
+// OpenSSL would rather have its hashes looked up by name at run time; see HmacStart for why that is too slow here.
 #define OPENSSL_SUPPRESS_DEPRECATED
 #include "base/crypto.h"
 
-#include "base/enum_name.h"
 #include "base/url.h"
 
 #include <oncekey/check.h>
 
-#include <openssl/core_names.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
-#include <openssl/params.h>
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <variant>
 
 namespace oncekey {
 namespace {
-
-// Finding the algorithm by its name takes a lock and a search; it is the same one every time.
-EVP_MAC* hmac_algorithm() {
-  static EVP_MAC* const kHmac = EVP_MAC_fetch(nullptr, OSSL_MAC_NAME_HMAC, nullptr);
-  ONCEKEY_CHECK(kHmac != nullptr, "OpenSSL has HMAC");
-  return kHmac;
-}
 
 const unsigned char* bytes_of(std::string_view text) { return reinterpret_cast<const unsigned char*>(text.data()); }
 
@@ -61,28 +53,71 @@ bool decode_base64(std::string_view text, char sixty_two, char sixty_three, Spar
   return spare == SpareBits::ignored || (bits & ((1u << count) - 1)) == 0;
 }
 
-// One of HMAC's two keyed starting points: SHA-256 after the block that the key and a pad make.
-SHA256_CTX start_with(const Secret& secret, std::uint8_t pad) {
-  std::array<std::uint8_t, SHA256_CBLOCK> block;
-  block.fill(pad);
-  for (std::size_t i = 0; i < secret.size(); ++i) block[i] = static_cast<std::uint8_t>(secret[i] ^ pad);
-  SHA256_CTX start;
-  ONCEKEY_CHECK(SHA256_Init(&start) == 1 && SHA256_Update(&start, block.data(), block.size()) == 1,
-                "OpenSSL has SHA-256");
-  return start;
+// OpenSSL's functions of one hash.
+template <class State, auto Init, auto Update, auto Final, std::size_t BlockBytes, std::size_t HashLength>
+struct PlainHash {
+  static constexpr std::size_t kBlockBytes = BlockBytes;
+  using Bytes = std::array<std::uint8_t, HashLength>;
+
+  PlainHash() { ONCEKEY_CHECK(Init(&state) == 1, "OpenSSL has the hash"); }
+  PlainHash& add(const void* bytes, std::size_t count) {
+    ONCEKEY_CHECK(Update(&state, bytes, count) == 1, "hashes do not fail on memory");
+    return *this;
+  }
+  Bytes finish() { // once
+    Bytes out{};
+    ONCEKEY_CHECK(Final(out.data(), &state) == 1, "hashes do not fail on memory");
+    return out;
+  }
+  State state;
+};
+using PlainSha1 = PlainHash<SHA_CTX, SHA1_Init, SHA1_Update, SHA1_Final, SHA_CBLOCK, SHA_DIGEST_LENGTH>;
+using PlainSha256 =
+    PlainHash<SHA256_CTX, SHA256_Init, SHA256_Update, SHA256_Final, SHA256_CBLOCK, SHA256_DIGEST_LENGTH>;
+using PlainSha512 =
+    PlainHash<SHA512_CTX, SHA512_Init, SHA512_Update, SHA512_Final, SHA512_CBLOCK, SHA512_DIGEST_LENGTH>;
+
+// RFC 2104. Both starting points that the key gives are kept, so that a MAC begins with a copy of a few words and
+// neither allocates nor locks; OpenSSL's own HMAC spends more time around a small message than on it.
+template <class Hash>
+class HmacStart {
+ public:
+  explicit HmacStart(std::string_view secret) {
+    std::array<std::uint8_t, Hash::kBlockBytes> block{};
+    if (secret.size() <= block.size()) {
+      std::copy(secret.begin(), secret.end(), block.begin());
+    } else {
+      const auto hash = Hash().add(secret.data(), secret.size()).finish();
+      std::copy(hash.begin(), hash.end(), block.begin());
+    }
+    for (std::uint8_t& byte : block) byte ^= 0x36;
+    inner_.add(block.data(), block.size());
+    for (std::uint8_t& byte : block) byte ^= 0x36 ^ 0x5c;
+    outer_.add(block.data(), block.size());
+  }
+  Hash begin() const { return inner_; }
+  typename Hash::Bytes finish(Hash& begun) const {
+    const auto hash = begun.finish();
+    return Hash(outer_).add(hash.data(), hash.size()).finish();
+  }
+
+ private:
+  Hash inner_;
+  Hash outer_;
+};
+
+std::string_view text_of(std::span<const std::uint8_t> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
 } // namespace
 
-// RFC 2104. Both starting points are kept, so that a hash begins with a copy of a few words and neither allocates nor
-// locks; OpenSSL's own HMAC spends more time around a small message than on it.
 struct KeyedHash::Impl {
-  SHA256_CTX inner;
-  SHA256_CTX outer;
+  HmacStart<PlainSha256> start;
 };
 
 KeyedHash::KeyedHash(const Secret& secret)
-    : impl_(std::make_unique<Impl>(Impl{start_with(secret, 0x36), start_with(secret, 0x5c)})) {
+    : impl_(std::make_unique<Impl>(Impl{HmacStart<PlainSha256>(text_of(secret))})) {
   const std::array<std::string_view, 1> what{"oncekey seed 1"};
   const HashBytes bytes = of(what);
   std::memcpy(&seed_, bytes.data(), sizeof seed_);
@@ -91,42 +126,25 @@ KeyedHash::~KeyedHash() = default;
 
 HashBytes KeyedHash::of(std::span<const std::string_view> parts) const {
   static_assert(std::endian::native == std::endian::little, "lengths are hashed least significant byte first");
-  HashBytes hash{};
-  SHA256_CTX inner = impl_->inner;
-  bool good = true;
+  PlainSha256 hash = impl_->start.begin();
   for (const std::string_view part : parts) {
     const std::uint64_t length = part.size();
-    good = good && SHA256_Update(&inner, &length, sizeof length) == 1 &&
-           SHA256_Update(&inner, part.data(), part.size()) == 1;
+    hash.add(&length, sizeof length).add(part.data(), part.size());
   }
-  SHA256_CTX outer = impl_->outer;
-  good = good && SHA256_Final(hash.data(), &inner) == 1 && SHA256_Update(&outer, hash.data(), hash.size()) == 1 &&
-         SHA256_Final(hash.data(), &outer) == 1;
-  ONCEKEY_CHECK(good, "HMAC-SHA-256 does not fail on memory");
-  return hash;
+  return impl_->start.finish(hash);
 }
 
 struct Sha256::Impl {
-  EVP_MD_CTX* ctx = EVP_MD_CTX_new();
-  ~Impl() { EVP_MD_CTX_free(ctx); }
+  PlainSha256 hash;
 };
 
-Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
-  ONCEKEY_CHECK(EVP_DigestInit_ex(impl_->ctx, EVP_sha256(), nullptr) == 1, "OpenSSL has SHA-256");
-}
+Sha256::Sha256() : impl_(std::make_unique<Impl>()) {}
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
 Sha256& Sha256::operator=(Sha256&&) noexcept = default;
 
-void Sha256::update(std::string_view bytes) {
-  ONCEKEY_CHECK(EVP_DigestUpdate(impl_->ctx, bytes.data(), bytes.size()) == 1, "SHA-256 does not fail on memory");
-}
-
-HashBytes Sha256::finish() {
-  HashBytes out{};
-  ONCEKEY_CHECK(EVP_DigestFinal_ex(impl_->ctx, out.data(), nullptr) == 1, "SHA-256 does not fail on memory");
-  return out;
-}
+void Sha256::update(std::string_view bytes) { impl_->hash.add(bytes.data(), bytes.size()); }
+HashBytes Sha256::finish() { return impl_->hash.finish(); }
 
 std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
   Sha256 hash;
@@ -134,23 +152,32 @@ std::string sha256_hex(std::initializer_list<std::string_view> pieces) {
   return hex_encode(hash.finish());
 }
 
-std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces) {
-  const std::unique_ptr<EVP_MAC_CTX, Freed<EVP_MAC_CTX_free>> ctx(EVP_MAC_CTX_new(hmac_algorithm()));
-  std::string name(enum_name(algorithm)); // OpenSSL does not look at the case
-  const OSSL_PARAM params[] = {OSSL_PARAM_construct_utf8_string(OSSL_MAC_PARAM_DIGEST, name.data(), 0),
-                               OSSL_PARAM_construct_end()};
-  // OpenSSL takes a null key for "the one set before", also where the length is 0.
-  const unsigned char* const key = secret.empty() ? bytes_of("") : bytes_of(secret);
-  bool good = ctx && EVP_MAC_init(ctx.get(), key, secret.size(), params) == 1;
-  ONCEKEY_CHECK(good, "OpenSSL has HMAC with this hash");
-  for (const std::string_view piece : pieces) {
-    good = good && EVP_MAC_update(ctx.get(), bytes_of(piece), piece.size()) == 1;
+struct Hmac::Impl {
+  std::variant<HmacStart<PlainSha1>, HmacStart<PlainSha256>, HmacStart<PlainSha512>> start;
+};
+
+Hmac::Hmac(HashAlgorithm algorithm, std::string_view secret) {
+  switch (algorithm) {
+    case HashAlgorithm::sha1:
+      impl_ = std::make_shared<const Impl>(Impl{HmacStart<PlainSha1>(secret)});
+      break;
+    case HashAlgorithm::sha256:
+      impl_ = std::make_shared<const Impl>(Impl{HmacStart<PlainSha256>(secret)});
+      break;
+    case HashAlgorithm::sha512:
+      impl_ = std::make_shared<const Impl>(Impl{HmacStart<PlainSha512>(secret)});
+      break;
   }
-  std::array<unsigned char, EVP_MAX_MD_SIZE> mac{};
-  std::size_t written = 0;
-  good = good && EVP_MAC_final(ctx.get(), mac.data(), &written, mac.size()) == 1;
-  ONCEKEY_CHECK(good, "HMAC does not fail on memory");
-  return std::string(reinterpret_cast<const char*>(mac.data()), written);
+}
+
+std::string Hmac::of(std::span<const std::string_view> pieces) const {
+  return std::visit(
+      [&](const auto& start) {
+        auto hash = start.begin();
+        for (const std::string_view piece : pieces) hash.add(piece.data(), piece.size());
+        return std::string(text_of(start.finish(hash)));
+      },
+      impl_->start);
 }
 
 void fill_random(std::span<std::uint8_t> out) {
@@ -183,12 +210,12 @@ std::string random_uuid() {
 
 std::string hex_encode(std::string_view bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  text.reserve(2 * bytes.size());
+  std::string text(2 * bytes.size(), '\0');
+  char* out = text.data();
   for (const char c : bytes) {
     const auto byte = static_cast<unsigned char>(c);
-    text.push_back(kDigits[byte >> 4]);
-    text.push_back(kDigits[byte & 15]);
+    *out++ = kDigits[byte >> 4];
+    *out++ = kDigits[byte & 15];
   }
   return text;
 }

@@ -64,9 +64,19 @@ std::string sha256_hex(std::initializer_list<std::string_view> pieces);
 
 enum class HashAlgorithm { sha1, sha256, sha512 };
 
-// Plain HMAC over the pieces one after another, as webhook providers and JWS define it: the raw bytes of the MAC.
-// Hashes of Oncekey's own use KeyedHash, which keeps its parts apart.
-std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces);
+// HMAC under one secret, over the pieces one after another, as webhook providers and JWS define it. What follows from
+// the secret alone is computed once. Hashes of Oncekey's own use KeyedHash, which keeps its parts apart. A value; safe
+// to use from several threads at once.
+class Hmac {
+ public:
+  Hmac(HashAlgorithm algorithm, std::string_view secret);
+  // The raw bytes of the MAC.
+  std::string of(std::span<const std::string_view> pieces) const;
+
+ private:
+  struct Impl;
+  std::shared_ptr<const Impl> impl_;
+};
 
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
 void fill_random(std::span<std::uint8_t> out);

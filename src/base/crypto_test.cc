@@ -148,7 +148,7 @@ TEST(Hex, EncodesInLowerCaseAndDecodesBoth) {
 TEST(Hmac, OfKnownTexts) {
   const std::string key(20, '\x0b');
   const auto mac = [](HashAlgorithm algorithm, std::string_view secret, std::vector<std::string_view> pieces) {
-    return hex_encode(hmac(algorithm, secret, pieces));
+    return hex_encode(Hmac(algorithm, secret).of(pieces));
   };
   EXPECT_EQ(mac(HashAlgorithm::sha1, key, {"Hi There"}), "b617318655057264e28bc0b6fb378c8ef146be00");
   EXPECT_EQ(mac(HashAlgorithm::sha256, key, {"Hi There"}),
@@ -161,10 +161,34 @@ TEST(Hmac, OfKnownTexts) {
   EXPECT_EQ(mac(HashAlgorithm::sha256, "", {}).substr(0, 20), "b613679a0814d9ec772f");
 }
 
+// By Python's hmac: a secret longer than the hash's block is hashed first.
+TEST(Hmac, SecretsAroundTheLengthOfABlock) {
+  const std::array<std::string_view, 1> text{"abc"};
+  const auto beginning = [&](HashAlgorithm algorithm, std::size_t length) {
+    return hex_encode(Hmac(algorithm, std::string(length, 'k')).of(text)).substr(0, 20);
+  };
+  EXPECT_EQ(beginning(HashAlgorithm::sha1, 64), "7c44f6972fe89fcc6df4");
+  EXPECT_EQ(beginning(HashAlgorithm::sha1, 65), "5a862526949f6b70acd6");
+  EXPECT_EQ(beginning(HashAlgorithm::sha256, 64), "ae0c0e4a2340cf50185e");
+  EXPECT_EQ(beginning(HashAlgorithm::sha256, 65), "ed378e5dfa30dc98814b");
+  EXPECT_EQ(beginning(HashAlgorithm::sha512, 128), "b3327a783059e7fa5af7");
+  EXPECT_EQ(beginning(HashAlgorithm::sha512, 129), "a1486b47baffa36173ff");
+}
+
+TEST(Hmac, OneMacLeavesNothingBehindForTheNext) {
+  const Hmac mac(HashAlgorithm::sha256, "k");
+  const std::array<std::string_view, 1> text{"abc"};
+  const std::array<std::string_view, 1> other{"another"};
+  const std::string first = mac.of(text);
+  EXPECT_NE(mac.of(other), first);
+  EXPECT_EQ(mac.of(text), first);
+}
+
 TEST(Hmac, PiecesAreOneText) {
   const std::vector<std::string_view> pieces = {"Hi", "", " There"};
   const std::vector<std::string_view> whole = {"Hi There"};
-  EXPECT_EQ(hmac(HashAlgorithm::sha1, "k", pieces), hmac(HashAlgorithm::sha1, "k", whole));
+  const Hmac mac(HashAlgorithm::sha1, "k");
+  EXPECT_EQ(mac.of(pieces), mac.of(whole));
 }
 
 bool ed25519_verify(std::string_view public_key, std::string_view message, std::string_view signature) {

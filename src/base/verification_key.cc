@@ -90,8 +90,8 @@ bool verify_public(EVP_PKEY* key, SignatureScheme scheme, std::string_view messa
 struct VerificationKey::Impl {
   enum class Family { secret, rsa, p256, ed25519 };
   Family family;
-  Key key;            // of all but secrets
-  std::string secret; // of secrets alone
+  Key key;                  // of all but secrets
+  std::optional<Hmac> hmac; // of secrets alone
 };
 
 Result<VerificationKey> VerificationKey::rsa(std::string_view modulus, std::string_view exponent) {
@@ -141,7 +141,8 @@ Result<VerificationKey> VerificationKey::secret(std::string_view bytes) {
   if (bytes.size() < kSecretBytesMin)
     return invalid(fmt::format("the secret has {} bytes and could be guessed: HS256 needs at least {}", bytes.size(),
                                kSecretBytesMin));
-  return VerificationKey(std::make_shared<const Impl>(Impl{Impl::Family::secret, nullptr, std::string(bytes)}));
+  return VerificationKey(
+      std::make_shared<const Impl>(Impl{Impl::Family::secret, nullptr, Hmac(HashAlgorithm::sha256, bytes)}));
 }
 
 bool VerificationKey::fits(SignatureScheme scheme) const {
@@ -163,7 +164,7 @@ bool VerificationKey::verify(SignatureScheme scheme, std::string_view message, s
   if (!fits(scheme)) return false;
   if (scheme == SignatureScheme::hs256) {
     const std::array pieces{message};
-    return equal_in_constant_time(hmac(HashAlgorithm::sha256, impl_->secret, pieces), signature);
+    return equal_in_constant_time(impl_->hmac->of(pieces), signature);
   }
   if (scheme != SignatureScheme::es256) return verify_public(impl_->key.get(), scheme, message, signature);
   const std::string der = der_of(signature);

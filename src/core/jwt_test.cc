@@ -65,7 +65,7 @@ std::string own_secret(std::string_view more = "") {
 std::string signed_token(std::string_view header, std::string_view payload, std::string_view secret = kSecret) {
   std::string token = base64url(header) + "." + base64url(payload);
   const std::array<std::string_view, 1> pieces{token};
-  const std::string signature = hmac(HashAlgorithm::sha256, secret, pieces);
+  const std::string signature = Hmac(HashAlgorithm::sha256, secret).of(pieces);
   return token + "." + base64url(signature);
 }
 

@@ -18,8 +18,9 @@ namespace {
 constexpr std::string_view kAccepted = R"({"received":true,"duplicate":false})";
 constexpr std::string_view kDuplicate = R"({"received":true,"duplicate":true})";
 
-// The URL as the sender knows it, which is what some of them sign.
-std::string url_known_to_sender(const Webhook& webhook, const Exchange& exchange) {
+// The URL as the sender knows it; empty unless it is signed.
+std::string url_known_to_sender(const WebhookProvider& provider, const Webhook& webhook, const Exchange& exchange) {
+  if (provider.signs() != WebhookProvider::Signs::the_url) return {};
   const RequestHead& head = exchange.request();
   if (webhook.url.empty()) {
     return fmt::format("{}://{}{}", exchange.secure() ? "https" : "http", head.headers.get("Host").value_or(""),
@@ -32,13 +33,8 @@ std::string url_known_to_sender(const Webhook& webhook, const Exchange& exchange
 // All that the sender sent, and where it came from. A delivery is a new request of the gateway: no proxy has forwarded
 // it yet.
 Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) {
-  const UpstreamRequest onward =
-      forward(exchange.request(), {exchange.peer(), exchange.secure()}, self, {"Host", "Idempotency-Key"});
-  Headers headers;
-  for (std::size_t at = 0; at < onward.headers.size(); ++at) {
-    const Field field = onward.headers[at];
-    if (!equal_ignoring_case(field.name, "Via")) headers.add(field.name, field.value);
-  }
+  Headers headers =
+      fields_without_via(exchange.request(), {exchange.peer(), exchange.secure()}, self, {"Host", "Idempotency-Key"});
   // Some senders sign it and put what they mean into it; the URL of the delivery is the receiver's own.
   const std::string& target = exchange.request().target;
   if (const std::size_t question = target.find('?'); question != std::string::npos)
@@ -49,7 +45,9 @@ Headers headers_to_deliver(const Exchange& exchange, const ProxyIdentity& self) 
 class Inbox final : public Handler {
  public:
   Inbox(GatewayShared& shared, DeliveryMetrics& metrics, Couriers& couriers, Loop& loop, Handler& gateway)
-      : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(loop), gateway_(gateway) {}
+      : shared_(shared), metrics_(metrics), couriers_(couriers), loop_(loop), gateway_(gateway) {
+    json_.add("Content-Type", "application/json");
+  }
 
   // A fault says which webhook cannot be used and why.
   Status open() {
@@ -57,8 +55,9 @@ class Inbox final : public Handler {
       const std::string& name = webhook.endpoint.name;
       auto provider = provider_of(webhook);
       if (!provider) return std::move(provider).fault();
-      hooks_.push_back({webhook, std::move(provider).value(), metrics_.receipts(name, "staged"),
-                        metrics_.receipts(name, "duplicate")});
+      WebhookKeys keys = (*provider)->keys_of(webhook.secrets);
+      hooks_.push_back({webhook, std::move(provider).value(), std::move(keys), job_for(webhook.endpoint),
+                        metrics_.receipts(name, "staged"), metrics_.receipts(name, "duplicate")});
     }
     return ok_status();
   }
@@ -76,6 +75,8 @@ class Inbox final : public Handler {
   struct Hook {
     const Webhook& webhook;
     std::shared_ptr<const WebhookProvider> provider;
+    WebhookKeys keys;
+    StageRequest job; // what all jobs have in common
     prometheus::Counter& staged;
     prometheus::Counter& duplicates;
   };
@@ -153,11 +154,11 @@ class Inbox final : public Handler {
       co_return;
     }
 
-    const std::string url = url_known_to_sender(webhook, exchange);
+    const std::string url = url_known_to_sender(*hook.provider, webhook, exchange);
     const WebhookRequest request{head.method, url, head.headers, body};
     const auto tolerance = std::chrono::duration_cast<std::chrono::seconds>(webhook.tolerance);
     const auto now = std::chrono::time_point_cast<std::chrono::seconds>(std::chrono::system_clock::now());
-    const Verification verification = hook.provider->verify(request, webhook.secrets, tolerance, now);
+    Verification verification = hook.provider->verify(request, hook.keys, tolerance, now);
     if (const auto* refused = std::get_if<Refused>(&verification)) {
       shared_.log.seldom(LogLevel::info, "webhook_refused", webhook.path,
                          {{"webhook", webhook.path},
@@ -166,7 +167,7 @@ class Inbox final : public Handler {
                           {"peer", exchange.peer()}});
       co_return co_await refuse(exchange, hook, to_string(refused->fault), 400, refused->detail);
     }
-    const Verified& verified = std::get<Verified>(verification);
+    Verified& verified = std::get<Verified>(verification);
     if (verified.challenge) {
       count(exchange, hook, "challenge");
       Headers headers;
@@ -174,16 +175,16 @@ class Inbox final : public Handler {
       co_await exchange.send(200, {}, headers, *verified.challenge);
       co_return;
     }
-    co_await stage(exchange, hook, verified, std::move(body));
+    co_await stage(exchange, hook, std::move(verified), std::move(body));
   }
 
-  Task<void> stage(Exchange& exchange, const Hook& hook, const Verified& verified, std::string body) {
+  Task<void> stage(Exchange& exchange, const Hook& hook, Verified verified, std::string body) {
     const Webhook& webhook = hook.webhook;
-    StageRequest job = job_for(webhook.endpoint);
+    StageRequest job = hook.job;
     const bool by_body = verified.told_by_body && webhook.repetition == Repetition::by_what_is_signed;
     job.id = by_body ? name_of(shared_.hash, "webhook body", webhook.path, body)
                      : name_of(shared_.hash, "webhook", webhook.path, verified.event_id);
-    job.key = verified.event_id;
+    job.key = std::move(verified.event_id);
     if (!webhook.order_by.empty()) {
       const JsonPlace place = find_in_json(body, webhook.order_by);
       if (place.kind == JsonPlace::Kind::string || place.kind == JsonPlace::Kind::number) {
@@ -211,9 +212,7 @@ class Inbox final : public Handler {
     if (!duplicate) couriers_.poke(webhook.endpoint);
     (duplicate ? hook.duplicates : hook.staged).Increment();
     note(exchange, hook, duplicate ? "duplicate" : "staged");
-    Headers headers;
-    headers.add("Content-Type", "application/json");
-    co_await exchange.send(200, {}, headers, duplicate ? kDuplicate : kAccepted);
+    co_await exchange.send(200, {}, json_, duplicate ? kDuplicate : kAccepted);
   }
 
   GatewayShared& shared_;
@@ -222,6 +221,7 @@ class Inbox final : public Handler {
   Loop& loop_;
   Handler& gateway_;
   std::vector<Hook> hooks_;
+  Headers json_; // of every acknowledgement
 };
 
 } // namespace

@@ -142,36 +142,39 @@ Headers end_to_end(const ResponseHead& head) {
   });
 }
 
-UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
-                        const std::vector<std::string_view>& replaced) {
+Headers fields_without_via(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
+                           const std::vector<std::string_view>& replaced) {
   const NamedInConnection named(head.headers);
   const bool trusted = contains(self.trusted_proxies, from.peer);
-  UpstreamRequest out;
-  out.method = head.method;
-  out.target = head.target;
   const auto travels_on = [&](const Field& field) {
     if (is_hop_by_hop(field.name) || named.has(field.name)) return false;
     if (is(field.name, "Content-Length") || is(field.name, "Via")) return false;
     if (is_ours_to_write(field.name) && !(trusted && is(field.name, "Forwarded"))) return false;
     return !contains(replaced, field.name);
   };
-  out.headers = fields_where(head.headers, travels_on, kAddedFields);
+  Headers fields = fields_where(head.headers, travels_on, kAddedFields);
 
+  std::string forwarded_for = trusted ? joined_values(head.headers, "X-Forwarded-For") : std::string();
+  append_to_list(forwarded_for, from.peer);
+  fields.add("X-Forwarded-For", forwarded_for);
+
+  const auto claimed_proto = trusted ? head.headers.get("X-Forwarded-Proto") : std::nullopt;
+  fields.add("X-Forwarded-Proto", claimed_proto ? *claimed_proto : from.secure ? "https" : "http");
+  const auto claimed_host = trusted ? head.headers.get("X-Forwarded-Host") : std::nullopt;
+  if (const auto host = claimed_host ? claimed_host : head.headers.get("Host")) fields.add("X-Forwarded-Host", *host);
+  return fields;
+}
+
+UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
+                        const std::vector<std::string_view>& replaced) {
+  UpstreamRequest out;
+  out.method = head.method;
+  out.target = head.target;
+  out.headers = fields_without_via(head, from, self, replaced);
   std::string via = joined_values(head.headers, "Via");
   append_to_list(via, head.version == 10 ? "1.0 " : "1.1 ");
   via.append(self.pseudonym);
   out.headers.add("Via", via);
-
-  std::string forwarded_for = trusted ? joined_values(head.headers, "X-Forwarded-For") : std::string();
-  append_to_list(forwarded_for, from.peer);
-  out.headers.add("X-Forwarded-For", forwarded_for);
-
-  const auto claimed_proto = trusted ? head.headers.get("X-Forwarded-Proto") : std::nullopt;
-  out.headers.add("X-Forwarded-Proto", claimed_proto ? *claimed_proto : from.secure ? "https" : "http");
-  const auto claimed_host = trusted ? head.headers.get("X-Forwarded-Host") : std::nullopt;
-  if (const auto host = claimed_host ? claimed_host : head.headers.get("Host")) {
-    out.headers.add("X-Forwarded-Host", *host);
-  }
   return out;
 }
 

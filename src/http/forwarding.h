@@ -48,8 +48,11 @@ struct UpstreamRequest {
   bool websocket = false; // asks for it: a 101 may come
 };
 
-// Rebuilds the request from its parsed form: end-to-end fields, Via and X-Forwarded-*. Fields named in `replaced` are
-// left out, for the caller to add its own. Oncekey-* fields are ours to send: a client's are left out.
+// The end-to-end fields of a request, and X-Forwarded-*. Fields named in `replaced` are left out, for the caller to add
+// its own. Oncekey-* fields are ours to send: a client's are left out.
+Headers fields_without_via(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
+                           const std::vector<std::string_view>& replaced);
+// Rebuilds the request from its parsed form, with these fields and Via.
 UpstreamRequest forward(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,
                         const std::vector<std::string_view>& replaced);
 

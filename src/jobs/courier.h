@@ -97,8 +97,10 @@ class Courier {
   // Has stopped, and nothing is under way any more. From any thread.
   bool over() const { return stopped_.load() && open_.load() == 0; }
 
-  // Twice as many as are delivered at a time, so that no place stays empty while more are fetched.
+  // Twice as many as are delivered at a time, so that no place stays empty while more are fetched. None before half of
+  // those are begun: a take costs the source a write or a round trip, for one job or for many.
   std::size_t room() const {
+    if (waiting_.size() > at_once_ / 2) return 0;
     const std::size_t here = under_way_ + waiting_.size();
     const std::size_t most = 2 * at_once_;
     const std::size_t places = std::min(kTakeMax, most - std::min(most, here));

@@ -86,6 +86,18 @@ TEST_F(CourierTest, DeliversSoManyAtOnceAndTakesTwiceAsMany) {
   EXPECT_EQ(world_.ended.front(), (std::pair<int, std::string>(2, "accepted")));
 }
 
+TEST_F(CourierTest, TakesSeveralAtATime) {
+  Courier<int, std::string> courier(world_, world_, 8, [this] { ++looks_; });
+  for (int job = 1; job <= 30; ++job) world_.due.push_back(job);
+  courier.look();
+  for (const int job : {1, 2, 3}) world_.arrive(job);
+  courier.look();
+  EXPECT_EQ(world_.asked, (std::vector<std::size_t>{16}));
+  world_.arrive(4);
+  courier.look();
+  EXPECT_EQ(world_.asked, (std::vector<std::size_t>{16, 4}));
+}
+
 TEST_F(CourierTest, LooksAgainAsLongAsThereIsMore) {
   world_.due = {1, 2, 3, 4, 5, 6};
   courier_.look();

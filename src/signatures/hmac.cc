@@ -99,8 +99,8 @@ class HmacVerifier {
     }
     const auto& signatures = std::get<std::vector<std::string>>(parsed);
     const std::vector<std::string_view> views(signatures.begin(), signatures.end());
-    const MacPieces pieces = filled_template(check.request, time, id);
-    if (!any_mac_matches(scheme_.algorithm, check.secrets, pieces, views, as_it_is)) return wrong_signature();
+    const auto pieces = filled_template(check.request, time, id);
+    if (!any_mac_matches(check.keys, pieces, views, as_it_is)) return wrong_signature();
     if (scheme_.id_header.empty()) return verified_by_body(check.request.body, scheme_.id_pointer);
     return verified_as(id, scheme_.id_header);
   }
@@ -134,8 +134,9 @@ class HmacVerifier {
     return signatures;
   }
 
-  MacPieces filled_template(const WebhookRequest& request, std::string_view time, std::string_view id) const {
-    MacPieces pieces;
+  std::vector<std::string_view> filled_template(const WebhookRequest& request, std::string_view time,
+                                                std::string_view id) const {
+    std::vector<std::string_view> pieces;
     for (const TemplatePart& part : parts_) {
       const std::string_view by_slot[] = {part.text, request.body, time, id, request.url}; // in the order of Slot
       pieces.push_back(by_slot[static_cast<std::size_t>(part.slot)]);
@@ -153,7 +154,14 @@ Result<std::unique_ptr<WebhookProvider>> hmac_provider(HmacScheme scheme) {
   auto parts = parse_template(scheme.signed_template);
   if (!parts) return parts.fault();
   if (const Status sound = check_scheme(scheme, *parts); !sound) return sound.fault();
-  return std::make_unique<WebhookProvider>(HmacVerifier(std::move(scheme), *std::move(parts)));
+  const auto signs =
+      has_slot(*parts, Slot::url) ? WebhookProvider::Signs::the_url : WebhookProvider::Signs::not_the_url;
+  auto add_key = [algorithm = scheme.algorithm](std::string_view secret, WebhookKeys& keys) {
+    keys.macs.emplace_back(algorithm, secret);
+    return ok_status();
+  };
+  return std::make_unique<WebhookProvider>(HmacVerifier(std::move(scheme), *std::move(parts)), std::move(add_key),
+                                           signs);
 }
 
 } // namespace oncekey

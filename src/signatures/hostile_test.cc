@@ -19,7 +19,7 @@ constexpr const char* kUrl = "https://hooks.example.com/in?a=1";
 
 std::string mac_of(HashAlgorithm algorithm, std::string_view secret, const std::string& text) {
   const std::vector<std::string_view> pieces = {text};
-  return hmac(algorithm, secret, pieces);
+  return Hmac(algorithm, secret).of(pieces);
 }
 std::string hex_mac(std::string_view secret, const std::string& text) {
   return hex_encode(mac_of(HashAlgorithm::sha256, secret, text));
@@ -131,8 +131,8 @@ class EverySender : public testing::TestWithParam<Sender> {
     for (const auto& [name, value] : list) headers.add(name, value);
     const auto provider = GetParam().make();
     EXPECT_TRUE(provider.ok());
-    const Verification answer =
-        (*provider)->verify({"POST", kUrl, headers, body}, secrets, seconds(300), WallSeconds(seconds(kNow)));
+    const Verification answer = (*provider)->verify({"POST", kUrl, headers, body}, (*provider)->keys_of(secrets),
+                                                    seconds(300), WallSeconds(seconds(kNow)));
     if (const auto* refused = std::get_if<Refused>(&answer)) {
       EXPECT_FALSE(refused->detail.empty());
       return std::string(to_string(refused->fault));
@@ -150,6 +150,16 @@ INSTANTIATE_TEST_SUITE_P(Providers, EverySender, testing::ValuesIn(senders()),
                          [](const auto& tested) { return tested.param.name; });
 
 TEST_P(EverySender, IsBelievedWhenTheSignatureIsGood) { EXPECT_EQ(verify(signed_now(it().body)), it().event_id); }
+
+TEST_P(EverySender, NeedsTheUrlIfItSaysSoAndOnlyThen) {
+  const auto provider = it().make();
+  Headers headers;
+  for (const auto& [name, value] : signed_now(it().body)) headers.add(name, value);
+  const std::vector<std::string> secrets = {it().secret};
+  const Verification without_url = (*provider)->verify({"POST", "", headers, it().body}, (*provider)->keys_of(secrets),
+                                                       seconds(300), WallSeconds(seconds(kNow)));
+  EXPECT_EQ(std::holds_alternative<Refused>(without_url), (*provider)->signs() == WebhookProvider::Signs::the_url);
+}
 
 TEST_P(EverySender, IsNotBelievedWhenTheBodyWasAltered) {
   for (std::size_t i = 0; i < it().body.size(); ++i) {
@@ -274,8 +284,8 @@ TEST(StripeHeader, OneGoodSignatureOfSeveralIsEnough) {
     Headers headers;
     headers.add("Stripe-Signature", value);
     const std::vector<std::string> secrets = {"s"};
-    const Verification verification =
-        (*provider)->verify({"POST", kUrl, headers, body}, secrets, seconds(300), WallSeconds(seconds(kNow)));
+    const Verification verification = (*provider)->verify({"POST", kUrl, headers, body}, (*provider)->keys_of(secrets),
+                                                          seconds(300), WallSeconds(seconds(kNow)));
     const auto* refused = std::get_if<Refused>(&verification);
     return refused ? std::string(to_string(refused->fault)) : std::get<Verified>(verification).event_id;
   };
@@ -303,12 +313,13 @@ TEST(SlackChallenge, IsHandedOutOnlyWhenItIsSigned) {
   const std::vector<std::string> secrets = {"s"};
   const std::vector<std::string> others = {"o"};
   const WallSeconds now{seconds(kNow)};
-  const Verification good = (*provider)->verify({"POST", kUrl, headers, body}, secrets, seconds(300), now);
+  const Verification good =
+      (*provider)->verify({"POST", kUrl, headers, body}, (*provider)->keys_of(secrets), seconds(300), now);
   ASSERT_TRUE(std::holds_alternative<Verified>(good));
   EXPECT_EQ(std::get<Verified>(good).challenge, "3eZbrw1a");
   EXPECT_EQ(std::get<Verified>(good).event_id, "");
-  EXPECT_TRUE(
-      std::holds_alternative<Refused>((*provider)->verify({"POST", kUrl, headers, body}, others, seconds(300), now)));
+  EXPECT_TRUE(std::holds_alternative<Refused>(
+      (*provider)->verify({"POST", kUrl, headers, body}, (*provider)->keys_of(others), seconds(300), now)));
 }
 
 TEST(EventId, ThatCannotBeAKeyIsRefused) {
@@ -318,7 +329,8 @@ TEST(EventId, ThatCannotBeAKeyIsRefused) {
     Headers headers;
     headers.add("X-Hub-Signature-256", "sha256=" + hex_mac("s", "{}"));
     headers.add("X-GitHub-Delivery", id);
-    const Verification answer = (*provider)->verify({"POST", kUrl, headers, "{}"}, secrets, seconds(300), {});
+    const Verification answer =
+        (*provider)->verify({"POST", kUrl, headers, "{}"}, (*provider)->keys_of(secrets), seconds(300), {});
     ASSERT_TRUE(std::holds_alternative<Refused>(answer)) << id;
     EXPECT_EQ(std::get<Refused>(answer).fault, WebhookFault::event_id_missing);
   }
@@ -390,7 +402,7 @@ TEST(HmacSchemes, AlgorithmsAndEncodings) {
         headers.add("X-Id", "e-1");
         const std::vector<std::string> secrets = {"s"};
         return std::holds_alternative<Verified>(
-            (*provider)->verify({"POST", kUrl, headers, "body"}, secrets, seconds(300), {}));
+            (*provider)->verify({"POST", kUrl, headers, "body"}, (*provider)->keys_of(secrets), seconds(300), {}));
       };
       EXPECT_TRUE(believed(text));
       EXPECT_TRUE(believed("00, " + text));

@@ -15,41 +15,64 @@ bool is_blank(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c == ' ' || (c >= '\t' && c <= '\r'); });
 }
 
+template <HashAlgorithm algorithm>
+Status add_hmac_key(std::string_view secret, WebhookKeys& keys) {
+  keys.macs.emplace_back(algorithm, secret);
+  return ok_status();
+}
+
 struct NamedProvider {
   std::string_view name;
   Verification (*verify)(const WebhookCheck&);
-  WebhookProvider::CheckSecret check_secret = nullptr;
+  Status (*add_key)(std::string_view, WebhookKeys&) = add_hmac_key<HashAlgorithm::sha256>;
+  WebhookProvider::Signs signs = WebhookProvider::Signs::not_the_url;
 };
 
 constexpr NamedProvider kProviders[] = {
-    {"stripe", verify_stripe},   {"github", verify_github},
-    {"shopify", verify_shopify}, {"standard", verify_standard, check_standard_secret},
-    {"slack", verify_slack},     {"twilio", verify_twilio}};
+    {"stripe", verify_stripe},
+    {"github", verify_github},
+    {"shopify", verify_shopify},
+    {"standard", verify_standard, add_standard_key},
+    {"slack", verify_slack},
+    {"twilio", verify_twilio, add_hmac_key<HashAlgorithm::sha1>, WebhookProvider::Signs::the_url}};
 
 } // namespace
 
 std::string_view to_string(WebhookFault fault) { return enum_name(fault); }
 
-Status WebhookProvider::check_secret(std::string_view secret) const {
+Status WebhookProvider::add(std::string_view secret, WebhookKeys& keys) const {
   if (is_blank(secret)) return invalid("the secret is empty: every sender could sign with it");
-  return check_form_ == nullptr ? ok_status() : check_form_(secret);
+  return add_key_(secret, keys);
 }
 
-Verification WebhookProvider::verify(const WebhookRequest& request, std::span<const std::string> secrets,
-                                     std::chrono::seconds tolerance, WallSeconds now) const {
-  if (secrets.empty()) return Refused{WebhookFault::secret_unusable, "no secret is configured"};
+Status WebhookProvider::check_secret(std::string_view secret) const {
+  WebhookKeys unused;
+  return add(secret, unused);
+}
+
+WebhookKeys WebhookProvider::keys_of(std::span<const std::string> secrets) const {
+  WebhookKeys keys;
+  if (secrets.empty()) keys.unusable = Refused{WebhookFault::secret_unusable, "no secret is configured"};
   for (const std::string& secret : secrets) {
     // A secret that cannot be used is a mistake in the configuration. Falling back to the others would hide it.
-    if (const Status usable = check_secret(secret); !usable)
-      return Refused{WebhookFault::secret_unusable, usable.fault().message};
+    const Status usable = add(secret, keys);
+    if (usable) continue;
+    keys.unusable = Refused{WebhookFault::secret_unusable, usable.fault().message};
+    break;
   }
-  return verify_({request, secrets, tolerance, now});
+  return keys;
+}
+
+Verification WebhookProvider::verify(const WebhookRequest& request, const WebhookKeys& keys,
+                                     std::chrono::seconds tolerance, WallSeconds now) const {
+  if (keys.unusable) return *keys.unusable;
+  return verify_({request, keys, tolerance, now});
 }
 
 Result<std::unique_ptr<WebhookProvider>> webhook_provider(std::string_view name) {
   std::string known;
   for (const NamedProvider& each : kProviders) {
-    if (each.name == name) return std::make_unique<WebhookProvider>(each.verify, each.check_secret);
+    if (each.name == name) return std::make_unique<WebhookProvider>(each.verify, each.add_key, each.signs);
     known.append(each.name).append(", ");
   }
   return invalid(fmt::format("unknown provider \"{}\"; use one of {}hmac", name, known));
@@ -110,11 +133,11 @@ std::string_view SignedHeaders::timely(std::string_view name) {
   return refused_ ? std::string_view{} : text;
 }
 
-bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys, const MacPieces& pieces,
+bool any_mac_matches(const WebhookKeys& keys, std::span<const std::string_view> pieces,
                      std::span<const std::string_view> signatures, EncodeMac encode) {
   bool matches = false;
-  for (const std::string& key : keys) {
-    const std::string expected = encode(hmac(algorithm, key, pieces));
+  for (const Hmac& mac : keys.macs) {
+    const std::string expected = encode(mac.of(pieces));
     for (const std::string_view signature : signatures) {
       const bool same = equal_in_constant_time(expected, signature);
       matches = matches || same;
@@ -128,8 +151,7 @@ Verification verify_signed_body(const WebhookCheck& check, std::string_view sign
   SignedHeaders headers(check);
   const std::string_view signature = headers.only(signature_header, prefix);
   if (headers.refused()) return *headers.refused();
-  if (!any_mac_matches(HashAlgorithm::sha256, check.secrets, {check.request.body}, {&signature, 1}, encode))
-    return wrong_signature();
+  if (!any_mac_matches(check.keys, {&check.request.body, 1}, {&signature, 1}, encode)) return wrong_signature();
   const std::string_view delivery = headers.only(id_header);
   if (headers.refused()) return *headers.refused();
   return verified_as(delivery, id_header);

@@ -1,7 +1,7 @@
 // provider: the services that send webhooks, and how each proves that it is the sender.
 //
 // verify() looks at one request and says either which event it is or why it is not believed. It is a pure function: the
-// time and the secrets are arguments, nothing is read or written. What it checks is the request as it came off the
+// time and the keys are arguments, nothing is read or written. What it checks is the request as it came off the
 // wire: a body that was parsed and printed again has another signature.
 //
 // All providers keep to the same rules:
@@ -17,12 +17,15 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "base/verification_key.h"
 
 #include <oncekey/headers.h>
 #include <oncekey/result.h>
 
 #include <chrono>
 #include <functional>
+#include <variant>
+#include <vector>
 
 namespace oncekey {
 
@@ -72,10 +75,17 @@ using Verification = std::variant<Verified, Refused>;
 
 using WallSeconds = std::chrono::sys_seconds;
 
+// The secrets of a webhook in the form in which its provider uses them. Made once, by WebhookProvider::keys_of.
+struct WebhookKeys {
+  std::vector<Hmac> macs;
+  std::vector<VerificationKey> public_keys;
+  std::optional<Refused> unusable; // why no request can be verified
+};
+
 // What a provider looks at.
 struct WebhookCheck {
   const WebhookRequest& request;
-  std::span<const std::string> secrets; // they have passed check_secret()
+  const WebhookKeys& keys; // they are usable
   std::chrono::seconds tolerance;
   WallSeconds now;
 };
@@ -83,22 +93,30 @@ struct WebhookCheck {
 // Stateless; all calls from any thread.
 class WebhookProvider {
  public:
+  enum class Signs { not_the_url, the_url };
   using Verify = std::function<Verification(const WebhookCheck&)>;
-  using CheckSecret = Status (*)(std::string_view secret);
-  // `check_form`: where secrets have a form of their own.
-  explicit WebhookProvider(Verify verify_with, CheckSecret check_form = nullptr)
-      : verify_(std::move(verify_with)), check_form_(check_form) {}
+  // Adds a secret to the keys, unless it is not of the provider's form.
+  using AddKey = std::function<Status(std::string_view secret, WebhookKeys& keys)>;
+  WebhookProvider(Verify verify_with, AddKey add_key, Signs what)
+      : verify_(std::move(verify_with)), add_key_(std::move(add_key)), signs_(what) {}
 
   // Whether a configured secret can be used. The fault's sentence does not hold the secret. verify() refuses the same
   // secrets; checking them at start finds the mistake before a sender does.
   Status check_secret(std::string_view secret) const;
+  WebhookKeys keys_of(std::span<const std::string> secrets) const;
 
-  Verification verify(const WebhookRequest& request, std::span<const std::string> secrets,
-                      std::chrono::seconds tolerance, WallSeconds now) const;
+  // WebhookRequest::url may be left empty where it is not signed.
+  Signs signs() const { return signs_; }
+
+  Verification verify(const WebhookRequest& request, const WebhookKeys& keys, std::chrono::seconds tolerance,
+                      WallSeconds now) const;
 
  private:
+  Status add(std::string_view secret, WebhookKeys& keys) const;
+
   Verify verify_;
-  CheckSecret check_form_;
+  AddKey add_key_;
+  Signs signs_;
 };
 
 // A fault names the providers that exist.

@@ -3,8 +3,6 @@
 
 #include "signatures/provider.h"
 
-#include <vector>
-
 namespace oncekey {
 
 // More signatures than any rotation needs; each costs a comparison for every secret.
@@ -37,10 +35,9 @@ class SignedHeaders {
 };
 
 using EncodeMac = std::string (*)(std::string_view mac);
-using MacPieces = std::vector<std::string_view>;
-// True if any of the signatures is the MAC under any of the keys, in the encoding `encode` gives it. Every pair is
-// compared, so that the time taken does not tell which one matched.
-bool any_mac_matches(HashAlgorithm algorithm, std::span<const std::string> keys, const MacPieces& pieces,
+// True if any of the signatures is the MAC of the pieces under any of the keys, in the encoding `encode` gives it.
+// Every pair is compared, so that the time taken does not tell which one matched.
+bool any_mac_matches(const WebhookKeys& keys, std::span<const std::string_view> pieces,
                      std::span<const std::string_view> signatures, EncodeMac encode);
 
 // For providers that sign the body alone, by HMAC-SHA-256 in a header, and name the delivery in another one.
@@ -58,7 +55,7 @@ Verification verify_stripe(const WebhookCheck& check);
 Verification verify_github(const WebhookCheck& check);
 Verification verify_shopify(const WebhookCheck& check);
 Verification verify_standard(const WebhookCheck& check);
-Status check_standard_secret(std::string_view secret);
+Status add_standard_key(std::string_view secret, WebhookKeys& keys);
 Verification verify_slack(const WebhookCheck& check);
 Verification verify_twilio(const WebhookCheck& check);
 

@@ -2,7 +2,6 @@
 // last a list of signatures with blanks between them. `v1,BASE64` is HMAC-SHA-256 and `v1a,BASE64` is ed25519, both
 // over id, time and body with full stops between them. Secrets: `whsec_` and base64 for HMAC, `whpk_` and base64 of the
 // public key for ed25519; base64 alone counts as the former.
-#include "base/verification_key.h"
 #include "signatures/signing.h"
 
 namespace oncekey {
@@ -10,7 +9,6 @@ namespace {
 
 constexpr std::string_view kSymmetric = "whsec_";
 constexpr std::string_view kPublic = "whpk_";
-constexpr std::size_t kEd25519KeyBytes = 32;
 
 struct HeaderNames {
   std::string_view id, timestamp, signature;
@@ -18,24 +16,11 @@ struct HeaderNames {
 constexpr HeaderNames kStandardNames{"webhook-id", "webhook-timestamp", "webhook-signature"};
 constexpr HeaderNames kSvixNames{"svix-id", "svix-timestamp", "svix-signature"};
 
-struct StandardKeys {
-  std::vector<std::string> symmetric;
-  std::vector<std::string> ed25519;
-};
-
 std::optional<std::string> decoded_secret(std::string_view secret) {
   for (const std::string_view prefix : {kSymmetric, kPublic}) {
     if (secret.starts_with(prefix)) secret.remove_prefix(prefix.size());
   }
   return base64_decode(secret);
-}
-
-StandardKeys sorted_keys(std::span<const std::string> secrets) {
-  StandardKeys keys;
-  for (const std::string& secret : secrets) {
-    (secret.starts_with(kPublic) ? keys.ed25519 : keys.symmetric).push_back(*decoded_secret(secret));
-  }
-  return keys;
 }
 
 struct StandardSignatures {
@@ -59,17 +44,16 @@ std::variant<StandardSignatures, Refused> parse_signatures(std::string_view list
   return signatures;
 }
 
-bool any_ed25519_matches(std::span<const std::string> keys, std::span<const std::string_view> signatures,
-                         const MacPieces& pieces) {
+bool any_ed25519_matches(std::span<const VerificationKey> keys, std::span<const std::string_view> signatures,
+                         std::span<const std::string_view> pieces) {
   if (keys.empty() || signatures.empty()) return false;
   std::string message;
   for (const std::string_view piece : pieces) message.append(piece);
   for (const std::string_view text : signatures) {
     const auto signature = base64_decode(text);
     if (!signature) continue;
-    for (const std::string& key : keys) {
-      const auto known = VerificationKey::ed25519(key);
-      if (known && known->verify(SignatureScheme::eddsa, message, *signature)) return true;
+    for (const VerificationKey& key : keys) {
+      if (key.verify(SignatureScheme::eddsa, message, *signature)) return true;
     }
   }
   return false;
@@ -77,11 +61,16 @@ bool any_ed25519_matches(std::span<const std::string> keys, std::span<const std:
 
 } // namespace
 
-Status check_standard_secret(std::string_view secret) {
-  const auto key = decoded_secret(secret);
-  if (!key || key->empty()) return invalid("the secret is not base64 behind whsec_ or whpk_");
-  if (secret.starts_with(kPublic) && key->size() != kEd25519KeyBytes)
-    return invalid("what stands behind whpk_ is not an ed25519 public key of 32 bytes");
+Status add_standard_key(std::string_view secret, WebhookKeys& keys) {
+  const auto bytes = decoded_secret(secret);
+  if (!bytes || bytes->empty()) return invalid("the secret is not base64 behind whsec_ or whpk_");
+  if (!secret.starts_with(kPublic)) {
+    keys.macs.emplace_back(HashAlgorithm::sha256, *bytes);
+    return ok_status();
+  }
+  auto key = VerificationKey::ed25519(*bytes);
+  if (!key) return invalid("what stands behind whpk_ is not an ed25519 public key of 32 bytes");
+  keys.public_keys.push_back(*std::move(key));
   return ok_status();
 }
 
@@ -99,10 +88,9 @@ Verification verify_standard(const WebhookCheck& check) {
   if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
 
   const auto& signatures = std::get<StandardSignatures>(parsed);
-  const StandardKeys keys = sorted_keys(check.secrets);
-  const MacPieces pieces{id, ".", time, ".", request.body};
-  if (any_mac_matches(HashAlgorithm::sha256, keys.symmetric, pieces, signatures.v1, base64_encode) ||
-      any_ed25519_matches(keys.ed25519, signatures.v1a, pieces))
+  const std::array<std::string_view, 5> pieces{id, ".", time, ".", request.body};
+  if (any_mac_matches(check.keys, pieces, signatures.v1, base64_encode) ||
+      any_ed25519_matches(check.keys.public_keys, signatures.v1a, pieces))
     return verified_as(id, names.id);
   return wrong_signature();
 }

@@ -46,9 +46,8 @@ Verification verify_stripe(const WebhookCheck& check) {
   if (const auto* refused = std::get_if<Refused>(&parsed)) return *refused;
   const auto& header = std::get<StripeHeader>(parsed);
   if (auto refused = check_time(header.time, check.tolerance, check.now)) return *std::move(refused);
-  if (!any_mac_matches(HashAlgorithm::sha256, check.secrets, {header.time_text, ".", body}, header.signatures,
-                       hex_encode))
-    return wrong_signature();
+  const std::array<std::string_view, 3> pieces{header.time_text, ".", body};
+  if (!any_mac_matches(check.keys, pieces, header.signatures, hex_encode)) return wrong_signature();
   return verified_by_body(body, "/id");
 }
 

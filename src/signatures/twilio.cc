@@ -94,8 +94,8 @@ Verification verify_twilio(const WebhookCheck& check) {
   const std::string& parameters = std::get<std::string>(signed_part);
   bool good = false;
   for (const std::string& url : url_forms(request.url)) {
-    const bool matches =
-        any_mac_matches(HashAlgorithm::sha1, check.secrets, {url, parameters}, {&signature, 1}, base64_encode);
+    const std::array<std::string_view, 2> pieces{url, parameters};
+    const bool matches = any_mac_matches(check.keys, pieces, {&signature, 1}, base64_encode);
     good = good || matches;
   }
   if (!good) return wrong_signature();

@@ -24,8 +24,8 @@ Verification verify(const Webhook& webhook) {
   for (const auto& [name, value] : webhook.headers) headers.add(name, value);
   const auto provider = webhook_provider(webhook.provider);
   EXPECT_TRUE(provider.ok());
-  return (*provider)->verify({"POST", webhook.url, headers, webhook.body}, webhook.secrets, seconds(300),
-                             WallSeconds(seconds(webhook.now)));
+  return (*provider)->verify({"POST", webhook.url, headers, webhook.body}, (*provider)->keys_of(webhook.secrets),
+                             seconds(300), WallSeconds(seconds(webhook.now)));
 }
 
 // The event id, or why there is none.

@@ -12,6 +12,9 @@
 
 #include <atomic>
 #include <chrono>
+#include <queue>
+#include <set>
+#include <unordered_map>
 #include <unordered_set>
 
 namespace oncekey {
@@ -66,15 +69,21 @@ class MemoryJobs final : public JobStore {
 
   void stage(StageRequest request, Done<StageAnswer> done) override {
     with_lock(done, [&](Time now) -> Result<StageAnswer> {
+      const auto [at, added] = jobs_.try_emplace(request.id);
+      auto& [job, message] = at->second;
+      if (!added) return StageAnswer{false, job.fingerprint};
       const std::uint64_t bytes = message_bytes(request.message);
-      if (const auto known = look_up(request.id)) return StageAnswer{false, known->fingerprint};
-      if (use_.records >= use_.records_max || !use_.has_room_for(bytes)) return full("jobs");
+      if (use_.records >= use_.records_max || !use_.has_room_for(bytes)) {
+        jobs_.erase(at);
+        return full("jobs");
+      }
       ++use_.records;
       use_.bytes += bytes;
-      const StoredJob job = *stage_step(std::nullopt, request, now);
-      jobs_[request.id].message = std::move(request.message);
-      write(job);
-      return StageAnswer{true, request.fingerprint};
+      job = *stage_step(std::nullopt, request, now);
+      message = std::move(request.message);
+      by_expiry_.emplace(job.expires_at, job.id);
+      index_.note(job);
+      return StageAnswer{true, job.fingerprint};
     });
   }
 
@@ -93,9 +102,10 @@ class MemoryJobs final : public JobStore {
 
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
     with_lock(done, [&](Time now) {
-      const auto job = end_attempt_step(look_up(owner.id), owner.fence, std::move(end), now);
-      if (job) write(*job);
-      return job ? FenceAnswer::done : FenceAnswer::lost;
+      auto job = end_attempt_step(look_up(owner.id), owner.fence, std::move(end), now);
+      if (!job) return FenceAnswer::lost;
+      write(*std::move(job));
+      return FenceAnswer::done;
     });
   }
 
@@ -147,7 +157,7 @@ class MemoryJobs final : public JobStore {
   void with_lock(const Done<T>& done, Step step) {
     std::unique_lock lock(mutex_);
     const Time now = now_();
-    while (!by_expiry_.empty() && by_expiry_.begin()->first <= now) erase(RecordId(by_expiry_.begin()->second));
+    erase_expired(now);
     Result<T> answer = step(now);
     lock.unlock();
     done(std::move(answer));
@@ -159,25 +169,30 @@ class MemoryJobs final : public JobStore {
     return at == jobs_.end() ? std::nullopt : std::optional(at->second.job);
   }
 
-  void write(const StoredJob& job) {
+  void write(StoredJob job) {
     Kept& kept = jobs_[job.id];
-    by_expiry_.erase({kept.job.expires_at, job.id});
-    by_expiry_.insert({job.expires_at, job.id});
     if (!job.message_kept) {
       use_.bytes -= message_bytes(kept.message);
       kept.message = Message{};
     }
-    kept.job = job;
     index_.note(job);
+    kept.job = std::move(job);
   }
 
-  void erase(const RecordId& id) {
-    const auto at = jobs_.find(id);
-    use_.bytes -= message_bytes(at->second.message);
-    --use_.records;
-    by_expiry_.erase({at->second.job.expires_at, id});
-    index_.forget(id);
-    jobs_.erase(at);
+  void erase_expired(Time now) {
+    while (!by_expiry_.empty() && by_expiry_.top().first <= now) {
+      const RecordId id = by_expiry_.top().second;
+      by_expiry_.pop();
+      const auto at = jobs_.find(id);
+      if (const StoredJob& job = at->second.job; !job.expired(now)) {
+        by_expiry_.emplace(job.expires_at, id); // it has been put off since
+        continue;
+      }
+      use_.bytes -= message_bytes(at->second.message);
+      --use_.records;
+      index_.forget(id);
+      jobs_.erase(at);
+    }
   }
 
   MemoryUse& use_;
@@ -185,7 +200,8 @@ class MemoryJobs final : public JobStore {
   const std::function<Time()> now_;
   std::mutex mutex_;
   std::unordered_map<RecordId, Kept> jobs_;
-  std::set<std::pair<Time, RecordId>> by_expiry_;
+  using Expiry = std::pair<Time, RecordId>;
+  std::priority_queue<Expiry, std::vector<Expiry>, std::greater<>> by_expiry_; // each job once; never too late
   JobIndex index_;
 };
 
