@@ -255,7 +255,9 @@ Task<Execution::End> Execution::settle_and_answer() {
 Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
   const Reply& reply = conclusion.reply;
   const std::size_t bytes = conclusion.stored.body.size() + conclusion.stored.headers.lines().size();
-  Result<FenceAnswer> written = co_await key_.complete(std::move(conclusion.stored));
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  Result<FenceAnswer> written = co_await key_.write(conclusion.stored);
+  key_.note_written(written, start);
   if (!written && bytes > kWithinEndingBytes) {
     // The body may be what there is no room for. That it was executed is worth writing down without it.
     StoredResponse marker = without_body(reply);
