@@ -94,11 +94,24 @@ HashBytes KeyedHash::of(std::span<const std::string_view> parts) const {
   HashBytes hash{};
   SHA256_CTX inner = impl_->inner;
   bool good = true;
+  // Parts are short: they are gathered, so that OpenSSL is called once and not for each of them.
+  std::array<char, 512> gathered;
+  std::size_t count = 0;
+  const auto flush = [&] { good = good && SHA256_Update(&inner, gathered.data(), std::exchange(count, 0)) == 1; };
+  const auto put = [&](std::string_view bytes) {
+    if (bytes.size() > gathered.size() - count) flush();
+    if (bytes.size() > gathered.size()) {
+      good = good && SHA256_Update(&inner, bytes.data(), bytes.size()) == 1;
+    } else {
+      count += bytes.copy(gathered.data() + count, bytes.size());
+    }
+  };
   for (const std::string_view part : parts) {
     const std::uint64_t length = part.size();
-    good = good && SHA256_Update(&inner, &length, sizeof length) == 1 &&
-           SHA256_Update(&inner, part.data(), part.size()) == 1;
+    put({reinterpret_cast<const char*>(&length), sizeof length});
+    put(part);
   }
+  flush();
   SHA256_CTX outer = impl_->outer;
   good = good && SHA256_Final(hash.data(), &inner) == 1 && SHA256_Update(&outer, hash.data(), hash.size()) == 1 &&
          SHA256_Final(hash.data(), &outer) == 1;
