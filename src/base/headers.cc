@@ -35,6 +35,18 @@ void Headers::add(std::string_view name, std::string_view value) {
   spans_.push_back({at, name_length, at + name_length + 2, value_length});
 }
 
+void Headers::add(const Headers& from, std::size_t index) {
+  const Span& span = from.spans_[index];
+  add_line({from.bytes_.data() + span.name_at, span.line_length()}, span.name_length);
+}
+
+void Headers::add_line(std::string_view line, std::size_t name_length) {
+  const auto at = static_cast<std::uint32_t>(bytes_.size());
+  const auto length = static_cast<std::uint32_t>(name_length);
+  bytes_.append(line);
+  spans_.push_back({at, length, at + length + 2, static_cast<std::uint32_t>(line.size()) - length - 4});
+}
+
 std::optional<Headers> Headers::from_lines(std::string lines) {
   Headers headers;
   std::size_t at = 0;

@@ -139,7 +139,7 @@ Task<void> Execution::call_upstream(const UpstreamRequest& request, MonotonicTim
     out.error = co_await call.read_head(head);
     // 100 answers an Expect, and that was answered here already.
     const bool interim = out.error == CallError::none && head.status < 200 && head.status != 100;
-    if (interim && client != nullptr) co_await client->send_interim(head.status, head.reason, end_to_end(head));
+    if (interim && client != nullptr) co_await client->send_interim(head.status, head.reason, end_to_end(head.headers));
   }
   if (out.error != CallError::none) {
     out.why = call.reason();
@@ -148,11 +148,13 @@ Task<void> Execution::call_upstream(const UpstreamRequest& request, MonotonicTim
   }
 
   out.status = head.status;
-  out.headers = end_to_end(head);
+  std::string described;
   if (head.framing == Framing::none && (request.method == "HEAD" || head.status == 304)) {
     // It describes a body that is not sent, and belongs to the answer.
-    if (const auto said = head.headers.get("Content-Length")) out.headers.add("Content-Length", *said);
+    described = head.headers.get("Content-Length").value_or(std::string_view{});
   }
+  out.headers = end_to_end(std::move(head.headers));
+  if (!described.empty()) out.headers.add("Content-Length", described);
   out.reason = std::move(head.reason);
   if (head.framing == Framing::until_close && policy_.require_framed_answers && !probing_) {
     out.error = CallError::broken;
