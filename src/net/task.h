@@ -1,6 +1,6 @@
 // task: the coroutines that everything on an event loop is written as.
 //
-// A request runs through some thirty coroutines and really waits in four places. A Task therefore starts at once, and
+// A first execution runs through eight coroutines and really waits in four places. A Task therefore starts at once, and
 // awaiting one that has come to its end already costs no more than a look: the caller does not suspend.
 //
 // A task belongs to the coroutine that awaits it; spawn() lets one run on its own. A task that waits for its Loop
