@@ -38,6 +38,11 @@ class Headers {
   // text from elsewhere checks it first; Phase::respond and Client::send check what they are given. All fields together
   // must have fewer than 4 GiB.
   void add(std::string_view name, std::string_view value);
+  // Appends field number `index` of another object.
+  void add(const Headers& from, std::size_t index);
+  // Appends a field by its line on the wire, "Name: value\r\n", whose name has so many bytes. The same goes for what it
+  // holds: nothing is checked here.
+  void add_line(std::string_view line, std::size_t name_length);
 
   // Rebuilds the object from the lines() of an earlier one, without copying them. Nothing if the text is not a sequence
   // of "Name: value\r\n" lines with a name each.
@@ -62,6 +67,9 @@ class Headers {
   const std::string& lines() const { return bytes_; }
   // Takes out all fields and keeps the memory for the next ones.
   void clear();
+  // Takes out the fields that `keep(field)` is false for. The others stay in order; no memory is allocated.
+  template <class Keep>
+  void keep_if(Keep keep);
   // Makes room, so that adding so many fields of so many bytes in all (names, values, and four more each) allocates no
   // further memory.
   void reserve(std::size_t bytes, std::size_t fields);
@@ -69,10 +77,29 @@ class Headers {
  private:
   struct Span {
     std::uint32_t name_at, name_length, value_at, value_length;
+    std::uint32_t line_length() const { return name_length + value_length + 4; }
   };
   std::string bytes_;
   std::vector<Span> spans_;
 };
+
+template <class Keep>
+void Headers::keep_if(Keep keep) {
+  std::size_t kept = 0;
+  std::uint32_t end = 0;
+  for (std::size_t i = 0; i < spans_.size(); ++i) {
+    Span span = spans_[i];
+    if (!keep((*this)[i])) continue;
+    const std::uint32_t gap = span.name_at - end;
+    if (gap > 0) std::char_traits<char>::move(bytes_.data() + end, bytes_.data() + span.name_at, span.line_length());
+    span.name_at -= gap;
+    span.value_at -= gap;
+    spans_[kept++] = span;
+    end += span.line_length();
+  }
+  spans_.resize(kept);
+  bytes_.resize(end);
+}
 
 // ASCII comparison without regard to case, the only kind HTTP needs: bytes above 127 are compared as they are. The
 // lengths are compared inline, because most names differ in length already.

@@ -127,10 +127,23 @@ KeyedHash::~KeyedHash() = default;
 HashBytes KeyedHash::of(std::span<const std::string_view> parts) const {
   static_assert(std::endian::native == std::endian::little, "lengths are hashed least significant byte first");
   PlainSha256 hash = impl_->start.begin();
+  // Parts are short: they are gathered, so that OpenSSL is called once and not for each of them.
+  std::array<char, 512> gathered;
+  std::size_t count = 0;
+  const auto put = [&](std::string_view bytes) {
+    if (bytes.size() > gathered.size() - count) hash.add(gathered.data(), std::exchange(count, 0));
+    if (bytes.size() > gathered.size()) {
+      hash.add(bytes.data(), bytes.size());
+    } else {
+      count += bytes.copy(gathered.data() + count, bytes.size());
+    }
+  };
   for (const std::string_view part : parts) {
     const std::uint64_t length = part.size();
-    hash.add(&length, sizeof length).add(part.data(), part.size());
+    put({reinterpret_cast<const char*>(&length), sizeof length});
+    put(part);
   }
+  hash.add(gathered.data(), count);
   return impl_->start.finish(hash);
 }
 

@@ -43,6 +43,25 @@ TEST(KeyedHash, IsHmacSha256OverPartsWithTheirLengths) {
             "b4df7494e9418ec3f4aed8c20b95d850367b9728041408963aebb4d4a3d5cf55");
 }
 
+TEST(KeyedHash, PartsOfAnyLengthAreHashedWhole) {
+  const Secret secret = rfc_4231_key();
+  const std::string key(secret.begin(), secret.end());
+  const std::string text(2000, 'x');
+  const auto length = [](std::uint64_t bytes) {
+    return std::string(reinterpret_cast<const char*>(&bytes), sizeof bytes);
+  };
+  for (const std::size_t first : {0, 1, 495, 496, 497, 503, 504, 505, 511, 512, 513, 2000}) {
+    for (const std::size_t second : {0, 1, 496, 504, 505, 512, 513, 2000}) {
+      const std::string_view one = std::string_view(text).substr(0, first);
+      const std::string_view two = std::string_view(text).substr(0, second);
+      const std::string joined = length(first).append(one).append(length(second)).append(two);
+      const std::vector<std::string_view> pieces = {joined};
+      EXPECT_EQ(keyed(secret, {one, two}), hex_encode(hmac(HashAlgorithm::sha256, key, pieces)))
+          << first << " " << second;
+    }
+  }
+}
+
 TEST(KeyedHash, PartsAreNotJoined) {
   std::set<std::string> seen;
   for (const std::vector<std::string_view>& parts : std::vector<std::vector<std::string_view>>{

@@ -35,6 +35,18 @@ void Headers::add(std::string_view name, std::string_view value) {
   spans_.push_back({at, name_length, at + name_length + 2, value_length});
 }
 
+void Headers::add(const Headers& from, std::size_t index) {
+  const Span& span = from.spans_[index];
+  add_line({from.bytes_.data() + span.name_at, span.line_length()}, span.name_length);
+}
+
+void Headers::add_line(std::string_view line, std::size_t name_length) {
+  const auto at = static_cast<std::uint32_t>(bytes_.size());
+  const auto length = static_cast<std::uint32_t>(name_length);
+  bytes_.append(line);
+  spans_.push_back({at, length, at + length + 2, static_cast<std::uint32_t>(line.size()) - length - 4});
+}
+
 std::optional<Headers> Headers::from_lines(std::string lines) {
   Headers headers;
   std::size_t at = 0;
@@ -51,9 +63,11 @@ std::optional<Headers> Headers::from_lines(std::string lines) {
 }
 
 std::optional<std::string_view> Headers::get(std::string_view name) const {
-  for (std::size_t i = 0; i < spans_.size(); ++i) {
-    const Field field = (*this)[i];
-    if (equal_ignoring_case(field.name, name)) return field.value;
+  // Some fifteen times a request: most names differ in length already.
+  for (const Span& span : spans_) {
+    if (span.name_length != name.size()) continue;
+    if (!equal_length_ignoring_case(bytes_.data() + span.name_at, name.data(), name.size())) continue;
+    return std::string_view(bytes_.data() + span.value_at, span.value_length);
   }
   return std::nullopt;
 }

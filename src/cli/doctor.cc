@@ -237,8 +237,7 @@ class Doctor {
 
   void descriptors() {
     Config fitted = config_;
-    const std::size_t threads =
-        config_.threads != 0 ? config_.threads : std::max(1u, std::thread::hardware_concurrency());
+    const std::size_t threads = event_loops(config_, std::thread::hardware_concurrency());
     const Status fits = fit_descriptors(fitted, threads, log_);
     if (!fits) return problem("descriptors", fits.fault().message);
     if (fitted.limits.max_connections < config_.limits.max_connections)

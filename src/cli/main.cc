@@ -130,7 +130,7 @@ void add_serve_flags(CLI::App& serve, ServeFlags& flags) {
   add("tls-cert", "FILE", "PEM certificate chain for --listen");
   add("tls-key", "FILE", "its PEM private key");
   add("upstream-ca", "FILE", "PEM certificates to trust for an https upstream");
-  serve.add_option("--threads", flags.threads, "event loops (default: one per core)")->type_name("N");
+  serve.add_option("--threads", flags.threads, "event loops (default: one for every two cores)")->type_name("N");
   add("drain-timeout", "DURATION", "how long SIGTERM waits for running requests (default 30s)");
   serve.add_flag("--accept-identity-change", flags.accept_identity_change,
                  "start although changed rules (scope, identity, key_from, ...) forget keys in the store");

@@ -263,7 +263,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     }
     return made.ok();
   };
-  const std::size_t threads = config.threads != 0 ? config.threads : std::max(1u, std::thread::hardware_concurrency());
+  const std::size_t threads = event_loops(config, std::thread::hardware_concurrency());
   if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse(fits.fault());
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
 

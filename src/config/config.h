@@ -128,7 +128,7 @@ struct Config {
   bool trust_clock = false; // the wall clock is right whatever the kernel says
   bool core_dumps = false;
   std::string gateway_name;  // what records call this gateway; empty: one is made at start
-  std::uint32_t threads = 0; // 0: one per core
+  std::uint32_t threads = 0; // 0: see event_loops()
   std::string log_level = "info";
   std::string log_format = "text";
   std::string access_log = "off";        // "-" for standard output, or a path
@@ -188,5 +188,12 @@ Result<std::shared_ptr<const WebhookProvider>> provider_of(const Webhook& webhoo
 bool has_endpoint(const Config& config, std::string_view name);
 // Why a job without one is dead, and is not retried.
 inline constexpr std::string_view kNoSuchEndpoint = "no webhook or destination of this name is configured";
+
+// How many event loops serve requests on a machine with so many cores. By default one for every two cores: the others
+// are for the store, the kernel's side of the network and the API. A second loop on two cores costs each request more
+// CPU time than it gains.
+inline std::size_t event_loops(const Config& config, unsigned cores) {
+  return config.threads != 0 ? config.threads : std::max(1u, cores / 2);
+}
 
 } // namespace oncekey

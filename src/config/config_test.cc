@@ -456,5 +456,16 @@ TEST(ConfigManual, DescribesEverySettingAndNoOther) {
   EXPECT_EQ(described, known);
 }
 
+TEST(EventLoops, AreOneForEveryTwoCoresUnlessTheyAreSet) {
+  Config config;
+  EXPECT_EQ(event_loops(config, 0), 1u); // not known
+  EXPECT_EQ(event_loops(config, 1), 1u);
+  EXPECT_EQ(event_loops(config, 2), 1u);
+  EXPECT_EQ(event_loops(config, 4), 2u);
+  EXPECT_EQ(event_loops(config, 17), 8u);
+  config.threads = 3;
+  EXPECT_EQ(event_loops(config, 2), 3u);
+}
+
 } // namespace
 } // namespace oncekey

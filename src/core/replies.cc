@@ -158,7 +158,7 @@ Reply first_answer(const Policy& policy, const StoredResponse& response, const R
     if (is_ours(field.name, policy, context)) continue;
     if (final_error && is(field.name, "Stripe-Should-Retry")) continue;
     if (is(field.name, "Idempotent-Replayed") && std::exchange(marked, true)) continue;
-    reply.headers.add(field.name, field.value);
+    reply.headers.add(response.headers, i);
   }
   echo_key(reply.headers, context);
   if (stripe) {
@@ -173,15 +173,7 @@ Reply first_answer(const Policy& policy, const StoredResponse& response, const R
 
 StoredResponse to_store(const Policy& policy, StoredResponse response, const ReplyContext& context) {
   const bool add_request_id = policy.errors == ErrorFormat::stripe && !response.headers.has("Request-Id");
-  if (response.headers.has(kOutcomeHeader)) {
-    Headers kept;
-    kept.reserve(response.headers.lines().size() + kAddedBytes, response.headers.size() + 1);
-    for (std::size_t i = 0; i < response.headers.size(); ++i) {
-      const Field field = response.headers[i];
-      if (!is(field.name, kOutcomeHeader)) kept.add(field.name, field.value);
-    }
-    response.headers = std::move(kept);
-  }
+  response.headers.keep_if([](const Field& field) { return !is(field.name, kOutcomeHeader); });
   if (add_request_id) response.headers.add("Request-Id", context.request_id);
   return response;
 }
@@ -212,7 +204,7 @@ Reply replay_head(const Policy& policy, const StoredResponse& response, const Re
     if (other_origin && starts_with_ignoring_case(field.name, "Access-Control-")) continue;
     if (stripe && is(field.name, "Stripe-Should-Retry")) continue;
     if (!policy.replay_set_cookie && is_set_cookie(field.name)) continue;
-    reply.headers.add(field.name, field.value);
+    reply.headers.add(response.headers, i);
   }
   echo_key(reply.headers, context);
   reply.headers.add("Idempotent-Replayed", "true");

@@ -139,7 +139,7 @@ Task<void> Execution::call_upstream(const UpstreamRequest& request, MonotonicTim
     out.error = co_await call.read_head(head);
     // 100 answers an Expect, and that was answered here already.
     const bool interim = out.error == CallError::none && head.status < 200 && head.status != 100;
-    if (interim && client != nullptr) co_await client->send_interim(head.status, head.reason, end_to_end(head));
+    if (interim && client != nullptr) co_await client->send_interim(head.status, head.reason, end_to_end(head.headers));
   }
   if (out.error != CallError::none) {
     out.why = call.reason();
@@ -148,11 +148,13 @@ Task<void> Execution::call_upstream(const UpstreamRequest& request, MonotonicTim
   }
 
   out.status = head.status;
-  out.headers = end_to_end(head);
+  std::string described;
   if (head.framing == Framing::none && (request.method == "HEAD" || head.status == 304)) {
     // It describes a body that is not sent, and belongs to the answer.
-    if (const auto said = head.headers.get("Content-Length")) out.headers.add("Content-Length", *said);
+    described = head.headers.get("Content-Length").value_or(std::string_view{});
   }
+  out.headers = end_to_end(std::move(head.headers));
+  if (!described.empty()) out.headers.add("Content-Length", described);
   out.reason = std::move(head.reason);
   if (head.framing == Framing::until_close && policy_.require_framed_answers && !probing_) {
     out.error = CallError::broken;
@@ -255,7 +257,9 @@ Task<Execution::End> Execution::settle_and_answer() {
 Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
   const Reply& reply = conclusion.reply;
   const std::size_t bytes = conclusion.stored.body.size() + conclusion.stored.headers.lines().size();
-  Result<FenceAnswer> written = co_await key_.complete(std::move(conclusion.stored));
+  const MonotonicTime start = std::chrono::steady_clock::now();
+  Result<FenceAnswer> written = co_await key_.write(conclusion.stored);
+  key_.note_written(written, start);
   if (!written && bytes > kWithinEndingBytes) {
     // The body may be what there is no room for. That it was executed is worth writing down without it.
     StoredResponse marker = without_body(reply);

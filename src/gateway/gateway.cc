@@ -44,26 +44,30 @@ Gateway::Gateway(GatewayShared& shared, UpstreamPools& pools, Loop& loop)
 }
 
 Task<void> Gateway::handle(Exchange& exchange) {
-  const RequestHead& head = exchange.request();
   // A reload in the middle of this request does not concern it.
   const Generation& generation = shared_.generation();
   if (!generation.config.cors_origins.empty()) allow_origin(exchange, generation.config.cors_origins);
-  if (!co_await within_address_rate(shared_, exchange)) co_return;
+  Task<bool> within_rate = within_address_rate(shared_, exchange);
+  if (!within_rate.await_ready()) return handle_limited(exchange, generation, std::move(within_rate));
+  return within_rate.await_resume() ? handle_by_path(exchange, generation) : std::monostate{};
+}
+
+Task<void> Gateway::handle_limited(Exchange& exchange, const Generation& generation, Task<bool> within_rate) {
+  const bool is_within = co_await std::move(within_rate);
+  if (is_within) co_await handle_by_path(exchange, generation);
+}
+
+// Not a coroutine, and neither is handle(): where nothing waits, the request begins with its first coroutine below.
+Task<void> Gateway::handle_by_path(Exchange& exchange, const Generation& generation) {
+  const RequestHead& head = exchange.request();
   const NormalPath path(head.path());
   const RouteMatch match = match_route(generation.config.routes, head.method, path);
-  if (loops(shared_.self, head.headers)) {
-    co_await answer_loop(exchange);
-  } else if (asks_for_policies(head, path, generation)) {
-    co_await send_policies(exchange, generation);
-  } else if (generation.has_status_urls && is_status_path(path.text())) {
-    co_await answer_status(thread_, exchange);
-  } else if (match.route == nullptr) {
-    co_await handle_unrouted(exchange, generation, path);
-  } else if (match.ambiguous) {
-    co_await handle_ambiguous(exchange, *match.route, path);
-  } else {
-    co_await handle_routed(exchange, *match.route);
-  }
+  if (loops(shared_.self, head.headers)) return answer_loop(exchange);
+  if (asks_for_policies(head, path, generation)) return send_policies(exchange, generation);
+  if (generation.has_status_urls && is_status_path(path.text())) return answer_status(thread_, exchange);
+  if (match.route == nullptr) return handle_unrouted(exchange, generation);
+  if (match.ambiguous) return handle_ambiguous(exchange, *match.route);
+  return handle_routed(exchange, *match.route);
 }
 
 Task<void> Gateway::handle_routed(Exchange& exchange, const Route& route) {
@@ -99,11 +103,12 @@ Task<void> Gateway::pass(Exchange& exchange, const Route& route, const Sharer& s
   (void)co_await pass_through_.run(exchange, route, sharer, PassThrough::kNoMarks, body);
 }
 
-Task<void> Gateway::handle_unrouted(Exchange& exchange, const Generation& generation, const NormalPath& path) {
+Task<void> Gateway::handle_unrouted(Exchange& exchange, const Generation& generation) {
   const RouteMetrics& metrics = shared_.metrics.no_route();
   if (co_await refuse_stripping(exchange, metrics)) co_return;
   // A path that a route protects for other methods has that route's keys.
   const RequestHead& head = exchange.request();
+  const NormalPath path(head.path());
   const Route* const of_path = route_of_path(generation.config.routes, path.text());
   const Policy& policy = of_path != nullptr ? of_path->policy : shared_.no_policy;
   if (asks_for_websocket(head) && has_key_header(policy, head.headers)) {
@@ -124,13 +129,14 @@ Task<void> Gateway::handle_unrouted(Exchange& exchange, const Generation& genera
                                    PassThrough::kNoMarks, nullptr);
 }
 
-Task<void> Gateway::handle_ambiguous(Exchange& exchange, const Route& route, const NormalPath& path) {
+Task<void> Gateway::handle_ambiguous(Exchange& exchange, const Route& route) {
   Replier replier(thread_, route.policy, route.state->metrics, &exchange);
   if (route.policy.mode == Mode::observe) {
     replier.count("observed_refusal");
     const Sharer sharer = sharer_of(shared_, exchange);
     co_return co_await pass(exchange, route, sharer, nullptr);
   }
+  const NormalPath path(exchange.request().path());
   const Refusal refusal{RefusalCode::path_ambiguous, path.why_ambiguous(), std::nullopt, {}};
   co_await replier.refuse(refusal);
 }

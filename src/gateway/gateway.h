@@ -26,8 +26,10 @@ class Gateway final : public Handler {
 
  private:
   Task<void> handle_routed(Exchange& exchange, const Route& route);
-  Task<void> handle_unrouted(Exchange& exchange, const Generation& generation, const NormalPath& path);
-  Task<void> handle_ambiguous(Exchange& exchange, const Route& route, const NormalPath& path);
+  Task<void> handle_limited(Exchange& exchange, const Generation& generation, Task<bool> within_rate);
+  Task<void> handle_by_path(Exchange& exchange, const Generation& generation);
+  Task<void> handle_unrouted(Exchange& exchange, const Generation& generation);
+  Task<void> handle_ambiguous(Exchange& exchange, const Route& route);
   Task<void> answer_loop(Exchange& exchange);
   Task<void> send_policies(Exchange& exchange, const Generation& generation);
   Task<void> pass(Exchange& exchange, const Route& route, const Sharer& sharer, const std::string* body);

@@ -126,7 +126,18 @@ Task<void> KeyedFlow::run() {
       co_return co_await replier_.refuse(RefusalCode::draining, std::chrono::seconds(1), Fate::still_running);
     // Under too much of everything, what is finished is still answered and what runs may finish.
     const std::optional<Refusal> nothing_new = begin_work(before_claim);
-    const Result<ClaimAnswer> answer = co_await claim_or_find(!nothing_new, before_claim);
+    std::optional<Result<ClaimAnswer>> asked;
+    if (nothing_new) {
+      asked = co_await find();
+    } else {
+      ClaimRequest wanted = claim_for(shared_, request_);
+      shared_.live_calls.renew_after_a_pause(shared_.store);
+      asked = co_await await_store<ClaimAnswer>(
+          thread_.loop, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
+      shared_.metrics.claim_seconds.Observe(seconds_since(before_claim));
+      check_claim(*asked);
+    }
+    const Result<ClaimAnswer>& answer = *asked;
     if (!answer) {
       if (nothing_new) co_await replier_.refuse(*nothing_new);
       if (!nothing_new) co_await answer_store_fault(answer.fault());
@@ -172,21 +183,15 @@ std::optional<Refusal> KeyedFlow::begin_work(MonotonicTime now) {
   return work_.begin(shared_, request_.route, sharer_, buffered_, now);
 }
 
+void KeyedFlow::check_claim(Result<ClaimAnswer>& answer) {
+  const auto* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
+  if (found == nullptr) return;
+  known_ = true;
+  if (const Status plain = readable(*found->record); !plain) answer = plain.fault();
+}
+
 // Without leave to begin, the record is only read: a fault where there is none.
-Task<Result<ClaimAnswer>> KeyedFlow::claim_or_find(bool may_begin, MonotonicTime start) {
-  if (may_begin) {
-    ClaimRequest wanted = claim_for(shared_, request_);
-    shared_.live_calls.renew_after_a_pause(shared_.store);
-    Result<ClaimAnswer> answer = co_await await_store<ClaimAnswer>(
-        thread_.loop, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
-    shared_.metrics.claim_seconds.Observe(seconds_since(start));
-    const auto* const found = answer ? std::get_if<Found>(&*answer) : nullptr;
-    if (found != nullptr) {
-      known_ = true;
-      if (const Status plain = readable(*found->record); !plain) co_return plain.fault();
-    }
-    co_return answer;
-  }
+Task<Result<ClaimAnswer>> KeyedFlow::find() {
   Result<std::optional<Found>> found = co_await thread_.find(id_, Interest::none);
   if (!found) {
     shared_.metrics.store_faults.Increment();

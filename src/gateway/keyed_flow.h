@@ -18,7 +18,9 @@ class KeyedFlow {
  private:
   // Why nothing new may begin; nothing if it may, and then `work_` holds what that takes.
   std::optional<Refusal> begin_work(MonotonicTime now);
-  Task<Result<ClaimAnswer>> claim_or_find(bool may_begin, MonotonicTime start);
+  Task<Result<ClaimAnswer>> find();
+  // A fault in place of a record that cannot be read.
+  void check_claim(Result<ClaimAnswer>& answer);
   void count_retry(const Found& found, MonotonicTime now);
   void begin_execution(const Claimed& claimed, Verdict verdict);
   Task<void> execute_later(const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);

@@ -15,10 +15,14 @@ Task<bool> OwnedKey::renew() {
 }
 
 Task<Result<FenceAnswer>> OwnedKey::complete(StoredResponse response) {
-  GatewayShared& shared = thread_.shared;
   const MonotonicTime start = std::chrono::steady_clock::now();
-  Result<FenceAnswer> written = co_await await_store<FenceAnswer>(
-      thread_.loop, [&](auto done) { shared.store.complete(owner_, std::move(response), std::move(done)); });
+  Result<FenceAnswer> written = co_await write(response);
+  note_written(written, start);
+  co_return written;
+}
+
+void OwnedKey::note_written(const Result<FenceAnswer>& written, MonotonicTime start) {
+  GatewayShared& shared = thread_.shared;
   shared.metrics.complete_seconds.Observe(seconds_since(start));
   if (!written) {
     shared.metrics.store_faults.Increment();
@@ -26,7 +30,6 @@ Task<Result<FenceAnswer>> OwnedKey::complete(StoredResponse response) {
   } else if (*written == FenceAnswer::done) {
     shared.waiters.notify(owner_.id);
   }
-  co_return written;
 }
 
 Task<void> OwnedKey::let_go(Settlement how) {

@@ -48,6 +48,14 @@ class OwnedKey {
   Task<bool> renew();
   // Writes the answer and wakes the requests that wait for it. A fault is in the log already.
   Task<Result<FenceAnswer>> complete(StoredResponse response);
+  // The same without a coroutine of its own: co_await write(response) gives what note_written() is told then.
+  // `response` is moved from.
+  auto write(StoredResponse& response) {
+    return await_store<FenceAnswer>(thread_.loop, [this, &response](auto done) {
+      thread_.shared.store.complete(owner_, std::move(response), std::move(done));
+    });
+  }
+  void note_written(const Result<FenceAnswer>& written, MonotonicTime start);
   // Ends the ownership without an answer: by release, hold or abandon.
   Task<void> let_go(Settlement how);
   // Nothing renews the lease any more, and the key stays claimed until it is over.

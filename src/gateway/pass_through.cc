@@ -218,11 +218,11 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
     error = co_await call.read_head(response);
     if (error != CallError::none || response.status >= 200 || response.status == 101) break;
     if (response.status != 100) {
-      co_await exchange.send_interim(response.status, response.reason, end_to_end(response));
+      co_await exchange.send_interim(response.status, response.reason, end_to_end(response.headers));
     }
   }
   if (error == CallError::none) {
-    Headers headers = end_to_end(response);
+    Headers headers = end_to_end(response.headers);
     // What the upstream says to us alone stays here.
     if (headers.has(kOutcomeHeader)) headers = fields_but(headers, kOutcomeHeader);
     append(headers, marks);

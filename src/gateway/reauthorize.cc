@@ -49,7 +49,7 @@ Task<void> pass_on(Exchange& exchange, UpstreamCall& call, const ResponseHead& a
   if (answer.framing == Framing::length) length = answer.content_length;
   if (head_only || answer.framing == Framing::none) length = 0;
   CallError error = CallError::none;
-  bool going = co_await exchange.send_head(answer.status, answer.reason, end_to_end(answer), length);
+  bool going = co_await exchange.send_head(answer.status, answer.reason, end_to_end(answer.headers), length);
   while (going) {
     std::string_view piece;
     error = co_await call.read_piece(piece);

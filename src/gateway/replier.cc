@@ -132,16 +132,31 @@ Task<void> Replier::send_compressible(BufferedBytes& buffered, const Reply& head
   co_await client_->send(head.status, head.reason, headers, body);
 }
 
+// Not a coroutine: where no upstream is asked, and the answer fits into the socket's buffer, a replay needs none.
 Task<void> Replier::replay(const Route& route, BufferedBytes& buffered, const StoredResponse& response) {
-  if (client_ == nullptr) co_return;
-  if (!co_await may_see_answer(thread_, route, *this)) co_return;
-  if (!buffered.try_hold_answer(thread_.shared, response.body.size())) {
-    const Refusal refusal = refusal_of(buffered.why(), Resource::buffered_bytes);
-    co_return co_await refuse(refusal);
-  }
+  if (client_ == nullptr) return std::monostate{};
+  Task<bool> allowed = may_see_answer(thread_, route, *this);
+  if (!allowed.await_ready()) return replay_if(std::move(allowed), buffered, response);
+  return allowed.await_resume() ? send_replay(buffered, response) : std::monostate{};
+}
+
+Task<void> Replier::replay_if(Task<bool> allowed, BufferedBytes& buffered, const StoredResponse& response) {
+  const bool is_allowed = co_await std::move(allowed);
+  if (is_allowed) co_await send_replay(buffered, response);
+}
+
+Task<void> Replier::send_replay(BufferedBytes& buffered, const StoredResponse& response) {
+  if (!buffered.try_hold_answer(thread_.shared, response.body.size()))
+    return refuse(refusal_of(buffered.why(), Resource::buffered_bytes));
   count("replay");
-  const Reply reply = replay_head(policy_, response, context());
-  co_await send_answer(buffered, reply, response.body);
+  if (policy_.compress) return send_compressible_replay(buffered, response);
+  const Reply head = replay_head(policy_, response, context());
+  return client_->send(head.status, head.reason, head.headers, response.body);
+}
+
+Task<void> Replier::send_compressible_replay(BufferedBytes& buffered, const StoredResponse& response) {
+  const Reply head = replay_head(policy_, response, context());
+  co_await send_compressible(buffered, head, response.body);
 }
 
 std::optional<Task<void>> Replier::answer_settled(const Route& route, BufferedBytes& buffered, Verdict verdict,

@@ -34,6 +34,7 @@ class Replier {
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> refuse(RefusalCode code, std::optional<std::chrono::seconds> retry_after = std::nullopt,
                     Fate fate = Fate::by_code);
+  // `refusal` is not used any more once this has returned its task.
   Task<void> refuse(const Refusal& refusal);
   // 202: the answer is promised, and can be fetched under `url`. `age` is that of the claim.
   Task<void> send_accepted(std::string_view url, Millis age);
@@ -55,6 +56,9 @@ class Replier {
   Reply pending_reply(std::string_view url, Millis age) const;
   Task<void> send_own(const Reply& reply);
   Task<void> send_compressible(BufferedBytes& buffered, const Reply& head, std::string_view body);
+  Task<void> replay_if(Task<bool> allowed, BufferedBytes& buffered, const StoredResponse& response);
+  Task<void> send_replay(BufferedBytes& buffered, const StoredResponse& response);
+  Task<void> send_compressible_replay(BufferedBytes& buffered, const StoredResponse& response);
 
   GatewayThread& thread_;
   const Policy& policy_;

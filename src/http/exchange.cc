@@ -86,8 +86,7 @@ Task<void> Exchange::invite_body() {
 }
 
 Task<Piece> Exchange::read_piece(std::string_view& out) {
-  const bool may_invite = head_.expects_continue && !continue_sent_;
-  if (!may_invite) {
+  if (!may_invite()) {
     if (const std::optional<Piece> piece = next_received(out)) return *piece;
   }
   return receive_piece(out);
@@ -129,16 +128,33 @@ Task<BodyRead> Exchange::read_beginning(std::string& out, std::size_t enough, st
   return read_up_to(out, enough - 1, enough, std::move(admit));
 }
 
-Task<BodyRead> Exchange::read_up_to(std::string& out, std::uint64_t limit, std::uint64_t most,
-                                    std::function<bool(std::size_t)> admit) {
+// The end of reading a body that this piece is, if it is one. Else the piece is appended.
+template <class Admit>
+static std::optional<BodyRead> append_piece(Piece piece, std::string_view bytes, std::string& out, std::uint64_t most,
+                                            const Admit& admit) {
+  if (piece == Piece::end) return BodyRead::whole;
+  if (piece == Piece::broken) return BodyRead::broken;
+  const bool admitted = grow_body(out, bytes.size(), most, admit);
+  out.append(bytes);
+  return admitted ? std::nullopt : std::optional(BodyRead::refused);
+}
+
+// Not a coroutine: a body that came together with its head, as most do, needs none.
+Task<BodyRead> Exchange::read_up_to(std::string& out, std::uint64_t limit, std::uint64_t most, Admit admit) {
+  while (out.size() <= limit) {
+    std::string_view bytes;
+    const std::optional<Piece> piece = may_invite() ? std::nullopt : next_received(bytes);
+    if (!piece) return receive_up_to(out, limit, most, std::move(admit));
+    if (const auto end = append_piece(*piece, bytes, out, most, admit)) return *end;
+  }
+  return BodyRead::too_large;
+}
+
+Task<BodyRead> Exchange::receive_up_to(std::string& out, std::uint64_t limit, std::uint64_t most, Admit admit) {
   while (out.size() <= limit) {
     std::string_view bytes;
     const Piece piece = co_await read_piece(bytes);
-    if (piece == Piece::end) co_return BodyRead::whole;
-    if (piece == Piece::broken) co_return BodyRead::broken;
-    const bool admitted = grow_body(out, bytes.size(), most, admit);
-    out.append(bytes);
-    if (!admitted) co_return BodyRead::refused;
+    if (const auto end = append_piece(piece, bytes, out, most, admit)) co_return *end;
   }
   co_return BodyRead::too_large;
 }
@@ -181,7 +197,7 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   ONCEKEY_CHECK(!answered_, "one request gets one answer");
   answered_ = true;
   if (status == kResetContent) body = {};
-  std::string out;
+  std::string& out = sent_head_;
   // The length of a body that is not sent is the upstream's to tell; that of one that is sent is ours.
   const bool told = headers.has("Content-Length");
   const bool describes = head_.method == "HEAD" || status == 304;
@@ -198,8 +214,14 @@ Task<void> Exchange::send(int status, std::string_view reason, const Headers& he
   if (status_forbids_body(status) || head_.method == "HEAD") body = {};
   status_ = status;
   sent_bytes_ = body.size();
-  note_write(co_await transport_.write(out, body, &writing_));
+  // An answer that fits into the socket's buffer, as nearly all do, needs no coroutine.
+  Task<IoResult> writing = transport_.write(out, body, &writing_);
+  if (!writing.await_ready()) return finish_sending(std::move(writing));
+  note_write(writing.await_resume());
+  return std::monostate{};
 }
+
+Task<void> Exchange::finish_sending(Task<IoResult> writing) { note_write(co_await std::move(writing)); }
 
 Task<void> Exchange::send_problem(int status, std::string_view detail, std::string_view code) {
   answer_is_own();

@@ -112,7 +112,8 @@ class Exchange {
   const ParseFault& fault() const { return fault_; }
 
   // A whole response. `headers` must not hold Transfer-Encoding or Connection. A Content-Length among them counts in an
-  // answer to HEAD and in a 304, where it describes a body that is not sent, and is left out elsewhere.
+  // answer to HEAD and in a 304, where it describes a body that is not sent, and is left out elsewhere. `body` must
+  // live until the task is over; nothing else is used once this has returned it.
   Task<void> send(int status, std::string_view reason, const Headers& headers, std::string_view body);
   // A whole response of the http room's own: a small problem+json document. A 503 says when to come back. `code`
   // becomes part of its type, so that clients can tell it from others of the same status.
@@ -164,12 +165,15 @@ class Exchange {
   bool body_unread() const { return !parser_.done(); }
 
  private:
+  using Admit = std::function<bool(std::size_t)>;
   // Until the body ends or `out` holds more than `limit`; it is not made larger than `most` without need.
-  Task<BodyRead> read_up_to(std::string& out, std::uint64_t limit, std::uint64_t most,
-                            std::function<bool(std::size_t)> admit);
+  Task<BodyRead> read_up_to(std::string& out, std::uint64_t limit, std::uint64_t most, Admit admit);
+  Task<BodyRead> receive_up_to(std::string& out, std::uint64_t limit, std::uint64_t most, Admit admit);
+  bool may_invite() const { return head_.expects_continue && !continue_sent_; }
   std::optional<Piece> next_received(std::string_view& out);
   Task<Piece> receive_piece(std::string_view& out);
   void begin_head(std::string& out, int status, std::string_view reason, const Headers& headers);
+  Task<void> finish_sending(Task<IoResult> writing);
   void append_added(std::string& out, const Headers& headers) const;
   // False when the client is gone.
   bool note_write(const IoResult& result);
@@ -186,6 +190,7 @@ class Exchange {
   ParseFault fault_;
   Headers added_;
   Headers added_to_own_;
+  std::string sent_head_; // of the answer, as it is sent
   AccessNote* note_ = nullptr;
   std::uint64_t received_bytes_ = 0;
   std::uint64_t sent_bytes_ = 0;

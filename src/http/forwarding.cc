@@ -47,6 +47,10 @@ class NamedInConnection {
     return contains(names_, name);
   }
   bool empty() const { return names_.empty(); }
+  // Whether it names anything that does not stay behind anyway.
+  bool adds_to_hop_by_hop() const {
+    return !std::all_of(names_.begin(), names_.end(), [](std::string_view name) { return is_hop_by_hop(name); });
+  }
 
  private:
   static constexpr std::size_t kFew = 8;
@@ -135,11 +139,15 @@ bool loops(const ProxyIdentity& self, const Headers& headers) {
   return seen;
 }
 
-Headers end_to_end(const ResponseHead& head) {
-  const NamedInConnection named(head.headers);
-  return fields_where(head.headers, [&](const Field& field) {
-    return !is_hop_by_hop(field.name) && !named.has(field.name) && !is(field.name, "Content-Length");
-  });
+Headers end_to_end(Headers received) {
+  const auto travels_on = [](const Field& field) {
+    return !is_hop_by_hop(field.name) && !is(field.name, "Content-Length");
+  };
+  const NamedInConnection named(received);
+  if (named.adds_to_hop_by_hop()) // its names are views of the fields, which stay in place
+    return fields_where(received, [&](const Field& field) { return travels_on(field) && !named.has(field.name); });
+  received.keep_if(travels_on);
+  return received;
 }
 
 Headers fields_without_via(const RequestHead& head, const ForwardedFrom& from, const ProxyIdentity& self,

@@ -29,8 +29,8 @@ bool is_hop_by_hop(std::string_view name);
 // is to be refused. Names of fields that are not there change nothing.
 std::optional<std::string_view> stripped_by_connection(const Headers& headers);
 
-// The end-to-end fields of a response, in order, without Content-Length: the sender of the body sets that.
-Headers end_to_end(const ResponseHead& head);
+// The end-to-end fields among those of a response, in order, without Content-Length: the sender of the body sets that.
+Headers end_to_end(Headers received);
 
 // The client asks to go on as WebSocket (RFC 6455, 4.1): a GET of HTTP/1.1 without a body. Other protocols are not
 // carried: h2c would bring requests past the routes.

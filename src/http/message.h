@@ -63,13 +63,12 @@ Headers fields_where(const Headers& headers, Keep keep, std::size_t more = 0) {
   Headers kept;
   kept.reserve(headers.lines().size() + more * kUsualFieldBytes, headers.size() + more);
   for (std::size_t i = 0; i < headers.size(); ++i) {
-    const Field field = headers[i];
-    if (keep(field)) kept.add(field.name, field.value);
+    if (keep(headers[i])) kept.add(headers, i);
   }
   return kept;
 }
 inline void append(Headers& headers, const Headers& more) {
-  for (std::size_t i = 0; i < more.size(); ++i) headers.add(more[i].name, more[i].value);
+  for (std::size_t i = 0; i < more.size(); ++i) headers.add(more, i);
 }
 inline Headers fields_but(const Headers& headers, std::string_view name) {
   return fields_where(headers, [name](const Field& field) { return !equal_ignoring_case(field.name, name); });

@@ -1,6 +1,7 @@
 #include "http/parser.h"
 
 #include "base/url.h"
+#include "http/plain_head.h"
 
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
@@ -341,9 +342,7 @@ static ParseFault read_head(MessageCollector<ResponseHead>& parser, std::string_
 }
 
 template <class Head>
-MessageParser<Head>::MessageParser(HeadOnly head_only) : collector_(std::make_unique<MessageCollector<Head>>()) {
-  if (head_only == HeadOnly::yes) collector_->skip(true);
-}
+MessageParser<Head>::MessageParser(HeadOnly head_only) : head_only_(head_only) {}
 template <class Head>
 MessageParser<Head>::~MessageParser() = default;
 template <class Head>
@@ -351,11 +350,26 @@ MessageParser<Head>::MessageParser(MessageParser&&) noexcept = default;
 
 template <class Head>
 ParseFault MessageParser<Head>::parse_head(std::string_view head, Head& out) {
+  out = {};
+  if (head_only_ == HeadOnly::no && parse_plain_head(head, out)) {
+    body_left_ = out.content_length;
+    if constexpr (std::is_same_v<Head, RequestHead>) return check_request(out);
+    return {};
+  }
+  out = {};
+  collector_ = std::make_unique<MessageCollector<Head>>();
+  if (head_only_ == HeadOnly::yes) collector_->skip(true);
   return read_head(*collector_, head, out);
 }
 
 template <class Head>
 ParseFault MessageParser<Head>::parse_body(std::string_view bytes, BodyPiece& out) {
+  if (!collector_) {
+    out.bytes = bytes.substr(0, body_left_);
+    out.consumed = out.bytes.size();
+    body_left_ -= out.consumed;
+    return {};
+  }
   collector_->piece = {};
   error_code ec;
   out.consumed = collector_->put({bytes.data(), bytes.size()}, ec);
@@ -367,15 +381,14 @@ ParseFault MessageParser<Head>::parse_body(std::string_view bytes, BodyPiece& ou
 template <class Head>
 ParseFault MessageParser<Head>::end_of_input() {
   error_code ec;
-  if (!collector_->got_some()) return {502, "the connection ended before the response began"};
-  collector_->put_eof(ec);
-  if (ec) return {502, "the connection ended in the middle of the response"};
+  if (collector_) collector_->put_eof(ec);
+  if (ec || body_left_ > 0) return {502, "the connection ended in the middle of the response"};
   return {};
 }
 
 template <class Head>
 bool MessageParser<Head>::done() const {
-  return collector_->is_done();
+  return collector_ ? collector_->is_done() : body_left_ == 0;
 }
 
 template class MessageParser<RequestHead>;

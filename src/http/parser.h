@@ -2,7 +2,8 @@
 //
 // Beast's basic_parser does the grammar. It is lenient where a proxy must not be (folded lines, transfer codings it
 // does not know, a body it therefore does not see), so the head is checked before and after it: what passes has one
-// meaning only, and the message forwarded is rebuilt from that meaning (promise P13).
+// meaning only, and the message forwarded is rebuilt from that meaning (promise P13). Heads of the usual form need no
+// Beast (http/plain_head.h).
 //
 // Use: collect bytes until head_length() finds the end of the head, parse_head() them, then feed the rest to
 // parse_body() until done().
@@ -54,7 +55,9 @@ class MessageParser {
   bool done() const;
 
  private:
-  std::unique_ptr<MessageCollector<Head>> collector_;
+  HeadOnly head_only_;
+  std::uint64_t body_left_ = 0;                       // of a message with a plain head, until the body is over
+  std::unique_ptr<MessageCollector<Head>> collector_; // for all others
 };
 using RequestParser = MessageParser<RequestHead>;
 using ResponseParser = MessageParser<ResponseHead>;

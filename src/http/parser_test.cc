@@ -1,4 +1,5 @@
 #include "http/parser.h"
+#include "http/plain_head.h"
 
 #include <gtest/gtest.h>
 
@@ -176,6 +177,94 @@ TEST(ResponseParser, RefusesAmbiguousFraming) {
     ResponseHead head;
     EXPECT_NE(parser.parse_head(text, head).status, 0) << text;
   }
+}
+
+// What a parser makes of a head, in words that can be compared.
+std::string said_of(const RequestHead& head) {
+  return fmt::format("{} {} {}", head.method, head.target, head.expects_continue);
+}
+std::string said_of(const ResponseHead& head) { return fmt::format("{} {}", head.status, head.reason); }
+template <class Head>
+std::string outcome_of(const std::string& text) {
+  MessageParser<Head> parser;
+  Head head;
+  const ParseFault fault = parser.parse_head(text, head);
+  if (fault) return fmt::format("{} {}", fault.status, fault.detail);
+  return fmt::format("{} version {} framing {} length {} keep_alive {} done {}\n{}", said_of(head), head.version,
+                     static_cast<int>(head.framing), head.content_length, head.keep_alive, parser.done(),
+                     head.headers.lines());
+}
+
+// A head is parsed as it is, and once more with a last field that only Beast takes. Nothing else may differ.
+template <class Head>
+void expect_same_from_beast(std::string_view text) {
+  const std::optional<std::size_t> length = head_length(text);
+  if (!length) return;
+  const std::string head(text.substr(0, *length));
+  Head plain;
+  if (!parse_plain_head(head, plain)) return; // Beast has parsed it anyway
+  std::string by_beast = head;
+  by_beast.insert(by_beast.size() - 2, "X-Tab:\tonly Beast\r\n");
+  std::string expected = outcome_of<Head>(by_beast);
+  if (const std::size_t tab = expected.find("X-Tab: only Beast\r\n"); tab != std::string::npos) expected.resize(tab);
+  EXPECT_EQ(outcome_of<Head>(head), expected) << head;
+}
+
+template <class Head>
+void expect_same_from_beast_however_it_is_changed(const std::string& text) {
+  Head plain;
+  ASSERT_TRUE(parse_plain_head(text, plain)) << text;
+  expect_same_from_beast<Head>(text);
+  using namespace std::string_view_literals;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    for (const char c : "\r\n\t\0 :,;\"/?#%=-_019aAzZ~\x7f\x80\xff"sv) {
+      std::string changed = text;
+      changed[at] = c;
+      expect_same_from_beast<Head>(changed);
+      expect_same_from_beast<Head>(std::string(text).insert(at, 1, c));
+    }
+    expect_same_from_beast<Head>(std::string(text).erase(at, 1));
+  }
+}
+
+TEST(PlainHead, IsWhatBeastMakesOfItHoweverItIsChanged) {
+  expect_same_from_beast_however_it_is_changed<RequestHead>(
+      "POST /a?b HTTP/1.1\r\nHost: x:1\r\nConnection: close\r\nContent-Length: 12\r\nExpect: 100-continue\r\n\r\n");
+  expect_same_from_beast_however_it_is_changed<RequestHead>(
+      "GET http://h/ HTTP/1.0\r\nConnection: keep-alive\r\nX: a b\r\n\r\n");
+  expect_same_from_beast_however_it_is_changed<ResponseHead>(
+      "HTTP/1.1 201 Made it\r\nServer: s\r\nContent-Length: 7\r\nConnection: keep-alive\r\n\r\n");
+  expect_same_from_beast_however_it_is_changed<ResponseHead>("HTTP/1.0 200 \r\nContent-Length: 0\r\n\r\n");
+}
+
+TEST(PlainHead, LeavesToBeastWhatNeedsJudgement) {
+  for (const char* field :
+       {"Transfer-Encoding: chunked", "Upgrade: websocket", "Proxy-Connection: close", "Connection: TE",
+        "Content-Length: 1, 1", "Content-Length: 1\r\nContent-Length: 1", "Content-Length: 1234567890123456789",
+        "Connection: close\r\nConnection: close", "X:", "X: ", "X:a", "X:  a", "X: a ", "X : a", " X: a", "X: \xe9"}) {
+    RequestHead head;
+    EXPECT_FALSE(parse_plain_head(fmt::format("GET / HTTP/1.1\r\nHost: x\r\n{}\r\n\r\n", field), head)) << field;
+  }
+  for (const char* text :
+       {"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 204 No\r\nContent-Length: 0\r\n\r\n",
+        "HTTP/1.1 100 Go\r\nContent-Length: 0\r\n\r\n", "HTTP/1.1 201\r\nContent-Length: 0\r\n\r\n"}) {
+    ResponseHead head;
+    EXPECT_FALSE(parse_plain_head(text, head)) << text;
+  }
+}
+
+TEST(PlainHead, GivesItsBodyByItsLength) {
+  RequestParser parser;
+  RequestHead head;
+  ASSERT_EQ(parser.parse_head("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n", head).status, 0);
+  BodyPiece piece;
+  ASSERT_EQ(parser.parse_body("ab", piece).status, 0);
+  EXPECT_EQ(piece.bytes, "ab");
+  EXPECT_FALSE(parser.done());
+  ASSERT_EQ(parser.parse_body("cdeGET", piece).status, 0);
+  EXPECT_EQ(piece.bytes, "cde");
+  EXPECT_EQ(piece.consumed, 3u);
+  EXPECT_TRUE(parser.done());
 }
 
 TEST(FinalStatus, IsReadFromTheFirstLineAlone) {

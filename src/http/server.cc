@@ -220,7 +220,8 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
         co_await refuse(connection, {503, "too many unfinished requests are held in memory; try again shortly"});
         co_return;
       }
-      const IoResult got = co_await transport.read_some(buffer.room(kReadBytes));
+      IoResult got;
+      while (!transport.read_now(buffer.room(kReadBytes), got)) co_await transport.readable();
       if (got.error) {
         if (transport.expired() && begun) {
           co_await refuse(connection, {408, "the request head did not arrive in time"});

@@ -114,59 +114,83 @@ Task<CallError> UpstreamCall::connect(MonotonicTime due) {
   co_return connected.failure == ConnectFailure::own_shortage ? CallError::full : CallError::not_sent;
 }
 
+// A long body is written beside the call.
+static std::string_view sent_at_once(std::string_view body) {
+  return body.size() > kSentAtOnceBytes ? std::string_view{} : body;
+}
+
+void UpstreamCall::write_head(const UpstreamRequest& request, Framing framing, std::uint64_t content_length) {
+  head_.reserve(request.method.size() + request.target.size() + request.headers.lines().size() + 96);
+  head_.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
+  // A client of HTTP/1.0 need not say which host it means; HTTP/1.1 must.
+  if (!request.headers.has("Host")) head_.append("Host: ").append(pool_.options_.server.authority).append("\r\n");
+  head_.append(request.headers.lines());
+  // A POST without a body still says so: servers answer 411 otherwise (RFC 9110, 8.6).
+  const bool says_zero = framing == Framing::none && request.method != "GET" && request.method != "HEAD" &&
+                         request.method != "DELETE" && request.method != "OPTIONS";
+  if (framing == Framing::length || says_zero) {
+    head_.append("Content-Length: ").append(fmt::format_int(content_length).c_str()).append("\r\n");
+  }
+  if (framing == Framing::chunked) head_.append("Transfer-Encoding: chunked\r\n");
+  head_.append("\r\n");
+}
+
+// Not a coroutine: a request that fits into the buffer of an idle connection, as nearly all do, needs none.
 Task<CallError> UpstreamCall::send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
                                    std::string_view body, MonotonicTime due) {
   head_request_ = request.method == "HEAD";
   websocket_ = request.websocket;
   chunked_ = framing == Framing::chunked;
-  std::string head;
-  head.reserve(request.method.size() + request.target.size() + request.headers.lines().size() + 96);
-  head.append(request.method).append(" ").append(request.target).append(" HTTP/1.1\r\n");
-  // A client of HTTP/1.0 need not say which host it means; HTTP/1.1 must.
-  if (!request.headers.has("Host")) head.append("Host: ").append(pool_.options_.server.authority).append("\r\n");
-  head.append(request.headers.lines());
-  // A POST without a body still says so: servers answer 411 otherwise (RFC 9110, 8.6).
-  const bool says_zero = framing == Framing::none && request.method != "GET" && request.method != "HEAD" &&
-                         request.method != "DELETE" && request.method != "OPTIONS";
-  if (framing == Framing::length || says_zero) {
-    head.append("Content-Length: ").append(fmt::format_int(content_length).c_str()).append("\r\n");
-  }
-  if (chunked_) head.append("Transfer-Encoding: chunked\r\n");
-  head.append("\r\n");
+  body_follows_ = framing != Framing::none && (chunked_ || body.size() != content_length);
+  write_head(request, framing, content_length);
 
   // Connections that idle in a thread's pool do not count: they are few.
   counted_ = true;
   if (pool_.to_this_ != nullptr) pool_.to_this_->fetch_add(1);
   if (pool_.in_use_.fetch_add(1) >= pool_.options_.max_connections) {
     reason_ = "as many calls to the upstream as max_upstream_connections allows";
-    co_return CallError::full;
+    return CallError::full;
   }
   connection_ = pool_.take_idle();
-  const bool is_long = body.size() > kSentAtOnceBytes;
-  const std::string_view at_once = is_long ? std::string_view{} : body;
-  for (;;) {
-    if (!connection_) {
-      const CallError error = co_await connect(due);
-      if (error != CallError::none) co_return error;
-    }
-    connection_->transport->deadline(due);
-    const IoResult result = co_await connection_->transport->write(head, at_once);
-    if (!result.error) break;
+  if (!connection_) return send_on_new_connection(body, due);
+  connection_->transport->deadline(due);
+  Task<IoResult> writing = connection_->transport->write(head_, sent_at_once(body));
+  if (!writing.await_ready()) return finish_sending(std::move(writing), body, due);
+  const std::optional<CallError> end = written(writing.await_resume(), body);
+  return end ? *end : send_on_new_connection(body, due);
+}
+
+Task<CallError> UpstreamCall::finish_sending(Task<IoResult> writing, std::string_view body, MonotonicTime due) {
+  const IoResult result = co_await std::move(writing);
+  if (const std::optional<CallError> end = written(result, body)) co_return *end;
+  co_return co_await send_on_new_connection(body, due);
+}
+
+Task<CallError> UpstreamCall::send_on_new_connection(std::string_view body, MonotonicTime due) {
+  const CallError error = co_await connect(due);
+  if (error != CallError::none) co_return error;
+  connection_->transport->deadline(due);
+  const IoResult result = co_await connection_->transport->write(head_, sent_at_once(body));
+  co_return *written(result, body);
+}
+
+std::optional<CallError> UpstreamCall::written(const IoResult& result, std::string_view body) {
+  if (result.error) {
     // A kept connection that the upstream closed in the meantime takes no byte at all: then, and only then, a new one
     // may be tried. TLS hides how much of its own framing went out, so there it counts as sent.
     const bool untouched = result.bytes == 0 && !pool_.options_.server.tls && !connection_->transport->expired();
     const bool again = untouched && !connection_->fresh;
     const CallError error = fail(result, "sending the request");
-    if (!again) co_return untouched ? CallError::not_sent : error;
+    if (!again) return untouched ? CallError::not_sent : error;
     connection_.reset();
+    return std::nullopt;
   }
-  request_sent_ = framing == Framing::none || (!chunked_ && body.size() == content_length);
-  if (is_long) {
+  if (sent_at_once(body).size() < body.size()) {
     connection_->body_unsent = true;
     spawn(write_body(connection_, body),
           [connection = connection_](const std::exception&) { connection->transport->close(); });
   }
-  co_return CallError::none;
+  return CallError::none;
 }
 
 // Runs beside the call, which learns of a failure by what it reads: the answer that came first, or the end.
@@ -176,7 +200,7 @@ Task<void> UpstreamCall::write_body(std::shared_ptr<Connection> connection, std:
 }
 
 bool UpstreamCall::may_be_used_again() const {
-  return keep_alive_ && request_sent_ && !connection_->body_unsent && connection_->buffer.empty();
+  return keep_alive_ && !body_follows_ && !connection_->body_unsent && connection_->buffer.empty();
 }
 
 Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
@@ -191,7 +215,7 @@ Task<CallError> UpstreamCall::send_piece(std::string_view piece) {
 }
 
 Task<CallError> UpstreamCall::send_end() {
-  request_sent_ = true;
+  body_follows_ = false;
   if (!chunked_) co_return CallError::none;
   const IoResult result = co_await connection_->transport->write("0\r\n\r\n");
   co_return result.error ? fail(result, "sending the request body") : CallError::none;
@@ -205,7 +229,8 @@ Task<CallError> UpstreamCall::read_head(ResponseHead& out) {
     if (buffer.unread().find("\n\n") != std::string_view::npos) {
       co_return unusable_head("malformed response: its lines end in bare line feeds", out);
     }
-    const IoResult got = co_await connection_->transport->read_some(buffer.room(kReadBytes));
+    IoResult got;
+    while (!connection_->transport->read_now(buffer.room(kReadBytes), got)) co_await connection_->transport->readable();
     if (got.error) co_return fail(got, "waiting for the response");
     buffer.received(got.bytes);
   }

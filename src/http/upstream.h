@@ -42,9 +42,10 @@ class UpstreamCall {
   ~UpstreamCall();
 
   // Connects (or takes an idle connection) and sends head and body. `framing` is length or none with the whole body
-  // given, or chunked/length with the body to follow by send_piece(). The call must be over by `due`. A long body is
-  // still on its way when this returns, and must live as long as the call: an upstream may answer before it has read
-  // all of it, and a whole answer is the outcome however much of the request was read for it.
+  // given, or chunked/length with the body to follow by send_piece(). The call must be over by `due`. `request` is not
+  // used any more once this returns its task. A long body is still on its way when the task is over, and must live as
+  // long as the call: an upstream may answer before it has read all of it, and a whole answer is the outcome however
+  // much of the request was read for it.
   Task<CallError> send(const UpstreamRequest& request, Framing framing, std::uint64_t content_length,
                        std::string_view body, MonotonicTime due);
   Task<CallError> send_piece(std::string_view piece);
@@ -70,6 +71,11 @@ class UpstreamCall {
   friend class UpstreamPool;
 
   static Task<void> write_body(std::shared_ptr<Connection> connection, std::string_view body);
+  void write_head(const UpstreamRequest& request, Framing framing, std::uint64_t content_length);
+  Task<CallError> send_on_new_connection(std::string_view body, MonotonicTime due);
+  Task<CallError> finish_sending(Task<IoResult> writing, std::string_view body, MonotonicTime due);
+  // What came of writing head and body; nothing if another connection may be tried.
+  std::optional<CallError> written(const IoResult& result, std::string_view body);
   bool may_be_used_again() const;
   Task<CallError> connect(MonotonicTime due);
   std::optional<CallError> next_received(std::string_view& out);
@@ -80,11 +86,12 @@ class UpstreamCall {
   UpstreamPool& pool_;
   std::shared_ptr<Connection> connection_; // shared with write_body() alone
   std::optional<ResponseParser> parser_;
+  std::string head_;     // of the request, as it is sent
   bool counted_ = false; // in the pool's in_use
   bool head_request_ = false;
   bool websocket_ = false; // asked for
   bool chunked_ = false;
-  bool request_sent_ = false;
+  bool body_follows_ = false; // by send_piece(), until send_end()
   bool keep_alive_ = false;
   bool reusable_ = false;
   bool failed_for_good_ = false;

@@ -346,6 +346,8 @@ class WatchedDescriptor {
   Ready until_writable();
   // For the task that reads: a TLS read may have to write first, while another task waits to write.
   Ready until_readable_or_writable();
+  // For the task that reads: true with the loop's next turn, whatever has happened by then.
+  Ready until_next_turn();
 
  private:
   friend class Loop;
@@ -367,7 +369,9 @@ class WatchedDescriptor {
 
 class WatchedDescriptor::Ready : public Wait {
  public:
-  Ready(WatchedDescriptor& watched, Ready*& slot) : watched_(watched), slot_(&slot) {}
+  enum class When { something_happens, next_turn };
+  Ready(WatchedDescriptor& watched, Ready*& slot, When when = When::something_happens)
+      : watched_(watched), slot_(&slot), when_(when) {}
   ~Ready() { leave(); }
   bool await_ready() const noexcept { return !watched_.open(); }
   template <class Promise>
@@ -375,6 +379,7 @@ class WatchedDescriptor::Ready : public Wait {
     ONCEKEY_CHECK(*slot_ == nullptr, "at most one task reads a descriptor, and one writes it");
     *slot_ = this;
     watched_.loop_.suspend(*this, caller.promise());
+    if (when_ == When::next_turn) watched_.resume(this, Why::ready);
     watched_.watch();
   }
   bool await_resume() noexcept {
@@ -390,6 +395,7 @@ class WatchedDescriptor::Ready : public Wait {
   }
   WatchedDescriptor& watched_;
   Ready** slot_; // null once the descriptor is gone
+  const When when_;
   Why why_ = Why::closed;
   bool woken_ = false;
 };
@@ -401,6 +407,9 @@ inline WatchedDescriptor::Ready WatchedDescriptor::until_readable() {
 inline WatchedDescriptor::Ready WatchedDescriptor::until_readable_or_writable() {
   reader_wants_room_ = true;
   return Ready(*this, reader_);
+}
+inline WatchedDescriptor::Ready WatchedDescriptor::until_next_turn() {
+  return Ready(*this, reader_, Ready::When::next_turn);
 }
 inline WatchedDescriptor::Ready WatchedDescriptor::until_writable() { return Ready(*this, writer_); }
 

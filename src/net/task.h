@@ -1,11 +1,14 @@
 // task: the coroutines that everything on an event loop is written as.
 //
-// A request runs through some thirty coroutines and really waits in four places. A Task therefore starts at once, and
+// A first execution runs through eight coroutines and really waits in four places. A Task therefore starts at once, and
 // awaiting one that has come to its end already costs no more than a look: the caller does not suspend.
 //
 // A task belongs to the coroutine that awaits it; spawn() lets one run on its own. A task that waits for its Loop
 // (net/loop.h) is known to the loop: a loop that is destroyed destroys the tasks that still wait for it, each with all
 // that wait for that task in turn, up to the spawn().
+//
+// gcc 12 copies a task that is awaited by a name inside a condition, as in `if (co_await std::move(task))`: take the
+// value first.
 #pragma once
 
 #include <coroutine>

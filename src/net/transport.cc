@@ -251,28 +251,33 @@ IoResult Transport::try_to_read(std::span<char> room) {
   return {errno == EAGAIN || errno == EWOULDBLOCK ? kWouldBlock : last_system_error(), 0};
 }
 
+bool Transport::read_now(std::span<char> room, IoResult& out) {
+  out = {std::exchange(wait_failed_, {}), 0};
+  if (!out.error) out.error = unusable();
+  if (out.error) return true;
+  if (++in_a_row_ > kCallsInARowMax) return false;
+  out = try_to_read(room);
+  if (out.error != kWouldBlock) return true;
+  in_a_row_ = 0;
+  return false;
+}
+
+WatchedDescriptor::Ready Transport::until_next_read() {
+  return std::exchange(in_a_row_, 0) > kCallsInARowMax ? socket_.until_next_turn() : until_read_goes_on();
+}
+
 Task<IoResult> Transport::read_some(std::span<char> room) {
-  if (const std::error_code ended = unusable()) return IoResult{ended, 0};
-  if (++in_a_row_ <= kCallsInARowMax) {
-    const IoResult result = try_to_read(room);
-    if (result.error != kWouldBlock) return result;
-  }
+  IoResult result;
+  if (read_now(room, result)) return result;
   return wait_and_read(room);
 }
 
 Task<IoResult> Transport::wait_and_read(std::span<char> room) {
-  if (in_a_row_ > kCallsInARowMax) {
-    in_a_row_ = 0;
-    co_await socket_.loop().next_turn();
-    if (const std::error_code ended = unusable()) co_return IoResult{ended, 0};
-  }
-  for (;;) {
-    const IoResult result = try_to_read(room);
-    if (result.error != kWouldBlock) co_return result;
-    in_a_row_ = 0;
-    // A deadline that passed while this task was about to go on has passed: there is no other to end the next wait.
-    if (!co_await until_read_goes_on() || expired_) co_return IoResult{interrupted(), 0};
-  }
+  IoResult result;
+  do {
+    co_await readable();
+  } while (!read_now(room, result));
+  co_return result;
 }
 
 IoResult Transport::try_to_write(const Pieces& pieces) {

@@ -75,6 +75,12 @@ class Transport {
 
   // At least one byte, unless there is an error.
   Task<IoResult> read_some(std::span<char> room);
+  // The same without a coroutine of its own, for the reads that every request waits for:
+  //   while (!transport.read_now(room, got)) co_await transport.readable();
+  // read_now() is false if the read has to wait.
+  bool read_now(std::span<char> room, IoResult& out);
+  class Readable;
+  Readable readable();
   // Writes both pieces whole; `bytes` says how much went out before an error. With a pace, which outlives the write,
   // the peer may take its time as long as it keeps it, whatever the deadline.
   Task<IoResult> write(std::string_view first, std::string_view second = {}, Pace* pace = nullptr);
@@ -114,6 +120,8 @@ class Transport {
   Task<std::error_code> shake_hands();
   // For a read, handshake or goodbye that would block. Waits as the reader, whatever TLS needs.
   WatchedDescriptor::Ready until_read_goes_on();
+  // The same, or the loop's next turn where this connection has had enough of this one.
+  WatchedDescriptor::Ready until_next_read();
   Task<IoResult> wait_and_read(std::span<char> room);
   IoResult try_to_read(std::span<char> room);
   IoResult try_to_write(const Pieces& pieces);
@@ -124,9 +132,29 @@ class Transport {
   WatchedDescriptor socket_;
   std::unique_ptr<Tls> tls_;
   std::optional<CertificateName> certificate_;
-  unsigned in_a_row_ = 0; // reads and writes since the last wait
+  std::error_code wait_failed_; // of the last readable(), for the next read_now()
+  unsigned in_a_row_ = 0;       // reads and writes since the last wait
   bool expired_ = false;
   Timer timer_;
 };
+
+class Transport::Readable {
+ public:
+  explicit Readable(Transport& transport) : transport_(transport), ready_(transport.until_next_read()) {}
+  bool await_ready() const noexcept { return ready_.await_ready(); }
+  template <class Promise>
+  void await_suspend(std::coroutine_handle<Promise> caller) {
+    ready_.await_suspend(caller);
+  }
+  void await_resume() {
+    // A deadline that passed while this task was about to go on has passed: there is no other to end the next wait.
+    if (!ready_.await_resume() || transport_.expired_) transport_.wait_failed_ = transport_.interrupted();
+  }
+
+ private:
+  Transport& transport_;
+  WatchedDescriptor::Ready ready_;
+};
+inline Transport::Readable Transport::readable() { return Readable(*this); }
 
 } // namespace oncekey

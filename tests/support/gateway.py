@@ -109,8 +109,9 @@ class Gateway:
         self.admin_tls = None  # what to trust where the admin listener speaks TLS
         self._lines = []
         self._reader = None
+        # Two threads, so that requests meet also on a machine where one is the default.
         self.settings = {"listen": "127.0.0.1:0", "admin": "127.0.0.1:0", "upstream": upstream_url,
-                         "store": self.store, **settings}
+                         "store": self.store, "threads": 2, **settings}
         if routes is not None:
             self.settings["route"] = routes
         self.config_file = self.folder / "oncekey.toml"

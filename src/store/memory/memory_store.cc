@@ -223,16 +223,18 @@ class MemoryStore final : public Store {
       Shard& shard = shard_of(request.id);
       const std::lock_guard lock(shard.mutex);
       const Time now = options_.now();
-      const Record* const found = look_up(shard, request.id);
-      if (found != nullptr || use_.records < use_.records_max) {
-        const std::optional<Record> known = copy_for_step(found);
+      const std::shared_ptr<const Record> found = look_up(shard, request.id);
+      if (!is_gone(found.get(), now) && found->state == RecordState::completed) {
+        answer = Found{found, now}; // no claim changes it
+      } else if (found || use_.records < use_.records_max) {
+        const std::optional<Record> known = copy_for_step(found.get());
         const OwnerWorksHere owner = works_here(owners_here_, request.id, known, now);
         if (claim_changes(known, request, now, owner)) {
           ClaimStep step = claim_step(known, request, next_fence_.fetch_add(1), now, owner);
           write(shard, request.id, *std::move(step.write));
           answer = std::move(step.answer);
         } else {
-          answer = Found{*found, now};
+          answer = Found{found, now};
         }
       }
     }
@@ -245,8 +247,8 @@ class MemoryStore final : public Store {
       Shard& shard = shard_of(id);
       const std::lock_guard lock(shard.mutex);
       const Time now = options_.now();
-      const Record* const found = look_up(shard, id);
-      if (!is_gone(found, now)) answer = Found{*found, now};
+      const std::shared_ptr<const Record> found = look_up(shard, id);
+      if (!is_gone(found.get(), now)) answer = Found{found, now};
     }
     done(std::move(answer));
   }
@@ -322,7 +324,7 @@ class MemoryStore final : public Store {
 
  private:
   struct BucketContent {
-    std::unordered_map<RecordId, Record> records;
+    std::unordered_map<RecordId, std::shared_ptr<const Record>> records; // replays share them
     std::uint64_t response_bytes = 0;
   };
   struct Shard {
@@ -350,7 +352,7 @@ class MemoryStore final : public Store {
       const std::lock_guard lock(shard.mutex);
       const Time now = options_.now();
       for (const auto& [bucket, content] : shard.buckets) {
-        for (const auto& [id, record] : content.records) visit(id, record, now);
+        for (const auto& [id, record] : content.records) visit(id, *record, now);
       }
     }
   }
@@ -362,8 +364,8 @@ class MemoryStore final : public Store {
       const std::lock_guard lock(shard.mutex);
       const Time now = options_.now();
       std::erase_if(shard.unsettled, [&](const RecordId& id) {
-        const Record* const record = look_up(shard, id);
-        if (is_gone(record, now)) return true;
+        const std::shared_ptr<const Record> record = look_up(shard, id);
+        if (is_gone(record.get(), now)) return true;
         visit(id, *record, now);
         return false;
       });
@@ -375,7 +377,7 @@ class MemoryStore final : public Store {
   void change(const RecordId& id, const Done<T>& done, Step step) {
     Shard& shard = shard_of(id);
     std::unique_lock lock(shard.mutex);
-    auto made = step(copy_for_step(look_up(shard, id)), options_.now());
+    auto made = step(copy_for_step(look_up(shard, id).get()), options_.now());
     if (made.erase) erase(shard, id);
     if (made.write) write(shard, id, *std::move(made.write));
     lock.unlock();
@@ -392,10 +394,10 @@ class MemoryStore final : public Store {
     });
   }
 
-  const Record* look_up(const Shard& shard, const RecordId& id) const {
+  std::shared_ptr<const Record> look_up(const Shard& shard, const RecordId& id) const {
     for (const auto& [bucket, content] : shard.buckets) {
       const auto at = content.records.find(id);
-      if (at != content.records.end()) return &at->second;
+      if (at != content.records.end()) return at->second;
     }
     return nullptr;
   }
@@ -404,8 +406,8 @@ class MemoryStore final : public Store {
     for (auto& [bucket, content] : shard.buckets) {
       const auto at = content.records.find(id);
       if (at == content.records.end()) continue;
-      content.response_bytes -= response_bytes(at->second);
-      use_.bytes -= response_bytes(at->second);
+      content.response_bytes -= response_bytes(*at->second);
+      use_.bytes -= response_bytes(*at->second);
       --use_.records;
       content.records.erase(at);
       return;
@@ -431,7 +433,7 @@ class MemoryStore final : public Store {
     } else {
       shard.unsettled.insert(id);
     }
-    content.records.emplace(id, std::move(record));
+    content.records.emplace(id, std::make_shared<const Record>(std::move(record)));
   }
 
   MemoryOptions options_;
