@@ -72,6 +72,29 @@ SHA256_CTX start_with(const Secret& secret, std::uint8_t pad) {
   return start;
 }
 
+using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, Freed<EVP_CIPHER_CTX_free>>;
+
+// One for each thread: making one costs more than to encrypt a small answer.
+EVP_CIPHER_CTX* gcm_context() {
+  thread_local const CipherContext context = [] {
+    CipherContext made(EVP_CIPHER_CTX_new());
+    ONCEKEY_CHECK(made && EVP_CipherInit_ex2(made.get(), EVP_aes_256_gcm(), nullptr, nullptr, 1, nullptr) == 1,
+                  "OpenSSL has AES-256-GCM");
+    return made;
+  }();
+  return context.get();
+}
+
+enum class Direction { open = 0, seal = 1 };
+
+EVP_CIPHER_CTX* start_gcm(const Secret& key, const GcmNonce& nonce, Direction direction) {
+  EVP_CIPHER_CTX* const context = gcm_context();
+  ONCEKEY_CHECK(
+      EVP_CipherInit_ex2(context, nullptr, key.data(), nonce.data(), static_cast<int>(direction), nullptr) == 1,
+      "AES-256-GCM takes a key and a nonce");
+  return context;
+}
+
 } // namespace
 
 // RFC 2104. Both starting points are kept, so that a hash begins with a copy of a few words and neither allocates nor
@@ -151,6 +174,33 @@ std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<con
   good = good && EVP_MAC_final(ctx.get(), mac.data(), &written, mac.size()) == 1;
   ONCEKEY_CHECK(good, "HMAC does not fail on memory");
   return std::string(reinterpret_cast<const char*>(mac.data()), written);
+}
+
+void gcm_seal(const Secret& key, const GcmNonce& nonce, std::string& bytes) {
+  EVP_CIPHER_CTX* const context = start_gcm(key, nonce, Direction::seal);
+  const std::size_t length = bytes.size();
+  bytes.resize(length + kGcmTagBytes);
+  auto* const at = reinterpret_cast<unsigned char*>(bytes.data());
+  int written = 0;
+  const bool good = EVP_CipherUpdate(context, at, &written, at, static_cast<int>(length)) == 1 &&
+                    EVP_CipherFinal_ex(context, at + length, &written) == 1 &&
+                    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, kGcmTagBytes, at + length) == 1;
+  ONCEKEY_CHECK(good, "AES-256-GCM does not fail on memory");
+}
+
+std::optional<std::string> gcm_open(const Secret& key, const GcmNonce& nonce, std::string_view sealed) {
+  if (sealed.size() < kGcmTagBytes) return std::nullopt;
+  EVP_CIPHER_CTX* const context = start_gcm(key, nonce, Direction::open);
+  const std::size_t length = sealed.size() - kGcmTagBytes;
+  std::string tag(sealed.substr(length));
+  std::string bytes(length, '\0');
+  auto* const at = reinterpret_cast<unsigned char*>(bytes.data());
+  int written = 0;
+  const bool good = EVP_CipherUpdate(context, at, &written, bytes_of(sealed), static_cast<int>(length)) == 1 &&
+                    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, kGcmTagBytes, tag.data()) == 1 &&
+                    EVP_CipherFinal_ex(context, at + length, &written) == 1;
+  if (!good) return std::nullopt;
+  return bytes;
 }
 
 void fill_random(std::span<std::uint8_t> out) {

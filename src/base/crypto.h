@@ -68,6 +68,14 @@ enum class HashAlgorithm { sha1, sha256, sha512 };
 // Hashes of Oncekey's own use KeyedHash, which keeps its parts apart.
 std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<const std::string_view> pieces);
 
+// AES-256-GCM. A nonce is used once with a key.
+using GcmNonce = std::array<std::uint8_t, 12>;
+inline constexpr std::size_t kGcmTagBytes = 16;
+// Encrypts the bytes in place and appends the tag.
+void gcm_seal(const Secret& key, const GcmNonce& nonce, std::string& bytes);
+// The bytes as they were, out of ciphertext and tag. Nothing if any of these, the key or the nonce is another.
+std::optional<std::string> gcm_open(const Secret& key, const GcmNonce& nonce, std::string_view sealed);
+
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
 void fill_random(std::span<std::uint8_t> out);
 std::uint64_t random_u64();
