@@ -29,9 +29,7 @@ std::function<Time()> steady_time() {
   };
 }
 
-std::uint64_t response_bytes(const Record& record) {
-  return record.response ? record.response->headers.lines().size() + record.response->body.size() : 0;
-}
+std::uint64_t response_bytes(const Record& record) { return record.response ? record.response->bytes() : 0; }
 
 // For the steps, which read no body.
 std::optional<Record> copy_for_step(const Record* record) {
@@ -39,8 +37,6 @@ std::optional<Record> copy_for_step(const Record* record) {
 }
 
 bool is_gone(const Record* record, Time now) { return record == nullptr || record->expired(now); }
-
-std::uint64_t message_bytes(const Message& message) { return message.headers.lines().size() + message.body.size(); }
 
 Fault full(std::string_view what) {
   return unavailable(
@@ -66,7 +62,7 @@ class MemoryJobs final : public JobStore {
 
   void stage(StageRequest request, Done<StageAnswer> done) override {
     with_lock(done, [&](Time now) -> Result<StageAnswer> {
-      const std::uint64_t bytes = message_bytes(request.message);
+      const std::uint64_t bytes = request.message.bytes();
       if (const auto known = look_up(request.id)) return StageAnswer{false, known->fingerprint};
       if (use_.records >= use_.records_max || !use_.has_room_for(bytes)) return full("jobs");
       ++use_.records;
@@ -164,7 +160,7 @@ class MemoryJobs final : public JobStore {
     by_expiry_.erase({kept.job.expires_at, job.id});
     by_expiry_.insert({job.expires_at, job.id});
     if (!job.message_kept) {
-      use_.bytes -= message_bytes(kept.message);
+      use_.bytes -= kept.message.bytes();
       kept.message = Message{};
     }
     kept.job = job;
@@ -173,7 +169,7 @@ class MemoryJobs final : public JobStore {
 
   void erase(const RecordId& id) {
     const auto at = jobs_.find(id);
-    use_.bytes -= message_bytes(at->second.message);
+    use_.bytes -= at->second.message.bytes();
     --use_.records;
     by_expiry_.erase({at->second.job.expires_at, id});
     index_.forget(id);
@@ -237,7 +233,7 @@ class MemoryStore final : public Store {
 
   void by_fence(FenceCall call) override {
     if (is_kept_from(call, owners_here_)) return call.done(FenceAnswer::lost);
-    if (call.verb == FenceVerb::complete && !use_.has_room_for(call.response.body.size()))
+    if (call.verb == FenceVerb::complete && !use_.has_room_for(call.response.bytes()))
       return call.done(full("records"));
     change(call.owner.id, call.done,
            [&](const std::optional<Record>& found, Time now) { return fence_step(found, call, now); });

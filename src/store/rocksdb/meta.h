@@ -1,7 +1,7 @@
 // meta: what a RocksDB store knows about itself, kept in the default column family beside the buckets.
 //
 // The hashing secret is not in the database but in the file `secret` of its folder, of which the database has the check
-// value (secret_check.h): with a copy of the database alone, or of its files in a backup, accounts cannot be guessed.
+// value (kept_secret.h): with a copy of the database alone, or of its files in a backup, accounts cannot be guessed.
 //
 //   "meta"   "ONCEKEY" format:u32 id:16 bytes check:32 bytes checksum:u64     written once, when the store is made
 //   "clock"  a ClockMark                                         about once a second while records are written
@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "store/common/kept_secret.h"
 #include "store/rocksdb/store_clock.h"
 
 #include <oncekey/record.h>
@@ -46,9 +47,9 @@ std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes
 // that has buckets and no meta data is damaged and refused. So is one whose secret is missing or another: with a new
 // secret every known key would be unknown.
 enum class StoreAge { is_new, has_buckets };
-Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder);
+Result<StoreMeta> load_or_make_meta(rocksdb::DB& db, StoreAge age, const std::string& folder, const Sealer* sealer);
 
 // The secret alone, of a store that is not opened: nothing if there is none.
-Result<std::optional<Secret>> read_secret(const std::string& folder);
+Result<std::optional<Secret>> read_secret(const std::string& folder, const Sealer* sealer);
 
 } // namespace oncekey

@@ -264,7 +264,7 @@ Result<std::unique_ptr<Store>> open_rocksdb(const RocksdbOptions& options) {
   Result<std::unique_ptr<Store>> store = open();
   rocksdb::Env* const env = options.env != nullptr ? options.env : rocksdb::Env::Default();
   if (store || check_room(*env, options.path)) return store;
-  const Result<std::optional<Secret>> secret = read_secret(options.path);
+  const Result<std::optional<Secret>> secret = read_secret(options.path, options.sealer);
   if (!secret || !*secret) return store;
   options.log.error("store_not_opened",
                     {{"reason", store.fault().message},
@@ -299,7 +299,7 @@ Result<std::unique_ptr<RocksdbStore>> RocksdbStore::open(RocksdbOptions options)
 
   const bool is_new = opened.buckets.empty() && opened.job_buckets.empty();
   const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_buckets;
-  Result<StoreMeta> meta = load_or_make_meta(*opened.db, age, options.path);
+  Result<StoreMeta> meta = load_or_make_meta(*opened.db, age, options.path, options.sealer);
   if (!meta) return std::move(meta).fault();
   const Maintenance maintenance = options.maintenance;
   std::unique_ptr<RocksdbStore> store(new RocksdbStore(std::move(options), std::move(opened), *std::move(meta)));
