@@ -176,6 +176,17 @@ std::string hmac(HashAlgorithm algorithm, std::string_view secret, std::span<con
   return std::string(reinterpret_cast<const char*>(mac.data()), written);
 }
 
+GcmNonce random_nonce() {
+  constexpr std::size_t kDrawn = 128;
+  thread_local std::array<GcmNonce, kDrawn> drawn;
+  thread_local std::size_t left = 0;
+  if (left == 0) {
+    fill_random({drawn.front().data(), sizeof drawn});
+    left = kDrawn;
+  }
+  return drawn[--left];
+}
+
 void gcm_seal(const Secret& key, const GcmNonce& nonce, std::string& bytes) {
   EVP_CIPHER_CTX* const context = start_gcm(key, nonce, Direction::seal);
   const std::size_t length = bytes.size();

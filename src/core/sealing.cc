@@ -83,8 +83,7 @@ const SealingKeys::Key* SealingKeys::find(std::uint32_t id) const {
 
 Sealed SealingKeys::seal(SealedPart part, const RecordId& id, std::uint64_t fence, std::string plain) const {
   const Key& key = *keys_.front();
-  Sealed sealed{key.id, fence, {}, std::move(plain)};
-  fill_random(sealed.nonce);
+  Sealed sealed{key.id, fence, random_nonce(), std::move(plain)};
   gcm_seal(expand(key.derive, part, id, fence), sealed.nonce, sealed.bytes);
   return sealed;
 }
