@@ -52,7 +52,8 @@ TEST(KeptSecret, IsNotToBeReadWithoutItsKey) {
   const Sealer wrong = sealer_of(key(3, 'b'));
   const Sealer other = sealer_of(key(4, 'a') + key(1, 'c'));
   const KeptSecret kept(some_secret(), &right);
-  const std::string clear(some_secret().begin(), some_secret().end());
+  const Secret secret = some_secret();
+  const std::string clear(secret.begin(), secret.end());
   EXPECT_EQ(kept.bytes().find(clear.substr(0, 8)), std::string::npos);
   EXPECT_THAT(refusal(kept, nullptr), HasSubstr("encrypted with key 3: set encryption_key_file"));
   EXPECT_THAT(refusal(kept, &wrong), HasSubstr("is not the key 3 that the store is encrypted with"));
