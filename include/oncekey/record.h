@@ -111,6 +111,8 @@ struct StoredResponse {
   // Headers and body, encrypted; `headers` and `body` are empty then. Null when they are plain.
   std::shared_ptr<const Sealed> sealed{};
 
+  // Of headers and body, or of these sealed.
+  std::size_t bytes() const { return headers.lines().size() + body.size() + (sealed ? sealed->bytes.size() : 0); }
   // The owner will complete the record again with the rest.
   bool unfinished() const { return (omitted && !omitted->whole) || stream == StreamMark::begun; }
 };
@@ -122,8 +124,6 @@ using TraceId = std::array<std::uint8_t, 16>;
 struct ClaimContext {
   std::string gateway;            // the name of the gateway that made the claim
   std::optional<TraceId> trace{}; // of the request that made it, if that has one
-  // Key and target, encrypted; Record::key and Record::target are empty then. Null when they are plain.
-  std::shared_ptr<const Sealed> sealed{};
 };
 
 // What a store has under one RecordId. Changed by the pure steps of src/core/transitions.h alone, so that every store

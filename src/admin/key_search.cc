@@ -2,6 +2,7 @@
 
 #include "core/key.h"
 #include "core/path.h"
+#include "core/redaction.h"
 #include "core/scope.h"
 #include "gateway/routes.h"
 
@@ -160,11 +161,12 @@ SearchedIds ids_of(const KeySearch& search, const IdRules& rules) {
   return found;
 }
 
-std::vector<std::string> key_texts_of(const KeySearch& search, const Config& config) {
+std::vector<std::string> key_texts_of(const KeySearch& search, const IdRules& rules) {
   std::vector<std::string> all{search.key};
-  for (const Route& route : config.routes) {
+  for (const Route& route : rules.config.routes) {
     if (!is_meant(search, route)) continue;
     for (std::string& text : key_texts(route.policy, search)) {
+      if (route.policy.redact) text = redacted(rules.hash, text);
       if (!holds(all, text)) all.push_back(std::move(text));
     }
   }
@@ -176,16 +178,26 @@ bool is_searched(const RecordId& id, const Record& record, const KeySearch& sear
   if (!search.route.empty() && (route == nullptr || !is_meant(search, *route))) return false;
   if (!search.method.empty() && record.method != search.method) return false;
   const PathCase path_case = route == nullptr ? PathCase::exact : route->policy.path_case;
-  if (!search.path.empty() && !is_path(record.target, search.path, path_case)) return false;
-  if (record.key != search.key && (route == nullptr || !holds(key_texts(route->policy, search), record.key)))
+  const std::string_view path = without_query(search.path);
+  if (!path.empty() && !is_path(record.target, path, path_case) && record.target != redacted(rules.hash, path))
     return false;
+  std::vector<std::string> texts{search.key};
+  if (route != nullptr) texts = key_texts(route->policy, search);
+  if (std::none_of(texts.begin(), texts.end(), [&](const std::string& text) {
+        return record.key == text || record.key == redacted(rules.hash, text);
+      })) {
+    return false;
+  }
   const bool names_account = !search.principal.empty() || search.headers.size() != 0;
   return !names_account || belongs_to(id, record, search, rules);
 }
 
 bool belongs_to(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules) {
   const Route* const route = route_of(record, rules.config);
-  return route != nullptr && holds(ids_for(route->policy, search, rules, record.method, record.target), id);
+  // A redacted path is known only if the operator gives it.
+  const std::string_view target =
+      record.target.starts_with(kRedacted) ? without_query(search.path) : std::string_view(record.target);
+  return route != nullptr && holds(ids_for(route->policy, search, rules, record.method, target), id);
 }
 
 } // namespace oncekey

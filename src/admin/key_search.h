@@ -42,8 +42,9 @@ struct IdRules {
 
 SearchedIds ids_of(const KeySearch& search, const IdRules& rules);
 
-// The texts under which records of the key may be kept: as given, and as the routes' key syntaxes read it.
-std::vector<std::string> key_texts_of(const KeySearch& search, const Config& config);
+// The texts under which records of the key may be kept: as given, as the routes' key syntaxes read it, and what stands
+// in its place on routes with `redact`.
+std::vector<std::string> key_texts_of(const KeySearch& search, const IdRules& rules);
 
 // Whether a record that was found by its key fits everything else that is given.
 bool is_searched(const RecordId& id, const Record& record, const KeySearch& search, const IdRules& rules);

@@ -2,6 +2,7 @@
 #include "admin/key_search.h"
 
 #include "core/admit.h"
+#include "core/redaction.h"
 #include "support/parsed_config.h"
 
 #include <gtest/gtest.h>
@@ -125,11 +126,30 @@ TEST_F(KeySearchTest, AKeyIsReadAsItsRouteReadsIt) {
   as_sent.key = "\"order-17\"";
   expect_found(id, as_sent);
   expect_found(id, search("Bearer alice"));
-  EXPECT_EQ(key_texts_of(as_sent, *config_), (std::vector<std::string>{"\"order-17\"", "order-17"}));
+  EXPECT_EQ(key_texts_of(as_sent, {*config_, *trust_, hash_}), (std::vector<std::string>{"\"order-17\"", "order-17"}));
 
   read("[[route]]\npath = \"/*\"\npolicy = \"stripe-v1\"\n");
   EXPECT_FALSE(finds(admitted("/x", headers({{"Authorization", "Bearer alice"}})), as_sent));
-  EXPECT_EQ(key_texts_of(as_sent, *config_), (std::vector<std::string>{"\"order-17\""}));
+  EXPECT_EQ(key_texts_of(as_sent, {*config_, *trust_, hash_}), (std::vector<std::string>{"\"order-17\""}));
+}
+
+TEST_F(KeySearchTest, ARedactedRecordIsFoundByWhatStandsInPlaceOfItsTexts) {
+  read("[[route]]\npath = \"/v1/*\"\npolicy = \"classic\"\nredact = true\n");
+  const IdRules rules{*config_, *trust_, hash_};
+  const RecordId id = admitted("/v1/orders", headers({{"Authorization", "Bearer alice"}}));
+  Record record;
+  record.route = "/v1/*";
+  record.method = "POST";
+  record.key = redacted(hash_, "order-17");
+  record.target = redacted(hash_, "/v1/orders");
+  EXPECT_EQ(key_texts_of(search(""), rules), (std::vector<std::string>{"order-17", record.key}));
+  EXPECT_TRUE(is_searched(id, record, search(""), rules));
+  EXPECT_TRUE(is_searched(id, record, search("", "/v1/orders?page=2"), rules));
+  EXPECT_TRUE(is_searched(id, record, search("Bearer alice", "/v1/orders"), rules));
+  EXPECT_FALSE(is_searched(id, record, search("", "/v1/other"), rules));
+  EXPECT_FALSE(is_searched(id, record, search("Bearer bob", "/v1/orders"), rules));
+  record.key = redacted(hash_, "order-18");
+  EXPECT_FALSE(is_searched(id, record, search(""), rules));
 }
 
 TEST_F(KeySearchTest, EverythingThatIsGivenNarrowsALook) {

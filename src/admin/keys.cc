@@ -213,7 +213,7 @@ Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   }
   // What is given does not name every record of the key: on routes whose paths are not known, or of several accounts.
   const bool look = !searched.complete;
-  const std::vector<std::string> texts = look ? key_texts_of(*search, shared_.config()) : std::vector<std::string>{};
+  const std::vector<std::string> texts = look ? key_texts_of(*search, rules) : std::vector<std::string>{};
   for (const std::string& text : texts) {
     BrowseRequest request;
     request.key = text;

@@ -21,8 +21,6 @@ json::string text(std::string_view view) {
   return json::string(shown.data(), shown.size());
 }
 
-// Stands in place of what cannot be read without the key.
-json::object sealed_json(const Sealed& sealed) { return {{"key_id", sealed.key_id}}; }
 void put_headers(json::object& out, const Headers& headers) {
   json::array& fields = out["headers"].emplace_array();
   for (std::size_t i = 0; i < headers.size(); ++i)
@@ -69,7 +67,6 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["status"] = record.response ? json::value(record.response->status) : json::value();
   out["gateway"] = text(record.context.gateway);
   out["trace"] = record.context.trace ? json::value(hex_encode(*record.context.trace)) : json::value();
-  if (record.context.sealed) out["sealed"] = sealed_json(*record.context.sealed);
   return out;
 }
 
@@ -108,7 +105,8 @@ json::object response_json(const StoredResponse& response) {
   json::object out{{"status", response.status}, {"reason", text(response.reason)}};
   if (response.stream != StreamMark::none) out["stream"] = response.stream == StreamMark::whole ? "whole" : "begun";
   if (response.sealed) {
-    out["sealed"] = sealed_json(*response.sealed);
+    // In place of what cannot be read without the key.
+    out["sealed"] = json::object{{"key_id", response.sealed->key_id}};
     return out;
   }
   put_headers(out, response.headers);

@@ -110,6 +110,29 @@ std::string_view text_of(std::span<const std::uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+using CipherContext = std::unique_ptr<EVP_CIPHER_CTX, Freed<EVP_CIPHER_CTX_free>>;
+
+// One for each thread: making one costs more than to encrypt a small answer.
+EVP_CIPHER_CTX* gcm_context() {
+  thread_local const CipherContext context = [] {
+    CipherContext made(EVP_CIPHER_CTX_new());
+    ONCEKEY_CHECK(made && EVP_CipherInit_ex2(made.get(), EVP_aes_256_gcm(), nullptr, nullptr, 1, nullptr) == 1,
+                  "OpenSSL has AES-256-GCM");
+    return made;
+  }();
+  return context.get();
+}
+
+enum class Direction { open = 0, seal = 1 };
+
+EVP_CIPHER_CTX* start_gcm(const Secret& key, const GcmNonce& nonce, Direction direction) {
+  EVP_CIPHER_CTX* const context = gcm_context();
+  ONCEKEY_CHECK(
+      EVP_CipherInit_ex2(context, nullptr, key.data(), nonce.data(), static_cast<int>(direction), nullptr) == 1,
+      "AES-256-GCM takes a key and a nonce");
+  return context;
+}
+
 } // namespace
 
 struct KeyedHash::Impl {
@@ -191,6 +214,44 @@ std::string Hmac::of(std::span<const std::string_view> pieces) const {
         return std::string(text_of(start.finish(hash)));
       },
       impl_->start);
+}
+
+GcmNonce random_nonce() {
+  constexpr std::size_t kDrawn = 128;
+  thread_local std::array<GcmNonce, kDrawn> drawn;
+  thread_local std::size_t left = 0;
+  if (left == 0) {
+    fill_random({drawn.front().data(), sizeof drawn});
+    left = kDrawn;
+  }
+  return drawn[--left];
+}
+
+void gcm_seal(const Secret& key, const GcmNonce& nonce, std::string& bytes) {
+  EVP_CIPHER_CTX* const context = start_gcm(key, nonce, Direction::seal);
+  const std::size_t length = bytes.size();
+  bytes.resize(length + kGcmTagBytes);
+  auto* const at = reinterpret_cast<unsigned char*>(bytes.data());
+  int written = 0;
+  const bool good = EVP_CipherUpdate(context, at, &written, at, static_cast<int>(length)) == 1 &&
+                    EVP_CipherFinal_ex(context, at + length, &written) == 1 &&
+                    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_GET_TAG, kGcmTagBytes, at + length) == 1;
+  ONCEKEY_CHECK(good, "AES-256-GCM does not fail on memory");
+}
+
+std::optional<std::string> gcm_open(const Secret& key, const GcmNonce& nonce, std::string_view sealed) {
+  if (sealed.size() < kGcmTagBytes) return std::nullopt;
+  EVP_CIPHER_CTX* const context = start_gcm(key, nonce, Direction::open);
+  const std::size_t length = sealed.size() - kGcmTagBytes;
+  std::string tag(sealed.substr(length));
+  std::string bytes(length, '\0');
+  auto* const at = reinterpret_cast<unsigned char*>(bytes.data());
+  int written = 0;
+  const bool good = EVP_CipherUpdate(context, at, &written, bytes_of(sealed), static_cast<int>(length)) == 1 &&
+                    EVP_CIPHER_CTX_ctrl(context, EVP_CTRL_AEAD_SET_TAG, kGcmTagBytes, tag.data()) == 1 &&
+                    EVP_CipherFinal_ex(context, at + length, &written) == 1;
+  if (!good) return std::nullopt;
+  return bytes;
 }
 
 void fill_random(std::span<std::uint8_t> out) {

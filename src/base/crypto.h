@@ -78,6 +78,16 @@ class Hmac {
   std::shared_ptr<const Impl> impl_;
 };
 
+// AES-256-GCM. A nonce is used once with a key.
+using GcmNonce = std::array<std::uint8_t, 12>;
+inline constexpr std::size_t kGcmTagBytes = 16;
+// Random. Not for secrets: each thread draws many at once, which is quicker than one by one.
+GcmNonce random_nonce();
+// Encrypts the bytes in place and appends the tag.
+void gcm_seal(const Secret& key, const GcmNonce& nonce, std::string& bytes);
+// The bytes as they were, out of ciphertext and tag. Nothing if any of these, the key or the nonce is another.
+std::optional<std::string> gcm_open(const Secret& key, const GcmNonce& nonce, std::string_view sealed);
+
 // From the operating system's generator; ends the process if there is none, since a weak secret is worse than no start.
 void fill_random(std::span<std::uint8_t> out);
 std::uint64_t random_u64();

@@ -95,6 +95,32 @@ TEST(KeyedHash, MayBeUsedFromManyThreadsAtOnce) {
 }
 
 // FIPS 180-4's examples.
+TEST(Gcm, OpensWhatItSealedAndNothingElse) {
+  const Secret key = rfc_4231_key();
+  const GcmNonce nonce{1, 2, 3};
+  for (const std::string& plain : {std::string(), std::string("x"), std::string(70'000, 'y')}) {
+    std::string sealed = plain;
+    gcm_seal(key, nonce, sealed);
+    EXPECT_EQ(sealed.size(), plain.size() + kGcmTagBytes);
+    EXPECT_EQ(gcm_open(key, nonce, sealed), plain);
+    EXPECT_FALSE(gcm_open(key, GcmNonce{1, 2, 4}, sealed));
+    EXPECT_FALSE(gcm_open(Secret{}, nonce, sealed));
+    sealed.back() = static_cast<char>(sealed.back() ^ 1);
+    EXPECT_FALSE(gcm_open(key, nonce, sealed));
+  }
+  EXPECT_FALSE(gcm_open(key, nonce, "short"));
+}
+
+TEST(Gcm, NoncesDifferAcrossDrawsAndThreads) {
+  std::set<GcmNonce> seen;
+  const auto draw = [&] {
+    for (int i = 0; i < 1000; ++i) seen.insert(random_nonce());
+  };
+  draw();
+  std::thread(draw).join();
+  EXPECT_EQ(seen.size(), 2000u);
+}
+
 TEST(Sha256, OfKnownTexts) {
   const auto sha = [](std::string_view text) {
     Sha256 hash;

@@ -5,6 +5,7 @@
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
 #include "cli/subcommand.h"
+#include "config/sealing_key_file.h"
 #include "gateway/store_room.h"
 #include "net/connect.h"
 #include "net/listener.h"
@@ -81,7 +82,8 @@ class Doctor {
     ok("config", fmt::format("{} {}", config_.routes.size(), config_.routes.size() == 1 ? "route" : "routes"));
     for (const std::string& text : warnings_of(config_)) warning("config", text);
     for (const std::string& text : warnings_of_files(config_)) warning("config", text);
-    store(); // first: whether a gateway holds it tells whose the ports may be
+    encryption();
+    store(); // before the listeners: whether a gateway holds it tells whose the ports may be
     listener("listen", config_.listen);
     listener("admin", config_.admin);
     if (config_.outbox) listener("outbox", *config_.outbox);
@@ -138,6 +140,22 @@ class Doctor {
                      "nothing, if that gateway is this one");
     problem(setting, fmt::format("{}: {}", where, bound.fault().message),
             "stop the other process, or choose another address");
+  }
+
+  // The configuration was read, and its key file with it.
+  void encryption() {
+    std::unique_ptr<Sealer> sealer;
+    if (!config_.encryption_key_file.empty()) {
+      auto keys = load_sealing_keys(config_.encryption_key_file);
+      if (!keys) return problem("encryption", keys.fault().message);
+      sealer = std::make_unique<Sealer>(*std::move(keys));
+    }
+    if (const Status opened = check_sealed_secret(config_.store, sealer.get()); !opened)
+      return problem("encryption", opened.fault().message);
+    if (sealer) {
+      ok("encryption",
+         fmt::format("key {} seals; the file holds {}", sealer->keys().sealing_id(), sealer->keys().ids()));
+    }
   }
 
   void store() {

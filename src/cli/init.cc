@@ -29,6 +29,8 @@ admin = "127.0.0.1:8081"
 upstream = "{upstream}"
 # Where keys and answers are kept. Several gateways share postgres:// or redis://.
 store = "journal:./oncekey-data"
+# Encrypt them with the keys of this file: (umask 077; echo "1 $(openssl rand -hex 32)" > /etc/oncekey/keys)
+#encryption_key_file = "/etc/oncekey/keys"
 
 # Serve TLS to clients.
 #tls_cert = "/etc/oncekey/chain.pem"

@@ -2,8 +2,11 @@
 
 #include "base/crypto.h"
 #include "base/enum_name.h"
+#include "base/masked_url.h"
 #include "config/identity_files.h"
 #include "config/identity_rules.h"
+#include "config/sealing_key_file.h"
+#include "store/open_store.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,6 +32,7 @@ FileDigests digests_of_files(const Config& config) {
   add("admin_tls_cert", config.admin_tls_cert);
   add("admin_tls_key", config.admin_tls_key);
   add("upstream_ca", config.upstream_ca);
+  add("encryption_key_file", config.encryption_key_file);
   for (const Route& route : config.routes) {
     add("accounts", route.policy.accounts);
     add("jwt_keys", jwks_path(route.policy.tokens.keys));
@@ -136,6 +140,14 @@ Status Reloader::load(Next& next, const ConfigChanges& changes) const {
   if (!for_operators) return std::move(for_operators).fault();
   next.for_operators = *std::move(for_operators);
 
+  if (parts_.sealer != nullptr) {
+    auto keys = load_sealing_keys(config.encryption_key_file);
+    if (!keys) return invalid("encryption_key_file " + keys.fault().message);
+    if (const Status may = (*keys)->may_follow(parts_.sealer->keys()); !may)
+      return invalid(fmt::format("encryption_key_file {}: {}", config.encryption_key_file, may.fault().message));
+    next.sealing_keys = *std::move(keys);
+  }
+
   next.changed = changes.reloadable;
   next.files = digests_of_files(config);
   for (const auto& [file, digest] : next.files) {
@@ -160,6 +172,12 @@ void Reloader::take_on(Next& next) {
   running_ = std::move(next.read);
   files_ = std::move(next.files);
   if (parts_.keeper != nullptr) parts_.keeper->reread_files();
+  if (next.sealing_keys) {
+    parts_.sealer->use(std::move(next.sealing_keys));
+    if (const Status resealed = reseal_secret(running_.config.store, *parts_.sealer); !resealed)
+      log_.warning("secret_not_sealed",
+                   {{"store", masked_url(running_.config.store)}, {"reason", resealed.fault().message}});
+  }
   parts_.clients.use_tls(std::move(next.for_clients));
   parts_.operators.use_tls(std::move(next.for_operators));
   parts_.trust_upstream();

@@ -7,12 +7,14 @@
 //   - a setting that is only read at start (config/reload_rules.h): the log names it;
 //   - rules under which the keys in the store would not be found (config/identity_rules.h);
 //   - an accounts file that has lost entries;
+//   - an encryption key file without the key that has sealed until now, or with another key under a known id;
 //   - rules or entries that the store cannot be made to remember (cli/identity_memory.h).
 #pragma once
 
 #include "cli/identity_memory.h"
 #include "config/load.h"
 #include "config/reload_rules.h"
+#include "core/sealing.h"
 #include "gateway/shared.h"
 #include "gateway/trust_keeper.h"
 #include "http/server.h"
@@ -32,6 +34,7 @@ class Reloader {
     Server& clients;
     Server& operators;
     TrustKeeper* keeper;                  // null where no route has tokens or accounts
+    Sealer* sealer;                       // null where the store is not encrypted
     std::function<void()> trust_upstream; // has the certificates of the upstream read anew
   };
   // `running` is what the process has started with, as it was read, and `remembered` what the store remembers of it.
@@ -47,6 +50,7 @@ class Reloader {
     std::unique_ptr<Generation> generation; // null where no setting has changed
     TlsContext for_clients;
     TlsContext for_operators;
+    std::unique_ptr<const SealingKeys> sealing_keys; // null where the store is not encrypted
   };
 
   void reload();

@@ -8,6 +8,7 @@
 #include "cli/reload.h"
 #include "cli/store_watch.h"
 #include "cli/subcommand.h"
+#include "config/sealing_key_file.h"
 #include "delivery/inbox.h"
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
@@ -267,6 +268,13 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (const Status fits = fit_descriptors(config, threads, log); !fits) return refuse(fits.fault());
   for (const std::string& warning : warnings_of(config)) log.warning("config", {{"warning", warning}});
 
+  std::unique_ptr<Sealer> sealer;
+  if (!config.encryption_key_file.empty()) {
+    std::unique_ptr<const SealingKeys> keys;
+    if (!took(load_sealing_keys(config.encryption_key_file), keys)) return 1;
+    log.info("encryption", {{"seals_with_key", keys->sealing_id()}, {"opens_with_keys", keys->ids()}});
+    sealer = std::make_unique<Sealer>(std::move(keys));
+  }
   StoreOptions store_options{
       log,
       [&log](const std::string& reason) {
@@ -277,7 +285,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
         log.flush();
         std::_Exit(kExitStoreFailed);
       },
-      enum_named<Durability>(config.require_durability.value_or("none")).value_or(Durability::process),
+      enum_named<Durability>(config.require_durability.value_or("none")).value_or(Durability::process), sealer.get(),
       config.trust_clock};
   std::unique_ptr<Store> store;
   if (!took(open_store(config.store, store_options), store)) return 1;
@@ -400,7 +408,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     }
   };
   Reloader reloader(operators.loop, flags, std::move(read), basis,
-                    {shared, *server, *admin_server, keeper.get(), trust_upstream}, log);
+                    {shared, *server, *admin_server, keeper.get(), sealer.get(), trust_upstream}, log);
 
   store->write_from(&workers.front()->loop);
   server->start();

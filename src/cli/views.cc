@@ -213,7 +213,6 @@ std::string view_of_record(const json::value& record) {
       {"fence", text_at(record, "fence", 20)},
       {"gateway", text_at(record, "gateway", 32)},
       {"trace", text_at(record, "trace", 32)},
-      {"sealed with key", text_of(member(member(record, "sealed"), "key_id"), 10)},
       {"first received", time_at(record, "first_received")},
       {"lease until", time_at(record, "lease_until")},
       {"settled at", time_at(record, "settled_at")},

@@ -125,7 +125,8 @@ struct Config {
   std::string client_ca; // PEM file: clients may show certificates of these issuers
   std::string store = "journal:./oncekey-data";
   std::optional<std::string> require_durability;
-  bool trust_clock = false; // the wall clock is right whatever the kernel says
+  std::string encryption_key_file; // the keys that what is kept is encrypted with; empty: it is kept in clear
+  bool trust_clock = false;        // the wall clock is right whatever the kernel says
   bool core_dumps = false;
   std::string gateway_name;  // what records call this gateway; empty: one is made at start
   std::uint32_t threads = 0; // 0: see event_loops()

@@ -146,6 +146,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"client_ca", [](auto& v, auto& c) { return put(c.client_ca, as_text(v)); }},
     {"store", [](auto& v, auto& c) { return put(c.store, as_store(v)); }},
     {"require_durability", [](auto& v, auto& c) { return put(c.require_durability, as_one_of(v, kDurabilities)); }},
+    {"encryption_key_file", [](auto& v, auto& c) { return put(c.encryption_key_file, as_text(v)); }},
     {"trust_clock", [](auto& v, auto& c) { return put(c.trust_clock, as_switch(v)); }},
     {"core_dumps", [](auto& v, auto& c) { return put(c.core_dumps, as_switch(v)); }},
     {"gateway_name", [](auto& v, auto& c) { return put(c.gateway_name, as_gateway_name(v)); }},

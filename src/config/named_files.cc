@@ -2,6 +2,7 @@
 #include "base/certificate.h"
 #include "config/identity_files.h"
 #include "config/problems.h"
+#include "config/sealing_key_file.h"
 
 #include <fmt/format.h>
 
@@ -95,6 +96,10 @@ std::vector<Problem> problems_of_files(const Config& config) {
     check_trusted(setting_in("webhook", i, "ca"), "ca", config.webhooks[i].endpoint.ca_file);
   for (std::size_t i = 0; i < config.destinations.size(); ++i)
     check_trusted(setting_in("destination", i, "ca"), "ca", config.destinations[i].ca_file);
+  if (!config.encryption_key_file.empty()) {
+    if (const auto keys = load_sealing_keys(config.encryption_key_file); !keys)
+      add(std::nullopt, "encryption_key_file", fmt::format("encryption_key_file {}", keys.fault().message));
+  }
   if (config.store.starts_with(kEmbedded)) {
     if (const auto why = why_no_store(config.store.substr(kEmbedded.size())))
       add(std::nullopt, "store", fmt::format("store {}: {}", config.store, *why));

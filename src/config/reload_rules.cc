@@ -24,7 +24,7 @@ bool is_reloadable(std::string_view place, std::string_view setting) {
   static const std::set<std::string_view> kReloadable{
       "log_level", "admin_token", "outbox_token",   "drain_timeout", "publish_policies", "rate",
       "burst",     "test_rate",   "test_burst",     "max_in_flight", "address_rate",     "address_burst",
-      "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key", "cors_origins"};
+      "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key", "cors_origins",     "encryption_key_file"};
   // Webhooks go by it too.
   if (setting == "path_case") return false;
   return kReloadable.contains(setting) || find_setting(default_settings(), setting) != nullptr;
@@ -74,10 +74,11 @@ ConfigChanges changes_between(const ReadConfig& running, const ReadConfig& next)
   compare(running.written, next.written);
   compare(next.written, running.written);
   compare_secrets(running.config, next.config, reloadable, need_restart);
-  // A listener cannot change between plain HTTP and TLS.
+  // A listener cannot change between plain HTTP and TLS, nor an open store between clear and encrypted.
   for (const auto& [setting, before, after] :
        {std::tuple("tls_cert", &running.config.tls_cert, &next.config.tls_cert),
-        std::tuple("admin_tls_cert", &running.config.admin_tls_cert, &next.config.admin_tls_cert)}) {
+        std::tuple("admin_tls_cert", &running.config.admin_tls_cert, &next.config.admin_tls_cert),
+        std::tuple("encryption_key_file", &running.config.encryption_key_file, &next.config.encryption_key_file)}) {
     if (before->empty() != after->empty()) need_restart.insert(setting);
   }
   return {{reloadable.begin(), reloadable.end()}, {need_restart.begin(), need_restart.end()}};

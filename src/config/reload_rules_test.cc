@@ -51,6 +51,15 @@ TEST(ReloadRules, WebhooksAndWhetherAListenerServesTlsNeedARestart) {
               IsEmpty());
 }
 
+TEST(ReloadRules, AnotherKeyFileIsTakenOnAndEncryptionItselfNeedsARestart) {
+  const std::string one = "encryption_key_file = \"a\"\n";
+  const std::string two = "encryption_key_file = \"b\"\n";
+  EXPECT_THAT(changes_between(read_reloaded(one), read_reloaded(two)).need_restart, IsEmpty());
+  EXPECT_THAT(changes_between(read_reloaded(one), read_reloaded(two)).reloadable, ElementsAre("encryption_key_file"));
+  EXPECT_THAT(changes_between(read_reloaded(""), read_reloaded(one)).need_restart, ElementsAre("encryption_key_file"));
+  EXPECT_THAT(changes_between(read_reloaded(one), read_reloaded("")).need_restart, ElementsAre("encryption_key_file"));
+}
+
 TEST(ReloadRules, ATokenMayChangeAndIsRevokedOnlyByARestart) {
   const std::string one = "admin_token = \"one-token-of-operators\"\n";
   const std::string two = "admin_token = \"two-token-of-operators\"\n";

@@ -18,6 +18,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -38,6 +39,11 @@ struct Message {
   std::string target; // for people: the URL it went to when it was staged; the configuration decides
   Headers headers;    // without Host, Idempotency-Key and what the endpoint adds
   std::string body;
+  // Target, headers and body, encrypted; those are empty then. Null when they are plain.
+  std::shared_ptr<const Sealed> sealed{};
+
+  // Of headers and body, or of what is sealed.
+  std::size_t bytes() const { return headers.lines().size() + body.size() + (sealed ? sealed->bytes.size() : 0); }
 };
 
 // How the last attempt ended.

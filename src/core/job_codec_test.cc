@@ -78,6 +78,21 @@ TEST(JobCodec, AMessageIsDecodedAsItWas) {
   EXPECT_EQ(after->body, before.body);
 }
 
+TEST(JobCodec, ASealedMessageIsDecodedAsItWas) {
+  Message before;
+  before.sealed = std::make_shared<const Sealed>(Sealed{7, 3, {}, "ciphertext and its tag"});
+  std::string bytes = encoded(before);
+  const Result<Message> after = decode_message(bytes);
+  ASSERT_TRUE(after);
+  EXPECT_EQ(after->sealed->key_id, 7u);
+  EXPECT_EQ(after->sealed->fence, 3u);
+  EXPECT_EQ(after->sealed->bytes, "ciphertext and its tag");
+  bytes.resize(bytes.size() - 8);
+  bytes[1] = 2;
+  codec::put_checksum(bytes, 0);
+  EXPECT_FALSE(decode_message(bytes)) << "an unknown flag";
+}
+
 TEST(JobCodec, EveryBrokenByteIsFound) {
   const std::string job = encoded(full_job());
   const std::string message = encoded(full_message());

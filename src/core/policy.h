@@ -124,6 +124,7 @@ struct Policy {
   RateLimits rates;
   bool rate_exempts_replays = false; // answer replays also beyond the limits, and do not count them
   bool respond_async = false;        // honour `Prefer: respond-async`
+  bool redact = false;               // keep and show keyed hashes in place of keys and paths
   bool compress = false;             // gzip kept answers of text types for clients that accept it
 };
 

@@ -70,7 +70,6 @@ constexpr Flags kKnown = kOfResponse | kTookOver | kRerun;
 
 // Bits of a context's flags.
 constexpr std::uint8_t kHasTrace = 1;
-constexpr std::uint8_t kSealedTexts = 2;
 
 Flags flags_of(const StoredResponse& response) {
   Flags flags = kHasResponse;
@@ -95,8 +94,7 @@ Flags flags_of(const Record& record) {
 std::size_t expected_size(const StoredResponse& response) {
   ONCEKEY_CHECK(response.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
   ONCEKEY_CHECK(response.body.size() <= kBodyBytesMax, "a stored body is within its limit");
-  return 96 + response.reason.size() + response.headers.lines().size() + response.body.size() +
-         (response.sealed ? response.sealed->bytes.size() : 0);
+  return 96 + response.reason.size() + response.bytes();
 }
 
 void put_sealed(std::string& out, const Sealed& sealed) {
@@ -131,11 +129,9 @@ std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
 bool read_context(Cursor& cursor, ClaimContext& context) {
   std::uint8_t flags = 0;
   each(cursor, context.gateway, flags);
-  if ((flags & ~(kHasTrace | kSealedTexts)) != 0) return false;
+  if ((flags & ~kHasTrace) != 0) return false;
   if ((flags & kHasTrace) != 0) field(cursor, context.trace.emplace());
-  if ((flags & kSealedTexts) == 0) return cursor.ok();
-  context.sealed = read_sealed(cursor, DecodeBody::yes);
-  return context.sealed != nullptr;
+  return cursor.ok();
 }
 
 bool read_response(Cursor& cursor, Flags flags, DecodeBody body, StoredResponse& response) {
@@ -173,6 +169,9 @@ void record_fields(Place& place, State& state, AnyFlags& flags, AnyRecord& recor
 // Bits of a job's flags.
 constexpr std::uint8_t kJobOrdered = 1;
 constexpr std::uint8_t kJobMessageKept = 2;
+
+// The one bit of a message's flags.
+constexpr std::uint8_t kSealedMessage = 1;
 
 // Everything between format and checksum. `status` is that of the last attempt.
 template <class Place, class Job, class Byte, class Status>
@@ -232,9 +231,8 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
 
 void encode_context(const ClaimContext& context, std::string& out) {
   field(out, context.gateway);
-  field(out, static_cast<std::uint8_t>((context.trace ? kHasTrace : 0) | (context.sealed ? kSealedTexts : 0)));
+  field(out, static_cast<std::uint8_t>(context.trace ? kHasTrace : 0));
   if (context.trace) field(out, *context.trace);
-  if (context.sealed) put_sealed(out, *context.sealed);
 }
 
 Result<ClaimContext> decode_context(std::string_view bytes) {
@@ -310,10 +308,15 @@ void encode_message(const Message& message, std::string& out) {
   ONCEKEY_CHECK(message.headers.lines().size() <= kHeaderBytesMax, "stored headers are within their limit");
   ONCEKEY_CHECK(message.body.size() <= kBodyBytesMax, "a stored body is within its limit");
   const std::size_t begin = out.size();
-  out.reserve(begin + 64 + message.target.size() + message.headers.lines().size() + message.body.size());
-  each(out, kMessageFormat, message.method, message.target);
-  put_bytes(out, message.headers.lines());
-  put_bytes(out, message.body);
+  out.reserve(begin + 96 + message.target.size() + message.bytes());
+  const std::uint8_t flags = message.sealed ? kSealedMessage : 0;
+  each(out, kMessageFormat, flags, message.method, message.target);
+  if (message.sealed) {
+    put_sealed(out, *message.sealed);
+  } else {
+    put_bytes(out, message.headers.lines());
+    put_bytes(out, message.body);
+  }
   put_checksum(out, begin);
 }
 
@@ -321,7 +324,14 @@ Result<Message> decode_message(std::string_view bytes) {
   Result<Cursor> content = content_of(bytes, "message", kMessageFormat);
   if (!content) return std::move(content).fault();
   Message message;
-  each(*content, message.method, message.target);
+  std::uint8_t flags = 0;
+  each(*content, flags, message.method, message.target);
+  if ((flags & ~kSealedMessage) != 0) return misshapen("message");
+  if ((flags & kSealedMessage) != 0) {
+    message.sealed = read_sealed(*content, DecodeBody::yes);
+    if (message.sealed == nullptr || !content->at_end()) return misshapen("message");
+    return message;
+  }
   const std::string_view lines = content->bytes(kHeaderBytesMax);
   const std::string_view body = content->bytes(kBodyBytesMax);
   if (!content->ok() || !content->at_end()) return misshapen("message");

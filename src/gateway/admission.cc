@@ -2,6 +2,7 @@
 
 #include "core/decide.h"
 #include "core/path.h"
+#include "core/redaction.h"
 #include "core/status_url.h"
 #include "core/trace.h"
 
@@ -29,9 +30,10 @@ ClaimRequest claim_for(const GatewayShared& shared, const KeyedRequest& request)
           .abandoned = abandoned_rule(policy),
           .route = request.route.name,
           // What the store keeps for people is printable, so that no client can break a listing.
-          .key = request.admitted.key,
+          .key = policy.redact ? redacted(shared.hash, request.admitted.key) : request.admitted.key,
           .method = request.head.method,
-          .target = printable_target(request.head.path().substr(0, kShownTargetMax)),
+          .target = policy.redact ? redacted(shared.hash, request.head.path())
+                                  : printable_target(request.head.path().substr(0, kShownTargetMax)),
           .context = {.gateway = shared.name, .trace = trace_of(request.head.headers)}};
 }
 

@@ -99,7 +99,7 @@ void trust_owner_here(const GatewayShared& shared, const RecordId& id, Found& fo
 
 Status readable(const Record& record) {
   if (!record.response || !record.response->sealed) return ok_status();
-  return unavailable(fmt::format("the answer is sealed with key {}, and this gateway has no keys to open it with",
+  return unavailable(fmt::format("the answer is sealed with key {}, which this gateway does not have",
                                  record.response->sealed->key_id));
 }
 

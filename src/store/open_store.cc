@@ -4,6 +4,8 @@
 #include "base/private_files.h"
 #include "redis/redis_url.h"
 #include "store/common/guarded_store.h"
+#include "store/common/kept_secret.h"
+#include "store/common/sealing_store.h"
 #include "store/journal/journal_store.h"
 #include "store/memory/memory_store.h"
 #include "store/postgres/postgres_store.h"
@@ -58,17 +60,20 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
           {.path = *folder_of_store(url),
            .log = options.log,
            .on_fatal = options.on_fatal,
+           .sealer = options.sealer,
            .clock = ClockSources::of_system(options.trust_clock ? Trust::always : Trust::when_synchronised)});
     }
     case Kind::postgres:
-      return behind_guard(PostgresStore::open({.url = std::string(url), .log = options.log}), options);
+      return behind_guard(PostgresStore::open({.url = std::string(url), .log = options.log, .sealer = options.sealer}),
+                          options);
     case Kind::redis:
-      return behind_guard(open_redis({.url = std::string(url), .log = options.log}), options);
+      return behind_guard(open_redis({.url = std::string(url), .log = options.log, .sealer = options.sealer}), options);
   }
   return invalid("no such kind of store");
 }
 
 std::string note_file(std::string_view url) { return *folder_of_store(url) + "/identity"; }
+std::string secret_file(const std::string& folder) { return folder + "/secret"; }
 
 } // namespace
 
@@ -82,7 +87,10 @@ Result<std::unique_ptr<Store>> open_store(std::string_view url, const StoreOptio
                     "says which of its settings decide",
                     to_string((*store)->durability()), to_string(options.least_durability)));
   }
-  return store;
+  if (!store || options.sealer == nullptr) return store;
+  if (const Status resealed = reseal_secret(url, *options.sealer); !resealed)
+    options.log.warning("secret_not_sealed", {{"store", masked_url(url)}, {"reason", resealed.fault().message}});
+  return sealing(*std::move(store), *options.sealer);
 }
 
 Status check_store_url(std::string_view url) {
@@ -173,6 +181,21 @@ Status reach_shared_store(std::string_view url, Log& log) {
   if (*kind == Kind::postgres) return reach_postgres({.url = std::string(url), .log = log});
   if (*kind == Kind::redis) return reach_redis({.url = std::string(url), .log = log});
   return ok_status();
+}
+
+Status reseal_secret(std::string_view url, const Sealer& sealer) {
+  const std::optional<std::string> folder = folder_of_store(url);
+  return folder ? reseal_secret_file(secret_file(*folder), sealer) : ok_status();
+}
+
+Status check_sealed_secret(std::string_view url, const Sealer* sealer) {
+  const std::optional<std::string> folder = folder_of_store(url);
+  if (!folder) return ok_status();
+  const Result<std::optional<std::string>> line = read_file_if_there(secret_file(*folder), kSecretFileBytesMax);
+  if (!line) return line.fault();
+  if (!*line) return ok_status();
+  const Result<Secret> secret = parse_secret_line(**line, secret_file(*folder), sealer);
+  return secret ? ok_status() : Status(secret.fault());
 }
 
 std::optional<std::string> folder_of_store(std::string_view url) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "core/sealing.h"
 #include "core/store.h"
 
 #include <oncekey/result.h>
@@ -15,6 +16,9 @@ struct StoreOptions {
   std::function<void(std::string reason)> on_fatal;
   // Below this a store is refused when it is opened, and claims are refused if it falls below later.
   Durability least_durability = Durability::none;
+  // Encrypts what is kept; null: kept in clear. Outlives the store. A store that is encrypted is not opened without its
+  // key: the fault says which one is missing or wrong.
+  const Sealer* sealer = nullptr;
   // The wall clock counts as right whatever the kernel says: see store/journal/store_clock.h.
   bool trust_clock = false;
 };
@@ -45,6 +49,12 @@ Result<bool> write_identity_note(std::string_view url, const std::string& expect
 
 // Whether the servers of a shared store are there and fit for one. Connects and looks, and changes nothing. Blocks.
 Status reach_shared_store(std::string_view url, Log& log);
+
+// After a reload of the keys: seals the secret of an embedded store with the newest one. Shared stores do so by
+// themselves, with their next look at the marker.
+Status reseal_secret(std::string_view url, const Sealer& sealer);
+// Whether the keys, or none, open an embedded store that no process need have open. Says nothing of the other kinds.
+Status check_sealed_secret(std::string_view url, const Sealer* sealer);
 
 // The folder of an embedded store; nothing for the other kinds.
 std::optional<std::string> folder_of_store(std::string_view url);

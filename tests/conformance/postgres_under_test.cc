@@ -73,7 +73,7 @@ class PostgresUnderTest : public StoreUnderTest {
 
 std::vector<StoreKind> postgres_kinds() {
   if (postgres_url() == nullptr) return {};
-  return {{"postgres", [] { return std::make_unique<PostgresUnderTest>(); }}};
+  return clear_and_sealed({"postgres", [] { return std::make_unique<PostgresUnderTest>(); }});
 }
 
 } // namespace

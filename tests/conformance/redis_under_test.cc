@@ -57,7 +57,7 @@ class RedisUnderTest : public StoreUnderTest {
 std::vector<StoreKind> redis_at(const char* name, const char* variable) {
   const char* const url = std::getenv(variable);
   if (url == nullptr) return {};
-  return {{name, [url] { return std::make_unique<RedisUnderTest>(url); }}};
+  return clear_and_sealed({name, [url] { return std::make_unique<RedisUnderTest>(url); }});
 }
 
 } // namespace

@@ -70,6 +70,13 @@ class JournalUnderTest : public StoreUnderTest {
   std::unique_ptr<JournalStore> store_;
 };
 
+StoreKind memory_kind() {
+  return {"memory", [] { return std::make_unique<MemoryUnderTest>(); }};
+}
+StoreKind journal_kind() {
+  return {"journal", [] { return std::make_unique<JournalUnderTest>(); }};
+}
+
 } // namespace
 
 RecordId StoreConformance::id(std::uint64_t number) {
@@ -235,28 +242,23 @@ TEST_P(StoreConformance, ASecondClaimFindsTheFirst) {
 }
 
 TEST_P(StoreConformance, ARecordTellsWhereTheClaimOfItsOwnerCameFrom) {
-  const auto claim_from = [&](std::string gateway, std::optional<TraceId> trace, std::shared_ptr<const Sealed> sealed) {
+  const auto claim_from = [&](std::string gateway, std::optional<TraceId> trace) {
     ClaimRequest from = request(1, Abandoned::take_over, 1);
-    from.context = {std::move(gateway), trace, std::move(sealed)};
+    from.context = {std::move(gateway), trace};
     return value_of<ClaimAnswer>([&](auto done) { store().claim(std::move(from), std::move(done)); });
   };
   TraceId trace;
   trace.fill(0xa5);
-  claim_from("eu-1", trace, nullptr);
+  claim_from("eu-1", trace);
   EXPECT_EQ(find(1)->record->context.gateway, "eu-1");
   EXPECT_EQ(find(1)->record->context.trace, trace);
-  EXPECT_FALSE(find(1)->record->context.sealed);
   advance(kLease);
-  const ClaimAnswer taken =
-      claim_from("eu-2", std::nullopt, std::make_shared<const Sealed>(Sealed{7, 0, {}, std::string(40, '\0')}));
+  const ClaimAnswer taken = claim_from("eu-2", std::nullopt);
   ASSERT_TRUE(std::holds_alternative<Claimed>(taken));
   complete(1, std::get<Claimed>(taken).fence, StoredResponse{});
   const ClaimContext context = find(1)->record->context;
   EXPECT_EQ(context.gateway, "eu-2");
   EXPECT_FALSE(context.trace);
-  ASSERT_TRUE(context.sealed);
-  EXPECT_EQ(context.sealed->key_id, 7u);
-  EXPECT_EQ(context.sealed->bytes, std::string(40, '\0'));
   EXPECT_EQ(list({}).front().record.context.gateway, "eu-2");
 }
 
@@ -467,23 +469,17 @@ TEST_P(StoreConformance, TheNumberOfAPausedOwnerDoesNotComeAgainAfterTheRetentio
   EXPECT_EQ(release(1, paused), FenceAnswer::lost);
 }
 
-INSTANTIATE_TEST_SUITE_P(Memory, StoreConformance,
-                         ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Memory, StoreConformance, ::testing::ValuesIn(clear_and_sealed(memory_kind())),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Memory, JobsConformance,
-                         ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Memory, JobsConformance, ::testing::ValuesIn(clear_and_sealed(memory_kind())),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Memory, BrowseConformance,
-                         ::testing::Values(StoreKind{"memory", [] { return std::make_unique<MemoryUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Memory, BrowseConformance, ::testing::ValuesIn(clear_and_sealed(memory_kind())),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Journal, StoreConformance,
-                         ::testing::Values(StoreKind{"journal", [] { return std::make_unique<JournalUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Journal, StoreConformance, ::testing::ValuesIn(clear_and_sealed(journal_kind())),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Journal, JobsConformance,
-                         ::testing::Values(StoreKind{"journal", [] { return std::make_unique<JournalUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Journal, JobsConformance, ::testing::ValuesIn(clear_and_sealed(journal_kind())),
                          [](const auto& kind) { return kind.param.name; });
-INSTANTIATE_TEST_SUITE_P(Journal, BrowseConformance,
-                         ::testing::Values(StoreKind{"journal", [] { return std::make_unique<JournalUnderTest>(); }}),
+INSTANTIATE_TEST_SUITE_P(Journal, BrowseConformance, ::testing::ValuesIn(clear_and_sealed(journal_kind())),
                          [](const auto& kind) { return kind.param.name; });
 
 } // namespace oncekey

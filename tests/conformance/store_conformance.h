@@ -49,6 +49,11 @@ struct StoreKind {
   std::function<std::unique_ptr<StoreUnderTest>()> make;
 };
 
+// The same store below a SealingStore: sealed_under_test.cc.
+StoreKind sealed(const StoreKind& kind);
+// Both.
+inline std::vector<StoreKind> clear_and_sealed(const StoreKind& kind) { return {kind, sealed(kind)}; }
+
 class StoreConformance : public ::testing::TestWithParam<StoreKind> {
  protected:
   static constexpr Millis kLease{10'000};

@@ -116,8 +116,8 @@ template <class... Calls>
 std::size_t body_bytes(const std::variant<Calls...>& call) {
   return std::visit(
       [](const auto& each) -> std::size_t {
-        if constexpr (requires { each.response.body; }) return each.response.body.size();
-        if constexpr (requires { each.request.message.body; }) return each.request.message.body.size();
+        if constexpr (requires { each.response.body; }) return each.response.bytes();
+        if constexpr (requires { each.request.message.body; }) return each.request.message.bytes();
         if constexpr (requires { each.message_bytes; }) return each.message_bytes;
         return 0;
       },

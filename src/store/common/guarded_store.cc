@@ -26,13 +26,18 @@ constexpr Millis kLongestProbe{2000};
 constexpr Millis kLookForClaimMin{15'000};
 constexpr Millis kLookForClaimMax{60'000};
 
+bool same_sealed(const std::shared_ptr<const Sealed>& a, const std::shared_ptr<const Sealed>& b) {
+  if (!a || !b) return a == b;
+  return a->key_id == b->key_id && a->fence == b->fence && a->nonce == b->nonce && a->bytes == b->bytes;
+}
+
 bool same_response(const StoredResponse& a, const StoredResponse& b) {
   const bool same_omitted =
       a.omitted.has_value() == b.omitted.has_value() &&
       (!a.omitted || (a.omitted->length == b.omitted->length && a.omitted->sha256 == b.omitted->sha256 &&
                       a.omitted->whole == b.omitted->whole));
   return a.status == b.status && a.reason == b.reason && a.headers.lines() == b.headers.lines() && a.body == b.body &&
-         same_omitted && a.stream == b.stream;
+         same_omitted && a.stream == b.stream && same_sealed(a.sealed, b.sealed);
 }
 
 // That a call could not even be made says nothing about one before it whose outcome is unknown.

@@ -368,6 +368,24 @@ TEST_F(GuardedStoreTest, AnAnswerOfAnotherOwnerIsNotTakenForOurs) {
   EXPECT_EQ(*complete(1, old_fence, "charged"), FenceAnswer::lost) << "the same bytes, and still not ours";
 }
 
+TEST_F(GuardedStoreTest, AnotherSealedAnswerIsNotTakenForOurs) {
+  const std::uint64_t fence = own(1);
+  const auto sealed = [](std::string bytes) {
+    StoredResponse made = response("");
+    made.sealed = std::make_shared<const Sealed>(Sealed{1, 0, {}, std::move(bytes)});
+    return made;
+  };
+  const auto complete_with = [&](std::string bytes) {
+    server_->next = {Wire::loses_call};
+    return wait_for<FenceAnswer>([&](auto done) {
+      guard_->complete({id(1), fence}, sealed(std::move(bytes)), std::move(done));
+    });
+  };
+  EXPECT_EQ(*complete_with("first"), FenceAnswer::done);
+  EXPECT_EQ(*complete_with("second"), FenceAnswer::lost);
+  EXPECT_EQ(*complete_with("first"), FenceAnswer::done) << "what this call would have written is there";
+}
+
 TEST_F(GuardedStoreTest, AnOwnerOfThisProcessIsNeitherReplacedNorHeldAfterAPause) {
   const std::uint64_t fence = own(1);
   std::optional<std::uint64_t> here = fence;

@@ -7,6 +7,7 @@
 #include "base/crypto.h"
 #include "base/log.h"
 #include "core/store.h"
+#include "store/common/kept_secret.h"
 
 #include <oncekey/result.h>
 
@@ -106,22 +107,23 @@ class MemoryWatch {
 // The store as a whole, as it is kept beside the records.
 struct SharedStoreMeta {
   Marker marker;
-  Secret secret{};
+  KeptSecret secret;
 };
 
 // Safe to use from several threads.
 class MarkerKeeper {
  public:
   // `store` names the store in the log.
-  MarkerKeeper(Log& log, std::string store) : log_(log), store_(std::move(store)) {}
+  MarkerKeeper(Log& log, std::string store, const Sealer* seals) : sealer(seals), log_(log), store_(std::move(store)) {}
 
   MemoryWatch memory;
-  Secret secret{}; // set when the store is opened, and not changed after
+  const Sealer* const sealer; // of the secret; null where it is kept in clear
+  Secret secret{};            // set when the store is opened, and not changed after
 
   // What was just read, at a place of the memory's; nothing when it is gone. A fault when memory is lost.
   Status see(std::size_t place, const std::optional<SharedStoreMeta>& meta) {
     if (!meta) return memory.see(place, std::nullopt);
-    const bool other = meta->secret != secret;
+    const bool other = !meta->secret.is_of(secret);
     other_secret_ = other;
     // A loss was accepted, but not for this gateway.
     if (other && meta->marker.replaces == kReplacesAny) return memory.memory();

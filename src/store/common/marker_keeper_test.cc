@@ -11,13 +11,16 @@ class MarkerKeeperTest : public ::testing::Test {
   MarkerKeeperTest() { keeper_.secret.fill(7); }
 
   static SharedStoreMeta meta(std::string generation, std::string replaces = "", bool lost = false) {
-    SharedStoreMeta meta{{std::move(generation), std::move(replaces), 1, lost}, {}};
-    meta.secret.fill(7);
-    return meta;
+    return {{std::move(generation), std::move(replaces), 1, lost}, secret_of(7)};
+  }
+  static KeptSecret secret_of(std::uint8_t byte) {
+    Secret secret;
+    secret.fill(byte);
+    return KeptSecret(secret, nullptr);
   }
 
   Log log_{LogLevel::error};
-  MarkerKeeper keeper_{log_, "db.example"};
+  MarkerKeeper keeper_{log_, "db.example", nullptr};
 };
 
 TEST_F(MarkerKeeperTest, AStoreThatStaysTheSameMayBeClaimedIn) {
@@ -45,7 +48,7 @@ TEST_F(MarkerKeeperTest, AnAcceptedLossEndsTheRefusals) {
 TEST_F(MarkerKeeperTest, AnotherSecretNeedsARestartWhateverAnOperatorAccepted) {
   EXPECT_TRUE(keeper_.see(0, meta("a")));
   SharedStoreMeta other = meta("b", "*");
-  other.secret.fill(8);
+  other.secret = secret_of(8);
   EXPECT_TRUE(keeper_.see(0, other)) << "this gateway has noticed no loss";
   const Status may = keeper_.may_claim();
   ASSERT_FALSE(may);

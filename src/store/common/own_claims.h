@@ -65,6 +65,7 @@ class OwnClaims {
     record.expires_at = claim.claimed.now + std::max(claim.request.retention, claim.request.lease);
     record.lease_until = claim.claimed.now + claim.request.lease;
     record.claimed_by = claim.request.token;
+    record.context = std::move(claim.request.context);
     record.route = std::move(claim.request.route);
     record.key = std::move(claim.request.key);
     record.method = std::move(claim.request.method);

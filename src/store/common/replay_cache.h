@@ -37,7 +37,7 @@ class ReplayCache {
   // Only for completed records with their whole answer; others and those with large bodies are not kept.
   void insert(const RecordId& id, const Record& record) {
     if (!worth_keeping(record)) return;
-    const std::size_t bytes = kEntryBytes + record.response->body.size() + record.response->headers.lines().size();
+    const std::size_t bytes = kEntryBytes + record.response->bytes();
     auto kept = std::make_shared<const Record>(record);
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
@@ -75,7 +75,7 @@ class ReplayCache {
   };
   static bool worth_keeping(const Record& record) {
     return record.state == RecordState::completed && record.response && !record.response->omitted &&
-           record.response->body.size() <= kReplayCacheBodyBytesMax;
+           record.response->bytes() <= kReplayCacheBodyBytesMax;
   }
   Shard& shard_of(const RecordId& id) { return shards_[id.bytes[30] % kShards]; }
 

@@ -52,6 +52,8 @@ struct JournalStoreOptions {
   Log& log;
   // See StoreOptions::on_fatal.
   std::function<void(std::string reason)> on_fatal;
+  // Seals the secret; null where the store is not encrypted. Outlives the store.
+  const Sealer* sealer = nullptr;
 
   // For tests: a clock to be turned, disks to fail, and buckets that come and go when told.
   ClockSources clock = ClockSources::of_system();

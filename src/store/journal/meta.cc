@@ -2,7 +2,6 @@
 
 #include "base/private_files.h"
 #include "core/codec_parts.h"
-#include "store/common/secret_check.h"
 
 #include <fmt/format.h>
 
@@ -36,35 +35,14 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
   return meta;
 }
 
-// 64 hexadecimal digits and a line feed.
-constexpr std::size_t kSecretFileBytesMax = 1024;
-
 constexpr std::size_t kMetaFileBytesMax = 1024;
 
 std::string meta_path(const std::string& folder) { return fmt::format("{}/{}", folder, kMetaFile); }
 std::string secret_path(const std::string& folder) { return fmt::format("{}/{}", folder, kSecretFile); }
 
-std::string secret_text(const Secret& secret) {
-  return hex_encode({reinterpret_cast<const char*>(secret.data()), secret.size()}) + "\n";
-}
-
-Result<Secret> parse_secret(std::string_view text, const std::string& path) {
-  if (text.ends_with('\n')) text.remove_suffix(1);
-  const std::optional<std::string> bytes = hex_decode(text);
-  Secret secret{};
-  if (!bytes || bytes->size() != secret.size()) {
-    return corrupt(
-        fmt::format("{} is damaged: expected 64 hexadecimal digits, got {} characters. Put the file back "
-                    "from a backup of the folder",
-                    path, text.size()));
-  }
-  std::memcpy(secret.data(), bytes->data(), secret.size());
-  return secret;
-}
-
-Result<Secret> load_secret(const std::string& folder, const HashBytes& check) {
+Result<Secret> load_secret(const std::string& folder, const HashBytes& check, const Sealer* sealer) {
   const std::string path = secret_path(folder);
-  const Result<std::optional<Secret>> secret = read_secret(folder);
+  const Result<std::optional<Secret>> secret = read_secret(folder, sealer);
   if (!secret) return secret.fault();
   if (!*secret) {
     return corrupt(
@@ -82,16 +60,16 @@ Result<Secret> load_secret(const std::string& folder, const HashBytes& check) {
   return **secret;
 }
 
-Result<StoreMeta> make_meta(const std::string& folder) {
+Result<StoreMeta> make_meta(const std::string& folder, const Sealer* sealer) {
   StoreMeta meta;
   meta.made_now = true;
   fill_random(meta.id);
   // The secret is durable before anything names it. A crash in between leaves a secret without a store: it is used.
   fill_random(meta.secret);
   const std::string path = secret_path(folder);
-  const Result<std::string> text = make_private_file_once(path, secret_text(meta.secret));
+  const Result<std::string> text = make_private_file_once(path, secret_line(meta.secret, sealer));
   if (!text) return text.fault();
-  const Result<Secret> secret = parse_secret(*text, path);
+  const Result<Secret> secret = parse_secret_line(*text, path, sealer);
   if (!secret) return secret.fault();
   meta.secret = *secret;
   meta.secret_check = secret_check(meta.secret);
@@ -110,27 +88,27 @@ std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes
   return bytes;
 }
 
-Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder) {
+Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder, const Sealer* sealer) {
   const Result<std::optional<std::string>> bytes = read_file_if_there(meta_path(folder), kMetaFileBytesMax);
   if (!bytes) return bytes.fault();
   if (!*bytes) {
-    if (age == StoreAge::is_new) return make_meta(folder);
+    if (age == StoreAge::is_new) return make_meta(folder, sealer);
     return corrupt(fmt::format("the store at {} is damaged: it has records but no meta data", folder));
   }
   Result<StoreMeta> meta = decode_meta(**bytes, folder);
   if (!meta) return meta;
-  const Result<Secret> secret = load_secret(folder, meta->secret_check);
+  const Result<Secret> secret = load_secret(folder, meta->secret_check, sealer);
   if (!secret) return secret.fault();
   meta->secret = *secret;
   return meta;
 }
 
-Result<std::optional<Secret>> read_secret(const std::string& folder) {
+Result<std::optional<Secret>> read_secret(const std::string& folder, const Sealer* sealer) {
   const std::string path = secret_path(folder);
   const Result<std::optional<std::string>> text = read_file_if_there(path, kSecretFileBytesMax);
   if (!text) return text.fault();
   if (!*text) return std::optional<Secret>();
-  Result<Secret> secret = parse_secret(**text, path);
+  Result<Secret> secret = parse_secret_line(**text, path, sealer);
   if (!secret) return std::move(secret).fault();
   return std::optional<Secret>(*secret);
 }

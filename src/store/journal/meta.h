@@ -2,7 +2,7 @@
 //
 // In files of its folder:
 //   meta    "ONCEKEY" format:u32 id:16 bytes check:32 bytes checksum:u64   written once, when the store is made
-//   secret  the hashing secret, of which `meta` has the check value (secret_check.h): with a copy of the rest alone
+//   secret  the hashing secret, of which `meta` has the check value (kept_secret.h): with a copy of the rest alone
 //           accounts cannot be guessed
 //
 // Among the store's own entries:
@@ -15,6 +15,7 @@
 #pragma once
 
 #include "base/crypto.h"
+#include "store/common/kept_secret.h"
 #include "store/journal/store_clock.h"
 
 #include <oncekey/record.h>
@@ -50,9 +51,9 @@ std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes
 // Reads both files, or makes them, durably, if the store is new. A store that has content and no meta data is damaged
 // and refused. So is one whose secret is missing or another: with a new secret every known key would be unknown.
 enum class StoreAge { is_new, has_content };
-Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder);
+Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder, const Sealer* sealer);
 
 // The secret alone, of a store that is not opened: nothing if there is none.
-Result<std::optional<Secret>> read_secret(const std::string& folder);
+Result<std::optional<Secret>> read_secret(const std::string& folder, const Sealer* sealer);
 
 } // namespace oncekey

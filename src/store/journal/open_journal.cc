@@ -231,7 +231,7 @@ Result<std::unique_ptr<Store>> open_journal(const JournalStoreOptions& options) 
   Result<std::unique_ptr<Store>> store = open();
   rocksdb::Env* const env = options.env != nullptr ? options.env : rocksdb::Env::Default();
   if (store || check_room(*env, options.path)) return store;
-  const Result<std::optional<Secret>> secret = read_secret(options.path);
+  const Result<std::optional<Secret>> secret = read_secret(options.path, options.sealer);
   if (!secret || !*secret) return store;
   options.log.error("store_not_opened",
                     {{"reason", store.fault().message},
@@ -257,7 +257,8 @@ Result<std::unique_ptr<JournalStore>> JournalStore::open(JournalStoreOptions opt
 
   const bool has_log = fs::exists(log_folder(options.path));
   const bool is_new = opened.buckets.empty() && opened.job_buckets.empty() && !has_log;
-  Result<StoreMeta> meta = load_or_make_meta(is_new ? StoreAge::is_new : StoreAge::has_content, options.path);
+  const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_content;
+  Result<StoreMeta> meta = load_or_make_meta(age, options.path, options.sealer);
   if (!meta) return std::move(meta).fault();
   std::unique_ptr<JournalStore> store(new JournalStore(options, std::move(opened), *std::move(meta)));
   if (const Status started = store->start(options); !started) return started.fault();

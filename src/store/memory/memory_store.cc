@@ -32,9 +32,7 @@ std::function<Time()> steady_time() {
   };
 }
 
-std::uint64_t response_bytes(const Record& record) {
-  return record.response ? record.response->headers.lines().size() + record.response->body.size() : 0;
-}
+std::uint64_t response_bytes(const Record& record) { return record.response ? record.response->bytes() : 0; }
 
 // For the steps, which read no body.
 std::optional<Record> copy_for_step(const Record* record) {
@@ -42,8 +40,6 @@ std::optional<Record> copy_for_step(const Record* record) {
 }
 
 bool is_gone(const Record* record, Time now) { return record == nullptr || record->expired(now); }
-
-std::uint64_t message_bytes(const Message& message) { return message.headers.lines().size() + message.body.size(); }
 
 Fault full(std::string_view what) {
   return unavailable(
@@ -72,7 +68,7 @@ class MemoryJobs final : public JobStore {
       const auto [at, added] = jobs_.try_emplace(request.id);
       auto& [job, message] = at->second;
       if (!added) return StageAnswer{false, job.fingerprint};
-      const std::uint64_t bytes = message_bytes(request.message);
+      const std::uint64_t bytes = request.message.bytes();
       if (use_.records >= use_.records_max || !use_.has_room_for(bytes)) {
         jobs_.erase(at);
         return full("jobs");
@@ -172,7 +168,7 @@ class MemoryJobs final : public JobStore {
   void write(StoredJob job) {
     Kept& kept = jobs_[job.id];
     if (!job.message_kept) {
-      use_.bytes -= message_bytes(kept.message);
+      use_.bytes -= kept.message.bytes();
       kept.message = Message{};
     }
     index_.note(job);
@@ -188,7 +184,7 @@ class MemoryJobs final : public JobStore {
         by_expiry_.emplace(job.expires_at, id); // it has been put off since
         continue;
       }
-      use_.bytes -= message_bytes(at->second.message);
+      use_.bytes -= at->second.message.bytes();
       --use_.records;
       index_.forget(id);
       jobs_.erase(at);
@@ -255,7 +251,7 @@ class MemoryStore final : public Store {
 
   void by_fence(FenceCall call) override {
     if (is_kept_from(call, owners_here_)) return call.done(FenceAnswer::lost);
-    if (call.verb == FenceVerb::complete && !use_.has_room_for(call.response.body.size()))
+    if (call.verb == FenceVerb::complete && !use_.has_room_for(call.response.bytes()))
       return call.done(full("records"));
     change(call.owner.id, call.done,
            [&](const std::optional<Record>& found, Time now) { return fence_step(found, call, now); });

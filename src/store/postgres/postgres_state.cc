@@ -73,10 +73,16 @@ void PostgresState::see(Connection& connection, const std::optional<MetaRow>& me
     // If this fails the next look at the marker tries again.
     const Deadline deadline = deadline_in(call_timeout);
     const Status noted = meta ? mark_lost(connection, meta->marker.generation, deadline)
-                              : make_lost_schema(connection, marker.secret, deadline);
+                              : make_lost_schema(connection, KeptSecret(marker.secret, marker.sealer), deadline);
     if (!noted) log.warning("memory_loss_not_marked", {{"store", target.name}, {"reason", noted.fault().message}});
   }
   if (!meta) return;
+  if (meta->secret.is_of(marker.secret) && meta->secret.must_be_resealed(marker.sealer)) {
+    // If this fails the next look at the marker tries again.
+    const KeptSecret next(marker.secret, marker.sealer);
+    const Status resealed = reseal(connection, meta->secret, next, deadline_in(call_timeout));
+    if (!resealed) log.warning("secret_not_sealed", {{"store", target.name}, {"reason", resealed.fault().message}});
+  }
   clock.learn(meta->clock);
   const std::lock_guard lock(mutex_);
   if (seen) known_marker_ = {meta->marker.generation, meta->marker.tick};

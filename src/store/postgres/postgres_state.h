@@ -27,12 +27,12 @@ class AwaitedIds {
 class PostgresState {
  public:
   PostgresState(Log& to_log, PostgresTarget server, Millis timeout, std::function<Millis()> server_skew,
-                std::function<Millis()> local_clock)
+                std::function<Millis()> local_clock, const Sealer* sealer)
       : log(to_log),
         target(std::move(server)),
         call_timeout(timeout),
         skew(std::move(server_skew)),
-        marker(log, target.name),
+        marker(log, target.name, sealer),
         clock(std::move(local_clock)) {}
 
   Log& log;

@@ -51,7 +51,7 @@ Result<OpenedServer> connect(const PostgresOptions& options) {
 Result<OpenedServer> connect_and_migrate(const PostgresOptions& options) {
   Result<OpenedServer> connected = connect(options);
   if (!connected) return connected;
-  const Status migrated = migrate(*connected->connection, options.log);
+  const Status migrated = migrate(*connected->connection, options.log, options.sealer);
   if (!migrated) return migrated.fault();
   return connected;
 }
@@ -67,7 +67,7 @@ std::invoke_result_t<Use, Connection&> with_schema(const PostgresOptions& option
 class OpenPostgresStore final : public PostgresStore, public JobStore {
  public:
   OpenPostgresStore(const PostgresOptions& options, const OpenedServer& server)
-      : state_(options.log, server.target, server.call_timeout, options.skew, options.local_clock) {}
+      : state_(options.log, server.target, server.call_timeout, options.skew, options.local_clock, options.sealer) {}
 
   // Admits the server over the connection that is there, and starts the threads. No call is made before.
   Status start(const PostgresOptions& options, const Secret& secret, OpenedServer server) {
@@ -203,8 +203,10 @@ Result<std::unique_ptr<PostgresStore>> PostgresStore::open(PostgresOptions optio
                        " has lost its marker (the row of oncekey.meta), and what else is not known. Find out, then say "
                        "so with: oncekey store accept-loss --store URL");
   }
+  const Result<Secret> secret = sight->meta->secret.open(options.sealer);
+  if (!secret) return secret.fault();
   auto store = std::make_unique<OpenPostgresStore>(options, *connected);
-  const Status started = store->start(options, sight->meta->secret, *std::move(connected));
+  const Status started = store->start(options, *secret, *std::move(connected));
   if (!started) return started.fault();
   return std::unique_ptr<PostgresStore>(std::move(store));
 }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "core/sealing.h"
 #include "core/store.h"
 
 #include <oncekey/result.h>
@@ -30,6 +31,8 @@ struct PostgresOptions {
   // Each is a session of the server and a thread here. Two keep a server busy, since one commits while the other is
   // being answered; more make the batches smaller.
   int connections = 2;
+  // Seals the secret; null where the store is not encrypted. Outlives the store.
+  const Sealer* sealer = nullptr;
 
   // For tests: added to the server's time, and the clock that tells how much of it has passed since it was last heard.
   std::function<Millis()> skew = {};

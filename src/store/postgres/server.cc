@@ -2,7 +2,6 @@
 
 #include "base/crypto.h"
 #include "base/durations.h"
-#include "store/common/secret_check.h"
 
 #include <fmt/format.h>
 
@@ -38,13 +37,9 @@ Result<std::optional<MetaRow>> meta_of(const PGresult* result) {
   const Row row(result, 0);
   MetaRow meta;
   meta.marker = {row.text(0), row.text(1), row.count(2), row.boolean(3)};
-  const std::optional<Secret> secret = checked_secret(row.bytes(4));
-  if (!secret) {
-    return corrupt(
-        "the secret in oncekey.meta does not fit its check value: with another secret no key would be found, and every "
-        "retry would be executed again. Put the row of oncekey.meta back from a backup");
-  }
-  meta.secret = *secret;
+  Result<KeptSecret> secret = KeptSecret::parse(row.bytes(4));
+  if (!secret) return std::move(secret).fault();
+  meta.secret = *std::move(secret);
   meta.clock = row.time(5);
   return std::optional<MetaRow>(std::move(meta));
 }
@@ -100,9 +95,9 @@ std::array<std::uint8_t, Size> random_bytes() {
 
 enum class Remembers { everything, nothing };
 
-std::string new_marker(std::string_view replaces, const Secret& secret, Remembers remembers) {
+std::string new_marker(std::string_view replaces, const KeptSecret& secret, Remembers remembers) {
   return fmt::format("INSERT INTO oncekey.meta (generation, replaces, secret, lost) VALUES ('{}', '{}', '\\x{}', {})",
-                     hex_encode(view_of(random_bytes<16>())), replaces, hex_encode(secret_with_check(secret)),
+                     hex_encode(view_of(random_bytes<16>())), replaces, hex_encode(secret.bytes()),
                      remembers == Remembers::nothing);
 }
 
@@ -220,11 +215,11 @@ Status can_work_on(const AppliedMigrations& applied, int known) {
                   applied.newest, known, applied.compatible_from)};
 }
 
-Status migrate(Connection& connection, Log& log) {
+Status migrate(Connection& connection, Log& log, const Sealer* sealer) {
   const Result<AppliedMigrations> applied = read_applied(connection, deadline_in(kStatementTime));
   if (!applied) return applied.fault();
   if (const Status can = can_work_on(*applied, migrations().back().number); !can) return can;
-  const std::string marker = new_marker("", random_bytes<32>(), Remembers::everything);
+  const std::string marker = new_marker("", KeptSecret(random_bytes<32>(), sealer), Remembers::everything);
   for (const Migration& migration : migrations()) {
     if (migration.number <= applied->newest) continue;
     const Millis patience = migration.number == 1 ? kFirstMigrationTime : kMigrationTime;
@@ -240,7 +235,7 @@ Status migrate(Connection& connection, Log& log) {
   return ok_status();
 }
 
-Status make_lost_schema(Connection& connection, const Secret& secret, Deadline deadline) {
+Status make_lost_schema(Connection& connection, const KeptSecret& secret, Deadline deadline) {
   const Result<AppliedMigrations> applied = read_applied(connection, deadline);
   if (!applied) return applied.fault();
   if (applied->newest > 0) return ok_status(); // without its marker no gateway opens it
@@ -249,6 +244,15 @@ Status make_lost_schema(Connection& connection, const Secret& secret, Deadline d
     const Result<bool> done = apply(connection, migration, marker, deadline);
     if (!done) return done.fault();
   }
+  return ok_status();
+}
+
+Status reseal(Connection& connection, const KeptSecret& seen, const KeptSecret& next, Deadline deadline) {
+  const Section section =
+      connection.run(Statement("UPDATE oncekey.meta SET secret = $2 WHERE secret = $1",
+                               Bytea<std::string_view>{seen.bytes()}, Bytea<std::string_view>{next.bytes()}),
+                     deadline);
+  if (!section.committed()) return unavailable(section.error.message);
   return ok_status();
 }
 
@@ -273,7 +277,7 @@ Status accept_loss(Connection& connection) {
   const std::string sql = fmt::format(
       "{} ON CONFLICT (only_row) DO UPDATE SET generation = excluded.generation, replaces = excluded.replaces, "
       "lost = false, tick = 0, timeline = ''",
-      new_marker(kReplacesAny, random_bytes<32>(), Remembers::everything));
+      new_marker(kReplacesAny, KeptSecret(random_bytes<32>(), nullptr), Remembers::everything));
   const Section section = connection.run_script(sql, deadline_in(kStatementTime));
   if (!section.committed()) return explained(connection, section);
   return ok_status();

@@ -96,11 +96,14 @@ struct AppliedMigrations {
 Status can_work_on(const AppliedMigrations& applied, int known);
 
 // Applies what is missing. The first one also makes the store's marker and secret.
-Status migrate(Connection& connection, Log& log);
+Status migrate(Connection& connection, Log& log, const Sealer* sealer);
 
 // Makes everything anew where it is gone, with the secret there was and a marker that says that memory was lost:
 // gateways that open the store from now on refuse claims until an operator has accepted the loss. Keeps what is there.
-Status make_lost_schema(Connection& connection, const Secret& secret, Deadline deadline);
+Status make_lost_schema(Connection& connection, const KeptSecret& secret, Deadline deadline);
+
+// Keeps the secret as `next`, if it is still kept as it was seen.
+Status reseal(Connection& connection, const KeptSecret& seen, const KeptSecret& next, Deadline deadline);
 
 // The text of read_identity_note() and write_identity_note() (store/open_store.h).
 Result<std::string> read_identity_note(Connection& connection);

@@ -13,6 +13,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "core/sealing.h"
 #include "core/store.h"
 #include "store/common/calls.h"
 
@@ -24,6 +25,8 @@ struct RedisOptions {
   Log& log;
   // How long a call may take; the URL's call_timeout comes first.
   Millis call_timeout{2000};
+  // Seals the secret; null where the store is not encrypted. Outlives the store.
+  const Sealer* sealer = nullptr;
   // For tests: the time to go by in place of the servers' clocks.
   std::function<Time()> clock = nullptr;
   QueueLimits queue_limits = {};

@@ -76,7 +76,7 @@ class StoreState {
         connections(std::move(with)),
         test_clock(options.clock),
         names(url.prefix, url.cluster ? kClusterPartitions : 1),
-        marker(log, to_string(url.hosts.front())) {}
+        marker(log, to_string(url.hosts.front()), options.sealer) {}
 
   Log& log;
   const ConnectionOptions connections;

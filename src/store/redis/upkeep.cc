@@ -1,7 +1,5 @@
 #include "store/redis/upkeep.h"
 
-#include "store/common/secret_check.h"
-
 #include <fmt/format.h>
 
 #include <set>
@@ -14,8 +12,7 @@ constexpr int kTicksPerExamination = 5;
 // However often look_again() is called.
 constexpr Millis kLeastBetweenLooks{100};
 
-// The store as a whole is a hash of the fields format, secret (with its check value), generation, replaces, ready,
-// lost.
+// The store as a whole is a hash of the fields format, secret (a KeptSecret), generation, replaces, ready, lost.
 
 // The layout of keys, markers and records that this version writes.
 constexpr int kStoreFormat = 1;
@@ -46,6 +43,12 @@ redis.call('HSET', KEYS[1], 'identity', ARGV[2])
 return 1
 )lua";
 
+// KEYS: meta. ARGV: the secret as it is expected to be kept, and as it is kept from now on.
+constexpr std::string_view kResealScript = R"lua(
+if redis.call('HGET', KEYS[1], 'secret') == ARGV[1] then redis.call('HSET', KEYS[1], 'secret', ARGV[2]) end
+return 1
+)lua";
+
 // KEYS: meta. ARGV: format, secret and generation as this gateway knows them, the generation that was seen there or
 // nothing. Notes that memory was lost, unless it has changed since it was seen.
 constexpr std::string_view kNoteLossScript = R"lua(
@@ -60,7 +63,7 @@ end
 return 1
 )lua";
 
-// The fields format, secret (with its check value), generation, replaces, ready, lost.
+// The fields format, secret (a KeptSecret), generation, replaces, ready, lost.
 Result<std::optional<MetaHash>> parse_meta(RedisReply reply) {
   if (reply.size() != 6) return unavailable("Redis gave an answer of an unexpected shape about the store");
   if (reply[2].is_nil()) return std::optional<MetaHash>();
@@ -72,16 +75,12 @@ Result<std::optional<MetaHash>> parse_meta(RedisReply reply) {
                              format, kStoreFormat)};
   }
   MetaHash meta;
-  if (reply[1].text().size() != kSecretWithCheckBytes || format < 1) {
+  if (format < 1) {
     return corrupt("what Redis keeps of the store as a whole was not written by oncekey; choose another prefix");
   }
-  const std::optional<Secret> secret = checked_secret(reply[1].text());
-  if (!secret) {
-    return corrupt(
-        "the secret that Redis keeps for the store does not fit its check value: with another secret no key would be "
-        "found, and every retry would be executed again. Restore it from a backup");
-  }
-  meta.secret = *secret;
+  Result<KeptSecret> secret = KeptSecret::parse(reply[1].text());
+  if (!secret) return std::move(secret).fault();
+  meta.secret = *std::move(secret);
   meta.marker.generation = std::string(reply[2].text());
   meta.marker.replaces = std::string(reply[3].text());
   meta.ready = reply[4].text() == "1";
@@ -104,10 +103,10 @@ Task<Result<OwnedReply>> MetaKeeper::ask(std::string command) {
 Task<Result<MetaHash>> MetaKeeper::create() {
   Secret secret;
   fill_random(secret);
-  const std::string sealed = secret_with_check(secret);
+  const KeptSecret kept(secret, servers_.store().marker.sealer);
   const std::string generation = new_generation();
   const Result<OwnedReply> reply =
-      co_await ask("EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat), sealed, generation);
+      co_await ask("EVAL", kCreateScript, "1", names_.meta(), std::to_string(kStoreFormat), kept.bytes(), generation);
   if (!reply) co_return reply.fault();
   Result<std::optional<MetaHash>> parsed = parse_meta(reply->look());
   if (!parsed) co_return std::move(parsed).fault();
@@ -140,10 +139,18 @@ Task<Result<std::optional<MetaHash>>> MetaKeeper::read() {
 
 Task<void> MetaKeeper::note_loss(std::string seen) {
   const MarkerKeeper& ours = servers_.store().marker;
-  const std::string sealed = secret_with_check(ours.secret);
+  const KeptSecret kept(ours.secret, ours.sealer);
   const std::string generation = ours.memory.generation();
   // If it fails, the next look tries again.
-  co_await ask("EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat), sealed, generation, seen);
+  co_await ask("EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat), kept.bytes(), generation,
+               seen);
+}
+
+Task<void> MetaKeeper::reseal(KeptSecret seen) {
+  const MarkerKeeper& ours = servers_.store().marker;
+  const KeptSecret next(ours.secret, ours.sealer);
+  // If it fails, the next look tries again.
+  co_await ask("EVAL", kResealScript, "1", names_.meta(), seen.bytes(), next.bytes());
 }
 
 Task<Result<std::string>> MetaKeeper::read_identity() {
@@ -163,8 +170,7 @@ Task<Status> MetaKeeper::accept_loss() {
   if (!found) co_return found.fault();
   Secret secret;
   fill_random(secret);
-  if (found->has_value()) secret = (*found)->secret;
-  const std::string sealed = secret_with_check(secret);
+  const KeptSecret kept = found->has_value() ? (*found)->secret : KeptSecret(secret, nullptr);
   const std::string generation = new_generation();
   Servers::EachCommand mark = [&](std::uint32_t partition) {
     return command({"HSET", names_.marker(partition), "generation", generation, "replaces", kReplacesAny, "tick", "0"});
@@ -173,7 +179,7 @@ Task<Status> MetaKeeper::accept_loss() {
   if (!marked) co_return marked;
   // Last: gateways follow when they see it here, and by then every marker is in place.
   const Result<OwnedReply> accepted =
-      co_await ask("HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", sealed, "generation",
+      co_await ask("HSET", names_.meta(), "format", std::to_string(kStoreFormat), "secret", kept.bytes(), "generation",
                    generation, "replaces", kReplacesAny, "ready", "1", "lost", "0");
   if (!accepted) co_return accepted.fault();
   co_return ok_status();
@@ -221,7 +227,10 @@ Task<Status> Upkeep::examine_server(std::shared_ptr<RedisConnection> connection)
 Task<Status> Upkeep::adopt_store() {
   Result<MetaHash> found = co_await meta.create();
   if (!found) co_return std::move(found).fault();
-  state_.marker.secret = found->secret;
+  const Result<Secret> secret = found->secret.open(state_.marker.sealer);
+  if (!secret) co_return secret.fault();
+  state_.marker.secret = *secret;
+  if (found->secret.must_be_resealed(state_.marker.sealer)) co_await meta.reseal(found->secret);
   // First as if all were well, so that the watch knows which generation a loss would have to be accepted from.
   Marker marker{found->marker.generation, found->marker.replaces, 0, false};
   if (Status seen = state_.marker.memory.see(state_.names.partitions(), marker); !seen) co_return seen;
@@ -289,6 +298,10 @@ Task<void> Upkeep::look_at_meta() {
   const Result<std::optional<MetaHash>> found = co_await meta.read();
   if (!found || stopped_) co_return;
   see_meta(*found);
+  if (*found && (*found)->secret.is_of(state_.marker.secret) &&
+      (*found)->secret.must_be_resealed(state_.marker.sealer)) {
+    co_await meta.reseal((*found)->secret);
+  }
   if (!state_.marker.must_note_loss(*found)) co_return;
   std::string seen = *found ? (*found)->marker.generation : std::string();
   co_await meta.note_loss(std::move(seen));

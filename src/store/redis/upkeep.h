@@ -26,6 +26,8 @@ class MetaKeeper {
   // Notes a loss for all gateways, unless the meta has no longer the generation that was `seen` of it. Writes it as
   // this gateway knows it if there is none.
   Task<void> note_loss(std::string seen);
+  // Seals the secret with the newest key, if it is still kept as it was seen.
+  Task<void> reseal(KeptSecret seen);
   // The text of read_identity_note() and write_identity_note() (store/open_store.h).
   Task<Result<std::string>> read_identity();
   Task<Result<bool>> write_identity(std::string expected, std::string next);

@@ -13,7 +13,7 @@ CREATE TABLE oncekey.meta (
   tick       int8 NOT NULL DEFAULT 0,
   lost       bool NOT NULL DEFAULT false,
   timeline   text NOT NULL DEFAULT '', -- the server's when oncekey.fence was last moved on
-  secret     bytea NOT NULL CHECK (octet_length(secret) = 64), -- with its check value (store/common/secret_check.h)
+  secret     bytea NOT NULL CHECK (octet_length(secret) >= 64), -- src/store/common/kept_secret.h
   identity   bytea NOT NULL DEFAULT '', -- by which rules the gateways find records (store/open_store.h)
   created_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 10); -- updated every second: all versions stay on one page
