@@ -183,10 +183,8 @@ void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Status& status
 } // namespace
 
 std::size_t encoded_bytes_max(const Record& record) {
-  const ClaimContext& context = record.context;
   return 256 + record.route.size() + record.key.size() + record.method.size() + record.target.size() +
-         context.gateway.size() + (context.sealed ? context.sealed->bytes.size() : 0) +
-         (record.response ? expected_size(*record.response) : 0);
+         record.context.gateway.size() + (record.response ? expected_size(*record.response) : 0);
 }
 
 Time first_received_in(std::string_view record) {

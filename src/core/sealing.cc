@@ -25,7 +25,7 @@ Secret secret_of(std::string_view bytes) {
 // HKDF-Extract. `key` has 32 bytes.
 Secret extract(std::string_view key) {
   const std::array<std::string_view, 1> pieces{key};
-  return secret_of(hmac(HashAlgorithm::sha256, kSalt, pieces));
+  return secret_of(Hmac(HashAlgorithm::sha256, kSalt).of(pieces));
 }
 
 // HKDF-Expand, whose one block ends with the byte 1.

@@ -60,11 +60,11 @@ Result<std::unique_ptr<BodyFiles>> BodyFiles::open(std::string folder) {
   return files;
 }
 
-std::string BodyFiles::path_of(BodyKind kind, const RecordId& id, std::uint64_t number) const {
+std::string BodyFiles::path_of(BodyFileKind kind, const RecordId& id, std::uint64_t number) const {
   return fmt::format("{}/{}-{}-{:016x}", folder_, static_cast<char>(kind), to_hex(id), number);
 }
 
-void BodyFiles::write(BodyKind kind, const RecordId& id, std::string bytes, Written done) {
+void BodyFiles::write(BodyFileKind kind, const RecordId& id, std::string bytes, Written done) {
   {
     const std::lock_guard lock(mutex_);
     queue_.push_back({kind, id, std::move(bytes), std::move(done)});
@@ -97,7 +97,7 @@ Result<BodyReference> BodyFiles::write(const Asked& asked, std::uint64_t number)
   return BodyReference{number, asked.bytes.size(), XXH3_64bits(asked.bytes.data(), asked.bytes.size())};
 }
 
-Result<std::string> BodyFiles::read(BodyKind kind, const RecordId& id, const BodyReference& reference) const {
+Result<std::string> BodyFiles::read(BodyFileKind kind, const RecordId& id, const BodyReference& reference) const {
   const std::string path = path_of(kind, id, reference.number);
   Result<std::optional<std::string>> content = read_file_if_there(path, reference.bytes);
   if (!content) return std::move(content).fault();
@@ -126,7 +126,7 @@ void BodyFiles::sweep(std::size_t at_most, const IsReferredTo& is_referred_to) {
       const std::lock_guard lock(mutex_);
       if (under_way_ == number) continue;
     }
-    if (is_referred_to(static_cast<BodyKind>(name[0]), *id, number)) continue;
+    if (is_referred_to(static_cast<BodyFileKind>(name[0]), *id, number)) continue;
     const std::uint64_t bytes = swept_->file_size(error);
     if (fs::remove(swept_->path(), error)) bytes_ -= bytes;
   }

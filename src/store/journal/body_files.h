@@ -46,7 +46,7 @@ inline std::string_view without_reference(std::string_view value) {
   return value;
 }
 
-enum class BodyKind : char { response = 'r', message = 'm' };
+enum class BodyFileKind : char { response = 'r', message = 'm' };
 
 class BodyFiles {
  public:
@@ -60,29 +60,29 @@ class BodyFiles {
   // `done` is called on the thread of this object, once the file is durable or could not be written. The file is not
   // swept before `done` has returned.
   using Written = std::function<void(Result<BodyReference> reference)>;
-  void write(BodyKind kind, const RecordId& id, std::string bytes, Written done);
+  void write(BodyFileKind kind, const RecordId& id, std::string bytes, Written done);
 
   // Of all files.
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
 
   // A fault if it is missing or damaged.
-  Result<std::string> read(BodyKind kind, const RecordId& id, const BodyReference& reference) const;
+  Result<std::string> read(BodyFileKind kind, const RecordId& id, const BodyReference& reference) const;
 
   // Looks at some files, and goes on with the next ones at the next call. Removes those for which `is_referred_to` says
   // no.
-  using IsReferredTo = std::function<bool(BodyKind kind, const RecordId& id, std::uint64_t number)>;
+  using IsReferredTo = std::function<bool(BodyFileKind kind, const RecordId& id, std::uint64_t number)>;
   void sweep(std::size_t at_most, const IsReferredTo& is_referred_to);
 
  private:
   struct Asked {
-    BodyKind kind;
+    BodyFileKind kind;
     RecordId id;
     std::string bytes;
     Written done;
   };
 
   explicit BodyFiles(std::string folder);
-  std::string path_of(BodyKind kind, const RecordId& id, std::uint64_t number) const;
+  std::string path_of(BodyFileKind kind, const RecordId& id, std::uint64_t number) const;
   Result<BodyReference> write(const Asked& asked, std::uint64_t number);
   void run();
 

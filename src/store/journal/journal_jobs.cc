@@ -59,7 +59,7 @@ void JournalJobs::stage(StageRequest request, Done<StageAnswer> done) {
   request.message = Message{};
   if (message.size() <= kLogBodyBytesMax) return stage(request, message, std::move(done));
   const RecordId id = request.id;
-  bodies_.write(BodyKind::message, id, std::move(message),
+  bodies_.write(BodyFileKind::message, id, std::move(message),
                 [this, request = std::move(request), done = std::move(done)](const Result<BodyReference>& file) {
                   if (!file) return done(file.fault());
                   std::string reference;
@@ -172,7 +172,7 @@ Result<std::optional<Message>> JournalJobs::message(const RecordId& id) const {
   if (!found.family) return std::optional<Message>{};
   const std::optional<BodyReference> file = take_body_reference(found.value);
   const Result<std::string> bytes =
-      file ? bodies_.read(BodyKind::message, id, *file) : Result<std::string>(std::string());
+      file ? bodies_.read(BodyFileKind::message, id, *file) : Result<std::string>(std::string());
   if (!bytes) return unreadable(id, bytes.fault());
   Result<Message> message = decode_message(file ? std::string_view(*bytes) : found.value);
   if (!message) return unreadable(id, message.fault());

@@ -127,12 +127,10 @@ void JournalStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
 
 template <class T, class Settle>
 void JournalStore::with_file(const RecordId& id, const StoredResponse& response, Done<T> done, Settle settle) {
-  const std::size_t bytes =
-      response.headers.lines().size() + response.body.size() + (response.sealed ? response.sealed->bytes.size() : 0);
-  if (bytes <= kLogBodyBytesMax) return settle(std::nullopt, std::move(done));
+  if (response.bytes() <= kLogBodyBytesMax) return settle(std::nullopt, std::move(done));
   std::string encoded;
   encode_response(response, encoded);
-  bodies_->write(BodyKind::response, id, std::move(encoded),
+  bodies_->write(BodyFileKind::response, id, std::move(encoded),
                  [done = std::move(done), settle = std::move(settle)](const Result<BodyReference>& body) mutable {
                    if (!body) return done(body.fault());
                    settle(*body, std::move(done));
@@ -204,7 +202,7 @@ Result<std::optional<Record>> JournalStore::decode(const RecordId& id, const Key
   const std::optional<BodyReference> file = take_body_reference(value);
   Result<Record> record = decode_record(value, body);
   if (record && file && body == DecodeBody::yes) {
-    const Result<std::string> bytes = bodies_->read(BodyKind::response, id, *file);
+    const Result<std::string> bytes = bodies_->read(BodyFileKind::response, id, *file);
     Result<StoredResponse> response = bytes ? decode_response(*bytes) : Result<StoredResponse>(bytes.fault());
     if (response) {
       record->response = *std::move(response);
@@ -389,8 +387,8 @@ Status JournalStore::maintain() {
       journal_->flush();
     }
   }
-  bodies_->sweep(kSweptAtOnce, [this](BodyKind kind, const RecordId& id, std::uint64_t number) {
-    const bool is_message = kind == BodyKind::message;
+  bodies_->sweep(kSweptAtOnce, [this](BodyFileKind kind, const RecordId& id, std::uint64_t number) {
+    const bool is_message = kind == BodyFileKind::message;
     KeyLook found;
     found.lock = journal_->lock();
     const Status looked = is_message ? entries_->look_on(FamilyKind::jobs, message_key(id), found)

@@ -257,11 +257,8 @@ class JournalStoreTest : public ::testing::Test {
   }
   // Of the record as it is; 0 if it cannot be read.
   std::uint64_t fence_of(std::uint64_t number) {
-    std::uint64_t fence = 0;
-    store_->find(id_of(number), Interest::none, [&](const Result<std::optional<Found>>& found) {
-      if (found && *found) fence = (*found)->record->fence;
-    });
-    return fence;
+    const std::optional<Found> found = find(number);
+    return found ? found->record->fence : 0;
   }
   Result<FenceAnswer> complete(std::uint64_t number, std::string body) {
     std::promise<Result<FenceAnswer>> answer;
@@ -272,13 +269,13 @@ class JournalStoreTest : public ::testing::Test {
                      [&](Result<FenceAnswer> result) { answer.set_value(std::move(result)); });
     return answer.get_future().get();
   }
+  // Nothing if it is absent or cannot be read.
   std::optional<Found> find(std::uint64_t number) {
-    std::optional<Found> found;
+    std::promise<std::optional<Found>> found;
     store_->find(id_of(number), Interest::none, [&](Result<std::optional<Found>> result) {
-      ASSERT_TRUE(result) << result.fault().message;
-      found = *std::move(result);
+      found.set_value(result ? *std::move(result) : std::nullopt);
     });
-    return found;
+    return found.get_future().get();
   }
 
   bool replays(std::uint64_t number) {
