@@ -40,7 +40,7 @@ test: ## build with sanitizers and run all tests
 	@scripts/setup test
 	@JOBS='$(JOBS)' scripts/test
 
-test-slow: ## the same, with some hundred kills in the crash test
+test-slow: ## the same, with some hundred kills and power cuts in the crash tests
 	@scripts/setup test
 	@JOBS='$(JOBS)' scripts/test --slow
 

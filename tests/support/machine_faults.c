@@ -3,7 +3,8 @@
  *
  * Loaded with LD_PRELOAD. From the moment the file named by ONCEKEY_FAIL_SYNC exists, writes of the store's log answer
  * EIO, once and for ever, as a disk that went bad does. With ONCEKEY_NO_IO_URING the kernel seems to forbid io_uring, as
- * it does in many containers.
+ * it does in many containers. With ONCEKEY_SYNCS_LIE the writer thread's writes stay in the page cache, where a power
+ * cut takes them away. With ONCEKEY_SHORT_WRITES each of them ends after one block.
  * Until the file named by ONCEKEY_END_LOOKUPS exists, and half a minute at most, getaddrinfo does not return. With
  * ONCEKEY_NO_SUCH_NAME it says that no name exists.
  * ONCEKEY_BOOT_ID names a file to be read in place of the kernel's boot id, ONCEKEY_WALL_AHEAD_SECONDS puts the wall
@@ -12,6 +13,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <signal.h>
 #include <stdio.h>
@@ -51,6 +53,15 @@ ssize_t pwritev2(int fd, const struct iovec* parts, int count, off_t offset, int
   }
   ssize_t (*real)(int, const struct iovec*, int, off_t, int);
   *(void**)&real = dlsym(RTLD_NEXT, "pwritev2");
+  if (getenv("ONCEKEY_SYNCS_LIE") != NULL) {
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_DIRECT);
+    flags &= ~RWF_DSYNC;
+  }
+  struct iovec part = *parts;
+  if (getenv("ONCEKEY_SHORT_WRITES") != NULL && part.iov_len > 4096) {
+    part.iov_len = 4096;
+    return real(fd, &part, 1, offset, flags);
+  }
   return real(fd, parts, count, offset, flags);
 }
 ssize_t pwritev64v2(int fd, const struct iovec* parts, int count, off64_t offset, int flags) {
