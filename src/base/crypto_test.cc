@@ -56,7 +56,7 @@ TEST(KeyedHash, PartsOfAnyLengthAreHashedWhole) {
       const std::string_view two = std::string_view(text).substr(0, second);
       const std::string joined = length(first).append(one).append(length(second)).append(two);
       const std::vector<std::string_view> pieces = {joined};
-      EXPECT_EQ(keyed(secret, {one, two}), hex_encode(hmac(HashAlgorithm::sha256, key, pieces)))
+      EXPECT_EQ(keyed(secret, {one, two}), hex_encode(Hmac(HashAlgorithm::sha256, key).of(pieces)))
           << first << " " << second;
     }
   }
