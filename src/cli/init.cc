@@ -15,7 +15,7 @@ namespace {
 // Settings that differ from the defaults, or that every user should decide, are active; the others are commented out,
 // with an example. docs/CONFIG.md has all of them.
 constexpr std::string_view kFirstConfig =
-    R"(# Configuration of the Oncekey gateway. docs/CONFIG.md explains every setting.
+    R"toml(# Configuration of the Oncekey gateway. docs/CONFIG.md explains every setting.
 #
 #   oncekey check {file}            reads this file and the files it names
 #   oncekey doctor --config {file}  also tries ports, store and upstream
@@ -71,7 +71,7 @@ on_abandoned = "reexecute"
 #provider = "stripe"
 #secrets = ["env:STRIPE_WEBHOOK_SECRET"]
 #deliver_to = "http://127.0.0.1:9090/events"
-)";
+)toml";
 
 void replace_all(std::string& text, std::string_view what, std::string_view with) {
   for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + with.size()))
