@@ -146,6 +146,12 @@ Status Reloader::load(Next& next, const ConfigChanges& changes) const {
     if (const Status may = (*keys)->may_follow(parts_.sealer->keys()); !may)
       return invalid(fmt::format("encryption_key_file {}: {}", config.encryption_key_file, may.fault().message));
     next.sealing_keys = *std::move(keys);
+    // Under one id two gateways, or two reloads, may have two keys: the store's secret shows which one is right.
+    auto tried = load_sealing_keys(config.encryption_key_file);
+    if (!tried) return invalid("encryption_key_file " + tried.fault().message);
+    const Sealer with(*std::move(tried));
+    if (const Status opened = check_sealed_secret(config.store, &with); !opened)
+      return invalid(fmt::format("encryption_key_file {}: {}", config.encryption_key_file, opened.fault().message));
   }
 
   next.changed = changes.reloadable;

@@ -118,6 +118,12 @@ Status SealingKeys::may_follow(const SealingKeys& before) const {
     return invalid("key {} has sealed until now and is not in the file: leave it there until its answers have expired",
                    before.sealing_id());
   }
+  // Gateways seal the store's secret with the highest id they see: below it, the secret would stay with a key that is
+  // taken out one day.
+  if (sealing_id() < before.sealing_id()) {
+    return invalid("key {} comes first and key {} has sealed until now: give a new key a higher id", sealing_id(),
+                   before.sealing_id());
+  }
   return ok_status();
 }
 

@@ -95,6 +95,7 @@ TEST(SealingKeys, MayBeReplacedWhileTheKeyThatHasSealedStays) {
   EXPECT_TRUE(keys(key(3, 'c') + key(2, 'b'))->may_follow(*running));
   EXPECT_THAT(keys(key(3, 'c') + key(1, 'a'))->may_follow(*running).fault().message, HasSubstr("key 2 has sealed"));
   EXPECT_THAT(keys(key(2, 'b') + key(1, 'd'))->may_follow(*running).fault().message, HasSubstr("key 1 is another"));
+  EXPECT_THAT(keys(key(1, 'a') + key(2, 'b'))->may_follow(*running).fault().message, HasSubstr("a higher id"));
 }
 
 TEST(SealingKeys, AreReadFromHexadecimalAndBase64Alike) {

@@ -206,6 +206,12 @@ class StoreSource final : public JobSource<HeldJob, Delivered> {
       if (taken) {
         held.reserve(taken->size());
         for (TakenJob& job : *taken) {
+          // Another gateway on this store encrypts. Delivered as it is, the event would be lost.
+          if (job.message.sealed && !job.unreadable) {
+            job.unreadable = unavailable(
+                fmt::format("its message is encrypted with key {}, and this gateway has no encryption_key_file",
+                            job.message.sealed->key_id));
+          }
           if (!job.unreadable) {
             held.emplace_back(shared_.shares, held_, std::move(job));
             continue;

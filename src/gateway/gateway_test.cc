@@ -46,12 +46,14 @@ class TroubledStore final : public Store {
  public:
   explicit TroubledStore(Store& sound) : sound_(sound) {}
   std::atomic<bool> claims_fail{false};
+  std::atomic<bool> is_damaged{false}; // no record can be read
   std::atomic<bool> completes_fail{false};
   std::atomic<bool> seals{false};                        // keeps answers encrypted, as a gateway with keys will
   std::function<void(const Ownership&)> before_complete; // runs in place of nothing, before the owner's own complete
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
     if (claims_fail) return done(unavailable("the store is down"));
+    if (is_damaged) return done(corrupt("a stored record is damaged"));
     sound_.claim(std::move(request), std::move(done));
   }
   void by_fence(FenceCall call) override {
@@ -210,6 +212,17 @@ TEST_F(GatewayWithATroubledStore, BypassesAndSaysSoWhereTheRouteAllowsIt) {
   EXPECT_NE(answer.find("Oncekey-Bypassed: true"), std::string::npos);
   EXPECT_NE(shared_->metrics.expose().find("oncekey_requests_total{decision=\"bypass\",route=\"/*\"} 1"),
             std::string::npos);
+}
+
+TEST_F(GatewayWithATroubledStore, DoesNotBypassARecordThatCannotBeRead) {
+  policy_.on_store_error = OnStoreError::bypass;
+  start();
+  EXPECT_TRUE(is(post("k", "{}"), 201));
+  store_->is_damaged = true;
+  const std::string refused = post("k", "{}");
+  EXPECT_TRUE(is(refused, 503)) << refused;
+  EXPECT_EQ(refused.find("Nothing was executed"), std::string::npos) << refused;
+  EXPECT_EQ(api_.executions, 1);
 }
 
 TEST_F(GatewayWithATroubledStore, DoesNotShowAnAnswerThatCouldNotBeWritten) {

@@ -296,6 +296,8 @@ Task<void> KeyedFlow::answer_store_fault(const Fault& fault) {
   shared_.log.seldom(LogLevel::error, "store_fault", request_.route.name,
                      {{"key", short_hash(id_)}, {"route", request_.route.name}, {"reason", fault.message}});
   work_.give_up();
+  // What cannot be read is there: it may be an answer.
+  known_ = known_ || fault.kind == FaultKind::corrupt;
   if (!known_ && policy_.on_store_error == OnStoreError::bypass) {
     replier_.count("bypass");
     Headers marks;

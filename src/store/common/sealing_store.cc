@@ -204,7 +204,9 @@ class SealingStore final : public Store {
         for (TakenJob& each : *taken) {
           Status opened = open_key(keys(), each.job);
           if (opened) opened = open(keys(), each.job.id, each.message);
-          if (!opened && !each.unreadable) each.unreadable = std::move(opened).fault();
+          // Not `corrupt`, which would make it a dead letter: it may be the key that is another one, and damage has
+          // been looked for by the store below.
+          if (!opened && !each.unreadable) each.unreadable = unavailable(opened.fault().message);
         }
         done(std::move(taken));
       });

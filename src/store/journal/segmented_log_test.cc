@@ -1,5 +1,7 @@
 #include "store/journal/segmented_log.h"
 
+#include "net/loop.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -191,6 +193,38 @@ TEST_F(SegmentedLogTest, WithoutAColdStoreTheLogFillsUpAndGoesOnLater) {
   }
   while (!put(kFamily, "one more", "x")) std::this_thread::yield();
   EXPECT_EQ(content().size(), static_cast<std::size_t>(put_in) + 1);
+}
+
+TEST_F(SegmentedLogTest, ALoopWritesByIoUringAndAThreadGoesOn) {
+  Loop loop;
+  open();
+  EXPECT_TRUE(put(kFamily, "by the thread", "1"));
+  bool has_ring = false;
+  journal_->write_by([&](DurableWriter::Written written) {
+    auto ring = make_ring_writer(loop, written);
+    has_ring = ring != nullptr;
+    return has_ring ? std::move(ring) : make_thread_writer(std::move(written));
+  });
+  if (!has_ring) GTEST_SKIP() << "the kernel does not allow io_uring here";
+  std::thread runs([&] { loop.run(); });
+  for (int i = 0; i < 100; ++i) {
+    while (!put(kFamily, "by the loop " + std::to_string(i), std::string(2000, 'x'))) std::this_thread::yield();
+  }
+  loop.stop();
+  runs.join();
+  {
+    // Nothing runs the loop any more: what is put now goes with the next writer.
+    const auto lock = journal_->lock();
+    ASSERT_TRUE(journal_->fits(1, 100));
+    journal_->begin_step(1, 100);
+    journal_->put(kFamily, "between", "1");
+    journal_->flush();
+  }
+  journal_->write_by(make_thread_writer);
+  EXPECT_TRUE(put(kFamily, "by the thread again", "1"));
+  EXPECT_EQ(content().size(), 103u);
+  reopen();
+  EXPECT_EQ(content().size(), 103u);
 }
 
 TEST_F(SegmentedLogTest, WhatIsLargerThanASegmentDoesNotFit) {
