@@ -16,6 +16,7 @@
 namespace oncekey {
 namespace {
 
+constexpr std::size_t kQueuedBytesMax = std::size_t{256} << 20;
 constexpr char kReferenceMark = '\xff';
 
 } // namespace
@@ -65,10 +66,16 @@ std::string BodyFiles::path_of(BodyFileKind kind, const RecordId& id, std::uint6
 }
 
 void BodyFiles::write(BodyFileKind kind, const RecordId& id, std::string bytes, Written done) {
+  bool has_room = false;
   {
     const std::lock_guard lock(mutex_);
-    queue_.push_back({kind, id, std::move(bytes), std::move(done)});
+    has_room = queued_bytes_ <= kQueuedBytesMax;
+    if (has_room) {
+      queued_bytes_ += bytes.size();
+      queue_.push_back({kind, id, std::move(bytes), std::move(done)});
+    }
   }
+  if (!has_room) return done(unavailable("the store is overloaded: too many large bodies wait for its disk"));
   asked_for_.notify_one();
 }
 
@@ -80,6 +87,7 @@ void BodyFiles::run() {
     if (queue_.empty()) return;
     Asked next = std::move(queue_.front());
     queue_.pop_front();
+    queued_bytes_ -= next.bytes.size();
     const std::uint64_t number = random_u64();
     under_way_ = number;
     lock.unlock();

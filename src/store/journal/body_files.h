@@ -92,6 +92,7 @@ class BodyFiles {
   std::mutex mutex_;
   std::condition_variable asked_for_;
   std::deque<Asked> queue_;
+  std::size_t queued_bytes_ = 0;
   std::optional<std::uint64_t> under_way_; // the file that no entry refers to yet
   bool stopping_ = false;
   std::thread thread_;

@@ -103,20 +103,24 @@ class Buckets {
 
   // Drops every bucket whose stretch is over; returns how many. Not while a segment is sealed.
   Result<std::size_t> drop_ended(Time now) {
-    BucketList ended;
     {
       const std::lock_guard lock(list_mutex_);
       BucketList staying;
-      for (const Bucket& bucket : *list_) (bucket.id.end() <= now ? ended : staying).push_back(bucket);
-      if (ended.empty()) return std::size_t{0};
+      for (const Bucket& bucket : *list_) (bucket.id.end() <= now ? ended_ : staying).push_back(bucket);
+      if (ended_.empty()) return std::size_t{0};
       list_ = std::make_shared<const BucketList>(std::move(staying));
     }
     // No lookup finds them any more. After a crash before the drop is durable, the next start drops them.
-    for (const Bucket& bucket : ended) {
-      const rocksdb::Status dropped = db_.DropColumnFamily(bucket.family.get());
-      if (!dropped.ok()) return fault_of(dropped, "an expired bucket could not be dropped");
+    std::size_t dropped = 0;
+    for (; !ended_.empty(); ++dropped) {
+      const rocksdb::Status gone = db_.DropColumnFamily(ended_.back().family.get());
+      if (!gone.ok()) {
+        db_.Resume();
+        return fault_of(gone, "an expired bucket could not be dropped"); // the next round tries again
+      }
+      ended_.pop_back();
     }
-    return ended.size();
+    return dropped;
   }
 
  private:
@@ -128,6 +132,7 @@ class Buckets {
   const rocksdb::ColumnFamilyOptions options_;
   const std::string name_prefix_;
   const rocksdb::ReadOptions read_options_;
+  BucketList ended_; // to be dropped; of the thread that drops
   mutable std::mutex list_mutex_;
   std::shared_ptr<const BucketList> list_;
 };

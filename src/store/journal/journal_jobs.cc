@@ -247,7 +247,7 @@ Status JournalJobs::load() {
   const std::unique_lock lock = journal_.lock();
   for (const auto& [place, id] : indexed) {
     Result<Place> stored = look_up(id);
-    if (!stored) return std::move(stored).fault();
+    if (!stored) continue; // one that cannot be read must not keep the others from being delivered
     // Of jobs that have expired, or come again since.
     if (const auto older = found.place_of(id)) over.push_back(index_key(*older, id));
     std::optional<StoredJob>& job = stored->job;

@@ -188,6 +188,7 @@ class JournalStore final : public Store {
   // Set before the store is handed out, and cleared once the loss is accepted.
   std::optional<Fault> loss_;
   std::atomic<bool> forgetful_ = false;
+  bool compared_ = false;       // with the witness
   bool accepting_loss_ = false;            // the acceptance is on its way to the disk, or there
   std::mutex maintenance_mutex_;           // one round at a time
   std::optional<std::uint64_t> witnessed_; // the sequence number in the witness

@@ -94,12 +94,12 @@ Status JournalStore::accept_loss() {
 
 void JournalStore::answer_operator() {
   if (::access(note_path(folder_).c_str(), F_OK) != 0) return;
-  if (accepting_loss_) return;
-  if (!forgetful_.load(std::memory_order_relaxed)) {
+  if (!forgetful_.load(std::memory_order_acquire)) {
     // A note that nothing was lost for must not stay for a later loss.
     ::unlink(note_path(folder_).c_str());
     return;
   }
+  if (accepting_loss_) return;
   const Status accepted = accept_loss();
   if (!accepted && !std::exchange(witness_failed_, true)) {
     log_.error("memory_loss_not_accepted", {{"store", folder_}, {"reason", accepted.fault().message}});
@@ -107,8 +107,9 @@ void JournalStore::answer_operator() {
 }
 
 void JournalStore::keep_witness() {
-  // The witness of what was lost stays until the loss is accepted or the lost folder is back.
-  if (forgetful_.load(std::memory_order_relaxed)) return;
+  // The witness of what was lost stays until the loss is accepted or the lost folder is back. One that was not compared
+  // yet may be the only one to know of a loss.
+  if (!compared_ || forgetful_.load(std::memory_order_relaxed)) return;
   const StoreAt now = at();
   if (witnessed_ == now.sequence) return;
   const Status written = witness_.write(now);

@@ -64,6 +64,21 @@ Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
   return unavailable(fmt::format("the store at {} cannot be opened: {}", path, text));
 }
 
+// Files that could not be merged are as good as merged ones: the error must not stop the database, which would take up no
+// more segments.
+class GoesOnUnmerged final : public rocksdb::EventListener {
+ public:
+  explicit GoesOnUnmerged(Log& log) : log_(log) {}
+  void OnBackgroundError(rocksdb::BackgroundErrorReason reason, rocksdb::Status* error) override {
+    if (reason != rocksdb::BackgroundErrorReason::kCompaction) return;
+    log_.seldom(LogLevel::error, "files_not_merged", "compaction", {{"reason", error->ToString()}});
+    *error = rocksdb::Status::OK();
+  }
+
+ private:
+  Log& log_;
+};
+
 // The families of an existing database, the default one for a new one.
 Result<std::vector<std::string>> family_names(const rocksdb::DBOptions& options, const std::string& path) {
   if (options.env->FileExists(path + "/CURRENT").IsNotFound()) return std::vector{rocksdb::kDefaultColumnFamilyName};
@@ -246,6 +261,7 @@ Result<std::unique_ptr<JournalStore>> JournalStore::open(JournalStoreOptions opt
 
   rocksdb::DBOptions database = database_options();
   if (options.env != nullptr) database.env = options.env;
+  database.listeners.push_back(std::make_shared<GoesOnUnmerged>(options.log));
   if (!check_room(*database.env, options.path)) {
     // That is what it is there for.
     const Ballast ballast(options.path);
@@ -255,7 +271,8 @@ Result<std::unique_ptr<JournalStore>> JournalStore::open(JournalStoreOptions opt
   OpenedDatabase opened;
   if (const Status status = open_database(database, options.path, opened); !status) return status.fault();
 
-  const bool has_log = fs::exists(log_folder(options.path));
+  std::error_code error;
+  const bool has_log = fs::exists(log_folder(options.path), error);
   const bool is_new = opened.buckets.empty() && opened.job_buckets.empty() && !has_log;
   const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_content;
   Result<StoreMeta> meta = load_or_make_meta(age, options.path, options.sealer);
@@ -321,6 +338,7 @@ Status JournalStore::start(JournalStoreOptions& options) {
   clock_ = std::make_unique<StoreClock>(std::move(options.clock), saved);
   // Before anything is written: the number of the newest write is compared.
   if (const Status compared = look_for_loss(); !compared) return compared;
+  compared_ = true;
   // Drops what expired while no process was running, before the first call. On a full disk the next round does it.
   if (const Status maintained = maintain(); !maintained)
     log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});

@@ -32,12 +32,15 @@ class RingWriter final : public DurableWriter {
     file_ = file;
     rest_ = bytes;
     offset_ = offset;
-    if (const int error = submit(); error != 0) bell_.loop().post([this, error] { written_(error); });
+    error_ = submit();
+    if (error_ != 0) bell_.loop().post([this] { tell_error(); });
   }
   void wait() override {
+    if (error_ != 0) return tell_error();
     io_uring_cqe* done = nullptr;
-    while (io_uring_wait_cqe(&ring_, &done) == -EINTR) {
-    }
+    int waited = -EINTR;
+    while (waited == -EINTR) waited = io_uring_wait_cqe(&ring_, &done);
+    if (waited != 0) return written_(-waited);
     take(done);
   }
   bool after_turn(std::function<void()> work) override {
@@ -68,6 +71,10 @@ class RingWriter final : public DurableWriter {
     }
   }
 
+  void tell_error() {
+    if (const int error = std::exchange(error_, 0); error != 0) written_(error);
+  }
+
   void take(io_uring_cqe* done) {
     const int result = done->res;
     io_uring_cqe_seen(&ring_, done);
@@ -84,6 +91,7 @@ class RingWriter final : public DurableWriter {
   const Written written_;
   io_uring ring_{};
   bool usable_ = false;
+  int error_ = 0; // of a write that could not be submitted, until it is told
   int file_ = -1;
   std::span<const char> rest_;
   std::uint64_t offset_ = 0;

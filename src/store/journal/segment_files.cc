@@ -1,19 +1,23 @@
 #include "store/journal/segment_files.h"
 
+#include "store/journal/log_format.h"
+
 #include "base/private_files.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <charconv>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 namespace oncekey {
@@ -25,6 +29,8 @@ constexpr std::string_view kEnding = ".segment";
 // A segment is made under this name, and gets its own once it is whole.
 constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::size_t kWrittenAtOnce = 1u << 20;
+// A disk that needs longer for one write is not one to go on with.
+constexpr std::chrono::seconds kLastWriteMax{30};
 
 Fault failed(std::string_view doing, const std::string& path) {
   return unavailable(fmt::format("{} {} failed: {}", doing, path, std::strerror(errno)));
@@ -66,7 +72,8 @@ Result<std::unique_ptr<SegmentFiles>> SegmentFiles::open(std::string folder, std
   std::unique_ptr<SegmentFiles> files(new SegmentFiles(std::move(folder), segment_bytes));
   std::error_code error;
   for (fs::directory_iterator at(files->folder_, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() == kUnfinished) fs::remove(at->path());
+    std::error_code stays; // then it is written over when its number is needed
+    if (at->path().extension() == kUnfinished) fs::remove(at->path(), stays);
     const std::optional<std::uint32_t> number = number_in(at->path());
     if (!number) continue;
     const Result<int> opened = files->open_segment(*number);
@@ -87,6 +94,17 @@ Result<int> SegmentFiles::open_segment(std::uint32_t number) const {
   int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);
   if (file < 0 && errno == EINVAL) file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return failed("opening", path);
+  // A killed process is gone before its last write is: io_uring goes on with it. The lock belongs to the open file, which
+  // the write holds, so that it is free once nothing of an earlier process can reach the disk any more.
+  const auto end = std::chrono::steady_clock::now() + kLastWriteMax;
+  while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() > end) {
+      const Fault fault = failed("locking", path);
+      ::close(file);
+      return fault;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
   struct stat found {};
   if (::fstat(file, &found) == 0 && static_cast<std::size_t>(found.st_size) == segment_bytes_) return file;
   ::close(file);
@@ -129,16 +147,23 @@ Result<std::uint32_t> SegmentFiles::make() {
   return number;
 }
 
-Result<MappedFile> SegmentFiles::map(std::uint32_t number) const {
+Result<SegmentContent> SegmentFiles::read(std::uint32_t number) const {
   const int file = descriptor(number);
   if (::fdatasync(file) != 0) return failed("syncing", path_of(number));
-  void* const begin = ::mmap(nullptr, segment_bytes_, PROT_READ, MAP_PRIVATE, file, 0);
-  if (begin == MAP_FAILED) return failed("reading", path_of(number));
-  return MappedFile(static_cast<const char*>(begin), segment_bytes_);
-}
-
-MappedFile::~MappedFile() {
-  if (!bytes_.empty()) ::munmap(const_cast<char*>(bytes_.data()), bytes_.size());
+  SegmentContent content;
+  content.begin.reset(static_cast<char*>(std::aligned_alloc(kBlockBytes, segment_bytes_)));
+  if (content.begin == nullptr) return unavailable("there is no memory to read a segment of the journal");
+  while (content.bytes < segment_bytes_) {
+    const ssize_t got = ::pread(file, content.begin.get() + content.bytes, segment_bytes_ - content.bytes,
+                                static_cast<off_t>(content.bytes));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) {
+      return corrupt(fmt::format("{} cannot be read at byte {}: {}", path_of(number), content.bytes,
+                                 got == 0 ? "it is cut short" : std::strerror(errno)));
+    }
+    content.bytes += static_cast<std::size_t>(got);
+  }
+  return content;
 }
 
 } // namespace oncekey

@@ -5,6 +5,7 @@
 #include <oncekey/result.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -15,17 +16,11 @@
 
 namespace oncekey {
 
-// The content of a file, as it was when it was mapped.
-class MappedFile {
- public:
-  MappedFile(const char* begin, std::size_t bytes) : bytes_(begin, bytes) {}
-  MappedFile(MappedFile&& other) noexcept : bytes_(std::exchange(other.bytes_, {})) {}
-  MappedFile& operator=(MappedFile&&) = delete;
-  ~MappedFile();
-  std::string_view bytes() const { return bytes_; }
-
- private:
-  std::string_view bytes_;
+// The content of a segment, as it was when it was read.
+struct SegmentContent {
+  std::unique_ptr<char, decltype(&std::free)> begin{nullptr, &std::free};
+  std::size_t bytes = 0;
+  std::string_view view() const { return {begin.get(), bytes}; }
 };
 
 class SegmentFiles {
@@ -44,8 +39,8 @@ class SegmentFiles {
   // A new segment full of zeros, durable with its name. Returns its number. One call at a time, beside the others.
   Result<std::uint32_t> make();
 
-  // The whole content. What a killed process wrote last may not be durable yet: it is after this.
-  Result<MappedFile> map(std::uint32_t number) const;
+  // The whole content, which is durable: what a killed process wrote last may have been in a cache only.
+  Result<SegmentContent> read(std::uint32_t number) const;
 
  private:
   SegmentFiles(std::string folder, std::size_t segment_bytes);

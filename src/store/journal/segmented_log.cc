@@ -78,13 +78,13 @@ Status SegmentedLog::recover() {
   if (files_.numbers().empty()) {
     if (const Result<std::uint32_t> made = files_.make(); !made) return made.fault();
   }
-  std::vector<MappedFile> mapped;
+  std::vector<SegmentContent> read;
   std::vector<SegmentBytes> contents;
   for (const std::uint32_t number : files_.numbers()) {
-    Result<MappedFile> file = files_.map(number);
-    if (!file) return std::move(file).fault();
-    mapped.push_back(*std::move(file));
-    contents.push_back({number, mapped.back().bytes()});
+    Result<SegmentContent> content = files_.read(number);
+    if (!content) return std::move(content).fault();
+    read.push_back(*std::move(content));
+    contents.push_back({number, read.back().view()});
   }
   const auto visit = [&](const LogEnd& batch, std::string_view payload) {
     if (segments_.empty() || segments_.back()->epoch != batch.epoch) {

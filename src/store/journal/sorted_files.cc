@@ -4,6 +4,7 @@
 #include "core/codec_parts.h"
 #include "store/journal/database.h"
 
+#include <fmt/format.h>
 #include <rocksdb/sst_file_writer.h>
 
 #include <algorithm>
@@ -68,6 +69,13 @@ Result<std::unique_ptr<SortedFiles>> SortedFiles::open(rocksdb::DB& db, rocksdb:
 
 Status SortedFiles::take(const YoungTable& changes, const LogEnd& sealed) {
   const std::unique_lock no_drops = pin();
+  Status taken = try_to_take(changes, sealed);
+  // After an error RocksDB takes nothing until it is told to go on.
+  if (!taken) db_.Resume();
+  return taken;
+}
+
+Status SortedFiles::try_to_take(const YoungTable& changes, const LogEnd& sealed) {
   const std::vector<Derived> derived = derive_(changes, sealed);
   const std::string mark = encode(sealed);
   std::map<Family, std::vector<Line>> by_family;
@@ -86,7 +94,8 @@ Status SortedFiles::take(const YoungTable& changes, const LogEnd& sealed) {
         family.kind == FamilyKind::store ? db_.DefaultColumnFamily() : family_of_(family);
     if (!handle) return handle.fault();
     if (*handle == nullptr) continue;
-    Result<std::string> file = write_file(files.size(), lines);
+    // A name is never used twice: the file of before may be one of the database's by now.
+    Result<std::string> file = write_file(fmt::format("{}-{}-{}", sealed.sequence, ++written_, files.size()), lines);
     if (!file) return std::move(file).fault();
     rocksdb::IngestExternalFileArg& arg = files.emplace_back();
     arg.column_family = *handle;
@@ -95,17 +104,14 @@ Status SortedFiles::take(const YoungTable& changes, const LogEnd& sealed) {
     arg.options.write_global_seqno = false;
   }
   const rocksdb::Status taken = db_.IngestExternalFiles(files);
-  if (taken.ok()) return ok_status();
-  // After an error RocksDB takes nothing until it is told to go on.
-  db_.Resume();
-  return fault_of(taken, "a sealed segment could not be taken up");
+  return status_of(taken, "a sealed segment could not be taken up");
 }
 
-Result<std::string> SortedFiles::write_file(std::size_t number, std::vector<Line>& lines) const {
+Result<std::string> SortedFiles::write_file(const std::string& name, std::vector<Line>& lines) const {
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.key < b.key; });
   const auto same = [](const Line& a, const Line& b) { return a.key == b.key; };
   lines.erase(std::unique(lines.begin(), lines.end(), same), lines.end());
-  std::string path = folder_ + "/" + std::to_string(number) + ".sst";
+  std::string path = fmt::format("{}/{}.sst", folder_, name);
   rocksdb::SstFileWriter writer(rocksdb::EnvOptions(), options_);
   rocksdb::Status added = writer.Open(path);
   for (const Line& line : lines) {

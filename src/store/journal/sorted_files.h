@@ -49,7 +49,8 @@ class SortedFiles final : public ColdStore {
     bool erased = false;
   };
   SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of, Derive derive);
-  Result<std::string> write_file(std::size_t number, std::vector<Line>& lines) const;
+  Status try_to_take(const YoungTable& changes, const LogEnd& sealed);
+  Result<std::string> write_file(const std::string& name, std::vector<Line>& lines) const;
 
   rocksdb::DB& db_;
   const rocksdb::Options options_;
@@ -57,6 +58,7 @@ class SortedFiles final : public ColdStore {
   const FamilyOf family_of_;
   const Derive derive_;
   LogEnd sealed_;
+  std::uint64_t written_ = 0; // files, in this process
   std::mutex taking_;
 };
 
