@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,7 +67,7 @@ Result<std::unique_ptr<SegmentFiles>> SegmentFiles::open(std::string folder, std
   std::unique_ptr<SegmentFiles> files(new SegmentFiles(std::move(folder), segment_bytes));
   std::error_code error;
   for (fs::directory_iterator at(files->folder_, error), end; !error && at != end; at.increment(error)) {
-    if (at->path().extension() == kUnfinished) fs::remove(at->path());
+    if (at->path().extension() == kUnfinished) fs::remove(at->path(), error);
     const std::optional<std::uint32_t> number = number_in(at->path());
     if (!number) continue;
     const Result<int> opened = files->open_segment(*number);
@@ -87,6 +88,11 @@ Result<int> SegmentFiles::open_segment(std::uint32_t number) const {
   int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);
   if (file < 0 && errno == EINVAL) file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return failed("opening", path);
+  // A write that a killed process gave to io_uring may still be under way. It would change what is read back, or land
+  // on what is written next. It holds the file open and so this lock: wait for its end. Where a file system has no such
+  // locks, the start goes on without.
+  while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
+  }
   struct stat found {};
   if (::fstat(file, &found) == 0 && static_cast<std::size_t>(found.st_size) == segment_bytes_) return file;
   ::close(file);
