@@ -340,7 +340,7 @@ Status JournalJobs::put(const StoredJob& job, const Place& was, const BucketId& 
   if (moves && message == nullptr && job.message_kept) {
     KeyLook kept;
     const Status read = entries_.look_on(FamilyKind::jobs, its_message, kept);
-    if (!read) return unreadable(job.id, read.fault());
+    if (!read || !kept.family) return unreadable(job.id, read ? corrupt("its message is gone") : read.fault());
     moved = kept.value;
     message = &moved;
   }
@@ -348,7 +348,7 @@ Status JournalJobs::put(const StoredJob& job, const Place& was, const BucketId& 
   encode_job(job, state);
   const std::size_t bytes = state.size() + (message != nullptr ? message->size() : 0) + 4 * its_message.size() +
                             2 * kIndexKeyBytes + kFenceBytes;
-  if (const Status begun = begin_.change(6 + kFenceEntries, bytes); !begun) return begun;
+  if (const Status begun = begin_.change(6 + kFenceEntries, bytes, message == nullptr); !begun) return begun;
   const Family family{FamilyKind::jobs, goes_to};
   journal_.put(family, state_key, state);
   if (message != nullptr) journal_.put(family, its_message, *message);
@@ -371,7 +371,7 @@ Status JournalJobs::put(const StoredJob& job, const Place& was, const BucketId& 
 Status JournalJobs::forget(const RecordId& id) {
   const std::optional<std::uint64_t> place = index_.place_of(id);
   if (!place) return ok_status();
-  if (const Status begun = begin_.change(1, kIndexKeyBytes); !begun) return begun;
+  if (const Status begun = begin_.change(1, kIndexKeyBytes, true); !begun) return begun;
   index_.forget(id);
   journal_.erase(kStoreFamily, index_key(*place, id));
   return ok_status();

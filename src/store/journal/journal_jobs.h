@@ -29,8 +29,9 @@ class JournalJobs final : public JobStore {
  public:
   // What the store has to say about changes. With the lock.
   struct Begin {
-    std::function<Status()> may_stage;                                    // why nothing new may be staged
-    std::function<Status(std::size_t entries, std::size_t bytes)> change; // begins a step with so much in it
+    std::function<Status()> may_stage; // why nothing new may be staged
+    // Begins a step with so much in it. `is_ending`: of what was begun before.
+    std::function<Status(std::size_t entries, std::size_t bytes, bool is_ending)> change;
   };
   // All outlive this object.
   JournalJobs(Entries& entries, BodyFiles& bodies, const StoreClock& clock, Fences& fences, Begin begin)

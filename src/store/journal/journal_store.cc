@@ -21,8 +21,10 @@ constexpr std::chrono::seconds kMaintenanceEvery{1};
 constexpr std::size_t kClockBytesMax = 256;
 // When more calls than this are at work their endings share batches.
 constexpr std::size_t kEndingsReservedMax = 2048;
+// Rounds of maintenance from one look for expired keys to the next: it goes over all that are not settled.
+constexpr std::uint64_t kForgetsEvery = 60;
 // Files of large bodies looked at by one round of maintenance.
-constexpr std::size_t kSweptAtOnce = 64;
+constexpr std::size_t kSweptAtOnce = 1024;
 // Entries of expired keys erased by one round of maintenance.
 constexpr std::size_t kExpiredAtOnce = 1024;
 
@@ -58,7 +60,7 @@ JournalStore::~JournalStore() {
   if (sound && clock_ != nullptr) {
     const std::unique_lock lock = journal_->lock();
     clock_saved_.reset();
-    if (writes_ != 0) (void)begin_change(0, 0); // saves the clock
+    if (writes_ != 0) (void)begin_change(0, 0, Change::ending); // saves the clock
   }
   journal_->wait_until_durable();
   if (sound) keep_witness();
@@ -99,7 +101,7 @@ void JournalStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
     const std::optional<BucketId> was_in = found.family ? std::optional(found.family->bucket) : std::nullopt;
     const BucketId goes_to = first ? bucket_of(step.write->expires_at, request.retention)
                                    : bucket_outliving(*was_in, step.write->expires_at);
-    const Status written = put(request.id, *step.write, was_in, goes_to, claimed != nullptr);
+    const Status written = put(request.id, *step.write, was_in, goes_to, claimed != nullptr, Change::other);
     if (!written) {
       found.lock.unlock();
       return done(written.fault());
@@ -138,7 +140,7 @@ void JournalStore::with_file(const RecordId& id, const StoredResponse& response,
 }
 
 template <class T, class MakeStep>
-void JournalStore::apply(const RecordId& id, const std::optional<BodyReference>& body, Done<T> done,
+void JournalStore::apply(const RecordId& id, Change change, const std::optional<BodyReference>& body, Done<T> done,
                          MakeStep make_step) {
   if (const Status health = journal_->healthy(); !health) return done(health.fault());
   KeyLook found;
@@ -155,7 +157,7 @@ void JournalStore::apply(const RecordId& id, const std::optional<BodyReference>&
     written = erase(id, found.family->bucket);
   } else if (step.write) {
     const BucketId bucket = found.family->bucket;
-    written = put(id, *step.write, bucket, bucket_outliving(bucket, step.write->expires_at), false, body);
+    written = put(id, *step.write, bucket, bucket_outliving(bucket, step.write->expires_at), false, change, body);
   }
   if (!written) {
     found.lock.unlock();
@@ -170,12 +172,12 @@ void JournalStore::by_fence(FenceCall call) {
   const RecordId id = call.owner.id;
   Done<FenceAnswer> done = std::move(call.done);
   if (call.verb != FenceVerb::complete) {
-    return apply(id, std::nullopt, std::move(done),
+    return apply(id, call.verb == FenceVerb::renew ? Change::other : Change::ending, std::nullopt, std::move(done),
                  [&](const std::optional<Record>& found, Time now) { return fence_step(found, call, now); });
   }
   const auto shared = std::make_shared<FenceCall>(std::move(call));
   with_file(id, shared->response, std::move(done), [this, shared](const auto& body, Done<FenceAnswer> then) {
-    apply(shared->owner.id, body, std::move(then),
+    apply(shared->owner.id, Change::ending, body, std::move(then),
           [&](const std::optional<Record>& found, Time now) { return fence_step(found, *shared, now); });
   });
 }
@@ -184,7 +186,7 @@ void JournalStore::operate(const RecordId& id, OperatorAction action, StoredResp
                            Done<OperatorAnswer> done) {
   const auto shared = std::make_shared<StoredResponse>(std::move(response));
   with_file(id, *shared, std::move(done), [this, id, action, shared](const auto& body, Done<OperatorAnswer> then) {
-    apply(id, body, std::move(then), [&](const std::optional<Record>& found, Time now) {
+    apply(id, Change::ending, body, std::move(then), [&](const std::optional<Record>& found, Time now) {
       return operate_step(found, action, std::move(*shared), now);
     });
   });
@@ -196,14 +198,17 @@ Status JournalStore::look(const RecordId& id, Likely likely, KeyLook& found) con
   return Fault{looked.fault().kind, fmt::format("record {}: {}", short_hash(id), looked.fault().message)};
 }
 
-Result<std::optional<Record>> JournalStore::decode(const RecordId& id, const KeyLook& found, DecodeBody body) const {
+Result<std::optional<Record>> JournalStore::decode(const RecordId& id, KeyLook& found, DecodeBody body) const {
   if (!found.family) return std::optional<Record>();
   std::string_view value = found.value;
   const std::optional<BodyReference> file = take_body_reference(value);
   Result<Record> record = decode_record(value, body);
   if (record && file && body == DecodeBody::yes) {
+    // Others need not wait for that. What was found is still true for its batch.
+    found.lock.unlock();
     const Result<std::string> bytes = bodies_->read(BodyFileKind::response, id, *file);
     Result<StoredResponse> response = bytes ? decode_response(*bytes) : Result<StoredResponse>(bytes.fault());
+    found.lock.lock();
     if (response) {
       record->response = *std::move(response);
     } else {
@@ -218,8 +223,7 @@ Result<std::optional<Record>> JournalStore::decode(const RecordId& id, const Key
 Status JournalStore::may_begin() const {
   if (forgetful_.load(std::memory_order_acquire)) return *loss_;
   // Each claim has room for its ending, should that be alone in its batch.
-  const std::size_t endings = 1 + std::min(unsettled_.in_progress(), kEndingsReservedMax);
-  if (journal_->room() < (endings + 1) * kBlockBytes) return out_of_room();
+  if (journal_->room() < reserved() + kBlockBytes) return out_of_room();
   if (journal_->waiting() >= kWaitingCallsMax) return overloaded();
   return ok_status();
 }
@@ -230,7 +234,15 @@ Status JournalStore::begin_step(std::size_t entries, std::size_t bytes) {
   return ok_status();
 }
 
-Status JournalStore::begin_change(std::size_t entries, std::size_t bytes) {
+std::uint64_t JournalStore::reserved() const {
+  return (1 + std::min(unsettled_.in_progress(), kEndingsReservedMax)) * kBlockBytes;
+}
+
+Status JournalStore::begin_change(std::size_t entries, std::size_t bytes, Change change) {
+  // Only an ending that fits into one block may use what is reserved for endings.
+  const std::size_t needed = batch_bytes(entries * kEntryBytesMax + bytes);
+  const bool is_small_ending = change == Change::ending && needed <= kBlockBytes;
+  if (!is_small_ending && journal_->room() < reserved() + needed) return out_of_room();
   if (const Status begun = begin_step(entries + 1, bytes + kClockBytesMax); !begun) return begun;
   const Time now = clock_->now();
   if (!clock_saved_ || now - *clock_saved_ >= kClockSavedEvery) {
@@ -242,7 +254,8 @@ Status JournalStore::begin_change(std::size_t entries, std::size_t bytes) {
 }
 
 Status JournalStore::put(const RecordId& id, Record& record, const std::optional<BucketId>& was_in,
-                         const BucketId& goes_to, bool takes_fence, const std::optional<BodyReference>& body) {
+                         const BucketId& goes_to, bool takes_fence, Change change,
+                         const std::optional<BodyReference>& body) {
   const std::string_view key = key_of(id);
   if (body) {
     record.response->headers.clear();
@@ -251,7 +264,7 @@ Status JournalStore::put(const RecordId& id, Record& record, const std::optional
   }
   const std::size_t bytes =
       2 * key.size() + kBodyReferenceBytes + encoded_bytes_max(record) + kUnsettledBytes + kFenceBytes;
-  if (const Status begun = begin_change(2 + kUnsettledEntries + kFenceEntries, bytes); !begun) return begun;
+  if (const Status begun = begin_change(2 + kUnsettledEntries + kFenceEntries, bytes, change); !begun) return begun;
   if (takes_fence) fences_.take(*journal_);
   journal_->put_encoded({FamilyKind::records, goes_to}, key, [&](std::string& out) {
     if (body) encode_body_reference(*body, out);
@@ -264,7 +277,8 @@ Status JournalStore::put(const RecordId& id, Record& record, const std::optional
 
 Status JournalStore::erase(const RecordId& id, const BucketId& bucket) {
   const std::string_view key = key_of(id);
-  if (const Status begun = begin_change(1 + kUnsettledEntries, key.size() + kUnsettledBytes); !begun) return begun;
+  if (const Status begun = begin_change(1 + kUnsettledEntries, key.size() + kUnsettledBytes, Change::ending); !begun)
+    return begun;
   journal_->erase({FamilyKind::records, bucket}, key);
   unsettled_.note(id, nullptr, *journal_);
   return ok_status();
@@ -308,7 +322,7 @@ StoreStats JournalStore::stats() const {
     for (const Bucket& bucket : *buckets) {
       rocksdb::ColumnFamilyHandle* const family = bucket.family.get();
       if (buckets == live && db_->GetIntProperty(family, rocksdb::DB::Properties::kEstimateNumKeys, &value))
-        stats.records_estimate += value;
+        stats.records_estimate += value / 2; // each record has an entry in the index by text too
       if (db_->GetIntProperty(family, rocksdb::DB::Properties::kTotalSstFilesSize, &value))
         stats.bytes_on_disk += value;
     }
@@ -320,7 +334,7 @@ StoreStats JournalStore::stats() const {
   stats.syncs = journal_->syncs();
   const std::unique_lock lock = journal_->lock();
   const SegmentedLog::Sizes sizes = journal_->sizes();
-  stats.records_estimate += sizes.entries;
+  stats.records_estimate += sizes.records;
   stats.bytes_in_memory += sizes.bytes_in_memory;
   stats.bytes_on_disk += sizes.bytes_on_disk + bodies_->bytes();
   stats.writes = writes_;
@@ -378,11 +392,11 @@ Status JournalStore::maintain() {
   answer_operator();
   keep_witness();
   const Time now = clock_->now();
-  const std::vector<RecordId> expired = unsettled_.forget_expired(now, kExpiredAtOnce);
-  if (!expired.empty()) {
+  if (maintained_++ % kForgetsEvery == 0) {
     const std::unique_lock lock = journal_->lock();
+    const std::vector<RecordId> expired = unsettled_.forget_expired(now, kExpiredAtOnce);
     // Without room they stay until the next start.
-    if (begin_step(expired.size(), expired.size() * kUnsettledBytes)) {
+    if (!expired.empty() && begin_step(expired.size(), expired.size() * kUnsettledBytes)) {
       for (const RecordId& id : expired) journal_->erase(kStoreFamily, key_with_id(kUnsettledPrefix, id));
       journal_->flush();
     }
@@ -393,7 +407,8 @@ Status JournalStore::maintain() {
     found.lock = journal_->lock();
     const Status looked = is_message ? entries_->look_on(FamilyKind::jobs, message_key(id), found)
                                      : entries_->look_on(FamilyKind::records, key_of(id), found);
-    if (!looked) return true; // it cannot be told
+    // It cannot be told, or a power cut could still bring back an entry that refers to it.
+    if (!looked || found.sequence > journal_->durable()) return true;
     const std::optional<BodyReference> body = found.family ? take_body_reference(found.value) : std::nullopt;
     return body && body->number == number;
   });

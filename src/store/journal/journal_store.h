@@ -37,6 +37,9 @@
 
 namespace oncekey {
 
+// What a change is for: the end of what was begun, or anything else.
+enum class Change { ending, other };
+
 enum class Maintenance { in_background, by_hand };
 
 // A segment is sealed about once a second under full load.
@@ -122,24 +125,28 @@ class JournalStore final : public Store {
 
   Status look(const RecordId& id, Likely likely, KeyLook& found) const;
   // The record that was found, if there is one.
-  Result<std::optional<Record>> decode(const RecordId& id, const KeyLook& found, DecodeBody body) const;
+  // The lock is not held while the file of a large body is read.
+  Result<std::optional<Record>> decode(const RecordId& id, KeyLook& found, DecodeBody body) const;
   Result<std::optional<Record>> read(const RecordId& id) const;
   // Why nothing new may be begun; with the lock.
   Status may_begin() const;
   // Applies a step of core/transitions to the record under the id, and answers once that is durable.
   // `body` is where a large response is.
   template <class T, class MakeStep>
-  void apply(const RecordId& id, const std::optional<BodyReference>& body, Done<T> done, MakeStep make_step);
+  void apply(const RecordId& id, Change change, const std::optional<BodyReference>& body, Done<T> done,
+             MakeStep make_step);
   // Calls `settle` with the response's file if it is large, and with nothing if it is not.
   template <class T, class Settle>
   void with_file(const RecordId& id, const StoredResponse& response, Done<T> done, Settle settle);
   // With the lock.
   Status put(const RecordId& id, Record& record, const std::optional<BucketId>& was_in, const BucketId& goes_to,
-             bool takes_fence, const std::optional<BodyReference>& body = std::nullopt);
+             bool takes_fence, Change change, const std::optional<BodyReference>& body = std::nullopt);
   Status erase(const RecordId& id, const BucketId& bucket);
   Status begin_step(std::size_t entries, std::size_t bytes);
   // A step on behalf of a caller, which saves the clock now and then.
-  Status begin_change(std::size_t entries, std::size_t bytes);
+  Status begin_change(std::size_t entries, std::size_t bytes, Change change);
+  // The room that the endings of what was begun need.
+  std::uint64_t reserved() const;
   // Answers once that batch is durable. Gives the lock back.
   template <class T>
   void answer(std::unique_lock<std::mutex> lock, std::uint64_t sequence, Done<T>& done, T value) const;
@@ -188,8 +195,9 @@ class JournalStore final : public Store {
   // Set before the store is handed out, and cleared once the loss is accepted.
   std::optional<Fault> loss_;
   std::atomic<bool> forgetful_ = false;
-  bool compared_ = false;       // with the witness
+  bool compared_ = false;                  // with the witness
   bool accepting_loss_ = false;            // the acceptance is on its way to the disk, or there
+  std::uint64_t maintained_ = 0;           // rounds
   std::mutex maintenance_mutex_;           // one round at a time
   std::optional<std::uint64_t> witnessed_; // the sequence number in the witness
   bool witness_failed_ = false;            // and it was said

@@ -245,7 +245,7 @@ class History {
     disk.log_->start_sealing();
     constexpr std::size_t kSizes[] = {30, 900, 5000, 2000, 9000};
     for (int i = 0; i < 44; ++i) {
-      disk.cold_->hold(i % 16 >= 8);
+      disk.cold_->hold(i < 28);
       const std::string key = "key " + std::to_string(i % 5);
       const std::string value(kSizes[i % std::size(kSizes)], static_cast<char>('a' + i % 26));
       const Family* const in = family_of(key);

@@ -64,8 +64,8 @@ Fault opening_fault(const rocksdb::Status& status, const std::string& path) {
   return unavailable(fmt::format("the store at {} cannot be opened: {}", path, text));
 }
 
-// Files that could not be merged are as good as merged ones: the error must not stop the database, which would take up no
-// more segments.
+// Files that could not be merged are as good as merged ones: the error must not stop the database, which would take up
+// no more segments.
 class GoesOnUnmerged final : public rocksdb::EventListener {
  public:
   explicit GoesOnUnmerged(Log& log) : log_(log) {}
@@ -348,7 +348,9 @@ Status JournalStore::start(JournalStoreOptions& options) {
   jobs_ = std::make_unique<JournalJobs>(
       *entries_, *bodies_, *clock_, fences_,
       JournalJobs::Begin{[this] { return may_begin(); },
-                         [this](std::size_t entries, std::size_t bytes) { return begin_change(entries, bytes); }});
+                         [this](std::size_t entries, std::size_t bytes, bool is_ending) {
+                           return begin_change(entries, bytes, is_ending ? Change::ending : Change::other);
+                         }});
   if (const Status loaded = jobs_->load(); !loaded) return loaded;
   journal_->wait_until_durable();
   if (const Status health = journal_->healthy(); !health) return health;

@@ -94,8 +94,8 @@ Result<int> SegmentFiles::open_segment(std::uint32_t number) const {
   int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_DIRECT);
   if (file < 0 && errno == EINVAL) file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return failed("opening", path);
-  // A killed process is gone before its last write is: io_uring goes on with it. The lock belongs to the open file, which
-  // the write holds, so that it is free once nothing of an earlier process can reach the disk any more.
+  // A killed process is gone before its last write is: io_uring goes on with it. The lock belongs to the open file,
+  // which the write holds, so that it is free once nothing of an earlier process can reach the disk any more.
   const auto end = std::chrono::steady_clock::now() + kLastWriteMax;
   while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() > end) {

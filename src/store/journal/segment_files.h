@@ -25,7 +25,8 @@ struct SegmentContent {
 
 class SegmentFiles {
  public:
-  // The folder exists, and is private.
+  // The folder exists, and is private. Waits for writes of a killed process that are still under way: the files are
+  // locked as long as they are open anywhere.
   static Result<std::unique_ptr<SegmentFiles>> open(std::string folder, std::size_t segment_bytes);
   SegmentFiles(const SegmentFiles&) = delete;
   SegmentFiles& operator=(const SegmentFiles&) = delete;

@@ -24,9 +24,6 @@ constexpr std::size_t kExpectedBytesPerKey = 512;
 // After a failure to seal, or to make a segment.
 constexpr std::chrono::seconds kTryAgainAfter{1};
 
-// Of an entry beside its key and value: what is done, the family, and two lengths.
-constexpr std::size_t kEntryBytes = 1 + 1 + 1 + 8 + 4 + 4;
-
 // The table's newest payload once more, entry by entry.
 Status replay(YoungTable& table) {
   const std::string_view payload = table.payload();
@@ -150,7 +147,7 @@ std::uint64_t SegmentedLog::room() const {
 }
 
 bool SegmentedLog::fits(std::size_t entries, std::size_t bytes) const {
-  const std::size_t needed = batch_bytes(entries * kEntryBytes + bytes);
+  const std::size_t needed = batch_bytes(entries * kEntryBytesMax + bytes);
   if (needed > files_.segment_bytes() || failed_) return false;
   if (!free_.empty()) return true;
   if (in_use_ == nullptr) return false;
@@ -159,7 +156,7 @@ bool SegmentedLog::fits(std::size_t entries, std::size_t bytes) const {
 }
 
 void SegmentedLog::begin_step(std::size_t entries, std::size_t bytes) {
-  const std::size_t needed = entries * kEntryBytes + bytes;
+  const std::size_t needed = entries * kEntryBytesMax + bytes;
   if (building_) {
     const Batch& batch = batches_.back();
     const std::size_t grown = batch.payload.size() + needed;
@@ -257,7 +254,7 @@ SegmentedLog::Young SegmentedLog::young(FamilyKind kind, std::string_view prefix
 SegmentedLog::Sizes SegmentedLog::sizes() const {
   Sizes sizes;
   for (const auto& segment : segments_) {
-    sizes.entries += segment->table->entries().size();
+    sizes.records += segment->table->records();
     sizes.bytes_in_memory += segment->used + segment->table->entries().size() * sizeof(YoungTable::Entry);
   }
   sizes.bytes_on_disk = (segments_.size() + free_.size()) * files_.segment_bytes();

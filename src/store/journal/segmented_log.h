@@ -35,6 +35,9 @@
 
 namespace oncekey {
 
+// Of an entry beside its key and value: what is done, the family, and two lengths.
+inline constexpr std::size_t kEntryBytesMax = 1 + 1 + 1 + 8 + 4 + 4;
+
 // Where sealed segments go.
 class ColdStore {
  public:
@@ -131,7 +134,7 @@ class SegmentedLog {
   void write_by(const MakeWriter& make);
 
   struct Sizes {
-    std::uint64_t entries = 0;         // young
+    std::uint64_t records = 0;         // young, and not erased
     std::uint64_t bytes_in_memory = 0; // of young entries
     std::uint64_t bytes_on_disk = 0;
   };

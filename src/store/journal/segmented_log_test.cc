@@ -5,8 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <future>
@@ -58,6 +62,7 @@ class SegmentedLogTest : public ::testing::Test {
   }
 
   void open() {
+    files_.reset();
     auto files = SegmentFiles::open(folder_, kTestSegmentBytes);
     ASSERT_TRUE(files) << files.fault().message;
     files_ = *std::move(files);
@@ -237,6 +242,7 @@ TEST_F(SegmentedLogTest, ADamagedLogIsNotOpened) {
   open();
   EXPECT_TRUE(put(kFamily, "a", "1"));
   journal_.reset();
+  files_.reset();
   {
     std::fstream file(folder_ + "/000000.segment", std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(100);
@@ -249,6 +255,36 @@ TEST_F(SegmentedLogTest, ADamagedLogIsNotOpened) {
   const auto opened = SegmentedLog::open(**files, cold_, std::move(options));
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.fault().kind, FaultKind::corrupt);
+}
+
+// As a write that a killed process gave to io_uring does: it keeps the file open until it has ended.
+TEST_F(SegmentedLogTest, ASegmentThatIsStillWrittenIsWaitedFor) {
+  open();
+  journal_.reset();
+  files_.reset();
+  const std::string path = folder_ + "/000000.segment";
+  const int writing = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(writing, LOCK_EX), 0);
+  struct stat file {};
+  ASSERT_EQ(::fstat(writing, &file), 0);
+  std::atomic<bool> opened = false;
+  std::thread opener([&] {
+    open();
+    opened = true;
+  });
+  // The kernel lists those that wait, with the number of the file.
+  const auto waits = [ending = ":" + std::to_string(file.st_ino) + " 0 EOF"] {
+    std::ifstream locks("/proc/locks");
+    for (std::string line; std::getline(locks, line);) {
+      if (line.find("->") != std::string::npos && line.find(ending) != std::string::npos) return true;
+    }
+    return false;
+  };
+  wait_until([&] { return waits() || opened; });
+  EXPECT_FALSE(opened);
+  ::close(writing);
+  opener.join();
+  EXPECT_TRUE(opened);
 }
 
 } // namespace

@@ -24,6 +24,7 @@
 #include <fstream>
 #include <future>
 #include <semaphore>
+#include <set>
 
 namespace oncekey::journal_tests {
 
@@ -133,10 +134,10 @@ class FaultyFiles : public rocksdb::FileSystemWrapper {
 // a pipe. A fresh start, not a bare fork: threads do not survive one.
 class OtherProcess {
  public:
-  OtherProcess(const std::string& body, const std::string& path) {
+  OtherProcess(const std::string& body, const std::string& path, const std::string& suite = "JournalStoreTest") {
     int ends[2];
     if (::pipe(ends) != 0) return;
-    const std::string filter = "--gtest_filter=JournalStoreTest." + body;
+    const std::string filter = "--gtest_filter=" + suite + "." + body;
     ::setenv("ONCEKEY_TEST_PATH", path.c_str(), 1);
     ::setenv("ONCEKEY_TEST_PIPE", std::to_string(ends[1]).c_str(), 1);
     const char* const arguments[] = {"/proc/self/exe", filter.c_str(), "--gtest_also_run_disabled_tests",

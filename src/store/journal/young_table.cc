@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kFirstSlots = 1024;
 
+bool is_record(const YoungTable::Entry& entry) { return entry.family.kind == FamilyKind::records && !entry.erased; }
+
 std::uint64_t hash_of(std::string_view key) { return XXH3_64bits(key.data(), key.size()); }
 std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 32); }
 
@@ -27,6 +29,7 @@ void YoungTable::change(const Family& family, const EntryPlace& place, bool eras
   std::uint32_t& slot = slots_[slot_of(family.kind, key_of(changed), hash)];
   if (slot == 0) {
     entries_.push_back(changed);
+    records_ += is_record(changed) ? 1 : 0;
     slot = static_cast<std::uint32_t>(entries_.size());
     return;
   }
@@ -37,6 +40,8 @@ void YoungTable::change(const Family& family, const EntryPlace& place, bool eras
     left_.push_back(known);
     left_.back().erased = true;
   }
+  records_ += is_record(changed) ? 1 : 0;
+  records_ -= is_record(known) ? 1 : 0;
   known = changed;
 }
 

@@ -59,6 +59,8 @@ class YoungTable {
     return part(entry, entry.place.value, entry.place.value_bytes);
   }
 
+  // How many records it has that are not erased.
+  std::size_t records() const { return records_; }
   // In no order, one for each key of a kind.
   const std::vector<Entry>& entries() const { return entries_; }
   // Keys that left these families for others of their kind.
@@ -74,6 +76,7 @@ class YoungTable {
   std::deque<std::string> payloads_;
   std::vector<Entry> entries_;
   std::vector<Entry> left_;
+  std::size_t records_ = 0;
   std::vector<std::uint32_t> slots_; // number of an entry plus one, or 0; a power of two of them
 };
 
