@@ -32,6 +32,18 @@ TEST_F(JournalStoreTest, AFullDiskIsRefusedBeforeAnythingIsOpened) {
   open(env_.get());
 }
 
+TEST_F(JournalStoreTest, LargeAnswersDoNotTakeTheRoomOfOtherEndings) {
+  FaultyFiles& files = open_on_faulty_files();
+  files.is_full = true;
+  std::uint64_t number = 0;
+  while (number < 100'000 && claim(number)) ++number;
+  const std::string large(std::size_t{100} << 10, 'x');
+  std::uint64_t kept = 0;
+  while (kept < number && complete(kept, large)) ++kept;
+  for (std::uint64_t each = kept; each < number; ++each)
+    ASSERT_TRUE(complete(each, "done")) << each << " of " << number;
+}
+
 // Claims are refused while segments cannot be sealed, endings find room, and everything goes on when there is room.
 class ShortOfRoom : public JournalStoreTest {
  protected:

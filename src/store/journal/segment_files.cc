@@ -12,12 +12,10 @@
 
 #include <cerrno>
 #include <charconv>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 namespace oncekey {
@@ -29,8 +27,6 @@ constexpr std::string_view kEnding = ".segment";
 // A segment is made under this name, and gets its own once it is whole.
 constexpr std::string_view kUnfinished = ".unfinished";
 constexpr std::size_t kWrittenAtOnce = 1u << 20;
-// A disk that needs longer for one write is not one to go on with.
-constexpr std::chrono::seconds kLastWriteMax{30};
 
 Fault failed(std::string_view doing, const std::string& path) {
   return unavailable(fmt::format("{} {} failed: {}", doing, path, std::strerror(errno)));
@@ -95,15 +91,9 @@ Result<int> SegmentFiles::open_segment(std::uint32_t number) const {
   if (file < 0 && errno == EINVAL) file = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   if (file < 0) return failed("opening", path);
   // A killed process is gone before its last write is: io_uring goes on with it. The lock belongs to the open file,
-  // which the write holds, so that it is free once nothing of an earlier process can reach the disk any more.
-  const auto end = std::chrono::steady_clock::now() + kLastWriteMax;
-  while (::flock(file, LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() > end) {
-      const Fault fault = failed("locking", path);
-      ::close(file);
-      return fault;
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  // which the write holds, so that it is free once nothing of an earlier process can reach the disk any more. Where a
+  // file system has no such locks, the start goes on without.
+  while (::flock(file, LOCK_EX) != 0 && errno == EINTR) {
   }
   struct stat found {};
   if (::fstat(file, &found) == 0 && static_cast<std::size_t>(found.st_size) == segment_bytes_) return file;
