@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
 #include <utility>
@@ -61,7 +62,8 @@ Sector look_at(const SegmentName& segment, std::string_view bytes, std::uint64_t
   SectorMark mark;
   std::memcpy(&mark, at + kPayloadBytes, sizeof mark);
   if (mark.epoch == 0) {
-    const bool blank = std::all_of(at, at + kSectorBytes, [](char byte) { return byte == 0; });
+    static constexpr std::array<char, kSectorBytes> kBlank{};
+    const bool blank = std::memcmp(at, kBlank.data(), kSectorBytes) == 0;
     return {blank ? SectorIs::blank : SectorIs::damaged};
   }
   if (checksum_of(segment, sector, at) != mark.checksum) return {};
