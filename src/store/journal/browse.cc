@@ -12,10 +12,6 @@ namespace {
 // memory. The caller goes on from there.
 constexpr std::uint64_t kLooksPerCall = 4096;
 
-Fault damaged(const RecordId& id, const Fault& fault) {
-  return Fault{fault.kind, "record " + to_hex(id) + ": " + fault.message};
-}
-
 // The ids of all records, the newest first, a millisecond at a time: of young ones, and of the entries of all buckets.
 class NewestFirst {
  public:
@@ -180,9 +176,7 @@ Result<BrowsePage> JournalStore::browse_by_time(const BrowseRequest& request) co
 Result<std::optional<Record>> JournalStore::read(const RecordId& id) const {
   KeyLook found;
   if (const Status looked = look(id, Likely::cold, found); !looked) return looked.fault();
-  Result<std::optional<Record>> record = decode(id, found, DecodeBody::no);
-  if (!record) return damaged(id, record.fault());
-  return record;
+  return decode(id, found, DecodeBody::no);
 }
 
 // The young records show their state themselves; the old ones that are not settled have an entry.

@@ -30,6 +30,13 @@ constexpr std::size_t kExpiredAtOnce = 1024;
 
 std::string_view key_of(const RecordId& id) { return key_slice(id).ToStringView(); }
 
+bool is_large(const StoredResponse& response) { return response.bytes() > kLogBodyBytesMax; }
+
+Fault damaged(const RecordId& id, const KeyLook& found, const Fault& fault) {
+  return Fault{fault.kind,
+               fmt::format("record {} in {}: {}", short_hash(id), to_string(found.family->bucket), fault.message)};
+}
+
 } // namespace
 
 bool sleep_for(std::chrono::milliseconds time, const std::stop_token& stop) {
@@ -86,6 +93,7 @@ void JournalStore::claim(ClaimRequest request, Done<ClaimAnswer> done) {
   const Time now = clock_->now();
   const OwnerWorksHere owner = works_here(owners_here_, request.id, *record, now);
   if (*record && !claim_changes(*record, request, now, owner)) {
+    if (const Status read = read_body(request.id, found, **record); !read) return done(read.fault());
     // What is not durable may be gone after a power cut: it must not be answered from the cache.
     if (found.sequence <= journal_->durable()) replays_.insert(request.id, **record);
     return answer(std::move(found.lock), found.sequence, done, ClaimAnswer(Found{**std::move(record), now}));
@@ -123,13 +131,15 @@ void JournalStore::find(const RecordId& id, Interest /*interest*/, Done<std::opt
   }
   const Time now = clock_->now();
   std::optional<Found> answered;
-  if (*record && !(*record)->expired(now)) answered.emplace(**std::move(record), now);
+  if (*record && !(*record)->expired(now)) {
+    if (const Status read = read_body(id, found, **record); !read) return done(read.fault());
+    answered.emplace(**std::move(record), now);
+  }
   answer(std::move(found.lock), found.sequence, done, std::move(answered));
 }
 
 template <class T, class Settle>
 void JournalStore::with_file(const RecordId& id, const StoredResponse& response, Done<T> done, Settle settle) {
-  if (response.bytes() <= kLogBodyBytesMax) return settle(std::nullopt, std::move(done));
   std::string encoded;
   encode_response(response, encoded);
   bodies_->write(BodyFileKind::response, id, std::move(encoded),
@@ -171,7 +181,7 @@ void JournalStore::by_fence(FenceCall call) {
   if (is_kept_from(call, owners_here_)) return call.done(FenceAnswer::lost);
   const RecordId id = call.owner.id;
   Done<FenceAnswer> done = std::move(call.done);
-  if (call.verb != FenceVerb::complete) {
+  if (call.verb != FenceVerb::complete || !is_large(call.response)) {
     return apply(id, call.verb == FenceVerb::renew ? Change::other : Change::ending, std::nullopt, std::move(done),
                  [&](const std::optional<Record>& found, Time now) { return fence_step(found, call, now); });
   }
@@ -184,6 +194,11 @@ void JournalStore::by_fence(FenceCall call) {
 
 void JournalStore::operate(const RecordId& id, OperatorAction action, StoredResponse response,
                            Done<OperatorAnswer> done) {
+  if (!is_large(response)) {
+    return apply(id, Change::ending, std::nullopt, std::move(done), [&](const std::optional<Record>& found, Time now) {
+      return operate_step(found, action, std::move(response), now);
+    });
+  }
   const auto shared = std::make_shared<StoredResponse>(std::move(response));
   with_file(id, *shared, std::move(done), [this, id, action, shared](const auto& body, Done<OperatorAnswer> then) {
     apply(id, Change::ending, body, std::move(then), [&](const std::optional<Record>& found, Time now) {
@@ -198,26 +213,23 @@ Status JournalStore::look(const RecordId& id, Likely likely, KeyLook& found) con
   return Fault{looked.fault().kind, fmt::format("record {}: {}", short_hash(id), looked.fault().message)};
 }
 
-Result<std::optional<Record>> JournalStore::decode(const RecordId& id, KeyLook& found, DecodeBody body) const {
+Result<std::optional<Record>> JournalStore::decode(const RecordId& id, const KeyLook& found, DecodeBody body) const {
   if (!found.family) return std::optional<Record>();
-  std::string_view value = found.value;
-  const std::optional<BodyReference> file = take_body_reference(value);
-  Result<Record> record = decode_record(value, body);
-  if (record && file && body == DecodeBody::yes) {
-    // Others need not wait for that. What was found is still true for its batch.
-    found.lock.unlock();
-    const Result<std::string> bytes = bodies_->read(BodyFileKind::response, id, *file);
-    Result<StoredResponse> response = bytes ? decode_response(*bytes) : Result<StoredResponse>(bytes.fault());
-    found.lock.lock();
-    if (response) {
-      record->response = *std::move(response);
-    } else {
-      record = std::move(response).fault();
-    }
-  }
+  Result<Record> record = decode_record(without_reference(found.value), body);
   if (record) return std::optional<Record>(*std::move(record));
-  return Fault{record.fault().kind, fmt::format("record {} in {}: {}", short_hash(id), to_string(found.family->bucket),
-                                                record.fault().message)};
+  return damaged(id, found, record.fault());
+}
+
+Status JournalStore::read_body(const RecordId& id, KeyLook& found, Record& record) const {
+  const std::optional<BodyReference> file = take_body_reference(found.value);
+  if (!file) return ok_status();
+  found.lock.unlock();
+  const Result<std::string> bytes = bodies_->read(BodyFileKind::response, id, *file);
+  Result<StoredResponse> response = bytes ? decode_response(*bytes) : Result<StoredResponse>(bytes.fault());
+  if (!response) return damaged(id, found, response.fault());
+  record.response = *std::move(response);
+  found.lock.lock();
+  return ok_status();
 }
 
 Status JournalStore::may_begin() const {

@@ -124,9 +124,11 @@ class JournalStore final : public Store {
   void maintain_in_background(const std::stop_token& stop);
 
   Status look(const RecordId& id, Likely likely, KeyLook& found) const;
-  // The record that was found, if there is one.
-  // The lock is not held while the file of a large body is read.
-  Result<std::optional<Record>> decode(const RecordId& id, KeyLook& found, DecodeBody body) const;
+  // The record that was found, if there is one; of a large one without its headers and body.
+  Result<std::optional<Record>> decode(const RecordId& id, const KeyLook& found, DecodeBody body) const;
+  // Adds them. Others need not wait for that: the lock is given back and taken again, or given back on a fault. So this
+  // is for a record that is answered as it was found, and for nothing that is decided by it.
+  Status read_body(const RecordId& id, KeyLook& found, Record& record) const;
   Result<std::optional<Record>> read(const RecordId& id) const;
   // Why nothing new may be begun; with the lock.
   Status may_begin() const;
@@ -135,7 +137,7 @@ class JournalStore final : public Store {
   template <class T, class MakeStep>
   void apply(const RecordId& id, Change change, const std::optional<BodyReference>& body, Done<T> done,
              MakeStep make_step);
-  // Calls `settle` with the response's file if it is large, and with nothing if it is not.
+  // Calls `settle` with the file of a large response.
   template <class T, class Settle>
   void with_file(const RecordId& id, const StoredResponse& response, Done<T> done, Settle settle);
   // With the lock.

@@ -199,6 +199,19 @@ TEST_F(LargeBodies, AreRemovedWhenNothingRefersToThem) {
   EXPECT_TRUE(files().empty());
 }
 
+// Whether it has expired is decided under the lock. Were the file read before, with the lock given back, two claims
+// could both find it expired.
+TEST_F(LargeBodies, AreNotReadForAClaimThatFindsThemExpired) {
+  open_on_the_machine();
+  ASSERT_TRUE(claim(1));
+  ASSERT_TRUE(complete(1, large('x')));
+  std::filesystem::remove(files().front());
+  machine_.since_boot += 2 * kRetention;
+  const Result<ClaimAnswer> answer = claim(1);
+  ASSERT_TRUE(answer) << answer.fault().message;
+  EXPECT_TRUE(std::holds_alternative<Claimed>(*answer));
+}
+
 TEST_F(LargeBodies, DamageIsAFaultAndNeverAnAnswer) {
   open();
   ASSERT_TRUE(claim(1));

@@ -11,7 +11,7 @@
 // Threads. Everything but the constructor's callbacks needs lock() to be held, unless it says otherwise.
 //
 // An error of a write of the log ends the journal: nothing after it is answered, and `on_fatal` hears why. Failures of
-// sealing are said to `on_sealing` and tried again; meanwhile segments run out, and has_room() says no.
+// sealing are said to `on_sealing` and tried again; meanwhile segments run out, and room() shrinks.
 #pragma once
 
 #include "store/journal/durable_writer.h"
