@@ -1,6 +1,7 @@
 // codec_parts: what the codecs of records and jobs are made of. Numbers are little-endian; docs/RECORD_FORMAT.md.
 #pragma once
 
+#include <oncekey/check.h>
 #include <oncekey/record.h>
 #include <oncekey/result.h>
 #include <oncekey/time.h>
@@ -23,28 +24,56 @@ inline constexpr std::size_t kBodyBytesMax = std::size_t{1} << 30;
 
 namespace codec {
 
-// field() writes to a string or reads from a Cursor; each() does so for several. So one list of fields serves both
-// ways.
-template <std::integral Number>
-void field(std::string& out, Number value) {
+// Appends many small fields to a string that is made long enough once: a string asks for its room at every append.
+class Writer {
+ public:
+  Writer(std::string& out, std::size_t bytes_max) : out_(out), at_(out.size()) { out_.resize(at_ + bytes_max); }
+  ~Writer() { out_.resize(at_); }
+  Writer& operator=(Writer&&) = delete;
+
+  void append(const char* bytes, std::size_t count) {
+    ONCEKEY_CHECK(count <= out_.size() - at_, "what is encoded has no more bytes than was said");
+    std::memcpy(out_.data() + at_, bytes, count);
+    at_ += count;
+  }
+  void append(std::string_view bytes) { append(bytes.data(), bytes.size()); }
+  std::size_t size() const { return at_; }
+
+ private:
+  std::string& out_;
+  std::size_t at_;
+};
+
+template <class Out>
+concept Appendable = std::same_as<Out, std::string> || std::same_as<Out, Writer>;
+
+// field() writes to a string or a Writer, or reads from a Cursor; each() does so for several. So one list of fields
+// serves both ways.
+template <Appendable Out, std::integral Number>
+void field(Out& out, Number value) {
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
   out.append(bytes, sizeof value);
 }
-inline void field(std::string& out, Time time) { field<std::int64_t>(out, time.time_since_epoch().count()); }
-template <std::size_t kBytes>
-void field(std::string& out, const std::array<std::uint8_t, kBytes>& array) {
+template <Appendable Out>
+void field(Out& out, Time time) {
+  field(out, static_cast<std::int64_t>(time.time_since_epoch().count()));
+}
+template <Appendable Out, std::size_t kBytes>
+void field(Out& out, const std::array<std::uint8_t, kBytes>& array) {
   char bytes[kBytes];
   std::memcpy(bytes, array.data(), kBytes);
   out.append(bytes, kBytes);
 }
-inline void field(std::string& out, std::string_view text) {
+template <Appendable Out>
+void field(Out& out, std::string_view text) {
   text = text.substr(0, kTextBytesMax);
   field(out, static_cast<std::uint16_t>(text.size()));
   out.append(text);
 }
 
-inline void put_bytes(std::string& out, std::string_view bytes) {
+template <Appendable Out>
+void put_bytes(Out& out, std::string_view bytes) {
   field(out, static_cast<std::uint32_t>(bytes.size()));
   out.append(bytes);
 }

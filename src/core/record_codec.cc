@@ -21,7 +21,7 @@ constexpr std::size_t kChecksumBytes = 8;
 } // namespace
 
 void put_checksum(std::string& out, std::size_t begin) {
-  field<std::uint64_t>(out, XXH3_64bits(out.data() + begin, out.size() - begin));
+  field(out, std::uint64_t{XXH3_64bits(out.data() + begin, out.size() - begin)});
 }
 
 Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::uint8_t newest_format) {
@@ -97,6 +97,11 @@ std::size_t expected_size(const StoredResponse& response) {
   return 96 + response.reason.size() + response.bytes();
 }
 
+std::size_t bytes_before_response(const Record& record) {
+  return 256 + record.route.size() + record.key.size() + record.method.size() + record.target.size() +
+         record.context.gateway.size();
+}
+
 void put_sealed(std::string& out, const Sealed& sealed) {
   ONCEKEY_CHECK(sealed.bytes.size() >= kSealTagBytes, "sealed bytes end with their tag");
   each(out, sealed.key_id, sealed.fence, sealed.nonce);
@@ -124,6 +129,13 @@ std::shared_ptr<const Sealed> read_sealed(Cursor& cursor, DecodeBody body) {
   if (!cursor.ok() || bytes.size() < kSealTagBytes) return nullptr;
   if (body == DecodeBody::yes) sealed.bytes = bytes;
   return std::make_shared<const Sealed>(std::move(sealed));
+}
+
+template <Appendable Out>
+void put_context(Out& out, const ClaimContext& context) {
+  field(out, context.gateway);
+  field(out, static_cast<std::uint8_t>(context.trace ? kHasTrace : 0));
+  if (context.trace) field(out, *context.trace);
 }
 
 bool read_context(Cursor& cursor, ClaimContext& context) {
@@ -183,27 +195,33 @@ void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Status& status
 } // namespace
 
 std::size_t encoded_bytes_max(const Record& record) {
-  return 256 + record.route.size() + record.key.size() + record.method.size() + record.target.size() +
-         record.context.gateway.size() + (record.response ? expected_size(*record.response) : 0);
+  return bytes_before_response(record) + kChecksumBytes + (record.response ? expected_size(*record.response) : 0);
 }
 
-Time first_received_in(std::string_view record) {
+RecordFront front_of(std::string_view record) {
   constexpr std::size_t kBefore = sizeof kRecordFormat + sizeof(std::uint8_t) + sizeof(Flags) + sizeof(std::uint64_t);
-  Cursor cursor(record.substr(std::min(kBefore, record.size())));
-  Time time;
-  field(cursor, time);
-  return time;
+  Cursor cursor(record);
+  cursor.take(kBefore);
+  RecordFront front;
+  field(cursor, front.first_received);
+  constexpr std::size_t kBetween = 3 * sizeof(std::int64_t) + sizeof(Fingerprint::bytes);
+  cursor.take(kBetween);
+  cursor.take(cursor.number<std::uint16_t>()); // the route
+  front.key = cursor.take(cursor.number<std::uint16_t>());
+  return front;
 }
 
 void encode_record(const Record& record, std::string& out) {
   const std::size_t begin = out.size();
   out.reserve(begin + encoded_bytes_max(record));
-
-  field(out, kRecordFormat);
-  const auto state = static_cast<std::uint8_t>(record.state);
-  const Flags flags = flags_of(record);
-  record_fields(out, state, flags, record);
-  encode_context(record.context, out);
+  {
+    Writer writer(out, bytes_before_response(record));
+    field(writer, kRecordFormat);
+    const auto state = static_cast<std::uint8_t>(record.state);
+    const Flags flags = flags_of(record);
+    record_fields(writer, state, flags, record);
+    put_context(writer, record.context);
+  }
   if (record.response) put_response(out, *record.response);
   put_checksum(out, begin);
 }
@@ -227,11 +245,7 @@ Result<Record> decode_record(std::string_view bytes, DecodeBody body) {
   return record;
 }
 
-void encode_context(const ClaimContext& context, std::string& out) {
-  field(out, context.gateway);
-  field(out, static_cast<std::uint8_t>(context.trace ? kHasTrace : 0));
-  if (context.trace) field(out, *context.trace);
-}
+void encode_context(const ClaimContext& context, std::string& out) { put_context(out, context); }
 
 Result<ClaimContext> decode_context(std::string_view bytes) {
   Cursor cursor(bytes);

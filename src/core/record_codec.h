@@ -29,8 +29,12 @@ enum class DecodeBody { yes, no };
 // for nothing.
 Result<Record> decode_record(std::string_view bytes, DecodeBody body = DecodeBody::yes);
 
-// When a record was first received, without a look at the rest.
-Time first_received_in(std::string_view record);
+// When a record was first received and its key's text, without a look at the rest. The key points into `record`.
+struct RecordFront {
+  Time first_received;
+  std::string_view key;
+};
+RecordFront front_of(std::string_view record);
 
 // Where a claim came from, alone, in the same manner but without a checksum: for stores that keep it beside a token.
 void encode_context(const ClaimContext& context, std::string& out);

@@ -144,7 +144,7 @@ Result<BrowsePage> JournalStore::browse_by_time(const BrowseRequest& request) co
     const SegmentedLog::Young found = journal_->young(FamilyKind::records, {});
     for (const SegmentedLog::Young::Entry& entry : found.entries) {
       const std::optional<RecordId> id = id_in_key(entry.key, 0);
-      if (id && !entry.erased) young.push_back({first_received_in(without_reference(entry.value)), *id});
+      if (id && !entry.erased) young.push_back({front_of(without_reference(entry.value)).first_received, *id});
     }
   }
   NewestFirst index(*db_, std::move(young), buckets_.live(), request.after ? request.after->first_received : now);

@@ -384,12 +384,10 @@ std::vector<SortedFiles::Derived> JournalStore::indexes_of(const YoungTable& cha
   for (const YoungTable::Entry& entry : changes.entries()) {
     if (entry.family.kind != FamilyKind::records || entry.erased) continue;
     const std::string_view key = changes.key_of(entry);
-    const std::string_view value = without_reference(changes.value_of(entry));
-    by_time[{entry.family, first_received_in(value)}].append(key);
+    const RecordFront record = front_of(without_reference(changes.value_of(entry)));
+    by_time[{entry.family, record.first_received}].append(key);
     const std::optional<RecordId> id = id_in_key(key, 0);
-    const Result<Record> record = decode_record(value, DecodeBody::no);
-    if (id && record && !record->key.empty())
-      derived.push_back({entry.family, text_key(text_hash_, record->key).append(key), {}});
+    if (id && !record.key.empty()) derived.push_back({entry.family, text_key(text_hash_, record.key).append(key), {}});
     if (id && unsettled_.needs_entry(*id)) derived.push_back({kStoreFamily, key_with_id(kUnsettledPrefix, *id), {}});
   }
   for (auto& [when, ids] : by_time)

@@ -202,8 +202,8 @@ void SegmentedLog::erase(const Family& family, std::string_view key) {
 }
 
 EntryPlace SegmentedLog::begin_entry(const Family& family, std::string_view key, bool erased) {
-  std::string& payload = batches_.back().payload;
-  codec::field<std::uint8_t>(payload, erased ? 1 : 0);
+  codec::Writer payload(batches_.back().payload, kEntryBytesMax + key.size());
+  codec::field(payload, std::uint8_t{erased});
   codec::field(payload, static_cast<std::uint8_t>(family.kind));
   codec::field(payload, static_cast<std::uint8_t>(family.bucket.width_log2));
   codec::field(payload, family.bucket.index);

@@ -7,7 +7,10 @@
 #include <fmt/format.h>
 #include <rocksdb/sst_file_writer.h>
 
+#include <endian.h>
+
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <system_error>
@@ -79,14 +82,14 @@ Status SortedFiles::try_to_take(const YoungTable& changes, const LogEnd& sealed)
   const std::vector<Derived> derived = derive_(changes, sealed);
   const std::string mark = encode(sealed);
   std::map<Family, std::vector<Line>> by_family;
-  by_family[Family{}].push_back({kSealedKey, mark});
-  for (const Derived& each : derived) by_family[each.family].push_back({each.key, each.value});
+  by_family[Family{}].emplace_back(kSealedKey, mark);
+  for (const Derived& each : derived) by_family[each.family].emplace_back(each.key, each.value);
   for (const YoungTable::Entry& entry : changes.entries()) {
-    by_family[entry.family].push_back({changes.key_of(entry), changes.value_of(entry), entry.erased});
+    by_family[entry.family].emplace_back(changes.key_of(entry), changes.value_of(entry), entry.erased);
   }
   // What a key was put to comes before what it was erased from.
   for (const YoungTable::Entry& entry : changes.left()) {
-    by_family[entry.family].push_back({changes.key_of(entry), {}, true});
+    by_family[entry.family].emplace_back(changes.key_of(entry), std::string_view{}, true);
   }
   std::vector<rocksdb::IngestExternalFileArg> files;
   for (auto& [family, lines] : by_family) {
@@ -107,8 +110,14 @@ Status SortedFiles::try_to_take(const YoungTable& changes, const LogEnd& sealed)
   return status_of(taken, "a sealed segment could not be taken up");
 }
 
+SortedFiles::Line::Line(std::string_view line_key, std::string_view line_value, bool is_erased)
+    : front(0), key(line_key), value(line_value), erased(is_erased) {
+  std::memcpy(&front, key.data(), std::min(sizeof front, key.size()));
+  front = be64toh(front);
+}
+
 Result<std::string> SortedFiles::write_file(const std::string& name, std::vector<Line>& lines) const {
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.key < b.key; });
+  std::stable_sort(lines.begin(), lines.end());
   const auto same = [](const Line& a, const Line& b) { return a.key == b.key; };
   lines.erase(std::unique(lines.begin(), lines.end(), same), lines.end());
   std::string path = fmt::format("{}/{}.sst", folder_, name);

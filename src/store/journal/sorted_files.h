@@ -44,9 +44,13 @@ class SortedFiles final : public ColdStore {
  private:
   // One entry of a file.
   struct Line {
+    Line(std::string_view line_key, std::string_view line_value, bool is_erased = false);
+    bool operator<(const Line& other) const { return front != other.front ? front < other.front : key < other.key; }
+
+    std::uint64_t front; // the key's first bytes as a number in the same order: most keys differ there
     std::string_view key;
     std::string_view value;
-    bool erased = false;
+    bool erased;
   };
   SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of, Derive derive);
   Status try_to_take(const YoungTable& changes, const LogEnd& sealed);

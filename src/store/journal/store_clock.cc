@@ -49,7 +49,7 @@ std::optional<std::string_view> checked_content(std::string_view bytes) {
 // little-endian.
 std::string encode_clock_mark(const ClockMark& mark) {
   std::string bytes;
-  codec::field<std::int64_t>(bytes, mark.since_boot.count());
+  codec::field(bytes, std::int64_t{mark.since_boot.count()});
   codec::field(bytes, mark.store_time);
   codec::field(bytes, mark.wall.value_or(Time{}));
   bytes += mark.boot_id;
