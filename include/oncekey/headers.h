@@ -59,7 +59,10 @@ class Headers {
 
   // The value of the first field of that name, or nothing. The view stays valid until the next change to this object.
   // Takes time in proportion to the number of fields.
-  std::optional<std::string_view> get(std::string_view name) const;
+  std::optional<std::string_view> get(std::string_view name) const {
+    if ((marks_ & mark_of(name)) == 0) return std::nullopt;
+    return find(name);
+  }
   std::size_t count(std::string_view name) const;
   bool has(std::string_view name) const { return get(name).has_value(); }
 
@@ -75,12 +78,21 @@ class Headers {
   void reserve(std::size_t bytes, std::size_t fields);
 
  private:
+  // One of 64 bits, by a name's length and first letter. Most names that are asked for are not there, and most of these
+  // are known by their bit alone.
+  static std::uint64_t mark_of(std::string_view name) {
+    const auto first = static_cast<unsigned char>(name.empty() ? ' ' : name.front());
+    return std::uint64_t{1} << ((8 * name.size() + (first | 0x20u)) % 64);
+  }
+  std::optional<std::string_view> find(std::string_view name) const;
+
   struct Span {
     std::uint32_t name_at, name_length, value_at, value_length;
     std::uint32_t line_length() const { return name_length + value_length + 4; }
   };
   std::string bytes_;
   std::vector<Span> spans_;
+  std::uint64_t marks_ = 0; // of the names there are, and perhaps of some that were taken out
 };
 
 template <class Keep>

@@ -33,6 +33,7 @@ void Headers::add(std::string_view name, std::string_view value) {
   std::memcpy(out + name.size() + 2, value.data(), value.size());
   std::memcpy(out + name.size() + 2 + value.size(), "\r\n", 2);
   spans_.push_back({at, name_length, at + name_length + 2, value_length});
+  marks_ |= mark_of(name);
 }
 
 void Headers::add(const Headers& from, std::size_t index) {
@@ -45,6 +46,7 @@ void Headers::add_line(std::string_view line, std::size_t name_length) {
   const auto length = static_cast<std::uint32_t>(name_length);
   bytes_.append(line);
   spans_.push_back({at, length, at + length + 2, static_cast<std::uint32_t>(line.size()) - length - 4});
+  marks_ |= mark_of(line.substr(0, name_length));
 }
 
 std::optional<Headers> Headers::from_lines(std::string lines) {
@@ -56,14 +58,14 @@ std::optional<Headers> Headers::from_lines(std::string lines) {
     if (end == std::string::npos || colon == std::string::npos || colon > end || colon == at) return std::nullopt;
     headers.spans_.push_back({static_cast<std::uint32_t>(at), static_cast<std::uint32_t>(colon - at),
                               static_cast<std::uint32_t>(colon + 2), static_cast<std::uint32_t>(end - colon - 2)});
+    headers.marks_ |= mark_of(std::string_view(lines).substr(at, colon - at));
     at = end + 2;
   }
   headers.bytes_ = std::move(lines);
   return headers;
 }
 
-std::optional<std::string_view> Headers::get(std::string_view name) const {
-  // Some fifteen times a request: most names differ in length already.
+std::optional<std::string_view> Headers::find(std::string_view name) const {
   for (const Span& span : spans_) {
     if (span.name_length != name.size()) continue;
     if (!equal_length_ignoring_case(bytes_.data() + span.name_at, name.data(), name.size())) continue;
@@ -81,6 +83,7 @@ std::size_t Headers::count(std::string_view name) const {
 void Headers::clear() {
   bytes_.clear();
   spans_.clear();
+  marks_ = 0;
 }
 
 void Headers::reserve(std::size_t bytes, std::size_t fields) {

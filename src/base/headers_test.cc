@@ -35,6 +35,24 @@ TEST(Headers, AreFoundWithoutRegardToCase) {
   EXPECT_FALSE(headers.has("X-Absent"));
 }
 
+TEST(Headers, AreFoundHoweverTheyCameIn) {
+  Headers added;
+  added.add("Content-Type", "text/plain");
+  added.add("_odd", "1");
+  Headers by_line;
+  by_line.add_line("Content-Type: text/plain\r\n", 12);
+  by_line.add(added, 1);
+  Headers kept = added;
+  kept.add("Origin", "x");
+  kept.keep_if([](const Field& field) { return field.name != "Origin"; });
+  for (const Headers& headers : {added, by_line, kept, *Headers::from_lines(added.lines())}) {
+    EXPECT_EQ(headers.get("content-type"), "text/plain");
+    EXPECT_EQ(headers.get("_ODD"), "1");
+    EXPECT_FALSE(headers.has("Origin"));
+    EXPECT_FALSE(headers.has(""));
+  }
+}
+
 TEST(Headers, AreRebuiltFromTheirLines) {
   const Headers headers = sample();
   const auto again = Headers::from_lines(headers.lines());
