@@ -4,7 +4,6 @@
 #pragma once
 
 #include "core/rate_keeper.h"
-#include "core/rate_keeper.h"
 #include "gateway/sharded.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Every crash point: a process is killed after each statement it sends and around each foreign call, and the attempt that
-// comes next finishes the work: one charge, one receipt, one response in effect.
+// Every crash point: a process is killed after each statement it sends and around each foreign call, and the attempt
+// that comes next finishes the work: one charge, one receipt, one response in effect.
 //
 // The dying process is a fork. Whatever it uses it opens itself: nothing of a SQLite connection survives a fork.
 #include "database_under_test.h"

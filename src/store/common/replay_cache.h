@@ -74,8 +74,8 @@ class ReplayCache {
     std::size_t bytes = 0;
   };
   static bool worth_keeping(const Record& record) {
-    return record.state == RecordState::completed && record.response && !record.response->omitted && !record.response->unfinished() &&
-           record.response->bytes() <= kReplayCacheBodyBytesMax;
+    return record.state == RecordState::completed && record.response && !record.response->omitted &&
+           !record.response->unfinished() && record.response->bytes() <= kReplayCacheBodyBytesMax;
   }
   Shard& shard_of(const RecordId& id) { return shards_[id.bytes[30] % kShards]; }
 
