@@ -33,6 +33,13 @@ RecordId id_of(std::uint64_t number) {
   return id;
 }
 
+double used_micros(int whose) {
+  rusage usage{};
+  getrusage(whose, &usage);
+  return 1e6 * static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 } // namespace
 
 void stop(std::string_view why) {
@@ -42,12 +49,9 @@ void stop(std::string_view why) {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double processor_micros() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return 1e6 * static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
+double processor_micros() { return used_micros(RUSAGE_SELF); }
+
+double thread_micros() { return used_micros(RUSAGE_THREAD); }
 
 double machine_micros() {
   std::ifstream file("/proc/stat");

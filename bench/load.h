@@ -24,6 +24,8 @@ double seconds_since(Clock::time_point start);
 
 // Processor time of the whole process so far, in microseconds: tells the store's own cost on a busy machine.
 double processor_micros();
+// The same of the calling thread: without what goes on in the background.
+double thread_micros();
 // The same of all processes and of the kernel, without the time that it waits for the disk.
 double machine_micros();
 
