@@ -232,9 +232,7 @@ TEST_F(JournalStoreTest, AKeyThatWasNeverSeenIsKnownToBeNewWithoutReadingABlock)
   constexpr std::uint64_t kUnknown = 1000;
   open();
   for (std::uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(claim(i));
-  store_.reset();
-  open();
-  while (store_->stats().buckets == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5)); // sealed
+  seal();
   rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
   rocksdb::PerfContext& counts = *rocksdb::get_perf_context(); // of this thread, which looks
   const auto blocks = [&] { return counts.block_read_count + counts.block_cache_hit_count; };
@@ -260,9 +258,7 @@ TEST_F(JournalStoreTest, ASearchByAKeysTextFindsYoungAndOldRecordsAndLooksAtNoOt
     claimed.get_future().wait();
   };
   for (std::uint64_t i = 0; i < 100; ++i) claim_with_text(i, i % 50 == 0 ? "order 7" : "another");
-  store_.reset();
-  open();
-  while (store_->stats().buckets == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5)); // sealed
+  seal();
   claim_with_text(200, "order 7");
   BrowseRequest request;
   request.key = "order 7";

@@ -42,6 +42,12 @@ Result<LogEnd> decode(std::string_view bytes) {
 
 } // namespace
 
+SortedFiles::Line::Line(std::string_view its_key, std::string_view its_value, bool is_erased)
+    : key(its_key), value(its_value), erased(is_erased) {
+  for (std::size_t at = 0; at < sizeof head; ++at)
+    head = head << 8 | (at < key.size() ? static_cast<std::uint8_t>(key[at]) : 0);
+}
+
 SortedFiles::SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of,
                          Derive derive)
     : db_(db),
@@ -79,14 +85,14 @@ Status SortedFiles::try_to_take(const YoungTable& changes, const LogEnd& sealed)
   const std::vector<Derived> derived = derive_(changes, sealed);
   const std::string mark = encode(sealed);
   std::map<Family, std::vector<Line>> by_family;
-  by_family[Family{}].push_back({kSealedKey, mark});
-  for (const Derived& each : derived) by_family[each.family].push_back({each.key, each.value});
+  by_family[Family{}].emplace_back(kSealedKey, mark);
+  for (const Derived& each : derived) by_family[each.family].emplace_back(each.key, each.value);
   for (const YoungTable::Entry& entry : changes.entries()) {
-    by_family[entry.family].push_back({changes.key_of(entry), changes.value_of(entry), entry.erased});
+    by_family[entry.family].emplace_back(changes.key_of(entry), changes.value_of(entry), entry.erased);
   }
   // What a key was put to comes before what it was erased from.
   for (const YoungTable::Entry& entry : changes.left()) {
-    by_family[entry.family].push_back({changes.key_of(entry), {}, true});
+    by_family[entry.family].emplace_back(changes.key_of(entry), std::string_view(), true);
   }
   std::vector<rocksdb::IngestExternalFileArg> files;
   for (auto& [family, lines] : by_family) {
@@ -108,7 +114,7 @@ Status SortedFiles::try_to_take(const YoungTable& changes, const LogEnd& sealed)
 }
 
 Result<std::string> SortedFiles::write_file(const std::string& name, std::vector<Line>& lines) const {
-  std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.key < b.key; });
+  std::stable_sort(lines.begin(), lines.end());
   const auto same = [](const Line& a, const Line& b) { return a.key == b.key; };
   lines.erase(std::unique(lines.begin(), lines.end(), same), lines.end());
   std::string path = fmt::format("{}/{}.sst", folder_, name);

@@ -44,6 +44,10 @@ class SortedFiles final : public ColdStore {
  private:
   // One entry of a file.
   struct Line {
+    Line(std::string_view its_key, std::string_view its_value, bool is_erased = false);
+    bool operator<(const Line& other) const { return head != other.head ? head < other.head : key < other.key; }
+
+    std::uint64_t head = 0; // what the key begins with: most lines are compared without a look at their keys
     std::string_view key;
     std::string_view value;
     bool erased = false;
