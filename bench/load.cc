@@ -19,6 +19,8 @@
 namespace oncekey::bench {
 namespace {
 
+constexpr std::chrono::milliseconds kRetryAfter{10};
+
 constexpr std::string_view kBody300 =
     R"({"id":"ch_3MmlLrLkdIwHu7ix0snN0B15","object":"charge","amount":1099,"amount_captured":1099,"currency":"usd",)"
     R"("description":"Rocket Rides, one way","status":"succeeded","paid":true,"captured":true,"customer":"cus_9s6XKzk",)"

@@ -61,10 +61,13 @@ class PairLoad {
 
   // Called with the number of every key before its claim.
   void before_each(std::function<void(std::uint64_t number)> hear) { before_each_ = std::move(hear); }
+  // Claims that are refused are made again a little later, where the load is more than the store can take for long.
+  void retry_refused() { retries_ = true; }
   // The seconds it took.
   double run(std::size_t in_flight, LogWriter writer = LogWriter::loop);
 
   std::uint64_t pairs_done() const { return done_; }
+  std::uint64_t refused() const { return refused_; }
   const CallTimes& call_times() const { return call_times_; }
 
  private:
@@ -78,6 +81,8 @@ class PairLoad {
   Clock::time_point until_{};
   std::size_t running_ = 0;
   std::uint64_t done_ = 0;
+  bool retries_ = false;
+  std::uint64_t refused_ = 0;
   CallTimes call_times_;
 };
 

@@ -97,7 +97,9 @@ Row measure_store(Store& store, std::uint64_t& first, std::size_t in_flight, Log
   const StoreStats before = store.stats();
   const Meter meter;
   PairLoad load(store, first, kNoEnd, time);
+  load.retry_refused();
   const double seconds = load.run(in_flight, writer);
+  if (load.refused() != 0) say("    the log was full: {} claims were refused and made again\n", load.refused());
   const StoreStats after = store.stats();
   first += load.pairs_done();
   return meter.row(load.pairs_done(), seconds, after.syncs - before.syncs, after.writes - before.writes,
@@ -233,8 +235,10 @@ void bench_fill(const std::string& dir, std::uint64_t first, std::uint64_t keys,
         static_cast<double>(part) / seconds_since(part_begun), resident());
     part_begun = Clock::now();
   });
+  load.retry_refused();
   const double processor_before = processor_micros();
   const double seconds = load.run(512);
+  if (load.refused() != 0) say("  the log was full: {} claims were refused and made again\n", load.refused());
   const auto pairs = static_cast<double>(load.pairs_done());
   const double until_idle = wait_until_idle();
   say("  {:8} keys    in {:.0f} s ({:.0f} pairs/s), idle {:.0f} s later, {:.1f} us of CPU a pair; RSS {:.0f} MB, at "
