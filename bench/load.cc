@@ -126,12 +126,18 @@ Task<void> PairLoad::make_pairs(Loop& loop) {
   while (next_ < end_ && Clock::now() < until_) {
     const std::uint64_t number = next_++;
     if (before_each_) before_each_(number);
-    ClaimRequest request = claim_of(number);
+    const ClaimRequest request = claim_of(number);
     const RecordId id = request.id;
-    const Clock::time_point begun = Clock::now();
-    const Result<ClaimAnswer> answer =
-        co_await await_store<ClaimAnswer>(loop, [&](auto done) { store_.claim(std::move(request), std::move(done)); });
-    if (!answer) stop(answer.fault().message);
+    Clock::time_point begun = Clock::now();
+    Result<ClaimAnswer> answer =
+        co_await await_store<ClaimAnswer>(loop, [&](auto done) { store_.claim(request, std::move(done)); });
+    while (retries_ && !answer && answer.fault().kind == FaultKind::unavailable) {
+      ++refused_;
+      co_await sleep_for(loop, kRetryAfter);
+      begun = Clock::now();
+      answer = co_await await_store<ClaimAnswer>(loop, [&](auto done) { store_.claim(request, std::move(done)); });
+    }
+    if (!answer) stop("a claim failed: " + answer.fault().message);
     const Claimed* const claimed = std::get_if<Claimed>(&*answer);
     if (claimed == nullptr) stop("a new key was found claimed");
     const Clock::time_point owned = Clock::now();
@@ -140,7 +146,7 @@ Task<void> PairLoad::make_pairs(Loop& loop) {
     const Ownership owner{id, claimed->fence, claimed->token};
     const Result<FenceAnswer> completed = co_await await_store<FenceAnswer>(
         loop, [&](auto done) { store_.complete(owner, charge_response(), std::move(done)); });
-    if (!completed) stop(completed.fault().message);
+    if (!completed) stop("a completion failed: " + completed.fault().message);
     if (*completed != FenceAnswer::done) stop("a completion was refused");
     call_times_.add(Clock::now() - owned);
     ++done_;
