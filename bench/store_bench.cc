@@ -292,7 +292,7 @@ void bench_visit(const std::string& dir, std::uint64_t keys) {
       few.push_back(measure_store(*small, first, kInFlight, LogWriter::loop, kTime));
     }
     std::filesystem::remove_all(small_dir);
-    std::filesystem::remove(small_dir + ".witness");
+    for (const char* const beside : {".witness", ".ballast"}) std::filesystem::remove(small_dir + beside);
     wait_until_idle();
     many.push_back(measure_store(*store, first, kInFlight, LogWriter::loop, kTime));
   }
