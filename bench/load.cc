@@ -1,20 +1,25 @@
 #include "load.h"
 
+#include "gateway/await_store.h"
+
 #include <fmt/format.h>
 
 #include <sys/resource.h>
 
-#include <condition_variable>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
+#include <fstream>
 #include <string>
-#include <thread>
 #include <utility>
 
 namespace oncekey::bench {
 namespace {
+
+constexpr std::chrono::milliseconds kRetryAfter{10};
 
 constexpr std::string_view kBody300 =
     R"({"id":"ch_3MmlLrLkdIwHu7ix0snN0B15","object":"charge","amount":1099,"amount_captured":1099,"currency":"usd",)"
@@ -30,6 +35,13 @@ RecordId id_of(std::uint64_t number) {
   return id;
 }
 
+double used_micros(int whose) {
+  rusage usage{};
+  getrusage(whose, &usage);
+  return 1e6 * static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+}
+
 } // namespace
 
 void stop(std::string_view why) {
@@ -39,11 +51,16 @@ void stop(std::string_view why) {
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-double processor_micros() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return 1e6 * static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
-         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+double processor_micros() { return used_micros(RUSAGE_SELF); }
+
+double thread_micros() { return used_micros(RUSAGE_THREAD); }
+
+double machine_micros() {
+  std::ifstream file("/proc/stat");
+  std::string cpu;
+  double user = 0, nice = 0, system = 0, idle = 0, waits = 0, interrupts = 0, soft_interrupts = 0;
+  file >> cpu >> user >> nice >> system >> idle >> waits >> interrupts >> soft_interrupts;
+  return (user + nice + system + interrupts + soft_interrupts) * 1e6 / static_cast<double>(::sysconf(_SC_CLK_TCK));
 }
 
 std::uint64_t mixed(std::uint64_t number) {
@@ -77,95 +94,64 @@ StoredResponse charge_response() {
   return response;
 }
 
-struct PairLoad::Event {
-  RecordId id;
-  std::uint64_t fence; // 0: the pair is done
-};
+void CallTimes::add(Clock::duration taken) {
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(taken).count();
+  ++counts_[std::min(static_cast<std::size_t>(micros), kMicrosMax)];
+  ++calls_;
+}
 
-struct PairLoad::Loop {
-  std::mutex mutex;
-  std::condition_variable filled;
-  std::vector<Event> events;
-  bool waits = false;
-  std::size_t running = 0;
-
-  void post(Event event) {
-    bool wake;
-    {
-      const std::lock_guard lock(mutex);
-      events.push_back(event);
-      wake = std::exchange(waits, false);
-    }
-    if (wake) filled.notify_one();
+double CallTimes::quantile(double part) const {
+  std::uint64_t seen = 0;
+  for (std::size_t micros = 0; micros < counts_.size(); ++micros) {
+    seen += counts_[micros];
+    if (static_cast<double>(seen) >= part * static_cast<double>(calls_)) return static_cast<double>(micros);
   }
-};
+  return static_cast<double>(kMicrosMax);
+}
 
-PairLoad::PairLoad(Store& store, std::uint64_t first, std::uint64_t pairs, Millis time)
-    : store_(store), next_(first), end_(first + pairs), time_(time) {}
-
-PairLoad::~PairLoad() = default;
-
-double PairLoad::run(std::size_t in_flight, std::size_t submitters) {
+double PairLoad::run(std::size_t in_flight, LogWriter writer) {
+  Loop loop;
+  store_.write_from(writer == LogWriter::loop ? &loop : nullptr);
   const Clock::time_point start = Clock::now();
   until_ = time_ == Millis::max() ? Clock::time_point::max() : start + time_;
-  loops_.resize(submitters);
-  for (auto& loop : loops_) loop = std::make_unique<Loop>();
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < submitters; ++i) {
-    Loop& loop = *loops_[i];
-    const std::size_t share = in_flight / submitters;
-    threads.emplace_back([this, &loop, share] { drive(loop, share); });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return seconds_since(start);
+  running_ = in_flight;
+  for (std::size_t i = 0; i < in_flight; ++i) spawn(make_pairs(loop));
+  loop.run_until([this] { return running_ == 0; });
+  const double seconds = seconds_since(start);
+  store_.write_from(nullptr); // the loop goes before the store
+  return seconds;
 }
 
-bool PairLoad::start_claim(Loop& loop) {
-  if (until_ != Clock::time_point::max() && Clock::now() >= until_) return false;
-  const std::uint64_t number = next_.fetch_add(1, std::memory_order_relaxed);
-  if (number >= end_) return false;
-  ClaimRequest request = claim_of(number);
-  const RecordId id = request.id;
-  store_.claim(std::move(request), [&loop, id](Result<ClaimAnswer> answer) {
-    if (!answer) stop(answer.fault().message);
+Task<void> PairLoad::make_pairs(Loop& loop) {
+  while (next_ < end_ && Clock::now() < until_) {
+    const std::uint64_t number = next_++;
+    if (before_each_) before_each_(number);
+    const ClaimRequest request = claim_of(number);
+    const RecordId id = request.id;
+    Clock::time_point begun = Clock::now();
+    Result<ClaimAnswer> answer =
+        co_await await_store<ClaimAnswer>(loop, [&](auto done) { store_.claim(request, std::move(done)); });
+    while (retries_ && !answer && answer.fault().kind == FaultKind::unavailable) {
+      ++refused_;
+      co_await sleep_for(loop, kRetryAfter);
+      begun = Clock::now();
+      answer = co_await await_store<ClaimAnswer>(loop, [&](auto done) { store_.claim(request, std::move(done)); });
+    }
+    if (!answer) stop("a claim failed: " + answer.fault().message);
     const Claimed* const claimed = std::get_if<Claimed>(&*answer);
     if (claimed == nullptr) stop("a new key was found claimed");
-    loop.post({id, claimed->fence});
-  });
-  return true;
-}
+    const Clock::time_point owned = Clock::now();
+    call_times_.add(owned - begun);
 
-void PairLoad::start_complete(Loop& loop, const Event& event) {
-  store_.complete({event.id, event.fence}, charge_response(), [&loop, id = event.id](Result<FenceAnswer> answer) {
-    if (!answer) stop(answer.fault().message);
-    if (*answer != FenceAnswer::done) stop("a completion was refused");
-    loop.post({id, 0});
-  });
-}
-
-void PairLoad::drive(Loop& loop, std::size_t in_flight) {
-  for (std::size_t i = 0; i < in_flight; ++i) loop.running += start_claim(loop) ? 1 : 0;
-  std::vector<Event> events;
-  while (loop.running > 0) {
-    events.clear();
-    {
-      std::unique_lock lock(loop.mutex);
-      while (loop.events.empty()) {
-        loop.waits = true;
-        loop.filled.wait(lock);
-      }
-      loop.waits = false;
-      loop.events.swap(events);
-    }
-    for (const Event& event : events) {
-      if (event.fence != 0) {
-        start_complete(loop, event);
-        continue;
-      }
-      done_.fetch_add(1, std::memory_order_relaxed);
-      if (!start_claim(loop)) --loop.running;
-    }
+    const Ownership owner{id, claimed->fence, claimed->token};
+    const Result<FenceAnswer> completed = co_await await_store<FenceAnswer>(
+        loop, [&](auto done) { store_.complete(owner, charge_response(), std::move(done)); });
+    if (!completed) stop("a completion failed: " + completed.fault().message);
+    if (*completed != FenceAnswer::done) stop("a completion was refused");
+    call_times_.add(Clock::now() - owned);
+    ++done_;
   }
+  --running_;
 }
 
 } // namespace oncekey::bench

@@ -71,7 +71,7 @@ void run_store(const Arguments& arguments) {
   const double cpu_before = processor_micros();
   PairLoad load(**store, arguments.first, std::numeric_limits<std::uint32_t>::max(),
                 Millis(static_cast<std::int64_t>(arguments.seconds * 1000)));
-  const double seconds = load.run(arguments.in_flight, 1);
+  const double seconds = load.run(arguments.in_flight);
   print(load.pairs_done(), seconds, processor_micros() - cpu_before, (*store)->stats().syncs - before.syncs);
 }
 

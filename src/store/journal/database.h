@@ -26,10 +26,12 @@ inline rocksdb::WriteOptions durably() {
   options.sync = true;
   return options;
 }
-// For looks at many records: they would push out of the cache what replays need.
+// For iterators. They look at many records, which would push out of the cache what replays need; and they must see the
+// keys that the filters do not have (FilteredKeys in tuning.h).
 inline rocksdb::ReadOptions passing_by() {
   rocksdb::ReadOptions options;
   options.fill_cache = false;
+  options.total_order_seek = true;
   return options;
 }
 

@@ -337,6 +337,8 @@ StoreStats JournalStore::stats() const {
         stats.records_estimate += value / 2; // each record has an entry in the index by text too
       if (db_->GetIntProperty(family, rocksdb::DB::Properties::kTotalSstFilesSize, &value))
         stats.bytes_on_disk += value;
+      if (db_->GetIntProperty(family, rocksdb::DB::Properties::kEstimateTableReadersMem, &value))
+        stats.bytes_in_memory += value; // filters
     }
   }
   if (!live->empty() &&

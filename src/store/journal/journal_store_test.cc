@@ -1,6 +1,9 @@
 // What only an embedded store on disk can get wrong. All that every store promises is in tests/conformance.
 #include "store/journal/store_on_disk.h"
 
+#include <rocksdb/perf_context.h>
+#include <rocksdb/perf_level.h>
+
 namespace oncekey::journal_tests {
 namespace {
 
@@ -222,6 +225,27 @@ TEST_F(LargeBodies, DamageIsAFaultAndNeverAnAnswer) {
   EXPECT_THAT(refusal(1), HasSubstr("is missing"));
 }
 
+// Filters.
+
+TEST_F(JournalStoreTest, AKeyThatWasNeverSeenIsKnownToBeNewWithoutReadingABlock) {
+  constexpr std::uint64_t kKeys = 200;
+  constexpr std::uint64_t kUnknown = 1000;
+  open();
+  for (std::uint64_t i = 0; i < kKeys; ++i) ASSERT_TRUE(claim(i));
+  seal();
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kEnableCount);
+  rocksdb::PerfContext& counts = *rocksdb::get_perf_context(); // of this thread, which looks
+  const auto blocks = [&] { return counts.block_read_count + counts.block_cache_hit_count; };
+  counts.Reset();
+  for (std::uint64_t i = kKeys; i < kKeys + kUnknown; ++i) EXPECT_FALSE(find(i)) << i;
+  EXPECT_LE(blocks(), kUnknown / 100);
+  EXPECT_GE(counts.bloom_sst_miss_count, kUnknown - kUnknown / 100);
+  counts.Reset();
+  for (std::uint64_t i = 0; i < kKeys; ++i) EXPECT_TRUE(find(i)) << i;
+  EXPECT_GE(blocks(), kKeys);
+  rocksdb::SetPerfLevel(rocksdb::PerfLevel::kDisable);
+}
+
 // Searches.
 
 TEST_F(JournalStoreTest, ASearchByAKeysTextFindsYoungAndOldRecordsAndLooksAtNoOthers) {
@@ -234,9 +258,7 @@ TEST_F(JournalStoreTest, ASearchByAKeysTextFindsYoungAndOldRecordsAndLooksAtNoOt
     claimed.get_future().wait();
   };
   for (std::uint64_t i = 0; i < 100; ++i) claim_with_text(i, i % 50 == 0 ? "order 7" : "another");
-  store_.reset();
-  open();
-  while (store_->stats().buckets == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5)); // sealed
+  seal();
   claim_with_text(200, "order 7");
   BrowseRequest request;
   request.key = "order 7";

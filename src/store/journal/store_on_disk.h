@@ -239,6 +239,14 @@ class JournalStoreTest : public ::testing::Test {
     open(env_.get());
     return *files_;
   }
+  // Brings what the store has to sorted files: what a start finds in the log is sealed.
+  void seal() {
+    store_.reset();
+    open();
+    while (store_->stats().buckets == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    store_.reset(); // once the sealing is over
+    open();
+  }
   void open_on_the_machine() {
     JournalStoreOptions by_hand = options();
     by_hand.clock = machine_.sources();

@@ -9,18 +9,22 @@
 
 #include "base/crypto.h"
 
+#include <oncekey/record.h>
+
 #include <array>
 #include <string>
 #include <string_view>
 
 namespace oncekey {
 
+inline constexpr std::size_t kTextHashBytes = 16;
+
 // What the keys of all records with this text begin with.
 inline std::string text_key(const KeyedHash& by_secret, std::string_view text) {
-  constexpr std::size_t kHashBytes = 16;
   const std::array<std::string_view, 2> parts{"key's text", text};
   const HashBytes hash = by_secret.of(parts);
-  return "k" + std::string(reinterpret_cast<const char*>(hash.data()), kHashBytes);
+  return "k" + std::string(reinterpret_cast<const char*>(hash.data()), kTextHashBytes);
 }
+inline bool is_text_key(std::string_view key) { return key.size() == 1 + kTextHashBytes + sizeof(RecordId); }
 
 } // namespace oncekey

@@ -1,23 +1,45 @@
 // tuning: how RocksDB is set up for us, every number with its reason.
 #pragma once
 
+#include "store/journal/text_index.h"
+#include "store/journal/time_index.h"
+
 #include <rocksdb/cache.h>
 #include <rocksdb/convenience.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/options.h>
+#include <rocksdb/slice_transform.h>
 #include <rocksdb/table.h>
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace oncekey {
 
-// Blocks and indexes of all buckets share this. Replays are mostly of young keys, which are in the journal's tables;
-// the operating system's page cache stands behind it.
+// Blocks and pieces of indexes of all buckets share this. Replays are mostly of young keys, which are in the journal's
+// tables; the operating system's page cache stands behind it.
 inline constexpr std::size_t kBlockCacheBytes = std::size_t{32} << 20;
 // Buckets keep few and large files; this is far beyond need and far below the usual limit of descriptors.
 inline constexpr int kOpenFilesMax = 256;
+// Large, so that their number stays below that: a bucket of a hundred million keys has about forty.
+inline constexpr std::uint64_t kFileBytes = std::uint64_t{1} << 30;
+
+// Which keys the filters have: those of records, which each first claim asks for in vain. Entries of the indexes by
+// time and by text are only scanned for, and would make the filters three times as large.
+//
+// RocksDB calls this a prefix extractor, and would let an iterator skip files by it: every iterator needs
+// total_order_seek (passing_by() in database.h).
+class FilteredKeys final : public rocksdb::SliceTransform {
+ public:
+  const char* Name() const override { return "oncekey.FilteredKeys"; }
+  rocksdb::Slice Transform(const rocksdb::Slice& key) const override { return key; }
+  bool InDomain(const rocksdb::Slice& key) const override {
+    return !is_time_key(key.ToStringView()) && !is_text_key(key.ToStringView());
+  }
+};
 
 inline rocksdb::CompressionType fastest_compression() {
   const std::vector<rocksdb::CompressionType> built_in = rocksdb::GetSupportedCompressions();
@@ -51,18 +73,20 @@ inline rocksdb::ColumnFamilyOptions bucket_options() {
   rocksdb::BlockBasedTableOptions table;
   // Four shards: many small ones could not hold a large block, and few threads meet here.
   table.block_cache = rocksdb::NewLRUCache(kBlockCacheBytes, /*num_shard_bits=*/2);
-  table.cache_index_and_filter_blocks = true;
-  // The index in pieces: whole, those of a bucket of many millions would not fit into the cache.
+  // The index in pieces, which are read when they are needed: whole, those of a bucket of many millions would not fit
+  // into the cache. Filters and the indexes' top levels are in memory as long as their file is open: a first claim asks
+  // every file in vain, and must not read a block for that.
   table.index_type = rocksdb::BlockBasedTableOptions::kTwoLevelIndexSearch;
-  // Filters whole and always in memory: a first claim asks every file in vain, and must not read a block for that.
-  table.metadata_cache_options.top_level_index_pinning = rocksdb::PinningTier::kAll;
-  table.metadata_cache_options.unpartitioned_pinning = rocksdb::PinningTier::kAll;
-  // Ten bits a key: one lookup in a hundred reads a block for nothing. A first claim asks every bucket in vain.
-  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(10));
-  table.whole_key_filtering = true;
+  table.cache_index_and_filter_blocks = false;
+  // Sixteen bits a key: one file in two thousand reads a block for nothing. With some buckets of some files each, a
+  // first claim asks about twenty: one in a hundred reads a block.
+  table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(16));
+  table.whole_key_filtering = false;
   table.format_version = 5;
 
   rocksdb::ColumnFamilyOptions options;
+  options.prefix_extractor = std::make_shared<FilteredKeys>();
+  options.target_file_size_base = kFileBytes;
   options.table_factory.reset(rocksdb::NewBlockBasedTableFactory(table));
   // Nothing is written to memtables: they stay empty.
   options.write_buffer_size = 64 << 10;
