@@ -103,6 +103,7 @@ class GuardedStore final : public Store {
   void count_waiting(Done<WaitingKeys> done) override { server_->count_waiting(std::move(done)); }
   void announce_to(Listener listener) override { server_->announce_to(std::move(listener)); }
   void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
+  void write_from(Loop* loop) override { server_->write_from(loop); }
   Time now() const override { return server_->now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return server_->secret(); }
   Durability durability() const override { return server_->durability(); }

@@ -72,6 +72,7 @@ class RedisStore final : public Store {
       : room_(options.queue_limits), state_(options, std::move(connections)) {}
 
   ~RedisStore() override {
+    if (host_ != nullptr) write_from(nullptr);
     // Every call that waits is answered; what is in the middle of something is dropped with the loop.
     state_.loop.post([this] {
       upkeep_.stop();
@@ -159,6 +160,19 @@ class RedisStore final : public Store {
   const std::array<std::uint8_t, 32>& secret() const override { return state_.marker.secret; }
   Durability durability() const override { return state_.durability(); }
   Status healthy() const override { return state_.healthy(); }
+  void write_from(Loop* loop) override {
+    if (thread_.joinable()) {
+      state_.loop.stop();
+      thread_.join();
+    }
+    if (host_ != nullptr) host_->host(nullptr);
+    host_ = loop;
+    if (loop != nullptr) {
+      loop->host(&state_.loop);
+    } else {
+      thread_ = std::thread([this] { state_.loop.run(); });
+    }
+  }
   // Estimated from what the servers tell every few seconds; counts all keys of the database.
   StoreStats stats() const override { return state_.stats(); }
   RateKeeper* rates() override { return rates_.get(); }
@@ -194,6 +208,7 @@ class RedisStore final : public Store {
   const std::unique_ptr<RateKeeper> rates_ = redis_rates(servers_);
   const std::unique_ptr<JobStore> jobs_ =
       redis_jobs(servers_, [this](CallPtr call, AnyCall what) { submit(std::move(call), std::move(what)); });
+  Loop* host_ = nullptr; // runs the store's loop in place of the thread
   std::thread thread_{[this] { state_.loop.run(); }};
 };
 
