@@ -254,13 +254,13 @@ class GuardedStore final : public Store {
       if (record && call.verb == FenceVerb::complete && answer && *answer == FenceAnswer::done) {
         record->state = RecordState::completed;
         record->settled_at = guard.server_->now();
-        record->response = call.response;
-        guard.replays_.insert(id, *record);
+        record->response = std::move(call.response);
+        guard.replays_.insert(id, *std::move(record));
       }
       done(std::move(answer));
     }
 
-    const FenceCall call;
+    FenceCall call;
   };
 
   struct RepeatedAttemptEnd final : RepeatedEnding {

@@ -35,10 +35,11 @@ class ReplayCache {
     return found->second->record;
   }
   // Only for completed records with their whole answer; others and those with large bodies are not kept.
-  void insert(const RecordId& id, const Record& record) {
+  template <class Given> // a Record
+  void insert(const RecordId& id, Given&& record) {
     if (!worth_keeping(record)) return;
     const std::size_t bytes = kEntryBytes + record.response->bytes();
-    auto kept = std::make_shared<const Record>(record);
+    auto kept = std::make_shared<const Record>(std::forward<Given>(record));
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
     if (const auto old = shard.by_id.find(id); old != shard.by_id.end()) {
@@ -74,8 +75,8 @@ class ReplayCache {
     std::size_t bytes = 0;
   };
   static bool worth_keeping(const Record& record) {
-    return record.state == RecordState::completed && record.response && !record.response->omitted && !record.response->unfinished() &&
-           record.response->bytes() <= kReplayCacheBodyBytesMax;
+    return record.state == RecordState::completed && record.response && !record.response->omitted &&
+           !record.response->unfinished() && record.response->bytes() <= kReplayCacheBodyBytesMax;
   }
   Shard& shard_of(const RecordId& id) { return shards_[id.bytes[30] % kShards]; }
 
