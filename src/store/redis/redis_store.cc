@@ -26,12 +26,9 @@ std::string owner_word(const Ownership& owner) {
   return word;
 }
 
-std::string status_word(const StoredResponse& response) {
-  return encode_number(static_cast<std::uint16_t>(response.status));
-}
-
-std::string encoded(const StoredResponse& response) {
-  std::string bytes;
+// What follows the texts in the value of a completed record.
+std::string answer_word(const StoredResponse& response) {
+  std::string bytes = encode_number(static_cast<std::uint16_t>(response.status));
   encode_response(response, bytes);
   return bytes;
 }
@@ -44,7 +41,7 @@ CallPtr call_for(const FenceCall& what) {
     case FenceVerb::renew:
       return call("R", what.lease);
     case FenceVerb::complete:
-      return call("D", status_word(what.response), what.response.unfinished(), encoded(what.response));
+      return call(what.response.unfinished() ? "P" : "D", answer_word(what.response));
     case FenceVerb::release:
       return call("L");
     case FenceVerb::hold:
@@ -116,8 +113,8 @@ class RedisStore final : public Store {
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
     if (Status may = state_.may_claim(); !may) return done(std::move(may).fault());
-    CallPtr call = call_for(Script::records, request.id, "C", encode_times(request),
-                            request.abandoned == Abandoned::take_over, encode_identity(request));
+    CallPtr call = call_for(Script::records, request.id, request.abandoned == Abandoned::take_over ? "T" : "C",
+                            encode_times(request), encode_identity(request));
     submit(std::move(call), ClaimCall{std::move(request), std::move(done)});
   }
 
@@ -135,8 +132,7 @@ class RedisStore final : public Store {
   JobStore& jobs() override { return *jobs_; }
 
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
-    CallPtr call = call_for(Script::records, id, "O", to_string(action), status_word(response), response.unfinished(),
-                            encoded(response));
+    CallPtr call = call_for(Script::records, id, "O", to_string(action), response.unfinished(), answer_word(response));
     submit(std::move(call), OperatorCall{id, action, {}, std::move(done)});
   }
 
