@@ -122,7 +122,18 @@ def pgbench(args, server, folder):
                    children_cpu_seconds() - client_before, server_cpu_seconds(server) - server_before, 2 * pairs)
 
 
-def bench_postgres(args, folder):
+def through_http(args, folder, url, first_beside_nginx):
+    """CPU time of a first request of the gateway divided by nginx's."""
+    rows = first_beside_nginx(args, folder, url)
+    nginx, ours = rows["nginx"], rows["gateway"]
+    ratio = ours["us_per_request"] / nginx["us_per_request"]
+    print(f"  a first request through HTTP: {ours['us_per_request']:.1f} us CPU of the gateway, {ratio:.2f} x nginx "
+          f"({nginx['us_per_request']:.1f} us); {ours['machine_us']:.1f} us of the machine, "
+          f"{ours['per_second']:.0f} requests/s", flush=True)
+    return ratio
+
+
+def bench_postgres(args, folder, first_beside_nginx):
     print(f"\nshared, Postgres: synchronous_commit on, {CONNECTIONS} connections of pgbench, {CONNECTIONS} calls in "
           f"flight of ours", flush=True)
     keys = Keys()
@@ -133,6 +144,7 @@ def bench_postgres(args, folder):
         results = {"usual": usual.rate, "one": one.rate}
         for count in GATEWAYS[1:]:
             results[f"gateways_{count}"] = gateways(args, server, server.url, keys, count).show(usual).rate
+        results["first_ratio"] = through_http(args, folder, server.url, first_beside_nginx)
         if args.ten_million:
             results["ten_million"] = ten_million(args, server, keys)
         return results
@@ -161,7 +173,7 @@ def ten_million(args, server, keys):
     return middle(lambda: gateways(args, server, server.url, keys, 1, label), args.turns).show().rate
 
 
-def bench_redis(args):
+def bench_redis(args, folder, first_beside_nginx):
     print(f"\nshared, Redis: appendfsync always, {CONNECTIONS} connections by hand, {CONNECTIONS} calls in flight of "
           f"ours", flush=True)
     keys = Keys()
@@ -174,8 +186,11 @@ def bench_redis(args):
         results = {"usual": usual.rate, "one": one.rate}
         for count in GATEWAYS[1:]:
             results[f"gateways_{count}"] = gateways(args, server, server.url, keys, count).show(usual).rate
+        results["first_ratio"] = through_http(args, folder, server.url, first_beside_nginx)
         return results
 
 
-def bench(args, folder):
-    return {"postgres": bench_postgres(args, folder), "redis": bench_redis(args)}
+def bench(args, folder, first_beside_nginx):
+    """`first_beside_nginx` measures first requests on a store through HTTP; bench/run has it."""
+    return {"postgres": bench_postgres(args, folder, first_beside_nginx),
+            "redis": bench_redis(args, folder, first_beside_nginx)}

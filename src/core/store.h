@@ -290,8 +290,8 @@ class Store {
   // other processes may own claims.
   virtual std::uint64_t least_fence_here() const { return 0; }
 
-  // The log of an embedded store is written from this loop's thread from now on, where the kernel allows that; with
-  // null by a thread of the store's own, as at first. Called while the loop does not run.
+  // The store does its writing on this loop's thread from now on, where it can: a call from there then needs no other
+  // thread. With null on a thread of the store's own, as at first. Called while the loop does not run.
   virtual void write_from(Loop* /*loop*/) {}
 
   virtual Time now() const = 0;

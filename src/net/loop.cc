@@ -38,6 +38,18 @@ Loop::~Loop() {
 
 void Loop::run() {
   while (!stopped_.load()) turn(Sleep::yes);
+  stopped_.store(false);
+}
+
+void Loop::host(Loop* guest) {
+  epoll_event event{};
+  event.events = EPOLLIN; // an epoll descriptor is readable while it has events
+  event.data.ptr = guest;
+  if (guest_ != nullptr) ::epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, guest_->epoll_.number(), nullptr);
+  guest_ = guest;
+  guest_has_events_ = guest != nullptr; // those from before
+  if (guest != nullptr && ::epoll_ctl(epoll_.number(), EPOLL_CTL_ADD, guest->epoll_.number(), &event) != 0)
+    throw std::system_error(last_system_error(), "an event loop cannot watch another one");
 }
 
 void Loop::stop() {
@@ -74,23 +86,37 @@ void Loop::suspend_until(TimedWait& wait, TaskFrame& frame, MonotonicTime due) {
   deadlines_.insert(wait);
 }
 
+std::optional<MonotonicTime> Loop::fall_asleep() {
+  if (!ready_.empty()) return std::nullopt;
+  asleep_.store(true);
+  if (pending_.load() || stopped_.load()) return std::nullopt;
+  const MonotonicTime until = deadlines_.empty() ? next_tick_ : std::min(next_tick_, deadlines_.begin()->due_);
+  if (guest_ == nullptr) return until;
+  const std::optional<MonotonicTime> until_of_guest = guest_->fall_asleep();
+  return until_of_guest ? std::optional(std::min(until, *until_of_guest)) : std::nullopt;
+}
+
 void Loop::turn(Sleep sleep) {
-  std::optional<MonotonicTime> until;
-  if (sleep == Sleep::yes && ready_.empty()) {
-    asleep_.store(true);
-    if (!pending_.load() && !stopped_.load()) {
-      until = deadlines_.empty() ? next_tick_ : std::min(next_tick_, deadlines_.begin()->due_);
-    }
-  }
-  take_events(until);
+  take_events(sleep == Sleep::yes ? fall_asleep() : std::nullopt);
   asleep_.store(false, std::memory_order_relaxed);
-  const MonotonicTime now = events_taken_ = std::chrono::steady_clock::now();
+  const MonotonicTime now = std::chrono::steady_clock::now();
+  if (guest_ != nullptr) {
+    guest_->asleep_.store(false, std::memory_order_relaxed);
+    if (std::exchange(guest_has_events_, false)) guest_->take_events(std::nullopt);
+    guest_->run_tasks(now);
+  }
+  run_tasks(now);
+  // What this loop's tasks have just asked of the guest.
+  if (guest_ != nullptr && guest_->pending_.load()) guest_->run_tasks(now);
+}
+
+void Loop::run_tasks(MonotonicTime now) {
+  events_taken_ = now;
   while (!deadlines_.empty() && deadlines_.begin()->due_ <= now) {
     TimedWait& due = *deadlines_.begin();
     due.forget_deadline();
     make_ready(due);
   }
-  // From here on tasks run.
   if (pending_.load()) run_posted();
   WaitList ready;
   ready.swap(ready_);
@@ -131,7 +157,12 @@ void Loop::take_events(std::optional<MonotonicTime> until) {
   }
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<std::size_t>(i)];
-    if (event.data.ptr != nullptr) static_cast<WatchedDescriptor*>(event.data.ptr)->happened(event.events);
+    if (event.data.ptr == nullptr) continue;
+    if (event.data.ptr == guest_) {
+      guest_has_events_ = true;
+    } else {
+      static_cast<WatchedDescriptor*>(event.data.ptr)->happened(event.events);
+    }
   }
   if (count == kEventsMax) take_events(std::nullopt); // there may be more
 }

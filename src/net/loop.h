@@ -109,6 +109,9 @@ class Loop {
 
   // Runs until stop(). Every run…() is for one thread at a time.
   void run();
+  // The thread that runs this loop runs the guest too from now on, in the same turns; null for no guest. Called while
+  // neither of them runs. What tasks of one do for the other (post, wake) then costs no system call.
+  void host(Loop* guest);
   // Runs on the caller's thread until `over` says so; it is asked after every turn.
   template <class Over>
   void run_until(Over over) {
@@ -189,6 +192,10 @@ class Loop {
   void add(std::unique_ptr<Posted> work);
   void ring_if_asleep();
   void turn(Sleep sleep);
+  // When to wake up at the latest; nothing if there is work. From here on other threads ring the bell.
+  std::optional<MonotonicTime> fall_asleep();
+  // The second part of a turn.
+  void run_tasks(MonotonicTime now);
   // Marks what has happened. Sleeps until something does, or until that moment; without one it does not sleep.
   void take_events(std::optional<MonotonicTime> until);
   void tick(MonotonicTime now);
@@ -203,6 +210,8 @@ class Loop {
   MonotonicTime next_tick_;
   MonotonicTime events_taken_; // when the kernel was asked last
   bool has_pwait2_ = true;
+  Loop* guest_ = nullptr;
+  bool guest_has_events_ = false;
 
   std::atomic<bool> stopped_{false};
   std::atomic<bool> asleep_{false};  // or about to be

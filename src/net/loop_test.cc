@@ -59,6 +59,75 @@ TEST(Loop, IsStoppedFromAnotherThread) {
   other.join();
 }
 
+TEST(Loop, RunsAgainAfterItWasStopped) {
+  Loop loop;
+  int ran = 0;
+  for (int i = 0; i < 2; ++i) {
+    loop.post([&] {
+      ++ran;
+      loop.stop();
+    });
+    loop.run();
+  }
+  EXPECT_EQ(ran, 2);
+}
+
+TEST(Loop, AGuestRunsWithItsHost) {
+  Loop host, guest;
+  std::vector<std::string> ran;
+  guest.post([&] { ran.push_back("posted before"); });
+  host.host(&guest);
+  host.poll();
+  // What the two do for each other takes one turn.
+  host.post([&] {
+    ran.push_back("host");
+    guest.post([&] { ran.push_back("guest"); });
+  });
+  host.poll();
+  EXPECT_EQ(ran, (std::vector<std::string>{"posted before", "host", "guest"}));
+  // A host that sleeps wakes up for what another thread posts to the guest, and for the guest's deadlines.
+  const auto sleep = [&]() -> Task<void> {
+    co_await sleep_for(guest, milliseconds(5));
+    ran.push_back("slept");
+  };
+  guest.post([&] { spawn(sleep()); });
+  host.run_until([&] { return ran.back() == "slept"; });
+  std::thread other([&] { guest.post([&] { ran.push_back("other thread"); }); });
+  host.run_until([&] { return ran.back() == "other thread"; });
+  other.join();
+}
+
+TEST(Loop, AGuestThatHasLeftRunsByItself) {
+  Loop host, guest;
+  host.host(&guest);
+  host.host(nullptr);
+  int ran = 0;
+  guest.post([&] { ++ran; });
+  host.poll();
+  EXPECT_EQ(ran, 0);
+  guest.poll();
+  EXPECT_EQ(ran, 1);
+}
+
+TEST(Loop, TellsAGuestOfTheEventsOfItsDescriptors) {
+  Loop host, guest;
+  host.host(&guest);
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends), 0);
+  WatchedDescriptor watched(guest, Descriptor(ends[0]));
+  const Descriptor peer(ends[1]);
+  char got[8] = {};
+  ssize_t bytes = -1;
+  const auto read = [&]() -> Task<void> {
+    while ((bytes = watched.receive(got, sizeof got)) < 0) co_await watched.until_readable();
+  };
+  spawn(read());
+  std::thread other([&] { EXPECT_EQ(::write(peer.number(), "hello", 5), 5); });
+  host.run_until([&] { return bytes >= 0; });
+  other.join();
+  EXPECT_EQ(std::string_view(got, 5), "hello");
+}
+
 TEST(Loop, WakesTasksThatSleepForAnotherThread) {
   struct Sleep {
     Loop& loop;

@@ -50,12 +50,16 @@ std::optional<Host> redirected_to(std::string_view text) {
   return space == std::string_view::npos ? std::nullopt : parse_endpoint(text.substr(space + 1));
 }
 
+// A length and two line ends; longer than any word needs.
+constexpr std::size_t kAroundWord = 24;
+
 void append_length(std::string& out, char kind, std::size_t number) {
-  char digits[24];
-  const auto [end, error] = std::to_chars(digits, digits + sizeof digits, number);
-  out.push_back(kind);
-  out.append(digits, end);
-  out.append("\r\n");
+  char line[kAroundWord];
+  line[0] = kind;
+  char* const end = std::to_chars(line + 1, line + sizeof line - 2, number).ptr;
+  end[0] = '\r';
+  end[1] = '\n';
+  out.append(line, end + 2);
 }
 
 } // namespace
@@ -123,13 +127,20 @@ void append_word_count(std::string& out, std::size_t words) { append_length(out,
 void append_word(std::string& out, std::string_view word) {
   append_length(out, '$', word.size());
   out.append(word);
-  out.append("\r\n");
+  out.append("\r\n", 2);
+}
+
+void append_words(std::string& out, std::initializer_list<std::string_view> words) {
+  std::size_t bytes = out.size();
+  for (const std::string_view word : words) bytes += word.size() + kAroundWord;
+  out.reserve(bytes);
+  for (const std::string_view word : words) append_word(out, word);
 }
 
 std::string command(std::initializer_list<std::string_view> words) {
   std::string out;
   append_word_count(out, words.size());
-  for (const std::string_view word : words) append_word(out, word);
+  append_words(out, words);
   return out;
 }
 

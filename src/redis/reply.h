@@ -94,6 +94,7 @@ Result<OwnedReply> without_error(Result<OwnedReply> reply, const Host& from);
 // Commands are built by appending: the number of words first, then each of them.
 void append_word_count(std::string& out, std::size_t words);
 void append_word(std::string& out, std::string_view word);
+void append_words(std::string& out, std::initializer_list<std::string_view> words);
 std::string command(std::initializer_list<std::string_view> words);
 
 } // namespace oncekey::redis

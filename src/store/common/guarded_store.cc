@@ -103,6 +103,7 @@ class GuardedStore final : public Store {
   void count_waiting(Done<WaitingKeys> done) override { server_->count_waiting(std::move(done)); }
   void announce_to(Listener listener) override { server_->announce_to(std::move(listener)); }
   void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
+  void write_from(Loop* loop) override { server_->write_from(loop); }
   Time now() const override { return server_->now(); }
   const std::array<std::uint8_t, 32>& secret() const override { return server_->secret(); }
   Durability durability() const override { return server_->durability(); }
@@ -253,13 +254,13 @@ class GuardedStore final : public Store {
       if (record && call.verb == FenceVerb::complete && answer && *answer == FenceAnswer::done) {
         record->state = RecordState::completed;
         record->settled_at = guard.server_->now();
-        record->response = call.response;
-        guard.replays_.insert(id, *record);
+        record->response = std::move(call.response);
+        guard.replays_.insert(id, *std::move(record));
       }
       done(std::move(answer));
     }
 
-    const FenceCall call;
+    FenceCall call;
   };
 
   struct RepeatedAttemptEnd final : RepeatedEnding {

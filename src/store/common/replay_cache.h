@@ -35,10 +35,11 @@ class ReplayCache {
     return found->second->record;
   }
   // Only for completed records with their whole answer; others and those with large bodies are not kept.
-  void insert(const RecordId& id, const Record& record) {
+  template <class Given> // a Record
+  void insert(const RecordId& id, Given&& record) {
     if (!worth_keeping(record)) return;
     const std::size_t bytes = kEntryBytes + record.response->bytes();
-    auto kept = std::make_shared<const Record>(record);
+    auto kept = std::make_shared<const Record>(std::forward<Given>(record));
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
     if (const auto old = shard.by_id.find(id); old != shard.by_id.end()) {

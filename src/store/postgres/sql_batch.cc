@@ -9,8 +9,8 @@
 namespace oncekey::postgres {
 namespace {
 
-// The columns of oncekey.answer that are there for a claim too; those of a record go on from the fence.
-enum Column : int { column_n, column_answer, column_moment, column_fence, column_took_over };
+// The columns of oncekey.answer that are there for a claim too; those of a record go on from the fence to the last.
+enum Column : int { column_n, column_answer, column_moment, column_fence, column_took_over, column_fences = 18 };
 
 constexpr std::int16_t kClaimed = 1;
 constexpr std::int16_t kFoundLong = 3;
@@ -182,20 +182,32 @@ void SqlBatch::read_claims(const PGresult* result) {
   // A claim without a row met a lock that was not free.
   for (const std::size_t at : claims_) batch_[at].rest = rest_after_a_lock();
   std::optional<Time> moment;
+  const auto claimed = [&](std::size_t place, std::uint64_t fence, bool took_over) {
+    CallGroup& group = batch_[claims_[place]];
+    group.rest = Millis{0};
+    auto& claim = first<ClaimCall>(claims_[place]);
+    ++written_;
+    state_.claimed_with(claim.request.retention);
+    pending_.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(Claimed{fence, took_over, *moment})));
+    group.calls.erase(group.calls.begin());
+  };
   for (const Row row : rows_of(result)) {
-    const auto place = static_cast<std::size_t>(row.int4(column_n)) - 1;
+    moment = row.time(column_moment);
+    const std::int32_t n = row.int4(column_n);
+    if (n == 0) {
+      const std::vector<std::string_view> fences = row.array(column_fences);
+      for (std::size_t place = 0; place < std::min(fences.size(), claims_.size()); ++place) {
+        if (!fences[place].empty()) claimed(place, number_in<std::uint64_t>(fences[place]), /*took_over=*/false);
+      }
+      continue;
+    }
+    const auto place = static_cast<std::size_t>(n) - 1;
     if (place >= claims_.size()) continue;
     CallGroup& group = batch_[claims_[place]];
     group.rest = Millis{0};
-    moment = row.time(column_moment);
     const std::int16_t answer = row.int2(column_answer);
     if (answer == kClaimed) {
-      auto& claim = first<ClaimCall>(claims_[place]);
-      ++written_;
-      state_.claimed_with(claim.request.retention);
-      const Claimed claimed{row.count(column_fence), row.boolean(column_took_over), *moment};
-      pending_.add(claim.done, Result<ClaimAnswer>(ClaimAnswer(claimed)));
-      group.calls.erase(group.calls.begin());
+      claimed(place, row.count(column_fence), row.boolean(column_took_over));
     } else if (answer == kFoundLong) {
       for (const PostgresCallPtr& call : group.calls) call->only_read = true;
     } else {

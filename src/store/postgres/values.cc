@@ -53,6 +53,8 @@ std::vector<std::string_view> Row::array(int column) const {
 
 std::string as_text(std::string_view bytes, TextEncoding encoding) {
   bytes = bytes.substr(0, kTextBytesMax);
+  const auto is_ascii = [](char c) { return c > 0 && static_cast<unsigned char>(c) < 0x80; };
+  if (std::ranges::all_of(bytes, is_ascii)) return std::string(bytes); // nearly all are
   std::string text;
   text.reserve(bytes.size());
   while (!bytes.empty()) {

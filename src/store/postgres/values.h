@@ -148,7 +148,7 @@ class Row {
   bool boolean(int column) const { return bool_in(bytes(column)); }
   Time time(int column) const { return Time{Millis{int8(column)}}; }
   std::string text(int column) const { return std::string(bytes(column)); }
-  // Of a one-dimensional array without nulls: its elements' bytes.
+  // Of a one-dimensional array: its elements' bytes, none for a null.
   std::vector<std::string_view> array(int column) const;
 
  private:

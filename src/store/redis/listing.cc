@@ -31,9 +31,8 @@ constexpr std::string_view kLongEnd = "131071";
 // Expired entries removed in one count.
 constexpr std::size_t kForgottenPerCount = 256;
 
-// What the names of the markers' fields for unsettled keys begin with (script_call.h).
-constexpr std::string_view kUnsettledField = "open:";
-// KEYS: a marker. ARGV: the name and the value of such a field. Removes it unless it has changed since.
+// KEYS: a marker. ARGV: the name and the value of its field for an unsettled record (script_call.h). Removes the field
+// unless it has changed since.
 constexpr std::string_view kForgetFieldScript = R"lua(
 if redis.call('HGET', KEYS[1], ARGV[1]) ~= ARGV[2] then return 0 end
 return redis.call('HDEL', KEYS[1], ARGV[1])
@@ -205,9 +204,9 @@ struct UnsettledField {
 };
 
 // "LEASE EXPIRY"; a lease of 0 is that of an indeterminate key.
-std::optional<UnsettledField> parse_field(std::uint32_t partition, std::string_view name, std::string_view value) {
-  if (!name.starts_with(kUnsettledField)) return std::nullopt;
-  const std::optional<RecordId> id = record_id_from_hex(name.substr(kUnsettledField.size()));
+std::optional<UnsettledField> parse_field(const KeyNames& names, std::uint32_t partition, std::string_view name,
+                                          std::string_view value) {
+  const std::optional<RecordId> id = names.id_of(name);
   if (!id) return std::nullopt;
   std::int64_t lease = 0;
   std::int64_t expiry = 0;
@@ -229,7 +228,7 @@ struct UnsettledFields {
 Task<Result<UnsettledFields>> unsettled_at(std::shared_ptr<RedisConnection> connection, const KeyNames& names,
                                            std::vector<std::uint32_t> partitions, std::size_t fields_max) {
   UnsettledFields found;
-  const std::string pattern = fmt::format("{}*", kUnsettledField);
+  const std::string pattern = names.records_pattern("");
   std::map<std::uint32_t, std::string> cursors; // of the partitions that have more
   for (const std::uint32_t partition : partitions) cursors[partition] = "0";
   while (!cursors.empty() && found.fields.size() < fields_max) {
@@ -244,7 +243,7 @@ Task<Result<UnsettledFields>> unsettled_at(std::shared_ptr<RedisConnection> conn
       if (!reply) co_return reply.fault();
       const RedisReply pairs = reply->look()[1];
       for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) {
-        auto field = parse_field(at->first, pairs[i].text(), pairs[i + 1].text());
+        auto field = parse_field(names, at->first, pairs[i].text(), pairs[i + 1].text());
         if (field) found.fields.push_back(*std::move(field));
       }
       at->second = std::string(reply->look()[0].text());

@@ -26,12 +26,9 @@ std::string owner_word(const Ownership& owner) {
   return word;
 }
 
-std::string status_word(const StoredResponse& response) {
-  return encode_number(static_cast<std::uint16_t>(response.status));
-}
-
-std::string encoded(const StoredResponse& response) {
-  std::string bytes;
+// What follows the texts in the value of a completed record.
+std::string answer_word(const StoredResponse& response) {
+  std::string bytes = encode_number(static_cast<std::uint16_t>(response.status));
   encode_response(response, bytes);
   return bytes;
 }
@@ -44,7 +41,7 @@ CallPtr call_for(const FenceCall& what) {
     case FenceVerb::renew:
       return call("R", what.lease);
     case FenceVerb::complete:
-      return call("D", status_word(what.response), what.response.unfinished(), encoded(what.response));
+      return call(what.response.unfinished() ? "P" : "D", answer_word(what.response));
     case FenceVerb::release:
       return call("L");
     case FenceVerb::hold:
@@ -72,6 +69,7 @@ class RedisStore final : public Store {
       : room_(options.queue_limits), state_(options, std::move(connections)) {}
 
   ~RedisStore() override {
+    if (host_ != nullptr) write_from(nullptr);
     // Every call that waits is answered; what is in the middle of something is dropped with the loop.
     state_.loop.post([this] {
       upkeep_.stop();
@@ -115,8 +113,8 @@ class RedisStore final : public Store {
 
   void claim(ClaimRequest request, Done<ClaimAnswer> done) override {
     if (Status may = state_.may_claim(); !may) return done(std::move(may).fault());
-    CallPtr call = call_for(Script::records, request.id, "C", encode_times(request),
-                            request.abandoned == Abandoned::take_over, encode_identity(request));
+    CallPtr call = call_for(Script::records, request.id, request.abandoned == Abandoned::take_over ? "T" : "C",
+                            encode_times(request), encode_identity(request));
     submit(std::move(call), ClaimCall{std::move(request), std::move(done)});
   }
 
@@ -134,8 +132,7 @@ class RedisStore final : public Store {
   JobStore& jobs() override { return *jobs_; }
 
   void operate(const RecordId& id, OperatorAction action, StoredResponse response, Done<OperatorAnswer> done) override {
-    CallPtr call = call_for(Script::records, id, "O", to_string(action), status_word(response), response.unfinished(),
-                            encoded(response));
+    CallPtr call = call_for(Script::records, id, "O", to_string(action), response.unfinished(), answer_word(response));
     submit(std::move(call), OperatorCall{id, action, {}, std::move(done)});
   }
 
@@ -159,6 +156,19 @@ class RedisStore final : public Store {
   const std::array<std::uint8_t, 32>& secret() const override { return state_.marker.secret; }
   Durability durability() const override { return state_.durability(); }
   Status healthy() const override { return state_.healthy(); }
+  void write_from(Loop* loop) override {
+    if (thread_.joinable()) {
+      state_.loop.stop();
+      thread_.join();
+    }
+    if (host_ != nullptr) host_->host(nullptr);
+    host_ = loop;
+    if (loop != nullptr) {
+      loop->host(&state_.loop);
+    } else {
+      thread_ = std::thread([this] { state_.loop.run(); });
+    }
+  }
   // Estimated from what the servers tell every few seconds; counts all keys of the database.
   StoreStats stats() const override { return state_.stats(); }
   RateKeeper* rates() override { return rates_.get(); }
@@ -194,6 +204,7 @@ class RedisStore final : public Store {
   const std::unique_ptr<RateKeeper> rates_ = redis_rates(servers_);
   const std::unique_ptr<JobStore> jobs_ =
       redis_jobs(servers_, [this](CallPtr call, AnyCall what) { submit(std::move(call), std::move(what)); });
+  Loop* host_ = nullptr; // runs the store's loop in place of the thread
   std::thread thread_{[this] { state_.loop.run(); }};
 };
 

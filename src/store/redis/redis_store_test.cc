@@ -24,6 +24,35 @@ void on_the_loop(Store& store, const std::function<void()>& calls) {
   ran.get_future().wait();
 }
 
+// A loop that does the store's work calls back on its own thread; without one the store's thread does so again.
+TEST_F(RedisServer, WorksOnTheLoopThatItIsGiven) {
+  const auto store = open();
+  Loop loop;
+  for (int turn = 0; turn < 2; ++turn) {
+    store->write_from(&loop);
+    std::optional<std::thread::id> answered_by;
+    store->claim(claim_of(random_id()), [&](const Result<ClaimAnswer>& answer) {
+      EXPECT_TRUE(answer);
+      answered_by = std::this_thread::get_id();
+    });
+    loop.run_until([&] { return answered_by.has_value(); });
+    EXPECT_EQ(answered_by, std::this_thread::get_id());
+    store->write_from(nullptr);
+    EXPECT_TRUE(claims(*store));
+  }
+}
+
+TEST_F(RedisServer, AnswersAllCallsWhenItIsClosedWhileALoopWorksForIt) {
+  Loop loop;
+  auto store = open();
+  store->write_from(&loop);
+  bool answered = false;
+  store->claim(claim_of(random_id()), [&](const Result<ClaimAnswer>&) { answered = true; });
+  store.reset();
+  EXPECT_TRUE(answered);
+  loop.poll();
+}
+
 TEST_F(RedisServer, AStormOfClaimsOfACompletedKeyIsOneCommand) {
   const auto store = open();
   const RecordId id = random_id();

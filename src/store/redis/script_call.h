@@ -5,8 +5,8 @@
 // Two scripts touch records and jobs, each for a batch: any number of calls in one partition. Script::records does to a
 // record what core/transitions.cc says, Script::jobs to a job what core/job_transitions.cc says, on the server's clock.
 // The value of a record and the fields of a job are described beside their decoders in values.h. A marker is a hash
-// with the fields generation, replaces, tick and fence, and for each key that is not settled a field `open:` and its
-// id: "LEASE EXPIRY" in milliseconds, with a lease of 0 for an indeterminate one.
+// with the fields generation, replaces, tick and fence, and for each record that is not settled a field with the
+// record's name: "LEASE EXPIRY" in milliseconds, with a lease of 0 for an indeterminate one.
 #pragma once
 
 #include "redis/connection.h"
@@ -30,16 +30,18 @@ enum class Script { records, jobs };
 // generation or has a smaller tick, with nothing changed.
 //
 // Of records:
-//   C times take_over identity                    claim: twice its fence, and one more after a takeover; or the record
+//   C times identity                              claim: twice its fence, and one more after a takeover; or the record
+//   T times identity                              the same, of a caller that takes over what is abandoned
 //   F interest                                    find: the record, or nil
 //   R owner lease                                 renew:    1 done, 0 lost
-//   D owner status partial response               complete: the same
+//   D owner answer                                complete: the same
+//   P owner answer                                complete with an answer that is not whole yet: the same
 //   L owner                                       release:  the same
 //   H owner finder                                hold:     the same
-//   O release|complete|rerun status partial response        operate: 0 done, 1 absent, 2 live, 3 completed
-// Fences and statuses are written as in a record's value; `owner` is a fence, and behind it the token of the claim if
-// that is known. `identity` is what stands in the value from the fingerprint to the texts. `times` are retention and
-// lease, each as eight bytes.
+//   O release|complete|rerun partial answer       operate:  0 done, 1 absent, 2 live, 3 completed
+// `owner`, `identity` and `answer` are parts of a record's value: the fence, and behind it the token of the claim if
+// that is known; what stands from the token to the texts; what follows the texts. `times` are retention and lease, each
+// as eight bytes.
 //
 // Of jobs:
 //   S fingerprint route key ordered delay retention message   stage: {1 staged or 0, the fingerprint that is there}
@@ -79,7 +81,7 @@ struct ScriptCall : QueuedCall {
   template <class... Words>
   void add(const Words&... more) {
     words += sizeof...(more);
-    (append_word(arguments, as_word(more)), ...);
+    append_words(arguments, {as_word(more)...});
   }
 };
 using CallPtr = std::unique_ptr<ScriptCall>;

@@ -5,6 +5,7 @@ namespace {
 
 // What every batch begins with: the marker, the time, the counter of fences.
 constexpr std::string_view kBatchBegin = R"lua(
+local KEYS, ARGV, type = KEYS, ARGV, type -- locals are found faster
 local marker = redis.call('HMGET', KEYS[1], 'generation', 'replaces', 'tick', 'fence')
 local tick = tonumber(marker[3]) or 0
 -- A tick only grows: a smaller one than a gateway has seen is that of an older copy.
@@ -32,25 +33,34 @@ end
 
 local function decimal(number) return string.format('%.0f', number) end
 
--- The keys of this batch that are not settled from now on, by their ids; false for those that are. At the end they go
--- into fields of the marker: the batch needs no further key for it, and no further command for a claim.
-local unsettled = {}
+-- Fields of the marker that this batch sets and removes: of the keys that are not settled from now on, and of those that
+-- are. The batch needs no further key for them, and no further command for a claim. Of one key there is one call in a batch.
+local fields, filled, settled, emptied = {}, 0, {}, 0
+local function set_field(name, value)
+  fields[filled + 1], fields[filled + 2] = name, value
+  filled = filled + 2
+end
 -- What a letter stands for, by how it begins: with a look at the record or job (of_found), or in its own way (verbs).
 local verbs, of_found, lengths = {}, {}, {}
 )lua";
 
 constexpr std::string_view kRecordVerbs = R"lua(
-local unpack_head, pack = struct.unpack, struct.pack
+local unpack_head, pack, byte = struct.unpack, struct.pack, string.byte
 local band, bor = bit.band, bit.bor
 local IN_PROGRESS, COMPLETED, INDETERMINATE = 1, 2, 3
 local TOOK_OVER, RERUN, AWAITED, PARTIAL = 1, 2, 4, 8
-local NUMBERS = '<BBBI8I8I8I8I8I2' -- all up to the fingerprint
-local FENCE = 4                    -- where it begins
-local FINGERPRINT, TEXTS = 46, 98  -- where they begin
+local NUMBERS = '<BBBI8I8I8I8I8' -- all up to the token
+-- Where they begin.
+local FIRST_RECEIVED, EXPIRES_AT, FENCE, TOKEN, FINGERPRINT, TEXTS = 12, 20, 36, 44, 60, 96
 local FORMAT = 1
 
-local function note_open(key, r) unsettled[sub(key, -64)] = decimal(r.lease_until) .. ' ' .. decimal(r.expires_at) end
-local function note_settled(key) unsettled[sub(key, -64)] = false end
+local function note_open(key, r) set_field(key, decimal(r.lease_until) .. ' ' .. decimal(r.expires_at)) end
+local function note_settled(key)
+  emptied = emptied + 1
+  settled[emptied] = key
+end
+
+lengths = {C = 2, T = 2, F = 1, R = 2, D = 2, P = 2, L = 1, H = 2, O = 3}
 
 -- The bytes of a record; nothing; or an error in second place.
 local function read_bytes(key)
@@ -58,7 +68,7 @@ local function read_bytes(key)
   if not value then return nil end
   if type(value) == 'table' then return nil, value end
   if #value < TEXTS - 1 then return nil, {err = 'CORRUPT a record that is too short'} end
-  if value:byte(1) ~= FORMAT then return nil, {err = 'NEWERFORMAT ' .. value:byte(1)} end
+  if byte(value) ~= FORMAT then return nil, {err = 'NEWERFORMAT ' .. byte(value)} end
   return value
 end
 
@@ -67,16 +77,15 @@ local function read(key)
   if not value then return nil, err end
   local r = {value = value}
   local _
-  _, r.state, r.flags, r.fence, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.status =
-    unpack_head(NUMBERS, value)
+  _, r.state, r.flags, r.settled_at, r.first_received, r.expires_at, r.lease_until, r.fence = unpack_head(NUMBERS, value)
   return r
 end
 
 -- An error, or nothing when all went well. `rest` is what follows the numbers.
 local function write(key, r, rest)
   local done = redis_call('SET', key,
-    pack(NUMBERS, FORMAT, r.state, r.flags, r.fence, r.first_received, r.expires_at, r.lease_until, r.settled_at,
-      r.status) .. (rest or sub(r.value, FINGERPRINT)), 'PX', string.format('%.0f', r.expires_at - now))
+    pack(NUMBERS, FORMAT, r.state, r.flags, r.settled_at, r.first_received, r.expires_at, r.lease_until, r.fence) ..
+      (rest or sub(r.value, TOKEN)), 'PX', string.format('%.0f', r.expires_at - now))
   if done.err then return done end
 end
 
@@ -89,14 +98,12 @@ local function free(r) return not r or expired(r) end
 local function lease_over(r) return now >= r.lease_until end
 -- `owner` is a fence, with the token behind it where that is known: a replica whose clock is behind that of the lost
 -- master could give a fence again.
-local function is_of(value, owner)
-  return sub(value, FENCE, FENCE + 7) == sub(owner, 1, 8) and (#owner == 8 or sub(value, 78, 93) == sub(owner, 9))
-end
+local function is_of(value, owner) return sub(value, FENCE, FENCE - 1 + #owner) == owner end
 local function owns(r, owner)
   return r and not expired(r) and r.state == IN_PROGRESS and is_of(r.value, owner)
 end
--- Fingerprint, token and texts: what stays when the response after them is another one.
-local function identity_of(value) return sub(value, FINGERPRINT, TEXTS - 1 + unpack_head('<I4', value, 94)) end
+-- Where the texts end, and the answer begins.
+local function answer_at(value) return TEXTS + unpack_head('<I4', value, TEXTS - 4) end
 local function stay_for_the_lease(r) r.expires_at = math.max(r.expires_at, r.lease_until) end
 
 -- After a write that settled a record: tells the gateways that wait for it.
@@ -118,8 +125,6 @@ local function settle(key, r, answer, rest)
   return answer
 end
 
-lengths = {C = 3, F = 1, R = 2, D = 4, L = 1, H = 2, O = 4}
-
 -- What first claims of one kind (retention and lease) have in common.
 local kinds = {}
 local function kind_of(times)
@@ -130,8 +135,8 @@ local function kind_of(times)
     kind = {lease_until = now + lease, expires_at = now + lives}
     kind.stays = decimal(lives)
     kind.open = decimal(kind.lease_until) .. ' ' .. decimal(kind.expires_at)
-    local first = pack(NUMBERS, FORMAT, IN_PROGRESS, 0, 0, now, kind.expires_at, kind.lease_until, 0, 0)
-    kind.before_fence, kind.after_fence = sub(first, 1, FENCE - 1), sub(first, FENCE + 8)
+    kind.before_fence =
+      sub(pack(NUMBERS, FORMAT, IN_PROGRESS, 0, 0, now, kind.expires_at, kind.lease_until, 0), 1, FENCE - 1)
     kinds[times] = kind
   end
   return kind
@@ -139,12 +144,12 @@ end
 
 -- The value of a first claim, with the fence that take_fence() gives next.
 local function first_of(kind, identity)
-  return kind.before_fence .. pack('<I8', next_fence) .. kind.after_fence .. identity
+  return kind.before_fence .. pack('<I8', next_fence) .. identity
 end
 
 -- To be called once the value is written.
 local function claimed_first(key, kind)
-  unsettled[sub(key, -64)] = kind.open
+  set_field(key, kind.open)
   return take_fence() * 2
 end
 
@@ -154,7 +159,7 @@ local function of_new_owner(value, identity)
     for _ = 1, 4 do at = at + 2 + unpack_head('<I2', bytes, at) end
     return at
   end
-  local begin = TEXTS - FINGERPRINT + 1
+  local begin = TEXTS - TOKEN + 1
   local texts = sub(value, TEXTS, context_at(value, TEXTS) - 1) .. sub(identity, context_at(identity, begin))
   return sub(identity, 1, begin - 5) .. pack('<I4', #texts) .. texts
 end
@@ -165,7 +170,7 @@ local function claim_found(key, r, kind, take_over, identity)
     if done.err then return done end
     return claimed_first(key, kind)
   end
-  if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 1, 32) or r.state ~= IN_PROGRESS or
+  if sub(r.value, FINGERPRINT, FINGERPRINT + 31) ~= sub(identity, 17, 48) or r.state ~= IN_PROGRESS or
      not lease_over(r) or not (take_over or has(r, RERUN)) then
     return r.value
   end
@@ -181,24 +186,26 @@ end
 
 -- Most claims find nothing, so the look and the write are one command. Redis 6 does not know it: there they are two.
 local one_step = true
-function verbs.C(key, at)
-  local kind = kind_of(ARGV[at])
+local function claim(key, at, take_over)
+  local kind, identity = kind_of(ARGV[at]), ARGV[at + 1]
   local found
   if one_step then
-    found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'GET', 'PX', kind.stays)
+    found = redis_call('SET', key, first_of(kind, identity), 'NX', 'GET', 'PX', kind.stays)
     if not found then return claimed_first(key, kind) end
     one_step = type(found) ~= 'table' or sub(found.err, 1, 3) ~= 'ERR'
     if one_step and type(found) == 'table' then return found end
   end
   if not one_step then
-    found = redis_call('SET', key, first_of(kind, ARGV[at + 2]), 'NX', 'PX', kind.stays)
+    found = redis_call('SET', key, first_of(kind, identity), 'NX', 'PX', kind.stays)
     if found and found.ok then return claimed_first(key, kind) end
     if found then return found end
   end
   local r, err = read(key)
   if err then return err end
-  return claim_found(key, r, kind, ARGV[at + 1] == '1', ARGV[at + 2])
+  return claim_found(key, r, kind, take_over, identity)
 end
+function verbs.C(key, at) return claim(key, at, false) end
+function verbs.T(key, at) return claim(key, at, true) end
 
 function of_found.F(key, at, r)
   if free(r) then return false end
@@ -218,28 +225,35 @@ function of_found.R(key, at, r)
 end
 
 -- Every request ends here, so it works on the bytes: only what changes is made anew.
-local now_bytes = pack('<I8', now)
-function verbs.D(key, at)
+local heads = {} -- of records completed now, by their flags
+local function complete(key, at, partial)
   local value, err = read_bytes(key)
   if err then return err end
-  if not value or not is_of(value, ARGV[at]) or now >= unpack_head('<I8', value, 20) then return 0 end
-  local state, flags = value:byte(2, 3)
-  local settled_at, rest
+  if not value or not is_of(value, ARGV[at]) or now >= unpack_head('<I8', value, EXPIRES_AT) then return 0 end
+  local state, flags = byte(value, 2, 3)
+  local kept = band(flags, TOOK_OVER) + partial
+  local head, rest
   if state == IN_PROGRESS or state == INDETERMINATE then
-    settled_at, rest = now_bytes, sub(value, FINGERPRINT)
+    head = heads[kept]
+    if not head then
+      head = pack('<BBBI8', FORMAT, COMPLETED, kept, now)
+      heads[kept] = head
+    end
+    rest = sub(value, FIRST_RECEIVED)
   elseif state == COMPLETED and band(flags, PARTIAL) ~= 0 then
-    settled_at, rest = sub(value, 36, 43), identity_of(value)
+    head = string.char(FORMAT, COMPLETED, kept) .. sub(value, 4, FIRST_RECEIVED - 1)
+    rest = sub(value, FIRST_RECEIVED, answer_at(value) - 1)
   else
     return 0
   end
-  local kept = band(flags, TOOK_OVER) + ARGV[at + 2] * PARTIAL
-  local done = redis_call('SET', key, string.char(FORMAT, COMPLETED, kept) .. sub(value, 4, 35) .. settled_at ..
-    ARGV[at + 1] .. rest .. ARGV[at + 3], 'KEEPTTL')
+  local done = redis_call('SET', key, head .. rest .. ARGV[at + 1], 'KEEPTTL')
   if done.err then return done end
   note_settled(key)
   tell(key, flags)
   return 1
 end
+function verbs.D(key, at) return complete(key, at, 0) end
+function verbs.P(key, at) return complete(key, at, PARTIAL) end
 
 function of_found.L(key, at, r)
   if not owns(r, ARGV[at]) then return 0 end
@@ -257,7 +271,7 @@ function of_found.H(key, at, r)
   if ARGV[at + 1] == '1' and (not lease_over(r) or has(r, RERUN)) then return 0 end
   r.state = INDETERMINATE
   r.settled_at = now
-  unsettled[sub(key, -64)] = '0 ' .. decimal(r.expires_at)
+  set_field(key, '0 ' .. decimal(r.expires_at))
   return settle(key, r, 1)
 end
 
@@ -273,9 +287,8 @@ function of_found.O(key, at, r)
     r.state = COMPLETED
     r.settled_at = now
     unset(r, RERUN)
-    r.status = unpack_head('<I2', ARGV[at + 1])
-    if ARGV[at + 2] == '1' then set(r, PARTIAL) end
-    rest = identity_of(r.value) .. ARGV[at + 3]
+    if ARGV[at + 1] == '1' then set(r, PARTIAL) end
+    rest = sub(r.value, TOKEN, answer_at(r.value) - 1) .. ARGV[at + 2]
   else
     r.state = IN_PROGRESS
     r.lease_until = now
@@ -465,8 +478,9 @@ local answers = {now, tick}
 local at = 7
 for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cluster
   local letter, key = ARGV[at], KEYS[i]
-  if verbs[letter] then
-    answers[i + 1] = verbs[letter](key, at + 1)
+  local verb = verbs[letter]
+  if verb then
+    answers[i + 1] = verb(key, at + 1)
   else
     local found, err = read(key)
     answers[i + 1] = err or of_found[letter](key, at + 1, found, sub(key, -64))
@@ -474,18 +488,9 @@ for i = 2, 1 + ARGV[6] do -- the keys after these are named for the sake of a cl
   at = at + 1 + lengths[letter]
 end
 -- Saved in the same step as the claims. A server that was too full for this was too full for them.
-local fields, gone = {}, {}
-if given ~= (tonumber(marker[4]) or 0) then fields = {'fence', decimal(given)} end
-for id, value in pairs(unsettled) do
-  if value then
-    fields[#fields + 1] = 'open:' .. id
-    fields[#fields + 1] = value
-  else
-    gone[#gone + 1] = 'open:' .. id
-  end
-end
-if #fields > 0 then redis_call('HSET', KEYS[1], unpack(fields)) end
-if #gone > 0 then redis_call('HDEL', KEYS[1], unpack(gone)) end
+if given ~= (tonumber(marker[4]) or 0) then set_field('fence', decimal(given)) end
+if filled > 0 then redis_call('HSET', KEYS[1], unpack(fields)) end
+if emptied > 0 then redis_call('HDEL', KEYS[1], unpack(settled)) end
 -- Counted after the calls: a full server then refuses calls one by one, and not the batch.
 if ARGV[4] == '1' then
   local counted = redis_call('HINCRBY', KEYS[1], 'tick', 1)

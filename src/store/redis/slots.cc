@@ -43,7 +43,9 @@ std::uint16_t slot_of(std::string_view key) {
 }
 
 KeyNames::KeyNames(std::string prefix, std::uint32_t partitions)
-    : prefix_(std::move(prefix)), tags_(make_tags(partitions)) {}
+    : prefix_(std::move(prefix)), stems_(make_tags(partitions)) {
+  for (std::string& stem : stems_) stem = fmt::format("{}:{{{}}}:", prefix_, stem);
+}
 
 std::uint32_t KeyNames::partition_of(const RecordId& id) const {
   // The first bytes, so that the beginning of an id tells its partition.
@@ -51,7 +53,9 @@ std::uint32_t KeyNames::partition_of(const RecordId& id) const {
 }
 
 std::string KeyNames::key(std::uint32_t partition, std::string_view kind, std::string_view rest) const {
-  return fmt::format("{}:{{{}}}:{}{}", prefix_, tags_[partition], kind, rest);
+  std::string key;
+  key.reserve(stems_[partition].size() + kind.size() + rest.size());
+  return key.append(stems_[partition]).append(kind).append(rest);
 }
 
 RecordId KeyNames::first_id_in(std::uint32_t partition) const {

@@ -5,6 +5,7 @@
 // slot, and each partition has a marker of its own. A single server has one partition, since it forgets as a whole.
 #pragma once
 
+#include "base/crypto.h"
 #include "core/rate_keeper.h"
 #include "redis/reply.h"
 
@@ -27,25 +28,29 @@ class KeyNames {
  public:
   KeyNames(std::string prefix, std::uint32_t partitions);
 
-  std::uint32_t partitions() const { return static_cast<std::uint32_t>(tags_.size()); }
+  std::uint32_t partitions() const { return static_cast<std::uint32_t>(stems_.size()); }
   std::uint32_t partition_of(const RecordId& id) const;
-  std::uint16_t slot(std::uint32_t partition) const { return slot_of(tags_[partition]); }
+  std::uint16_t slot(std::uint32_t partition) const { return slot_of(stems_[partition]); }
 
-  std::string record(const RecordId& id) const { return key(partition_of(id), "", to_hex(id)); }
+  std::string record(const RecordId& id) const { return key(partition_of(id), "", hex_encode(id.bytes)); }
   std::string marker(std::uint32_t partition) const { return key(partition, "marker"); }
   // A job, its message, and what finds jobs (scripts.cc).
-  std::string job(const RecordId& id) const { return key(partition_of(id), "job:", to_hex(id)); }
-  std::string message(const RecordId& id) const { return key(partition_of(id), "message:", to_hex(id)); }
+  std::string job(const RecordId& id) const { return key(partition_of(id), "job:", hex_encode(id.bytes)); }
+  std::string message(const RecordId& id) const { return key(partition_of(id), "message:", hex_encode(id.bytes)); }
   std::string jobs(std::uint32_t partition) const { return key(partition, "jobs"); }
   std::string job_counts(std::uint32_t partition) const { return key(partition, "job_counts"); }
   std::string job_expiry(std::uint32_t partition) const { return key(partition, "job_expiry"); }
   std::string due_jobs(std::uint32_t partition, std::string_view route) const { return key(partition, "due:", route); }
-  std::string jobs_in_order(const RecordId& id) const { return key(partition_of(id), "order:", to_hex(id).substr(48)); }
+  std::string jobs_in_order(const RecordId& id) const {
+    return key(partition_of(id), "order:", hex_encode(id.bytes).substr(48));
+  }
   // The first id of a partition; no record has it.
   RecordId first_id_in(std::uint32_t partition) const;
   // Of a rate limit, beside the records of a partition.
   std::uint32_t partition_of(const RateBucketId& bucket) const { return partition_of(RecordId{bucket.bytes}); }
-  std::string bucket(const RateBucketId& bucket) const { return key(partition_of(bucket), "rate:", to_hex(bucket)); }
+  std::string bucket(const RateBucketId& bucket) const {
+    return key(partition_of(bucket), "rate:", hex_encode(bucket.bytes));
+  }
   // What the whole store shares (its secret); lives where partition 0 does.
   std::string meta() const { return key(0, "meta"); }
   // Where settled records are announced.
@@ -60,7 +65,7 @@ class KeyNames {
   std::string key(std::uint32_t partition, std::string_view kind, std::string_view rest = {}) const;
 
   std::string prefix_;
-  std::vector<std::string> tags_;
+  std::vector<std::string> stems_; // by partition: the prefix and the hash tag
 };
 
 struct SlotRange {

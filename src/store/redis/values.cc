@@ -12,19 +12,24 @@ namespace oncekey::redis {
 namespace {
 
 constexpr std::uint8_t kValueFormat = 1;
-constexpr std::size_t kHeadBytes = 97; // up to the texts
+constexpr std::size_t kHeadBytes = 95; // up to the texts
 constexpr std::uint8_t kTookOver = 1;
 constexpr std::uint8_t kRerun = 2;
 
-// Where the response begins.
-std::size_t response_at(std::string_view value) {
+// Where the texts end, and the answer begins.
+std::size_t answer_at(std::string_view value) {
   codec::Cursor length(value.substr(kHeadBytes - sizeof(std::uint32_t)));
   return kHeadBytes + length.number<std::uint32_t>();
 }
 
+bool is_completed(std::string_view value) { return value[1] == static_cast<char>(RecordState::completed); }
+
 } // namespace
 
-bool is_cut_in_texts(std::string_view front) { return front.size() >= kHeadBytes && response_at(front) > front.size(); }
+bool is_cut_in_texts(std::string_view front) {
+  if (front.size() < kHeadBytes) return false;
+  return answer_at(front) + (is_completed(front) ? sizeof(std::uint16_t) : 0) > front.size();
+}
 
 Result<Record> decode_value(std::string_view value, ReadResponse response) {
   codec::Cursor cursor(value);
@@ -37,12 +42,11 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
   }
   Record record;
   std::uint8_t state = 0, flags = 0;
-  std::uint16_t status = 0;
   std::uint32_t texts = 0; // they tell their own lengths
   std::string context_bytes;
-  codec::each(cursor, state, flags, record.fence, record.first_received, record.expires_at, record.lease_until,
-              record.settled_at, status, record.fingerprint.bytes, record.claimed_by, texts, record.route, record.key,
-              record.method, record.target, context_bytes);
+  codec::each(cursor, state, flags, record.settled_at, record.first_received, record.expires_at, record.lease_until,
+              record.fence, record.claimed_by, record.fingerprint.bytes, texts, record.route, record.key, record.method,
+              record.target, context_bytes);
   Result<ClaimContext> context = decode_context(context_bytes);
   if (!cursor.ok() || !context || format == 0 || state < 1 || state > 3) {
     return corrupt("oncekey did not write this record in Redis; look for another program that uses this server");
@@ -53,7 +57,9 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
   record.rerun = (flags & kRerun) != 0;
   if (record.state != RecordState::completed) return record;
   const DecodeBody body = response == ReadResponse::whole ? DecodeBody::yes : DecodeBody::no;
-  Result<StoredResponse> stored = decode_response(value.substr(std::min(response_at(value), value.size())), body);
+  const std::string_view answer = value.substr(std::min(answer_at(value), value.size()));
+  const auto status = codec::Cursor(answer).number<std::uint16_t>();
+  Result<StoredResponse> stored = decode_response(answer.substr(std::min(sizeof status, answer.size())), body);
   if (stored) {
     record.response = *std::move(stored);
   } else if (response == ReadResponse::summary) {
@@ -67,12 +73,15 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
 std::string encode_identity(const ClaimRequest& request) {
   std::string context;
   encode_context(request.context, context);
-  std::string texts;
-  codec::each(texts, request.route, request.key, request.method, request.target, context);
   std::string out;
-  out.reserve(request.fingerprint.bytes.size() + request.token.size() + 4 + texts.size());
-  codec::each(out, request.fingerprint.bytes, request.token);
-  codec::put_bytes(out, texts);
+  out.reserve(128 + request.route.size() + request.key.size() + request.method.size() + request.target.size() +
+              context.size());
+  codec::each(out, request.token, request.fingerprint.bytes);
+  const std::size_t length_at = out.size();
+  const std::uint32_t unknown = 0;
+  codec::each(out, unknown, request.route, request.key, request.method, request.target, context);
+  const std::string length = encode_number(static_cast<std::uint32_t>(out.size() - length_at - sizeof unknown));
+  out.replace(length_at, length.size(), length);
   return out;
 }
 

@@ -12,7 +12,7 @@ void append_little_endian(std::string& out, std::uint64_t number, int bytes) {
 }
 
 // A completed record as the scripts write it.
-std::string value_with(std::uint8_t format, std::uint8_t state, std::string_view response) {
+std::string value_with(std::uint8_t format, std::uint8_t state, std::string_view answer) {
   ClaimRequest request;
   request.route = "/orders";
   request.key = "k";
@@ -24,22 +24,22 @@ std::string value_with(std::uint8_t format, std::uint8_t state, std::string_view
   append_little_endian(value, format, 1);
   append_little_endian(value, state, 1);
   append_little_endian(value, 3, 1);
-  for (const std::uint64_t number : {7u, 1000u, 9000u, 2000u, 1500u}) append_little_endian(value, number, 8);
-  append_little_endian(value, 201, 2);
-  return value + encode_identity(request) + std::string(response);
+  for (const std::uint64_t number : {1500u, 1000u, 9000u, 2000u, 7u}) append_little_endian(value, number, 8);
+  return value + encode_identity(request) + std::string(answer);
 }
 
-std::string encoded_response() {
+std::string encoded_answer() {
   StoredResponse response;
   response.status = 201;
   response.body = "body";
   std::string bytes;
+  append_little_endian(bytes, 201, 2);
   encode_response(response, bytes);
   return bytes;
 }
 
 TEST(RedisRecordValue, EveryFieldComesBack) {
-  const Result<Record> record = decode_value(value_with(1, 2, encoded_response()));
+  const Result<Record> record = decode_value(value_with(1, 2, encoded_answer()));
   ASSERT_TRUE(record) << record.fault().message;
   EXPECT_EQ(record->state, RecordState::completed);
   EXPECT_TRUE(record->took_over);
@@ -61,11 +61,20 @@ TEST(RedisRecordValue, NumbersAreWrittenAsTheyAreRead) {
 }
 
 TEST(RedisRecordValue, ASummaryNeedsNoWholeResponse) {
-  const std::string cut = value_with(1, 2, encoded_response().substr(0, 5));
+  const std::string cut = value_with(1, 2, encoded_answer().substr(0, 5));
   const Result<Record> record = decode_value(cut, ReadResponse::summary);
   ASSERT_TRUE(record);
   EXPECT_EQ(record->response->status, 201);
   EXPECT_EQ(decode_value(cut).fault().kind, FaultKind::corrupt);
+}
+
+TEST(RedisRecordValue, AFrontIsCutUntilItHasTheStatus) {
+  const std::string whole = value_with(1, 2, encoded_answer());
+  const std::size_t texts_end = value_with(1, 2, "").size();
+  for (std::size_t length = 95; length < whole.size(); ++length) {
+    EXPECT_EQ(is_cut_in_texts(whole.substr(0, length)), length < texts_end + 2) << length << " bytes";
+  }
+  EXPECT_FALSE(is_cut_in_texts(value_with(1, 1, "")));
 }
 
 TEST(RedisRecordValue, DamageAndForeignValuesAreFaults) {

@@ -191,7 +191,8 @@ END $$;
 CREATE FUNCTION oncekey.wait_for_standbys() RETURNS void LANGUAGE sql VOLATILE
 AS $$ SELECT pg_logical_emit_message(true, 'oncekey', '') $$;
 
--- What a claim or a find found; `n` is the place of the id in the question, from one.
+-- What a claim or a find found; `n` is the place of the id in the question, from one. All first claims are told by one row
+-- with an `n` of 0 and their fences in the order of the ids, null for the others: a row for each costs the server more.
 CREATE TYPE oncekey.answer AS (
   n              int4,
   answer         int2, -- 1 claimed, 2 found, 3 found without the response, which is long: ask with find
@@ -210,7 +211,8 @@ CREATE TYPE oncekey.answer AS (
   key            text,
   method         text,
   target         text,
-  response       bytea
+  response       bytea,
+  fences         int8[]
 );
 
 -- How a call gets at its ids: a transaction lock on each, taken only if it is free, so that no session ever waits in here
@@ -238,6 +240,7 @@ DECLARE
   changed int8[];
   taken   bool[];
   made    int8;
+  firsts  oncekey.answer;
 BEGIN
   PERFORM oncekey.check_marker(generation, tick);
   IF current_setting('transaction_isolation') <> 'read committed' THEN
@@ -261,11 +264,10 @@ BEGIN
   WHERE a.locked AND a.n <> ALL (known);
   GET DIAGNOSTICS made = ROW_COUNT;
   IF made > 0 THEN
-    RETURN QUERY SELECT a.n::int4, 1::int2, moment, a.fence, false, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
-                        NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
-                        NULL::text, NULL::bytea
-                 FROM unnest(locked, fences) WITH ORDINALITY AS a(locked, fence, n)
-                 WHERE a.locked AND a.n <> ALL (known);
+    firsts.n := 0;
+    firsts.moment := moment;
+    firsts.fences := fences;
+    RETURN NEXT firsts;
   END IF;
   IF cardinality(known) = 0 THEN RETURN; END IF;
 
@@ -300,7 +302,7 @@ BEGIN
   IF cardinality(changed) > 0 THEN
     RETURN QUERY SELECT c.n::int4, 1::int2, moment, c.fence, c.took_over, NULL::bool, NULL::int2, NULL::int8, NULL::int8,
                         NULL::int8, NULL::int8, NULL::bytea, NULL::bytea, NULL::text, NULL::text, NULL::text,
-                        NULL::text, NULL::bytea
+                        NULL::text, NULL::bytea, NULL::int8[]
                  FROM unnest(changed, fences, taken) AS c(n, fence, took_over);
     IF cardinality(changed) = cardinality(known) THEN RETURN; END IF;
   END IF;
@@ -309,7 +311,8 @@ BEGIN
   RETURN QUERY
   SELECT a.n::int4, CASE WHEN octet_length(r.response) > 16384 THEN 3 ELSE 2 END::int2, moment, r.fence, r.took_over,
          r.rerun, r.state, r.first_received, r.expires_at, r.lease_until, r.settled_at, r.fingerprint, r.claimed_by,
-         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END
+         r.route, r.key, r.method, r.target, CASE WHEN octet_length(r.response) <= 16384 THEN r.response END,
+         NULL::int8[]
   FROM unnest(ids, fingerprints, take_over) WITH ORDINALITY AS a(id, fingerprint, take_over, n)
        JOIN oncekey.record r ON r.id = a.id
   WHERE a.n = ANY (known) AND a.n <> ALL (changed)
@@ -366,7 +369,8 @@ BEGIN
   SELECT coalesce(array_agg(s.n), '{}'), array_agg(s.id) FILTER (WHERE s.tell) INTO done, told FROM settled s;
   -- Only where a gateway waits: notifications make commits wait for each other.
   IF told IS NOT NULL THEN PERFORM pg_notify('oncekey_settled', encode(t, 'hex')) FROM unnest(told) AS t; END IF;
-  IF cardinality(done || freed) < cardinality(ids) THEN PERFORM oncekey.wait_for_standbys(); END IF;
+  IF cardinality(done || freed) = cardinality(ids) THEN RETURN array_fill(1::int2, ARRAY[cardinality(ids)]); END IF;
+  PERFORM oncekey.wait_for_standbys();
   RETURN ARRAY(SELECT (CASE WHEN NOT a.locked THEN 3 WHEN a.n = ANY (done || freed) THEN 1 ELSE 2 END)::int2
                FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 END $$;
@@ -430,7 +434,8 @@ DECLARE
 BEGIN
   RETURN QUERY
   SELECT a.n::int4, 2::int2, moment, r.fence, r.took_over, r.rerun, r.state, r.first_received, r.expires_at,
-         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response
+         r.lease_until, r.settled_at, r.fingerprint, r.claimed_by, r.route, r.key, r.method, r.target, r.response,
+         NULL::int8[]
   FROM unnest(ids) WITH ORDINALITY AS a(id, n) JOIN oncekey.record r ON r.id = a.id
   WHERE r.expires_at > moment;
 END $$;
