@@ -21,6 +21,11 @@ namespace {
 constexpr std::size_t kBatchBytesMax = std::size_t{1} << 20;
 // What a claim and its answer take, roughly: a table with room for all of a segment need not grow.
 constexpr std::size_t kExpectedBytesPerKey = 512;
+// Requests that a write lets go on soon have something to write themselves. The next write waits for some of it,
+// because a write costs more CPU time than a record: at 16 connections a fifth of a request's. No longer than so many
+// turns of the loop, though, nor than so long.
+constexpr int kGatherTurns = 8;
+constexpr std::chrono::milliseconds kGatherTime{1};
 // After a failure to seal, or to make a segment.
 constexpr std::chrono::seconds kTryAgainAfter{1};
 
@@ -267,13 +272,22 @@ void SegmentedLog::when_durable(std::uint64_t sequence, Durable done) {
 }
 
 void SegmentedLog::flush() {
-  if (writing_ || flushing_ || failed_ || batches_.empty()) return;
-  const auto write = [this] {
+  if (!writing_ && !flushing_ && !failed_ && !batches_.empty()) write_after(1);
+}
+
+void SegmentedLog::write_after(int turns) {
+  flushing_ = writer_->after_turn([this, turns] {
     const std::lock_guard lock(mutex_);
     flushing_ = false;
-    if (!writing_ && !failed_ && !batches_.empty()) write_next();
-  };
-  flushing_ = writer_->after_turn(write);
+    if (writing_ || failed_ || batches_.empty()) return;
+    const bool gathered =
+        turns == 1 || batches_.size() > 1 || std::chrono::steady_clock::now() - written_at_ >= kGatherTime;
+    if (gathered) {
+      write_next();
+    } else {
+      write_after(turns - 1);
+    }
+  });
   if (!flushing_) write_next();
 }
 
@@ -311,7 +325,8 @@ void SegmentedLog::written(int error) {
       if (&batch.segment != in_use_ && batch.segment.batches_open == 0) seal_.notify_one();
       batches_.pop_front();
       syncs_.fetch_add(1, std::memory_order_relaxed);
-      if (!batches_.empty() && !batches_.front().payload.empty()) write_next();
+      written_at_ = std::chrono::steady_clock::now();
+      if (!batches_.empty() && !batches_.front().payload.empty()) write_after(kGatherTurns);
     }
   }
   if (error != 0) return options_.on_fatal(failure_->message);

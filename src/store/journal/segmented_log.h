@@ -20,6 +20,7 @@
 #include "store/journal/young_table.h"
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -166,6 +167,8 @@ class SegmentedLog {
   EntryPlace begin_entry(const Family& family, std::string_view key, bool erased);
   void end_entry(const Family& family, EntryPlace place, bool erased);
   void write_next();
+  // Once the loop has had so many turns, or sooner if there is enough to write; at once where there is no loop.
+  void write_after(int turns);
   void written(int error);
   void seal_in_background();
   bool needs_segment() const;
@@ -182,10 +185,11 @@ class SegmentedLog {
   std::deque<std::unique_ptr<Segment>> segments_; // with batches that are not sealed
   Segment* in_use_ = nullptr;                     // the last of them, or none
   std::deque<std::uint32_t> free_;
-  std::deque<Batch> batches_; // not durable yet
-  bool building_ = false;     // the last of them
-  bool writing_ = false;      // the first of them
-  bool flushing_ = false;     // a flush comes when the loop's turn is over
+  std::deque<Batch> batches_;                          // not durable yet
+  bool building_ = false;                              // the last of them
+  bool writing_ = false;                               // the first of them
+  bool flushing_ = false;                              // the next write comes after a turn of the loop
+  std::chrono::steady_clock::time_point written_at_{}; // when the last write ended
   std::optional<Fault> failure_;
   std::atomic<bool> failed_ = false;
   std::size_t waiting_ = 0;

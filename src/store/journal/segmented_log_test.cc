@@ -232,6 +232,65 @@ TEST_F(SegmentedLogTest, ALoopWritesByIoUringAndAThreadGoesOn) {
   EXPECT_EQ(content().size(), 103u);
 }
 
+// Writes when it is told, and has turns when it is told.
+class WriterByHand final : public DurableWriter {
+ public:
+  explicit WriterByHand(Written written) : written_(std::move(written)) {}
+  void write(int /*file*/, std::span<const char> /*bytes*/, std::uint64_t /*offset*/) override {
+    writing = true;
+    ++writes;
+  }
+  void wait() override {
+    writing = false;
+    written_(0);
+  }
+  bool after_turn(std::function<void()> work) override {
+    next_ = std::move(work);
+    return true;
+  }
+  // Nothing to do ends it too.
+  void turns_until_it_writes() {
+    while (!writing && next_) std::exchange(next_, nullptr)();
+  }
+
+  bool writing = false;
+  int writes = 0;
+
+ private:
+  const Written written_;
+  std::function<void()> next_;
+};
+
+TEST_F(SegmentedLogTest, AWriteWaitsForWhatTheWriteBeforeItLetsGoOn) {
+  open();
+  WriterByHand* writer = nullptr;
+  journal_->write_by([&](DurableWriter::Written written) {
+    auto by_hand = std::make_unique<WriterByHand>(std::move(written));
+    writer = by_hand.get();
+    return by_hand;
+  });
+  int durable = 0;
+  const auto begin = [&](const std::string& key) {
+    const auto lock = journal_->lock();
+    journal_->begin_step(1, 100);
+    journal_->put(kFamily, key, "1");
+    journal_->when_durable(journal_->newest(), [&durable] { ++durable; });
+    journal_->flush();
+  };
+  begin("first");
+  writer->turns_until_it_writes();
+  begin("during it");
+  writer->wait();
+  EXPECT_EQ(durable, 1);
+  EXPECT_FALSE(writer->writing) << "the next write waits";
+  begin("after it");
+  writer->turns_until_it_writes();
+  writer->wait();
+  EXPECT_EQ(durable, 3);
+  EXPECT_EQ(writer->writes, 2);
+  journal_->write_by(make_thread_writer);
+}
+
 TEST_F(SegmentedLogTest, WhatIsLargerThanASegmentDoesNotFit) {
   open();
   EXPECT_FALSE(put(kFamily, "a", std::string(kTestSegmentBytes, 'x')));
