@@ -28,6 +28,10 @@ class WebSocketTest(GatewayTest):
               {"path": "/stripe/*", "policy": "stripe-v1", "methods": ["GET", "POST"]},
               {"path": "/orders/*", "policy": "classic"}]
 
+    def setUp(self):
+        super().setUp()
+        poll_until(lambda: self.tunnels() == 0, "the tunnels of the test before to end")
+
     def tunnels(self):
         return self.gateway.metric("oncekey_tunnels")
 
