@@ -59,7 +59,7 @@ class JournalUnderTest : public StoreUnderTest {
                                       .log = log_,
                                       .on_fatal = [](const std::string& reason) { ADD_FAILURE() << reason; },
                                       .clock = std::move(clock),
-                                      .segment_bytes = std::size_t{1} << 20,
+                                      .segment_bytes = std::size_t{4} << 20,
                                       .maintenance = Maintenance::by_hand});
     ASSERT_TRUE(opened) << opened.fault().message;
     store_ = *std::move(opened);
