@@ -175,7 +175,10 @@ TEST(Loop, ABusyTaskStarvesNoOther) {
   bool over = false;
   int turns = 0;
   const auto busy = [&]() -> Task<void> {
-    for (; !over; ++turns) co_await loop.next_turn();
+    while (!over) {
+      co_await loop.next_turn();
+      ++turns;
+    }
   };
   spawn(busy());
   std::thread other([&] { loop.post([&] { over = true; }); });

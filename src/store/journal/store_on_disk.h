@@ -78,12 +78,12 @@ class FaultyLog {
           log_.waiting_.release();
           log_.let_through_.acquire();
         }
-        const bool fails = log_.fails;
-        if (fails) ++log_.failed;
-        if (!fails) {
+        const bool failing = log_.fails;
+        if (failing) ++log_.failed;
+        if (!failing) {
           EXPECT_EQ(::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset)), std::ssize(bytes));
         }
-        written_(fails ? EIO : 0);
+        written_(failing ? EIO : 0);
         ++ended_;
         ended_.notify_all();
       }).detach();

@@ -328,8 +328,9 @@ Task<Status> Dispatcher::tick(std::shared_ptr<RedisConnection> connection, std::
   const Result<OwnedReply> reply = co_await connection->ask(std::move(bytes), state_.deadline());
   if (!reply) co_return reply.fault(); // unknown whether it has forgotten
   if (reply->look().is_error()) {
-    // A server that has forgotten the script, and gets no calls that would notice.
-    if (parse_error(reply->look().text()).kind == ErrorKind::no_script) co_await load_script(connection);
+    // A server that has forgotten the script, and gets no calls that would notice. If it fails, the next tick tries
+    // again.
+    if (parse_error(reply->look().text()).kind == ErrorKind::no_script) (void)co_await load_script(connection);
     co_return ok_status();
   }
   const Result<BatchReply> batch = parse_batch_reply(reply->look(), 0);

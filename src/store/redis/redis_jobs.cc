@@ -68,9 +68,7 @@ class RedisJobs final : public JobStore {
       CallPtr call = call_for(Script::jobs, state_.names.first_id_in(partition), "T", request.route, limit,
                               request.lease, request.overdue);
       call->job_route = request.route;
-      call->jobs_left = [this, route = request.route, partition = partition](bool any) {
-        has_jobs(route, partition, any);
-      };
+      call->jobs_left = [this, route = request.route, in = partition](bool any) { has_jobs(route, in, any); };
       submit_(std::move(call),
               TakeCall{request, [parts](Result<std::vector<TakenJob>> part) { parts->add(std::move(part)); }});
     }

@@ -142,15 +142,15 @@ Task<void> MetaKeeper::note_loss(std::string seen) {
   const KeptSecret kept(ours.secret, ours.sealer);
   const std::string generation = ours.memory.generation();
   // If it fails, the next look tries again.
-  co_await ask("EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat), kept.bytes(), generation,
-               seen);
+  (void)co_await ask("EVAL", kNoteLossScript, "1", names_.meta(), std::to_string(kStoreFormat), kept.bytes(),
+                     generation, seen);
 }
 
 Task<void> MetaKeeper::reseal(KeptSecret seen) {
   const MarkerKeeper& ours = servers_.store().marker;
   const KeptSecret next(ours.secret, ours.sealer);
   // If it fails, the next look tries again.
-  co_await ask("EVAL", kResealScript, "1", names_.meta(), seen.bytes(), next.bytes());
+  (void)co_await ask("EVAL", kResealScript, "1", names_.meta(), seen.bytes(), next.bytes());
 }
 
 Task<Result<std::string>> MetaKeeper::read_identity() {
@@ -237,7 +237,8 @@ Task<Status> Upkeep::adopt_store() {
   see_meta(*found);
   for (const std::shared_ptr<Link>& link : servers_.primaries()) {
     const std::optional<std::uint32_t> partition = servers_.marked_partition(*link);
-    if (partition && link->is_ready()) co_await dispatcher_.tick(link->connection(), *partition);
+    // Upkeep ticks again.
+    if (partition && link->is_ready()) (void)co_await dispatcher_.tick(link->connection(), *partition);
   }
   say_what_changed();
   co_return ok_status();
