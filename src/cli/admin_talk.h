@@ -103,6 +103,11 @@ class AdminCommand : public Subcommand {
   bool as_json_ = false;
 };
 
+// A client that has no token: for what the listener tells everyone. `admin` is HOST:PORT or a URL; if it is empty, the
+// address of the configuration file counts, and without one the usual address.
+Result<AdminClient> anonymous_admin_client(const std::string& admin, const std::string& ca_file,
+                                           const std::string& config_file);
+
 // No larger than an answer a gateway keeps.
 Result<std::string> read_small_file(const std::string& path);
 

@@ -96,6 +96,15 @@ std::unique_ptr<Subcommand> work_command(CLI::App& app);
 // `oncekey schema print`: the tables of that library.
 std::unique_ptr<Subcommand> schema_command(CLI::App& app);
 
+// `oncekey health`: whether a running gateway is ready, for health checks of containers, which have no curl.
+//
+// Asks the admin listener for /readyz, or for /livez with --live, without a token. Exit codes: 0 ready (or alive), 1
+// not ready, 2 wrong usage, 3 the gateway cannot be reached.
+std::unique_ptr<Subcommand> health_command(CLI::App& app);
+
+// `oncekey completion bash|zsh|fish`: see completion.h.
+std::unique_ptr<Subcommand> completion_command(CLI::App& app);
+
 // The database of that library, opened, with its tables made. A file that does not exist is a fault: no database is
 // created.
 Result<std::unique_ptr<Database>> open_library_database(const std::string& url);
