@@ -32,10 +32,12 @@ uint32_t gss_release_name(void) { return kComplete; }
 
 uint32_t gss_display_status(uint32_t* minor, uint32_t status, int type, void* mechanism, uint32_t* more,
                             struct gss_buffer* text) {
-  static char message[] =
-      "this binary is built without GSSAPI (Kerberos): use another authentication method, or build Oncekey "
-      "from source with libpq as a shared library";
-  (void)status, (void)type, (void)mechanism;
+  /* libpq asks for the text of the status and for that of the mechanism, and puts a colon between them. */
+  enum { kMechanismText = 2 }; /* GSS_C_MECH_CODE */
+  static char cause[] = "this binary is built without GSSAPI (Kerberos)";
+  static char advice[] = "use another authentication method, or build Oncekey from source";
+  char* const message = type == kMechanismText ? advice : cause;
+  (void)status, (void)mechanism;
   *minor = 0;
   *more = 0;
   text->value = message;

@@ -8,6 +8,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -21,6 +22,7 @@ import clean_root  # noqa: E402
 from support.client import Client  # noqa: E402
 from support.gateway import free_port  # noqa: E402
 from support.upstream import Upstream  # noqa: E402
+from support.waiting import PATIENCE_SECONDS  # noqa: E402
 
 PROJECT = pathlib.Path(__file__).resolve().parents[2]
 PACKAGES = pathlib.Path(os.environ.get("ONCEKEY_PACKAGES", PROJECT / "build" / "packages"))
@@ -28,7 +30,7 @@ HIGHER_VERSION = "999.1"
 
 # What dpkg, apt and adduser leave behind after any package.
 LEFT_BY_TOOLS = re.compile(r"(var/lib/(dpkg|apt|systemd)|var/cache|var/log|etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$|"
-                           r"etc/\.pwd\.lock$|etc/ld\.so\.cache$)")
+                           r"etc/\.pwd\.lock$|etc/ld\.so\.cache$|run/adduser$)")
 
 
 def only_file(pattern):
@@ -54,6 +56,15 @@ def listening_address(process):
             return found[1], int(found[2])
     process.stderr.close()
     raise AssertionError("the gateway ended instead of listening:\n" + "".join(seen))
+
+
+def system_calls(word):
+    """Those of a group of systemd's, or the one that is named."""
+    if not word.startswith("@"):
+        return {word}
+    shown = subprocess.run(["systemd-analyze", "syscall-filter", word], capture_output=True, text=True, check=True).stdout
+    words = [line.strip() for line in shown.splitlines()[1:]]
+    return set().union(*(system_calls(word) for word in words if word and not word.startswith("#")))
 
 
 class DebianPackage(unittest.TestCase):
@@ -183,6 +194,34 @@ class Checkers(unittest.TestCase):
         done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", only_file("oncekey_*.deb")],
                               capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_the_gateway_makes_no_system_call_that_its_unit_forbids(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["dpkg-deb", "--extract", only_file("oncekey_*.deb"), folder], check=True)
+            binary, trace = f"{folder}/usr/bin/oncekey", pathlib.Path(folder) / "trace"
+            admin = f"127.0.0.1:{free_port()}"
+            process = subprocess.Popen(["strace", "--follow-forks", "--quiet=all", f"--output={trace}", binary, "serve",
+                                        "--listen", "127.0.0.1:0", "--admin", admin, "--store", f"journal:{folder}/state/store",
+                                        "--upstream", upstream.url.replace("127.0.0.1", "localhost")],
+                                       stderr=subprocess.PIPE, text=True)
+            client = Client(listening_address(process))
+            for key in ("a", "b"):
+                client.post(key=key)
+                client.post(key=key)
+            for child in pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+                os.kill(int(child), signal.SIGTERM)
+            self.assertEqual(process.wait(PATIENCE_SECONDS), 0)
+            made = {found[1] for line in trace.read_text().splitlines()
+                    if (found := re.match(r"\d+\s+(?:<\.\.\. )?(\w+)[( ]", line))}
+            unit = (pathlib.Path(folder) / "lib/systemd/system/oncekey.service").read_text()
+        allowed = set()
+        for line in re.findall(r"^SystemCallFilter=(.*)", unit, flags=re.MULTILINE):
+            calls = set().union(*(system_calls(word) for word in line.lstrip("~").split()))
+            allowed = allowed - calls if line.startswith("~") else allowed | calls
+        self.assertGreater(len(made), 40)
+        self.assertEqual(made - allowed, set())
 
     def test_systemd_reads_the_units_and_finds_the_service_shut_off(self):
         with tempfile.TemporaryDirectory() as root:
