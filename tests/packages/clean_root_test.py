@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import signal
+import socket
 import stat
 import subprocess
 import sys
@@ -194,6 +195,27 @@ class Checkers(unittest.TestCase):
         done = subprocess.run(["lintian", "--allow-root", "--fail-on", "error,warning", only_file("oncekey_*.deb")],
                               capture_output=True, text=True, check=False)
         self.assertEqual((done.returncode, done.stdout + done.stderr), (0, ""))
+
+    def test_the_gateway_tells_systemd_that_it_is_ready_as_the_unit_promises(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with tempfile.TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+            subprocess.run(["dpkg-deb", "--extract", only_file("oncekey_*.deb"), folder], check=True)
+            unit = (pathlib.Path(folder) / "lib/systemd/system/oncekey.service").read_text()
+            self.assertIn("\nType=notify\n", unit)
+            manager.bind(f"{folder}/notify")
+            manager.settimeout(PATIENCE_SECONDS)
+            process = subprocess.Popen([f"{folder}/usr/bin/oncekey", "serve", "--listen", "127.0.0.1:0", "--admin",
+                                        f"127.0.0.1:{free_port()}", "--store", "memory:", "--upstream", upstream.url],
+                                       stderr=subprocess.PIPE, text=True, env={**os.environ, "NOTIFY_SOCKET": f"{folder}/notify"})
+            try:
+                client = Client(listening_address(process))
+                while "READY=1" not in manager.recv(4096).decode().splitlines():
+                    pass
+                self.assertEqual(client.post(key="a").status, client.post(key="a").status)
+            finally:
+                process.kill()
+                process.wait(PATIENCE_SECONDS)
 
     def test_the_gateway_makes_no_system_call_that_its_unit_forbids(self):
         upstream = Upstream().start()
