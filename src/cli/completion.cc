@@ -32,7 +32,8 @@ std::vector<const CLI::App*> subcommands_of(const CLI::App& app) {
   return app.get_subcommands([](const CLI::App*) { return true; });
 }
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+// The first line of a description.
+std::string summary_of(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The words of an option that CLI11 does not check, because the configuration does.
 std::vector<std::string> words_of_setting(std::string_view name) {
@@ -61,7 +62,7 @@ CompletedOption completed(const CLI::Option& option) {
   CompletedOption out;
   for (const std::string& name : option.get_lnames()) out.names.push_back("--" + name);
   for (const std::string& name : option.get_snames()) out.names.push_back("-" + name);
-  out.description = first_line(option.get_description());
+  out.description = summary_of(option.get_description());
   if (option.get_items_expected_max() == 0) return out;
   out.words = checked_words(option.get_type_name());
   if (out.words.empty()) out.words = words_of_setting(out.names.front());
@@ -241,7 +242,7 @@ _oncekey() {{
   for (const CompletedCommand& command : commands) {
     std::vector<std::string> subcommands;
     for (const CLI::App* const next : command.subcommands)
-      subcommands.push_back(described(next->get_name(), first_line(next->get_description())));
+      subcommands.push_back(described(next->get_name(), summary_of(next->get_description())));
     std::vector<std::string> options;
     for (const CompletedOption& option : command.options)
       for (const std::string& name : option.names) options.push_back(described(name, option.description));
@@ -288,7 +289,7 @@ complete -c oncekey -f
     const std::string here = fmt::format("complete -c oncekey -n 'test (__oncekey_command) = \"{}\"'", command.path);
     for (const CLI::App* const next : command.subcommands) {
       out +=
-          fmt::format("{} -a {} -d {}\n", here, next->get_name(), quoted_for_fish(first_line(next->get_description())));
+          fmt::format("{} -a {} -d {}\n", here, next->get_name(), quoted_for_fish(summary_of(next->get_description())));
     }
     for (const CompletedOption& option : command.options) {
       std::string line = here;
