@@ -109,6 +109,9 @@ class DebianPackage(unittest.TestCase):
         shown = self.root.run("stat", "--format=%U:%G %a", path).stdout.strip()
         self.assertEqual(shown, f"{owner} {mode}")
 
+    def enabled_units(self):
+        return sorted(path.name for path in (self.root.path / "etc" / "systemd" / "system").glob("*.wants/oncekey*"))
+
     def installed_version(self):
         return self.root.run("dpkg-query", "--show", "--showformat=${Version}", "oncekey").stdout
 
@@ -120,6 +123,12 @@ class DebianPackage(unittest.TestCase):
         self.assertOwned("/var/lib/oncekey", "oncekey:oncekey", "700")
         self.root.run("oncekey", "check", "/etc/oncekey/oncekey.toml", user="oncekey")
 
+        # It does not know yet which API to protect.
+        self.assertEqual(self.enabled_units(), [])
+        wants = self.root.path / "etc" / "systemd" / "system" / "multi-user.target.wants"
+        wants.mkdir(parents=True, exist_ok=True)
+        (wants / "oncekey.service").symlink_to("/lib/systemd/system/oncekey.service")  # systemctl enable
+
         self.configure()
         process, client = self.start()
         self.assertEqual(self.root.run("oncekey", "health", "--config", "/etc/oncekey/oncekey.toml").stdout, "ready\n")
@@ -129,6 +138,7 @@ class DebianPackage(unittest.TestCase):
 
         self.install(self.higher_version())
         self.assertEqual(self.installed_version(), HIGHER_VERSION)
+        self.assertEqual(self.enabled_units(), ["oncekey.service"])
         self.assertIn(self.upstream.url, (self.root.path / "etc" / "oncekey" / "oncekey.toml").read_text())
         process, client = self.start()
         again = client.post(key="order-1")
@@ -186,7 +196,7 @@ class Tarball(unittest.TestCase):
         for wanted in ("bin/oncekey", "etc/oncekey/oncekey.toml", "lib/systemd/system/oncekey.service",
                        "share/man/man1/oncekey.1", "share/man/man5/oncekey.toml.5", "share/doc/oncekey/LICENSE",
                        "share/doc/oncekey/THIRD_PARTY_NOTICES", "share/bash-completion/completions/oncekey",
-                       "share/zsh/vendor-completions/_oncekey", "share/fish/vendor_completions.d/oncekey.fish"):
+                       "share/zsh/site-functions/_oncekey", "share/fish/vendor_completions.d/oncekey.fish"):
             self.assertIn(wanted, below)
 
 
