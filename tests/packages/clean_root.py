@@ -92,9 +92,10 @@ class Root:
         root.path.mkdir()
         for folder in ("proc", "tmp", "data", "lib64", "lib", "etc"):
             (root.path / folder).mkdir()
-        for name in ("libc.so.6", "libm.so.6", "ld-linux-x86-64.so.2"):
+        for name in ("libc.so.6", "libm.so.6", "ld-linux-*.so.*"):
             found = next((debian / "usr" / "lib").rglob(name))
-            shutil.copy(found.resolve(), root.path / ("lib64" if name.startswith("ld-") else "lib") / name)
+            for folder in ("lib", "lib64"):
+                shutil.copy(found, root.path / folder / found.name)
         return root
 
     def __enter__(self):
