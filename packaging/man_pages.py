@@ -123,14 +123,22 @@ def help_of(binary, words):
     return subprocess.run([binary, *words, "--help"], capture_output=True, text=True, check=True, timeout=60).stdout
 
 
+MEANING_COLUMN = 30  # where --help begins to say what an option is for
+
+
 def sections_of_help(text):
     """{"Options": [("--config FILE", "TOML file"), ...], "Positionals": ..., "Subcommands": ...}"""
     sections, entries = {}, None
     for line in text.splitlines():
         if line and not line.startswith(" "):
             entries = sections.setdefault(line.rstrip(":"), [])
-        elif entries is not None and (match := re.match(r"  (\S.*?)(?:  +(.*))?$", line)):
-            entries.append([match[1], match[2] or ""])
+        elif entries is not None and re.match(r"  \S", line):
+            # A long name has its meaning on the next line.
+            cut = MEANING_COLUMN if line[MEANING_COLUMN - 1:MEANING_COLUMN] == " " else len(line)
+            term = re.sub(r" (REQUIRED|Excludes: \S+)(?= |$)", "", line[:cut].strip())
+            if not term.startswith("-"):
+                term = term.split()[0]  # an argument, without its type
+            entries.append([term, line[cut:].strip()])
         elif entries and line.strip():
             entries[-1][1] = (entries[-1][1] + " " + line.strip()).strip()
     return sections

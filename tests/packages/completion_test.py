@@ -171,6 +171,14 @@ class ManualPages(unittest.TestCase):
                 for option in options:
                     self.assertIn(option, section, f"{path}")
 
+    def test_a_name_that_fills_its_column_is_cut_from_its_meaning(self):
+        sections = man_pages.sections_of_help("Options:\n  --config FILE               a file\n"
+                                              "  --upstream-timeout DURATION the longest call\n"
+                                              "  --accept-what-was-changed-then TEXT:{a,b} REQUIRED\n"
+                                              "                              start although\n")
+        self.assertEqual(sections["Options"], [["--config FILE", "a file"], ["--upstream-timeout DURATION", "the longest call"],
+                                               ["--accept-what-was-changed-then TEXT:{a,b}", "start although"]])
+
     def test_every_setting_is_told(self):
         page = man_pages.configuration_page()
         entries = set(re.findall(r"^\.TP\n\\fB([a-z_.]+)\\fR$", page, flags=re.MULTILINE))
