@@ -4,9 +4,10 @@
 #
 # Debian has archives of most. The exceptions:
 #   fmt, spdlog, toml++   their headers hold everything
-#   prometheus-cpp        its sources are compiled (packaging/static/prometheus-cpp)
+#   prometheus-cpp        Debian's source package is compiled; scripts/package fetches it
 #   libpq                 wants GSSAPI and LDAP, which have no archives: packaging/static/no_gssapi_no_ldap.c stands in for them.
 #                         Its own two helper archives come with postgresql-server-dev; scripts/package fetches them.
+set(ONCEKEY_PROMETHEUS_SOURCES "" CACHE PATH "the unpacked source package of prometheus-cpp")
 set(ONCEKEY_POSTGRES_ARCHIVES "" CACHE PATH "the folder of libpgcommon_shlib.a and libpgport_shlib.a")
 
 set(CMAKE_FIND_LIBRARY_SUFFIXES .a)
@@ -50,14 +51,13 @@ target_link_libraries(spdlog::spdlog INTERFACE fmt::fmt Threads::Threads)
 add_library(tomlplusplus::tomlplusplus INTERFACE IMPORTED GLOBAL)
 target_compile_definitions(tomlplusplus::tomlplusplus INTERFACE TOML_HEADER_ONLY=1)
 
-file(STRINGS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/pkgconfig/prometheus-cpp-core.pc prometheus_version REGEX "^Version:")
-if(NOT prometheus_version STREQUAL "Version: 1.0.1")
-  message(FATAL_ERROR "the headers of prometheus-cpp are of another version (${prometheus_version}) than the sources in "
-    "packaging/static/prometheus-cpp (1.0.1): replace the sources by those of that version")
+file(GLOB_RECURSE prometheus_sources ${ONCEKEY_PROMETHEUS_SOURCES}/core/src/*.cc)
+if(NOT prometheus_sources)
+  message(FATAL_ERROR "no sources of prometheus-cpp in ONCEKEY_PROMETHEUS_SOURCES (\"${ONCEKEY_PROMETHEUS_SOURCES}\"): build packages "
+    "with `make package`, which fetches them")
 endif()
-file(GLOB_RECURSE prometheus_sources CONFIGURE_DEPENDS packaging/static/prometheus-cpp/*.cc)
 add_library(prometheus_core STATIC ${prometheus_sources})
-target_include_directories(prometheus_core PRIVATE packaging/static/prometheus-cpp/detail)
+target_include_directories(prometheus_core PRIVATE ${ONCEKEY_PROMETHEUS_SOURCES}/core/src ${ONCEKEY_PROMETHEUS_SOURCES}/core/src/detail)
 target_compile_options(prometheus_core PRIVATE -fPIE)
 add_library(prometheus-cpp::core ALIAS prometheus_core)
 

@@ -12,7 +12,7 @@ PROJECT = pathlib.Path(__file__).resolve().parents[1]
 DEBIAN_PACKAGES = """
     libssl-dev librocksdb-dev libsnappy-dev liblz4-dev libzstd-dev libbz2-dev zlib1g-dev libjemalloc-dev liburing-dev
     libxxhash-dev libhiredis-dev libpq-dev libsqlite3-dev libfmt-dev libspdlog-dev libcli11-dev
-    libtomlplusplus-dev libstdc++-12-dev
+    libtomlplusplus-dev libstdc++-12-dev prometheus-cpp-dev
 """.split()
 
 RULE = "=" * 80
