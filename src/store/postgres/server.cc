@@ -180,14 +180,15 @@ Result<ServerSight> look_at_server(Connection& connection, Deadline deadline) {
   return sight;
 }
 
-void limit_session(Connection& connection, Millis longest, Deadline deadline) {
+bool limit_session(Connection& connection, Millis longest, Deadline deadline) {
   // One after the other: a server on a system that cannot tell refuses the second, and the first should stay.
   const std::vector<Statement> sections[] = {
       {Statement("SELECT set_config('statement_timeout', $2::text, false) WHERE pg_backend_pid() = $1",
                  connection.backend_pid(), std::to_string(longest.count()))},
       {Statement("SELECT set_config('client_connection_check_interval', '1s', false) WHERE pg_backend_pid() = $1",
                  connection.backend_pid())}};
-  connection.pipeline(sections, deadline);
+  const std::vector<Section> set = connection.pipeline(sections, deadline);
+  return set.front().committed() && PQntuples(set.front().result()) == 1;
 }
 
 Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline) {

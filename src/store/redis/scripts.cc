@@ -224,10 +224,30 @@ function of_found.R(key, at, r)
   return write(key, r) or 1
 end
 
--- Every request ends here, so it works on the bytes: only what changes is made anew.
+-- Every request ends here, so it works on the bytes: only what changes is made anew. All records to complete are fetched
+-- by one command; what that does not find is looked at by itself, since it hides errors.
+local fetched
+local function fetch_all()
+  local keys, count, at = {}, 0, 7
+  for i = 2, 1 + ARGV[6] do
+    local letter = ARGV[at]
+    if letter == 'D' or letter == 'P' then
+      count = count + 1
+      keys[count] = KEYS[i]
+    end
+    at = at + 1 + lengths[letter]
+  end
+  fetched = {}
+  if count == 1 then return end
+  local values = redis_call('MGET', unpack(keys))
+  if values.err then return end
+  for i = 1, count do fetched[keys[i]] = values[i] end
+end
 local heads = {} -- of records completed now, by their flags
 local function complete(key, at, partial)
-  local value, err = read_bytes(key)
+  if not fetched then fetch_all() end
+  local value, err = fetched[key]
+  if not value or #value < TEXTS - 1 or byte(value) ~= FORMAT then value, err = read_bytes(key) end
   if err then return err end
   if not value or not is_of(value, ARGV[at]) or now >= unpack_head('<I8', value, EXPIRES_AT) then return 0 end
   local state, flags = byte(value, 2, 3)
