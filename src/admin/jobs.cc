@@ -23,6 +23,8 @@ std::string_view why_not(JobAnswer answer) {
       return "it was delivered or dropped already";
     case JobAnswer::message_gone:
       return "its message was not kept (keep_delivered = false, or it was dropped)";
+    case JobAnswer::changed:
+      return "it has changed since it was listed";
   }
   return "unknown";
 }
@@ -93,7 +95,7 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
   }
   const JobAction action = retry ? JobAction::retry : JobAction::drop;
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(
-      loop_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
+      loop_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::nullopt, std::move(answered)); });
   audit(exchange, job.id, action_text, done && *done == JobAnswer::done ? "done" : "refused",
         text_member(given, "reason"));
   if (!done) co_return refused(503, done.fault().message);
