@@ -174,7 +174,9 @@ Task<PageAnswer> Admin::answer_visitor(Exchange& exchange, const Visitor& visito
     co_return refused(400, "there is no session to end");
   if (query_value(request.query, "body") == "1") {
     if (!visitor.may_act())
-      co_return refused(403, "the read-only role sees no bodies: leave out body=1, or use the operators' token",
+      co_return refused(403,
+                        "the read-only role sees no bodies: leave out body=1 (oncekey keys show --no-body), or use the "
+                        "operators' token",
                         "operators_only");
     request.bodies = Bodies::shown;
   }

@@ -4,6 +4,7 @@
 
 #include "core/job_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
