@@ -26,7 +26,7 @@ constexpr ActionText kKeyActions[] = {
 };
 
 constexpr ActionText kJobActions[] = {
-    {"retry", "Deliver now", "The message is due now and has all its attempts before it again.",
+    {"retry", "Retry", "The message is due now and has all its attempts before it again.",
      "A receiver that has processed it already gets it once more, with the same Idempotency-Key."},
     {"drop", "Drop", "The message is deleted and not delivered any more. Its event id stays known.",
      "This cannot be undone: the body is gone, and a repetition by the sender is taken for a duplicate."},
