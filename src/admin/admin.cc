@@ -113,19 +113,23 @@ std::vector<Admin::Page> Admin::pages() {
   };
 }
 
+Headers Admin::answer_headers() {
+  Headers headers;
+  headers.add("X-Content-Type-Options", "nosniff");
+  headers.add("X-Frame-Options", "DENY");
+  headers.add("Referrer-Policy", "no-referrer");
+  headers.add("Cross-Origin-Opener-Policy", "same-origin");
+  headers.add("Cross-Origin-Resource-Policy", "same-origin");
+  headers.add("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
+  return headers;
+}
+
 Task<void> Admin::handle(Exchange& exchange) {
-  // For every answer, also those of the http room; an answer that has one of them itself keeps its own.
-  exchange.add_to_answer("X-Content-Type-Options", "nosniff");
-  exchange.add_to_answer("X-Frame-Options", "DENY");
-  exchange.add_to_answer("Referrer-Policy", "no-referrer");
-  exchange.add_to_answer("Cross-Origin-Opener-Policy", "same-origin");
-  exchange.add_to_answer("Cross-Origin-Resource-Policy", "same-origin");
-  exchange.add_to_answer("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'");
-  exchange.add_to_answer("Cache-Control", "no-store");
   const PageAnswer answered = co_await answer(exchange);
   if (exchange.client_gone()) co_return;
   Headers headers = answered.headers;
   headers.add("Content-Type", answered.content_type);
+  headers.add("Cache-Control", "no-store");
   co_await exchange.send(answered.status, {}, headers, answered.body);
 }
 

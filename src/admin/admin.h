@@ -22,6 +22,10 @@ class Admin final : public Handler {
   // `counts` is what StoreWatch has counted.
   Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const std::string& version);
 
+  // What every answer of the listener has, unless it has one of the name itself: for browsers, which then run, frame and
+  // guess nothing.
+  static Headers answer_headers();
+
   // The public listener, once it exists; until then the gateway is not ready.
   void serves(const Server& gateway);
   AuditTrail& audit() { return audit_; }

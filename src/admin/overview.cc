@@ -81,6 +81,8 @@ Overview::Overview(GatewayShared& shared, const StoreCounts& counts, Loop& loop,
 void Overview::stop() {
   stopped_ = true;
   timer_.clear();
+  // The last word: the others know that it ends as planned.
+  if (!beating_.exchange(true)) spawn(beat());
 }
 
 Overview::Totals Overview::totals() const {
@@ -137,15 +139,16 @@ void Overview::look() {
 }
 
 Task<void> Overview::beat() {
-  const Readiness ready = readiness(shared_, gateway_);
-  GatewayBeat mine{instance_, shared_.name, version_, ready.state, started_, {}};
   using Beats = std::vector<GatewayBeat>;
   try {
-    Result<Beats> beats =
-        co_await await_store<Beats>(loop_, [&](auto done) { shared_.store.beat(std::move(mine), std::move(done)); });
-    if (beats) {
-      beats_ = std::move(beats).value();
-      beats_read_ = shared_.store.now();
+    for (bool again = true; again;) {
+      const bool last = stopped_.load();
+      const Readiness ready = readiness(shared_, gateway_);
+      GatewayBeat mine{instance_, shared_.name, version_, ready.state, started_, {}};
+      Result<Beats> beats =
+          co_await await_store<Beats>(loop_, [&](auto done) { shared_.store.beat(std::move(mine), std::move(done)); });
+      if (beats) beats_ = std::move(beats).value();
+      again = stopped_.load() && !last; // told to stop meanwhile
     }
   } catch (const std::exception& error) {
     shared_.log.warning("store_not_looked_at", {{"reason", error.what()}}); // out of memory, say
@@ -161,11 +164,13 @@ json::array Overview::gateways() const {
     const bool mine = beat.instance == instance_;
     const Millis ago = std::max(Millis(0), now - beat.seen);
     const bool silent = ago >= kSilentAfter;
-    // One that was started again under its name has replaced the earlier process.
+    // One that has drained is gone as planned. One that was started again under its name has replaced the earlier
+    // process.
+    const bool drained = silent && beat.state == "draining";
     const bool replaced = silent && std::any_of(beats_.begin(), beats_.end(), [&](const GatewayBeat& other) {
                             return other.name == beat.name && other.seen > beat.seen && other.started > beat.started;
                           });
-    if (replaced) continue;
+    if (drained || replaced) continue;
     all.push_back(json::object{{"name", json_text(beat.name)},
                                {"instance", json_text(beat.instance)},
                                {"version", json_text(beat.version)},

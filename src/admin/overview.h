@@ -71,8 +71,7 @@ class Overview {
   const Server* gateway_ = nullptr;
   History history_;
   Totals last_;
-  std::vector<GatewayBeat> beats_;
-  Time beats_read_{};
+  std::vector<GatewayBeat> beats_; // as the store has told last
   std::atomic<bool> beating_{false};
   std::atomic<bool> stopped_{false};
   Timer timer_;

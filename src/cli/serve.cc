@@ -349,6 +349,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   admin_options.tls_key = config.admin_tls_key;
   admin_options.setting_prefix = "admin_";
   admin_options.client_ca = config.admin_client_ca;
+  admin_options.answer_headers = Admin::answer_headers();
   std::unique_ptr<Server> admin_server;
   if (!took(listen(config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server)) return 1;
   admin.serves(*server);
