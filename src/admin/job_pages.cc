@@ -3,6 +3,7 @@
 #include "admin/action_texts.h"
 #include "admin/record_json.h"
 #include "base/enum_name.h"
+#include "base/utf8.h"
 #include "config/config.h"
 
 #include <algorithm>
