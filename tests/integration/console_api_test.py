@@ -220,14 +220,22 @@ class BulkTest(unittest.TestCase):
         self.assertIn("evt_", shown["message"]["body"])
         self.assertEqual(shown["decisions"][0]["reason"], "the receiver is back")
 
-    def test_what_has_changed_is_left_alone_and_a_run_can_be_stopped(self):
-        first, second, *_ = sorted(self.jobs("dead"), key=lambda job: job["received"])
+    def test_what_has_changed_meanwhile_is_left_alone(self):
+        newest = self.jobs("dead")[0]  # its turn comes last
+        run = self.run_of("retry", confirm=self.JOBS)
+        post(self.gateway, f"/api/jobs/{newest['id']}/drop", {"reason": "not this one"})
+        ended = self.end_of(run)
+        self.assertEqual((ended["state"], ended["done"], ended["left_alone"]), ("done", self.JOBS - 1, 1))
+        self.assertEqual(ended["left_alone_why"], [{"why": "it has changed since it was listed", "count": 1}])
+        self.assertEqual(self.gateway.admin.get(f"/api/jobs/{newest['id']}").json()["state"], "dropped")
+
+    def test_a_run_can_be_stopped(self):
         run = self.run_of("retry", confirm=self.JOBS)
         post(self.gateway, f"/api/jobs/runs/{run['id']}/stop", {"reason": "enough"})
-        self.assertEqual(self.end_of(run)["state"], "stopped")
-        self.assertLess(self.end_of(run)["done"], self.JOBS)
+        ended = self.end_of(run)
+        self.assertEqual(ended["state"], "stopped")
+        self.assertLess(ended["done"], self.JOBS)
         post(self.gateway, f"/api/jobs/runs/{run['id']}/stop", {"reason": "enough"}, expected=409)
-        self.assertNotEqual(first["id"], second["id"])
 
     def test_a_selection_is_dropped_by_its_ids(self):
         ids = [job["id"] for job in self.jobs("dead")[:2]]
