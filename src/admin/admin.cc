@@ -145,7 +145,7 @@ Task<PageAnswer> Admin::answer(Exchange& exchange) {
   if (head.method == "POST" && path == "/api/login") {
     json::object given;
     std::string body;
-    if (auto refusal = co_await read_json(exchange, given, body)) co_return *std::move(refusal);
+    if (auto refusal = co_await read_json(exchange, kLoginBytesMax, given, body)) co_return *std::move(refusal);
     co_return co_await access_.log_in(exchange, given);
   }
   if (reading && path == "/metrics" && anonymous && is_loopback(shared_.config().admin))
@@ -187,7 +187,8 @@ Task<PageAnswer> Admin::answer_visitor(Exchange& exchange, const Visitor& visito
   if (page->kind != Kind::polled || !visitor.may_act()) access_.used(visitor);
   std::string body;
   if (page->method == "POST") {
-    if (auto refusal = co_await read_json(exchange, request.given, body)) co_return *std::move(refusal);
+    if (auto refusal = co_await read_json(exchange, kVisitorBytesMax, request.given, body))
+      co_return *std::move(refusal);
   }
   if (page->kind != Kind::acts) co_return co_await page->run(request);
   co_return co_await act_once(*page, request, body);

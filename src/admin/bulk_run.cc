@@ -15,12 +15,6 @@ namespace json = boost::json;
 
 namespace {
 
-// What is waited between two jobs.
-std::chrono::milliseconds pause_of(JobAction action, std::size_t jobs) {
-  if (action == JobAction::drop || jobs < 2) return {};
-  return std::min(BulkRuns::kPauseMax, std::chrono::milliseconds(BulkRuns::kSpread) / static_cast<int>(jobs));
-}
-
 json::array counts_json(const std::map<std::string, std::size_t>& counts, const char* name) {
   json::array all;
   for (const auto& [what, count] : counts) all.push_back(json::object{{name, as_utf8(what)}, {"count", count}});
@@ -28,6 +22,11 @@ json::array counts_json(const std::map<std::string, std::size_t>& counts, const 
 }
 
 } // namespace
+
+std::chrono::milliseconds BulkRuns::pause_of(JobAction action, std::size_t jobs) {
+  if (action == JobAction::drop || jobs < 2) return {};
+  return std::min(kPauseMax, std::chrono::milliseconds(kSpread) / static_cast<int>(jobs));
+}
 
 Task<Result<BulkRuns::Selection>> BulkRuns::select_by_ids(const json::array& ids) {
   Selection selection;

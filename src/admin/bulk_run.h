@@ -35,6 +35,9 @@ class BulkRuns {
 
   BulkRuns(GatewayShared& shared, Loop& loop, AuditTrail& audit) : shared_(shared), loop_(loop), audit_(audit) {}
 
+  // What is waited between two jobs of a run.
+  static std::chrono::milliseconds pause_of(JobAction action, std::size_t jobs);
+
   // POST /api/jobs/retry and /api/jobs/drop: a dry run, or the beginning of a run.
   Task<PageAnswer> begin(PageRequest& asked);
   PageAnswer list() const;

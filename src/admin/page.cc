@@ -12,8 +12,6 @@ namespace json = boost::json;
 
 namespace {
 
-constexpr std::uint64_t kBodyMax = 16u << 20;
-
 std::string_view usual_code(int status) {
   switch (status) {
     case 401:
@@ -66,12 +64,14 @@ AuditLine PageRequest::audit_line(std::string about, std::string_view what, std:
           std::move(about), std::string(result), as_utf8(text("reason"))};
 }
 
-Task<std::optional<PageAnswer>> read_json(Exchange& exchange, json::object& out, std::string& text) {
+Task<std::optional<PageAnswer>> read_json(Exchange& exchange, std::uint64_t bytes_max, json::object& out,
+                                          std::string& text) {
   const std::string_view content_type = exchange.request().headers.get("Content-Type").value_or("");
   if (!starts_with_ignoring_case(content_type, "application/json"))
     co_return refused(415, "send Content-Type: application/json");
-  if (co_await exchange.read_body(text, kBodyMax) != BodyRead::whole)
-    co_return refused(400, "the body did not arrive whole");
+  const BodyRead read = co_await exchange.read_body(text, bytes_max);
+  if (read == BodyRead::too_large) co_return refused(400, fmt::format("the body has more than {} bytes", bytes_max));
+  if (read != BodyRead::whole) co_return refused(400, "the body did not arrive whole");
   boost::system::error_code error;
   json::value parsed = json::parse(text, error);
   if (error || !parsed.is_object()) co_return refused(400, "the body must be a JSON object");

@@ -25,8 +25,12 @@ struct PageRequest {
   AuditLine audit_line(std::string about, std::string_view what, std::string_view result) const;
 };
 
+// What a visitor may send, an answer for `complete` included; and what a stranger may send to become one.
+inline constexpr std::uint64_t kVisitorBytesMax = 16u << 20;
+inline constexpr std::uint64_t kLoginBytesMax = 4096;
 // Reads the JSON object that a POST comes with, and its text for those who compare it. The refusal if there is none.
-Task<std::optional<PageAnswer>> read_json(Exchange& exchange, boost::json::object& out, std::string& text);
+Task<std::optional<PageAnswer>> read_json(Exchange& exchange, std::uint64_t bytes_max, boost::json::object& out,
+                                          std::string& text);
 
 // Shorter prefixes of ids often match several.
 inline constexpr std::size_t kIdPrefixMin = 8;

@@ -186,6 +186,10 @@ class AccessTest(unittest.TestCase):
             headers=[("Content-Type", "text/plain")])
         self.assertEqual(form.status, 415)
 
+    def test_a_stranger_cannot_send_much(self):
+        answer = Browser(self.gateway).ask("POST", "/api/login", {"token": "x" * 5000}, csrf=False)
+        self.assertEqual((answer.status, answer.json()["code"]), (400, "bad_request"))
+
     def test_a_login_code_is_good_once_and_for_its_role_alone(self):
         for flags, role in (((), "operator"), (("--read-only",), "read")):
             made = run_cli("console", "--admin", self.gateway.admin_text, *flags)
