@@ -86,7 +86,7 @@ Access::Access(GatewayShared& shared, Loop& timers, std::string version)
       version_(std::move(version)),
       say_again_(timers, [this] { log_wrong_tokens(); }) {}
 
-std::optional<PageAnswer> Access::refuse_foreigners(const Exchange& exchange) const {
+std::optional<PageAnswer> Access::refuse_foreign_host(const Exchange& exchange) const {
   const Headers& headers = exchange.request().headers;
   const Config& config = shared_.config();
   const std::string name = host_name(host_of(headers));
@@ -103,6 +103,12 @@ std::optional<PageAnswer> Access::refuse_foreigners(const Exchange& exchange) co
     if (!listed.empty() && !parse_ip(name))
       return refused(403, "this host name is not among admin_hosts of the gateway's configuration", "foreign_host");
   }
+  return std::nullopt;
+}
+
+std::optional<PageAnswer> Access::refuse_foreigners(const Exchange& exchange) const {
+  if (auto refusal = refuse_foreign_host(exchange)) return refusal;
+  const Headers& headers = exchange.request().headers;
   const std::string_view site = headers.get("Sec-Fetch-Site").value_or("none");
   const std::optional<std::string_view> origin = headers.get("Origin");
   const bool own = !origin || is_own_origin(*origin, host_of(headers));

@@ -46,7 +46,9 @@ class Access {
  public:
   Access(GatewayShared& shared, Loop& timers, std::string version);
 
-  // The refusal of a request that names a foreign host, or comes from a page of another site.
+  // The refusal of a request that names a foreign host.
+  std::optional<PageAnswer> refuse_foreign_host(const Exchange& exchange) const;
+  // The same, and of one that comes from a page of another site. The console's page itself may be linked to from there.
   std::optional<PageAnswer> refuse_foreigners(const Exchange& exchange) const;
 
   // One of the two is there.
