@@ -80,11 +80,10 @@ std::string Visitor::name() const {
   return means == Means::session ? fmt::format("session {} ({})", session, login.name()) : login.name();
 }
 
-Access::Access(GatewayShared& shared, Loop& timers, std::string version)
-    : shared_(shared),
-      loop_(timers),
-      version_(std::move(version)),
-      say_again_(timers, [this] { log_wrong_tokens(); }) {}
+Access::Access(GatewayShared& shared, Loop& timers, AuditTrail& audit, std::string version)
+    : shared_(shared), loop_(timers), audit_(audit), version_(std::move(version)), say_again_(timers, [this] {
+        log_wrong_tokens();
+      }) {}
 
 std::optional<PageAnswer> Access::refuse_foreign_host(const Exchange& exchange) const {
   const Headers& headers = exchange.request().headers;
@@ -181,10 +180,10 @@ Task<PageAnswer> Access::log_in(Exchange& exchange, const json::object& given) {
   }
   const std::string secret = sessions_.begin(*std::move(login), now);
   const Visitor visitor = visitor_of(secret, *sessions_.find(secret, now));
-  shared_.log.always("operator_login", {{"who", visitor.name()},
-                                        {"role", to_string(visitor.login.role)},
-                                        {"with", code.empty() ? (token.empty() ? "certificate" : "token") : "code"},
-                                        {"peer", exchange.peer()}});
+  const std::string_view with = !code.empty() ? "code" : !token.empty() ? "token" : "certificate";
+  audit_.note({wall_clock(), visitor.name(), "login", "",
+               fmt::format("as {}, with a {}", to_string(visitor.login.role), with), ""},
+              exchange.peer());
   PageAnswer answer = show(visitor);
   answer.headers.add("Set-Cookie", cookie_line(exchange, secret));
   co_return answer;
@@ -192,6 +191,7 @@ Task<PageAnswer> Access::log_in(Exchange& exchange, const json::object& given) {
 
 PageAnswer Access::log_out(const Exchange& exchange, const Visitor& visitor) {
   sessions_.end(visitor.secret);
+  audit_.note({wall_clock(), visitor.name(), "logout", "", "done", ""}, exchange.peer());
   PageAnswer answer = json_answer({{"result", "done"}});
   answer.headers.add("Set-Cookie", cookie_line(exchange, ""));
   return answer;

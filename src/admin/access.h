@@ -13,6 +13,7 @@
 // Belongs to the loop of the operators.
 #pragma once
 
+#include "admin/audit_trail.h"
 #include "admin/page_answer.h"
 #include "admin/sessions.h"
 #include "admin/token_guesses.h"
@@ -44,7 +45,7 @@ struct Visitor {
 
 class Access {
  public:
-  Access(GatewayShared& shared, Loop& timers, std::string version);
+  Access(GatewayShared& shared, Loop& timers, AuditTrail& audit, std::string version);
 
   // The refusal of a request that names a foreign host.
   std::optional<PageAnswer> refuse_foreign_host(const Exchange& exchange) const;
@@ -86,6 +87,7 @@ class Access {
 
   GatewayShared& shared_;
   Loop& loop_;
+  AuditTrail& audit_;
   const std::string version_;
   OperatorSessions sessions_;
   LoginCodes codes_;

@@ -55,8 +55,8 @@ Task<PageAnswer> at_once(PageAnswer answer) { co_return answer; }
 
 Admin::Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const std::string& version)
     : shared_(shared),
-      access_(shared, loop, version),
       audit_(shared.log),
+      access_(shared, loop, audit_, version),
       overview_(shared, counts, loop, version),
       keys_(shared, loop, audit_),
       jobs_(shared, loop, audit_),

@@ -71,8 +71,8 @@ class Admin final : public Handler {
   PageAnswer no_such_page() const;
 
   GatewayShared& shared_;
-  Access access_;
   AuditTrail audit_;
+  Access access_;
   ActionMemory acted_;
   Overview overview_;
   KeyPages keys_;
