@@ -1,6 +1,7 @@
 #include "admin/admin.h"
 
 #include "admin/action_texts.h"
+#include "admin/console_files.h"
 #include "admin/metrics_page.h"
 #include "admin/record_json.h"
 
@@ -125,6 +126,11 @@ Headers Admin::answer_headers() {
 }
 
 Task<void> Admin::handle(Exchange& exchange) {
+  const RequestHead& head = exchange.request();
+  if (is_reading(head) && is_console_path(head.path()) && !access_.refuse_foreigners(exchange)) {
+    co_await send_console_file(exchange);
+    co_return;
+  }
   const PageAnswer answered = co_await answer(exchange);
   if (exchange.client_gone()) co_return;
   Headers headers = answered.headers;
