@@ -32,7 +32,7 @@ export class Api {
     return this.#call("POST", path, { body, key, signal });
   }
 
-  async #call(method, path, { body, key, signal }) {
+  async #call(method, path, { body, key, signal, again = false }) {
     const headers = {};
     if (method !== "GET") {
       headers["Content-Type"] = "application/json";
@@ -61,6 +61,11 @@ export class Api {
       signal?.removeEventListener("abort", give_up);
     }
     if (response.ok) return answer;
+    // Another tab has logged in since: its session is the browser's now.
+    if (answer.code === "csrf" && !again) {
+      this.use_session(await this.get("/api/session", signal));
+      return this.#call(method, path, { body, key, signal, again: true });
+    }
     const error = new ApiError(response.status, answer.code ?? "", answer.error ?? `The gateway answered ${response.status}.`, answer);
     if (response.status === 401 && path !== "/api/login" && path !== "/api/session") this.on_logged_out(error);
     throw error;

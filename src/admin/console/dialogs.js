@@ -46,6 +46,7 @@ class Ask {
 
   resume() {
     this.suspended = false;
+    show(this.error);
     this.dialog.showModal();
   }
 

@@ -50,7 +50,7 @@ class App {
 
   async start() {
     addEventListener("hashchange", () => this.#follow_hash());
-    for (const kind of ["pointerdown", "keydown", "wheel", "touchstart"])
+    for (const kind of ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"])
       addEventListener(kind, () => { this.#last_touch = Date.now(); }, { passive: true, capture: true });
     document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#poll(); });
     addEventListener("resize", () => let_tables_scroll(place("main")));
@@ -230,9 +230,10 @@ class App {
     this.#asking_overview = true;
     try {
       const known = this.overview?.history;
-      const overview = await this.api.get(`/api/overview${known ? `?since=${known.next}` : ""}`);
-      if (known && !overview.history.gap)
-        overview.history.rows = [...known.rows, ...overview.history.rows].slice(-kHistoryRows);
+      let overview = await this.api.get(`/api/overview${known ? `?since=${known.next}` : ""}`);
+      // The gateway was started again, or this tab has slept for longer than an hour.
+      if (overview.history.gap) overview = await this.api.get("/api/overview");
+      else if (known) overview.history.rows = [...known.rows, ...overview.history.rows].slice(-kHistoryRows);
       set_clock(overview.now);
       this.overview = overview;
       this.#unreachable_since = null;

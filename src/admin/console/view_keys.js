@@ -54,8 +54,8 @@ export class KeysView extends View {
       name, id: `search-${name}`, value: search[name], autocomplete: "off", autocapitalize: "off", spellcheck: "false", ...more,
     }), hint);
     const age = this.filter.older_than ? `older_than=${this.filter.older_than}` : this.filter.newer_than ? `newer_than=${this.filter.newer_than}` : "";
-    const routes = this.app.overview?.routes ?? [];
-    const known = this.filter.route && !routes.includes(this.filter.route) ? [...routes, this.filter.route] : routes;
+    const known = [...new Set([...(this.app.overview?.routes ?? []), ...(this.data?.keys ?? []).map(({ route }) => route), this.filter.route])]
+      .filter((name) => name !== "").sort();
     return el("form", { class: "panel search", role: "search", "aria-label": "Search keys", "data-key": "search",
       onsubmit: (event) => this.#search(event) },
     el("div", { class: "row" },
@@ -98,6 +98,9 @@ export class KeysView extends View {
       grouped.push(row);
     }
     return [
+      // Logs name a key by the first digits of its record's id.
+      /^[0-9a-f]{8,64}$/.test(search.key) ? el("p", { "data-key": "by-id" }, "This may be an id, as logs show it: ",
+        el("a", { href: `#/keys/${search.key}` }, `open the record ${search.key.slice(0, 12)}`), ".") : null,
       rows.length === 0 ? this.#nothing(data) : table("Keys", this.#columns(), rows.some((row) => row.waits_for) ? grouped : rows, { cards: true }),
       this.#how_far(data),
       this.#pages(data),

@@ -43,6 +43,10 @@ export class OverviewView extends View {
 
   on_overview() {
     const { history } = this.app.overview;
+    // Read out when the answer changes, and not at every poll.
+    const headline = headline_of(findings_of(this.app.overview));
+    if (this.tone && this.tone !== headline.tone) this.app.announce(`Is everything all right? ${headline.text}`);
+    this.tone = headline.tone;
     const column = (id, scale = 1) => {
       const at = history.columns.indexOf(id);
       return history.rows.map((row) => row[at] === null || row[at] === undefined ? null : row[at] * scale);
