@@ -2,7 +2,7 @@
 import { el, show } from "./dom.js";
 import { random_key } from "./api.js";
 import { field } from "./parts.js";
-import { number, short_id } from "./format.js";
+import { number, plural, short_id } from "./format.js";
 
 let open_one = null;
 
@@ -96,7 +96,7 @@ const explained = (words) => [
 export function ask_key_action(app, record, words, done) {
   const complete = words.action === "complete";
   return new Ask({
-    title: `${words.title} this key?`,
+    title: `${words.title}: this key`,
     button: words.title,
     tone: "bad",
     body: [
@@ -121,7 +121,7 @@ export function ask_key_action(app, record, words, done) {
 
 export function ask_job_action(app, job, words, done) {
   return new Ask({
-    title: `${words.title} this message?`,
+    title: `${words.title}: this message`,
     button: words.title,
     tone: words.action === "drop" ? "bad" : null,
     body: [
@@ -138,7 +138,7 @@ export function ask_job_action(app, job, words, done) {
 // Many at once: `which` is {ids} or {filter}; `trial` is the answer of a dry run of it.
 export function ask_bulk_action(app, which, words, trial, done) {
   return new Ask({
-    title: `${words.title} ${number(trial.count)} ${trial.count === 1 ? "message" : "messages"}?`,
+    title: `${words.title}: ${plural(trial.count, "message")}`,
     button: `${words.title} ${number(trial.count)}`,
     tone: words.action === "drop" ? "bad" : null,
     body: [

@@ -74,7 +74,9 @@ function morph(old, fresh) {
     if (!own && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+    if (old.getAttribute(name) === value) continue;
+    if (name === "style") old.style.cssText = value; // as an attribute the page's policy forbids it
+    else old.setAttribute(name, value);
   }
   for (const handler of kHandlers) {
     if (old[handler] !== fresh[handler]) old[handler] = fresh[handler];

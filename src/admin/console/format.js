@@ -19,6 +19,8 @@ export function rate(value) {
 
 export function milliseconds(value) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0 ms";
+  if (value < 1) return `${value.toFixed(2)} ms`;
   if (value < 10) return `${value.toFixed(1)} ms`;
   if (value < 1000) return `${Math.round(value)} ms`;
   return value < 10000 ? `${(value / 1000).toFixed(1)} s` : duration(value / 1000);
@@ -39,10 +41,11 @@ export function duration(seconds) {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < kMinute) return `${whole} s`;
   if (whole < kHour) return `${Math.floor(whole / kMinute)} min`;
-  if (whole < 2 * kDay) {
+  if (whole < 10 * kHour) {
     const minutes = Math.floor((whole % kHour) / kMinute);
-    return `${Math.floor(whole / kHour)} h${minutes > 0 && whole < 10 * kHour ? ` ${minutes} min` : ""}`;
+    return `${Math.floor(whole / kHour)} h${minutes > 0 ? ` ${minutes} min` : ""}`;
   }
+  if (whole < 2 * kDay) return `${Math.round(whole / kHour)} h`;
   return `${Math.floor(whole / kDay)} d`;
 }
 

@@ -5,6 +5,7 @@ import { bytes, duration, number, plural, rate } from "./format.js";
 
 const kNearlyFull = 0.9;
 const kFailedShare = 0.05;
+const kFailedLeast = 3;
 const kLastSteps = 12; // a minute of history
 
 export function findings_of(overview) {
@@ -45,7 +46,7 @@ export function findings_of(overview) {
     else if (each.state === "store" && !each.this) bad(`Gateway ${each.name} cannot use the store.`);
   }
   const latest = recent(overview.history);
-  if (latest.answered > 0 && latest.failed / latest.answered > kFailedShare) {
+  if (latest.failed >= kFailedLeast && latest.failed / latest.answered > kFailedShare) {
     bad(`${plural(latest.failed, "request")} of ${number(latest.answered)} in the last minute failed: the API or the store gave no answer.`);
   }
   if (storms.stormy > 0) {

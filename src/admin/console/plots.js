@@ -5,7 +5,24 @@ import { clock } from "./format.js";
 /* global uPlot */
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-const kPointsOf = 3600;
+const kHour = 3600;
+const kShortest = 300;
+
+// An hour, or what there is of it.
+function stretch_of(times) {
+  const last = times.at(-1) ?? Date.now() / 1000;
+  return { min: Math.max(last - kHour, Math.min(times[0] ?? last, last - kShortest)), max: last };
+}
+
+// Values without a neighbour, which no line would show.
+function lonely(values) {
+  const found = [];
+  for (let at = 0; at < values.length; ++at) {
+    const there = (index) => values[index] !== null && values[index] !== undefined;
+    if (there(at) && !there(at - 1) && !there(at + 1)) found.push(at);
+  }
+  return found;
+}
 
 // A plot of the last hour that lives as long as its view. `series`: {name, colour, dash}; `format` a value as text.
 export class Plot {
@@ -29,12 +46,9 @@ export class Plot {
   draw(columns, summary) {
     this.#columns = columns;
     this.node.setAttribute("aria-label", summary);
-    const last = columns[0].at(-1) ?? Date.now() / 1000;
     if (this.#plot) {
       this.#plot.setData(columns, false);
-      this.#plot.batch(() => {
-        this.#plot.setScale("x", { min: last - kPointsOf, max: last });
-      });
+      this.#plot.setScale("x", stretch_of(columns[0]));
       this.#plot.redraw(true, true);
     } else {
       this.#fit();
@@ -58,21 +72,20 @@ export class Plot {
       if (this.#plot.width !== width) this.#plot.setSize({ width, height: this.height });
       return;
     }
-    const last = this.#columns[0].at(-1);
     const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--grid"), width: 1 },
       ticks: { show: false }, font: "11px system-ui, sans-serif" };
     this.#plot = new uPlot({
       width, height: this.height,
       legend: { show: false },
       cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-      scales: { x: { time: true, min: last - kPointsOf, max: last, range: (_, min, max) => [min, max] },
+      scales: { x: { time: true, ...stretch_of(this.#columns[0]), range: (_, min, max) => [min, max] },
         y: { range: (_, min, max) => [0, Math.max(max, 0) === 0 ? 1 : max * 1.08] } },
       axes: [
         { ...axis, size: 26, space: 64, values: (_, ticks) => ticks.map((tick) => clock(tick).slice(0, 5)) },
         { ...axis, size: 56, space: 34, values: (_, ticks) => ticks.map((tick) => this.format(tick)) },
       ],
       series: [{}, ...this.series.map((each) => ({
-        label: each.name, width: 1.5, dash: each.dash, points: { show: false }, spanGaps: false,
+        label: each.name, width: 1.5, dash: each.dash, points: { show: true, size: 4, filter: (plot, index) => lonely(plot.data[index]) }, spanGaps: false,
         stroke: () => colour(each.colour),
         fill: each.fill ? () => `${colour(each.colour)}22` : undefined,
       }))],

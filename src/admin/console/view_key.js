@@ -35,7 +35,7 @@ export class KeyView extends View {
 
   #page(record, words) {
     const say = (text) => this.app.announce(text);
-    const verdict = verdict_of(record);
+    const verdict = verdict_of(record, this.app.overview);
     return [
       el("div", { class: "heading", "data-key": "heading" },
         el("h1", { tabindex: "-1", class: "key" }, record.key), copy_button(record.key, "key", say), badge(state_of(record))),
@@ -65,10 +65,11 @@ export class KeyView extends View {
     return [
       el("ol", { class: "timeline" }, record.timeline.map((entry, at) => el("li", {
         "data-key": `${at}`, class: `${entry.event} ${entry.at && !in_the_past(entry.at) ? "future" : ""}` },
-      el("p", { class: "what" }, entry.count > 1 && !entry.text.includes(String(entry.count)) ? `${entry.text} (${number(entry.count)} times)` : entry.text,
+      el("p", { class: "what" }, entry.event === "expires" ? "the key expires, and is free from then on" : entry.text,
         entry.until ? [", until ", time(entry.until)] : null),
       el("p", { class: "quiet" }, [
         entry.at ? time(entry.at, { focusable: true }) : "time not recorded",
+        entry.count ? `${number(entry.count)} in all` : null,
         entry.gateway ? `gateway ${entry.gateway}` : null,
         entry.fence ? `fence ${entry.fence}` : null,
         entry.trace ? [`trace ${entry.trace.slice(0, 8)}…`, copy_button(entry.trace, "trace id", (text) => this.app.announce(text))] : null,

@@ -10,7 +10,7 @@ const kDecisions = [
   { id: "first", name: "first", colour: "--series-1", fill: true, about: "executed" },
   { id: "replay", name: "replay", colour: "--series-2", about: "from the record" },
   { id: "in_progress", name: "in progress", colour: "--series-3", about: "first still runs" },
-  { id: "mismatch", name: "mismatch", colour: "--series-4", about: "another request's key" },
+  { id: "mismatch", name: "mismatch", colour: "--series-4", about: "another request" },
   { id: "held", name: "held", colour: "--series-5", about: "outcome unknown" },
   { id: "refused", name: "refused", colour: "--series-6", about: "limit or bad request" },
   { id: "failed", name: "failed", colour: "--series-7", about: "no answer came" },
@@ -120,7 +120,7 @@ export class OverviewView extends View {
       figure("Waiting for the first", number(overview.waiters), overview.waiters === 1 ? "request" : "requests"),
       figure("Upstream, 95 %", milliseconds(minute.last("upstream_p95_ms")), "latest"),
       figure("Store, 95 %", milliseconds(minute.last("store_p95_ms")), "latest"),
-      figure("Keys that wait", number(waiting), "for a person or retry", overview.keys.indeterminate > 0 ? "bad" : waiting > 0 ? "warn" : ""),
+      figure("Keys that wait", number(waiting), "person or retry", overview.keys.indeterminate > 0 ? "bad" : waiting > 0 ? "warn" : ""),
       figure("Dead letters", number(overview.jobs.dead), "not delivered", overview.jobs.dead > 0 ? "bad" : ""));
   }
 
