@@ -18,6 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from support import hooks
+from support.client import Client
 from support.gateway import PROJECT, Gateway, binary
 from support.upstream import Upstream, answers, never_answers, resets
 from support.waiting import poll_until
@@ -100,7 +101,8 @@ class ConsoleTest(unittest.TestCase):
         self.assertNotIn("<script>", markup)
 
     def test_another_host_name_gets_no_page(self):
-        self.assertEqual(self.get("/console/", host="evil.example").status, 403)
+        stranger = Client(self.gateway.admin_address, host="evil.example")
+        self.assertEqual(stranger.get("/console/", authorization=False).status, 403)
 
     # The page.
 
@@ -156,6 +158,7 @@ class ConsoleTest(unittest.TestCase):
         with client.connect() as connection:
             connection.send(client.request_bytes("POST", "/slow", key="running-0001", body=b'{"amount":2000}'))
             self.api.wait_for_executions(1, key="running-0001")
+        self.addCleanup(self.api.stop)  # the gateway would wait for the call
         for provider, count in (("stripe", 4), ("github", 1)):
             for number in range(count):
                 body, headers = getattr(hooks, provider)(f"evt_{provider}_{number}")
