@@ -84,6 +84,9 @@ function retry(name, body = '{"amount":2000}') {
   });
 }
 
+// The page asks for the overview when it comes into view again.
+const poll_now = (page) => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+
 async function until(what, probe) {
   const deadline = Date.now() + kPatienceMs;
   for (;;) {
@@ -174,13 +177,12 @@ with_page("the overview is live, and its history survives a reload", {}, async (
 
 with_page("an overview that cannot be had is said, and what was there stays", {}, async (page) => {
   await seen(page.getByRole("heading", { name: "Store and limits" }));
-  const poll_now = () => page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
   await page.route("**/api/overview*", (route) => route.abort());
-  await poll_now();
+  await poll_now(page);
   await seen(page.getByText(/No answer from the gateway since/));
   assert.ok(await page.getByRole("heading", { name: "Store and limits" }).isVisible());
   await page.unroute("**/api/overview*");
-  await poll_now();
+  await poll_now(page);
   await page.getByText(/No answer from the gateway since/).waitFor({ state: "detached" });
 });
 
@@ -335,7 +337,7 @@ with_page("a double click acts once", { place: key_page("twice") }, async (page)
   assert.equal(new Set(keys).size, 1);
   assert.match(keys[0], /^[0-9a-f]{32}$/);
   await go(page, "#/audit");
-  await seen(heading(page, "Audit trail"));
+  await seen(page.getByRole("row").filter({ hasText: digits("twice") }));
   assert.equal(await page.getByRole("row").filter({ hasText: digits("twice") }).count(), 1);
 });
 
@@ -368,13 +370,21 @@ with_page("a rerun lets the next retry execute, and the page follows", { place: 
   await seen(page.locator(".timeline li.taken_over"));
 });
 
+with_page("hold stops the retries of an abandoned key", { place: key_page("hold") }, async (page) => {
+  await seen(verdict(page).getByText(/next retry with the same body is forwarded/));
+  await page.getByRole("button", { name: "Hold" }).click();
+  await (await fill_in(page, { confirm: digits("hold") })).getByRole("button", { name: "Hold" }).click();
+  await seen(page.locator(".badge").getByText("indeterminate"));
+  assert.equal((await retry("hold")).status, 409);
+});
+
 // Jobs.
 
 const jobs = (page) => page.getByRole("table", { name: "Jobs" });
 
 with_page("dead letters say why each died; one is dropped, and a selection, and what matches", { place: "#/jobs" }, async (page) => {
   await seen(jobs(page).getByText(/410/));
-  assert.equal(await jobs(page).getByRole("checkbox", { name: /evt_/ }).count(), 5);
+  assert.equal(await jobs(page).getByRole("checkbox", { name: /evt_/ }).count(), 6);
   await jobs(page).getByRole("link", { name: "evt_stripe_0" }).click();
   await seen(verdict(page).getByText("No, and it is not tried again"));
   await seen(page.getByRole("table", { name: "Attempts" }).getByText(/410/));
@@ -384,6 +394,20 @@ with_page("dead letters say why each died; one is dropped, and a selection, and 
   await page.getByRole("button", { name: "Drop" }).click();
   await (await fill_in(page, { reason: "a test event", confirm: id })).getByRole("button", { name: "Drop" }).click();
   await seen(verdict(page).getByText("No: an operator dropped it"));
+
+  await go(page, "#/jobs");
+  await jobs(page).getByRole("link", { name: "evt_github_0" }).click();
+  await seen(heading(page, "evt_github_0"));
+  const other = (await page.locator("dd code").last().textContent()).slice(0, 8);
+  await page.getByRole("button", { name: "Retry" }).click();
+  await (await fill_in(page, { reason: "receiver works", confirm: other })).getByRole("button", { name: "Retry" }).click();
+  await page.getByRole("dialog").waitFor({ state: "detached" });
+  await until("the delivery", async () => {
+    await go(page, "#/jobs?state=delivered");
+    return await jobs(page).getByText("evt_github_0").count() > 0;
+  });
+  await jobs(page).getByRole("link", { name: "evt_github_0" }).click();
+  await seen(verdict(page).getByRole("heading", { name: /Yes$/ }));
 
   await go(page, "#/jobs");
   await jobs(page).getByRole("checkbox", { name: "Select evt_stripe_1" }).check();
@@ -396,18 +420,22 @@ with_page("dead letters say why each died; one is dropped, and a selection, and 
   await seen(page.getByText(/Retry is done: 1 of 1/));
 
   await page.getByLabel("Destination").selectOption({ label: "hook /hooks/stripe" });
-  await jobs(page).getByText("evt_github_0").waitFor({ state: "detached" });
+  await jobs(page).getByText("evt_github_1").waitFor({ state: "detached" });
   await page.getByRole("button", { name: "Retry all that match…" }).click();
   const two = page.getByRole("dialog", { name: "Retry: 2 messages" });
   await fill_in(page, { reason: "repaired", confirm: "2" });
   await two.getByRole("button", { name: "Retry 2" }).click();
   await seen(page.getByRole("meter", { name: "Progress of the run" }).or(page.getByText(/Retry is done: 2 of 2/)));
-  await until("the run to end", async () => {
-    const stop = page.getByRole("button", { name: "Stop" });
-    return await stop.count() === 0;
-  });
+  await seen(page.getByText(/Retry is done: 2 of 2/));
+  await seen(page.getByText("No message fits these filters."));
+
+  await page.getByLabel("Destination").selectOption("");
+  await jobs(page).getByRole("checkbox", { name: "Select all shown" }).check();
+  await page.getByRole("button", { name: "Drop selected…" }).click();
+  await (await fill_in(page, { reason: "old", confirm: "1" })).getByRole("button", { name: "Drop 1" }).click();
+  await seen(page.getByText(/Drop is done: 1 of 1/));
   await seen(page.getByText("There are no dead letters."));
-  await page.getByRole("link", { name: "Delivered" }).click();
+  await page.getByRole("link", { name: "Delivered", exact: true }).click();
   await seen(jobs(page).getByText("evt_stripe_1"));
 });
 
@@ -464,7 +492,9 @@ with_page("the keyboard leads through it: skip link, focus on what is new, times
 with_page("the focus stays where it is while the page renews itself", { place: key_page("held") }, async (page) => {
   const button = page.getByRole("button", { name: "Copy id" }).last();
   await button.focus();
-  await page.waitForResponse((response) => response.url().includes(`/api/keys/${world.keys.held.id}`));
+  const renewed = page.waitForResponse((response) => response.url().includes("/api/overview"));
+  await poll_now(page);
+  await renewed;
   assert.equal(await page.evaluate(() => document.activeElement.getAttribute("aria-label")), "Copy id");
 });
 

@@ -153,17 +153,18 @@ class ConsoleTest(unittest.TestCase):
         post("abandoned", "/lost-1")
         post("rerun", "/lost-2")
         post("taken_over", "/lost-3")
+        post("hold", "/lost-4")
         # Its client has hung up, which does not end the call.
         keys["running"] = {"key": "running-0001", "target": "/slow"}
         with client.connect() as connection:
             connection.send(client.request_bytes("POST", "/slow", key="running-0001", body=b'{"amount":2000}'))
             self.api.wait_for_executions(1, key="running-0001")
         self.addCleanup(self.api.stop)  # the gateway would wait for the call
-        for provider, count in (("stripe", 4), ("github", 1)):
+        for provider, count in (("stripe", 4), ("github", 2)):
             for number in range(count):
                 body, headers = getattr(hooks, provider)(f"evt_{provider}_{number}")
                 self.assertEqual(client.post(f"/hooks/{provider}", body=body, headers=headers, authorization=False).status, 200)
-        poll_until(lambda: len(self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]) == 5, "five dead letters")
+        poll_until(lambda: len(self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]) == 6, "six dead letters")
         self.receiver.always(answers(200))
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/lost")
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/waits")

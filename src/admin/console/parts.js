@@ -152,6 +152,7 @@ export function choice(name, options, chosen) {
 
 // Header fields of a request or an answer; a hidden value is null.
 export function header_table(caption, headers) {
+  if (headers.length === 0) return el("p", { class: "quiet" }, "It has no headers.");
   return table(caption, [
     { title: "Header", class: "name", cell: (header) => el("code", {}, header.name) },
     { title: "Value", cell: (header) => header.value === null

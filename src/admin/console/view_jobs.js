@@ -90,6 +90,7 @@ export class JobsView extends View {
 
   #found(data) {
     if (data.jobs.length === 0) {
+      if (this.filter.destination || this.filter.older_than || this.filter.newer_than) return empty("No message fits these filters.");
       const none = { dead: ["There are no dead letters.", "Every message was delivered, or is still being tried."],
         waiting: ["Nothing waits to be delivered."], taken: ["Nothing is being delivered at this moment."],
         delivered: ["No delivered messages are remembered."], dropped: ["No message was dropped."] }[this.filter.state]
@@ -205,13 +206,13 @@ export class JobsView extends View {
     const [latest, ...others] = this.#runs;
     return panel("Runs", {}, this.#run(latest), others.length > 0 ? el("details", { "data-key": "others" },
       el("summary", {}, `${plural(others.length, "earlier run")}`), el("ul", { class: "plain-list" }, others.map((run) =>
-        el("li", {}, run_text(run), " ", el("span", { class: "quiet" }, time(run.started), ` by ${run.who}: “${run.reason}”`))))) : null);
+        el("li", {}, run_text(run), " ", el("span", { class: "quiet" }, "begun ", time(run.started), ` by ${run.who}: “${run.reason}”`))))) : null);
   }
 
   #run(run) {
     const handled = run.done + run.left_alone + run.failed;
     return el("div", { class: "run", "data-key": run.id },
-      el("p", {}, run_text(run), " ", el("span", { class: "quiet" }, time(run.started), ` by ${run.who}: “${run.reason}”`)),
+      el("p", {}, run_text(run), " ", el("span", { class: "quiet" }, "begun ", time(run.started), ` by ${run.who}: “${run.reason}”`)),
       run.state === "running" ? el("div", { class: "row middle" },
         meter("Progress of the run", run.total > 0 ? handled / run.total : 1, `${number(handled)} of ${number(run.total)}`),
         el("button", { type: "button", "aria-disabled": this.app.session.role === "operator" ? null : "true", onclick: () => this.#stop(run) }, "Stop")) : null,

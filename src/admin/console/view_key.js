@@ -66,13 +66,14 @@ export class KeyView extends View {
       el("ol", { class: "timeline" }, record.timeline.map((entry, at) => el("li", {
         "data-key": `${at}`, class: `${entry.event} ${entry.at && !in_the_past(entry.at) ? "future" : ""}` },
       el("p", { class: "what" }, entry.event === "expires" ? "the key expires, and is free from then on" : entry.text,
-        entry.until ? [", until ", time(entry.until)] : null),
+        entry.until ? [" (ends ", time(entry.until), " unless it is renewed)"] : null),
       el("p", { class: "quiet" }, [
-        entry.at ? time(entry.at, { focusable: true }) : "time not recorded",
+        entry.event === "lease" ? "now" : entry.at ? time(entry.at, { focusable: true }) : "time not recorded",
         entry.count ? `${number(entry.count)} in all` : null,
         entry.gateway ? `gateway ${entry.gateway}` : null,
         entry.fence ? `fence ${entry.fence}` : null,
-        entry.trace ? [`trace ${entry.trace.slice(0, 8)}…`, copy_button(entry.trace, "trace id", (text) => this.app.announce(text))] : null,
+        entry.trace ? el("span", { class: "id" }, `trace ${entry.trace.slice(0, 8)}…`,
+          copy_button(entry.trace, "trace id", (text) => this.app.announce(text))) : null,
         entry.who ? `by ${entry.who}` : null,
       ].filter(Boolean).flatMap((part, index) => index > 0 ? [" · ", part] : [part])),
       entry.reason ? el("p", { class: "reason" }, `“${entry.reason}”`) : null))),
