@@ -204,6 +204,7 @@ class App {
     this.#view = new Kind(this, params, id);
     if (!stays) show(place("main"));
     this.paint();
+    document.querySelector(".tabs [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
     if (!stays) {
       scrollTo(0, 0);
       if (this.#loaded_at !== 0) document.querySelector("#main h1")?.focus({ preventScroll: true });

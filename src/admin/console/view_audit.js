@@ -39,11 +39,11 @@ export class AuditView extends View {
     return [
       lines.length === 0 ? empty("No line has this text.") : table("Audit trail", [
         { title: "When", class: "when", cell: (line) => time(line.at, { focusable: true }) },
-        { title: "Who", class: "line", cell: (line) => line.who },
+        { title: "Who", class: "line whole", cell: (line) => line.who },
         { title: "What", class: "what", cell: (line) => el("strong", {}, line.action) },
-        { title: "Result", class: "what", cell: (line) => el("span", { class: `badge ${line.result === "done" ? "good" : "warn"}` }, line.result) },
+        { title: "Result", class: "what", cell: (line) => result_of(line.result) },
         { title: "On", class: "line", cell: (line) => this.#object(line) },
-        { title: "Reason", class: "main", cell: (line) => line.reason },
+        { title: "Reason", class: "line rest", cell: (line) => line.reason },
       ], lines, { cards: true, key: (line) => `${line.at} ${line.action} ${line.id} ${line.at_index - data.lines.length}` }),
       el("p", { class: "quiet note", role: "status" }, `${plural(lines.length, "line")}, newest first. `,
         data.from === "memory" ? "They are those since this gateway's start; its log has all, as operator_action." : "From the audit log."),
@@ -57,4 +57,10 @@ export class AuditView extends View {
     return whole ? el("span", { class: "id" }, room === "jobs" ? "job " : "key ", el("a", { href: `#/${room}/${line.id}` }, el("code", {}, short_id(line.id))),
       copy_button(line.id, "id", (text) => this.app.announce(text))) : el("code", {}, line.id);
   }
+}
+
+// One word stands out; more of them are a sentence about a run over many.
+function result_of(result) {
+  if (/^(done|run)\b./.test(result)) return result;
+  return el("span", { class: `badge ${result === "done" ? "good" : "warn"}` }, result);
 }

@@ -108,8 +108,8 @@ export class JobsView extends View {
     const can = data.jobs.filter(selectable);
     const all = can.length > 0 && can.every((job) => this.#chosen.has(job.id));
     return [
-      { class: "check", heading: () => el("input", { type: "checkbox", "aria-label": "Select all shown", checked: all,
-        indeterminate: !all && this.#chosen.size > 0, disabled: can.length === 0,
+      { class: "check", heading: () => can.length === 0 ? el("span", { class: "away" }, "Select") : el("input", { type: "checkbox", "aria-label": "Select all shown", checked: all,
+        indeterminate: !all && this.#chosen.size > 0,
         onchange: (event) => {
           for (const job of can) event.target.checked ? this.#chosen.add(job.id) : this.#chosen.delete(job.id);
           this.app.paint();
@@ -206,13 +206,13 @@ export class JobsView extends View {
     const [latest, ...others] = this.#runs;
     return panel("Runs", {}, this.#run(latest), others.length > 0 ? el("details", { "data-key": "others" },
       el("summary", {}, `${plural(others.length, "earlier run")}`), el("ul", { class: "plain-list" }, others.map((run) =>
-        el("li", {}, run_text(run), " ", el("span", { class: "quiet" }, "begun ", time(run.started), ` by ${run.who}: “${run.reason}”`))))) : null);
+        el("li", {}, run_text(run), " ", el("span", { class: "quiet" }, "Begun ", time(run.started), ` by ${run.who}: “${run.reason}”`))))) : null);
   }
 
   #run(run) {
     const handled = run.done + run.left_alone + run.failed;
     return el("div", { class: "run", "data-key": run.id },
-      el("p", {}, run_text(run), " ", el("span", { class: "quiet" }, "begun ", time(run.started), ` by ${run.who}: “${run.reason}”`)),
+      el("p", {}, run_text(run), " ", el("span", { class: "quiet" }, "Begun ", time(run.started), ` by ${run.who}: “${run.reason}”`)),
       run.state === "running" ? el("div", { class: "row middle" },
         meter("Progress of the run", run.total > 0 ? handled / run.total : 1, `${number(handled)} of ${number(run.total)}`),
         el("button", { type: "button", "aria-disabled": this.app.session.role === "operator" ? null : "true", onclick: () => this.#stop(run) }, "Stop")) : null,
