@@ -127,7 +127,7 @@ Headers Admin::answer_headers() {
 
 Task<void> Admin::handle(Exchange& exchange) {
   const RequestHead& head = exchange.request();
-  if (is_reading(head) && is_console_path(head.path()) && !access_.refuse_foreigners(exchange)) {
+  if (is_reading(head) && is_console_path(head.path()) && !access_.refuse_foreign_host(exchange)) {
     co_await send_console_file(exchange);
     co_return;
   }
