@@ -84,7 +84,7 @@ class App {
     if (!found) return false;
     history.replaceState(null, "", location.pathname + (this.#path === null ? "#/" : `#/${this.#path}`));
     try {
-      this.#logged_in(await this.api.post("/api/login", { code: decodeURIComponent(found[1]) }));
+      this.#logged_in(await this.api.post("/api/login", { code: found[1] }));
     } catch (error) {
       if (error.status === undefined) throw error;
       this.#show_login(error);
@@ -105,7 +105,8 @@ class App {
       this.#locked = false;
       resume_dialog();
       this.#poll();
-      this.reload();
+      if (location.hash.slice(2) === this.#path) this.reload();
+      else this.#follow_hash();
       return;
     }
     this.#locked = false;
