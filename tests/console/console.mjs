@@ -20,7 +20,7 @@ before(async () => {
   browser = await chromium.launch({
     executablePath: process.env.ONCEKEY_CHROMIUM ?? "/usr/bin/chromium",
     args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-      "--disable-component-update", "--disable-sync"],
+      "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage"],
   });
 });
 after(() => browser?.close());

@@ -55,10 +55,11 @@ class ConsoleTest(unittest.TestCase):
         cls.addClassCleanup(cls.receiver.stop)
         cls.receiver.always(answers(410, "<script>gone()</script>", reason="Gone"))
         routes = [{"path": "/held/*", "on_unknown": "hold", "on_abandoned": "hold"},
-                  {"path": "/waits/*", "on_unknown": "abandon", "on_abandoned": "hold"},
+                  {"path": "/waits/*", "on_unknown": "abandon", "on_abandoned": "hold", "lease": f"{LEASE_SECONDS}s"},
+                  {"path": "/lost/*", "policy": "classic", "lease": f"{LEASE_SECONDS}s"},
                   {"path": "/*", "policy": "classic"}]
         webhooks = [hooks.hook("stripe", f"{cls.receiver.url}/events"), hooks.hook("github", f"{cls.receiver.url}/pushes")]
-        cls.gateway = Gateway(cls.api.url, routes, webhook=webhooks, lease=f"{LEASE_SECONDS}s", gateway_name="eu-1", upstream_timeout="10m",
+        cls.gateway = Gateway(cls.api.url, routes, webhook=webhooks, gateway_name="eu-1", upstream_timeout="10m",
                               admin_read_token=READ_TOKEN)
         cls.addClassCleanup(cls.gateway.remove)
         cls.gateway.start()
@@ -150,10 +151,10 @@ class ConsoleTest(unittest.TestCase):
         for name in ("held", "complete", "release", "twice", "over"):
             post(name, f"/held/lost-{name}")
         post("waits", "/waits/lost")
-        post("abandoned", "/lost-1")
-        post("rerun", "/lost-2")
-        post("taken_over", "/lost-3")
-        post("hold", "/lost-4")
+        post("abandoned", "/lost/1")
+        post("rerun", "/lost/2")
+        post("taken_over", "/lost/3")
+        post("hold", "/lost/4")
         # Its client has hung up, which does not end the call.
         keys["running"] = {"key": "running-0001", "target": "/slow"}
         with client.connect() as connection:
@@ -170,7 +171,7 @@ class ConsoleTest(unittest.TestCase):
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/waits")
         # The retry finds the lease over, and takes over.
         self.api.always(answers(201))
-        self.assertEqual(client.post("/lost-3", key=keys["taken_over"]["key"], body=b'{"amount":2000}').status, 201)
+        self.assertEqual(client.post("/lost/3", key=keys["taken_over"]["key"], body=b'{"amount":2000}').status, 201)
         self.api.always(charge)
         ids = {record["key"]: record["id"] for record in self.gateway.records()}
         return {"admin": f"http://{self.gateway.admin_text}", "gateway": "http://{}:{}".format(*self.gateway.address),
