@@ -46,16 +46,26 @@ export class Api {
     let response, answer;
     try {
       response = await fetch(path, {
-        method, headers, body: body === undefined ? undefined : JSON.stringify(body), credentials: "same-origin",
-        cache: "no-store", redirect: "error", signal: patience.signal,
+        method,
+        headers,
+        body: body === undefined ? undefined : JSON.stringify(body),
+        credentials: "same-origin",
+        cache: "no-store",
+        redirect: "error",
+        signal: patience.signal,
       });
       answer = await response.json();
     } catch (error) {
       if (signal?.aborted) throw error;
       if (response && !patience.signal.aborted)
         throw new ApiError(response.status, "unreadable", `The gateway's answer (${response.status}) is not JSON.`);
-      throw new ApiError(0, "unreachable", patience.signal.aborted
-        ? `The gateway has not answered within ${kPatienceMs / 1000} s.` : "The gateway cannot be reached.");
+      throw new ApiError(
+        0,
+        "unreachable",
+        patience.signal.aborted
+          ? `The gateway has not answered within ${kPatienceMs / 1000} s.`
+          : "The gateway cannot be reached.",
+      );
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", give_up);
@@ -66,7 +76,12 @@ export class Api {
       this.use_session(await this.get("/api/session", signal));
       return this.#call(method, path, { body, key, signal, again: true });
     }
-    const error = new ApiError(response.status, answer.code ?? "", answer.error ?? `The gateway answered ${response.status}.`, answer);
+    const error = new ApiError(
+      response.status,
+      answer.code ?? "",
+      answer.error ?? `The gateway answered ${response.status}.`,
+      answer,
+    );
     if (response.status === 401 && path !== "/api/login" && path !== "/api/session") this.on_logged_out(error);
     throw error;
   }

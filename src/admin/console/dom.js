@@ -1,7 +1,7 @@
 // dom: builds and updates the page.
 //
-// Text goes in as text nodes and attribute values alone; nothing here parses markup, so that a key or a header that looks
-// like HTML is shown as it is. Views render from scratch; `morph` brings what is on the page in line with that, so that
+// Text goes in as text nodes and attribute values alone; nothing here parses markup, so that a key or a header that
+// looks like HTML is shown as it is. Views render from scratch; `morph` brings what is on the page in line with that, so that
 // focus, scrolling and typed text survive an update.
 
 const kHandlers = ["onclick", "onsubmit", "onchange", "oninput", "onkeydown", "ontoggle"];
@@ -37,7 +37,7 @@ export function show(place, ...fresh) {
   if (focused && focused !== document.activeElement && place.contains(focused)) focused.focus({ preventScroll: true });
 }
 
-const key_of = (node) => node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null;
+const key_of = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null);
 const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && key_of(a) === key_of(b);
 
 function morph_children(place, holder) {
@@ -70,12 +70,14 @@ function morph(old, fresh) {
   }
   if (old.hasAttribute("data-keep")) return; // looks after itself: a plot
   for (const { name } of [...old.attributes]) {
-    const own = (name === "open" && old.nodeName === "DETAILS") || (name === "tabindex" && old.classList.contains("table"));
+    const own =
+      (name === "open" && old.nodeName === "DETAILS") || (name === "tabindex" && old.classList.contains("table"));
     if (!own && !fresh.hasAttribute(name)) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
     if (old.getAttribute(name) === value) continue;
-    if (name === "style") old.style.cssText = value; // as an attribute the page's policy forbids it
+    if (name === "style")
+      old.style.cssText = value; // as an attribute the page's policy forbids it
     else old.setAttribute(name, value);
   }
   for (const handler of kHandlers) {

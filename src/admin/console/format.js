@@ -1,9 +1,11 @@
 // format: numbers, sizes and times as people read them.
 
 const kNumbers = new Intl.NumberFormat("en-GB");
-const kMinute = 60, kHour = 3600, kDay = 86400;
+const kMinute = 60,
+  kHour = 3600,
+  kDay = 86400;
 
-export const number = (value) => value === null || value === undefined ? "–" : kNumbers.format(value);
+export const number = (value) => (value === null || value === undefined ? "–" : kNumbers.format(value));
 
 export function plural(count, one, many = `${one}s`) {
   return `${number(count)} ${count === 1 ? one : many}`;
@@ -64,7 +66,12 @@ export function relative(text) {
 
 // In the browser's time zone, with the zone: logs of other machines may be in another one.
 const kExact = new Intl.DateTimeFormat("en-GB", {
-  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit",
+  year: "numeric",
+  month: "short",
+  day: "numeric",
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
   timeZoneName: "short",
 });
 export const exact = (text) => kExact.format(new Date(text));

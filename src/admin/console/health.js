@@ -21,25 +21,41 @@ export function findings_of(overview) {
   } else if (overview.status !== "ready") {
     bad(`This gateway is not ready: ${overview.reason ?? overview.status}.`);
   }
-  if (!store.room) bad(`The store has no room: ${store.shortage ?? "its limit is reached"}. New keys get 503; replays go on.`);
+  if (!store.room)
+    bad(`The store has no room: ${store.shortage ?? "its limit is reached"}. New keys get 503; replays go on.`);
   if (keys.indeterminate > 0) {
-    bad(`${plural(keys.indeterminate, "key has", "keys have")} an unknown outcome. Retries are refused until a person decides.`,
-      "#/keys?state=indeterminate", "Show them");
+    bad(
+      `${plural(keys.indeterminate, "key has", "keys have")} an unknown outcome. Retries are refused until a person decides.`,
+      "#/keys?state=indeterminate",
+      "Show them",
+    );
   }
   if (keys.abandoned > 0) {
-    warn(`${plural(keys.abandoned, "key is", "keys are")} abandoned: the gateway that worked on ${keys.abandoned === 1 ? "it" : "them"} `
-      + "stopped. A retry goes on where the route allows it; otherwise a person decides.", "#/keys?state=abandoned", "Show them");
+    warn(
+      `${plural(keys.abandoned, "key is", "keys are")} abandoned: the gateway that worked on ${keys.abandoned === 1 ? "it" : "them"} ` +
+        "stopped. A retry goes on where the route allows it; otherwise a person decides.",
+      "#/keys?state=abandoned",
+      "Show them",
+    );
   }
   if (jobs.dead > 0) {
-    bad(`${plural(jobs.dead, "message")} could not be delivered and will not be tried again.`, "#/jobs?state=dead",
-      "Show dead letters");
+    bad(
+      `${plural(jobs.dead, "message")} could not be delivered and will not be tried again.`,
+      "#/jobs?state=dead",
+      "Show dead letters",
+    );
   }
   for (const each of jobs.destinations) {
     if (!each.configured && each.waiting > 0)
-      bad(`${plural(each.waiting, "message")} for “${each.destination}”, which is not configured.`, "#/jobs?state=waiting", "Show them");
+      bad(
+        `${plural(each.waiting, "message")} for “${each.destination}”, which is not configured.`,
+        "#/jobs?state=waiting",
+        "Show them",
+      );
   }
   for (const each of overview.upstreams) {
-    if (each.breaker_open) bad(`The API at ${each.name} does not answer: its circuit breaker is open, and new work gets 503.`);
+    if (each.breaker_open)
+      bad(`The API at ${each.name} does not answer: its circuit breaker is open, and new work gets 503.`);
   }
   for (const each of overview.gateways) {
     if (each.state === "silent") bad(`Gateway ${each.name} has been silent for ${duration(each.seconds_ago)}.`);
@@ -47,16 +63,22 @@ export function findings_of(overview) {
   }
   const latest = recent(overview.history);
   if (latest.failed >= kFailedLeast && latest.failed / latest.answered > kFailedShare) {
-    bad(`${plural(latest.failed, "request")} of ${number(latest.answered)} in the last minute failed: the API or the store gave no answer.`);
+    bad(
+      `${plural(latest.failed, "request")} of ${number(latest.answered)} in the last minute failed: the API or the store gave no answer.`,
+    );
   }
   if (storms.stormy > 0) {
-    warn(`${plural(storms.stormy, "key is", "keys are")} retried unusually often. Replays protect the API; the client may need a look.`,
-      "#panel-hot-keys", "Hot keys");
+    warn(
+      `${plural(storms.stormy, "key is", "keys are")} retried unusually often. Replays protect the API; the client may need a look.`,
+      "#panel-hot-keys",
+      "Hot keys",
+    );
   }
   if (disk && disk.size_bytes > 0 && disk.free_bytes < (1 - kNearlyFull) * disk.size_bytes)
     warn(`The disk is nearly full: ${bytes(disk.free_bytes)} of ${bytes(disk.size_bytes)} are free.`);
   const nearly = (used, max) => max > 0 && used > kNearlyFull * max;
-  if (nearly(store.bytes, store.bytes_max)) warn(`The store holds ${bytes(store.bytes)} of at most ${bytes(store.bytes_max)}.`);
+  if (nearly(store.bytes, store.bytes_max))
+    warn(`The store holds ${bytes(store.bytes)} of at most ${bytes(store.bytes_max)}.`);
   if (nearly(memory.buffered_bytes, memory.buffered_bytes_max))
     warn(`Bodies under way fill ${bytes(memory.buffered_bytes)} of ${bytes(memory.buffered_bytes_max)}.`);
   if (nearly(connections.open, connections.max))
@@ -71,8 +93,13 @@ export function findings_of(overview) {
 export function headline_of(findings) {
   const bad = findings.filter((finding) => finding.tone === "bad").length;
   const warn = findings.length - bad;
-  if (bad > 0) return { tone: "bad", text: `No. ${bad === 1 ? "One thing needs" : `${number(bad)} things need`} a person.` };
-  if (warn > 0) return { tone: "warn", text: `Yes, with ${warn === 1 ? "one thing" : `${number(warn)} things`} to keep an eye on.` };
+  if (bad > 0)
+    return { tone: "bad", text: `No. ${bad === 1 ? "One thing needs" : `${number(bad)} things need`} a person.` };
+  if (warn > 0)
+    return {
+      tone: "warn",
+      text: `Yes, with ${warn === 1 ? "one thing" : `${number(warn)} things`} to keep an eye on.`,
+    };
   return { tone: "good", text: "Yes. Nothing needs a person." };
 }
 
@@ -84,12 +111,17 @@ export function recent(history) {
     const column = history.columns.indexOf(name);
     return rows.reduce((total, row) => total + (row[column] ?? 0), 0);
   };
-  const counts = Object.fromEntries(["first", "replay", "in_progress", "mismatch", "held", "refused", "failed", "passed"]
-    .map((name) => [name, sum(name)]));
+  const counts = Object.fromEntries(
+    ["first", "replay", "in_progress", "mismatch", "held", "refused", "failed", "passed"].map((name) => [
+      name,
+      sum(name),
+    ]),
+  );
   const answered = Object.values(counts).reduce((total, count) => total + count, 0);
   const last = (name) => {
     const column = history.columns.indexOf(name);
-    for (let at = rows.length - 1; at >= 0; --at) if (rows[at][column] !== null && rows[at][column] !== undefined) return rows[at][column];
+    for (let at = rows.length - 1; at >= 0; --at)
+      if (rows[at][column] !== null && rows[at][column] !== undefined) return rows[at][column];
     return null;
   };
   return { ...counts, answered, seconds, last, per_second: (count) => rate(seconds > 0 ? count / seconds : null) };

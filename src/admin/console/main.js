@@ -51,8 +51,16 @@ class App {
   async start() {
     addEventListener("hashchange", () => this.#follow_hash());
     for (const kind of ["pointerdown", "pointermove", "keydown", "wheel", "touchstart"])
-      addEventListener(kind, () => { this.#last_touch = Date.now(); }, { passive: true, capture: true });
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) this.#poll(); });
+      addEventListener(
+        kind,
+        () => {
+          this.#last_touch = Date.now();
+        },
+        { passive: true, capture: true },
+      );
+    document.addEventListener("visibilitychange", () => {
+      if (!document.hidden) this.#poll();
+    });
     addEventListener("resize", () => let_tables_scroll(place("main")));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#view?.on_theme());
     place("skip").onclick = (event) => {
@@ -66,7 +74,7 @@ class App {
   }
 
   // A reload finds its session by the cookie.
-  async #resume_session() {
+  async #resume_session(refused = null) {
     try {
       let session = await this.api.get("/api/session");
       // A client certificate is enough to read; acting from a page needs a session.
@@ -74,7 +82,7 @@ class App {
       this.#logged_in(session);
     } catch (error) {
       if (error.status === undefined) throw error;
-      this.#show_login(error.status === 401 ? null : error);
+      this.#show_login(error.status === 401 ? refused : error);
     }
   }
 
@@ -87,7 +95,9 @@ class App {
       this.#logged_in(await this.api.post("/api/login", { code: found[1] }));
     } catch (error) {
       if (error.status === undefined) throw error;
-      this.#show_login(error);
+      // A link that was used before, in a browser that is logged in: that goes on.
+      await this.#resume_session(error);
+      if (this.session) this.announce(error.message);
     }
     return true;
   }
@@ -155,32 +165,52 @@ class App {
     place("header").hidden = true;
     document.title = "Log in – Oncekey";
     const problem = el("div", { class: "form-error", role: "alert" });
-    const token = el("input", { name: "token", type: "password", autocomplete: "current-password", required: true, spellcheck: "false" });
-    const form = el("form", {
-      onsubmit: async (event) => {
-        event.preventDefault();
-        form.setAttribute("aria-busy", "true");
-        show(problem);
-        try {
-          this.#logged_in(await this.api.post("/api/login", { token: token.value.trim() }));
-        } catch (refused) {
-          if (refused.status === undefined) throw refused;
-          show(problem, el("p", {}, refused.message));
-          token.select();
-        } finally {
-          form.removeAttribute("aria-busy");
-        }
+    const token = el("input", {
+      name: "token",
+      type: "password",
+      autocomplete: "current-password",
+      required: true,
+      spellcheck: "false",
+    });
+    const form = el(
+      "form",
+      {
+        onsubmit: async (event) => {
+          event.preventDefault();
+          form.setAttribute("aria-busy", "true");
+          show(problem);
+          try {
+            this.#logged_in(await this.api.post("/api/login", { token: token.value.trim() }));
+          } catch (refused) {
+            if (refused.status === undefined) throw refused;
+            show(problem, el("p", {}, refused.message));
+            token.select();
+          } finally {
+            form.removeAttribute("aria-busy");
+          }
+        },
       },
-    }, field("Token", token, "The operators' token, or one that may only read."), problem,
-    el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Log in")));
+      field("Token", token, "The operators' token, or one that may only read."),
+      problem,
+      el("div", { class: "buttons" }, el("button", { type: "submit", class: "primary" }, "Log in")),
+    );
     const said = error && error.code !== "login_required" && !over ? el("p", {}, error.message) : null;
     this.#login?.remove();
-    this.#login = el("main", { class: "login", id: "login" },
+    this.#login = el(
+      "main",
+      { class: "login", id: "login" },
       el("p", { class: "brand" }, "Oncekey"),
       el("h1", { tabindex: "-1" }, over ? "Your session is over" : "Log in to the console"),
       over ? el("p", {}, "Log in again to go on where you were. What you have typed is still there.") : null,
-      el("p", {}, "On the gateway's machine, run ", el("code", {}, "oncekey console"), " and open the link that it prints. It works once, for a minute. Or:"),
-      form);
+      el(
+        "p",
+        {},
+        "On the gateway's machine, run ",
+        el("code", {}, "oncekey console"),
+        " and open the link that it prints. It works once, for a minute. Or:",
+      ),
+      form,
+    );
     document.body.insertBefore(this.#login, place("notice"));
     if (said) show(problem, said); // said by the alert once it is on the page
     token.focus();
@@ -197,7 +227,7 @@ class App {
     const params = new URLSearchParams(search ?? "");
     const [room, id] = path.split("/");
     const views = { "": OverviewView, keys: id ? KeyView : KeysView, jobs: id ? JobView : JobsView, audit: AuditView };
-    const Kind = (id && room !== "keys" && room !== "jobs") ? NowhereView : views[room] ?? NowhereView;
+    const Kind = id && room !== "keys" && room !== "jobs" ? NowhereView : (views[room] ?? NowhereView);
     const stays = this.#view?.constructor === Kind && this.#path?.split("?")[0] === path;
     this.#path = hash.slice(2);
     drop_dialog();
@@ -276,10 +306,17 @@ class App {
     if (!this.#view) return;
     document.title = `${this.#view.title} – Oncekey`;
     this.#paint_header();
-    show(place("main"),
-      this.#unreachable_since ? el("p", { class: "stale", role: "status", "data-key": "unreachable" },
-        `No answer from the gateway since ${clock(this.#unreachable_since.at)}: ${this.#unreachable_since.why} Trying again.`) : null,
-      this.#view.render());
+    show(
+      place("main"),
+      this.#unreachable_since
+        ? el(
+            "p",
+            { class: "stale", role: "status", "data-key": "unreachable" },
+            `No answer from the gateway since ${clock(this.#unreachable_since.at)}: ${this.#unreachable_since.why} Trying again.`,
+          )
+        : null,
+      this.#view.render(),
+    );
     let_tables_scroll(place("main"));
   }
 
@@ -288,36 +325,76 @@ class App {
     const keys = this.overview?.keys;
     const waiting = keys ? keys.indeterminate + keys.abandoned : 0;
     const dead = this.overview?.jobs.dead ?? 0;
-    const link = (name, text, count, what) => el("li", {}, el("a", { href: `#/${name}`, "aria-current": room === name ? "page" : null },
-      text, count > 0 ? el("span", { class: "count" }, number(count), el("span", { class: "away" }, ` ${what}`)) : null));
-    show(place("header"),
-      el("div", { class: "bar" },
+    const link = (name, text, count, what) =>
+      el(
+        "li",
+        {},
+        el(
+          "a",
+          { href: `#/${name}`, "aria-current": room === name ? "page" : null },
+          text,
+          count > 0 ? el("span", { class: "count" }, number(count), el("span", { class: "away" }, ` ${what}`)) : null,
+        ),
+      );
+    show(
+      place("header"),
+      el(
+        "div",
+        { class: "bar" },
         el("a", { class: "brand", href: "#/" }, "Oncekey"),
         el("span", { class: "gateway quiet" }, this.session.gateway),
-        el("nav", { "aria-label": "Console" }, el("ul", {},
-          link("", "Overview"), link("keys", "Keys", waiting, "wait"), link("jobs", "Jobs", dead, "dead letters"), link("audit", "Audit"))),
-        el("div", { class: "who" },
-          el("span", { class: "quiet role", title: this.session.name }, this.session.role === "operator" ? "operator" : "read only"),
+        el(
+          "nav",
+          { "aria-label": "Console" },
+          el(
+            "ul",
+            {},
+            link("", "Overview"),
+            link("keys", "Keys", waiting, "wait"),
+            link("jobs", "Jobs", dead, "dead letters"),
+            link("audit", "Audit"),
+          ),
+        ),
+        el(
+          "div",
+          { class: "who" },
+          el(
+            "span",
+            { class: "quiet role", title: this.session.name },
+            this.session.role === "operator" ? "operator" : "read only",
+          ),
           this.#theme_choice(),
-          el("button", { type: "button", onclick: () => this.#log_out() }, "Log out"))));
+          el("button", { type: "button", onclick: () => this.#log_out() }, "Log out"),
+        ),
+      ),
+    );
   }
 
   #theme_choice() {
     const chosen = document.documentElement.dataset.theme ?? "";
-    return el("select", {
-      "aria-label": "Colours", id: "theme",
-      onchange: (event) => {
-        const theme = event.target.value;
-        if (theme) document.documentElement.dataset.theme = theme;
-        else delete document.documentElement.dataset.theme;
-        try {
-          localStorage.setItem("oncekey-theme", theme);
-        } catch {
-          // Storage is switched off: it holds until the page is left.
-        }
-        this.#view?.on_theme();
+    return el(
+      "select",
+      {
+        "aria-label": "Colours",
+        id: "theme",
+        onchange: (event) => {
+          const theme = event.target.value;
+          if (theme) document.documentElement.dataset.theme = theme;
+          else delete document.documentElement.dataset.theme;
+          try {
+            localStorage.setItem("oncekey-theme", theme);
+          } catch {
+            // Storage is switched off: it holds until the page is left.
+          }
+          this.#view?.on_theme();
+        },
       },
-    }, [["", "System"], ["light", "Light"], ["dark", "Dark"]].map(([value, text]) => el("option", { value, selected: value === chosen }, text)));
+      [
+        ["", "System"],
+        ["light", "Light"],
+        ["dark", "Dark"],
+      ].map(([value, text]) => el("option", { value, selected: value === chosen }, text)),
+    );
   }
 }
 

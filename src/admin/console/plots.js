@@ -72,25 +72,43 @@ export class Plot {
       if (this.#plot.width !== width) this.#plot.setSize({ width, height: this.height });
       return;
     }
-    const axis = { stroke: () => colour("--quiet"), grid: { stroke: () => colour("--grid"), width: 1 },
-      ticks: { show: false }, font: "11px system-ui, sans-serif" };
-    this.#plot = new uPlot({
-      width, height: this.height,
-      legend: { show: false },
-      cursor: { drag: { x: false, y: false }, points: { size: 6 } },
-      scales: { x: { time: true, ...stretch_of(this.#columns[0]), range: (_, min, max) => [min, max] },
-        y: { range: (_, min, max) => [0, Math.max(max, 0) === 0 ? 1 : max * 1.08] } },
-      axes: [
-        { ...axis, size: 26, space: 64, values: (_, ticks) => ticks.map((tick) => clock(tick).slice(0, 5)) },
-        { ...axis, size: 56, space: 34, values: (_, ticks) => ticks.map((tick) => this.format(tick)) },
-      ],
-      series: [{}, ...this.series.map((each) => ({
-        label: each.name, width: 1.5, dash: each.dash, points: { show: true, size: 4, filter: (plot, index) => lonely(plot.data[index]) }, spanGaps: false,
-        stroke: () => colour(each.colour),
-        fill: each.fill ? () => `${colour(each.colour)}22` : undefined,
-      }))],
-      hooks: { setCursor: [(plot) => this.#read_out(plot)] },
-    }, this.#columns, this.#place);
+    const axis = {
+      stroke: () => colour("--quiet"),
+      grid: { stroke: () => colour("--grid"), width: 1 },
+      ticks: { show: false },
+      font: "11px system-ui, sans-serif",
+    };
+    this.#plot = new uPlot(
+      {
+        width,
+        height: this.height,
+        legend: { show: false },
+        cursor: { drag: { x: false, y: false }, points: { size: 6 } },
+        scales: {
+          x: { time: true, ...stretch_of(this.#columns[0]), range: (_, min, max) => [min, max] },
+          y: { range: (_, min, max) => [0, Math.max(max, 0) === 0 ? 1 : max * 1.08] },
+        },
+        axes: [
+          { ...axis, size: 26, space: 64, values: (_, ticks) => ticks.map((tick) => clock(tick).slice(0, 5)) },
+          { ...axis, size: 56, space: 34, values: (_, ticks) => ticks.map((tick) => this.format(tick)) },
+        ],
+        series: [
+          {},
+          ...this.series.map((each) => ({
+            label: each.name,
+            width: 1.5,
+            dash: each.dash,
+            points: { show: true, size: 4, filter: (plot, index) => lonely(plot.data[index]) },
+            spanGaps: false,
+            stroke: () => colour(each.colour),
+            fill: each.fill ? () => `${colour(each.colour)}22` : undefined,
+          })),
+        ],
+        hooks: { setCursor: [(plot) => this.#read_out(plot)] },
+      },
+      this.#columns,
+      this.#place,
+    );
   }
 
   #read_out(plot) {
@@ -99,7 +117,8 @@ export class Plot {
       this.#readout.textContent = "";
       return;
     }
-    const values = this.series.map((each, index) => [each.name, this.#columns[index + 1][at]])
+    const values = this.series
+      .map((each, index) => [each.name, this.#columns[index + 1][at]])
       .filter(([, value]) => value !== null && value !== undefined && value !== 0)
       .map(([name, value]) => `${name} ${this.format(value)}`);
     this.#readout.textContent = `${clock(this.#columns[0][at])}  ${values.join("  ·  ") || "nothing"}`;

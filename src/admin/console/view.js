@@ -53,38 +53,71 @@ export class View {
       });
     }
     return [
-      this.error ? el("p", { class: "stale", role: "status", "data-key": "stale" },
-        `Not refreshed since ${clock(this.loaded_at / 1000)}: ${this.error.message}`) : null,
+      this.error
+        ? el(
+            "p",
+            { class: "stale", role: "status", "data-key": "stale" },
+            `Not refreshed since ${clock(this.loaded_at / 1000)}: ${this.error.message}`,
+          )
+        : null,
       build(this.data),
     ];
   }
 }
 
-export const heading = (text, ...beside) =>
-  el("div", { class: "heading" }, el("h1", { tabindex: "-1" }, text), beside);
+export const heading = (text, ...beside) => el("div", { class: "heading" }, el("h1", { tabindex: "-1" }, text), beside);
 
 const kReadOnly = "you are logged in to read only; an operator can do this.";
 
 // The buttons of what can be done to a record or job, each with what it means or why it is not possible.
 export function action_list(app, actions, words, ask) {
   const reader = app.session.role !== "operator";
-  const reasons = new Set(actions.map((each) => reader ? kReadOnly : each.allowed ? null : each.why_not));
+  const reasons = new Set(actions.map((each) => (reader ? kReadOnly : each.allowed ? null : each.why_not)));
   const shared = reasons.size === 1 ? [...reasons][0] : null;
   if (shared) {
     return [
       el("p", { id: "why-nothing", class: "quiet" }, `Not now: ${shared}`),
-      el("div", { class: "buttons start" }, actions.map((each) => el("button", { type: "button", "aria-disabled": "true",
-        "aria-describedby": "why-nothing", "data-key": each.action, onclick: () => app.announce(shared) },
-      words.find((word) => word.action === each.action)?.title ?? each.action))),
+      el(
+        "div",
+        { class: "buttons start" },
+        actions.map((each) =>
+          el(
+            "button",
+            {
+              type: "button",
+              "aria-disabled": "true",
+              "aria-describedby": "why-nothing",
+              "data-key": each.action,
+              onclick: () => app.announce(shared),
+            },
+            words.find((word) => word.action === each.action)?.title ?? each.action,
+          ),
+        ),
+      ),
     ];
   }
-  return el("ul", { class: "actions" }, actions.map((each) => {
-    const said = words.find((word) => word.action === each.action);
-    const why_not = each.allowed ? null : each.why_not;
-    const id = `why-${each.action}`;
-    return el("li", { "data-key": each.action },
-      el("button", { type: "button", "aria-describedby": id, "aria-disabled": why_not ? "true" : null,
-        onclick: () => why_not ? app.announce(why_not) : ask(said) }, said?.title ?? each.action),
-      el("p", { id, class: why_not ? "quiet" : null }, why_not ? `Not now: ${why_not}` : said?.meaning));
-  }));
+  return el(
+    "ul",
+    { class: "actions" },
+    actions.map((each) => {
+      const said = words.find((word) => word.action === each.action);
+      const why_not = each.allowed ? null : each.why_not;
+      const id = `why-${each.action}`;
+      return el(
+        "li",
+        { "data-key": each.action },
+        el(
+          "button",
+          {
+            type: "button",
+            "aria-describedby": id,
+            "aria-disabled": why_not ? "true" : null,
+            onclick: () => (why_not ? app.announce(why_not) : ask(said)),
+          },
+          said?.title ?? each.action,
+        ),
+        el("p", { id, class: why_not ? "quiet" : null }, why_not ? `Not now: ${why_not}` : said?.meaning),
+      );
+    }),
+  );
 }
