@@ -105,8 +105,8 @@ export class AuditView extends View {
   }
 }
 
-// One word stands out; more of them are a sentence about a run over many.
+// One word stands out, and so does a refusal; others are sentences.
 function result_of(result) {
-  if (/^(done|run)\b./.test(result)) return result;
+  if (result.includes(" ") && !/^(refused|wrong|fault)/.test(result)) return result;
   return el("span", { class: `badge ${result === "done" ? "good" : "warn"}` }, result);
 }

@@ -31,7 +31,7 @@ export class JobView extends View {
       return [
         back,
         heading("This message is not there"),
-        empty("There is no job with this id.", "It may have expired. ", this.error.message),
+        empty("There is no job with this id.", "It may have expired."),
       ];
     }
     if (this.data === null) return [back, heading(`Job ${short_id(this.id)}`), this.with_data(() => null)];

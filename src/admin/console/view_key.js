@@ -34,8 +34,7 @@ export class KeyView extends View {
         heading("This key is not there"),
         empty(
           "There is no record with this id.",
-          "It may have expired, or was released: then the next request with the key is a first one. ",
-          this.error.message,
+          "It may have expired, or was released: then the next request with the key is a first one.",
         ),
       ];
     }
