@@ -204,9 +204,9 @@ std::optional<std::string> AdminCommand::body_of(const Result<AdminAnswer>& answ
     return std::nullopt;
   }
   // Another server may have answered anything; only UTF-8 is printed.
-  if (answer->status == 200) return as_utf8(answer->body);
+  if (answer->status == 200 || answer->status == 202) return as_utf8(answer->body);
   exit_code = complain(console, view_of_error(answer->body), kRefused);
-  if (answer->status == 401 || answer->status == 403) {
+  if (answer->status == 401) {
     console.err
         << (answer->token_from.empty() ? "No admin token was found"
                                        : "This gateway does not know the token of " + answer->token_from)

@@ -38,6 +38,8 @@ class AdminClient {
   Result<AdminAnswer> post(std::string_view target, std::string_view json) const {
     return send("POST", target, json, SendToken::yes);
   }
+  // http://HOST:PORT
+  std::string origin() const { return url_.origin(); }
 
  private:
   enum class SendToken { no, yes };
@@ -89,6 +91,8 @@ class AdminCommand : public Subcommand {
   // Shows what the action is about to change, asks, and acts on the whole id that was shown: what was shown is what is
   // acted on, also if a prefix has come to mean two in the meantime. Returns the exit code.
   int act_on(std::string id, const Act& act, const View& view, const Console& console) const;
+
+  bool as_json() const { return as_json_; }
 
   std::string reason_;
   bool yes_ = false;

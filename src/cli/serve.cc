@@ -341,12 +341,15 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.loop);
-  StoreWatch store_watch(shared, delivery_metrics, operators.loop);
-  Admin admin(shared, operators.loop);
+  StoreCounts store_counts;
+  StoreWatch store_watch(shared, delivery_metrics, store_counts, operators.loop);
+  Admin admin(shared, store_counts, operators.loop, ONCEKEY_VERSION);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
   admin_options.tls_key = config.admin_tls_key;
   admin_options.setting_prefix = "admin_";
+  admin_options.client_ca = config.admin_client_ca;
+  admin_options.answer_headers = Admin::answer_headers();
   std::unique_ptr<Server> admin_server;
   if (!took(listen(config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server)) return 1;
   admin.serves(*server);
@@ -390,6 +393,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // On the loop of the operators, which is that of the signals too.
   shutdown.also([&] { store_watch.stop(); }, [&] { return store_watch.over(); });
   store_watch.start(); // an embedded store has counted before anything listens
+  shutdown.also([&] { admin.stop(); }, [&] { return admin.over(); });
+  admin.start();
 
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.

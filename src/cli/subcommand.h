@@ -65,7 +65,7 @@ class Subcommand {
   CLI::App* const command_;
 };
 
-// `oncekey keys list|show|release|complete|rerun`: the operator's hand on single records.
+// `oncekey keys list|show|release|complete|rerun|hold`: the operator's hand on single records.
 //
 // Everything goes through the admin listener of the running gateway, which owns the store and writes the audit line.
 // Actions want a reason and a confirmation, because each of them overrules what the policy would do. A key is named by
@@ -77,6 +77,9 @@ std::unique_ptr<Subcommand> keys_command(CLI::App& app);
 // `oncekey jobs list|show|retry|drop`: the jobs of a gateway, through its admin listener as above, or of the library's
 // database (--store).
 std::unique_ptr<Subcommand> jobs_command(CLI::App& app);
+
+// `oncekey console`: a link that opens the console of a running gateway in a browser, with a login code in it.
+std::unique_ptr<Subcommand> console_command(CLI::App& app);
 
 // `oncekey send METHOD URL`: one call that is tried again until its answer is final, and done once in effect.
 //

@@ -84,6 +84,23 @@ TEST_F(PostgresStoreTest, AStatementThatItsSessionHasForgottenIsSentWhole) {
   EXPECT_EQ(prepared(), 0);
 }
 
+TEST_F(PostgresStoreTest, GatewaysSeeEachOtherUntilOneIsSilentForLong) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first && second);
+  const auto beat = [](Store& store, const std::string& instance) {
+    std::promise<std::vector<GatewayBeat>> known;
+    store.beat({instance, "gw-" + instance, "1", "ready", Time{}, {}}, [&](auto all) { known.set_value(*all); });
+    std::set<std::string> names;
+    for (const GatewayBeat& each : known.get_future().get()) names.insert(each.name);
+    return names;
+  };
+  beat(*first, "a");
+  EXPECT_EQ(beat(*second, "b"), (std::set<std::string>{"gw-a", "gw-b"}));
+  passed_ += kGatewayForgottenAfter.count() + 1000;
+  EXPECT_EQ(beat(*second, "b"), std::set<std::string>{"gw-b"});
+}
+
 TEST_F(PostgresStoreTest, NewKeysClaimedThroughTwoStoresHaveOneOwnerEach) {
   const auto first = open();
   const auto second = open();

@@ -49,6 +49,9 @@ constexpr Migration kMigrations[] = {
     {1, "records", 1,
 #include "store/postgres/migrations/0001_records.sql"
     },
+    {2, "operators", 1,
+#include "store/postgres/migrations/0002_operators.sql"
+    },
 };
 // clang-format on
 

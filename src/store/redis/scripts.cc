@@ -299,6 +299,14 @@ function of_found.O(key, at, r)
   if free(r) then return 1 end
   if r.state == COMPLETED then return 3 end
   if r.state == IN_PROGRESS and not lease_over(r) then return 2 end
+  if ARGV[at] == 'hold' then
+    if r.state == INDETERMINATE then return 0 end
+    r.state = INDETERMINATE
+    r.settled_at = now
+    unset(r, RERUN)
+    set_field(key, '0 ' .. decimal(r.expires_at))
+    return settle(key, r, 0)
+  end
   note_settled(key) -- or decided by an operator
   local rest
   if ARGV[at] == 'release' then
@@ -396,7 +404,7 @@ local function write(id, j, changes)
   index(id, j)
 end
 
-lengths = {S = 7, T = 4, E = 8, O = 1, F = 0}
+lengths = {S = 7, T = 4, E = 8, O = 3, F = 0}
 
 function of_found.S(_, at, j, id)
   local fingerprint, route, event, ordered, delay, retention, message = unpack(ARGV, at, at + 6)
@@ -473,6 +481,8 @@ end
 
 function of_found.O(_, at, j, id)
   if gone(j) then return 1 end
+  local seen_state, seen_fence = ARGV[at + 1], ARGV[at + 2]
+  if seen_fence ~= '' and (j.state ~= tonumber(seen_state) or j.fence ~= seen_fence) then return 5 end
   if j.state == TAKEN and now < j.due_at then return 2 end
   if ARGV[at] == 'retry' then
     if j.message_kept ~= '1' then return 4 end
