@@ -1,6 +1,7 @@
 #include "http/parser.h"
 #include "http/plain_head.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 namespace oncekey {
