@@ -4,13 +4,11 @@
 #include "base/crypto.h"
 #include "base/utf8.h"
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <ctime>
 
 namespace oncekey {
 namespace {
@@ -51,15 +49,6 @@ json::string json_text(std::string_view view) {
   if (is_utf8(view)) return json::string(view.data(), view.size());
   const std::string shown = as_utf8(view);
   return json::string(shown.data(), shown.size());
-}
-
-std::string iso_time(Time time) {
-  const auto since_epoch = time.time_since_epoch();
-  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
-  const std::time_t whole = seconds.count();
-  std::tm parts{};
-  gmtime_r(&whole, &parts);
-  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", parts, (since_epoch - seconds).count());
 }
 
 json::object record_json(const RecordId& id, const Record& record, Time now) {

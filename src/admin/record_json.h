@@ -2,6 +2,7 @@
 #pragma once
 
 #include "admin/audit_trail.h"
+#include "base/durations.h"
 #include "core/job.h"
 
 #include <oncekey/record.h>
@@ -30,9 +31,6 @@ std::string done_json(const RecordId& id, std::string_view action);
 
 // Status, headers and body. A body that is not UTF-8 is base64, and `body_encoding` says so. What is hidden is null.
 boost::json::object response_json(const StoredResponse& response, Bodies bodies);
-
-// "2026-01-02T03:04:05.678Z"
-std::string iso_time(Time time);
 
 inline constexpr std::size_t kListMax = 10'000;
 

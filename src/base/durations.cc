@@ -1,8 +1,10 @@
 #include "base/durations.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <charconv>
+#include <ctime>
 #include <limits>
 
 namespace oncekey {
@@ -54,6 +56,15 @@ std::string format_duration(Millis duration) {
 Result<std::uint64_t> parse_bytes(std::string_view text) {
   if (const auto bytes = parse_with_unit(text, kByteUnits)) return *bytes;
   return invalid(fmt::format("\"{}\" is not a size: write a whole number of bytes, or one with KiB, MiB or GiB", text));
+}
+
+std::string iso_time(Time time) {
+  const auto since_epoch = time.time_since_epoch();
+  const auto seconds = std::chrono::floor<std::chrono::seconds>(since_epoch);
+  const std::time_t whole = seconds.count();
+  std::tm parts{};
+  gmtime_r(&whole, &parts);
+  return fmt::format("{:%Y-%m-%dT%H:%M:%S}.{:03}Z", parts, (since_epoch - seconds).count());
 }
 
 } // namespace oncekey

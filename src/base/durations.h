@@ -1,4 +1,4 @@
-// durations: "250ms", "60s", "5m", "24h", "30d" and back.
+// durations: "250ms", "60s", "5m", "24h", "30d" and back; sizes; moments.
 #pragma once
 
 #include <oncekey/result.h>
@@ -13,5 +13,8 @@ std::string format_duration(Millis duration);
 
 // "8MiB", "64KiB", "1048576": a whole number of bytes with an optional binary unit.
 Result<std::uint64_t> parse_bytes(std::string_view text);
+
+// "2026-01-02T03:04:05.678Z"
+std::string iso_time(Time time);
 
 } // namespace oncekey

@@ -1,5 +1,6 @@
 #include "admin/action_texts.h"
 #include "admin/record_json.h"
+#include "base/durations.h"
 #include "base/enum_name.h"
 #include "base/log.h"
 #include "cli/admin_talk.h"
