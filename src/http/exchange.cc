@@ -176,7 +176,7 @@ void Exchange::append_added(std::string& out, const Headers& headers) const {
 
 void Exchange::begin_head(std::string& out, int status, std::string_view reason, const Headers& headers) {
   // An unread body would be taken for the next request: the connection ends here instead.
-  if (!parser_.done()) keep_alive_ = false;
+  if (!parser_.done() || (closing_ != nullptr && closing_->load(std::memory_order_relaxed))) keep_alive_ = false;
   out.reserve(headers.lines().size() + 160);
   out.append("HTTP/1.1 ");
   append_number(out, static_cast<std::uint64_t>(status));

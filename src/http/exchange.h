@@ -152,8 +152,8 @@ class Exchange {
     append(added_, added_to_own_);
     added_to_own_ = {};
   }
-  // Say `Connection: close` in the answer and do so.
-  void close_after() { keep_alive_ = false; }
+  // If this is true when the head of the answer is made, the answer says `Connection: close`, and it is the last one.
+  void close_if(const std::atomic<bool>& closing) { closing_ = &closing; }
 
   bool answered() const { return answered_; }
   int status() const { return status_; }                           // of the final answer; 0 before it is sent
@@ -197,6 +197,7 @@ class Exchange {
   int status_ = 0;
   bool continue_sent_ = false;
   bool keep_alive_;
+  const std::atomic<bool>* closing_ = nullptr;
   bool answered_ = false;
   bool client_gone_ = false;
   bool switched_ = false;

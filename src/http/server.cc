@@ -12,6 +12,8 @@ namespace {
 constexpr std::size_t kLingerBytesMax = 1u << 20;
 constexpr std::chrono::milliseconds kLinger{2000};
 constexpr std::chrono::milliseconds kAcceptPause{100};
+// A client that has connected just before a drain has its request on the way.
+constexpr std::chrono::milliseconds kFirstRequest{1000};
 // One line about it is enough for so long.
 constexpr std::chrono::minutes kTellOfACrowdEvery{10};
 // Fewer connections than this from one address are no crowd, whatever the limits are.
@@ -37,6 +39,7 @@ struct Server::Accepted {
   std::string peer{};
   Parties::Ref address{}; // empty for a trusted proxy
   std::optional<Holding> place{};
+  bool adopted = false; // another process has served requests on it
 };
 
 // Everything one client connection owns, for as long as it is open.
@@ -59,13 +62,18 @@ Server::Server(ServerOptions options, std::vector<Lane> lanes, Log& log)
 Server::~Server() = default;
 
 Result<std::unique_ptr<Server>> Server::listen(const std::string& host, std::uint16_t port, ServerOptions options,
-                                               std::vector<Lane> lanes, Log& log) {
+                                               std::vector<Lane> lanes, Log& log, Descriptor inherited) {
   std::unique_ptr<Server> server(new Server(std::move(options), std::move(lanes), log));
   Result<TlsContext> tls = server->load_tls(server->options_.tls_cert, server->options_.tls_key);
   if (!tls) return std::move(tls).fault();
   server->tls_ = *std::move(tls);
 
-  if (const Status listening = server->listener_.listen(host, port); !listening) {
+  const bool adopts = inherited.open();
+  const Status listening =
+      adopts ? server->listener_.adopt(std::move(inherited)) : server->listener_.listen(host, port);
+  if (!listening && adopts)
+    return invalid(fmt::format("the inherited socket for {}:{}: {}", host, port, listening.fault().message));
+  if (!listening) {
     const bool taken = listening.fault().kind == FaultKind::conflict;
     const std::string shown = host.find(':') == std::string::npos ? host : fmt::format("[{}]", host);
     return invalid(fmt::format("cannot listen on {}:{}: {}{}", shown, port, listening.fault().message,
@@ -99,7 +107,9 @@ void Server::start() {
   });
 }
 
-void Server::drain() {
+void Server::drain(IdleConnections idle) {
+  keeping_.store(idle == IdleConnections::keep && options_.tls_cert.empty());
+  if (!keeping_.load()) last_answers_.store(true);
   draining_.store(true);
   lanes_.front().loop.post([this] { listener_.close(); });
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
@@ -111,8 +121,23 @@ void Server::drain() {
   }
 }
 
+std::vector<Descriptor> Server::take_kept() {
+  const std::lock_guard lock(kept_mutex_);
+  return std::move(kept_);
+}
+
+void Server::adopt(Descriptor connection) {
+  lanes_.front().loop.post([this, moved = std::move(connection)]() mutable {
+    SocketAddress peer;
+    // A client that has left meanwhile has no address any more.
+    if (::getpeername(moved.number(), peer.get(), &peer.length) != 0) return;
+    Accepted accepted{std::move(moved), peer.ip()};
+    accepted.adopted = true;
+    hand_out(std::move(accepted));
+  });
+}
+
 Task<void> Server::accept_loop() {
-  std::size_t next = 0;
   while (!draining_.load()) {
     Listener::Accepted taken = co_await listener_.accept();
     if (!listener_.open()) {
@@ -125,17 +150,16 @@ Task<void> Server::accept_loop() {
       co_await sleep_for(lanes_.front().loop, kAcceptPause);
       continue;
     }
-    Accepted accepted{std::move(taken.socket), taken.peer.ip()};
-    if (const Grant grant = admit(accepted); grant != Grant::given) {
-      turn_away(std::move(accepted), grant);
-      continue;
-    }
-    connections_.fetch_add(1);
-    const std::size_t lane = next;
-    next = (next + 1) % lanes_.size();
-    lanes_[lane].loop.post(
-        [this, lane, moved = std::move(accepted)]() mutable { spawn(serve(lane, std::move(moved))); });
+    hand_out({std::move(taken.socket), taken.peer.ip()});
   }
+}
+
+void Server::hand_out(Accepted accepted) {
+  if (const Grant grant = admit(accepted); grant != Grant::given) return turn_away(std::move(accepted), grant);
+  connections_.fetch_add(1);
+  const std::size_t lane = next_lane_;
+  next_lane_ = (next_lane_ + 1) % lanes_.size();
+  lanes_[lane].loop.post([this, lane, moved = std::move(accepted)]() mutable { spawn(serve(lane, std::move(moved))); });
 }
 
 Grant Server::admit(Accepted& accepted) {
@@ -205,25 +229,35 @@ Task<void> Server::serve(std::size_t lane, Accepted accepted) {
 Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
   Transport& transport = connection.transport;
   ReadBuffer& buffer = connection.buffer;
-  for (bool first = true;; first = false) {
+  for (bool first = !connection.counted.adopted;; first = false) {
     // A CR LF before a request is left over from sloppy clients and harmless (RFC 9112, 2.2).
     while (buffer.unread().starts_with("\r\n")) buffer.consume(2);
     std::optional<std::size_t> length;
     Holding half_head(*options_.shares, Resource::buffered_bytes, connection.counted.address.get());
     bool begun = !buffer.empty();
     connection.idle = !begun;
-    transport.deadline_after(first || begun ? options_.timeouts.request_headers : options_.timeouts.idle);
+    transport.deadline_after(draining_.load() && !begun ? kFirstRequest
+                             : first || begun           ? options_.timeouts.request_headers
+                                                        : options_.timeouts.idle);
+    bool woken = false; // by a drain
     while (!(length = head_length(buffer.unread()))) {
       if (buffer.unread().size() > options_.max_header_bytes)
         co_return co_await refuse(connection, {431, "the request line and header fields are too long together"});
-      if (draining_.load() && !begun) co_return;
       if (begun && half_head.try_add(buffer.unread().size() - half_head.held()) != Grant::given) {
         co_await refuse(connection, {503, "too many unfinished requests are held in memory; try again shortly"});
         co_return;
       }
       IoResult got;
-      while (!transport.read_now(buffer.room(kReadBytes), got)) co_await transport.readable();
+      while (!transport.read_now(buffer.room(kReadBytes), got)) {
+        // A request that has arrived was read: the client waits for nothing here, unless its first one is on the way.
+        if (draining_.load() && !begun && (!first || keeping_.load())) co_return end_idle(connection);
+        co_await transport.readable();
+      }
       if (got.error) {
+        if (draining_.load() && !begun && transport.expired() && !std::exchange(woken, true)) {
+          transport.deadline_after(kFirstRequest);
+          continue;
+        }
         if (transport.expired() && begun) {
           co_await refuse(connection, {408, "the request head did not arrive in time"});
         }
@@ -251,13 +285,20 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     transport.no_deadline();
     Exchange exchange(transport, buffer, std::move(head), std::move(parser), connection.counted.peer, options_.timeouts,
                       connection.counted.address.get());
-    if (draining_.load() || leaving_.load()) exchange.close_after();
+    exchange.close_if(last_answers_);
     for (std::size_t i = 0; i < options_.answer_headers.size(); ++i)
       exchange.add_to_answer(options_.answer_headers[i].name, options_.answer_headers[i].value);
     co_await handler.handle(exchange);
     if (exchange.client_gone() || exchange.switched()) co_return;
-    if (!exchange.reusable() || draining_.load()) co_return co_await linger(connection);
+    if (!exchange.reusable()) co_return co_await linger(connection);
   }
+}
+
+void Server::end_idle(Connection& connection) {
+  if (!keeping_.load() || connection.transport.secure()) return;
+  Descriptor kept = connection.transport.duplicate();
+  const std::lock_guard lock(kept_mutex_);
+  if (kept.open()) kept_.push_back(std::move(kept));
 }
 
 Task<void> Server::refuse_tls(Connection& connection) {

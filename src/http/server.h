@@ -45,20 +45,33 @@ struct RefusedConnections {
   std::atomic<std::uint64_t> spoke_plain_http{0}; // on a TLS port
 };
 
+// What a drain does with a connection that has no request under way.
+enum class IdleConnections {
+  close,
+  keep, // for another process: its client notices nothing. One with TLS is closed: its keys cannot be passed on
+};
+
 class Server {
  public:
-  // Binds and listens. A fault says which address and why.
+  // Binds and listens, or goes on with a socket that does. A fault says which address and why.
   static Result<std::unique_ptr<Server>> listen(const std::string& host, std::uint16_t port, ServerOptions options,
-                                                std::vector<Lane> lanes, Log& log);
+                                                std::vector<Lane> lanes, Log& log, Descriptor inherited = {});
   ~Server();
 
   // Starts accepting; returns at once.
   void start();
   // From now on every answer says `Connection: close`, so that clients move on; connections are still taken. From any
   // thread.
-  void leave() { leaving_.store(true); }
-  // Stops accepting, closes idle connections, lets running exchanges end with `Connection: close`. From any thread.
-  void drain();
+  void leave() { last_answers_.store(true); }
+  // Stops accepting and lets running exchanges end, with `Connection: close` unless their connections are kept. A
+  // connection without its first request has a moment to send it. From any thread.
+  void drain(IdleConnections idle = IdleConnections::close);
+  // The connections that the drain has kept. Once there are none open.
+  std::vector<Descriptor> take_kept();
+  // Goes on with a connection that another process has kept. After start(), from any thread.
+  void adopt(Descriptor connection);
+  // The listening socket once more, for another process. Not after drain().
+  Descriptor duplicate_listener() const { return listener_.duplicate(); }
   // Open connections, of all threads.
   std::uint32_t connections() const { return connections_.load(std::memory_order_relaxed); }
   const RefusedConnections& refused_connections() const { return refused_; }
@@ -85,6 +98,10 @@ class Server {
   void warn_of_a_crowd(const Party& address);
   Task<void> serve(std::size_t lane, Accepted accepted);
   Task<void> serve_requests(Handler& handler, Connection& connection);
+  // To the next lane.
+  void hand_out(Accepted accepted);
+  // A connection without a request under way ends here; or its socket is kept.
+  void end_idle(Connection& connection);
   Task<void> refuse(Connection& connection, const ParseFault& fault);
   // A client that took the port for the other kind hears so at once instead of waiting for a time-out.
   Task<void> refuse_tls(Connection& connection);
@@ -102,8 +119,12 @@ class Server {
   std::string address_;              // with the port that was given
   std::vector<ConnectionList> open_; // by lane, each touched by its own thread alone
   std::atomic<std::uint32_t> connections_{0};
-  std::atomic<bool> leaving_{false};
+  std::size_t next_lane_ = 0;             // of the first lane's thread
+  std::atomic<bool> last_answers_{false}; // they say `Connection: close`
   std::atomic<bool> draining_{false};
+  std::atomic<bool> keeping_{false}; // what is idle
+  std::mutex kept_mutex_;
+  std::vector<Descriptor> kept_;
   RefusedConnections refused_;
 };
 

@@ -2,6 +2,8 @@
 
 #include "net/tls.h"
 
+#include <fcntl.h>
+
 #include <cerrno>
 
 namespace oncekey {
@@ -34,6 +36,25 @@ Status Listener::listen(const std::string& host, std::uint16_t port) {
   socket_.assign(std::move(made));
   return ok_status();
 }
+
+Status Listener::adopt(Descriptor listening) {
+  int listens = 0;
+  socklen_t length = sizeof listens;
+  if (::getsockopt(listening.number(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0 || listens == 0)
+    return invalid("it is not a socket that listens");
+  SocketAddress bound;
+  if (::getsockname(listening.number(), bound.get(), &bound.length) != 0 ||
+      (bound.family() != AF_INET && bound.family() != AF_INET6))
+    return invalid("it does not listen on TCP");
+  const int flags = ::fcntl(listening.number(), F_GETFL);
+  if (flags < 0 || ::fcntl(listening.number(), F_SETFL, flags | O_NONBLOCK) != 0 ||
+      ::fcntl(listening.number(), F_SETFD, FD_CLOEXEC) != 0)
+    return invalid(last_system_error().message());
+  socket_.assign(std::move(listening));
+  return ok_status();
+}
+
+Descriptor Listener::duplicate() const { return Descriptor(::fcntl(socket_.number(), F_DUPFD_CLOEXEC, 0)); }
 
 std::string Listener::address() const {
   SocketAddress bound;

@@ -16,6 +16,10 @@ class Listener {
 
   // `host` is an IP address or "localhost". A fault says why not; `conflict`: another process has the port.
   Status listen(const std::string& host, std::uint16_t port);
+  // Goes on with a socket that listens already: of the service manager, or of a process that hands it over.
+  Status adopt(Descriptor listening);
+  // The same socket once more, for another process. Connections that wait in its backlog wait for whichever accepts.
+  Descriptor duplicate() const;
   // With the port that was given.
   std::string address() const;
 

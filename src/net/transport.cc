@@ -7,6 +7,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
 
+#include <fcntl.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -376,6 +377,8 @@ Task<void> Transport::shutdown_send() {
 void Transport::end_sending() {
   if (socket_.open()) ::shutdown(socket_.number(), SHUT_WR);
 }
+
+Descriptor Transport::duplicate() const { return Descriptor(::fcntl(socket_.number(), F_DUPFD_CLOEXEC, 0)); }
 
 void Transport::close() {
   timer_.clear();

@@ -105,6 +105,8 @@ class Transport {
   // As a server: of the client's certificate, which the handshake has verified. Null if it has shown none.
   const CertificateName* certificate() const { return certificate_ ? &*certificate_ : nullptr; }
   bool open() const { return socket_.open(); }
+  // The same connection once more, for another process.
+  Descriptor duplicate() const;
   Loop& loop() const { return socket_.loop(); }
   // Ends our direction in good order (with a TLS goodbye where there is TLS).
   Task<void> shutdown_send();

@@ -168,6 +168,8 @@ class DrainTest(unittest.TestCase):
         self.assertTrue(self.gateway.running)
         gate.open()
         self.assertEqual(running.result().body, b"finished")
+        # Or its client would send the next request on a connection that is being closed.
+        self.assertEqual(running.result().header("Connection"), "close")
         self.assertEqual(self.gateway.wait(), 0)
         self.gateway.start()
         again = self.gateway.client().post(key="k-1")
@@ -218,6 +220,16 @@ class DrainTest(unittest.TestCase):
             self.client.get("/x", connection=connection)
             self.gateway.signal(signal.SIGTERM)
             self.assertEqual(self.gateway.wait(), 0)
+
+    def test_a_client_that_has_just_connected_is_answered(self):
+        gate, running = self.start_a_request()
+        with self.client.connect() as connection:
+            self.gateway.signal(signal.SIGTERM)
+            self.gateway.wait_for_log("event=draining")
+            self.assertEqual(self.client.get("/x", connection=connection).header("Connection"), "close")
+        gate.open()
+        running.result()
+        self.assertEqual(self.gateway.wait(), 0)
 
     def test_a_second_signal_ends_it_at_once(self):
         gate, _ = self.start_a_request()
