@@ -62,6 +62,7 @@ Admin::Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const
       keys_(shared, loop, audit_),
       jobs_(shared, loop, audit_),
       bulk_(shared, loop, audit_),
+      store_(shared, loop, audit_),
       pages_(pages()) {}
 
 void Admin::serves(const Server& gateway) {
@@ -110,6 +111,10 @@ std::vector<Admin::Page> Admin::pages() {
          r.action = "drop";
          return bulk_.begin(r);
        }},
+      {"GET", "/api/store", Needs::reader, Kind::reads, [this](R&) { return store_.show(); }},
+      {"GET", "/api/store/backup", Needs::reader, Kind::polled, [this](R&) { return at_once(store_.show_backup()); }},
+      {"POST", "/api/store/backup", Needs::operators, Kind::acts,
+       [this](R& r) { return at_once(store_.begin_backup(r)); }},
       {"POST", "/api/jobs/*/*", Needs::operators, Kind::acts, [this](R& r) { return jobs_.act(r); }},
   };
 }

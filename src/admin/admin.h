@@ -13,6 +13,7 @@
 #include "admin/job_pages.h"
 #include "admin/key_pages.h"
 #include "admin/overview.h"
+#include "admin/store_pages.h"
 #include "http/server.h"
 
 namespace oncekey {
@@ -22,13 +23,14 @@ class Admin final : public Handler {
   // `counts` is what StoreWatch has counted.
   Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const std::string& version);
 
-  // What every answer of the listener has, unless it has one of the name itself: for browsers, which then run, frame and
-  // guess nothing.
+  // What every answer of the listener has, unless it has one of the name itself: for browsers, which then run, frame
+  // and guess nothing.
   static Headers answer_headers();
 
   // The public listener, once it exists; until then the gateway is not ready.
   void serves(const Server& gateway);
   AuditTrail& audit() { return audit_; }
+  Backups& backups() { return store_.backups(); }
 
   // On its loop.
   void start() { overview_.start(); }
@@ -78,6 +80,7 @@ class Admin final : public Handler {
   KeyPages keys_;
   JobPages jobs_;
   BulkRuns bulk_;
+  StorePages store_;
   const Server* gateway_ = nullptr;
   const std::vector<Page> pages_;
 };

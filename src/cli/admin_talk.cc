@@ -162,6 +162,11 @@ CLI::App* AdminCommand::acting(CLI::App* subcommand) {
   return subcommand;
 }
 
+Result<Config> AdminCommand::settings() const {
+  if (config_.empty()) return Config{};
+  return load_admin_settings(config_);
+}
+
 Result<AdminClient> AdminCommand::client() const {
   Result<Config> loaded = admin_settings(config_);
   if (!loaded) return std::move(loaded).fault();

@@ -92,6 +92,8 @@ class AdminCommand : public Subcommand {
   // acted on, also if a prefix has come to mean two in the meantime. Returns the exit code.
   int act_on(std::string id, const Act& act, const View& view, const Console& console) const;
 
+  // What --config says; the defaults without it.
+  Result<Config> settings() const;
   bool as_json() const { return as_json_; }
 
   std::string reason_;

@@ -396,6 +396,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   shutdown.also([&] { admin.stop(); }, [&] { return admin.over(); });
   admin.start();
 
+  shutdown.also([&] { admin.backups().stop(); }, [&] { return admin.backups().over(); });
+
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.
     shutdown.also([&] { keeper->stop(); }, [&] { return keeper->over(); });

@@ -24,6 +24,7 @@
 #pragma once
 
 #include "core/rate_keeper.h"
+#include "core/store_tools.h"
 
 #include <oncekey/record.h>
 #include <oncekey/result.h>
@@ -354,6 +355,14 @@ class Store {
   virtual void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) {
     mine.seen = now();
     done(std::vector<GatewayBeat>{std::move(mine)});
+  }
+
+  virtual StoreDetails details() const { return {}; }
+  // A copy of the store as of one moment in a new folder, which a restore can begin with. Calls go on meanwhile. Blocks
+  // until it is durable: for a thread of its own. `invalid` where the store has a server, whose tools do that.
+  virtual Result<BackupMade> back_up(const std::string& folder, const TellProgress& tell) {
+    (void)folder, (void)tell;
+    return Fault{FaultKind::invalid, "this store is backed up by the tools of its server: see docs/STORES.md"};
   }
 
   // Buckets that all gateways on this store share; null where each process counts for itself. Lives as long as the

@@ -198,6 +198,11 @@ Status check_sealed_secret(std::string_view url, const Sealer* sealer) {
   return secret ? ok_status() : Status(secret.fault());
 }
 
+Status check_store_format(std::string_view url) {
+  const std::optional<std::string> folder = folder_of_store(url);
+  return folder ? check_journal_format(*folder) : ok_status();
+}
+
 std::optional<std::string> folder_of_store(std::string_view url) {
   constexpr std::string_view kEmbedded = "journal:";
   if (!url.starts_with(kEmbedded)) return std::nullopt;

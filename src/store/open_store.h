@@ -56,6 +56,10 @@ Status reseal_secret(std::string_view url, const Sealer& sealer);
 // Whether the keys, or none, open an embedded store that no process need have open. Says nothing of the other kinds.
 Status check_sealed_secret(std::string_view url, const Sealer* sealer);
 
+// Whether this version reads the format of an embedded store, which another process may have open. Says nothing of the
+// other kinds, nor of a store that does not exist yet.
+Status check_store_format(std::string_view url);
+
 // The folder of an embedded store; nothing for the other kinds.
 std::optional<std::string> folder_of_store(std::string_view url);
 

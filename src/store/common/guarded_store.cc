@@ -120,6 +120,10 @@ class GuardedStore final : public Store {
     return durable_enough();
   }
   StoreStats stats() const override { return server_->stats(); }
+  StoreDetails details() const override { return server_->details(); }
+  Result<BackupMade> back_up(const std::string& folder, const TellProgress& tell) override {
+    return server_->back_up(folder, tell);
+  }
   RateKeeper* rates() override { return server_->rates(); }
 
  private:

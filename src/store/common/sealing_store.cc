@@ -187,6 +187,10 @@ class SealingStore final : public Store {
   Durability durability() const override { return store_->durability(); }
   Status healthy() const override { return store_->healthy(); }
   StoreStats stats() const override { return store_->stats(); }
+  StoreDetails details() const override { return store_->details(); }
+  Result<BackupMade> back_up(const std::string& folder, const TellProgress& tell) override {
+    return store_->back_up(folder, tell);
+  }
   void write_from(Loop* loop) override { store_->write_from(loop); }
   RateKeeper* rates() override { return store_->rates(); }
 

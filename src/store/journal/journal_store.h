@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "core/record_codec.h"
 #include "store/common/replay_cache.h"
+#include "store/journal/backup.h"
 #include "store/journal/ballast.h"
 #include "store/journal/body_files.h"
 #include "store/journal/buckets.h"
@@ -112,6 +113,8 @@ class JournalStore final : public Store {
   Durability durability() const override { return Durability::power; }
   Status healthy() const override;
   StoreStats stats() const override;
+  StoreDetails details() const override;
+  Result<BackupMade> back_up(const std::string& folder, const TellProgress& tell) override;
 
   // One round of maintenance: drops buckets that have ended, looks at the clock and writes the witness.
   Status maintain();
@@ -160,6 +163,8 @@ class JournalStore final : public Store {
   Result<BrowsePage> browse_waiting(const BrowseRequest& request) const;
   Result<BrowsePage> browse_by_key(const BrowseRequest& request) const;
   Result<BrowsePage> browse_by_time(const BrowseRequest& request) const;
+  // What belongs to this moment, as hard links and copies in the folder kSnapshotFolder.
+  Result<BackupNote> take_snapshot(const std::string& snapshot);
   // Compares the store with its witness.
   Status look_for_loss();
   Status accept_loss();
@@ -197,10 +202,12 @@ class JournalStore final : public Store {
   // Set before the store is handed out, and cleared once the loss is accepted.
   std::optional<Fault> loss_;
   std::atomic<bool> forgetful_ = false;
+  bool is_backup_ = false;                 // that was restored, or is used as a store
   bool compared_ = false;                  // with the witness
   bool accepting_loss_ = false;            // the acceptance is on its way to the disk, or there
   std::uint64_t maintained_ = 0;           // rounds
   std::mutex maintenance_mutex_;           // one round at a time
+  std::mutex backup_mutex_;                // one at a time
   std::optional<std::uint64_t> witnessed_; // the sequence number in the witness
   bool witness_failed_ = false;            // and it was said
   std::jthread maintenance_;

@@ -1,5 +1,6 @@
 // What a JournalStore does about its memory: the witness it keeps, and the loss it finds when it is opened.
 #include "base/crypto.h"
+#include "base/durations.h"
 #include "base/private_files.h"
 #include "store/journal/journal_store.h"
 
@@ -48,6 +49,16 @@ Status JournalStore::look_for_loss() {
   std::optional<std::string> missing = *noted;
   const Result<std::optional<StoreAt>> witness = witness_.read();
   if (witness && *witness && !missing) missing = what_is_missing(**witness, at());
+  const Result<std::optional<BackupNote>> backup = read_backup_note(folder_);
+  if (!backup) return backup.fault();
+  is_backup_ = backup->has_value();
+  if (is_backup_ && !*noted) {
+    const std::string forgotten = fmt::format(
+        "it is a backup made at {}: keys that were claimed after that are not in it, and {} that were in progress then "
+        "may have been answered since",
+        iso_time((*backup)->made), (*backup)->in_progress);
+    missing = missing ? fmt::format("{}; {}", forgotten, *missing) : forgotten;
+  }
   if (!missing) {
     if (!witness || (!*witness && !meta_.made_now)) {
       log_.warning("witness_missing",
@@ -85,6 +96,10 @@ Status JournalStore::accept_loss() {
   journal_->when_durable(journal_->newest(), [this] {
     forgetful_.store(false, std::memory_order_release);
     log_.always("memory_loss_accepted", {{"store", folder_}});
+    // From here on the folder is a store like any other.
+    const std::string backup = fmt::format("{}/{}", folder_, kBackupFile);
+    if (is_backup_ && ::unlink(backup.c_str()) != 0 && errno != ENOENT)
+      log_.error("memory_loss_note_stays", {{"path", backup}, {"reason", std::strerror(errno)}});
     if (::unlink(note_path(folder_).c_str()) == 0) return;
     log_.error("memory_loss_note_stays", {{"path", note_path(folder_)}, {"reason", std::strerror(errno)}});
   });

@@ -103,6 +103,21 @@ Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder, con
   return meta;
 }
 
+Result<StoreMeta> read_meta(const std::string& folder) {
+  const Result<std::optional<std::string>> bytes = read_file_if_there(meta_path(folder), kMetaFileBytesMax);
+  if (!bytes) return bytes.fault();
+  if (!*bytes) return corrupt(fmt::format("the store at {} is damaged: it has no meta data", folder));
+  return decode_meta(**bytes, folder);
+}
+
+Status check_journal_format(const std::string& folder) {
+  const Result<std::optional<std::string>> bytes = read_file_if_there(meta_path(folder), kMetaFileBytesMax);
+  if (!bytes) return bytes.fault();
+  if (!*bytes) return ok_status();
+  const Result<StoreMeta> meta = decode_meta(**bytes, folder);
+  return meta ? ok_status() : Status(meta.fault());
+}
+
 Result<std::optional<Secret>> read_secret(const std::string& folder, const Sealer* sealer) {
   const std::string path = secret_path(folder);
   const Result<std::optional<std::string>> text = read_file_if_there(path, kSecretFileBytesMax);

@@ -53,6 +53,12 @@ std::string encode_meta(std::uint32_t format, const StoreId& id, const HashBytes
 enum class StoreAge { is_new, has_content };
 Result<StoreMeta> load_or_make_meta(StoreAge age, const std::string& folder, const Sealer* sealer);
 
+// The file `meta` alone.
+Result<StoreMeta> read_meta(const std::string& folder);
+
+// Whether this version reads the store in that folder, which another process may have open. Fine if there is none.
+Status check_journal_format(const std::string& folder);
+
 // The secret alone, of a store that is not opened: nothing if there is none.
 Result<std::optional<Secret>> read_secret(const std::string& folder, const Sealer* sealer);
 

@@ -173,6 +173,10 @@ class WaitingStore final : public Store {
   Durability durability() const override { return Durability::power; }
   Status healthy() const override { return opened() != nullptr ? opened()->healthy() : reason_; }
   StoreStats stats() const override { return opened() != nullptr ? opened()->stats() : StoreStats{}; }
+  StoreDetails details() const override { return opened() != nullptr ? opened()->details() : StoreDetails{}; }
+  Result<BackupMade> back_up(const std::string& folder, const TellProgress& tell) override {
+    return opened() != nullptr ? opened()->back_up(folder, tell) : Result<BackupMade>(reason_);
+  }
 
  private:
   // Refuses every call with the reason.
@@ -278,6 +282,7 @@ Result<std::unique_ptr<JournalStore>> JournalStore::open(JournalStoreOptions opt
   if (const Status status = open_database(database, options.path, opened); !status) return status.fault();
 
   std::error_code error;
+  fs::remove_all(fmt::format("{}/{}", options.path, kSnapshotFolder), error); // of a backup that was cut off
   const bool has_log = fs::exists(log_folder(options.path), error);
   const bool is_new = opened.buckets.empty() && opened.job_buckets.empty() && !has_log;
   const StoreAge age = is_new ? StoreAge::is_new : StoreAge::has_content;
@@ -348,7 +353,10 @@ Status JournalStore::start(JournalStoreOptions& options) {
   // Drops what expired while no process was running, before the first call. On a full disk the next round does it.
   if (const Status maintained = maintain(); !maintained)
     log_.warning("store_maintenance_failed", {{"reason", maintained.fault().message}});
-  if (const Status loaded = fences_.load(*entries_, clock_->now()); !loaded) return loaded;
+  // The clock of a backup may be behind the fences that were given after it was made.
+  const Time wall = std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now());
+  const Time fences_from = is_backup_ ? std::max(clock_->now(), wall) : clock_->now();
+  if (const Status loaded = fences_.load(*entries_, fences_from); !loaded) return loaded;
   least_fence_here_ = fences_.next();
   if (const Status loaded = load_unsettled(); !loaded) return loaded;
   jobs_ = std::make_unique<JournalJobs>(

@@ -32,15 +32,6 @@ Fault failed(std::string_view doing, const std::string& path) {
   return unavailable(fmt::format("{} {} failed: {}", doing, path, std::strerror(errno)));
 }
 
-std::optional<std::uint32_t> number_in(const fs::path& file) {
-  if (file.extension() != kEnding) return std::nullopt;
-  const std::string stem = file.stem().native();
-  std::uint32_t number = 0;
-  const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), number);
-  if (error != std::errc{} || end != stem.data() + stem.size()) return std::nullopt;
-  return number;
-}
-
 Status fill_with_zeros(int file, std::size_t bytes, const std::string& path) {
   const std::string zeros(kWrittenAtOnce, '\0');
   for (std::size_t left = bytes; left > 0;) {
@@ -57,6 +48,17 @@ Status fill_with_zeros(int file, std::size_t bytes, const std::string& path) {
 
 } // namespace
 
+std::optional<std::uint32_t> segment_number_in(const fs::path& file) {
+  if (file.extension() != kEnding) return std::nullopt;
+  const std::string stem = file.stem().native();
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(stem.data(), stem.data() + stem.size(), number);
+  if (error != std::errc{} || end != stem.data() + stem.size()) return std::nullopt;
+  return number;
+}
+
+std::string segment_name(std::uint32_t number) { return fmt::format("{:06}{}", number, kEnding); }
+
 SegmentFiles::SegmentFiles(std::string folder, std::size_t segment_bytes)
     : folder_(std::move(folder)), segment_bytes_(segment_bytes) {}
 
@@ -70,7 +72,7 @@ Result<std::unique_ptr<SegmentFiles>> SegmentFiles::open(std::string folder, std
   for (fs::directory_iterator at(files->folder_, error), end; !error && at != end; at.increment(error)) {
     std::error_code stays; // then it is written over when its number is needed
     if (at->path().extension() == kUnfinished) fs::remove(at->path(), stays);
-    const std::optional<std::uint32_t> number = number_in(at->path());
+    const std::optional<std::uint32_t> number = segment_number_in(at->path());
     if (!number) continue;
     const Result<int> opened = files->open_segment(*number);
     if (!opened) return opened.fault();
@@ -81,7 +83,7 @@ Result<std::unique_ptr<SegmentFiles>> SegmentFiles::open(std::string folder, std
 }
 
 std::string SegmentFiles::path_of(std::uint32_t number) const {
-  return fmt::format("{}/{:06}{}", folder_, number, kEnding);
+  return fmt::format("{}/{}", folder_, segment_name(number));
 }
 
 // Past the page cache where the file system allows that: what is written is not read again before the next start.

@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,6 +24,11 @@ struct SegmentContent {
   std::size_t bytes = 0;
   std::string_view view() const { return {begin.get(), bytes}; }
 };
+
+// Of a file in the folder of the log; nothing if it is not a segment.
+std::optional<std::uint32_t> segment_number_in(const std::filesystem::path& file);
+// "000007.segment"
+std::string segment_name(std::uint32_t number);
 
 class SegmentFiles {
  public:

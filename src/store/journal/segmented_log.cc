@@ -32,24 +32,32 @@ constexpr std::chrono::seconds kTryAgainAfter{1};
 // The table's newest payload once more, entry by entry.
 Status replay(YoungTable& table) {
   const std::string_view payload = table.payload();
-  codec::Cursor cursor(payload);
-  while (!cursor.at_end()) {
-    const bool erased = cursor.number<std::uint8_t>() != 0;
-    Family family{static_cast<FamilyKind>(cursor.number<std::uint8_t>())};
-    family.bucket.width_log2 = cursor.number<std::uint8_t>();
-    family.bucket.index = cursor.number<std::int64_t>();
-    const std::string_view key = cursor.bytes(payload.size());
-    const std::string_view value = cursor.bytes(payload.size());
-    if (!cursor.ok()) return corrupt("a batch of the journal does not have the shape of entries");
-    const auto at = [&](std::string_view part) { return static_cast<std::uint32_t>(part.data() - payload.data()); };
-    table.change(family,
-                 {at(key), static_cast<std::uint32_t>(key.size()), at(value), static_cast<std::uint32_t>(value.size())},
-                 erased);
-  }
-  return ok_status();
+  const auto at = [&](std::string_view part) { return static_cast<std::uint32_t>(part.data() - payload.data()); };
+  return each_log_entry(payload, [&](const LogEntry& entry) {
+    table.change(entry.family,
+                 {at(entry.key), static_cast<std::uint32_t>(entry.key.size()), at(entry.value),
+                  static_cast<std::uint32_t>(entry.value.size())},
+                 entry.erased);
+  });
 }
 
 } // namespace
+
+Status each_log_entry(std::string_view payload, const std::function<void(const LogEntry& entry)>& visit) {
+  codec::Cursor cursor(payload);
+  while (!cursor.at_end()) {
+    LogEntry entry;
+    entry.erased = cursor.number<std::uint8_t>() != 0;
+    entry.family.kind = static_cast<FamilyKind>(cursor.number<std::uint8_t>());
+    entry.family.bucket.width_log2 = cursor.number<std::uint8_t>();
+    entry.family.bucket.index = cursor.number<std::int64_t>();
+    entry.key = cursor.bytes(payload.size());
+    entry.value = cursor.bytes(payload.size());
+    if (!cursor.ok()) return corrupt("a batch of the journal does not have the shape of entries");
+    visit(entry);
+  }
+  return ok_status();
+}
 
 SegmentedLog::SegmentedLog(SegmentFiles& files, ColdStore& cold, SegmentedLogOptions options)
     : files_(files), cold_(cold), options_(std::move(options)), end_(options_.sealed) {}
@@ -254,6 +262,22 @@ SegmentedLog::Young SegmentedLog::young(FamilyKind kind, std::string_view prefix
     young.tables.push_back((*segment)->table);
   }
   return young;
+}
+
+SegmentedLog::Cut SegmentedLog::cut() const {
+  Cut cut{end_, {}};
+  for (const auto& segment : segments_) {
+    // Those of an earlier process are whole as they are; so is what has no batch on its way.
+    std::uint64_t bytes = files_.segment_bytes();
+    if (segment.get() == in_use_ || segment->batches_open > 0) {
+      bytes = segment->used;
+      for (const Batch& batch : batches_) {
+        if (&batch.segment == segment.get()) bytes = std::min(bytes, batch.offset);
+      }
+    }
+    if (bytes > 0) cut.segments.push_back({segment->number, segment->epoch, bytes});
+  }
+  return cut;
 }
 
 SegmentedLog::Sizes SegmentedLog::sizes() const {

@@ -39,6 +39,16 @@ namespace oncekey {
 // Of an entry beside its key and value: what is done, the family, and two lengths.
 inline constexpr std::size_t kEntryBytesMax = 1 + 1 + 1 + 8 + 4 + 4;
 
+// An entry of a batch. The views point into the payload.
+struct LogEntry {
+  Family family;
+  std::string_view key;
+  std::string_view value;
+  bool erased = false;
+};
+// In the order of the payload. A fault if that does not have the shape of entries.
+Status each_log_entry(std::string_view payload, const std::function<void(const LogEntry& entry)>& visit);
+
 // Where sealed segments go.
 class ColdStore {
  public:
@@ -133,6 +143,19 @@ class SegmentedLog {
   // Another writer from now on. Without lock(), and only while neither writer's loop runs.
   using MakeWriter = std::function<std::unique_ptr<DurableWriter>(DurableWriter::Written written)>;
   void write_by(const MakeWriter& make);
+
+  // What a copy of the log as of now has to hold: so many bytes of each segment, which no later batch changes as long
+  // as nothing is sealed. What follows them in the copy is zeros.
+  struct Cut {
+    struct Part {
+      std::uint32_t number = 0;
+      std::uint32_t epoch = 0;
+      std::uint64_t bytes = 0;
+    };
+    LogEnd end;
+    std::vector<Part> segments; // oldest first; the first of them may be sealed already
+  };
+  Cut cut() const;
 
   struct Sizes {
     std::uint64_t records = 0;         // young, and not erased

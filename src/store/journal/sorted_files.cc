@@ -45,6 +45,14 @@ Result<LogEnd> decode(std::string_view bytes) {
 
 } // namespace
 
+Result<LogEnd> read_sealed_mark(rocksdb::DB& db) {
+  std::string mark;
+  const rocksdb::Status read = db.Get({}, slice_of(kSealedKey), &mark);
+  if (read.IsNotFound()) return LogEnd{};
+  if (!read.ok()) return fault_of(read, "the mark of how far the journal is sealed could not be read");
+  return decode(mark);
+}
+
 SortedFiles::SortedFiles(rocksdb::DB& db, rocksdb::Options options, std::string folder, FamilyOf family_of,
                          Derive derive)
     : db_(db),
@@ -60,11 +68,7 @@ Result<std::unique_ptr<SortedFiles>> SortedFiles::open(rocksdb::DB& db, rocksdb:
   if (const Status made = make_private_folder(folder); !made) return made.fault();
   std::unique_ptr<SortedFiles> files(
       new SortedFiles(db, std::move(options), std::move(folder), std::move(family_of), std::move(derive)));
-  std::string mark;
-  const rocksdb::Status read = db.Get({}, slice_of(kSealedKey), &mark);
-  if (read.IsNotFound()) return files;
-  if (!read.ok()) return fault_of(read, "the mark of how far the journal is sealed could not be read");
-  const Result<LogEnd> sealed = decode(mark);
+  const Result<LogEnd> sealed = read_sealed_mark(db);
   if (!sealed) return sealed.fault();
   files->sealed_ = *sealed;
   return files;

@@ -16,6 +16,9 @@
 
 namespace oncekey {
 
+// How far the log has gone to that database; all zero before the first segment.
+Result<LogEnd> read_sealed_mark(rocksdb::DB& db);
+
 class SortedFiles final : public ColdStore {
  public:
   // The column family of such a family; null if everything in it has expired.

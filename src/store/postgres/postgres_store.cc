@@ -225,6 +225,12 @@ Status reach_postgres(const PostgresOptions& options) {
   return ok_status();
 }
 
+Result<bool> postgres_store_exists(const PostgresOptions& options) {
+  const Result<OpenedServer> connected = connect(options);
+  if (!connected) return connected.fault();
+  return has_schema(*connected->connection, deadline_in(kOpenTime));
+}
+
 Result<std::string> read_identity_note_postgres(const PostgresOptions& options) {
   return with_schema(options, read_identity_note);
 }

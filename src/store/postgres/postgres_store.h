@@ -54,6 +54,8 @@ Status migrate_postgres(const PostgresOptions& options);
 
 // store/open_store.h.
 Status reach_postgres(const PostgresOptions& options);
+// Whether the database has the store's schema. Makes nothing.
+Result<bool> postgres_store_exists(const PostgresOptions& options);
 Result<std::string> read_identity_note_postgres(const PostgresOptions& options);
 Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
                                           std::string_view next);

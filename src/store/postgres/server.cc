@@ -219,6 +219,12 @@ Status can_work_on(const AppliedMigrations& applied, int known) {
                   applied.newest, known, applied.compatible_from)};
 }
 
+Result<bool> has_schema(Connection& connection, Deadline deadline) {
+  const Result<AppliedMigrations> applied = read_applied(connection, deadline);
+  if (!applied) return applied.fault();
+  return applied->newest > 0;
+}
+
 Status migrate(Connection& connection, Log& log, const Sealer* sealer) {
   const Result<AppliedMigrations> applied = read_applied(connection, deadline_in(kStatementTime));
   if (!applied) return applied.fault();

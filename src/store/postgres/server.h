@@ -96,6 +96,9 @@ struct AppliedMigrations {
 // Whether a binary that knows migrations up to `known` can work there. A fault says what to do.
 Status can_work_on(const AppliedMigrations& applied, int known);
 
+// Whether any migration has been applied.
+Result<bool> has_schema(Connection& connection, Deadline deadline);
+
 // Applies what is missing. The first one also makes the store's marker and secret.
 Status migrate(Connection& connection, Log& log, const Sealer* sealer);
 

@@ -241,6 +241,10 @@ Status reach_redis(const RedisOptions& options) {
   return ask_store(options, [](RedisStore& store, MonotonicTime) -> Task<Status> { return store.healthy(); });
 }
 
+Result<bool> redis_store_exists(const RedisOptions& options) {
+  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().exists(); });
+}
+
 Result<std::string> read_identity_note_redis(const RedisOptions& options) {
   return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_identity(); });
 }

@@ -37,6 +37,8 @@ Result<std::unique_ptr<Store>> open_redis(const RedisOptions& options);
 
 // store/open_store.h.
 Status reach_redis(const RedisOptions& options);
+// Whether a gateway has made the store. Makes nothing.
+Result<bool> redis_store_exists(const RedisOptions& options);
 Result<std::string> read_identity_note_redis(const RedisOptions& options);
 Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
                                        const std::string& next);

@@ -153,6 +153,12 @@ Task<void> MetaKeeper::reseal(KeptSecret seen) {
   (void)co_await ask("EVAL", kResealScript, "1", names_.meta(), seen.bytes(), next.bytes());
 }
 
+Task<Result<bool>> MetaKeeper::exists() {
+  const Result<OwnedReply> reply = co_await ask("HEXISTS", names_.meta(), "generation");
+  if (!reply) co_return reply.fault();
+  co_return reply->look().integer() == 1;
+}
+
 Task<Result<std::string>> MetaKeeper::read_identity() {
   const Result<OwnedReply> reply = co_await ask("HGET", names_.meta(), "identity");
   if (!reply) co_return reply.fault();

@@ -28,6 +28,8 @@ class MetaKeeper {
   Task<void> note_loss(std::string seen);
   // Seals the secret with the newest key, if it is still kept as it was seen.
   Task<void> reseal(KeptSecret seen);
+  // Whether a gateway has made the store.
+  Task<Result<bool>> exists();
   // The text of read_identity_note() and write_identity_note() (store/open_store.h).
   Task<Result<std::string>> read_identity();
   Task<Result<bool>> write_identity(std::string expected, std::string next);
