@@ -145,6 +145,9 @@ int run(int argc, char** argv) {
   ServeFlags flags;
   CLI::App* serve = app.add_subcommand("serve", "Run the gateway in front of an API");
   add_serve_flags(*serve, flags);
+  serve->add_flag(
+      "--take-over", flags.take_over,
+      "replace the gateway that runs on --listen without a refused connection; starts as usual if there is none");
 
   std::string checked_file;
   CLI::App* check = app.add_subcommand("check", "Validate a configuration file and say what it does");

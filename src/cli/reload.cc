@@ -68,6 +68,7 @@ void Reloader::reload() {
     return;
   }
   reloading_ = true;
+  if (parts_.begins) parts_.begins();
   std::vector<std::string> reasons;
   const std::shared_ptr<Next> next = prepare(reasons);
   if (!next) {
@@ -91,6 +92,7 @@ void Reloader::reload() {
 
 void Reloader::reloaded() {
   reloading_ = false;
+  if (parts_.ended) parts_.ended();
   if (std::exchange(asked_again_, false)) reload();
 }
 

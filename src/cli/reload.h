@@ -36,6 +36,8 @@ class Reloader {
     TrustKeeper* keeper;                  // null where no route has tokens or accounts
     Sealer* sealer;                       // null where the store is not encrypted
     std::function<void()> trust_upstream; // has the certificates of the upstream read anew
+    std::function<void()> begins{};       // a reload; the service manager hears of both
+    std::function<void()> ended{};
   };
   // `running` is what the process has started with, as it was read, and `remembered` what the store remembers of it.
   Reloader(Loop& loop, ServeFlags flags, ReadConfig running, IdentityBasis remembered, Parts parts, Log& log);

@@ -5,7 +5,9 @@
 #include "base/private_files.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
+#include "cli/handover.h"
 #include "cli/reload.h"
+#include "cli/service_manager.h"
 #include "cli/store_watch.h"
 #include "cli/subcommand.h"
 #include "config/sealing_key_file.h"
@@ -31,6 +33,9 @@ constexpr std::chrono::milliseconds kAdminDrain{2000};
 // For connections of tunnels that were closed at the end of a drain to be gone.
 constexpr std::chrono::milliseconds kTunnelEnd{2000};
 constexpr std::chrono::milliseconds kRoomEvery{250};
+// Beyond what the running gateway may take for its requests, for closing the store.
+constexpr std::chrono::seconds kStoreCloses{30};
+constexpr std::chrono::milliseconds kStoreAskedEvery{50};
 
 // One event loop, one thread, and what runs on it.
 struct Worker {
@@ -134,16 +139,84 @@ Status find_admin_token(Config& config, Log& log) {
   return ok_status();
 }
 
+// Tells the service manager, while every event loop turns, that the gateway is alive.
+class Watchdog {
+ public:
+  Watchdog(const ServiceManager& manager, Loop& timers, std::vector<Loop*> loops)
+      : manager_(manager), loops_(std::move(loops)), timer_(timers, [this] { look(); }) {
+    if (manager_.watchdog()) look();
+  }
+
+ private:
+  void look() {
+    timer_.after(*manager_.watchdog() / 3);
+    if (silent_.load() > 0) return; // a loop has not had a turn since the last look
+    manager_.alive();
+    silent_.store(loops_.size());
+    for (Loop* const loop : loops_) loop->post([this] { silent_.fetch_sub(1); });
+  }
+
+  const ServiceManager& manager_;
+  const std::vector<Loop*> loops_;
+  std::atomic<std::size_t> silent_ = 0;
+  Timer timer_;
+};
+
+// Another gateway asks for the sockets of this one: what is left to do once the store is closed.
+struct HandedOver {
+  HandoverOffer::Granted granted;
+  std::vector<IdleConnection> connections;
+};
+
+// Whether an inherited socket is bound where the configuration says.
+bool is_bound_to(const Descriptor& socket, const Address& address) {
+  SocketAddress bound;
+  if (::getsockname(socket.number(), bound.get(), &bound.length) != 0) return false;
+  const auto wanted = parse_ip(address.host == "localhost" ? "127.0.0.1" : address.host, address.port);
+  return wanted && wanted->text() == bound.text();
+}
+
+// What can be checked of a start without the store, while another gateway has it. A gateway that cannot start must not
+// make the running one stop.
+Status check_before_taking_over(const ServeFlags& flags, const Config& config, const Sealer* sealer, Log& log) {
+  if (config.store == "memory:") {
+    return invalid(
+        "--take-over needs a store that outlives the process: memory: forgets all keys, and retries would be executed "
+        "again");
+  }
+  if (config.listen.port == 0) return invalid("--take-over needs a port in listen, to find the running gateway by");
+  const ReadConfig read = read_config(flags, NamedFiles::looked_at);
+  if (!read.findings.empty()) return invalid(shown(read.findings.front(), read.file_name));
+  if (Status format = check_store_format(config.store); !format) return format;
+  if (Status opened = check_sealed_secret(config.store, sealer); !opened) return opened;
+  const Result<IdentityBasis> basis = identity_basis_of(config);
+  if (!basis) return basis.fault();
+  const IdentityChange change = flags.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
+  return remember_identity(config.store, *basis, change, log, Write::no);
+}
+
+// As open_store(). An embedded store that another process has open is waited for until that moment.
+Result<std::unique_ptr<Store>> open_store_until(const std::string& url, const StoreOptions& options,
+                                                MonotonicTime due) {
+  for (;;) {
+    Result<std::unique_ptr<Store>> store = open_store(url, options);
+    const bool taken = !store && store.fault().kind == FaultKind::conflict && folder_of_store(url).has_value();
+    if (!taken || std::chrono::steady_clock::now() >= due) return store;
+    std::this_thread::sleep_for(kStoreAskedEvery);
+  }
+}
+
 // Not ready at once; for timeouts.lame_duck everything is served as before. Then a drain: no new connections, running
 // requests end, and when their time is over WebSockets are closed; then the loops stop. Each further signal cuts short
 // what is under way, the lame duck or the drain.
 class Shutdown {
  public:
-  Shutdown(Loop& loop, GatewayShared& shared, Server& server, Server& admin)
+  Shutdown(Loop& loop, GatewayShared& shared, Server& server, Server& admin, const ServiceManager& manager)
       : loop_(loop),
         shared_(shared),
         server_(server),
         admin_(admin),
+        manager_(manager),
         lame_duck_(loop, [this] { drain(); }),
         signals_(loop, {SIGTERM, SIGINT}, [this] { signalled(); }) {}
 
@@ -152,6 +225,19 @@ class Shutdown {
     others_.push_back({std::move(begin), std::move(over)});
   }
 
+  // Another gateway takes the sockets over: as for a signal, but idle connections are kept for it.
+  // `clients_wait`: until the store is free, so that WebSockets end at once.
+  void hand_over(bool clients_wait) {
+    if (shared_.leaving.exchange(true)) return;
+    idle_ = IdleConnections::keep;
+    clients_wait_ = clients_wait;
+    manager_.stopping("handing over to another process");
+    // Connections with TLS cannot be kept: their clients learn by their answers to make new ones.
+    if (shared_.config().tls_cert.empty()) return drain();
+    leave();
+  }
+  IdleConnections idle() const { return idle_; }
+
   bool clean() const { return clean_; }
   void on_finished(std::function<void()> then) { then_ = std::move(then); }
   void on_tunnels_end(std::function<void()> end) { end_tunnels_ = std::move(end); }
@@ -159,6 +245,7 @@ class Shutdown {
  private:
   void signalled() {
     if (!shared_.leaving.exchange(true)) {
+      manager_.stopping("requests under way end");
       leave();
     } else if (!shared_.draining.load()) {
       drain();
@@ -181,9 +268,13 @@ class Shutdown {
     lame_duck_.clear();
     shared_.draining.store(true);
     shared_.log.info("draining", {{"connections", server_.connections()}});
-    server_.drain();
+    server_.drain(idle_);
     for (const Other& other : others_) other.begin();
-    shared_.waiters.notify_all();
+    // For a handover what they wait for comes to its end here, and so do they.
+    if (idle_ == IdleConnections::close) {
+      shared_.waits_end.store(true);
+      shared_.waiters.notify_all();
+    }
     deadline_ = std::chrono::steady_clock::now() + shared_.config().drain_timeout;
     spawn(poll());
   }
@@ -199,10 +290,12 @@ class Shutdown {
     const bool others_over =
         std::all_of(others_.begin(), others_.end(), [](const Other& other) { return other.over(); });
     const bool drained = server_.connections() == 0 && shared_.detached.load() == 0 && others_over;
-    if (now >= deadline_ && !admin_draining_ && shared_.tunnels.load() > 0 && !tunnels_ended_) {
+    const bool late = now >= deadline_;
+    if ((late || clients_wait_) && !admin_draining_ && shared_.tunnels.load() > 0 && !tunnels_ended_) {
       tunnels_ended_ = true;
-      shared_.log.info("tunnels_closed", {{"tunnels", shared_.tunnels.load()}, {"reason", "drain_timeout passed"}});
-      deadline_ = now + kTunnelEnd;
+      shared_.log.info("tunnels_closed", {{"tunnels", shared_.tunnels.load()},
+                                          {"reason", late ? "drain_timeout passed" : "clients wait for the handover"}});
+      if (late) deadline_ = now + kTunnelEnd;
       end_tunnels_();
     }
     if ((drained || now >= deadline_) && !admin_draining_) {
@@ -223,6 +316,9 @@ class Shutdown {
   GatewayShared& shared_;
   Server& server_;
   Server& admin_;
+  const ServiceManager& manager_;
+  IdleConnections idle_ = IdleConnections::close;
+  bool clients_wait_ = false;
   MonotonicTime deadline_;
   std::function<void()> then_;
   std::function<void()> end_tunnels_;
@@ -238,19 +334,15 @@ class Shutdown {
   SignalWatch signals_;
 };
 
-} // namespace
+LogFormat log_format_of(const Config& config) {
+  return config.log_format == "json" ? LogFormat::json : LogFormat::text;
+}
 
-int run_serve(const ServeFlags& flags, ReadConfig read) {
+// Until a signal ends it, or another gateway takes over. Returns the exit code; the store is closed.
+int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<HandedOver>& handed_over) {
   Config config = read.config;
-  std::signal(SIGPIPE, SIG_IGN);
-  // Until there is something to reload, and a log to open again.
-  std::signal(SIGUSR1, SIG_IGN);
-  std::signal(SIGHUP, SIG_IGN);
-  // Whatever is made from here on is the owner's alone, RocksDB's files too.
-  ::umask(S_IRWXG | S_IRWXO);
-  if (config.core_dumps) set_core_dumps(CoreDumps::allowed);
-  const LogFormat log_format = config.log_format == "json" ? LogFormat::json : LogFormat::text;
-  Log log(enum_named<LogLevel>(config.log_level).value_or(LogLevel::info), log_format);
+  const LogFormat log_format = log_format_of(config);
+  const ServiceManager manager;
   const auto refuse = [&log](const Fault& fault) {
     log.error("cannot_start", {{"reason", fault.message}});
     return 1;
@@ -275,6 +367,24 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     log.info("encryption", {{"seals_with_key", keys->sealing_id()}, {"opens_with_keys", keys->ids()}});
     sealer = std::make_unique<Sealer>(std::move(keys));
   }
+  InheritedSockets inherited;
+  if (!took(InheritedSockets::from_environment(), inherited)) return 1;
+  const bool is_embedded = folder_of_store(config.store).has_value();
+  std::unique_ptr<TakeOver> taking;
+  MonotonicTime store_due{};
+  if (flags.take_over) {
+    if (const Status may = check_before_taking_over(flags, config, sealer.get(), log); !may) return refuse(may.fault());
+    const std::chrono::milliseconds patience = config.timeouts.lame_duck + config.drain_timeout + kStoreCloses;
+    const auto listen_on =
+        parse_ip(config.listen.host == "localhost" ? "127.0.0.1" : config.listen.host, config.listen.port);
+    if (!took(TakeOver::ask(listen_on ? listen_on->text() : "", handover_name_of_store(config.store), log), taking))
+      return 1;
+    if (taking) inherited = taking->take_listeners();
+    if (taking && is_embedded) {
+      if (const Status released = taking->release_store(patience); !released) return refuse(released.fault());
+    }
+    store_due = std::chrono::steady_clock::now() + patience;
+  }
   StoreOptions store_options{
       log,
       [&log](const std::string& reason) {
@@ -288,7 +398,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
       enum_named<Durability>(config.require_durability.value_or("none")).value_or(Durability::process), sealer.get(),
       config.trust_clock};
   std::unique_ptr<Store> store;
-  if (!took(open_store(config.store, store_options), store)) return 1;
+  if (!took(open_store_until(config.store, store_options, store_due), store)) return 1;
   const IdentityChange change = flags.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;
   IdentityBasis basis;
   if (!took(identity_basis_of(config), basis)) return 1;
@@ -332,11 +442,14 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   public_options.tls_cert = config.tls_cert;
   public_options.tls_key = config.tls_key;
   public_options.client_ca = config.client_ca;
-  const auto listen = [&](const Address& address, ServerOptions options, std::vector<Lane> on) {
-    return Server::listen(address.host, address.port, std::move(options), std::move(on), log);
+  const auto listen = [&](std::string_view name, const Address& address, ServerOptions options, std::vector<Lane> on) {
+    Descriptor socket = inherited.take(name);
+    // The service manager's word counts. A gateway that is replaced may have had another address.
+    if (socket.open() && taking && !is_bound_to(socket, address)) socket = {};
+    return Server::listen(address.host, address.port, std::move(options), std::move(on), log, std::move(socket));
   };
   std::unique_ptr<Server> server;
-  if (!took(listen(config.listen, std::move(public_options), std::move(lanes)), server)) return 1;
+  if (!took(listen(kGatewaySocket, config.listen, std::move(public_options), std::move(lanes)), server)) return 1;
 
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
@@ -351,7 +464,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   admin_options.client_ca = config.admin_client_ca;
   admin_options.answer_headers = Admin::answer_headers();
   std::unique_ptr<Server> admin_server;
-  if (!took(listen(config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server)) return 1;
+  if (!took(listen(kAdminSocket, config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server))
+    return 1;
   admin.serves(*server);
 
   std::unique_ptr<Handler> outbox;
@@ -359,8 +473,13 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (config.outbox) {
     outbox = make_outbox(shared, delivery_metrics, *couriers, courier.loop);
     ServerOptions options = server_options(config, shares_of_few());
-    if (!took(listen(*config.outbox, std::move(options), {{courier.loop, *outbox}}), outbox_server)) return 1;
+    if (!took(listen(kOutboxSocket, *config.outbox, std::move(options), {{courier.loop, *outbox}}), outbox_server))
+      return 1;
   }
+
+  for (const std::string& name : inherited.left())
+    log.warning("socket_not_used", {{"name", name}, {"meaning", "no listener of the configuration has this name"}});
+  inherited = {};
 
   std::unique_ptr<TrustKeeper> keeper;
   if (!shared.trust.empty() && !took(TrustKeeper::make(shared, operators.loop), keeper)) return 1;
@@ -375,7 +494,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   const SignalWatch reopen_log(operators.loop, {SIGUSR1}, [&] {
     if (access_log) access_log->reopen();
   });
-  Shutdown shutdown(operators.loop, shared, *server, *admin_server);
+  Shutdown shutdown(operators.loop, shared, *server, *admin_server, manager);
   shutdown.on_finished([&] { operators.loop.stop(); });
   shutdown.on_tunnels_end([&] {
     for (const auto& worker : workers) worker->loop.post([&worker] { worker->gateway->end_tunnels(); });
@@ -384,7 +503,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (couriers) {
     shutdown.also(
         [&] {
-          if (outbox_server) outbox_server->drain();
+          if (outbox_server) outbox_server->drain(shutdown.idle());
           courier.loop.post([&] { couriers->stop(); });
         },
         [&] { return couriers->over() && (!outbox_server || outbox_server->connections() == 0); });
@@ -414,8 +533,15 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
       });
     }
   };
+  const std::string serving = fmt::format("serving {}, operators at {}", server->address(), admin_server->address());
   Reloader reloader(operators.loop, flags, std::move(read), basis,
-                    {shared, *server, *admin_server, keeper.get(), sealer.get(), trust_upstream}, log);
+                    {shared, *server, *admin_server, keeper.get(), sealer.get(), trust_upstream,
+                     [&] { manager.reloading(); }, [&] { manager.ready(serving); }},
+                    log);
+  std::vector<Loop*> loops;
+  for (const auto& worker : workers) loops.push_back(&worker->loop);
+  if (couriers) loops.push_back(&courier.loop);
+  const Watchdog watchdog(manager, operators.loop, std::move(loops));
 
   store->write_from(&workers.front()->loop);
   server->start();
@@ -432,8 +558,31 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
                          {"store", masked_url(config.store)},
                          {"durability", to_string(store->durability())},
                          {"threads", threads}});
+  manager.ready(serving);
+  if (taking) {
+    if (!is_embedded) taking->drain_other();
+    taking->ready(operators.loop, [&](IdleConnection connection) {
+      if (connection.listener == kGatewaySocket) server->adopt(std::move(connection.socket));
+      if (connection.listener == kOutboxSocket && outbox_server) outbox_server->adopt(std::move(connection.socket));
+    });
+  }
+  // With a name, once the gateway of before has let go of it.
+  std::vector<HandoverOffer::Listening> offered{
+      {std::string(kGatewaySocket), [&] { return server->duplicate_listener(); }},
+      {std::string(kAdminSocket), [&] { return admin_server->duplicate_listener(); }}};
+  if (outbox_server)
+    offered.push_back({std::string(kOutboxSocket), [&] { return outbox_server->duplicate_listener(); }});
+  HandoverOffer offer(operators.loop,
+                      {server->address(), handover_name_of_store(config.store), std::move(offered),
+                       [&](int) { shutdown.hand_over(is_embedded); }, [&] { return shared.leaving.load(); }},
+                      log);
   operators.loop.run();
 
+  if (!shutdown.clean() && offer.accepted()) {
+    HandoverOffer::Granted granted = offer.take();
+    // As after a kill: the exec ends what is under way and the locks of the store.
+    if (granted.channel.other_is_gone()) return start_anew(granted.listeners, log);
+  }
   if (!shutdown.clean()) {
     // Requests are still under way: their records say so, and a restart goes on from there.
     log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", server->connections()}});
@@ -445,7 +594,33 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   courier.stop();
   store->write_from(nullptr); // the loops go before the store
   log.info("stopped", {{"reason", "drained"}});
+  if (!offer.accepted()) return 0;
+  handed_over.emplace();
+  handed_over->granted = offer.take();
+  for (Descriptor& socket : server->take_kept())
+    handed_over->connections.push_back({std::string(kGatewaySocket), std::move(socket)});
+  if (outbox_server) {
+    for (Descriptor& socket : outbox_server->take_kept())
+      handed_over->connections.push_back({std::string(kOutboxSocket), std::move(socket)});
+  }
   return 0;
+}
+
+} // namespace
+
+int run_serve(const ServeFlags& flags, ReadConfig read) {
+  std::signal(SIGPIPE, SIG_IGN);
+  // Until there is something to reload, and a log to open again.
+  std::signal(SIGUSR1, SIG_IGN);
+  std::signal(SIGHUP, SIG_IGN);
+  // Whatever is made from here on is the owner's alone, RocksDB's files too.
+  ::umask(S_IRWXG | S_IRWXO);
+  if (read.config.core_dumps) set_core_dumps(CoreDumps::allowed);
+  Log log(enum_named<LogLevel>(read.config.log_level).value_or(LogLevel::info), log_format_of(read.config));
+  std::optional<HandedOver> handed_over;
+  const int code = serve(flags, std::move(read), log, handed_over);
+  if (!handed_over) return code;
+  return end_handover(std::move(handed_over->granted), handed_over->connections, log);
 }
 
 } // namespace oncekey

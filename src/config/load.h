@@ -52,6 +52,8 @@ struct ServeFlags {
   std::optional<std::uint32_t> threads;
   // Start although keys in the store would be forgotten (config/identity_rules.h).
   bool accept_identity_change = false;
+  // Take the sockets of the gateway that runs on the same address (cli/handover.h).
+  bool take_over = false;
 };
 
 // The flags alone, or the file they name with the flags in place of what it says. Findings about a flag have its name

@@ -140,7 +140,7 @@ KeyedFlow::KeyedFlow(GatewayThread& thread, PassThrough& pass_through, Admission
 Task<void> KeyedFlow::run() {
   int turns = 0;
   for (MonotonicTime before_claim = start_;; before_claim = std::chrono::steady_clock::now()) {
-    if (shared_.draining.load() && ticket_)
+    if (shared_.waits_end.load() && ticket_)
       co_return co_await replier_.refuse(RefusalCode::draining, std::chrono::seconds(1), Fate::still_running);
     // Under too much of everything, what is finished is still answered and what runs may finish.
     const std::optional<Refusal> nothing_new = begin_work(before_claim);
@@ -266,7 +266,7 @@ Task<KeyedFlow::Next> KeyedFlow::hold(const Record& abandoned) {
 Task<KeyedFlow::Next> KeyedFlow::wait(const Decision& decision, const Record& record) {
   const MonotonicTime now = std::chrono::steady_clock::now();
   const MonotonicTime wait_until = start_ + policy_.wait;
-  const bool may_wait = policy_.wait.count() > 0 && now < wait_until && !shared_.draining.load();
+  const bool may_wait = policy_.wait.count() > 0 && now < wait_until && !shared_.waits_end.load();
   if (may_wait && !ticket_ && (waiting_.held() > 0 || waiting_.try_add(1) == Grant::given)) {
     ticket_ = shared_.waiters.join(id_, thread_.loop, policy_.max_waiters);
   }

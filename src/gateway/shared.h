@@ -68,8 +68,9 @@ struct GatewayShared {
   ProxyIdentity self;
   const std::string name; // what records call this gateway
   Policy no_policy;       // for requests that match no route: how they are refused, and which headers would be keys
-  std::atomic<bool> leaving{false};  // told to stop: not ready any more
-  std::atomic<bool> draining{false}; // no new connections: what runs comes to its end
+  std::atomic<bool> leaving{false};   // told to stop: not ready any more
+  std::atomic<bool> draining{false};  // no new connections: what runs comes to its end
+  std::atomic<bool> waits_end{false}; // requests that wait for another one are sent away
   // Connections, memory, places and waiters, by caller. Shared with the listener, which counts connections.
   const std::shared_ptr<Shares> shares_owner;
   Shares& shares = *shares_owner;

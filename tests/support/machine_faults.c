@@ -9,7 +9,9 @@
  * ONCEKEY_NO_SUCH_NAME it says that no name exists.
  * ONCEKEY_BOOT_ID names a file to be read in place of the kernel's boot id, ONCEKEY_WALL_AHEAD_SECONDS puts the wall
  * clock forward, and ONCEKEY_SYNCHRONISED (0 or 1) is what the kernel says about it. With ONCEKEY_KILL_AT_EXIT the
- * process is killed when main has returned, before its exit code is known. */
+ * process is killed when main has returned, before its exit code is known.
+ * With ONCEKEY_KILL_BEFORE_MESSAGE (or _AFTER_) the process is killed before (after) it sends a message that begins so
+ * to another gateway. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -19,6 +21,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timex.h>
 #include <sys/uio.h>
@@ -66,6 +69,18 @@ ssize_t pwritev2(int fd, const struct iovec* parts, int count, off_t offset, int
 }
 ssize_t pwritev64v2(int fd, const struct iovec* parts, int count, off64_t offset, int flags) {
   return pwritev2(fd, parts, count, offset, flags);
+}
+
+static int is_message(const struct msghdr* message, const char* variable) {
+  const char* begin = getenv(variable);
+  return begin != NULL && message->msg_iovlen > 0 && message->msg_iov[0].iov_len >= strlen(begin) &&
+         memcmp(message->msg_iov[0].iov_base, begin, strlen(begin)) == 0;
+}
+ssize_t sendmsg(int fd, const struct msghdr* message, int flags) {
+  if (is_message(message, "ONCEKEY_KILL_BEFORE_MESSAGE")) kill(getpid(), SIGKILL);
+  const ssize_t sent = (ssize_t)syscall(SYS_sendmsg, fd, message, flags);
+  if (is_message(message, "ONCEKEY_KILL_AFTER_MESSAGE")) kill(getpid(), SIGKILL);
+  return sent;
 }
 
 /* The way of io_uring. */
