@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 
 namespace oncekey {
@@ -178,6 +179,14 @@ Status check_trusted_certificates(const std::string& file) {
   const auto found = read_certificates(file, "give a PEM file of the certificates to trust");
   if (!found) return found.fault();
   return ok_status();
+}
+
+std::optional<Time> end_of_certificate(const std::string& certificate_file) {
+  const auto found = read_certificates(certificate_file, "");
+  if (!found || found->empty()) return std::nullopt;
+  std::tm parts{};
+  if (ASN1_TIME_to_tm(X509_get0_notAfter(found->front().get()), &parts) != 1) return std::nullopt;
+  return Time{std::chrono::seconds(::timegm(&parts))};
 }
 
 std::optional<std::string> expired_on(const std::string& certificate_file) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <oncekey/result.h>
+#include <oncekey/time.h>
 
 #include <vector>
 
@@ -43,7 +44,9 @@ std::vector<PemFinding> check_key_pair(const std::string& certificate_file, cons
 // A file of certificates to trust. A fault's message has the form of PemFinding::text.
 Status check_trusted_certificates(const std::string& file);
 
-// When the first certificate of a readable file is over, as in "Nov 16 12:00:00 2026 GMT", if that is in the past.
+// When the first certificate of a readable file is over.
+std::optional<Time> end_of_certificate(const std::string& certificate_file);
+// The same, as in "Nov 16 12:00:00 2026 GMT", if that is in the past.
 std::optional<std::string> expired_on(const std::string& certificate_file);
 
 } // namespace oncekey

@@ -1,20 +1,23 @@
+#include "base/certificate.h"
+#include "base/durations.h"
 #include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
 #include "cli/descriptors.h"
 #include "cli/identity_memory.h"
+#include "cli/machine.h"
 #include "cli/subcommand.h"
 #include "config/sealing_key_file.h"
 #include "gateway/store_room.h"
 #include "net/connect.h"
 #include "net/listener.h"
 #include "store/open_store.h"
+#include "store/store_tools.h"
 
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/timex.h>
@@ -23,13 +26,18 @@
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <set>
 
 namespace oncekey {
 namespace {
 
 constexpr std::uint64_t kMiB = 1u << 20;
+// A request waits for two of them. Disks with spinning platters take about ten milliseconds.
+constexpr std::chrono::milliseconds kSlowSync{20};
+// No disk is that quick without a cache that survives a power cut.
+constexpr std::chrono::microseconds kQuickSync{15};
+// Renewals usually come at a third of a certificate's ninety days.
+constexpr std::chrono::days kCertificateEndsSoon{14};
 
 enum class Health { ok, warning, problem };
 
@@ -39,36 +47,6 @@ struct Diagnosis {
   std::string text;
   std::string next; // what to do; empty where all is well
 };
-
-// The process that has the embedded store open, if any. Asks, and does not take the lock.
-std::optional<pid_t> holder_of(const std::string& folder) {
-  const int file = ::open((folder + "/LOCK").c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
-  struct flock lock {};
-  lock.l_type = F_WRLCK;
-  lock.l_whence = SEEK_SET;
-  const int asked = ::fcntl(file, F_GETLK, &lock);
-  ::close(file);
-  if (asked != 0 || lock.l_type == F_UNLCK) return std::nullopt;
-  return lock.l_pid;
-}
-
-std::optional<std::uint64_t> available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::string name;
-  std::uint64_t kib = 0;
-  std::string unit;
-  std::optional<std::uint64_t> available;
-  while (file >> name >> kib) {
-    if (name == "MemAvailable:") available = kib << 10;
-    std::getline(file, unit);
-  }
-  // The limit of the container, if there is one.
-  std::ifstream limit("/sys/fs/cgroup/memory.max");
-  std::uint64_t most = 0;
-  if (limit >> most) available = std::min(available.value_or(most), most);
-  return available;
-}
 
 class Doctor {
  public:
@@ -81,7 +59,7 @@ class Doctor {
     config_ = std::move(read.config);
     ok("config", fmt::format("{} {}", config_.routes.size(), config_.routes.size() == 1 ? "route" : "routes"));
     for (const std::string& text : warnings_of(config_)) warning("config", text);
-    for (const std::string& text : warnings_of_files(config_)) warning("config", text);
+    certificates();
     encryption();
     store(); // before the listeners: whether a gateway holds it tells whose the ports may be
     listener("listen", config_.listen);
@@ -142,6 +120,23 @@ class Doctor {
             "stop the other process, or choose another address");
   }
 
+  void certificates() {
+    const auto look = [&](const std::string& setting, const std::string& file) {
+      const std::optional<Time> end = file.empty() ? std::nullopt : end_of_certificate(file);
+      if (!end) return;
+      const auto left = std::chrono::floor<std::chrono::days>(*end - std::chrono::system_clock::now());
+      const std::string when = iso_time(*end);
+      if (left < std::chrono::days(0))
+        return problem(setting, fmt::format("{} expired on {}: clients refuse it", file, when),
+                       "renew it, then send SIGHUP");
+      const std::string text = fmt::format("{} expires on {}, in {} days", file, when, left.count());
+      if (left < kCertificateEndsSoon) return warning(setting, text, "renew it soon, then send SIGHUP");
+      ok(setting, text);
+    };
+    look("tls_cert", config_.tls_cert);
+    look("admin_tls_cert", config_.admin_tls_cert);
+  }
+
   // The configuration was read, and its key file with it.
   void encryption() {
     std::unique_ptr<Sealer> sealer;
@@ -171,15 +166,79 @@ class Doctor {
     struct stat status {};
     if (::stat(folder->c_str(), &status) != 0) {
       ok("store", fmt::format("{} will be made at the first start", shown_store));
-    } else if (const auto holder = holder_of(*folder)) {
+    } else if (const Status readable = check_store_format(config_.store); !readable) {
+      problem("store", readable.fault().message, "run the version of oncekey that made it, or restore a backup");
+    } else if (const auto holder = process_with_store(config_.store)) {
       gateway_runs_ = true;
       warning("store", fmt::format("{} is open in process {}", shown_store, *holder),
-              "a second gateway cannot start on it: stop that one first, or share postgres:// or redis://");
+              "a second gateway cannot start on it: replace that one with serve --take-over, stop it first, or share "
+              "postgres:// or redis://");
+    } else if (is_backup(*folder)) {
+      warning("store", fmt::format("{} is a backup: claims are refused until its loss is accepted", shown_store),
+              fmt::format("find out what was lost, then run oncekey store accept-loss --store {}", shown_store));
     } else {
       ok("store", fmt::format("{} is there, and no process has it open", shown_store));
     }
     identity(*folder);
     disk(*folder);
+    syncs(*folder);
+    io_uring();
+  }
+
+  static bool is_backup(const std::string& folder) { return ::access((folder + "/backup").c_str(), F_OK) == 0; }
+
+  // The folder itself, or the one that it will be made in.
+  static std::string nearest_folder(const std::string& folder) {
+    std::error_code error;
+    std::filesystem::path nearest = std::filesystem::absolute(folder, error).lexically_normal();
+    while (!std::filesystem::is_directory(nearest, error) && nearest != nearest.parent_path())
+      nearest = nearest.parent_path();
+    return nearest.native();
+  }
+
+  void syncs(const std::string& folder) {
+    const std::string nearest = nearest_folder(folder);
+    if (const std::optional<FileSystem> on = file_system_of(nearest)) {
+      const std::string text = fmt::format("{} is on {}", nearest, on->name);
+      switch (on->kind) {
+        case FileSystemKind::disk:
+          ok("file system", text);
+          break;
+        case FileSystemKind::memory:
+          warning("file system", text + ", which is memory: everything is lost with the machine",
+                  "put the store on a disk");
+          break;
+        case FileSystemKind::container:
+          warning("file system", text + ", the layer of a container: everything is lost with it",
+                  "mount a volume for the store");
+          break;
+        case FileSystemKind::network:
+          problem("file system", text + ", a network file system: two machines could open the store at once",
+                  "put the store on a local disk, or use postgres:// or redis://");
+          break;
+      }
+    }
+    const Result<SyncTimes> times = measure_syncs(nearest);
+    if (!times)
+      return warning("sync",
+                     fmt::format("durable writes could not be measured in {}: {}", nearest, times.fault().message));
+    const auto in_ms = [](std::chrono::microseconds time) { return static_cast<double>(time.count()) / 1000; };
+    const std::string text = fmt::format("a durable write takes {:.2f} ms (median), {:.2f} ms at most",
+                                         in_ms(times->median), in_ms(times->longest));
+    if (times->median > kSlowSync)
+      return warning("sync", text, "each first request waits for two of them: use a disk with power-loss protection");
+    if (times->median < kQuickSync)
+      return warning("sync", text + ": quicker than a disk can be",
+                     "make sure that the disk keeps what it has confirmed over a power cut");
+    ok("sync", text);
+  }
+
+  void io_uring() {
+    if (const Status may = may_use_io_uring(); !may)
+      return warning("io_uring", fmt::format("the kernel does not allow it: {}", may.fault().message),
+                     "nothing has to be done: a thread writes the log, which costs some more CPU; or allow it "
+                     "(seccomp profile, kernel.io_uring_disabled)");
+    ok("io_uring", "it may be used to write the log");
   }
 
   void identity(const std::string& folder) {

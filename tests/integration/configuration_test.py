@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import shlex
+import shutil
 import signal
 import socket
 import ssl
@@ -190,10 +191,13 @@ class DoctorTest(FolderTest):
         settings = {"upstream": upstream.url, "listen": f"127.0.0.1:{free_port()}", "admin": "127.0.0.1:0",
                     "store": "journal:./data"}
         said = self.doctor(settings)
-        for about in ("config", "listen", "store", "admin_token", "upstream", "descriptors"):
+        for about in ("config", "listen", "store", "admin_token", "upstream", "descriptors", "disk", "file system", "sync",
+                      "io_uring", "clock", "memory"):
             self.assertIn(said[about]["status"], ("ok", "warning"), said[about])
         self.assertIn("is free", said["listen"]["text"])
         self.assertIn("will be made at the first start", said["store"]["text"])
+        self.assertRegex(said["sync"]["text"], r"a durable write takes [0-9.]+ ms \(median\)")
+        self.assertTrue(all(check["next"] for check in said.values() if check["status"] != "ok"))
         self.assertFalse((self.folder / "data").exists())
         self.assertEqual(upstream.executions(), 0)
         text = run_cli("doctor", "doctor.toml", cwd=self.folder)
@@ -233,6 +237,21 @@ class DoctorTest(FolderTest):
         self.assertIn("certificate is not trusted", self.doctor({"upstream": upstream.url})["upstream"]["text"])
         trusted = self.doctor({"upstream": upstream.url, "upstream_ca": self.path("upstream.crt")})
         self.assertEqual(trusted["upstream"]["status"], "ok", trusted["upstream"])
+
+    def test_a_certificate_that_ends_soon_a_later_format_and_a_backup_are_named(self):
+        self.make_certificate("soon")
+        said = self.doctor({**UPSTREAM, "store": "journal:./made", "tls_cert": self.path("soon.crt"),
+                            "tls_key": self.path("soon.key")})
+        self.assertEqual(said["tls_cert"]["status"], "warning")
+        self.assertRegex(said["tls_cert"]["text"], "expires on .*, in 1 days")
+        store = self.folder / "made"
+        store.mkdir(mode=0o700)
+        (store / "backup").write_text("")
+        self.assertIn("is a backup", self.doctor({**UPSTREAM, "store": "journal:./made"})["store"]["text"])
+        (store / "meta").write_bytes(b"ONCEKEY" + bytes(60))
+        said = self.doctor({**UPSTREAM, "store": "journal:./made"})
+        self.assertEqual(said["store"]["status"], "problem")
+        shutil.rmtree(store)
 
     def test_mistakes_of_the_configuration_come_first(self):
         said = self.doctor({**UPSTREAM, "leese": "5s"})
