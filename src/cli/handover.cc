@@ -194,7 +194,7 @@ Task<void> HandoverOffer::talk(Descriptor socket) {
       granted_.channel = HandoverChannel(Descriptor(::fcntl(channel.number(), F_DUPFD_CLOEXEC, 0)));
       drains_ = true;
       log_.always("handing_over", {{"to_pid", pid}});
-      parts_.drain(pid);
+      parts_.drain();
       co_return;
     }
     log_.info("handover_given_up", {{"to_pid", pid}});

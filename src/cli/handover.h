@@ -80,8 +80,7 @@ class HandoverOffer {
     std::string address; // of the listener for clients
     std::string store;   // handover_name_of_store()
     std::vector<Listening> listeners;
-    // "drain" has come from the process with that number.
-    std::function<void(int pid)> drain;
+    std::function<void()> drain; // "drain" has come
     // Whether the gateway is stopping already.
     std::function<bool()> stops;
   };

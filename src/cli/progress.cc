@@ -47,8 +47,7 @@ std::string Progress::text(std::uint64_t done, std::uint64_t total, Clock::time_
   return text;
 }
 
-void Progress::tell(std::uint64_t done, std::uint64_t total) {
-  const Clock::time_point now = Clock::now();
+void Progress::tell(std::uint64_t done, std::uint64_t total, Clock::time_point now) {
   const bool on_terminal = width_ > 0;
   const auto every = on_terminal ? std::chrono::milliseconds(kBarEvery) : std::chrono::milliseconds(kLineEvery);
   if (total == 0 || now - std::max(told_, begun_) < every) return;

@@ -13,17 +13,18 @@ std::string shown_bytes(std::uint64_t bytes);
 
 class Progress {
  public:
+  using Clock = std::chrono::steady_clock;
+
   // `what` is the work, as in "verifying". `width` is that of the terminal; 0 if there is none.
-  Progress(std::ostream& out, std::string what, std::size_t width)
-      : out_(out), what_(std::move(what)), width_(width), begun_(Clock::now()) {}
+  Progress(std::ostream& out, std::string what, std::size_t width, Clock::time_point now = Clock::now())
+      : out_(out), what_(std::move(what)), width_(width), begun_(now) {}
   // Ends the bar's line.
   ~Progress();
   Progress& operator=(Progress&&) = delete;
 
-  void tell(std::uint64_t done, std::uint64_t total);
+  void tell(std::uint64_t done, std::uint64_t total, Clock::time_point now = Clock::now());
 
  private:
-  using Clock = std::chrono::steady_clock;
   std::string text(std::uint64_t done, std::uint64_t total, Clock::time_point now) const;
 
   std::ostream& out_;

@@ -198,10 +198,11 @@ Status check_before_taking_over(const ServeFlags& flags, const Config& config, c
 // As open_store(). An embedded store that another process has open is waited for until that moment.
 Result<std::unique_ptr<Store>> open_store_until(const std::string& url, const StoreOptions& options,
                                                 MonotonicTime due) {
-  for (;;) {
+  for (bool first = true;; first = false) {
     Result<std::unique_ptr<Store>> store = open_store(url, options);
     const bool taken = !store && store.fault().kind == FaultKind::conflict && folder_of_store(url).has_value();
     if (!taken || std::chrono::steady_clock::now() >= due) return store;
+    if (first) options.log.info("store_in_use", {{"reason", store.fault().message}, {"next", "it is waited for"}});
     std::this_thread::sleep_for(kStoreAskedEvery);
   }
 }
@@ -249,6 +250,8 @@ class Shutdown {
       leave();
     } else if (!shared_.draining.load()) {
       drain();
+    } else if (idle_ == IdleConnections::keep && !std::exchange(signalled_once_, true)) {
+      // It drains for another gateway already, which the sender of the signal may not know.
     } else {
       shared_.log.warning("stopped", {{"reason", "second signal"}, {"connections", server_.connections()}});
       shared_.log.flush();
@@ -319,6 +322,7 @@ class Shutdown {
   const ServiceManager& manager_;
   IdleConnections idle_ = IdleConnections::close;
   bool clients_wait_ = false;
+  bool signalled_once_ = false; // while it hands over
   MonotonicTime deadline_;
   std::function<void()> then_;
   std::function<void()> end_tunnels_;
@@ -574,7 +578,7 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
     offered.push_back({std::string(kOutboxSocket), [&] { return outbox_server->duplicate_listener(); }});
   HandoverOffer offer(operators.loop,
                       {server->address(), handover_name_of_store(config.store), std::move(offered),
-                       [&](int) { shutdown.hand_over(is_embedded); }, [&] { return shared.leaving.load(); }},
+                       [&] { shutdown.hand_over(is_embedded); }, [&] { return shared.leaving.load(); }},
                       log);
   operators.loop.run();
 

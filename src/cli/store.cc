@@ -93,7 +93,7 @@ std::string view_of_store(const json::value& store) {
     line("claims", takes.get_bool() ? "are taken" : "are refused: " + printable(word_at(store, "reason"), 1000));
   if (const std::string made = word_at(store, "backup_made"); !made.empty())
     line("claims", fmt::format("will be refused: it is a backup made at {}", made));
-  line("records", std::to_string(number_at(store, "records")));
+  line("records", fmt::format("about {}", number_at(store, "records")));
   if (member(store, "in_progress").is_number()) {
     line("in progress", std::to_string(number_at(store, "in_progress")));
     line("indeterminate", std::to_string(number_at(store, "indeterminate")));

@@ -46,8 +46,9 @@ struct Server::Accepted {
 struct Server::Connection : ConnectionHook {
   Connection(Accepted accepted, Loop& loop)
       : counted(std::move(accepted)), transport(loop, std::move(counted.socket)) {}
-  bool idle = true; // between two requests
-  Accepted counted; // before the transport: it is given back after the socket is closed
+  bool idle = true;           // between two requests
+  bool shaking_hands = false; // of TLS: the first request comes after that
+  Accepted counted;           // before the transport: it is given back after the socket is closed
   Transport transport;
   ReadBuffer buffer;
 };
@@ -114,8 +115,9 @@ void Server::drain(IdleConnections idle) {
   lanes_.front().loop.post([this] { listener_.close(); });
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].loop.post([this, i] {
+      const MonotonicTime now = std::chrono::steady_clock::now();
       for (Connection& connection : open_[i]) {
-        if (connection.idle) connection.transport.deadline(std::chrono::steady_clock::now());
+        if (connection.idle) connection.transport.deadline(connection.shaking_hands ? now + kFirstRequest : now);
       }
     });
   }
@@ -214,7 +216,9 @@ Task<void> Server::serve(std::size_t lane, Accepted accepted) {
     bool usable = true;
     if (tls) {
       connection.transport.deadline_after(options_.timeouts.request_headers);
+      connection.shaking_hands = true;
       const std::error_code error = co_await connection.transport.serve_tls(tls);
+      connection.shaking_hands = false;
       usable = !error;
       if (is_plain_http(error)) co_await refuse_plain_http(connection);
     }

@@ -6,8 +6,10 @@ import contextlib
 import copy
 import os
 import pathlib
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -25,35 +27,32 @@ from support.upstream import Upstream, answers, held
 from support.waiting import PATIENCE_SECONDS, Changing, poll_until
 
 
-def successor(gateway, *, environment=None, flags=("--take-over",), **settings):
-    """A second process with the same folder and configuration."""
-    new = copy.copy(gateway)
-    new._state = Changing()
-    new._lines = []
-    new._process = None
-    new._environment = environment or {}
-    new.extra_flags = list(flags)
-    new.settings = {**gateway.settings, **settings}
-    return new
-
-
 class UpgradeTest(unittest.TestCase):
     def setUp(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self._gateways = []
 
     def start(self, **settings):
         gateway = Gateway(self.upstream.url, store="journal", listen=f"127.0.0.1:{free_port()}",
                           admin=f"127.0.0.1:{free_port()}", **settings)
         self.addCleanup(gateway.remove)
-        self._gateways.append(gateway)
         return gateway.start()
 
-    def replace(self, gateway, **how):
-        new = successor(gateway, **how)
+    def successor(self, gateway, environment=None, **settings):
+        """A second process with the same folder and configuration, which is to take over."""
+        new = copy.copy(gateway)
+        new._state = Changing()
+        new._lines = []
+        new._process = None
+        new._environment = environment or {}
+        new.extra_flags = ["--take-over"]
+        new.settings = {**gateway.settings, **settings}
+        self.addCleanup(new.check_sanitizers)
         self.addCleanup(new.kill)
-        return new.start()
+        return new
+
+    def replace(self, gateway):
+        return self.successor(gateway).start()
 
     def post(self, gateway, key):
         return gateway.client().post(key=key)
@@ -89,8 +88,7 @@ class FromProcessToProcess(UpgradeTest):
         gate.wait_for_arrival()
         retry = gateway.client().post_in_background(key="slow")
         poll_until(lambda: gateway.metric("oncekey_waiters") == 1, "the retry to wait")
-        new = successor(gateway)
-        self.addCleanup(new.kill)
+        new = self.successor(gateway)
         new._spawn()
         gateway.wait_for_log("event=draining")
         waiting = gateway.client().post_in_background(key="waiting")
@@ -102,6 +100,23 @@ class FromProcessToProcess(UpgradeTest):
         new._wait_for_listening()
         self.assertTrue(self.post(new, "slow").replayed)
         self.assert_executed_once(["slow", "waiting"])
+
+    def test_with_tls_no_client_notices_it_either(self):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-test-"))
+        self.addCleanup(shutil.rmtree, folder)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
+                        "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=DNS:localhost", "-keyout",
+                        str(folder / "key"), "-out", str(folder / "cert")], check=True, capture_output=True)
+        gateway = self.start(tls_cert=folder / "cert", tls_key=folder / "key", timeouts={"lame_duck": "300ms"})
+        context = ssl.create_default_context(cafile=folder / "cert")
+        with Load(gateway.address, tls_context=context) as load:
+            for _ in range(2):
+                load.wait_for(50)
+                old, gateway = gateway, self.replace(gateway)
+                self.assertEqual(old.wait(), 0, old.log)
+            load.wait_for(50)
+        self.assertEqual(load.errors, [])
+        self.assert_executed_once(load.keys)
 
     def test_without_a_running_gateway_it_starts_as_usual(self):
         gateway = Gateway(self.upstream.url, store="journal", listen=f"127.0.0.1:{free_port()}")
@@ -118,7 +133,7 @@ class FromProcessToProcess(UpgradeTest):
                 ("a missing certificate", {"tls_cert": "/nowhere.pem", "tls_key": "/nowhere.key"}, "nowhere"),
                 ("rules that forget keys", {"scope": "header:X-Account"}, "--accept-identity-change")):
             with self.subTest(what):
-                new = successor(gateway, **settings)
+                new = self.successor(gateway, **settings)
                 self.assertNotEqual(new.start_expecting_refusal(), 0)
                 self.assertIn(reason, new.log)
                 self.assertNotIn("event=draining", gateway.log)
@@ -131,7 +146,7 @@ class FromProcessToProcess(UpgradeTest):
         as_it_was = meta.read_bytes()
         # The format stands behind the magic word; a wrong checksum is as good for what this looks at.
         meta.write_bytes(as_it_was[:7] + (99).to_bytes(4, "little") + as_it_was[11:])
-        new = successor(gateway)
+        new = self.successor(gateway)
         self.assertNotEqual(new.start_expecting_refusal(), 0)
         self.assertIn("the store at", new.log)
         meta.write_bytes(as_it_was)
@@ -145,7 +160,8 @@ class KilledInTheMiddle(UpgradeTest):
 
     @staticmethod
     def killed(when, message):
-        return {"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"], f"ONCEKEY_KILL_{when}_MESSAGE": message}
+        return {"LD_PRELOAD": os.environ["ONCEKEY_MACHINE_FAULTS"], "ASAN_OPTIONS": "verify_asan_link_order=0",
+                f"ONCEKEY_KILL_{when}_MESSAGE": message}
 
     def assert_remembers(self, gateway, key):
         """Of that key, and of a new one."""
@@ -163,7 +179,7 @@ class KilledInTheMiddle(UpgradeTest):
                                            ("BEFORE", "ready", True)):
             with self.subTest(f"{when.lower()} {message}"):
                 starts = gateway.log.count("event=listening")
-                new = successor(gateway, environment=self.killed(when, message))
+                new = self.successor(gateway, environment=self.killed(when, message))
                 self.assertEqual(new.start_expecting_refusal(), -signal.SIGKILL)
                 if starts_anew:
                     poll_until(lambda: gateway.log.count("event=listening") > starts, "the old one to start anew")
@@ -180,8 +196,7 @@ class KilledInTheMiddle(UpgradeTest):
         for step, following in zip(steps, [*steps[1:], None]):
             with self.subTest(" ".join(step)):
                 environment = self.killed(*following) if following else None
-                new = successor(gateway, environment=environment)
-                self.addCleanup(new.kill)
+                new = self.successor(gateway, environment=environment)
                 new.start()
                 self.assertEqual(gateway.wait(), -signal.SIGKILL)
                 gateway = new
@@ -247,6 +262,7 @@ class ByAServiceManager(UpgradeTest):
     def setUp(self):
         super().setUp()
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-test-"))
+        self.addCleanup(shutil.rmtree, self.folder, True)
         self.manager = ServiceManagerStandIn(self.folder)
         self.addCleanup(self.manager.close)
         self.config = self.folder / "oncekey.toml"
@@ -383,9 +399,7 @@ class OneAfterTheOther:
                 balancer.wait_until_ready(at)
             load.wait_for(50)
             # And one by the other way: the new process accepts before the old one stops.
-            new = successor(gateways[0])
-            self.addCleanup(new.kill)
-            new.start()
+            self.replace(gateways[0])
             self.assertEqual(gateways[0].wait(), 0, gateways[0].log)
             load.wait_for(50)
         self.assertEqual(load.errors, [])

@@ -11,8 +11,8 @@ class Load:
     """Some clients keep their connections, others make one for each request. Each request has a key of its own; now and
     then one is sent a second time, on purpose, and must get the answer of the first."""
 
-    def __init__(self, address, keeping=4, connecting=2):
-        self._client = Client(address, "load")
+    def __init__(self, address, keeping=4, connecting=2, tls_context=None):
+        self._client = Client(address, "load", tls_context=tls_context)
         self._stop = threading.Event()
         self._state = Changing()
         self._answered = 0

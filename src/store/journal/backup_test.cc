@@ -167,6 +167,46 @@ TEST_F(BackupTest, ThatIsGivenUpLeavesNothing) {
   back_up();
 }
 
+// At that piece of the copy.
+constexpr const char* kKilledAt = "ONCEKEY_TEST_KILLED_AT";
+
+TEST_F(BackupTest, DISABLED_IsKilledWhileItIsMade) {
+  path_ = OtherProcess::given_path();
+  open();
+  std::uint64_t left = std::strtoull(std::getenv(kKilledAt), nullptr, 10);
+  OtherProcess::report(1);
+  (void)store_->back_up(path_ + "-copy", [&](std::uint64_t, std::uint64_t) {
+    if (left-- == 0) ::kill(::getpid(), SIGKILL);
+    return true;
+  });
+  OtherProcess::report(2);
+}
+
+TEST_F(BackupTest, ThatIsKilledDoesNotLookWholeAndLeavesTheStoreSound) {
+  open();
+  for (std::uint64_t number = 1; number <= 5; ++number) {
+    ASSERT_TRUE(claim(number));
+    ASSERT_TRUE(complete(number, std::string(2 * kLogBodyBytesMax, 'x')));
+  }
+  store_.reset();
+  const std::string copy = path_ + "-copy";
+  for (std::uint64_t piece = 0;; piece += 3) {
+    ::setenv(kKilledAt, std::to_string(piece).c_str(), 1);
+    OtherProcess other("DISABLED_IsKilledWhileItIsMade", path_, "BackupTest");
+    ASSERT_EQ(other.next_number(), 1U);
+    const bool whole = other.next_number() == 2U;
+    other.kill();
+    EXPECT_EQ(std::filesystem::exists(copy + "/backup"), whole);
+    EXPECT_EQ(std::filesystem::exists(copy), whole);
+    EXPECT_FALSE(std::filesystem::exists(copy + ".partial/backup"));
+    EXPECT_TRUE(examine(path_).sound());
+    if (whole) break;
+    EXPECT_THAT(check_new_folder(copy).fault().message, HasSubstr("cut off"));
+    std::filesystem::remove_all(copy + ".partial");
+  }
+  EXPECT_TRUE(examine(copy).sound());
+}
+
 TEST_F(BackupTest, IsNotMadeOverAnythingNorOfAStoreInUse) {
   open();
   std::filesystem::create_directory(copy_);
