@@ -159,8 +159,9 @@ struct Config {
   std::vector<Endpoint> destinations;
 };
 
-// Reads only the settings that a command needs to find a gateway's admin listener: admin, admin_token, admin_tls_cert
-// and store. The rest of the file is ignored, so that an operator needs none of the secrets it names.
+// Reads only the settings that a command needs to find a gateway's admin listener and its store: admin, admin_token,
+// admin_tls_cert, store and encryption_key_file. The rest of the file is ignored, so that an operator needs none of the
+// secrets it names.
 Result<Config> load_admin_settings(const std::string& path);
 
 // Where the requests of a route go.

@@ -1,8 +1,8 @@
-"""`oncekey store verify|stats|backup|restore`: what they say of sound and damaged stores, that a backup is of one moment
-while requests go on, and that a restored store executes nothing before an operator has accepted what it has forgotten."""
+"""`oncekey store verify|stats|backup|restore`: what they say of sound and damaged stores, that a backup is of one
+moment while requests go on, and that a restored store executes nothing before an operator has accepted what it has
+forgotten."""
 
 import json
-import os
 import pathlib
 import random
 import shutil

@@ -104,8 +104,8 @@ class FromProcessToProcess(UpgradeTest):
     def test_with_tls_no_client_notices_it_either(self):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="oncekey-test-"))
         self.addCleanup(shutil.rmtree, folder)
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-                        "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=DNS:localhost", "-keyout",
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-days", "2", "-subj", "/CN=x", "-addext", "subjectAltName=DNS:localhost", "-keyout",
                         str(folder / "key"), "-out", str(folder / "cert")], check=True, capture_output=True)
         gateway = self.start(tls_cert=folder / "cert", tls_key=folder / "key", timeouts={"lame_duck": "300ms"})
         context = ssl.create_default_context(cafile=folder / "cert")

@@ -1,4 +1,4 @@
-"""Clients that keep a gateway busy while something is done to it, and retry nothing: what they see is what users see."""
+"""Clients that keep a gateway busy while something is done to it. They retry nothing: they see what users see."""
 
 import itertools
 import threading
