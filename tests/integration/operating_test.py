@@ -224,6 +224,7 @@ class DrainTest(unittest.TestCase):
     def test_a_client_that_has_just_connected_is_answered(self):
         gate, running = self.start_a_request()
         with self.client.connect() as connection:
+            poll_until(lambda: self.gateway.metric("oncekey_connections") == 2, "the connection to be accepted")
             self.gateway.signal(signal.SIGTERM)
             self.gateway.wait_for_log("event=draining")
             self.assertEqual(self.client.get("/x", connection=connection).header("Connection"), "close")
