@@ -112,7 +112,17 @@ void Server::drain(IdleConnections idle) {
   keeping_.store(idle == IdleConnections::keep && options_.tls_cert.empty());
   if (!keeping_.load()) last_answers_.store(true);
   draining_.store(true);
-  lanes_.front().loop.post([this] { listener_.close(); });
+  connections_.fetch_add(1); // until the backlog has been looked at
+  lanes_.front().loop.post([this] {
+    // Closing resets the connections that wait in the backlog, unless another process takes them.
+    for (int taken = 0; taken < Listener::kBacklog && !keeping_.load(); ++taken) {
+      Listener::Accepted waiting = listener_.accept_waiting();
+      if (!waiting.socket.open()) break;
+      hand_out({std::move(waiting.socket), waiting.peer.ip()});
+    }
+    listener_.close();
+    connections_.fetch_sub(1);
+  });
   for (std::size_t i = 0; i < lanes_.size(); ++i) {
     lanes_[i].loop.post([this, i] {
       const MonotonicTime now = std::chrono::steady_clock::now();

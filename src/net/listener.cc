@@ -9,8 +9,6 @@
 namespace oncekey {
 namespace {
 
-// A backlog for bursts of reconnecting clients; the kernel caps it at its own limit.
-constexpr int kBacklog = 1024;
 // Connections taken at once, before the tasks of the loop have their turn.
 constexpr unsigned kAcceptsInARowMax = 64;
 
@@ -60,6 +58,13 @@ std::string Listener::address() const {
   SocketAddress bound;
   if (::getsockname(socket_.number(), bound.get(), &bound.length) != 0) return {};
   return bound.text();
+}
+
+Listener::Accepted Listener::accept_waiting() {
+  Accepted accepted;
+  accepted.socket =
+      Descriptor(::accept4(socket_.number(), accepted.peer.get(), &accepted.peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  return accepted;
 }
 
 Task<Listener::Accepted> Listener::accept() {

@@ -29,6 +29,10 @@ class Listener {
     SocketAddress peer;
   };
   Task<Accepted> accept();
+  // A connection that waits in the backlog; a closed socket if there is none. On the loop's thread.
+  Accepted accept_waiting();
+  // As many may wait there, for bursts of reconnecting clients; the kernel caps it at its own limit.
+  static constexpr int kBacklog = 1024;
   bool open() const { return socket_.open(); }
   // On the loop's thread.
   void close() { socket_.close(); }
