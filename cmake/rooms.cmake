@@ -40,7 +40,9 @@ oncekey_room(config FOLDER config USES oncekey_core oncekey_signatures LINKS tom
 oncekey_room(http FOLDER http USES oncekey_net)
 oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http oncekey_redis oncekey_jobs LINKS Boost::json)
 oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
-oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
+# What gateways write and operators read: who did what, and what was decided.
+oncekey_room(audit FOLDER audit USES oncekey_base LINKS Boost::json)
+oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config oncekey_audit prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery USES oncekey_gateway oncekey_jobs)
 oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

@@ -73,9 +73,12 @@ ROOMS = {
     "store": Room(
         "`open_store`, the one place that maps a URL to a store",
         sees="base redis core store/common store/memory store/journal store/postgres store/redis"),
+    "audit": Room(
+        "the audit log: its chain of lines, the files, writing, reading and verifying them",
+        sees="base"),
     "gateway": Room(
         "the flow of a request; trust in callers, limits, waiters, leases, upstreams and their circuit breakers, metrics",
-        sees="base net http core config", libraries="prometheus"),
+        sees="base net http core config audit", libraries="prometheus"),
     "client": Room(
         "the retrying client and its key journal",
         sees="base http core"),
@@ -91,10 +94,10 @@ ROOMS = {
         sees="base redis http core jobs phases"),
     "admin": Room(
         "health, metrics and the JSON API for operators",
-        sees="base net http core config gateway"),
+        sees="base net http core config audit gateway"),
     "cli": Room(
         "`main` and one file for each subcommand; builds everything and hands it down",
-        sees="base net http core config store gateway delivery admin", libraries="CLI"),
+        sees="base net http core config store audit gateway delivery admin", libraries="CLI"),
 }
 
 # Foreign libraries, by the beginning of their headers' names. A room that may use one names it in ROOMS.

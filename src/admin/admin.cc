@@ -1,5 +1,6 @@
 #include "admin/admin.h"
 
+#include "admin/audit_lines.h"
 #include "admin/record_json.h"
 #include "base/enum_name.h"
 #include "base/utf8.h"
@@ -68,6 +69,12 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   if (reading && path == "/api/keys") co_return co_await list_keys(query_of(head.target));
   if (reading && path == "/api/jobs") co_return co_await list_jobs(query_of(head.target));
   if (reading && path == "/api/storms") co_return storms();
+  if (reading && path == "/api/audit") {
+    const Result<json::object> page = audit_page(shared_, query_of(head.target));
+    co_return page ? json_answer(*page)
+                   : refused(page.fault().kind == FaultKind::invalid ? 400 : 503, page.fault().message);
+  }
+  if (head.method == "POST" && path == "/api/audit/find") co_return co_await find_audit(exchange);
   for (const std::string_view place : {"/api/keys/", "/api/jobs/"}) {
     if (!path.starts_with(place)) continue;
     const bool jobs = place == "/api/jobs/";
@@ -86,7 +93,8 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
       co_return co_await act(exchange, id, action);
     }
   }
-  co_return refused(404, "Not found. Available: /livez, /readyz, /metrics, /api/keys, /api/jobs, /api/storms");
+  co_return refused(404,
+                    "Not found. Available: /livez, /readyz, /metrics, /api/keys, /api/jobs, /api/storms, /api/audit");
 }
 
 Task<std::optional<Admin::Answer>> Admin::stop_strangers(Exchange& exchange, Credential credential) {
@@ -283,7 +291,8 @@ Task<Admin::Answer> Admin::act(Exchange& exchange, std::string_view id_text, std
   if (!found) co_return refused(found.fault());
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
       loop_, [&](auto answered) { shared_.store.operate(id, *action, std::move(response), std::move(answered)); });
-  audit(exchange, id, action_text, done ? enum_name(*done) : "fault", text_member(given, "reason"));
+  audit(exchange, id, found->record.get(), action_text, done ? enum_name(*done) : "fault",
+        text_member(given, "reason"));
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {
     case OperatorAnswer::done:
@@ -333,8 +342,10 @@ Task<std::string> Admin::why_live(const RecordId& id) {
   co_return "the owner is still at work: its lease is live; try again when it is over";
 }
 
-void Admin::audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,
-                  std::string_view reason) const {
+void Admin::audit(const Exchange& exchange, const RecordId& id, const Record* record, std::string_view action,
+                  std::string_view result, std::string_view reason) const {
+  const std::string who = fmt::format("operator at {}", exchange.peer());
+  audit_action(shared_, who, action, result, reason, &id, record);
   shared_.log.always(
       "operator_action",
       {{"action", action}, {"id", to_hex(id)}, {"result", result}, {"peer", exchange.peer()}, {"reason", reason}});

@@ -15,6 +15,9 @@
 //   GET  /api/jobs/ID               one message, whole
 //   POST /api/jobs/ID/ACTION        retry or drop, in the same way
 //   GET  /api/storms                the keys that are retried most at the moment
+//   GET  /api/audit?limit=&before=&record=&since=&until=
+//                                   lines of the audit log, newest first
+//   POST /api/audit/find            the same for a key, in the manner of /api/keys/find
 //
 // docs/ADMIN_API.md describes them for programs.
 //
@@ -76,6 +79,7 @@ class Admin final : public Handler {
   boost::json::object page_json(const BrowsePage& page) const;
   Task<Answer> show_key(std::string_view id_text);
   Task<Answer> list_jobs(std::string_view query);
+  Task<Answer> find_audit(Exchange& exchange);
   Task<Result<FoundJob>> find_job(std::string_view id_text);
   Task<Answer> show_job(std::string_view id_text);
   Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);
@@ -87,8 +91,8 @@ class Admin final : public Handler {
   // The error for an operator who acts on a key whose lease is live.
   Task<std::string> why_live(const RecordId& id);
   // A line of the audit trail: it is logged however little else is.
-  void audit(const Exchange& exchange, const RecordId& id, std::string_view action, std::string_view result,
-             std::string_view reason) const;
+  void audit(const Exchange& exchange, const RecordId& id, const Record* record, std::string_view action,
+             std::string_view result, std::string_view reason) const;
   // What an id or the beginning of one names. `invalid`: nothing; `conflict`: several.
   Task<Result<Found>> find(std::string_view id_text, RecordId& id);
   static Status check_id_prefix(std::string_view id_text);

@@ -94,7 +94,7 @@ Task<Admin::Answer> Admin::act_on_job(Exchange& exchange, std::string_view id_te
   const JobAction action = retry ? JobAction::retry : JobAction::drop;
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(
       loop_, [&](auto answered) { shared_.store.jobs().operate(job.id, job.route, action, std::move(answered)); });
-  audit(exchange, job.id, action_text, done && *done == JobAnswer::done ? "done" : "refused",
+  audit(exchange, job.id, nullptr, action_text, done && *done == JobAnswer::done ? "done" : "refused",
         text_member(given, "reason"));
   if (!done) co_return refused(503, done.fault().message);
   if (*done != JobAnswer::done) co_return refused(*done == JobAnswer::absent ? 404 : 409, why_not(*done));

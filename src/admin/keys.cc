@@ -69,7 +69,19 @@ BrowsePlace just_before(Time time) {
 
 bool has_line_break(std::string_view text) { return text.find_first_of("\r\n\0", 0, 3) != std::string_view::npos; }
 
-Result<KeySearch> search_of(const json::object& given) {
+Result<std::size_t> limit_in(const json::object& given) {
+  const json::value* const limit = given.if_contains("limit");
+  if (limit == nullptr) return kKeysUsual;
+  json::error_code error;
+  const auto number = limit->to_number<std::uint64_t>(error);
+  if (error || number == 0 || number > kListMax)
+    return invalid(fmt::format("limit is a whole number from 1 to {}", kListMax));
+  return static_cast<std::size_t>(number);
+}
+
+} // namespace
+
+Result<KeySearch> key_search_in(const json::object& given) {
   KeySearch search;
   search.key = text_member(given, "key");
   search.principal = text_member(given, "principal");
@@ -93,18 +105,6 @@ Result<KeySearch> search_of(const json::object& given) {
   }
   return search;
 }
-
-Result<std::size_t> limit_in(const json::object& given) {
-  const json::value* const limit = given.if_contains("limit");
-  if (limit == nullptr) return kKeysUsual;
-  json::error_code error;
-  const auto number = limit->to_number<std::uint64_t>(error);
-  if (error || number == 0 || number > kListMax)
-    return invalid(fmt::format("limit is a whole number from 1 to {}", kListMax));
-  return static_cast<std::size_t>(number);
-}
-
-} // namespace
 
 // Reads in steps, so that health and metrics are answered in between.
 Task<Result<BrowsePage>> Admin::browse(BrowseRequest request) {
@@ -193,7 +193,7 @@ Task<Admin::Answer> Admin::list_keys(std::string_view query) {
 Task<Admin::Answer> Admin::find_keys(Exchange& exchange) {
   json::object given;
   if (auto refusal = co_await read_json(exchange, given)) co_return *std::move(refusal);
-  const Result<KeySearch> search = search_of(given);
+  const Result<KeySearch> search = key_search_in(given);
   if (!search) co_return refused(400, search.fault().message);
   const Result<std::size_t> limit = limit_in(given);
   if (!limit) co_return refused(400, limit.fault().message);

@@ -90,6 +90,9 @@ class AdminCommand : public Subcommand {
   // acted on, also if a prefix has come to mean two in the meantime. Returns the exit code.
   int act_on(std::string id, const Act& act, const View& view, const Console& console) const;
 
+  const std::string& config_file() const { return config_; }
+  bool as_json() const { return as_json_; }
+
   std::string reason_;
   bool yes_ = false;
 

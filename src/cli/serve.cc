@@ -4,6 +4,7 @@
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
+#include "cli/audit_setup.h"
 #include "cli/descriptors.h"
 #include "cli/reload.h"
 #include "cli/store_watch.h"
@@ -303,6 +304,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     access_log = std::move(opened).value();
   }
 
+  std::unique_ptr<AuditLog> audit; // goes after all that writes into it
   GatewayShared shared(config, *store, log);
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
@@ -368,9 +370,15 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   if (!took(identity_basis_of(config), basis)) return 1;
   if (const Status known = remember_identity(config.store, basis, change, log); !known) return refuse(known.fault());
 
-  // After the access log was moved away by a log rotation.
+  if (!took(open_audit_log(config, shared.name, log), audit)) return 1;
+  shared.audit = audit.get();
+  if (audit && change == IdentityChange::accepted)
+    audit->write({.event = "action", .who = "command line", .action = "accept_identity_change", .result = "done"});
+
+  // After the logs were moved away by a log rotation.
   const SignalWatch reopen_log(operators.loop, {SIGUSR1}, [&] {
     if (access_log) access_log->reopen();
+    if (audit) audit->reopen();
   });
   Shutdown shutdown(operators.loop, shared, *server, *admin_server);
   shutdown.on_finished([&] { operators.loop.stop(); });
@@ -432,6 +440,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", server->connections()}});
     log.flush();
     if (access_log) access_log->flush();
+    if (audit) audit->flush();
     std::_Exit(1);
   }
   for (const auto& worker : workers) worker->stop();

@@ -154,6 +154,8 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"log_level", [](auto& v, auto& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
     {"log_format", [](auto& v, auto& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
     {"access_log", [](auto& v, auto& c) { return put(c.access_log, as_text(v)); }},
+    {"audit_log", [](auto& v, auto& c) { return put(c.audit_log, as_text(v)); }},
+    {"audit_log_size", [](auto& v, auto& c) { return put(c.audit_log_size, as_bytes(v)); }},
     {"cors_origins", [](auto& v, auto& c) { return put(c.cors_origins, as_origins(v)); }},
     {"orphan_after", [](auto& v, auto& c) { return put(c.orphan_after, as_duration(v)); }},
     {"drain_timeout", [](auto& v, auto& c) { return put(c.drain_timeout, as_duration(v)); }},

@@ -106,6 +106,14 @@ Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict)
   co_return co_await settle_and_answer();
 }
 
+Task<void> Execution::let_go(Settlement how) {
+  replier_.audit(how == Settlement::release ? "released"
+                 : how == Settlement::hold  ? "held"
+                                            : "abandoned",
+                 to_string(how), 0);
+  return key_.let_go(how);
+}
+
 UpstreamRequest Execution::forwarded() const {
   const Headers& headers = request_.head.headers;
   const std::string& key = request_.admitted.key;
@@ -224,7 +232,7 @@ Task<std::optional<Execution::End>> Execution::probe() {
     // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
     shared_.log.seldom(LogLevel::warning, "probe_failed", request_.route.name,
                        {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", answer_.why}});
-    co_await key_.let_go(Settlement::release);
+    co_await let_go(Settlement::release);
     const bool was_asked = error == CallError::broken || error == CallError::timed_out;
     const Fate fate = was_asked ? Fate::not_told : Fate::maybe_executed;
     co_await replier_.refuse(RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
@@ -238,7 +246,7 @@ Task<std::optional<Execution::End>> Execution::probe() {
     shared_.log.warning("held", {{"key", short_hash(key_.owner().id)},
                                  {"route", request_.route.name},
                                  {"reason", fmt::format("probe answered {} {}", answer_.status, answer_.why)}});
-    co_await key_.let_go(Settlement::hold);
+    co_await let_go(Settlement::hold);
     co_await replier_.refuse(RefusalCode::indeterminate);
     co_return End::answered;
   }
@@ -268,13 +276,14 @@ Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
   if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
   count_growth(shared_, sharer_, bytes);
+  replier_.audit("completed", {}, reply.status);
   co_await replier_.send_answer(buffered_, reply, reply.body);
   co_return End::answered;
 }
 
 Task<Execution::End> Execution::let_go_and_answer(Conclusion conclusion) {
   // The answer goes out all the same if this fails: nothing about it was promised.
-  co_await key_.let_go(conclusion.settlement);
+  co_await let_go(conclusion.settlement);
   co_await replier_.send_answer(buffered_, conclusion.reply, conclusion.reply.body);
   co_return End::answered;
 }
@@ -288,7 +297,7 @@ Task<Execution::End> Execution::settle_failure() {
                       {"settlement", to_string(settlement)},
                       {"reason", answer_.why}});
   if (settlement == Settlement::executed) co_return co_await note_executed();
-  co_await key_.let_go(settlement);
+  co_await let_go(settlement);
 
   const bool held = settlement == Settlement::hold;
   const Fate earlier = took_over_ ? Fate::maybe_executed : Fate::by_code;
@@ -326,6 +335,7 @@ Task<Execution::End> Execution::note_executed() {
   noted.omitted = OmittedBody{};
   const Result<FenceAnswer> written = co_await key_.complete(std::move(noted));
   if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
+  replier_.audit("completed", {}, answer_.status);
   co_await refuse_unusable(Fate::by_code);
   co_return End::answered;
 }
@@ -345,6 +355,7 @@ Task<Execution::End> Execution::not_written(const Result<FenceAnswer>& written) 
     co_return End::answered;
   }
   shared_.metrics.lost_leases.Increment();
+  replier_.audit("lease_lost", {}, 0);
   shared_.log.warning(
       "lease_lost",
       {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"fence", key_.owner().fence}});
@@ -367,6 +378,7 @@ Task<Execution::End> Execution::stream_long_answer() {
     StoredResponse marker = conclusion.stored;
     const Result<FenceAnswer> written = co_await key_.complete(std::move(marker));
     if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
+    replier_.audit("completed", {}, status);
   }
   const CallError error = co_await relay_long_answer(reply, beginning, omitted);
   if (kept && error == CallError::none) {
@@ -374,7 +386,7 @@ Task<Execution::End> Execution::stream_long_answer() {
   } else if (!kept) {
     // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
     const Settlement end = settle(policy_, outcome_of(error, status, headers));
-    co_await key_.let_go(end);
+    co_await let_go(end);
   }
   co_return End::answered;
 }

@@ -53,6 +53,8 @@ class Execution {
   StoredResponse take_response();
   // How the probe settled it; nothing if it was not executed, so that it is now.
   Task<std::optional<End>> probe();
+  // Ends the ownership without an answer, and says so in the audit log.
+  Task<void> let_go(Settlement how);
   Task<End> settle_and_answer();
   Task<End> keep_and_answer(Conclusion conclusion);
   Task<End> let_go_and_answer(Conclusion conclusion);

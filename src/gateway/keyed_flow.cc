@@ -215,6 +215,8 @@ void KeyedFlow::begin_execution(const Claimed& claimed, Verdict verdict) {
   waiting_.let_go();
   count_growth(shared_, sharer_, claim_bytes(request_));
   replier_.count(to_string(verdict));
+  replier_.fence_is(claimed.fence);
+  replier_.audit(claimed.took_over ? "taken_over" : "claimed", to_string(verdict), 0);
   if (!request_.answer_later) execution_.emplace(thread_, request_, claimed, replier_, sharer_, buffered_, work_);
 }
 
@@ -240,6 +242,8 @@ Task<KeyedFlow::Next> KeyedFlow::hold(const Record& abandoned) {
   if (*held == FenceAnswer::done) {
     shared_.log.warning("held", {{"key", short_hash(id_)}, {"route", request_.route.name}, {"reason", "abandoned"}});
     shared_.waiters.notify(id_);
+    replier_.fence_is(abandoned.fence);
+    replier_.audit("held", "hold", 0);
   }
   co_return Next::claim;
 }
@@ -300,6 +304,7 @@ Task<void> KeyedFlow::answer_store_fault(const Fault& fault) {
   known_ = known_ || fault.kind == FaultKind::corrupt;
   if (!known_ && policy_.on_store_error == OnStoreError::bypass) {
     replier_.count("bypass");
+    replier_.audit("bypassed", "bypass", 0);
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
     co_await pass_through_.run(*replier_.client(), request_.route, sharer_, marks, &request_.body);

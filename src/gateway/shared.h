@@ -1,6 +1,7 @@
 // shared: what all threads of a gateway have in common, and what each has beside it.
 #pragma once
 
+#include "audit/audit_log.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/shares.h"
@@ -56,6 +57,7 @@ struct GatewayShared {
   Log& log;
   KeyedHash hash; // keyed with the store's secret
   Metrics metrics;
+  AuditLog* audit = nullptr; // set before the first request; null where it is off
   // Shared with the store, which may have news to tell until it ends.
   const std::shared_ptr<Waiters> waiters_owner = std::make_shared<Waiters>();
   Waiters& waiters = *waiters_owner;
