@@ -42,7 +42,9 @@ oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http oncekey_red
 oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
 # What gateways write and operators read: who did what, and what was decided.
 oncekey_room(audit FOLDER audit USES oncekey_base LINKS Boost::json)
-oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config oncekey_audit prometheus-cpp::core LINKS ZLIB::ZLIB)
+# The spans of requests, and the thread that sends them.
+oncekey_room(trace FOLDER trace USES oncekey_core oncekey_http)
+oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config oncekey_audit oncekey_trace prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery USES oncekey_gateway oncekey_jobs)
 oncekey_room(admin FOLDER admin USES oncekey_gateway LINKS Boost::json)
 oncekey_room(cli FOLDER cli USES oncekey_admin oncekey_delivery oncekey_client oncekey_gateway oncekey_store oncekey_config oncekey_workers LINKS CLI11::CLI11 Boost::json)

@@ -76,9 +76,12 @@ ROOMS = {
     "audit": Room(
         "the audit log: its chain of lines, the files, writing, reading and verifying them",
         sees="base"),
+    "trace": Room(
+        "spans of requests in the JSON of OTLP, and the thread that sends them to a collector",
+        sees="base http core"),
     "gateway": Room(
         "the flow of a request; trust in callers, limits, waiters, leases, upstreams and their circuit breakers, metrics",
-        sees="base net http core config audit", libraries="prometheus"),
+        sees="base net http core config audit trace", libraries="prometheus"),
     "client": Room(
         "the retrying client and its key journal",
         sees="base http core"),

@@ -65,7 +65,7 @@ Task<Admin::Answer> Admin::answer(Exchange& exchange) {
   if (reading && path == "/readyz" && credential == Credential::none) co_return ready(Detail::word);
   if (auto refused = co_await stop_strangers(exchange, credential)) co_return *std::move(refused);
   if (reading && path == "/readyz") co_return ready(Detail::all);
-  if (reading && path == "/metrics") co_return metrics();
+  if (reading && path == "/metrics") co_return metrics(head.headers);
   if (reading && path == "/api/keys") co_return co_await list_keys(query_of(head.target));
   if (reading && path == "/api/jobs") co_return co_await list_jobs(query_of(head.target));
   if (reading && path == "/api/storms") co_return storms();
@@ -156,15 +156,15 @@ Admin::Answer Admin::ready(Detail detail) const {
   return json_answer(body, reason.empty() ? 200 : 503);
 }
 
-Admin::Answer Admin::metrics() {
+Admin::Answer Admin::metrics(const Headers& asked) {
   Metrics& metrics = shared_.metrics;
   const StoreStats stats = shared_.store.stats();
   metrics.waiters.Set(static_cast<double>(shared_.waiters.waiting()));
   metrics.connections.Set(gateway_ == nullptr ? 0 : gateway_->connections());
+  const auto catch_up = [](prometheus::Counter& counter, std::uint64_t value) {
+    counter.Increment(std::max(0.0, static_cast<double>(value) - counter.Value()));
+  };
   if (gateway_ != nullptr) {
-    const auto catch_up = [](prometheus::Counter& counter, std::uint64_t value) {
-      counter.Increment(static_cast<double>(value) - counter.Value());
-    };
     catch_up(metrics.refused_connections_all, gateway_->refused_connections().all_used.load());
     catch_up(metrics.refused_connections_address, gateway_->refused_connections().address_over.load());
     catch_up(metrics.tls_on_a_plain_port, gateway_->refused_connections().spoke_tls.load());
@@ -184,10 +184,23 @@ Admin::Answer Admin::metrics() {
   metrics.store_bytes_max.Set(static_cast<double>(shared_.room.capacity()));
   metrics.store_room.Set(shared_.room.for_claim() ? 1 : 0);
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
-  metrics.store_syncs.Set(static_cast<double>(stats.syncs));
-  metrics.store_writes.Set(static_cast<double>(stats.writes));
+  catch_up(metrics.store_syncs, stats.syncs);
+  catch_up(metrics.store_writes, stats.writes);
+  if (shared_.audit != nullptr) {
+    const AuditLog::Counts audit = shared_.audit->counts();
+    catch_up(metrics.audit_written, audit.written);
+    catch_up(metrics.audit_lost, audit.lost);
+    metrics.audit_behind.Set(static_cast<double>(audit.behind));
+  }
+  if (shared_.spans != nullptr) {
+    const SpanExporter::Counts spans = shared_.spans->counts();
+    catch_up(metrics.spans_sent, spans.sent);
+    catch_up(metrics.spans_dropped, spans.dropped);
+  }
   metrics.store_durability.Set(static_cast<double>(shared_.store.durability()));
   metrics.store_healthy.Set(shared_.store.healthy().ok() ? 1 : 0);
+  if (accepts_open_metrics(asked.get("Accept").value_or(std::string_view())))
+    return {200, metrics.expose_open(), std::string(kOpenMetricsType)};
   return {200, metrics.expose(), "text/plain; version=0.0.4; charset=utf-8"};
 }
 

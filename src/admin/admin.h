@@ -68,7 +68,7 @@ class Admin final : public Handler {
   void log_wrong_tokens();
   enum class Detail { word, all };
   Answer ready(Detail detail) const;
-  Answer metrics();
+  Answer metrics(const Headers& asked);
   void show_storms();
   Answer storms() const;
   Task<Answer> list_keys(std::string_view query);

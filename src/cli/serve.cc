@@ -14,6 +14,7 @@
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
+#include "gateway/tracing.h"
 #include "store/open_store.h"
 
 #include <pthread.h>
@@ -39,6 +40,7 @@ struct Worker {
   UpstreamPools upstreams;
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<Handler> inbox;
+  std::unique_ptr<Tracing> tracing;
   std::unique_ptr<AccessLog> access_log;
   std::thread thread;
 
@@ -306,6 +308,10 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
 
   std::unique_ptr<AuditLog> audit; // goes after all that writes into it
   GatewayShared shared(config, *store, log);
+  std::unique_ptr<SpanExporter> spans;
+  const TraceResource resource{"oncekey", {}, shared.name};
+  if (config.otlp_endpoint && !took(SpanExporter::open(*config.otlp_endpoint, resource, log), spans)) return 1;
+  shared.spans = spans.get();
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
@@ -321,6 +327,10 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
     if (delivers) {
       if (!took(make_inbox(shared, delivery_metrics, *couriers, worker->loop, *handler), worker->inbox)) return 1;
       handler = worker->inbox.get();
+    }
+    if (spans) {
+      worker->tracing = std::make_unique<Tracing>(*handler, *spans, config.trace_sample);
+      handler = worker->tracing.get();
     }
     if (access_log) {
       worker->access_log = std::make_unique<AccessLog>(*handler, *access_log, log_format);

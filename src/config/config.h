@@ -134,6 +134,8 @@ struct Config {
   std::string log_format = "text";
   std::string access_log = "off";           // "-" for standard output, or a path
   std::string audit_log;                    // a path, or "off"; empty: the usual place (cli/audit_setup.h)
+  std::optional<Url> otlp_endpoint;         // where spans are sent; nothing: requests are not traced
+  double trace_sample = 1;                  // the part of the requests without a traceparent that is traced
   std::uint64_t audit_log_size = 64u << 20; // a larger file is rotated; 0: never
   std::vector<std::string> cors_origins;    // pages of these may read the gateway's own answers; "*" alone for all
   // For requests that match no route: how long either side may stay silent. Routes have their own.

@@ -23,7 +23,8 @@ std::string line_of(LogFormat format, const Exchange& exchange, const AccessNote
   fields.emplace_back("bytes_out", exchange.sent_bytes());
   if (exchange.client_gone()) fields.emplace_back("client_gone", true);
   if (!note.key.empty()) fields.emplace_back("key", note.key);
-  const std::string_view trace = trace_id_of(head.headers.get("traceparent").value_or(std::string_view{}));
+  const std::string_view trace =
+      note.trace.empty() ? trace_id_of(head.headers.get("traceparent").value_or(std::string_view{})) : note.trace;
   if (!trace.empty()) fields.emplace_back("trace", trace);
   const std::string line = log_line(format, "request", fields);
   return format == LogFormat::json

@@ -2,6 +2,7 @@
 
 #include "core/path.h"
 #include "core/status_url.h"
+#include "gateway/tracing.h"
 
 namespace oncekey {
 namespace {
@@ -136,6 +137,7 @@ Task<void> KeyedFlow::run() {
           thread_.loop, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
       shared_.metrics.claim_seconds.Observe(seconds_since(before_claim));
       check_claim(*asked);
+      note_step(replier_.client(), "claim", before_claim, asked->ok() ? std::string_view() : asked->fault().message);
     }
     const Result<ClaimAnswer>& answer = *asked;
     if (!answer) {

@@ -1,8 +1,8 @@
 #include "gateway/replier.h"
 
 #include "core/redaction.h"
-#include "core/trace.h"
 #include "gateway/compression.h"
+#include "gateway/tracing.h"
 
 #include <random>
 
@@ -37,7 +37,7 @@ void Replier::key_is(const RecordId& id, std::string key, std::string as_sent) {
   as_sent_ = std::move(as_sent);
   GatewayShared& shared = thread_.shared;
   if (policy_.audit != AuditScope::decisions || shared.audit == nullptr) return;
-  const auto trace = client_ == nullptr ? std::nullopt : trace_of(client_->request().headers);
+  const auto trace = client_ == nullptr ? std::nullopt : trace_of(*client_);
   // In an encrypted store no key is readable; neither is one beside it.
   const bool hidden = policy_.redact || !shared.config().encryption_key_file.empty();
   audited_ = Audited{
@@ -65,6 +65,13 @@ void Replier::note_record(const Record& record) {
   if (!audited_) return;
   audited_->fence = record.fence;
   audited_->first_trace = record.context.trace ? hex_encode(*record.context.trace) : std::string();
+}
+
+void Replier::link_to_execution(const Record& record) {
+  TraceNote* const traced = client_ == nullptr ? nullptr : client_->trace();
+  if (traced == nullptr || !record.context.trace || !id_) return;
+  const SpanId call = upstream_span(thread_.shared.hash, *record.context.trace, *id_, record.fence);
+  traced->link = TraceNote::Link{*record.context.trace, call};
 }
 
 const std::string& Replier::request_id() const {
@@ -200,6 +207,7 @@ std::optional<Task<void>> Replier::answer_settled(const Route& route, BufferedBy
   note_record(record);
   switch (verdict) {
     case Verdict::replay:
+      link_to_execution(record);
       return replay(route, buffered, *record.response);
     case Verdict::mismatch:
       return refuse(RefusalCode::mismatch);

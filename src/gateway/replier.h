@@ -65,6 +65,8 @@ class Replier {
     std::uint64_t fence = 0;
   };
   void note_record(const Record& record);
+  // The span of a traced replay names the call that its answer comes from.
+  void link_to_execution(const Record& record);
   const std::string& request_id() const;
   Reply pending_reply(std::string_view url, Millis age) const;
   Task<void> send_own(const Reply& reply);

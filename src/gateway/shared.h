@@ -15,6 +15,7 @@
 #include "gateway/trust.h"
 #include "gateway/upstreams.h"
 #include "gateway/waiters.h"
+#include "trace/span_exporter.h"
 
 #include "core/store.h"
 
@@ -57,7 +58,9 @@ struct GatewayShared {
   Log& log;
   KeyedHash hash; // keyed with the store's secret
   Metrics metrics;
-  AuditLog* audit = nullptr; // set before the first request; null where it is off
+  // Set before the first request; null where they are off.
+  AuditLog* audit = nullptr;
+  SpanExporter* spans = nullptr;
   // Shared with the store, which may have news to tell until it ends.
   const std::shared_ptr<Waiters> waiters_owner = std::make_shared<Waiters>();
   Waiters& waiters = *waiters_owner;
