@@ -34,6 +34,8 @@ std::optional<std::chrono::system_clock::time_point> parse_timestamp(std::string
   const std::chrono::year_month_day day(std::chrono::year(parts.tm_year),
                                         std::chrono::month(static_cast<unsigned>(parts.tm_mon)),
                                         std::chrono::day(static_cast<unsigned>(parts.tm_mday)));
+  // Beyond these years the clock's nanoseconds do not fit.
+  if (parts.tm_year < 1970 || parts.tm_year > 2200) return std::nullopt;
   if (!day.ok() || parts.tm_hour > 23 || parts.tm_min > 59 || parts.tm_sec > 59) return std::nullopt;
   return std::chrono::sys_days(day) + std::chrono::hours(parts.tm_hour) + std::chrono::minutes(parts.tm_min) +
          std::chrono::seconds(parts.tm_sec) + std::chrono::milliseconds(millis);

@@ -19,7 +19,7 @@ TEST(Timestamp, ShorterFormsBeginTheirSecondMinuteOrDay) {
 
 TEST(Timestamp, AnythingElseIsNone) {
   for (const char* const text : {"", "today", "2026-1-2", "2026-13-01", "2026-02-30", "2026-01-02 03:04",
-                                 "2026-01-02T24:00", "2026-01-02T03:04:05+01:00"})
+                                 "2026-01-02T24:00", "9999-01-01", "2026-01-02T03:04:05+01:00"})
     EXPECT_FALSE(parse_timestamp(text)) << text;
 }
 
