@@ -16,7 +16,7 @@ OUR_SOURCES = $(shell git ls-files --cached --others --exclude-standard -- '*.cc
 PLAIN_SOURCES = -DONCEKEY_UNITY=OFF -DONCEKEY_PRECOMPILE=OFF -DONCEKEY_TESTS=OFF -DONCEKEY_BENCH=OFF
 TIDY_SOURCES = $(filter-out %_test.cc,$(filter src/base/%.cc src/core/%.cc src/config/%.cc src/store/%.cc,$(OUR_SOURCES)))
 
-.PHONY: help setup build install run rides test test-slow bench format lint clean
+.PHONY: help setup build install package run rides test test-slow bench format lint clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1|\2/p' $(MAKEFILE_LIST) | while IFS='|' read -r name text; do printf 'make %-10s %s\n' "$$name" "$$text"; done
@@ -30,6 +30,10 @@ build: setup ## build everything that is installed, into build/release
 install: build ## install the binary, the libraries and the documents under PREFIX (/usr/local)
 	@cmake --install build/release --prefix '$(PREFIX)' >/dev/null && echo "installed under $(PREFIX)"
 
+package: ## build a Debian package and a tarball that need nothing but the C library, into build/packages
+	@scripts/setup package
+	@JOBS='$(JOBS)' scripts/package
+
 run: setup ## start the gateway in front of the sample API, or of UPSTREAM=http://...; LISTEN, ADMIN and STORE too
 	@JOBS='$(JOBS)' scripts/build release -- oncekey_main payments_api
 	@UPSTREAM='$(UPSTREAM)' LISTEN='$(LISTEN)' ADMIN='$(ADMIN)' STORE='$(STORE)' scripts/run.sh
@@ -42,8 +46,8 @@ test: ## build with sanitizers and run all tests
 	@scripts/setup test
 	@JOBS='$(JOBS)' scripts/test
 
-test-slow: ## the same, with some hundred kills and power cuts in the crash tests
-	@scripts/setup test
+test-slow: ## the same, with some hundred kills and power cuts in the crash tests, and the packages in clean roots
+	@scripts/setup test package-test
 	@JOBS='$(JOBS)' scripts/test --slow
 
 bench: ## measure beside nginx and Redis on this machine

@@ -3,6 +3,10 @@
 Every figure is a pair: a durable claim and a durable completion with a response of about 300 bytes. CPU time is counted
 on both sides: of the client's processes, and of the server's. Round trips are as the store counts them: a request that
 carried many calls is one.
+
+The peer has as many connections as one gateway has calls in flight, each with one call under way, and none of them waits
+for another: what a program with a pool of connections does. Peer and store have a server each, so that neither pays for
+the vacuum or the rehashing that the other left behind, and take turns, so that a slow moment of the machine meets both.
 """
 
 import json
@@ -72,9 +76,10 @@ class Figures:
         return self
 
 
-def middle(measure, turns):
-    """Of some runs the one with the median rate."""
-    return sorted((measure() for _ in range(turns)), key=lambda figures: figures.rate)[turns // 2]
+def in_turns(measures, turns):
+    """Runs all of them in turn, so many times; of each the run with the median rate."""
+    runs = [[measure() for measure in measures] for _ in range(turns)]
+    return [sorted(of_one, key=lambda figures: figures.rate)[turns // 2] for of_one in zip(*runs)]
 
 
 def processes_of(args, server, label, commands):
@@ -133,17 +138,24 @@ def through_http(args, folder, url, first_beside_nginx):
     return ratio
 
 
+def beside_peer(args, server, peer):
+    """One, two and four gateways on the server, in turns with the peer."""
+    keys = Keys()
+    ours = [lambda count=count: gateways(args, server, server.url, keys, count) for count in GATEWAYS]
+    usual, *stores = in_turns([peer, *ours], args.turns)
+    usual.show()
+    rates = [figures.show(usual).rate for figures in stores]
+    return {"usual": usual.rate, "one": rates[0],
+            **{f"gateways_{count}": rate for count, rate in zip(GATEWAYS[1:], rates[1:])}}, keys
+
+
 def bench_postgres(args, folder, first_beside_nginx):
     print(f"\nshared, Postgres: synchronous_commit on, {CONNECTIONS} connections of pgbench, {CONNECTIONS} calls in "
-          f"flight of ours", flush=True)
-    keys = Keys()
-    with Postgres(shared_buffers="512MB", max_wal_size="4GB") as server:
-        server.sql(USUAL_TABLE)
-        usual = middle(lambda: pgbench(args, server, folder), args.turns).show()
-        one = middle(lambda: gateways(args, server, server.url, keys, 1), args.turns).show(usual)
-        results = {"usual": usual.rate, "one": one.rate}
-        for count in GATEWAYS[1:]:
-            results[f"gateways_{count}"] = gateways(args, server, server.url, keys, count).show(usual).rate
+          f"flight of each gateway", flush=True)
+    settings = {"shared_buffers": "512MB", "max_wal_size": "4GB"}
+    with Postgres(**settings) as server, Postgres(**settings) as by_hand:
+        by_hand.sql(USUAL_TABLE)
+        results, keys = beside_peer(args, server, lambda: pgbench(args, by_hand, folder))
         results["first_ratio"] = through_http(args, folder, server.url, first_beside_nginx)
         if args.ten_million:
             results["ten_million"] = ten_million(args, server, keys)
@@ -170,27 +182,22 @@ def ten_million(args, server, keys):
     size = server.sql("SELECT pg_size_pretty(sum(pg_total_relation_size(relid))) FROM pg_partition_tree('oncekey.record')")
     print(f"  ({before} records before, {TEN_MILLION} more now: {size} in all)")
     label = "oncekey, 1 gateway, ten million keys more"
-    return middle(lambda: gateways(args, server, server.url, keys, 1, label), args.turns).show().rate
+    return in_turns([lambda: gateways(args, server, server.url, keys, 1, label)], args.turns)[0].show().rate
 
 
 def bench_redis(args, folder, first_beside_nginx):
     print(f"\nshared, Redis: appendfsync always, {CONNECTIONS} connections by hand, {CONNECTIONS} calls in flight of "
-          f"ours", flush=True)
-    keys = Keys()
-    with Redis() as server:
-        by_hand = ["--usual-redis", f"127.0.0.1:{server.port}", "--in-flight", str(CONNECTIONS), "--seconds",
-                   str(args.seconds)]
-        usual = middle(lambda: processes_of(args, server, "SET NX, then SET, no pipelining", [by_hand]),
-                       args.turns).show()
-        one = middle(lambda: gateways(args, server, server.url, keys, 1), args.turns).show(usual)
-        results = {"usual": usual.rate, "one": one.rate}
-        for count in GATEWAYS[1:]:
-            results[f"gateways_{count}"] = gateways(args, server, server.url, keys, count).show(usual).rate
+          f"each gateway", flush=True)
+    with Redis() as server, Redis() as by_hand:
+        usual = ["--usual-redis", f"127.0.0.1:{by_hand.port}", "--in-flight", str(CONNECTIONS), "--seconds",
+                 str(args.seconds)]
+        results, _ = beside_peer(args, server, lambda: processes_of(args, by_hand, "SET NX, then SET, no pipelining",
+                                                                    [usual]))
         results["first_ratio"] = through_http(args, folder, server.url, first_beside_nginx)
         return results
 
 
 def bench(args, folder, first_beside_nginx):
     """`first_beside_nginx` measures first requests on a store through HTTP; bench/run has it."""
-    return {"postgres": bench_postgres(args, folder, first_beside_nginx),
-            "redis": bench_redis(args, folder, first_beside_nginx)}
+    stores = {"postgres": bench_postgres, "redis": bench_redis}
+    return {name: stores[name](args, folder, first_beside_nginx) for name in args.stores.split(",")}

@@ -21,7 +21,7 @@ function(oncekey_archive name)
   list(TRANSFORM ARCHIVE_NEEDS PREPEND oncekey_archive_ OUTPUT_VARIABLE needed)
   list(TRANSFORM ARCHIVE_LINKS REPLACE "(.+)" "$<INSTALL_INTERFACE:$<LINK_ONLY:\\1>>" OUTPUT_VARIABLE linked)
   target_link_libraries(${target} INTERFACE ${needed} ${linked})
-  if(CMAKE_INTERPROCEDURAL_OPTIMIZATION)
+  if(CMAKE_INTERPROCEDURAL_OPTIMIZATION AND NOT ONCEKEY_PACKAGE) # packages hold none of the archives
     # The rooms' objects hold code for the linker to optimise, and ordinary code beside it. Without the former a
     # program that uses the archive links in a fraction of a second, and any compiler's linker can read it.
     foreach(room IN LISTS ARCHIVE_ROOMS)

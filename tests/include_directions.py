@@ -96,7 +96,7 @@ ROOMS = {
         "the library's completer, enqueuer and reaper, and the sinks that staged jobs go to",
         sees="base redis http core jobs phases"),
     "admin": Room(
-        "health, metrics and the JSON API for operators",
+        "health, metrics, the JSON API for operators with its roles and sessions, and the console",
         sees="base net http core config audit gateway"),
     "cli": Room(
         "`main` and one file for each subcommand; builds everything and hands it down",

@@ -1,119 +1,85 @@
-// admin: the listener for operators. Health, metrics, and the JSON API behind `oncekey keys`.
+// admin: the listener for operators. Health, metrics, the console's page, and the JSON API behind it and behind
+// `oncekey keys` and `oncekey jobs`.
 //
-//   GET  /livez                     200 while the process runs; "listener":"oncekey-admin" tells it from other servers
-//   GET  /readyz                    200 while it takes requests and the store is healthy, else 503 with one word
-//                                   (starting, draining, store); with the token, the store's durability and fault too
-//   GET  /metrics                   Prometheus text
-//   GET  /api/keys?state=&route=&older_than=&limit=&after=
-//                                   keys, newest first, without their responses; those that wait for a person come
-//                                   first, unless a state is named. `next` goes on with the next page
-//   POST /api/keys/find             {"key", "principal", "headers", "route", "method", "path", "limit"}: the records of
-//                                   a key
-//   GET  /api/keys/ID               one record with its response; ID may be a unique prefix
-//   POST /api/keys/ID/ACTION        release, rerun or complete; each leaves an audit line in the log
-//   GET  /api/jobs?state=&limit=    messages that are delivered, without their bodies
-//   GET  /api/jobs/ID               one message, whole
-//   POST /api/jobs/ID/ACTION        retry or drop, in the same way
-//   GET  /api/storms                the keys that are retried most at the moment
-//   GET  /api/audit?limit=&before=&record=&since=&until=
-//                                   lines of the audit log, newest first
-//   POST /api/audit/find            the same for a key, in the manner of /api/keys/find
-//
-// docs/ADMIN_API.md describes them for programs.
-//
-// Reading records and acting on them needs the token, on loopback too: other users of the machine are not operators.
-// Health needs none; metrics need none where the listener is on loopback. Pages in a browser on the same machine are
-// not trusted either: requests without the token must name a loopback host, and actions must be JSON, which no page of
-// another site can send. Wrong tokens are answered slowly (token_guesses.h) and logged.
+// The table in admin.cc has every page with the role it needs; docs/ADMIN_API.md describes them for programs, and
+// access.h says who is let in. GET pages read; POST pages take JSON. A page that acts needs a reason, leaves a line in
+// the audit trail, and acts once for each Idempotency-Key.
 #pragma once
 
-#include "admin/key_search.h"
-#include "admin/token_guesses.h"
-#include "core/job_store.h"
-#include "gateway/await_store.h"
-#include "gateway/shared.h"
-#include "http/door.h"
+#include "admin/access.h"
+#include "admin/action_memory.h"
+#include "admin/audit_trail.h"
+#include "admin/bulk_run.h"
+#include "admin/job_pages.h"
+#include "admin/key_pages.h"
+#include "admin/overview.h"
 #include "http/server.h"
-#include "net/loop.h"
-
-#include <fmt/format.h>
-#include <boost/json/object.hpp>
 
 namespace oncekey {
 
 class Admin final : public Handler {
  public:
-  // `gateway` is set once the public listener exists; until then the gateway is not ready.
-  Admin(GatewayShared& shared, Loop& timers);
-  void serves(const Server& gateway) { gateway_ = &gateway; }
+  // `counts` is what StoreWatch has counted.
+  Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const std::string& version);
+
+  // What every answer of the listener has, unless it has one of the name itself: for browsers, which then run, frame and
+  // guess nothing.
+  static Headers answer_headers();
+
+  // The public listener, once it exists; until then the gateway is not ready.
+  void serves(const Server& gateway);
+  AuditTrail& audit() { return audit_; }
+
+  // On its loop.
+  void start() { overview_.start(); }
+  void stop();
+  // Has stopped, and no call to the store is under way. From any thread.
+  bool over() const { return overview_.over() && bulk_.over(); }
 
   Task<void> handle(Exchange& exchange) override;
 
  private:
-  struct Answer {
-    int status = 200;
-    std::string body;
-    std::string content_type = "application/json";
+  enum class Needs {
+    reader,    // any role
+    operators, // the operators' role
+    proof,     // any role, by a token or a certificate itself and not by a session
+    session,
   };
-  // {"error": "..."}
-  static Answer refused(int status, std::string_view message);
-  static Answer refused(const Fault& fault); // of a store, or of what it was asked for
-  static Answer json_answer(const boost::json::object& body, int status = 200);
+  enum class Kind {
+    reads,
+    acts,   // with a reason, an Idempotency-Key and a line in the audit trail
+    polled, // does not keep an operator's session alive
+  };
+  struct Page {
+    std::string_view method; // GET stands for HEAD too
+    std::string_view path;   // a * stands for one part of it
+    Needs needs;
+    Kind kind;
+    std::function<Task<PageAnswer>(PageRequest&)> run;
+  };
+  std::vector<Page> pages();
+  const Page* find_page(const RequestHead& head, PageRequest& request) const;
 
-  Task<Answer> answer(Exchange& exchange);
-  // The refusal of a request without the right credential. Waits before refusing a wrong token.
-  Task<std::optional<Answer>> stop_strangers(Exchange& exchange, Credential credential);
-  Task<void> wait(std::chrono::milliseconds delay);
-  void note_wrong_token(std::string_view peer);
-  void log_wrong_tokens();
-  enum class Detail { word, all };
-  Answer ready(Detail detail) const;
-  Answer metrics(const Headers& asked);
-  void show_storms();
-  Answer storms() const;
-  Task<Answer> list_keys(std::string_view query);
-  Task<Answer> find_keys(Exchange& exchange);
-  Task<Result<BrowsePage>> browse(BrowseRequest request);
-  Task<Result<std::optional<Found>>> look_up(const RecordId& id);
-  boost::json::object key_json(const RecordId& id, const Record& record, Time now) const;
-  boost::json::object page_json(const BrowsePage& page) const;
-  Task<Answer> show_key(std::string_view id_text);
-  Task<Answer> list_jobs(std::string_view query);
-  Task<Answer> find_audit(Exchange& exchange);
-  Task<Result<FoundJob>> find_job(std::string_view id_text);
-  Task<Answer> show_job(std::string_view id_text);
-  Task<Answer> act(Exchange& exchange, std::string_view id_text, std::string_view action_text);
-  Task<Answer> act_on_job(Exchange& exchange, std::string_view id_text, std::string_view action_text);
-  // The JSON object a request comes with, or the refusal.
-  Task<std::optional<Answer>> read_json(Exchange& exchange, boost::json::object& out);
-  // The same for an action, which needs a reason.
-  Task<std::optional<Answer>> read_action(Exchange& exchange, boost::json::object& out);
-  // The error for an operator who acts on a key whose lease is live.
-  Task<std::string> why_live(const RecordId& id);
-  // A line of the audit trail: it is logged however little else is.
-  void audit(const Exchange& exchange, const RecordId& id, const Record* record, std::string_view action,
-             std::string_view result, std::string_view reason) const;
-  // What an id or the beginning of one names. `invalid`: nothing; `conflict`: several.
-  Task<Result<Found>> find(std::string_view id_text, RecordId& id);
-  static Status check_id_prefix(std::string_view id_text);
-  // The id of the only one of what was found by a prefix.
-  template <class Lines>
-  static Result<RecordId> only_id(const Lines& found, std::string_view none, std::string_view id_text) {
-    if (found.empty()) return invalid(fmt::format(fmt::runtime(none), id_text));
-    if (found.size() == 1) return found.front().id;
-    return Fault{FaultKind::conflict, fmt::format("several ids begin with {}: give more digits", id_text)};
-  }
+  Task<PageAnswer> answer(Exchange& exchange);
+  Task<PageAnswer> answer_visitor(Exchange& exchange, const Visitor& visitor);
+  // Once for each Idempotency-Key.
+  Task<PageAnswer> act_once(const Page& page, PageRequest& request, const std::string& text);
+  PageAnswer ready(bool stranger) const;
+  PageAnswer actions() const;
+  PageAnswer audit_page(const PageRequest& request) const;
+  // What to say to a request for a page that is not there.
+  PageAnswer no_such_page() const;
 
   GatewayShared& shared_;
-  Loop& loop_;
-  const bool on_loopback_;
-  TokenGuesses guesses_;
-  // Wrong tokens since the last line about them, of which there is at most one a second.
-  std::uint64_t wrong_tokens_ = 0;
-  std::string wrong_from_;
-  bool said_lately_ = false;
-  Timer say_again_;
+  AuditTrail audit_;
+  Access access_;
+  ActionMemory acted_;
+  Overview overview_;
+  KeyPages keys_;
+  JobPages jobs_;
+  BulkRuns bulk_;
   const Server* gateway_ = nullptr;
+  const std::vector<Page> pages_;
 };
 
 } // namespace oncekey

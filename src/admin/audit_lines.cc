@@ -1,6 +1,6 @@
 #include "admin/audit_lines.h"
 
-#include "admin/admin.h"
+#include "admin/key_search.h"
 #include "admin/record_json.h"
 #include "audit/read_audit.h"
 #include "base/timestamp.h"
@@ -63,60 +63,58 @@ Result<std::uint64_t> number_in(std::string_view name, std::string_view text, st
   return invalid(fmt::format("{}: expected a whole number from 1 on", name));
 }
 
-} // namespace
-
-void audit_action(GatewayShared& shared, std::string_view who, std::string_view action, std::string_view result,
-                  std::string_view reason, const RecordId* id, const Record* record) {
-  if (shared.audit == nullptr) return;
-  const std::string hex = id == nullptr ? std::string() : to_hex(*id);
-  std::string key = record == nullptr ? std::string() : record->key;
-  if (!shared.config().encryption_key_file.empty() && !key.starts_with(kRedacted)) key = redacted(shared.hash, key);
-  shared.audit->write({.event = "action",
-                       .record = hex,
-                       .key = key,
-                       .route = record == nullptr ? std::string_view() : record->route,
-                       .fence = record == nullptr ? 0 : record->fence,
-                       .who = who,
-                       .action = action,
-                       .result = result,
-                       .reason = reason});
+PageAnswer answer_of(const Result<json::object>& page) {
+  if (page) return json_answer(*page);
+  return refused(page.fault().kind == FaultKind::invalid ? 400 : 503, page.fault().message);
 }
 
-Result<json::object> audit_page(GatewayShared& shared, std::string_view query) {
+} // namespace
+
+void audit_action(GatewayShared& shared, const AuditLine& line) {
+  if (shared.audit == nullptr) return;
+  shared.audit->write({.event = "action",
+                       .record = line.id,
+                       .who = line.who,
+                       .action = line.action,
+                       .result = line.result,
+                       .reason = line.reason});
+}
+
+PageAnswer audit_log_page(GatewayShared& shared, std::string_view query) {
   const Result<std::uint64_t> limit = number_in("limit", query_value(query, "limit"), kLinesUsual);
-  if (!limit) return limit.fault();
+  if (!limit) return refused(400, limit.fault().message);
   const Result<std::uint64_t> before = number_in("before", query_value(query, "before"), 0);
-  if (!before) return before.fault();
+  if (!before) return refused(400, before.fault().message);
   const Result<std::string> since = instant("since", decoded_query_value(query, "since"));
-  if (!since) return since.fault();
+  if (!since) return refused(400, since.fault().message);
   const Result<std::string> until = instant("until", decoded_query_value(query, "until"));
-  if (!until) return until.fault();
+  if (!until) return refused(400, until.fault().message);
   AuditQuery wanted{.before = *before,
                     .limit = static_cast<std::size_t>(std::min<std::uint64_t>(*limit, kLinesMax)),
                     .since = *since,
                     .until = *until};
-  if (const std::string_view record = query_value(query, "record"); !record.empty()) {
-    if (!record_id_from_hex(record)) return invalid("record: expected the 64 hex digits of a record's id");
+  const std::string_view record = query_value(query, "record");
+  if (!record.empty()) {
+    if (!record_id_from_hex(record)) return refused(400, "record: expected the 64 hex digits of a record's id");
     wanted.records.emplace_back(record);
   }
-  return page_of(shared, wanted);
+  if (record.empty() && query_value(query, "events") != "all") wanted.event = "action";
+  return answer_of(page_of(shared, wanted));
 }
 
-Task<Admin::Answer> Admin::find_audit(Exchange& exchange) {
-  json::object given;
-  if (auto refusal = co_await read_json(exchange, given)) co_return *std::move(refusal);
+PageAnswer find_audit(GatewayShared& shared, const json::object& given) {
   const Result<KeySearch> search = key_search_in(given);
-  if (!search) co_return refused(400, search.fault().message);
+  if (!search) return refused(400, search.fault().message);
   const Result<std::string> since = instant("since", text_member(given, "since"));
-  if (!since) co_return refused(400, since.fault().message);
+  if (!since) return refused(400, since.fault().message);
   const Result<std::string> until = instant("until", text_member(given, "until"));
-  if (!until) co_return refused(400, until.fault().message);
+  if (!until) return refused(400, until.fault().message);
   AuditQuery wanted{.limit = kLinesMax, .since = *since, .until = *until};
   if (const json::value* const before = given.if_contains("before"); before != nullptr && before->is_number()) {
     json::error_code error;
     wanted.before = before->to_number<std::uint64_t>(error);
   }
-  const IdRules rules{shared_.config(), shared_.trust, shared_.hash};
+  const IdRules rules{shared.config(), shared.trust, shared.hash};
   // The account's own records where that is enough to know them, else all lines with this key.
   const SearchedIds searched = ids_of(*search, rules);
   const bool exact = searched.complete && !searched.ids.empty();
@@ -125,22 +123,31 @@ Task<Admin::Answer> Admin::find_audit(Exchange& exchange) {
   } else {
     for (const std::string& text : key_texts_of(*search, rules)) {
       wanted.keys.push_back(text);
-      wanted.keys.push_back(redacted(shared_.hash, text));
+      wanted.keys.push_back(redacted(shared.hash, text));
     }
   }
-  Result<json::object> page = page_of(shared_, wanted);
-  if (!page) co_return refused(page.fault().kind == FaultKind::invalid ? 400 : 503, page.fault().message);
-  (*page)["exact"] = exact;
-  (*page)["missing"] = exact ? json::value() : json::value(searched.missing);
-  co_return json_answer(*page);
+  Result<json::object> page = page_of(shared, wanted);
+  if (page) {
+    (*page)["exact"] = exact;
+    (*page)["missing"] = exact ? json::value() : json::value(searched.missing);
+  }
+  return answer_of(page);
 }
 
-std::vector<json::object> audit_of_record(GatewayShared& shared, const RecordId& id, std::size_t limit) {
-  std::vector<json::object> lines;
-  const Result<json::object> page = page_of(shared, {.limit = limit, .records = {to_hex(id)}});
-  if (!page) return lines;
-  for (const json::value& line : page->at("lines").as_array()) lines.push_back(line.as_object());
-  return lines;
+std::vector<AuditLine> audit_of_record(GatewayShared& shared, const RecordId& id) {
+  std::vector<AuditLine> found;
+  const Result<json::object> page = page_of(shared, {.limit = kLinesMax, .records = {to_hex(id)}, .event = "action"});
+  if (!page) return found;
+  for (const json::value& value : page->at("lines").as_array()) {
+    const json::object& line = value.as_object();
+    const auto at = parse_timestamp(text_member(line, "at"));
+    if (!at) continue;
+    found.push_back({std::chrono::time_point_cast<Millis>(*at), std::string(text_member(line, "who")),
+                     std::string(text_member(line, "action")), std::string(text_member(line, "id")),
+                     std::string(text_member(line, "result")), std::string(text_member(line, "reason"))});
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
 }
 
 } // namespace oncekey

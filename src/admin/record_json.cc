@@ -1,11 +1,14 @@
 #include "admin/record_json.h"
 
+#include "base/ascii.h"
 #include "base/crypto.h"
 #include "base/utf8.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <ctime>
 
@@ -14,26 +17,41 @@ namespace {
 
 namespace json = boost::json;
 
-// Records hold what clients and upstreams sent, and JSON is UTF-8.
-json::string text(std::string_view view) {
-  if (is_utf8(view)) return json::string(view.data(), view.size());
-  const std::string shown = as_utf8(view);
-  return json::string(shown.data(), shown.size());
+// Cookies, credentials and signatures of an API.
+bool may_be_secret(std::string_view header) {
+  const std::string name = lower_case(header);
+  static constexpr std::array<std::string_view, 8> kSecret{"cookie", "auth",    "token",    "secret",
+                                                           "sign",   "api-key", "password", "session"};
+  return std::any_of(kSecret.begin(), kSecret.end(),
+                     [&](std::string_view part) { return name.find(part) != std::string::npos; });
 }
 
-void put_headers(json::object& out, const Headers& headers) {
+void put_headers(json::object& out, const Headers& headers, Bodies bodies) {
   json::array& fields = out["headers"].emplace_array();
-  for (std::size_t i = 0; i < headers.size(); ++i)
-    fields.push_back(json::array{text(headers[i].name), text(headers[i].value)});
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const bool hidden = bodies == Bodies::hidden && may_be_secret(headers[i].name);
+    fields.push_back(
+        json::array{json_text(headers[i].name), hidden ? json::value() : json::value(json_text(headers[i].value))});
+  }
 }
 
-void put_body(json::object& out, std::string_view body) {
+void put_body(json::object& out, std::string_view body, Bodies bodies) {
+  out["body_bytes"] = body.size();
+  out["body"] = nullptr;
+  out["body_encoding"] = nullptr;
+  if (bodies == Bodies::hidden) return;
   const bool as_text = is_utf8(body);
-  out["body"] = as_text ? text(body) : json::string(base64_encode(body));
+  out["body"] = as_text ? json_text(body) : json::string(base64_encode(body));
   out["body_encoding"] = as_text ? "utf-8" : "base64";
 }
 
 } // namespace
+
+json::string json_text(std::string_view view) {
+  if (is_utf8(view)) return json::string(view.data(), view.size());
+  const std::string shown = as_utf8(view);
+  return json::string(shown.data(), shown.size());
+}
 
 std::string iso_time(Time time) {
   const auto since_epoch = time.time_since_epoch();
@@ -47,15 +65,15 @@ std::string iso_time(Time time) {
 json::object record_json(const RecordId& id, const Record& record, Time now) {
   json::object out;
   out["id"] = to_hex(id);
-  out["state"] = text(to_string(record.state));
+  out["state"] = json_text(to_string(record.state));
   // The lease is over and no operator has decided yet; with `rerun` one has: the next retry executes.
   out["abandoned"] = record.left_abandoned(now);
   out["rerun"] = record.rerun;
   out["fence"] = record.fence;
-  out["key"] = text(record.key);
-  out["route"] = text(record.route);
-  out["method"] = text(record.method);
-  out["target"] = text(record.target);
+  out["key"] = json_text(record.key);
+  out["route"] = json_text(record.route);
+  out["method"] = json_text(record.method);
+  out["target"] = json_text(record.target);
   out["first_received"] = iso_time(record.first_received);
   out["lease_until"] =
       record.state == RecordState::in_progress ? json::value(iso_time(record.lease_until)) : json::value();
@@ -65,7 +83,7 @@ json::object record_json(const RecordId& id, const Record& record, Time now) {
   out["settled_at"] = record.state == RecordState::completed ? at : json::value();
   out["indeterminate_since"] = record.state == RecordState::indeterminate ? at : json::value();
   out["status"] = record.response ? json::value(record.response->status) : json::value();
-  out["gateway"] = text(record.context.gateway);
+  out["gateway"] = json_text(record.context.gateway);
   out["trace"] = record.context.trace ? json::value(hex_encode(*record.context.trace)) : json::value();
   return out;
 }
@@ -75,14 +93,14 @@ json::object job_json(const StoredJob& job, Time now) {
   const JobState state = job.state_at(now);
   json::object out;
   out["id"] = to_hex(job.id);
-  out["state"] = text(to_string(state));
-  out["destination"] = text(job.route);
-  out["key"] = text(job.key);
+  out["state"] = json_text(to_string(state));
+  out["destination"] = json_text(job.route);
+  out["key"] = json_text(job.key);
   out["ordered"] = job.ordered;
   out["attempts"] = job.attempts;
-  out["last"] = job.attempts != 0 ? json::value(text(to_string(job.last))) : json::value();
+  out["last"] = job.attempts != 0 ? json::value(json_text(to_string(job.last))) : json::value();
   out["last_at"] = time_or_null(job.attempts != 0, job.last_at);
-  out["why_dead"] = state == JobState::dead ? json::value(text(job.why_dead)) : json::value();
+  out["why_dead"] = state == JobState::dead ? json::value(json_text(job.why_dead)) : json::value();
   out["received"] = iso_time(job.staged_at);
   out["next_attempt"] = time_or_null(state == JobState::waiting, job.due_at);
   out["ended"] = time_or_null(!job.open(), job.ended_at);
@@ -90,32 +108,38 @@ json::object job_json(const StoredJob& job, Time now) {
   return out;
 }
 
-json::object message_json(const Message& message) {
-  json::object out{{"method", text(message.method)}, {"target", text(message.target)}};
-  put_headers(out, message.headers);
-  put_body(out, message.body);
+json::object message_json(const Message& message, Bodies bodies) {
+  json::object out{{"method", json_text(message.method)}, {"target", json_text(message.target)}};
+  put_headers(out, message.headers, bodies);
+  put_body(out, message.body, bodies);
   return out;
 }
 
-std::string done_json(const RecordId& id, std::string_view action) {
-  return json::serialize(json::object{{"id", to_hex(id)}, {"action", text(action)}, {"result", "done"}});
+json::object audit_json(const AuditLine& line) {
+  return {{"at", iso_time(line.at)},          {"who", json_text(line.who)},
+          {"action", json_text(line.action)}, {"id", line.id.empty() ? json::value() : json::value(line.id)},
+          {"result", json_text(line.result)}, {"reason", json_text(line.reason)}};
 }
 
-json::object response_json(const StoredResponse& response) {
-  json::object out{{"status", response.status}, {"reason", text(response.reason)}};
+std::string done_json(const RecordId& id, std::string_view action) {
+  return json::serialize(json::object{{"id", to_hex(id)}, {"action", json_text(action)}, {"result", "done"}});
+}
+
+json::object response_json(const StoredResponse& response, Bodies bodies) {
+  json::object out{{"status", response.status}, {"reason", json_text(response.reason)}};
   if (response.stream != StreamMark::none) out["stream"] = response.stream == StreamMark::whole ? "whole" : "begun";
   if (response.sealed) {
     // In place of what cannot be read without the key.
     out["sealed"] = json::object{{"key_id", response.sealed->key_id}};
     return out;
   }
-  put_headers(out, response.headers);
+  put_headers(out, response.headers, bodies);
   if (response.omitted) {
     out["omitted"] = {{"length", response.omitted->length},
                       {"sha256", to_hex(response.omitted->sha256)},
                       {"whole", response.omitted->whole}};
   } else {
-    put_body(out, response.body);
+    put_body(out, response.body, bodies);
   }
   return out;
 }

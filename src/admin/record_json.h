@@ -1,6 +1,7 @@
 // record_json: records and jobs as the JSON API shows them, and what its requests say.
 #pragma once
 
+#include "admin/audit_trail.h"
 #include "core/job.h"
 
 #include <oncekey/record.h>
@@ -10,17 +11,25 @@
 
 namespace oncekey {
 
+// Text that clients and upstreams may have sent, as UTF-8, which JSON is.
+boost::json::string json_text(std::string_view view);
+
 boost::json::object record_json(const RecordId& id, const Record& record, Time now);
+
+// Whether bodies are shown, and the values of headers that may hold a secret.
+enum class Bodies { hidden, shown };
 
 boost::json::object job_json(const StoredJob& job, Time now);
 // Method, target, headers and body, in the manner of response_json.
-boost::json::object message_json(const Message& message);
+boost::json::object message_json(const Message& message, Bodies bodies);
+
+boost::json::object audit_json(const AuditLine& line);
 
 // What an action that was done is answered with.
 std::string done_json(const RecordId& id, std::string_view action);
 
-// Status, headers and body. A body that is not UTF-8 is base64, and `body_encoding` says so.
-boost::json::object response_json(const StoredResponse& response);
+// Status, headers and body. A body that is not UTF-8 is base64, and `body_encoding` says so. What is hidden is null.
+boost::json::object response_json(const StoredResponse& response, Bodies bodies);
 
 // "2026-01-02T03:04:05.678Z"
 std::string iso_time(Time time);

@@ -24,6 +24,7 @@ class LineFilter {
     };
     for (const std::string& record : query.records) add("record", record);
     for (const std::string& key : query.keys) add("key", key);
+    if (!query.event.empty()) event_ = fmt::format("\"event\":\"{}\"", query.event);
     if (const auto since = parse_timestamp(query.since)) ends_before_ = timestamp(*since - kClockSteps);
   }
 
@@ -31,6 +32,7 @@ class LineFilter {
     const std::string_view time = time_of(line);
     if (!query_.since.empty() && time < query_.since) return false;
     if (!query_.until.empty() && time >= query_.until) return false;
+    if (!event_.empty() && line.find(event_) == std::string_view::npos) return false;
     return members_.empty() || std::any_of(members_.begin(), members_.end(), [&](const std::string& member) {
              return line.find(member) != std::string_view::npos;
            });
@@ -50,6 +52,7 @@ class LineFilter {
 
   const AuditQuery& query_;
   std::vector<std::string> members_; // one of them stands in a line that fits
+  std::string event_;
   std::string ends_before_;
 };
 

@@ -11,6 +11,7 @@ struct AuditQuery {
   // Only lines about one of these records or with one of these keys, as lines show them. Both empty: all lines.
   std::vector<std::string> records{};
   std::vector<std::string> keys{};
+  std::string event{}; // only lines of this event; empty for all
   // Instants as timestamp() writes them; empty for any time. `until` is not included.
   std::string since{};
   std::string until{};

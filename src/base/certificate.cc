@@ -138,6 +138,21 @@ std::optional<CertificateName> name_of(const x509_st& certificate) {
   return CertificateName{CertificateName::Kind::subject, der_of(subject), der_of(X509_get_issuer_name(&certificate))};
 }
 
+std::string name_text(const CertificateName& name) {
+  if (name.kind != CertificateName::Kind::subject) return name.value;
+  const auto* der = reinterpret_cast<const unsigned char*>(name.value.data());
+  const std::unique_ptr<X509_NAME, Freed<X509_NAME_free>> subject(
+      d2i_X509_NAME(nullptr, &der, static_cast<long>(name.value.size())));
+  const Bio bio(BIO_new(BIO_s_mem()));
+  if (!subject || !bio || X509_NAME_print_ex(bio.get(), subject.get(), 0, XN_FLAG_RFC2253) < 0) {
+    ERR_clear_error();
+    return "(unreadable subject)";
+  }
+  char* text = nullptr;
+  const long length = BIO_get_mem_data(bio.get(), &text);
+  return {text, static_cast<std::size_t>(length)};
+}
+
 std::vector<PemFinding> check_key_pair(const std::string& certificate_file, const std::string& key_file) {
   std::vector<PemFinding> findings;
   Result<std::vector<Certificate>> chain = std::vector<Certificate>{};

@@ -27,6 +27,9 @@ struct CertificateName {
 // Nothing for a certificate without any name.
 std::optional<CertificateName> name_of(const x509_st& certificate);
 
+// The name as people write it: "spiffe://shop/ops", "ops.example", or a subject as RFC 2253 has it, "CN=alice,O=Shop".
+std::string name_text(const CertificateName& name);
+
 // What is wrong, and with which of the two files.
 struct PemFinding {
   enum class In { certificate, key };

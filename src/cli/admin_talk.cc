@@ -81,7 +81,27 @@ Result<Url> url_of(const std::string& text, bool tls) {
   return parse_url(fmt::format("{}://{}", tls ? "https" : "http", host_and_port(host, address->port)));
 }
 
+// What the configuration file says about the admin listener; the defaults without a file.
+Result<Config> admin_settings(const std::string& config_file) {
+  if (config_file.empty()) return Config{};
+  return load_admin_settings(config_file);
+}
+
+Result<Url> admin_url(const std::string& given, const Config& settings) {
+  const std::string where = !given.empty() ? given : host_and_port(settings.admin.host, settings.admin.port);
+  return url_of(where, !settings.admin_tls_cert.empty());
+}
+
 } // namespace
+
+Result<AdminClient> anonymous_admin_client(const std::string& admin, const std::string& ca_file,
+                                           const std::string& config_file) {
+  const Result<Config> settings = admin_settings(config_file);
+  if (!settings) return settings.fault();
+  Result<Url> url = admin_url(admin, *settings);
+  if (!url) return std::move(url).fault();
+  return AdminClient(*std::move(url), AdminToken{}, !ca_file.empty() ? ca_file : settings->admin_tls_cert);
+}
 
 Status AdminClient::identify() const {
   if (identified_) return ok_status();
@@ -143,14 +163,10 @@ CLI::App* AdminCommand::acting(CLI::App* subcommand) {
 }
 
 Result<AdminClient> AdminCommand::client() const {
-  Config settings;
-  if (!config_.empty()) {
-    Result<Config> loaded = load_admin_settings(config_);
-    if (!loaded) return std::move(loaded).fault();
-    settings = *std::move(loaded);
-  }
-  const std::string where = !admin_.empty() ? admin_ : host_and_port(settings.admin.host, settings.admin.port);
-  Result<Url> url = url_of(where, !settings.admin_tls_cert.empty());
+  Result<Config> loaded = admin_settings(config_);
+  if (!loaded) return std::move(loaded).fault();
+  const Config settings = *std::move(loaded);
+  Result<Url> url = admin_url(admin_, settings);
   if (!url) return std::move(url).fault();
   Result<AdminToken> token = !token_file_.empty() ? token_in_file(token_file_)
                              : !config_.empty()   ? token_of_config(settings, config_)
@@ -188,9 +204,9 @@ std::optional<std::string> AdminCommand::body_of(const Result<AdminAnswer>& answ
     return std::nullopt;
   }
   // Another server may have answered anything; only UTF-8 is printed.
-  if (answer->status == 200) return as_utf8(answer->body);
+  if (answer->status == 200 || answer->status == 202) return as_utf8(answer->body);
   exit_code = complain(console, view_of_error(answer->body), kRefused);
-  if (answer->status == 401 || answer->status == 403) {
+  if (answer->status == 401) {
     console.err
         << (answer->token_from.empty() ? "No admin token was found"
                                        : "This gateway does not know the token of " + answer->token_from)

@@ -38,6 +38,8 @@ class AdminClient {
   Result<AdminAnswer> post(std::string_view target, std::string_view json) const {
     return send("POST", target, json, SendToken::yes);
   }
+  // http://HOST:PORT
+  std::string origin() const { return url_.origin(); }
 
  private:
   enum class SendToken { no, yes };
@@ -105,6 +107,11 @@ class AdminCommand : public Subcommand {
   std::string token_file_;
   bool as_json_ = false;
 };
+
+// A client that has no token: for what the listener tells everyone. `admin` is HOST:PORT or a URL; if it is empty, the
+// address of the configuration file counts, and without one the usual address.
+Result<AdminClient> anonymous_admin_client(const std::string& admin, const std::string& ca_file,
+                                           const std::string& config_file);
 
 // No larger than an answer a gateway keeps.
 Result<std::string> read_small_file(const std::string& path);

@@ -284,7 +284,7 @@ class AuditCommand final : public AdminCommand {
   }
 
   std::string target(const json::value& before) const {
-    std::string out = "/api/audit?limit=1000";
+    std::string out = "/api/audit?events=all&limit=1000";
     if (!before.is_null()) out += fmt::format("&before={}", json::serialize(before));
     for (const auto& [name, value] :
          {std::pair("record", &record_), std::pair("since", &since_), std::pair("until", &until_)}) {

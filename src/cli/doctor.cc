@@ -244,7 +244,8 @@ class Doctor {
 
   void clock() {
     timex status{};
-    const bool synchronised = ::adjtimex(&status) != TIME_ERROR && (status.status & STA_UNSYNC) == 0;
+    const int state = ::adjtimex(&status);
+    const bool synchronised = state >= 0 && state != TIME_ERROR && (status.status & STA_UNSYNC) == 0;
     if (synchronised) return ok("clock", "the kernel says that it is synchronised");
     if (config_.trust_clock) return ok("clock", "trust_clock says that it is right");
     warning(

@@ -1,3 +1,4 @@
+#include "admin/action_texts.h"
 #include "admin/record_json.h"
 #include "base/enum_name.h"
 #include "base/log.h"
@@ -8,6 +9,7 @@
 #include <oncekey/workers.h>
 
 #include <charconv>
+#include <thread>
 
 namespace oncekey {
 namespace {
@@ -16,10 +18,8 @@ namespace json = boost::json;
 
 const std::vector<std::string> kJobStates{"waiting", "taken", "delivered", "dropped", "dead"};
 
-std::string_view meaning(std::string_view action) {
-  if (action == "retry") return "it is delivered again as soon as a place is free, with the same Idempotency-Key";
-  return "it is never delivered, and its message is forgotten; a repetition of it is still known for one";
-}
+// How often the progress of a run over many jobs is looked at.
+constexpr std::chrono::milliseconds kProgressEvery{500};
 
 // Where the command asks and acts. Answers are those of the admin API, whatever keeps the jobs.
 class JobsDesk {
@@ -43,7 +43,9 @@ class GatewayJobs final : public JobsDesk {
     if (!endpoint.empty()) query += "&destination=" + percent_encoded(endpoint);
     return client_.get(query);
   }
-  Result<AdminAnswer> show(const std::string& id) override { return client_.get("/api/jobs/" + id); }
+  Result<AdminAnswer> show(const std::string& id) override {
+    return client_.get(fmt::format("/api/jobs/{}?body=1", id));
+  }
   Result<AdminAnswer> act(const std::string& id, const std::string& action, const std::string& reason) override {
     return client_.post(fmt::format("/api/jobs/{}/{}", id, action), json::serialize(json::object{{"reason", reason}}));
   }
@@ -95,7 +97,7 @@ class DatabaseJobs final : public JobsDesk {
     if (!job) return job.fault();
     if (!*job) return refusal(404, kNone);
     json::object body = table_job_json(**job);
-    body["message"] = message_json({(*job)->job.name, {}, {}, (*job)->job.args});
+    body["message"] = message_json({(*job)->job.name, {}, {}, (*job)->job.args}, Bodies::shown);
     return answer_of(200, body);
   }
   Result<AdminAnswer> act(const std::string& id, const std::string& action, const std::string& reason) override {
@@ -144,12 +146,16 @@ class JobsCommand final : public AdminCommand {
         "only those of this webhook, destination or sink, as in \"hook /hooks/stripe\" or \"to billing\"");
     list_->add_option("--limit", limit_, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
     show_ = add_about_one("show", "show one job: its message, and how its last attempt went");
-    acting(add_about_one("retry", "deliver it now: a dead letter, one that pauses, or one that was delivered already"));
-    acting(add_about_one("drop", "do not deliver it any more"));
+    add_all(acting(
+        add_about_one("retry", "deliver it now: a dead letter, one that pauses, or one that was delivered already")));
+    add_all(acting(add_about_one("drop", "do not deliver it any more")));
   }
 
   int run(const Console& console) const override {
-    if (const Status whole = check_id(id_); store_.empty() && !list_->parsed() && !whole)
+    if (all_ != id_.empty() && !list_->parsed())
+      return complain(console, all_ ? "--all and an ID: give one of the two" : "give the ID of a job, or --all");
+    if (all_ && !store_.empty()) return complain(console, "--all is for the jobs of a gateway: leave out --store");
+    if (const Status whole = check_id(id_); store_.empty() && !all_ && !list_->parsed() && !whole)
       return complain(console, whole.fault().message);
     const bool acts = !list_->parsed() && !show_->parsed();
     if (const Status given = check_reason(); acts && !given) return complain(console, given.fault().message);
@@ -159,6 +165,7 @@ class JobsCommand final : public AdminCommand {
     if (store_.empty()) {
       auto gateway = client();
       if (!gateway) return complain(console, gateway.fault().message);
+      if (all_) return act_on_all(*gateway, console);
       desk = std::make_unique<GatewayJobs>(*std::move(gateway));
     } else {
       const auto url = resolve_secret(store_);
@@ -171,17 +178,71 @@ class JobsCommand final : public AdminCommand {
     const auto show = [&](const std::string& id) { return desk->show(id); };
     if (show_->parsed()) return print(show(id_), view_of_job, console);
     const auto act = [&](const std::string& id) { return desk->act(id, action(), reason_); };
+    const ActionText& text = text_of(job_actions(), action());
     return act_on(id_,
-                  {fmt::format("{}: {}. Go on?", action(), meaning(action())),
-                   fmt::format("{}: done: {}", action(), meaning(action())), show, act},
+                  {fmt::format("{}: {}\n{}\nGo on?", action(), text.meaning, text.risk),
+                   fmt::format("{}: done. {}", action(), text.meaning), show, act},
                   view_of_job, console);
   }
 
  private:
   CLI::App* add_about_one(const std::string& name, const std::string& description) {
     CLI::App* const one = command_->add_subcommand(name, description);
-    one->add_option("ID", id_, "the job's id, or at least 8 digits of its beginning")->required();
+    one->add_option("ID", id_, "the job's id, or at least 8 digits of its beginning");
     return one;
+  }
+
+  void add_all(CLI::App* command) {
+    CLI::Option* const all =
+        command->add_flag("--all", all_, "all jobs that fit the options below; up to 10000 at once");
+    command->add_option("--state", state_, "with --all: dead (the default) or waiting")
+        ->check(CLI::IsMember({"dead", "waiting"}))
+        ->needs(all);
+    command->add_option("--destination", endpoint_, "with --all: of this webhook or destination")->needs(all);
+    command->add_option("--older-than", older_than_, "with --all: received longer ago, as in 10m")->needs(all);
+    command->add_option("--newer-than", newer_than_, "with --all: received since then, as in 1h")->needs(all);
+  }
+
+  // Tells how many there are, asks, begins the run and follows it to its end.
+  int act_on_all(const AdminClient& gateway, const Console& console) const {
+    json::object filter;
+    for (const auto& [name, value] : {std::pair("state", &state_),
+                                      {"destination", &endpoint_},
+                                      {"older_than", &older_than_},
+                                      {"newer_than", &newer_than_}}) {
+      if (!value->empty()) filter[name] = *value;
+    }
+    const std::string target = "/api/jobs/" + action();
+    int exit_code = kDone;
+    const auto counted = parsed(
+        gateway.post(target, json::serialize(json::object{{"filter", filter}, {"dry_run", true}})), console, exit_code);
+    if (!counted) return exit_code;
+    const json::value& count = member(*counted, "count");
+    if (count == json::value(0)) {
+      console.out << "no jobs\n";
+      return kDone;
+    }
+    const ActionText& text = text_of(job_actions(), action());
+    console.err << view_of_counted(*counted);
+    if (!yes_ && !console.confirm(fmt::format("{}: {}\n{}\nGo on?", action(), text.meaning, text.risk))) {
+      console.err << "nothing was changed\n";
+      return kRefused;
+    }
+    const json::object request{{"filter", filter}, {"reason", reason_}, {"confirm", count}};
+    auto run = parsed(gateway.post(target, json::serialize(request)), console, exit_code);
+    if (!run) return exit_code;
+    const std::string where = fmt::format("/api/jobs/runs/{}", text_of_member(*run, "id"));
+    while (text_of_member(*run, "state") == "running") {
+      std::this_thread::sleep_for(kProgressEvery);
+      run = parsed(gateway.get(where), console, exit_code);
+      if (!run) return exit_code;
+    }
+    if (as_json()) {
+      console.out << json::serialize(*run) << "\n";
+    } else {
+      console.out << view_of_run(*run);
+    }
+    return member(*run, "failed") == json::value(0) && text_of_member(*run, "state") == "done" ? kDone : kRefused;
   }
 
   CLI::App* list_;
@@ -189,8 +250,11 @@ class JobsCommand final : public AdminCommand {
   std::string store_;
   std::string state_;
   std::string endpoint_;
+  std::string older_than_;
+  std::string newer_than_;
   std::uint32_t limit_ = 100;
   std::string id_;
+  bool all_ = false;
 };
 
 } // namespace

@@ -1,3 +1,4 @@
+#include "admin/action_texts.h"
 #include "cli/admin_talk.h"
 #include "cli/views.h"
 #include "config/suggestion.h"
@@ -12,19 +13,7 @@ namespace {
 namespace json = boost::json;
 
 const std::vector<std::string> kStates{"waiting", "abandoned", "indeterminate", "in_progress", "completed"};
-constexpr std::array<std::string_view, 5> kActions{"list", "show", "release", "complete", "rerun"};
-
-// What the action means for the client when it retries.
-std::string_view consequence(std::string_view action) {
-  if (action == "release") {
-    return "This records that the operation did NOT happen. The next request with this key runs as a new first "
-           "request.";
-  }
-  if (action == "rerun") {
-    return "This lets the next retry of the same request run, even if the operation may have happened already.";
-  }
-  return "This records that the operation happened. Every retry gets the answer given here.";
-}
+constexpr std::array<std::string_view, 6> kActions{"list", "show", "release", "complete", "rerun", "hold"};
 
 // CLI11 leaves empty brackets for a positional that is not shown.
 class UsageWithoutHidden : public CLI::Formatter {
@@ -60,10 +49,12 @@ class KeysCommand final : public AdminCommand {
                      "indeterminate (whether it was executed is not known)")
         ->check(CLI::IsMember(kStates));
     list_->add_option("--older-than", older_than_, "only those received longer ago, as in 10m");
+    list_->add_option("--newer-than", newer_than_, "only those received since then, as in 1h");
     list_->add_option("--limit", limit_, "at most this many")->capture_default_str()->check(CLI::Range(1, 10'000));
     list_->add_option("--after", after_, "the next page: `next` of the last one");
     add_search(*list_);
-    show_ = add_id(command_->add_subcommand("show", "show one key and the answer kept for it"));
+    show_ = add_id(command_->add_subcommand("show", "show one key, its life, and the answer kept for it"));
+    show_->add_flag("--no-body", no_body_, "without the answer's body, which the read-only token cannot see");
 
     add_action("release",
                "the operation did NOT happen: forget the key, so that the next request with it is a new first one");
@@ -73,6 +64,7 @@ class KeysCommand final : public AdminCommand {
         "rerun",
         "let the next retry run it again, even if it may have happened: the key keeps its request, and any other "
         "request is still refused");
+    add_action("hold", "the outcome is unknown: let no retry run it until an operator has decided");
     complete->add_option("--status", status_, "of the answer")->capture_default_str()->check(CLI::Range(200, 599));
     complete->add_option("--content-type", content_type_, "of the answer")->capture_default_str();
     CLI::Option* const by_text = complete->add_option("--body", body_, "of the answer");
@@ -88,17 +80,19 @@ class KeysCommand final : public AdminCommand {
       std::string what = "say what to do";
       if (!unknown_action_.empty())
         what = fmt::format("unknown action \"{}\"{}", unknown_action_, did_you_mean(unknown_action_, kActions));
-      return complain(console, what + "\nThe actions are list, show, release, complete and rerun: oncekey keys --help");
+      return complain(console,
+                      what + "\nThe actions are list, show, release, complete, rerun and hold: oncekey keys --help");
     }
     const auto gateway = client();
     if (!gateway) return complain(console, gateway.fault().message);
     if (list_->parsed()) {
-      if (!key_.empty() && (!state_.empty() || !older_than_.empty() || !after_.empty()))
-        return complain(console, "--key finds one key: leave out --state, --older-than and --after");
-      const Result<std::string> request = key_.empty() ? std::string() : search_body(console);
+      const bool searches = !key_.empty() || !principal_.empty();
+      if (searches && !after_.empty())
+        return complain(console, "--key and --principal have no pages: leave out --after");
+      const Result<std::string> request = searches ? search_body(console) : std::string();
       if (!request) return complain(console, request.fault().message);
       const auto view = [&](const json::value& listed) { return view_of_list(listed, console.width); };
-      return print(key_.empty() ? gateway->get(list_target()) : gateway->post(kFind, *request), view, console);
+      return print(searches ? gateway->post(kFind, *request) : gateway->get(list_target()), view, console);
     }
     if (id_.empty() == key_.empty())
       return complain(console, "give the ID of a key, as `oncekey keys list` shows it, or --key KEY: one of the two");
@@ -110,18 +104,20 @@ class KeysCommand final : public AdminCommand {
     int exit_code = kDone;
     const std::optional<std::string> meant = id_meant(*gateway, console, exit_code);
     if (!meant) return exit_code;
-    const auto show = [&](const std::string& id) { return gateway->get("/api/keys/" + id); };
+    const auto show = [&](const std::string& id) {
+      return gateway->get(fmt::format("/api/keys/{}{}", id, no_body_ ? "" : "?body=1"));
+    };
     if (show_->parsed()) return print(show(*meant), view_of_record, console);
     const auto request = action_body();
     if (!request) return complain(console, request.fault().message);
     const auto act = [&](const std::string& id) {
       return gateway->post(fmt::format("/api/keys/{}/{}", id, action()), *request);
     };
-    const std::string_view meaning = consequence(action());
-    return act_on(
-        *meant,
-        {fmt::format("{}: {} Go on?", action(), meaning), fmt::format("{}: done. {}", action(), meaning), show, act},
-        view_of_record, console);
+    const ActionText& text = text_of(key_actions(), action());
+    return act_on(*meant,
+                  {fmt::format("{}: {}\n{}\nGo on?", action(), text.meaning, text.risk),
+                   fmt::format("{}: done. {}", action(), text.meaning), show, act},
+                  view_of_record, console);
   }
 
  private:
@@ -130,12 +126,13 @@ class KeysCommand final : public AdminCommand {
 
   void add_search(CLI::App& command) {
     CLI::Option* const by_key = command.add_option("--key", key_, "find it by the key that the client sent");
-    command
-        .add_option(
-            "--principal", principal_,
-            "with --key: the account, as the client sends it (the value of the Authorization header, or of what "
-            "`scope` names);\n- reads it from standard input, so that it is not in the process list")
-        ->needs(by_key);
+    CLI::Option* const by_account = command.add_option(
+        "--principal", principal_,
+        fmt::format("{}the account, as the client sends it (the value of the Authorization header, or of what `scope` "
+                    "names);\n- reads it from standard input, so that it is not in the process list",
+                    &command == list_ ? "" : "with --key: "));
+    // A list may be that of an account; one key needs its key.
+    if (&command != list_) by_account->needs(by_key);
     command
         .add_option("--header", headers_,
                     "with --key: a further field that `scope` names, as in 'Stripe-Account: acct_1'")
@@ -160,8 +157,11 @@ class KeysCommand final : public AdminCommand {
 
   std::string list_target() const {
     std::string target = fmt::format("/api/keys?limit={}", limit_);
-    for (const auto& [name, value] :
-         {Given("state", &state_), {"route", &route_}, {"older_than", &older_than_}, {"after", &after_}}) {
+    for (const auto& [name, value] : {Given("state", &state_),
+                                      {"route", &route_},
+                                      {"older_than", &older_than_},
+                                      {"newer_than", &newer_than_},
+                                      {"after", &after_}}) {
       if (!value->empty()) target += fmt::format("&{}={}", name, percent_encoded(*value));
     }
     return target;
@@ -204,9 +204,15 @@ class KeysCommand final : public AdminCommand {
     if (principal_ == "-" && (console.in == nullptr || !std::getline(*console.in, account) || account.empty()))
       return invalid("--principal -: standard input is empty");
     if (!account.empty() && account.back() == '\r') account.pop_back();
-    json::object request{{"key", key_}};
-    for (const auto& [name, value] :
-         {Given("principal", &account), {"route", &route_}, {"method", &method_}, {"path", &path_}}) {
+    json::object request;
+    for (const auto& [name, value] : {Given("key", &key_),
+                                      {"principal", &account},
+                                      {"route", &route_},
+                                      {"method", &method_},
+                                      {"path", &path_},
+                                      {"state", &state_},
+                                      {"older_than", &older_than_},
+                                      {"newer_than", &newer_than_}}) {
       if (!value->empty()) request[name] = *value;
     }
     if (list_->count("--limit") != 0) request["limit"] = limit_;
@@ -241,9 +247,11 @@ class KeysCommand final : public AdminCommand {
 
   CLI::App* list_;
   CLI::App* show_;
+  bool no_body_ = false;
   std::string unknown_action_;
   std::string state_;
   std::string older_than_;
+  std::string newer_than_;
   std::string after_;
   std::uint32_t limit_ = 100;
   std::string id_;

@@ -180,7 +180,7 @@ TEST(KeysSearch, ShowsTheOneRecordOfAKeyAndAnAccount) {
   EXPECT_THAT(gateway.asked(),
               ElementsAre("POST /api/keys/find {\"key\":\"order-1\",\"principal\":\"Bearer secret\",\"path\":"
                           "\"/v1/charges\",\"headers\":[[\"Stripe-Account\",\"acct_1\"]]}",
-                          "GET /api/keys/" + kId));
+                          "GET /api/keys/" + kId + "?body=1"));
 }
 
 TEST(KeysSearch, DoesNotActOnTheOnlyRecordOfALookThatSawNotAllKeys) {
@@ -256,7 +256,7 @@ TEST(KeysShow, ShowsTheRecordAndItsAnswer) {
   EXPECT_THAT(ran.out, HasSubstr("state       completed\n"));
   EXPECT_THAT(ran.out, HasSubstr("expires at  2026-01-03T03:04:05.678Z\n"));
   EXPECT_THAT(ran.out, HasSubstr("\n201 Created\nContent-Type: text/plain\n\none\ntwo\n"));
-  EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa"));
+  EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa?body=1"));
 }
 
 TEST(KeysShow, TellsWhichGatewayAndTraceItWas) {
@@ -303,7 +303,7 @@ TEST(KeysActions, ShowTheRecordAndActOnItOnceConfirmed) {
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_THAT(ran.err, HasSubstr("order-1"));
   EXPECT_THAT(gateway.asked(),
-              ElementsAre("GET /api/keys/aaaaaaaa", "POST /api/keys/" + kId + "/rerun {\"reason\":\"r\"}"));
+              ElementsAre("GET /api/keys/aaaaaaaa?body=1", "POST /api/keys/" + kId + "/rerun {\"reason\":\"r\"}"));
 }
 
 TEST(KeysActions, ChangeNothingWhenDeclined) {
@@ -311,7 +311,7 @@ TEST(KeysActions, ChangeNothingWhenDeclined) {
   const Ran ran = run_keys({"rerun", "aaaaaaaa", "--reason", "r", "--admin", gateway.address()}, decline);
   EXPECT_EQ(ran.exit_code, 1);
   EXPECT_THAT(ran.err, HasSubstr("nothing was changed"));
-  EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa"));
+  EXPECT_THAT(gateway.asked(), ElementsAre("GET /api/keys/aaaaaaaa?body=1"));
 }
 
 TEST(KeysActions, AreRefusedWhereNobodyCanConfirmThem) {

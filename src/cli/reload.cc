@@ -31,6 +31,7 @@ FileDigests digests_of_files(const Config& config) {
   add("client_ca", config.client_ca);
   add("admin_tls_cert", config.admin_tls_cert);
   add("admin_tls_key", config.admin_tls_key);
+  add("admin_client_ca", config.admin_client_ca);
   add("upstream_ca", config.upstream_ca);
   add("encryption_key_file", config.encryption_key_file);
   for (const Route& route : config.routes) {

@@ -1,4 +1,5 @@
 #include "admin/admin.h"
+#include "admin/audit_lines.h"
 #include "base/durations.h"
 #include "base/enum_name.h"
 #include "base/masked_url.h"
@@ -309,7 +310,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   std::unique_ptr<AuditLog> audit; // goes after all that writes into it
   GatewayShared shared(config, *store, log);
   std::unique_ptr<SpanExporter> spans;
-  const TraceResource resource{"oncekey", {}, shared.name};
+  const TraceResource resource{"oncekey", ONCEKEY_VERSION, shared.name};
   if (config.otlp_endpoint && !took(SpanExporter::open(*config.otlp_endpoint, resource, log), spans)) return 1;
   shared.spans = spans.get();
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
@@ -353,12 +354,15 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // Operators get a thread of their own: a long listing must not delay a payment, nor the other way round.
   Worker operators;
   const RoomWatch room_watch(shared, operators.loop);
-  StoreWatch store_watch(shared, delivery_metrics, operators.loop);
-  Admin admin(shared, operators.loop);
+  StoreCounts store_counts;
+  StoreWatch store_watch(shared, delivery_metrics, store_counts, operators.loop);
+  Admin admin(shared, store_counts, operators.loop, ONCEKEY_VERSION);
   ServerOptions admin_options = server_options(config, shares_of_few());
   admin_options.tls_cert = config.admin_tls_cert;
   admin_options.tls_key = config.admin_tls_key;
   admin_options.setting_prefix = "admin_";
+  admin_options.client_ca = config.admin_client_ca;
+  admin_options.answer_headers = Admin::answer_headers();
   std::unique_ptr<Server> admin_server;
   if (!took(listen(config.admin, std::move(admin_options), {{operators.loop, admin}}), admin_server)) return 1;
   admin.serves(*server);
@@ -382,6 +386,7 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
 
   if (!took(open_audit_log(config, shared.name, log), audit)) return 1;
   shared.audit = audit.get();
+  if (audit) admin.audit().read_older([&shared](const RecordId& id) { return audit_of_record(shared, id); });
   if (audit && change == IdentityChange::accepted)
     audit->write({.event = "action", .who = "command line", .action = "accept_identity_change", .result = "done"});
 
@@ -408,6 +413,8 @@ int run_serve(const ServeFlags& flags, ReadConfig read) {
   // On the loop of the operators, which is that of the signals too.
   shutdown.also([&] { store_watch.stop(); }, [&] { return store_watch.over(); });
   store_watch.start(); // an embedded store has counted before anything listens
+  shutdown.also([&] { admin.stop(); }, [&] { return admin.over(); });
+  admin.start();
 
   if (keeper) {
     // Both on the loop of the operators, which is that of the signals too.

@@ -20,8 +20,8 @@ constexpr Millis kBuryLease{60'000};
 
 } // namespace
 
-StoreWatch::StoreWatch(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop)
-    : shared_(shared), metrics_(metrics), loop_(loop), timer_(loop, [this] { look(); }) {}
+StoreWatch::StoreWatch(GatewayShared& shared, DeliveryMetrics& metrics, StoreCounts& counts, Loop& loop)
+    : shared_(shared), metrics_(metrics), counts_(counts), loop_(loop), timer_(loop, [this] { look(); }) {}
 
 void StoreWatch::stop() {
   stopped_ = true;
@@ -59,6 +59,7 @@ Task<void> StoreWatch::look_once() {
 }
 
 void StoreWatch::say(const WaitingKeys& counted) {
+  counts_.keys = counted;
   shared_.metrics.keys_abandoned.Set(static_cast<double>(counted.abandoned));
   shared_.metrics.keys_indeterminate.Set(static_cast<double>(counted.indeterminate));
   said_.abandoned = std::min(said_.abandoned, counted.abandoned);
@@ -74,6 +75,7 @@ void StoreWatch::say(const WaitingKeys& counted) {
 }
 
 void StoreWatch::show(const std::vector<JobCount>& counts) {
+  counts_.jobs = counts;
   for (const auto& [what, gauge] : shown_) gauge->Set(0);
   for (const JobCount& each : counts) {
     prometheus::Gauge*& gauge = shown_[{each.route, each.state}];

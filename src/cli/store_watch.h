@@ -9,6 +9,7 @@
 // When the name is configured again, `oncekey jobs retry` delivers it.
 #pragma once
 
+#include "admin/overview.h"
 #include "core/job_store.h"
 #include "delivery/metrics.h"
 #include "gateway/await_store.h"
@@ -22,7 +23,8 @@ namespace oncekey {
 // Belongs to the loop of its timers.
 class StoreWatch {
  public:
-  StoreWatch(GatewayShared& shared, DeliveryMetrics& metrics, Loop& loop);
+  // What it counts is also put into `counts`, for the console.
+  StoreWatch(GatewayShared& shared, DeliveryMetrics& metrics, StoreCounts& counts, Loop& loop);
 
   void start() { look(); }
   void stop();
@@ -39,6 +41,7 @@ class StoreWatch {
 
   GatewayShared& shared_;
   DeliveryMetrics& metrics_;
+  StoreCounts& counts_;
   Loop& loop_;
   WaitingKeys said_;
   MonotonicTime say_again_{};

@@ -65,7 +65,7 @@ class Subcommand {
   CLI::App* const command_;
 };
 
-// `oncekey keys list|show|release|complete|rerun`: the operator's hand on single records.
+// `oncekey keys list|show|release|complete|rerun|hold`: the operator's hand on single records.
 //
 // Everything goes through the admin listener of the running gateway, which owns the store and writes the audit line.
 // Actions want a reason and a confirmation, because each of them overrules what the policy would do. A key is named by
@@ -84,6 +84,9 @@ std::unique_ptr<Subcommand> jobs_command(CLI::App& app);
 // Exit codes: 0 done, 1 the log is broken, or refused, 2 wrong usage, 3 the gateway cannot be reached.
 std::unique_ptr<Subcommand> audit_command(CLI::App& app);
 
+// `oncekey console`: a link that opens the console of a running gateway in a browser, with a login code in it.
+std::unique_ptr<Subcommand> console_command(CLI::App& app);
+
 // `oncekey send METHOD URL`: one call that is tried again until its answer is final, and done once in effect.
 //
 // The answer's body goes to standard output, everything else to standard error. With --journal the key survives the
@@ -101,6 +104,15 @@ std::unique_ptr<Subcommand> work_command(CLI::App& app);
 
 // `oncekey schema print`: the tables of that library.
 std::unique_ptr<Subcommand> schema_command(CLI::App& app);
+
+// `oncekey health`: whether a running gateway is ready, for health checks of containers, which have no curl.
+//
+// Asks the admin listener for /readyz, or for /livez with --live, without a token. Exit codes: 0 ready (or alive), 1
+// not ready, 2 wrong usage, 3 the gateway cannot be reached.
+std::unique_ptr<Subcommand> health_command(CLI::App& app);
+
+// `oncekey completion bash|zsh|fish`: see completion.h.
+std::unique_ptr<Subcommand> completion_command(CLI::App& app);
 
 // The database of that library, opened, with its tables made. A file that does not exist is a fault: no database is
 // created.

@@ -145,6 +145,8 @@ const json::value& member(const json::value& object, std::string_view name) {
   return found == nullptr ? nothing : *found;
 }
 
+std::string text_of_member(const json::value& object, std::string_view name) { return text_at(object, name, 255); }
+
 std::string view_of_time(const json::value& time) {
   if (time.is_string()) return text_of(time, kTextShown);
   if (!time.is_number()) return "-";
@@ -202,6 +204,20 @@ std::string view_of_list(const json::value& answer, std::size_t width) {
   return format_table(rows) + view_of_look(answer, true);
 }
 
+std::string view_of_timeline(const json::value& record) {
+  const json::array* const events = member(record, "timeline").if_array();
+  if (events == nullptr || events->empty()) return "";
+  std::vector<std::vector<std::string>> rows;
+  for (const json::value& event : *events) {
+    std::string what = text_at(event, "text", 255);
+    if (!member(event, "count").is_null()) what += fmt::format(" ({} of them)", text_at(event, "count", 20));
+    if (!member(event, "who").is_null()) what += fmt::format(" by {}", text_at(event, "who", 255));
+    if (!member(event, "reason").is_null()) what += fmt::format(": {}", text_at(event, "reason", 255));
+    rows.push_back({time_at(event, "at"), text_at(event, "event", kTextShown), std::move(what)});
+  }
+  return "\n" + format_table(rows);
+}
+
 std::string view_of_record(const json::value& record) {
   std::vector<std::vector<std::string>> rows{
       {"id", text_at(record, "id", 64)},
@@ -221,7 +237,7 @@ std::string view_of_record(const json::value& record) {
   };
   // What does not apply is not shown.
   std::erase_if(rows, [](const std::vector<std::string>& row) { return row[1].empty() || row[1] == "-"; });
-  std::string view = format_table(rows);
+  std::string view = format_table(rows) + view_of_timeline(record);
   const json::value& response = member(record, "response");
   return response.is_object() ? view + view_of_response(response) : view;
 }
@@ -263,6 +279,35 @@ std::string view_of_job(const json::value& job) {
   });
   if (!message.is_object()) return view;
   return view + "\n" + view_of_headers(message) + view_of_body(message);
+}
+
+std::string view_of_counted(const json::value& counted) {
+  std::vector<std::vector<std::string>> rows{{"JOBS", "DESTINATION"}};
+  if (const json::array* const destinations = member(counted, "destinations").if_array()) {
+    for (const json::value& each : *destinations)
+      rows.push_back({text_at(each, "count", 20), text_at(each, "destination", 255)});
+  }
+  std::string view = format_table(rows);
+  if (const json::array* const skipped = member(counted, "skipped").if_array()) {
+    for (const json::value& each : *skipped)
+      view += fmt::format("({} are left out: {})\n", text_at(each, "count", 20), text_at(each, "why", 255));
+  }
+  view += fmt::format("{} jobs{}, spread over {} s\n", text_at(counted, "count", 20),
+                      member(counted, "capped") == json::value(true) ? " of more" : "",
+                      text_at(counted, "takes_seconds", 20));
+  return view;
+}
+
+std::string view_of_run(const json::value& run) {
+  std::string view =
+      fmt::format("{}: {} of {} jobs, {} left alone, {} failed\n", text_at(run, "state", 16), text_at(run, "done", 20),
+                  text_at(run, "total", 20), text_at(run, "left_alone", 20), text_at(run, "failed", 20));
+  if (const json::array* const left = member(run, "left_alone_why").if_array()) {
+    for (const json::value& each : *left)
+      view += fmt::format("({}: {})\n", text_at(each, "count", 20), text_at(each, "why", 255));
+  }
+  if (!member(run, "last_fault").is_null()) view += fmt::format("({})\n", text_at(run, "last_fault", 255));
+  return view;
 }
 
 std::string view_of_error(const std::string& body) {

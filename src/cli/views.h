@@ -18,6 +18,9 @@ std::string view_of_record(const boost::json::value& record);
 // The same for {"jobs":[...]} and one of them.
 std::string view_of_jobs(const boost::json::value& answer);
 std::string view_of_job(const boost::json::value& job);
+// What a run over many jobs would do, and what one has done.
+std::string view_of_counted(const boost::json::value& counted);
+std::string view_of_run(const boost::json::value& run);
 // The "error" of a refusal, or the text itself when it is not of that form.
 std::string view_of_error(const std::string& body);
 
@@ -26,6 +29,9 @@ std::string view_of_time(const boost::json::value& time);
 
 // What an object has under this name; null if it has nothing, or is no object.
 const boost::json::value& member(const boost::json::value& object, std::string_view name);
+
+// The text, or the number as text, that an object has under this name; "-" if there is none.
+std::string text_of_member(const boost::json::value& object, std::string_view name);
 
 // Every row has as many cells as the first, which holds the titles. The last column is not padded.
 std::string format_table(const std::vector<std::vector<std::string>>& rows);

@@ -46,6 +46,13 @@ Result<std::string> parse_ip_address(std::string_view text) {
   return std::string(inet_ntop(family, bytes.data(), canonical.data(), canonical.size()));
 }
 
+// As in a Host header without its port, in lower case.
+Result<std::string> parse_host_name(std::string_view text) {
+  if (text.empty() || !consists_of(text, std::string(kAlphanumeric) + "-._"))
+    return invalid("expected a host name without a port, such as \"ops.example\", found \"{}\"", text);
+  return lower_case(text);
+}
+
 constexpr std::array<std::string_view, 2> kDurabilities{"power", "process"};
 constexpr std::array<std::string_view, 2> kLogFormats{"text", "json"};
 constexpr std::array<std::string_view, 4> kLogLevels{"debug", "info", "warning", "error"};
@@ -151,8 +158,12 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"listen", [](auto& v, auto& c) { return put(c.listen, parsed(v, parse_address)); }},
     {"admin", [](auto& v, auto& c) { return put(c.admin, parsed(v, parse_address)); }},
     {"admin_token", [](auto& v, auto& c) { return put(c.admin_token, as_secret(v)); }},
+    {"admin_read_token", [](auto& v, auto& c) { return put(c.admin_read_token, as_secret(v)); }},
     {"admin_tls_cert", [](auto& v, auto& c) { return put(c.admin_tls_cert, as_text(v)); }},
     {"admin_tls_key", [](auto& v, auto& c) { return put(c.admin_tls_key, as_text(v)); }},
+    {"admin_client_ca", [](auto& v, auto& c) { return put(c.admin_client_ca, as_text(v)); }},
+    {"admin_operators", [](auto& v, auto& c) { return put(c.admin_operators, as_texts(v)); }},
+    {"admin_hosts", [](auto& v, auto& c) { return put(c.admin_hosts, as_list(v, parse_host_name)); }},
     {"upstream", [](auto& v, auto& c) { return put(c.upstream, parsed(v, parse_upstream)); }},
     {"upstream_ca", [](auto& v, auto& c) { return put(c.upstream_ca, as_text(v)); }},
     {"tls_cert", [](auto& v, auto& c) { return put(c.tls_cert, as_text(v)); }},

@@ -92,6 +92,7 @@ std::vector<Problem> problems_of_files(const Config& config) {
   check_pair("admin_", config.admin_tls_cert, config.admin_tls_key);
   check_trusted("upstream_ca", "upstream_ca", config.upstream_ca);
   check_trusted("client_ca", "client_ca", config.client_ca);
+  check_trusted("admin_client_ca", "admin_client_ca", config.admin_client_ca);
   for (std::size_t i = 0; i < config.webhooks.size(); ++i)
     check_trusted(setting_in("webhook", i, "ca"), "ca", config.webhooks[i].endpoint.ca_file);
   for (std::size_t i = 0; i < config.destinations.size(); ++i)

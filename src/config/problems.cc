@@ -117,6 +117,20 @@ class Checks {
       add({"admin_token"},
           "admin_token has {} characters and needs at least {}: `openssl rand -hex 16` makes a good one",
           config.admin_token.size(), kShortestToken);
+    if (!config.admin_read_token.empty() && config.admin_read_token.size() < kShortestToken)
+      add({"admin_read_token"},
+          "admin_read_token has {} characters and needs at least {}: `openssl rand -hex 16` makes a good one",
+          config.admin_read_token.size(), kShortestToken);
+    if (!config.admin_read_token.empty() && config.admin_read_token == config.admin_token)
+      add({"admin_read_token", "admin_token"},
+          "admin_read_token and admin_token are the same: readers could act; give them different tokens");
+    if (!config.admin_client_ca.empty() && config.admin_tls_cert.empty())
+      add({"admin_client_ca"},
+          "admin_client_ca is set but the admin listener serves plain HTTP: set admin_tls_cert and admin_tls_key as "
+          "well");
+    if (!config.admin_operators.empty() && config.admin_client_ca.empty())
+      add({"admin_operators"},
+          "admin_operators names certificates, and admin_client_ca does not say who issues them: set it as well");
     if (config.tls_cert.empty() != config.tls_key.empty())
       add({"tls_cert", "tls_key"},
           "tls_cert and tls_key belong together: set both to serve TLS, neither to serve plain HTTP");

@@ -22,9 +22,10 @@ bool is_reloadable(std::string_view place, std::string_view setting) {
   if (setting == "route" || setting == "policy") return true;
   // Read anew for each request, for each connection, or when they are needed.
   static const std::set<std::string_view> kReloadable{
-      "log_level", "admin_token", "outbox_token",   "drain_timeout", "publish_policies", "rate",
-      "burst",     "test_rate",   "test_burst",     "max_in_flight", "address_rate",     "address_burst",
-      "tls_cert",  "tls_key",     "admin_tls_cert", "admin_tls_key", "cors_origins",     "encryption_key_file"};
+      "log_level",     "admin_token",   "admin_read_token", "admin_operators", "admin_hosts",  "outbox_token",
+      "tls_cert",      "tls_key",       "admin_tls_cert",   "admin_tls_key",   "cors_origins", "encryption_key_file",
+      "rate",          "burst",         "test_rate",        "test_burst",      "address_rate", "address_burst",
+      "max_in_flight", "drain_timeout", "publish_policies"};
   // Webhooks go by it too.
   if (setting == "path_case") return false;
   return kReloadable.contains(setting) || find_setting(default_settings(), setting) != nullptr;
@@ -43,6 +44,7 @@ void compare_secrets(const Config& running, const Config& next, std::set<std::st
     // Without admin_token a start reads the token from a file or makes one. The old token must not stay valid.
     (next.admin_token.empty() ? need_restart : reloadable).insert("admin_token");
   }
+  if (running.admin_read_token != next.admin_read_token) reloadable.insert("admin_read_token");
   if (running.outbox_token != next.outbox_token) reloadable.insert("outbox_token");
   if (running.store != next.store) need_restart.insert("store");
   for (std::size_t i = 0; i < std::min(running.webhooks.size(), next.webhooks.size()); ++i) {

@@ -92,6 +92,13 @@ enum class JobAnswer {
   taken,        // a courier is at work on it and its lease is live: wait for the end of the attempt
   over,         // drop: it was delivered or dropped already
   message_gone, // retry: its message was deleted (dropped, or delivered with keep_delivered = false)
+  changed,      // it is not as it was seen
+};
+
+// How a job was when an operator decided about it.
+struct JobSeen {
+  JobState state = JobState::waiting; // StoredJob::state
+  std::uint64_t fence = 0;
 };
 
 struct JobListRequest {
@@ -134,8 +141,10 @@ class JobStore {
   // The job with its message; nothing for absent and expired ones.
   virtual void find(const RecordId& id, Done<std::optional<FoundJob>> done) = 0;
 
-  // What an operator decides. `route` is the job's, as it was found.
-  virtual void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) = 0;
+  // What an operator decides. `route` is the job's, as it was found. With `seen`, a job that a courier or another
+  // operator has changed since then is left as it is.
+  virtual void operate(const RecordId& id, const std::string& route, JobAction action, std::optional<JobSeen> seen,
+                       Done<JobAnswer> done) = 0;
 
   // For people; may take long on large stores.
   virtual void list(const JobListRequest& request, Done<JobPage> done) = 0;

@@ -83,9 +83,10 @@ std::optional<StoredJob> end_attempt_step(const std::optional<StoredJob>& found,
   return job;
 }
 
-JobStep operate_job_step(const std::optional<StoredJob>& found, JobAction action, Time now,
-                         std::uint64_t least_fence_here) {
+JobStep operate_job_step(const std::optional<StoredJob>& found, JobAction action, const std::optional<JobSeen>& seen,
+                         Time now, std::uint64_t least_fence_here) {
   if (is_gone(found, now)) return {std::nullopt, JobAnswer::absent};
+  if (seen && (found->state != seen->state || found->fence != seen->fence)) return {std::nullopt, JobAnswer::changed};
   if (is_at_work(*found, now, least_fence_here)) return {std::nullopt, JobAnswer::taken};
   StoredJob job = *found;
   switch (action) {

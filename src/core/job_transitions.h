@@ -32,8 +32,8 @@ struct JobStep {
   std::optional<StoredJob> write;
   JobAnswer answer = JobAnswer::absent;
 };
-JobStep operate_job_step(const std::optional<StoredJob>& found, JobAction action, Time now,
-                         std::uint64_t least_fence_here = 0);
+JobStep operate_job_step(const std::optional<StoredJob>& found, JobAction action, const std::optional<JobSeen>& seen,
+                         Time now, std::uint64_t least_fence_here = 0);
 
 // Whether a listing shows it. Expired jobs are absent to every caller.
 bool is_listed(const JobListRequest& request, const StoredJob& job, Time now);

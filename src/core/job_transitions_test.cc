@@ -158,7 +158,7 @@ TEST(JobTransitions, OperatorsActOnEveryState) {
     JobAnswer retry;
     JobAnswer drop;
   };
-  StoredJob dropped = *operate_job_step(staged(), JobAction::drop, kNow).write;
+  StoredJob dropped = *operate_job_step(staged(), JobAction::drop, {}, kNow).write;
   StoredJob lease_over = taken();
   lease_over.due_at = kNow;
   StoredJob expired = staged();
@@ -175,7 +175,7 @@ TEST(JobTransitions, OperatorsActOnEveryState) {
       {"dead", dead(), JobAnswer::done, JobAnswer::done},
   };
   for (const Cell& cell : cells) {
-    const JobStep retried = operate_job_step(cell.found, JobAction::retry, kNow);
+    const JobStep retried = operate_job_step(cell.found, JobAction::retry, {}, kNow);
     EXPECT_EQ(retried.answer, cell.retry) << cell.name;
     ASSERT_EQ(retried.write.has_value(), cell.retry == JobAnswer::done) << cell.name;
     if (retried.write) {
@@ -183,7 +183,7 @@ TEST(JobTransitions, OperatorsActOnEveryState) {
       EXPECT_EQ(retried.write->due_at, kNow) << cell.name;
       EXPECT_TRUE(retried.write->why_dead.empty()) << cell.name;
     }
-    const JobStep gone = operate_job_step(cell.found, JobAction::drop, kNow);
+    const JobStep gone = operate_job_step(cell.found, JobAction::drop, {}, kNow);
     EXPECT_EQ(gone.answer, cell.drop) << cell.name;
     ASSERT_EQ(gone.write.has_value(), cell.drop == JobAnswer::done) << cell.name;
     if (gone.write) {
@@ -191,7 +191,16 @@ TEST(JobTransitions, OperatorsActOnEveryState) {
       EXPECT_FALSE(gone.write->message_kept) << cell.name;
     }
   }
-  EXPECT_EQ(operate_job_step(taken(), JobAction::drop, kNow, kFence + 1).answer, JobAnswer::done);
+  EXPECT_EQ(operate_job_step(taken(), JobAction::drop, {}, kNow, kFence + 1).answer, JobAnswer::done);
+}
+
+TEST(JobTransitions, AJobThatHasChangedSinceItWasSeenIsLeftAlone) {
+  const StoredJob found = dead();
+  const auto answer = [&](JobSeen seen) { return operate_job_step(found, JobAction::retry, seen, kNow).answer; };
+  EXPECT_EQ(answer({JobState::dead, found.fence}), JobAnswer::done);
+  EXPECT_EQ(answer({JobState::waiting, found.fence}), JobAnswer::changed);
+  EXPECT_EQ(answer({JobState::dead, found.fence + 1}), JobAnswer::changed);
+  EXPECT_FALSE(operate_job_step(found, JobAction::retry, JobSeen{JobState::waiting, 0}, kNow).write);
 }
 
 TEST(JobTransitions, AListingAsksForStateRouteAndId) {

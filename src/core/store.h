@@ -124,6 +124,7 @@ enum class OperatorAction {
   release,  // "it did not happen": free for a new first request
   complete, // "it happened, and this is the answer"
   rerun,    // "let the next retry execute it"
+  hold,     // "the outcome is unknown: let no retry execute"
 };
 std::string_view to_string(OperatorAction action);
 
@@ -163,6 +164,30 @@ enum class KeysShown {
   indeterminate,
   completed,
 };
+
+inline bool is_waiting(const Record& record, Time now) {
+  return record.state == RecordState::indeterminate || record.left_abandoned(now);
+}
+
+inline bool is_shown(KeysShown shown, const Record& record, Time now) {
+  switch (shown) {
+    case KeysShown::all:
+      return true;
+    case KeysShown::waiting:
+      return is_waiting(record, now);
+    case KeysShown::others:
+      return !is_waiting(record, now);
+    case KeysShown::in_progress:
+      return record.state == RecordState::in_progress;
+    case KeysShown::abandoned:
+      return record.left_abandoned(now);
+    case KeysShown::indeterminate:
+      return record.state == RecordState::indeterminate;
+    case KeysShown::completed:
+      return record.state == RecordState::completed;
+  }
+  return false;
+}
 
 // A place in the order of browse: newest first, and by id (downwards) among those received in one millisecond.
 struct BrowsePlace {
@@ -206,6 +231,19 @@ struct StoreStats {
   std::uint64_t syncs = 0;  // group commits so far
   std::uint64_t writes = 0; // records written in them
 };
+
+// A gateway on this store, as it says of itself every few seconds.
+struct GatewayBeat {
+  std::string instance; // eight hex digits, made at its start
+  std::string name;     // gateway_name
+  std::string version;
+  std::string state; // ready, draining or store
+  Time started{};    // of its own wall clock
+  Time seen{};       // on the store's clock; set by the store
+  friend bool operator==(const GatewayBeat&, const GatewayBeat&) = default;
+};
+// Gateways that were silent for this long are forgotten.
+inline constexpr Millis kGatewayForgottenAfter = std::chrono::hours(1);
 
 class JobStore;
 class Loop;
@@ -310,6 +348,13 @@ class Store {
   // long as one of them answers: the others stop their own keys alone.
   virtual Status healthy() const = 0;
   virtual StoreStats stats() const = 0;
+
+  // Says that this gateway is alive, and answers with all that are on the store, this one included. A store that one
+  // process has for itself knows of no other. Not for the hot path.
+  virtual void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) {
+    mine.seen = now();
+    done(std::vector<GatewayBeat>{std::move(mine)});
+  }
 
   // Buckets that all gateways on this store share; null where each process counts for itself. Lives as long as the
   // store.

@@ -159,6 +159,12 @@ OperatorStep operate_step(const std::optional<Record>& found, OperatorAction act
       record.lease_until = now;
       record.rerun = true;
       break;
+    case OperatorAction::hold:
+      if (record.state == RecordState::indeterminate) return {std::nullopt, false, OperatorAnswer::done};
+      record.state = RecordState::indeterminate;
+      record.settled_at = now;
+      record.rerun = false;
+      break;
   }
   return {std::move(record), false, OperatorAnswer::done};
 }

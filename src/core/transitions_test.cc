@@ -238,6 +238,28 @@ TEST(OperateStep, EachActionSettlesAnIndeterminateRecord) {
   EXPECT_TRUE(claim_changes(rerun.write, request(Abandoned::leave), kNow));
 }
 
+TEST(OperateStep, HoldKeepsAnAbandonedRecordFromRunningAgain) {
+  const OperatorStep held = operate_step(abandoned_record(), OperatorAction::hold, {}, kNow);
+  EXPECT_EQ(held.answer, OperatorAnswer::done);
+  EXPECT_EQ(held.write->state, RecordState::indeterminate);
+  EXPECT_EQ(held.write->settled_at, kNow);
+  EXPECT_FALSE(claim_changes(held.write, request(Abandoned::take_over), kNow));
+}
+
+TEST(OperateStep, HoldTakesBackThatItMayRunAgain) {
+  const OperatorStep rerun = operate_step(abandoned_record(), OperatorAction::rerun, {}, kNow);
+  const OperatorStep held = operate_step(rerun.write, OperatorAction::hold, {}, kNow);
+  EXPECT_FALSE(held.write->rerun);
+  EXPECT_EQ(held.write->state, RecordState::indeterminate);
+}
+
+TEST(OperateStep, HoldLeavesWhatIsHeldAsItIs) {
+  const OperatorStep held = operate_step(record_in(RecordState::indeterminate), OperatorAction::hold, {}, kNow);
+  EXPECT_EQ(held.answer, OperatorAnswer::done);
+  EXPECT_FALSE(held.write);
+  EXPECT_FALSE(held.erase);
+}
+
 TEST(Transitions, NoRecordExpiresWhileItsLeaseIsLive) {
   Record record = abandoned_record();
   record.expires_at = kNow + Millis(10);

@@ -89,6 +89,24 @@ std::string_view observed(Verdict verdict) {
   return "observed_refusal";
 }
 
+KeyActivity::Kind activity_of(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::mismatch:
+      return KeyActivity::Kind::mismatch;
+    case Verdict::hold:
+    case Verdict::indeterminate:
+      return KeyActivity::Kind::held;
+    case Verdict::in_progress:
+      return KeyActivity::Kind::in_progress;
+    case Verdict::execute:
+    case Verdict::probe:
+    case Verdict::replay:
+    case Verdict::answer_not_kept:
+      break;
+  }
+  return KeyActivity::Kind::replay;
+}
+
 } // namespace
 
 void trust_owner_here(const GatewayShared& shared, const RecordId& id, Found& found, Millis lease) {
@@ -155,7 +173,7 @@ Task<void> KeyedFlow::run() {
       co_return;
     }
     const Found& found = std::get<Found>(*answer);
-    count_retry(found, before_claim);
+    count_retry(found, decision.verdict, before_claim);
     work_.give_up();
     if (nothing_new && needs_new_work(decision, found, limited_))
       co_return co_await refuse_new_work(*nothing_new, found);
@@ -205,9 +223,10 @@ Task<Result<ClaimAnswer>> KeyedFlow::find() {
   co_return ClaimAnswer(**std::move(found));
 }
 
-void KeyedFlow::count_retry(const Found& found, MonotonicTime now) {
-  if (found.record->fingerprint != request_.admitted.fingerprint) return;
+void KeyedFlow::count_retry(const Found& found, Verdict verdict, MonotonicTime now) {
   if (std::exchange(retry_counted_, true)) return;
+  shared_.key_activity.saw(id_, activity_of(verdict), std::chrono::system_clock::now());
+  if (found.record->fingerprint != request_.admitted.fingerprint) return;
   replier_.metrics().retries.Increment();
   shared_.storms.retried(id_, request_.route.state->number, now);
 }

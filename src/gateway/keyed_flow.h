@@ -21,7 +21,7 @@ class KeyedFlow {
   Task<Result<ClaimAnswer>> find();
   // A fault in place of a record that cannot be read.
   void check_claim(Result<ClaimAnswer>& answer);
-  void count_retry(const Found& found, MonotonicTime now);
+  void count_retry(const Found& found, Verdict verdict, MonotonicTime now);
   void begin_execution(const Claimed& claimed, Verdict verdict);
   Task<void> execute_later(const Claimed& claimed, MonotonicTime before_claim, Verdict verdict);
   // The next two lead back to the claim, unless they have answered.

@@ -1,5 +1,6 @@
 #include "gateway/live_calls.h"
 
+#include <algorithm>
 #include <ctime>
 
 namespace oncekey {
@@ -41,6 +42,20 @@ std::optional<std::uint64_t> LiveCalls::fence_of(const RecordId& id) const {
   const auto found = calls->find(id);
   if (found == calls->end()) return std::nullopt;
   return found->second->owner.fence;
+}
+
+std::vector<LiveCalls::LateLease> LiveCalls::late_leases(std::size_t limit) const {
+  const Millis now = since_boot();
+  std::vector<LateLease> late;
+  calls_.each([&](const auto& calls) {
+    for (const auto& [id, call] : calls) {
+      const Millis left = call->renewed_at + call->lease - now;
+      if (left < call->lease / 4) late.push_back({id, call->lease, left});
+    }
+  });
+  std::sort(late.begin(), late.end(), [](const LateLease& a, const LateLease& b) { return a.left < b.left; });
+  if (late.size() > limit) late.resize(limit);
+  return late;
 }
 
 std::vector<LiveCalls::Due> LiveCalls::take_due(Millis now) {

@@ -37,6 +37,15 @@ class LiveCalls {
   // The fence of the call at work on a record, if there is one.
   std::optional<std::uint64_t> fence_of(const RecordId& id) const;
 
+  // A call whose lease was not renewed in time, as seen now.
+  struct LateLease {
+    RecordId id;
+    Millis lease{};
+    Millis left{}; // negative when it is over
+  };
+  // Those with less than a quarter of their lease left, soonest first. Leases are renewed after a third of them.
+  std::vector<LateLease> late_leases(std::size_t limit) const;
+
   // Called about every kPulse by each loop, and before each claim. Costs a look at the clock when there was no pause.
   void renew_after_a_pause(Store& store);
 

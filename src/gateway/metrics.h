@@ -90,6 +90,11 @@ class RouteMetrics {
   // The same, and the access log will say so.
   void count(std::string_view decision, const Exchange& exchange) const;
   const std::string& route() const { return labels.route; }
+  // Calls visit(decision, requests so far) for every decision.
+  template <class Visit>
+  void each_decision(Visit visit) const {
+    for (const auto& [decision, counter] : by_decision_) visit(decision, counter->Value());
+  }
 
   const RouteLabels labels;
   prometheus::Counter& retries;

@@ -9,7 +9,9 @@
 #include "core/limit.h"
 #include "gateway/account_limits.h"
 #include "gateway/await_store.h"
+#include "gateway/key_activity.h"
 #include "gateway/live_calls.h"
+#include "gateway/recent_attempts.h"
 #include "gateway/store_room.h"
 #include "gateway/storms.h"
 #include "gateway/trust.h"
@@ -88,6 +90,8 @@ struct GatewayShared {
   Places work; // keyed operations under way, for limits.max_in_flight
   Upstreams upstreams;
   Storms storms;
+  KeyActivity key_activity;
+  RecentAttempts attempts;
   Trust trust;
   Reauthorized reauthorized;
 

@@ -44,6 +44,7 @@ void StoreRoom::look(const Seen& seen) {
   capacity_.store(capacity == kUnlimited ? 0 : capacity);
   used_.store(seen.used);
   disk_free_.store(seen.disk_free);
+  disk_bytes_.store(seen.disk_bytes);
   reserve_.store(reserve);
 }
 

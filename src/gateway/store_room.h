@@ -44,6 +44,13 @@ class StoreRoom {
     const auto since = static_cast<std::uint64_t>(took_.load(std::memory_order_relaxed));
     return all > 0 && used_.load(std::memory_order_relaxed) + since > all / 2;
   }
+  // Of the file system at the last look; a size of 0 means that the store is not on a disk of this machine.
+  struct Disk {
+    std::uint64_t free_bytes = 0;
+    std::uint64_t size_bytes = 0;
+    std::uint64_t reserve_bytes = 0;
+  };
+  Disk disk() const { return {disk_free_.load(), disk_bytes_.load(), reserve_.load()}; }
   // Nothing while there is room; else what is missing, for people.
   std::optional<std::string> shortage() const;
 
@@ -80,6 +87,7 @@ class StoreRoom {
   std::atomic<std::uint64_t> capacity_{0};
   std::atomic<std::uint64_t> used_{0};
   std::atomic<std::uint64_t> disk_free_{0};
+  std::atomic<std::uint64_t> disk_bytes_{0};
   std::atomic<std::uint64_t> reserve_{0};
 };
 

@@ -17,13 +17,13 @@ constexpr std::chrono::minutes kTellOfACrowdEvery{10};
 // Fewer connections than this from one address are no crowd, whatever the limits are.
 constexpr std::uint64_t kCrowdMin = 16;
 
-std::string refusal_text(const ParseFault& fault) {
+std::string refusal_text(const ParseFault& fault, const Headers& more) {
   const std::string body = problem_body(fault.status, fault.detail);
   return fmt::format(
       "HTTP/1.1 {} {}\r\nContent-Type: application/problem+json\r\nCache-Control: no-store\r\nDate: {}\r\n"
-      "{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
+      "{}{}Connection: close\r\nContent-Length: {}\r\n\r\n{}",
       fault.status, reason_of(fault.status), http_date(),
-      fault.status == 503 || fault.status == 429 ? "Retry-After: 1\r\n" : "", body.size(), body);
+      fault.status == 503 || fault.status == 429 ? "Retry-After: 1\r\n" : "", more.lines(), body.size(), body);
 }
 
 // The first byte of a TLS record that holds a handshake; no request begins with it.
@@ -159,7 +159,8 @@ void Server::turn_away(Accepted accepted, Grant why) {
   if (!options_.tls_cert.empty()) return; // an answer would cost a handshake
   const std::string text = refusal_text(
       all_used ? ParseFault{503, "the gateway has as many connections as it takes; try again shortly"}
-               : ParseFault{503, "this address has as many connections as one address may have; use fewer, or wait"});
+               : ParseFault{503, "this address has as many connections as one address may have; use fewer, or wait"},
+      options_.answer_headers);
   // What the client has sent already is read, so that closing does not reset the connection under the answer.
   char dropped[4096];
   const int fd = accepted.socket.number();
@@ -251,6 +252,8 @@ Task<void> Server::serve_requests(Handler& handler, Connection& connection) {
     Exchange exchange(transport, buffer, std::move(head), std::move(parser), connection.counted.peer, options_.timeouts,
                       connection.counted.address.get());
     if (draining_.load() || leaving_.load()) exchange.close_after();
+    for (std::size_t i = 0; i < options_.answer_headers.size(); ++i)
+      exchange.add_to_answer(options_.answer_headers[i].name, options_.answer_headers[i].value);
     co_await handler.handle(exchange);
     if (exchange.client_gone() || exchange.switched()) co_return;
     if (!exchange.reusable() || draining_.load()) co_return co_await linger(connection);
@@ -280,7 +283,7 @@ Task<void> Server::refuse_plain_http(Connection& connection) {
 }
 
 Task<void> Server::refuse(Connection& connection, const ParseFault& fault) {
-  const std::string text = refusal_text(fault);
+  const std::string text = refusal_text(fault, options_.answer_headers);
   connection.transport.deadline_after(options_.timeouts.write);
   const IoResult result = co_await connection.transport.write(text);
   if (!result.error) co_await linger(connection);

@@ -34,6 +34,7 @@ struct ServerOptions {
   std::string tls_key;
   std::string setting_prefix{}; // in front of the names of these settings in messages, as in admin_tls_cert
   std::string client_ca{};      // clients may show a certificate of these authorities; others are not accepted
+  Headers answer_headers{};     // in every answer that does not have one of the name itself
 };
 
 // Connections that were closed at once because a limit was reached, or because they speak another protocol.

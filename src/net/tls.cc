@@ -60,12 +60,12 @@ Status show_certificate(SSL_CTX* context, const std::string& cert_file, const st
   return ok_status();
 }
 
-Status ask_for_certificates(SSL_CTX* context, const std::string& client_ca) {
+Status ask_for_certificates(SSL_CTX* context, const std::string& client_ca, std::string_view prefix) {
   const bool loaded = SSL_CTX_load_verify_locations(context, client_ca.c_str(), nullptr) == 1;
   STACK_OF(X509_NAME)* const names = loaded ? SSL_load_client_CA_file(client_ca.c_str()) : nullptr;
   if (names == nullptr)
-    return invalid(fmt::format("client_ca {}: {}; give a PEM file of the authorities that issue client certificates",
-                               client_ca, loaded ? "it holds no certificate" : take_openssl_error().message()));
+    return invalid(fmt::format("{}client_ca {}: {}; give a PEM file of the authorities that issue client certificates",
+                               prefix, client_ca, loaded ? "it holds no certificate" : take_openssl_error().message()));
   SSL_CTX_set_client_CA_list(context, names);
   // Asked for, and verified if there is one: whether a request needs one is for its route to say.
   SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
@@ -119,7 +119,7 @@ Result<TlsContext> server_tls(const std::string& cert_file, const std::string& k
     return invalid("this OpenSSL has no TLS 1.2 with forward secrecy");
   if (const Status shown = show_certificate(context->get(), cert_file, key_file, prefix); !shown) return shown.fault();
   if (!client_ca.empty()) {
-    if (const Status asked = ask_for_certificates(context->get(), client_ca); !asked) return asked.fault();
+    if (const Status asked = ask_for_certificates(context->get(), client_ca, prefix); !asked) return asked.fault();
   }
   return context;
 }

@@ -127,6 +127,11 @@ TEST_P(BrowseConformance, WhatWaitsForAPersonIsCountedAndShown) {
   std::sort(others.begin(), others.end());
   EXPECT_EQ(others, (Numbers{1, 4, 5}));
 
+  EXPECT_EQ(operate(5, OperatorAction::hold), OperatorAnswer::done);
+  EXPECT_EQ(waiting(), (WaitingKeys{1, 2})) << "it waits for a decision again";
+  EXPECT_EQ(all(KeysShown::indeterminate), (Numbers{5, 2}));
+
+  EXPECT_EQ(operate(5, OperatorAction::release), OperatorAnswer::done);
   EXPECT_EQ(operate(2, OperatorAction::complete, answer("by hand")), OperatorAnswer::done);
   EXPECT_EQ(operate(3, OperatorAction::release), OperatorAnswer::done);
   EXPECT_EQ(waiting(), (WaitingKeys{0, 0}));

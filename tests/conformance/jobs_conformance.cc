@@ -244,6 +244,21 @@ TEST_P(JobsConformance, AnOperatorNeedNotWaitForAPauseButForSomebodyAtWork) {
   EXPECT_EQ(operate(2, JobAction::retry), JobAnswer::absent);
 }
 
+TEST_P(JobsConformance, AJobThatHasChangedSinceAnOperatorSawItIsLeftAlone) {
+  stage(1);
+  const auto seen = [&] { return JobSeen{look(1)->job.state, look(1)->job.fence}; };
+  const JobSeen staged = seen();
+  end(take().at(0), Kind::dead);
+  EXPECT_EQ(operate(1, JobAction::drop, staged), JobAnswer::changed);
+  const JobSeen dead = seen();
+  EXPECT_EQ(operate(1, JobAction::retry, dead), JobAnswer::done);
+  EXPECT_EQ(operate(1, JobAction::drop, dead), JobAnswer::changed) << "another operator retries it";
+  EXPECT_EQ(look(1)->job.state, JobState::waiting);
+  end(take().at(0), Kind::delivered);
+  EXPECT_EQ(operate(1, JobAction::retry, dead), JobAnswer::changed) << "it would be delivered twice";
+  EXPECT_EQ(operate(2, JobAction::retry, dead), JobAnswer::absent);
+}
+
 TEST_P(JobsConformance, AJobThatAnOperatorDropsIsNeverTakenAndStaysKnown) {
   stage(1);
   stage(2);

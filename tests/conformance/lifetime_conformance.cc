@@ -147,6 +147,37 @@ TEST_P(StoreConformance, AnOperatorLetsTheNextRetryOfTheSameRequestRun) {
   EXPECT_EQ(found(1, Abandoned::leave).fence, rerun) << "rerun counts once";
 }
 
+TEST_P(StoreConformance, AnOperatorHoldsWhatIsAbandonedSoThatNoRetryRuns) {
+  own(1);
+  EXPECT_EQ(operate(1, OperatorAction::hold), OperatorAnswer::live);
+  advance(kLease);
+  EXPECT_EQ(operate(1, OperatorAction::hold), OperatorAnswer::done);
+  EXPECT_EQ(found(1, Abandoned::take_over).state, RecordState::indeterminate);
+  EXPECT_EQ(operate(1, OperatorAction::hold), OperatorAnswer::done) << "held already";
+  EXPECT_EQ(operate(1, OperatorAction::complete, answer("by hand")), OperatorAnswer::done);
+  EXPECT_EQ(operate(1, OperatorAction::hold), OperatorAnswer::completed);
+  EXPECT_EQ(operate(2, OperatorAction::hold), OperatorAnswer::absent);
+}
+
+TEST_P(StoreConformance, AnOperatorWhoHoldsARecordTakesBackThatItMayRunAgain) {
+  own(1);
+  advance(kLease);
+  EXPECT_EQ(operate(1, OperatorAction::rerun), OperatorAnswer::done);
+  EXPECT_EQ(operate(1, OperatorAction::hold), OperatorAnswer::done);
+  const Record held = found(1, Abandoned::take_over);
+  EXPECT_EQ(held.state, RecordState::indeterminate);
+  EXPECT_FALSE(held.rerun);
+}
+
+TEST_P(StoreConformance, AGatewayThatSaysItIsAliveIsKnown) {
+  GatewayBeat mine{"00c0ffee", "eu-1", "1.2", "ready", Time{Millis{1'700'000'000'000}}, {}};
+  const auto known = value_of<std::vector<GatewayBeat>>([&](auto done) { store().beat(mine, std::move(done)); });
+  ASSERT_EQ(known.size(), 1U);
+  mine.seen = known[0].seen;
+  EXPECT_EQ(known[0], mine);
+  EXPECT_NE(mine.seen, Time{});
+}
+
 // Expiry and buckets.
 
 TEST_P(StoreConformance, ARecordIsReplayedUntilItsLastInstantAndThenNeverAgain) {

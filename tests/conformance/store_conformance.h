@@ -213,8 +213,8 @@ class JobsConformance : public StoreConformance {
     return end(taken, ending(kind, pause));
   }
 
-  JobAnswer operate(std::uint64_t number, JobAction action) {
-    return value_of<JobAnswer>([&](auto done) { jobs().operate(job(number), kRoute, action, std::move(done)); });
+  JobAnswer operate(std::uint64_t number, JobAction action, std::optional<JobSeen> seen = {}) {
+    return value_of<JobAnswer>([&](auto done) { jobs().operate(job(number), kRoute, action, seen, std::move(done)); });
   }
   std::optional<FoundJob> look(std::uint64_t number) {
     return value_of<std::optional<FoundJob>>([&](auto done) { jobs().find(job(number), std::move(done)); });

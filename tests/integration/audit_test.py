@@ -89,9 +89,8 @@ class AuditLogTest(GatewayTest):
         page = self.api(f"?record={record['id']}")
         self.assertEqual([line["event"] for line in page["lines"]], ["action", "refused", "held", "claimed"])
         action = page["lines"][0]
-        self.assertEqual((action["action"], action["result"], action["reason"], action["key"]),
-                         ("release", "done", "the bank says no", self.key))
-        self.assertIn("127.0.0.1", action["who"])
+        self.assertEqual((action["action"], action["result"], action["reason"]), ("release", "done", "the bank says no"))
+        self.assertIn("operator", action["who"])
         self.assertEqual(page["from"], "log")
         self.gateway.signal(signal.SIGHUP)
         self.gateway.wait_for_log("event=config_reloaded")
@@ -100,11 +99,11 @@ class AuditLogTest(GatewayTest):
     def test_pages_go_back_to_the_first_line(self):
         for _ in range(3):
             self.post("/charges/pages", key=fresh_key())
-        numbers, query = [], "?limit=2"
+        numbers, query = [], "?events=all&limit=2"
         while query:
             page = self.api(query)
             numbers += [line["n"] for line in page["lines"]]
-            query = page["next"] and f"?limit=2&before={page['next']}"
+            query = page["next"] and f"?events=all&limit=2&before={page['next']}"
         self.assertEqual(numbers, list(range(len(numbers), 0, -1)))
         for wrong in ("?limit=x", "?before=0", "?record=12", "?since=yesterday"):
             self.assertEqual(self.gateway.admin.get("/api/audit" + wrong).status, 400, wrong)

@@ -144,7 +144,7 @@ class EncryptionCase:
         self.assertEqual((shown["key"], shown["target"]), (f"key-{CARD}", f"/charges/{CARD}"))
         found = gateway.admin.post("/api/keys/find", body=f'{{"key":"key-{CARD}"}}'.encode()).json()["keys"]
         self.assertEqual([each["key"] for each in found], [f"key-{CARD}"])
-        whole = gateway.admin.get(f"/api/keys/{shown['id']}").json()
+        whole = gateway.admin.get(f"/api/keys/{shown['id']}?body=1").json()
         self.assertIn(CARD, whole["response"]["body"])
         gateway.stop()
         self.assertEqual(self.files_with_the_card(gateway), set())

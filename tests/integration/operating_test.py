@@ -25,6 +25,24 @@ class AdminTest(GatewayTest):
         self.assertEqual(self.gateway.admin.get("/livez").status, 200)
         self.assertEqual(self.gateway.admin.get("/readyz").status, 200)
 
+    def test_the_health_command_says_so_too_and_needs_no_token(self):
+        admin = self.gateway.admin_text
+        for flags, word in (((), "ready"), (("--live",), "alive")):
+            asked = run_cli("health", *flags, "--admin", admin)
+            self.assertEqual((asked.returncode, asked.stdout, asked.stderr), (0, word + "\n", ""))
+        asked = run_cli("health", "--config", str(self.gateway.config_file), "--admin", admin)
+        self.assertEqual((asked.returncode, asked.stdout), (0, "ready\n"))
+
+    def test_the_health_command_tells_an_absent_gateway_from_another_server(self):
+        asked = run_cli("health", "--admin", f"127.0.0.1:{free_port()}")
+        self.assertEqual(asked.returncode, 3)
+        self.assertIn("cannot reach the gateway's admin listener", asked.stderr)
+        asked = run_cli("health", "--admin", self.upstream.url)
+        self.assertEqual(asked.returncode, 3)
+        self.assertIn("is not an Oncekey admin listener", asked.stderr)
+        asked = run_cli("health", "--config", "/no/such/file.toml")
+        self.assertEqual(asked.returncode, 2)
+
     def test_the_admin_paths_are_not_on_the_public_listener(self):
         for path in ("/metrics", "/livez", "/readyz", "/api/keys"):
             self.client.get(path)
@@ -229,6 +247,8 @@ class LameDuckTest(unittest.TestCase):
             gateway.signal(signal.SIGTERM)
             poll_until(lambda: gateway.admin.get("/readyz").status == 503, "readyz to say no")
             self.assertEqual(gateway.admin.get("/readyz").json()["reason"], "draining")
+            asked = run_cli("health", "--admin", gateway.admin_text)
+            self.assertEqual((asked.returncode, asked.stdout), (1, "not ready: draining\n"))
             for connection in (kept, None):
                 response = client.get("/x", connection=connection)
                 self.assertEqual((response.status, response.header("Connection")), (201, "close"))
@@ -475,7 +495,7 @@ class OperatorTest(GatewayTest):
         self.assertIn("not a terminal: add --yes", self.keys("release", "0" * 64, "--reason", "r").stderr)
         self.assertEqual(run_cli("keys", "list", "--admin", "http://" + self.gateway.admin_text, environment={
             "ONCEKEY_ADMIN_TOKEN": self.gateway.admin_token}).returncode, 0)
-        self.assertIn("Not found. Available: /livez", self.gateway.admin.get("/nothing").body.decode())
+        self.assertIn("GET /livez", self.gateway.admin.get("/nothing").json()["available"])
 
 
 class FindingKeysTest(GatewayTest):

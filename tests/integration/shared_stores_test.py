@@ -47,6 +47,13 @@ class TwoGateways:
             bodies = {reply.body for its, reply in replies if its == key and reply.status == 201}
             self.assertEqual(len(bodies), 1, bodies)
 
+    def test_operators_of_each_see_both(self):
+        names = {gateway.admin.get("/api/overview").json()["gateway"] for gateway in (self.here, self.there)}
+        for gateway in (self.here, self.there):
+            poll_until(lambda gateway=gateway: names <= {
+                each["name"] for each in gateway.admin.get("/api/overview").json()["gateways"]
+                if each["state"] == "ready"}, "both gateways to be seen")
+
     def test_each_replays_the_others_answer(self):
         for first, second in ((self.here, self.there), (self.there, self.here)):
             self.key = fresh_key()

@@ -51,6 +51,7 @@ struct FindJobCall {
 struct JobOperatorCall {
   RecordId id;
   JobAction action = JobAction::retry;
+  std::optional<JobSeen> seen;
   Done<JobAnswer> done;
 };
 

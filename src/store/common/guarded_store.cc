@@ -101,6 +101,9 @@ class GuardedStore final : public Store {
     server_->browse(request, std::move(done));
   }
   void count_waiting(Done<WaitingKeys> done) override { server_->count_waiting(std::move(done)); }
+  void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) override {
+    server_->beat(std::move(mine), std::move(done));
+  }
   void announce_to(Listener listener) override { server_->announce_to(std::move(listener)); }
   void owners_here(OwnersHere owners) override { owners_here_ = std::move(owners); }
   void write_from(Loop* loop) override { server_->write_from(loop); }
@@ -324,8 +327,9 @@ class GuardedStore final : public Store {
       store_.server_->jobs().find(id, store_.counted(id, std::move(done)));
     }
 
-    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override {
-      store_.server_->jobs().operate(id, route, action, store_.counted(id, std::move(done)));
+    void operate(const RecordId& id, const std::string& route, JobAction action, std::optional<JobSeen> seen,
+                 Done<JobAnswer> done) override {
+      store_.server_->jobs().operate(id, route, action, seen, store_.counted(id, std::move(done)));
     }
 
     void list(const JobListRequest& request, Done<JobPage> done) override {

@@ -143,7 +143,7 @@ class Server final : public Store {
       });
     }
     void operate(const RecordId& /*id*/, const std::string& /*route*/, JobAction /*action*/,
-                 Done<JobAnswer> done) override {
+                 std::optional<JobSeen> /*seen*/, Done<JobAnswer> done) override {
       done(JobAnswer::absent);
     }
     void list(const JobListRequest& /*request*/, Done<JobPage> done) override { done(JobPage{}); }

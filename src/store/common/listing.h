@@ -17,30 +17,6 @@ inline bool is_listed(const ListRequest& request, const RecordId& id, const Reco
   return request.id_prefix.empty() || to_hex(id).starts_with(request.id_prefix);
 }
 
-inline bool is_waiting(const Record& record, Time now) {
-  return record.state == RecordState::indeterminate || record.left_abandoned(now);
-}
-
-inline bool is_shown(KeysShown shown, const Record& record, Time now) {
-  switch (shown) {
-    case KeysShown::all:
-      return true;
-    case KeysShown::waiting:
-      return is_waiting(record, now);
-    case KeysShown::others:
-      return !is_waiting(record, now);
-    case KeysShown::in_progress:
-      return record.state == RecordState::in_progress;
-    case KeysShown::abandoned:
-      return record.left_abandoned(now);
-    case KeysShown::indeterminate:
-      return record.state == RecordState::indeterminate;
-    case KeysShown::completed:
-      return record.state == RecordState::completed;
-  }
-  return false;
-}
-
 // Of a page's place apart.
 inline bool is_browsed(const BrowseRequest& request, const Record& record, Time now) {
   if (record.expired(now)) return false;

@@ -5,12 +5,12 @@
 // reader to see.
 #pragma once
 
+#include "store/common/flat_table.h"
+
 #include <oncekey/record.h>
 
-#include <cstddef>
-#include <list>
+#include <cstring>
 #include <mutex>
-#include <unordered_map>
 #include <utility>
 
 namespace oncekey {
@@ -29,10 +29,11 @@ class ReplayCache {
   std::shared_ptr<const Record> find(const RecordId& id) {
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
-    const auto found = shard.by_id.find(id);
-    if (found == shard.by_id.end()) return nullptr;
-    shard.entries.splice(shard.entries.begin(), shard.entries, found->second);
-    return found->second->record;
+    const std::uint32_t number = shard.number_of(id);
+    if (number == kNoEntry) return nullptr;
+    shard.unlink(number);
+    shard.link_newest(number);
+    return shard.entries[number].record;
   }
   // Only for completed records with their whole answer; others and those with large bodies are not kept.
   template <class Given> // a Record
@@ -42,20 +43,10 @@ class ReplayCache {
     auto kept = std::make_shared<const Record>(std::forward<Given>(record));
     Shard& shard = shard_of(id);
     const std::lock_guard lock(shard.mutex);
-    if (const auto old = shard.by_id.find(id); old != shard.by_id.end()) {
-      // A key that expired and was executed anew: the newer record counts.
-      shard.bytes -= old->second->bytes;
-      shard.entries.erase(old->second);
-      shard.by_id.erase(old);
-    }
-    shard.entries.push_front({id, std::move(kept), bytes});
-    shard.by_id.emplace(id, shard.entries.begin());
-    shard.bytes += bytes;
-    while (shard.bytes > shard_bytes_max_) {
-      shard.bytes -= shard.entries.back().bytes;
-      shard.by_id.erase(shard.entries.back().id);
-      shard.entries.pop_back();
-    }
+    // A key that expired and was executed anew: the newer record counts.
+    if (const std::uint32_t old = shard.number_of(id); old != kNoEntry) shard.drop(old);
+    shard.add(id, std::move(kept), bytes);
+    while (shard.bytes > shard_bytes_max_) shard.drop(shard.oldest);
   }
 
  private:
@@ -65,15 +56,62 @@ class ReplayCache {
 
   struct Entry {
     RecordId id;
-    std::shared_ptr<const Record> record;
-    std::size_t bytes;
+    std::shared_ptr<const Record> record; // null for an entry that is free
+    std::size_t bytes = 0;
+    std::uint32_t newer = kNoEntry, older = kNoEntry; // in the order of use
   };
+  // Entries stand in one array and are found by a table of a few bytes each: a key that is not here, as in every first
+  // request, costs one look at the table and none at an entry.
   struct Shard {
+    std::uint32_t number_of(const RecordId& id) const {
+      return by_id.find(hash_of(id), [&](std::uint32_t number) { return entries[number].id == id; });
+    }
+    void add(const RecordId& id, std::shared_ptr<const Record> record, std::size_t record_bytes) {
+      std::uint32_t number = static_cast<std::uint32_t>(entries.size());
+      if (free.empty()) {
+        entries.emplace_back();
+      } else {
+        number = free.back();
+        free.pop_back();
+      }
+      entries[number] = {id, std::move(record), record_bytes};
+      bytes += record_bytes;
+      by_id.insert(hash_of(id), number);
+      link_newest(number);
+    }
+    void drop(std::uint32_t number) {
+      Entry& entry = entries[number];
+      unlink(number);
+      by_id.erase(hash_of(entry.id), number);
+      bytes -= entry.bytes;
+      entry.record.reset();
+      free.push_back(number);
+    }
+    void link_newest(std::uint32_t number) {
+      entries[number].newer = kNoEntry;
+      entries[number].older = newest;
+      (newest == kNoEntry ? oldest : entries[newest].newer) = number;
+      newest = number;
+    }
+    void unlink(std::uint32_t number) {
+      const Entry& entry = entries[number];
+      (entry.newer == kNoEntry ? newest : entries[entry.newer].older) = entry.older;
+      (entry.older == kNoEntry ? oldest : entries[entry.older].newer) = entry.newer;
+    }
+
     std::mutex mutex;
-    std::list<Entry> entries; // the one used last is first
-    std::unordered_map<RecordId, std::list<Entry>::iterator> by_id;
+    FlatTable by_id;
+    std::vector<Entry> entries;
+    std::vector<std::uint32_t> free;
+    std::uint32_t newest = kNoEntry, oldest = kNoEntry;
     std::size_t bytes = 0;
   };
+  // The bytes are the output of a keyed hash already.
+  static std::uint32_t hash_of(const RecordId& id) {
+    std::uint32_t hash;
+    std::memcpy(&hash, id.bytes.data(), sizeof hash);
+    return hash;
+  }
   static bool worth_keeping(const Record& record) {
     return record.state == RecordState::completed && record.response && !record.response->omitted &&
            !record.response->unfinished() && record.response->bytes() <= kReplayCacheBodyBytesMax;

@@ -174,6 +174,9 @@ class SealingStore final : public Store {
   }
 
   void count_waiting(Done<WaitingKeys> done) override { store_->count_waiting(std::move(done)); }
+  void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) override {
+    store_->beat(std::move(mine), std::move(done));
+  }
   void announce_to(Listener listener) override { store_->announce_to(std::move(listener)); }
   void owners_here(OwnersHere owners) override { store_->owners_here(std::move(owners)); }
   std::uint64_t least_fence_here() const override { return store_->least_fence_here(); }
@@ -230,8 +233,9 @@ class SealingStore final : public Store {
       });
     }
 
-    void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override {
-      jobs().operate(id, route, action, std::move(done));
+    void operate(const RecordId& id, const std::string& route, JobAction action, std::optional<JobSeen> seen,
+                 Done<JobAnswer> done) override {
+      jobs().operate(id, route, action, seen, std::move(done));
     }
 
     // A key that does not open is shown as it is.

@@ -4,6 +4,7 @@
 
 #include "core/job_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -79,7 +80,7 @@ class OneRecord final : public Store, public JobStore {
     done(std::optional(FoundJob{job, message, Time{}}));
   }
   void operate(const RecordId& /*id*/, const std::string& /*route*/, JobAction /*action*/,
-               Done<JobAnswer> done) override {
+               std::optional<JobSeen> /*seen*/, Done<JobAnswer> done) override {
     done(JobAnswer::done);
   }
   void list(const JobListRequest& /*request*/, Done<JobPage> done) override { done(JobPage{{job}}); }

@@ -129,8 +129,9 @@ void JournalJobs::find(const RecordId& id, Done<std::optional<FoundJob>> done) {
   answer(std::move(lock), found->sequence, std::move(done), std::optional(std::move(answered)));
 }
 
-void JournalJobs::operate(const RecordId& id, const std::string& /*route*/, JobAction action, Done<JobAnswer> done) {
-  apply(std::move(done), [&] { return operate(id, action); });
+void JournalJobs::operate(const RecordId& id, const std::string& /*route*/, JobAction action,
+                          std::optional<JobSeen> seen, Done<JobAnswer> done) {
+  apply(std::move(done), [&] { return operate(id, action, seen); });
 }
 
 void JournalJobs::list(const JobListRequest& request, Done<JobPage> done) {
@@ -310,10 +311,11 @@ Result<JournalJobs::Stepped<FenceAnswer>> JournalJobs::end_attempt(const Ownersh
   return Stepped<FenceAnswer>{FenceAnswer::done, journal_.newest()};
 }
 
-Result<JournalJobs::Stepped<JobAnswer>> JournalJobs::operate(const RecordId& id, JobAction action) {
+Result<JournalJobs::Stepped<JobAnswer>> JournalJobs::operate(const RecordId& id, JobAction action,
+                                                             const std::optional<JobSeen>& seen) {
   const Result<Place> found = look_up(id);
   if (!found) return found.fault();
-  const JobStep step = operate_job_step(found->job, action, clock_.now(), least_fence_here_);
+  const JobStep step = operate_job_step(found->job, action, seen, clock_.now(), least_fence_here_);
   if (!step.write) return Stepped<JobAnswer>{step.answer, found->sequence};
   if (const Status written = put_on(*step.write, *found); !written) return written.fault();
   return Stepped<JobAnswer>{step.answer, journal_.newest()};

@@ -47,7 +47,8 @@ class JournalJobs final : public JobStore {
   void take(const TakeRequest& request, Done<std::vector<TakenJob>> done) override;
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override;
   void find(const RecordId& id, Done<std::optional<FoundJob>> done) override;
-  void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override;
+  void operate(const RecordId& id, const std::string& route, JobAction action, std::optional<JobSeen> seen,
+               Done<JobAnswer> done) override;
   void list(const JobListRequest& request, Done<JobPage> done) override;
   void count(Done<std::vector<JobCount>> done) override;
 
@@ -86,7 +87,7 @@ class JournalJobs final : public JobStore {
   // All of these need the lock.
   Result<Stepped<std::vector<TakenJob>>> take(const TakeRequest& request);
   Result<Stepped<FenceAnswer>> end_attempt(const Ownership& owner, AttemptEnd end);
-  Result<Stepped<JobAnswer>> operate(const RecordId& id, JobAction action);
+  Result<Stepped<JobAnswer>> operate(const RecordId& id, JobAction action, const std::optional<JobSeen>& seen);
   // Takes jobs that have expired out of the index, some at a time.
   Status forget_expired();
   // With a message it is staged; else it goes on from where it was.

@@ -158,6 +158,9 @@ class WaitingStore final : public Store {
   void list(const ListRequest& request, Done<std::vector<Listed>> done) override { pass(&Store::list, done, request); }
   void browse(const BrowseRequest& request, Done<BrowsePage> done) override { pass(&Store::browse, done, request); }
   void count_waiting(Done<WaitingKeys> done) override { pass(&Store::count_waiting, done); }
+  void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) override {
+    pass(&Store::beat, done, std::move(mine));
+  }
   JobStore& jobs() override { return opened() != nullptr ? opened()->jobs() : no_jobs_; }
   void announce_to(Listener listener) override { tell_later(&Store::announce_to, listener_, std::move(listener)); }
   void owners_here(OwnersHere owners) override { tell_later(&Store::owners_here, owners_, std::move(owners)); }
@@ -180,7 +183,10 @@ class WaitingStore final : public Store {
     void take(const TakeRequest&, Done<std::vector<TakenJob>> done) override { done(reason_); }
     void end_attempt(const Ownership&, AttemptEnd, Done<FenceAnswer> done) override { done(reason_); }
     void find(const RecordId&, Done<std::optional<FoundJob>> done) override { done(reason_); }
-    void operate(const RecordId&, const std::string&, JobAction, Done<JobAnswer> done) override { done(reason_); }
+    void operate(const RecordId&, const std::string&, JobAction, std::optional<JobSeen>,
+                 Done<JobAnswer> done) override {
+      done(reason_);
+    }
     void list(const JobListRequest&, Done<JobPage> done) override { done(reason_); }
     void count(Done<std::vector<JobCount>> done) override { done(reason_); }
 

@@ -114,9 +114,10 @@ class MemoryJobs final : public JobStore {
     });
   }
 
-  void operate(const RecordId& id, const std::string& /*route*/, JobAction action, Done<JobAnswer> done) override {
+  void operate(const RecordId& id, const std::string& /*route*/, JobAction action, std::optional<JobSeen> seen,
+               Done<JobAnswer> done) override {
     with_lock(done, [&](Time now) {
-      const JobStep step = operate_job_step(look_up(id), action, now);
+      const JobStep step = operate_job_step(look_up(id), action, seen, now);
       if (step.write) write(*step.write);
       return step.answer;
     });

@@ -73,7 +73,9 @@ bool BatchSender::connect() {
     return false;
   }
   connection_ = *std::move(opened);
-  limit_session(*connection_, state_.call_timeout + kBeyondACall, deadline_in(state_.call_timeout));
+  const bool is_ours =
+      limit_session(*connection_, state_.call_timeout + kBeyondACall, deadline_in(state_.call_timeout));
+  if (is_ours) connection_->prepare_statements();
   backoff_.reset();
   state_.connected();
   return true;
@@ -100,7 +102,7 @@ void BatchSender::serve(CallBatch batch) {
       const Section& reads = answers.back();
       if (reads.committed()) {
         sql.read_reads(reads);
-      } else {
+      } else if (!connection_->mends_prepared(reads)) {
         sql.refuse_reads(unavailable(connection_->fault_of(reads).message));
       }
     }
@@ -115,6 +117,8 @@ void BatchSender::serve(CallBatch batch) {
 void BatchSender::settle_writes(SqlBatch& sql, const Section& section) {
   if (section.committed()) {
     sql.read_writes(section);
+  } else if (connection_->mends_prepared(section)) {
+    sql.keep_writes();
   } else if (section.outcome == SectionOutcome::rolled_back && mend(sql, section.error)) {
     sql.keep_writes();
   } else {

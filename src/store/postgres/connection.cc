@@ -6,6 +6,7 @@
 #include <pthread.h>
 
 #include <cerrno>
+#include <ranges>
 #include <thread>
 
 namespace oncekey::postgres {
@@ -13,6 +14,8 @@ namespace {
 
 // How long a wait may last before it looks whether the store is being closed.
 constexpr Millis kLookUpEvery{50};
+
+constexpr std::string_view kNoSuchStatement = "26000"; // invalid_sql_statement_name
 
 // How many cancellations may be under way at once. A server that hangs does not answer them either, and then more of
 // them are of no use: what it is busy with ends by the session's own limits.
@@ -197,17 +200,55 @@ Section Connection::read_section(std::size_t statements, Deadline deadline) {
   return {SectionOutcome::unknown, {}, {"", "the answer has another number of parts than the question", "", ""}};
 }
 
+std::optional<std::vector<std::string>> Connection::prepare_new(std::span<const std::vector<Statement>> sections,
+                                                                Deadline deadline) {
+  std::vector<std::string> texts;
+  for (const Statement& statement : std::views::join(sections)) {
+    if (!prepares_ || prepared_.contains(std::string_view(statement.text()))) continue;
+    const std::string name = fmt::format("oncekey_{}", ++names_);
+    if (!statement.prepare(connection_, name) || PQpipelineSync(connection_) != 1) return std::nullopt;
+    prepared_.emplace(statement.text(), name);
+    texts.emplace_back(statement.text());
+  }
+  if (!flush(deadline)) return std::nullopt;
+  return texts;
+}
+
+bool Connection::send(const Statement& statement) {
+  const auto known = prepares_ ? prepared_.find(std::string_view(statement.text())) : prepared_.end();
+  return known != prepared_.end() ? statement.send_prepared(connection_, known->second) : statement.send(connection_);
+}
+
+bool Connection::mends_prepared(const Section& section) {
+  // feature_not_supported: "cached plan must not change result type".
+  const bool is_theirs = section.error.state == kNoSuchStatement || section.error.state == "0A000";
+  if (section.outcome != SectionOutcome::rolled_back || !is_theirs || !sent_prepared_) return false;
+  prepares_ = false;
+  return true;
+}
+
 std::vector<Section> Connection::pipeline(std::span<const std::vector<Statement>> sections, Deadline deadline) {
   std::vector<Section> answers(sections.size());
   PQenterPipelineMode(connection_);
+  sent_prepared_ = prepares_;
+  const std::optional<std::vector<std::string>> preparing = prepare_new(sections, deadline);
   std::size_t sent = 0;
-  for (; sent < sections.size(); ++sent) {
-    const auto taken = [&](const Statement& statement) { return statement.send(connection_); };
+  for (; preparing && sent < sections.size(); ++sent) {
+    const auto taken = [&](const Statement& statement) { return send(statement); };
     if (!std::ranges::all_of(sections[sent], taken) || PQpipelineSync(connection_) != 1 || !flush(deadline)) break;
+  }
+  SqlError refused;
+  for (const std::string& text : preparing.value_or(std::vector<std::string>{})) {
+    const Section prepared = read_section(1, deadline);
+    if (prepared.outcome != SectionOutcome::rolled_back) continue;
+    prepared_.erase(text);
+    refused = prepared.error;
   }
   for (std::size_t at = sent; at < sections.size(); ++at) answers[at] = lost(SectionOutcome::not_sent, "sending");
   for (std::size_t at = 0; at < sent; ++at) {
     answers[at] = read_section(sections[at].size(), deadline);
+    // What is wrong with the statement was said when it was prepared.
+    if (!refused.state.empty() && answers[at].error.state == kNoSuchStatement) answers[at].error = refused;
     if (answers[at].outcome != SectionOutcome::unknown) continue;
     for (std::size_t later = at + 1; later < sent; ++later) {
       answers[later] = {SectionOutcome::unknown, {}, answers[at].error};

@@ -4,9 +4,9 @@
 // trip whatever is asked. What matters most about a section that failed is whether it can have been committed, and
 // SectionOutcome says exactly that.
 //
-// Nothing here leaves anything behind in the session (no prepared statements, no settings), so that a pooler may give
-// the next transaction another session. LISTEN is one exception and has a connection of its own; limits of time are the
-// other (server.h), and are set only where the session is ours alone.
+// Nothing here leaves anything behind in the session, so that a pooler may give the next transaction another one.
+// Exceptions: LISTEN, which has a connection of its own; and limits of time (server.h) and prepared statements, where
+// the session is ours alone.
 #pragma once
 
 #include "store/common/deadline.h"
@@ -17,6 +17,7 @@
 #include <oncekey/result.h>
 
 #include <atomic>
+#include <map>
 #include <span>
 
 namespace oncekey::postgres {
@@ -59,6 +60,13 @@ class Connection {
   // Sends all sections and gives back one result for each. After not_sent or unknown the connection is not usable.
   std::vector<Section> pipeline(std::span<const std::vector<Statement>> sections, Deadline deadline);
 
+  // From now on pipelines prepare each text once and send its name: the server then parses and plans it once. Only
+  // where the session is this connection's alone (limit_session() in server.h).
+  void prepare_statements() { prepares_ = true; }
+  // Was the section rolled back because the session does not have a prepared statement as we know it? Then statements
+  // are sent whole from now on, and the caller may ask again.
+  bool mends_prepared(const Section& section);
+
   // One statement, a transaction of its own.
   Section run(const Statement& statement, Deadline deadline) {
     return read_results(statement.send(connection_), deadline);
@@ -85,6 +93,10 @@ class Connection {
 
  private:
   Connection(PGconn* connection, std::string name) : connection_(connection), name_(std::move(name)) {}
+  // Sends the texts that are not prepared yet, each as a section. Which; nothing if they could not be sent.
+  std::optional<std::vector<std::string>> prepare_new(std::span<const std::vector<Statement>> sections,
+                                                      Deadline deadline);
+  bool send(const Statement& statement);
   bool flush(Deadline deadline);
   std::optional<ResultPtr> next_result(Deadline deadline);
   Section read_section(std::size_t statements, Deadline deadline);
@@ -95,6 +107,10 @@ class Connection {
   const std::string name_; // the target's
   TextEncoding text_encoding_ = TextEncoding::utf8;
   bool broken_ = false;
+  bool prepares_ = false;
+  bool sent_prepared_ = false;                               // by the last pipeline
+  std::map<std::string, std::string, std::less<>> prepared_; // names by texts
+  int names_ = 0;                                            // given so far
 };
 
 // Waits for the cancellations that connections of this process have left behind, until the deadline: libpq and what it

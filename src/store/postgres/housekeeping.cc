@@ -362,6 +362,20 @@ Result<std::vector<JobCount>> Housekeeping::count_jobs() {
   return counts;
 }
 
+Result<std::vector<GatewayBeat>> Housekeeping::beat(const GatewayBeat& mine) {
+  const Result<Section> section = ask_server(Statement(
+      "SELECT instance, name, version, state, started, seen FROM oncekey.beat($1, $2, $3, $4, $5, $6, $7)",
+      state_.skew().count(), as_text(mine.instance, TextEncoding::utf8), as_text(mine.name, TextEncoding::utf8),
+      as_text(mine.version, TextEncoding::utf8), as_text(mine.state, TextEncoding::utf8),
+      mine.started.time_since_epoch().count(), kGatewayForgottenAfter.count()));
+  if (!section) return section.fault();
+  std::vector<GatewayBeat> beats;
+  for (const Row row : rows_of(section->result())) {
+    beats.push_back({row.text(0), row.text(1), row.text(2), row.text(3), row.time(4), row.time(5)});
+  }
+  return beats;
+}
+
 Result<WaitingKeys> Housekeeping::count_waiting() {
   const Result<Section> section =
       ask_server(Statement("SELECT abandoned, indeterminate FROM oncekey.count_waiting($1, $2)", state_.skew().count(),

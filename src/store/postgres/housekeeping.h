@@ -39,6 +39,7 @@ class Housekeeping {
   Result<WaitingKeys> count_waiting();
   Result<JobPage> list_jobs(const JobListRequest& request);
   Result<std::vector<JobCount>> count_jobs();
+  Result<std::vector<GatewayBeat>> beat(const GatewayBeat& mine);
 
   StoreStats stats() const;
 

@@ -118,6 +118,9 @@ class OpenPostgresStore final : public PostgresStore, public JobStore {
   void count_waiting(Done<WaitingKeys> done) override {
     housekeeping_->ask(std::move(done), &Housekeeping::count_waiting);
   }
+  void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) override {
+    housekeeping_->ask(std::move(done), &Housekeeping::beat, mine);
+  }
   void announce_to(Listener listener) override { state_.announce_to(std::move(listener)); }
   Time now() const override { return state_.clock.now() + state_.skew(); }
   const Secret& secret() const override { return state_.marker.secret; }
@@ -149,8 +152,9 @@ class OpenPostgresStore final : public PostgresStore, public JobStore {
   void find(const RecordId& id, Done<std::optional<FoundJob>> done) override {
     submit(id, FindJobCall{id, std::move(done)});
   }
-  void operate(const RecordId& id, const std::string& /*route*/, JobAction action, Done<JobAnswer> done) override {
-    submit(id, JobOperatorCall{id, action, std::move(done)});
+  void operate(const RecordId& id, const std::string& /*route*/, JobAction action, std::optional<JobSeen> seen,
+               Done<JobAnswer> done) override {
+    submit(id, JobOperatorCall{id, action, seen, std::move(done)});
   }
   void list(const JobListRequest& request, Done<JobPage> done) override {
     housekeeping_->ask(std::move(done), &Housekeeping::list_jobs, request);

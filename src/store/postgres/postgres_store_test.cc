@@ -1,5 +1,6 @@
 // What only a real server can show: partitions, faults, locks, standbys, batches.
 #include "store/common/guarded_store.h"
+#include "store/postgres/connection.h"
 #include "support/postgres_store_fixture.h"
 
 #include <array>
@@ -46,6 +47,58 @@ TEST_F(PostgresStoreTest, TwoStoresClaimTheSameKeysWhileABucketEndsAndEachKeyHas
   claimants.clear();
   for (std::uint64_t key = 0; key < kKeys; ++key) EXPECT_EQ(owners[key], 1) << "key " << key;
   EXPECT_EQ(listed(*second), kKeys) << "an id is in one partition only";
+}
+
+TEST_F(PostgresStoreTest, AStatementThatItsSessionHasForgottenIsSentWhole) {
+  using namespace postgres;
+  const Result<PostgresUrl> url = split_postgres_url(test_url());
+  const Result<PostgresTarget> target = postgres_target(url->for_libpq);
+  const auto deadline = [] { return deadline_in(Millis{30'000}); };
+  const std::atomic<bool> stopping = false;
+  const auto connection = Connection::open(*target, deadline(), stopping);
+  ASSERT_TRUE(connection) << connection.fault().message;
+  Connection& session = **connection;
+  const auto ask = [&] {
+    const std::vector<Statement> asked[] = {{Statement("SELECT $1", std::int64_t{7})}};
+    std::vector<Section> answers = session.pipeline(asked, deadline());
+    return std::move(answers.front());
+  };
+  const auto prepared = [&] {
+    return session.run(Statement("SELECT count(*) FROM pg_prepared_statements"), deadline()).row().int8(0);
+  };
+  EXPECT_EQ(ask().row().int8(0), 7);
+  EXPECT_EQ(prepared(), 0) << "a pooler may lend the session to others";
+
+  session.prepare_statements();
+  EXPECT_EQ(ask().row().int8(0), 7);
+  EXPECT_EQ(ask().row().int8(0), 7);
+  EXPECT_EQ(prepared(), 1);
+  const std::vector<Statement> wrong[] = {{Statement("SELECT no_such_schema.f($1)", std::int64_t{7})}};
+  EXPECT_EQ(session.pipeline(wrong, deadline()).front().error.state, "3F000") << "invalid_schema_name";
+
+  session.run(Statement("DEALLOCATE ALL"), deadline());
+  const Section forgotten = ask();
+  EXPECT_EQ(forgotten.outcome, SectionOutcome::rolled_back);
+  EXPECT_TRUE(session.mends_prepared(forgotten));
+  EXPECT_EQ(ask().row().int8(0), 7);
+  EXPECT_EQ(prepared(), 0);
+}
+
+TEST_F(PostgresStoreTest, GatewaysSeeEachOtherUntilOneIsSilentForLong) {
+  const auto first = open();
+  const auto second = open();
+  ASSERT_TRUE(first && second);
+  const auto beat = [](Store& store, const std::string& instance) {
+    std::promise<std::vector<GatewayBeat>> known;
+    store.beat({instance, "gw-" + instance, "1", "ready", Time{}, {}}, [&](auto all) { known.set_value(*all); });
+    std::set<std::string> names;
+    for (const GatewayBeat& each : known.get_future().get()) names.insert(each.name);
+    return names;
+  };
+  beat(*first, "a");
+  EXPECT_EQ(beat(*second, "b"), (std::set<std::string>{"gw-a", "gw-b"}));
+  passed_ += kGatewayForgottenAfter.count() + 1000;
+  EXPECT_EQ(beat(*second, "b"), std::set<std::string>{"gw-b"});
 }
 
 TEST_F(PostgresStoreTest, NewKeysClaimedThroughTwoStoresHaveOneOwnerEach) {

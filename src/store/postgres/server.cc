@@ -49,8 +49,11 @@ constexpr Migration kMigrations[] = {
     {1, "records", 1,
 #include "store/postgres/migrations/0001_records.sql"
     },
-    {2, "notes", 1,
-#include "store/postgres/migrations/0002_notes.sql"
+    {2, "operators", 1,
+#include "store/postgres/migrations/0002_operators.sql"
+    },
+    {3, "notes", 1,
+#include "store/postgres/migrations/0003_notes.sql"
     },
 };
 // clang-format on
@@ -183,14 +186,15 @@ Result<ServerSight> look_at_server(Connection& connection, Deadline deadline) {
   return sight;
 }
 
-void limit_session(Connection& connection, Millis longest, Deadline deadline) {
+bool limit_session(Connection& connection, Millis longest, Deadline deadline) {
   // One after the other: a server on a system that cannot tell refuses the second, and the first should stay.
   const std::vector<Statement> sections[] = {
       {Statement("SELECT set_config('statement_timeout', $2::text, false) WHERE pg_backend_pid() = $1",
                  connection.backend_pid(), std::to_string(longest.count()))},
       {Statement("SELECT set_config('client_connection_check_interval', '1s', false) WHERE pg_backend_pid() = $1",
                  connection.backend_pid())}};
-  connection.pipeline(sections, deadline);
+  const std::vector<Section> set = connection.pipeline(sections, deadline);
+  return set.front().committed() && PQntuples(set.front().result()) == 1;
 }
 
 Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline) {

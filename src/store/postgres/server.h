@@ -64,7 +64,8 @@ Result<ServerSight> look_at_server(Connection& connection, Deadline deadline);
 // Lets the server end by itself what no caller waits for any more: statements that last longer than `longest`, and,
 // where it can tell, those whose client is gone. For gateways that were killed, and for when a cancellation does not
 // arrive. Does nothing behind a pooler, whose sessions are lent to others, and a server that cannot is left as it is.
-void limit_session(Connection& connection, Millis longest, Deadline deadline);
+// True if the session is this connection's alone.
+bool limit_session(Connection& connection, Millis longest, Deadline deadline);
 
 // Counts the tick up and returns the marker as it is then; nothing if it is gone.
 Result<std::optional<MetaRow>> tick(Connection& connection, Deadline deadline);

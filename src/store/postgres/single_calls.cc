@@ -42,6 +42,9 @@ std::optional<Result<T>> numbered(const PGresult* result, T last) {
 }
 
 Statement statement_of(const OperatorCall& call, const SqlTerms& terms) {
+  if (call.action == OperatorAction::hold)
+    return Statement("SELECT oncekey.hold_by_hand($1, $2, $3)", terms.skew.count(), lock_of(call.id),
+                     bytea_of(call.id));
   return Statement("SELECT oncekey.operate($1, $2, $3, $4, $5, $6)", terms.skew.count(), lock_of(call.id),
                    bytea_of(call.id), sql_number(call.action), encoded(call.response), call.response.unfinished());
 }
@@ -80,8 +83,11 @@ Statement statement_of(const FindJobCall& call, const SqlTerms& terms) {
 }
 
 Statement statement_of(const JobOperatorCall& call, const SqlTerms& terms) {
-  return Statement("SELECT oncekey.operate_job($1, $2, $3)", terms.skew.count(), bytea_of(call.id),
-                   sql_number(call.action));
+  // A fence is never negative: -1 stands for a job that was not looked at.
+  const JobSeen seen = call.seen.value_or(JobSeen{});
+  const std::int64_t fence = call.seen ? static_cast<std::int64_t>(seen.fence) : -1;
+  return Statement("SELECT oncekey.operate_seen_job($1, $2, $3, $4, $5)", terms.skew.count(), bytea_of(call.id),
+                   sql_number(call.action), static_cast<std::int16_t>(seen.state), fence);
 }
 
 std::optional<Result<OperatorAnswer>> answer_of(const OperatorCall&, const PGresult* result) {
@@ -126,7 +132,7 @@ std::optional<Result<std::optional<FoundJob>>> answer_of(const FindJobCall&, con
 }
 
 std::optional<Result<JobAnswer>> answer_of(const JobOperatorCall&, const PGresult* result) {
-  return numbered(result, JobAnswer::message_gone);
+  return numbered(result, JobAnswer::changed);
 }
 
 } // namespace

@@ -22,16 +22,29 @@ void ArrayParam::add_number(std::int32_t number) {
   bytes_.append(binary.data(), binary.size());
 }
 
-bool Statement::send(PGconn* connection) const {
-  std::vector<const char*> values;
-  std::vector<int> lengths;
-  const std::vector<int> formats(values_.size(), 1);
-  for (const std::string& value : values_) {
+Statement::Parameters::Parameters(const std::vector<std::string>& binary) : formats(binary.size(), 1) {
+  values.reserve(binary.size());
+  lengths.reserve(binary.size());
+  for (const std::string& value : binary) {
     values.push_back(value.data());
     lengths.push_back(static_cast<int>(value.size()));
   }
-  return PQsendQueryParams(connection, sql_, static_cast<int>(values_.size()), types_.data(), values.data(),
-                           lengths.data(), formats.data(), 1) == 1;
+}
+
+bool Statement::send(PGconn* connection) const {
+  const Parameters with(values_);
+  return PQsendQueryParams(connection, sql_, static_cast<int>(values_.size()), types_.data(), with.values.data(),
+                           with.lengths.data(), with.formats.data(), 1) == 1;
+}
+
+bool Statement::prepare(PGconn* connection, const std::string& name) const {
+  return PQsendPrepare(connection, name.c_str(), sql_, static_cast<int>(types_.size()), types_.data()) == 1;
+}
+
+bool Statement::send_prepared(PGconn* connection, const std::string& name) const {
+  const Parameters with(values_);
+  return PQsendQueryPrepared(connection, name.c_str(), static_cast<int>(values_.size()), with.values.data(),
+                             with.lengths.data(), with.formats.data(), 1) == 1;
 }
 
 std::vector<std::string_view> Row::array(int column) const {

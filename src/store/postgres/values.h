@@ -107,10 +107,22 @@ class Statement {
     (add(std::forward<Values>(values)), ...);
   }
 
-  // Hands it to libpq; false if that could not take it.
+  const char* text() const { return sql_; }
+
+  // Each hands something to libpq, and is false if that could not take it: the statement as it is; its text, to be kept
+  // in the session under this name; its parameters, for the text of this name.
   bool send(PGconn* connection) const;
+  bool prepare(PGconn* connection, const std::string& name) const;
+  bool send_prepared(PGconn* connection, const std::string& name) const;
 
  private:
+  // As libpq wants them.
+  struct Parameters {
+    explicit Parameters(const std::vector<std::string>& binary);
+    std::vector<const char*> values;
+    std::vector<int> lengths;
+    std::vector<int> formats;
+  };
   template <class T>
   void add(const T& value) {
     const auto binary = binary_of(value);

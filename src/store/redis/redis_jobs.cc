@@ -86,12 +86,15 @@ class RedisJobs final : public JobStore {
     submit_(call_for(Script::jobs, id, "F"), FindJobCall{id, std::move(done)});
   }
 
-  void operate(const RecordId& id, const std::string& route, JobAction action, Done<JobAnswer> done) override {
-    CallPtr call = call_for(Script::jobs, id, "O", to_string(action));
+  void operate(const RecordId& id, const std::string& route, JobAction action, std::optional<JobSeen> seen,
+               Done<JobAnswer> done) override {
+    const std::string state = seen ? std::to_string(static_cast<int>(seen->state)) : "";
+    const std::string fence = seen ? std::to_string(seen->fence) : "";
+    CallPtr call = call_for(Script::jobs, id, "O", to_string(action), state, fence);
     call->job_route = route;
     // A job that is retried may be in a partition in which this gateway knows of none.
     if (action == JobAction::retry) has_jobs(route, state_.names.partition_of(id), true);
-    submit_(std::move(call), JobOperatorCall{id, action, std::move(done)});
+    submit_(std::move(call), JobOperatorCall{id, action, seen, std::move(done)});
   }
 
   void list(const JobListRequest& request, Done<JobPage> done) override {

@@ -2,6 +2,7 @@
 
 #include "core/record_codec.h"
 #include "store/redis/announcements.h"
+#include "store/redis/beats.h"
 #include "store/redis/listing.h"
 #include "store/redis/rates.h"
 #include "store/redis/redis_jobs.h"
@@ -147,6 +148,11 @@ class RedisStore final : public Store {
   void count_waiting(Done<WaitingKeys> done) override {
     run_on(
         state_.loop, [this] { return count_waiting_records(servers_); }, std::move(done));
+  }
+
+  void beat(GatewayBeat mine, Done<std::vector<GatewayBeat>> done) override {
+    run_on(
+        state_.loop, [this, mine = std::move(mine)] { return redis::beat(servers_, mine); }, std::move(done));
   }
 
   void announce_to(Listener listener) override { announcements_.tell(std::move(listener)); }

@@ -257,6 +257,24 @@ TEST_F(RedisServer, AFinderCannotHoldWhatAnOperatorLetsRunAgain) {
   EXPECT_EQ(hold(Holder::finder), FenceAnswer::lost);
 }
 
+TEST_F(RedisServer, GatewaysSeeEachOtherUntilOneIsSilentForLong) {
+  Time now = std::chrono::floor<Millis>(std::chrono::system_clock::now());
+  const RedisOptions options{.url = url(), .log = log_, .clock = [&now] { return now; }};
+  const auto first = *open_redis(options);
+  const auto second = *open_redis(options);
+  const auto beat = [](Store& store, const std::string& instance) {
+    const GatewayBeat mine{instance, "gw-" + instance, "1", "ready", Time{}, {}};
+    const auto known = wait_for_answer<std::vector<GatewayBeat>>([&](auto done) { store.beat(mine, std::move(done)); });
+    std::vector<std::string> names;
+    for (const GatewayBeat& each : *known) names.push_back(each.name);
+    return names;
+  };
+  beat(*first, "a");
+  EXPECT_EQ(beat(*second, "b"), (std::vector<std::string>{"gw-a", "gw-b"}));
+  now += kGatewayForgottenAfter + Millis(1);
+  EXPECT_EQ(beat(*second, "b"), std::vector<std::string>{"gw-b"});
+}
+
 TEST_F(RedisServer, ForAnOperatorAReleasedRecordIsAbsent) {
   const auto store = open();
   const RecordId id = random_id();

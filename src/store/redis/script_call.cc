@@ -82,7 +82,7 @@ Result<OperatorAnswer> answer_to(const OperatorCall&, const ScriptAnswer& answer
   return numbered(answer, OperatorAnswer::completed);
 }
 Result<JobAnswer> answer_to(const JobOperatorCall&, const ScriptAnswer& answer) {
-  return numbered(answer, JobAnswer::message_gone);
+  return numbered(answer, JobAnswer::changed);
 }
 
 Result<StageAnswer> answer_to(const StageCall&, const ScriptAnswer& answer) {

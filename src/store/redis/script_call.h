@@ -38,7 +38,7 @@ enum class Script { records, jobs };
 //   P owner answer                                complete with an answer that is not whole yet: the same
 //   L owner                                       release:  the same
 //   H owner finder                                hold:     the same
-//   O release|complete|rerun partial answer       operate:  0 done, 1 absent, 2 live, 3 completed
+//   O release|complete|rerun|hold partial answer  operate:  0 done, 1 absent, 2 live, 3 completed
 // `owner`, `identity` and `answer` are parts of a record's value: the fence, and behind it the token of the claim if
 // that is known; what stands from the token to the texts; what follows the texts. `times` are retention and lease, each
 // as eight bytes.
@@ -48,7 +48,8 @@ enum class Script { records, jobs };
 //   T route limit lease overdue     take: the number of jobs of the route that may be taken now or later, and for each
 //                                   one taken its id, its fields and its message
 //   E fence delivered|again|dead attempted status reason pause why_dead keep_message   end: 1 done, 0 lost
-//   O retry|drop                    operate: 0 done, 1 absent, 2 taken, 3 over, 4 the message is gone
+//   O retry|drop state fence        operate: 0 done, 1 absent, 2 taken, 3 over, 4 the message is gone, 5 changed since
+//                                   it had this state and fence; with an empty fence these are not compared
 //   F                               find: {fields, message}, or nil
 const std::string& text_of(Script script);
 

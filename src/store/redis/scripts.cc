@@ -224,10 +224,30 @@ function of_found.R(key, at, r)
   return write(key, r) or 1
 end
 
--- Every request ends here, so it works on the bytes: only what changes is made anew.
+-- Every request ends here, so it works on the bytes: only what changes is made anew. All records to complete are fetched
+-- by one command; what that does not find is looked at by itself, since it hides errors.
+local fetched
+local function fetch_all()
+  local keys, count, at = {}, 0, 7
+  for i = 2, 1 + ARGV[6] do
+    local letter = ARGV[at]
+    if letter == 'D' or letter == 'P' then
+      count = count + 1
+      keys[count] = KEYS[i]
+    end
+    at = at + 1 + lengths[letter]
+  end
+  fetched = {}
+  if count == 1 then return end
+  local values = redis_call('MGET', unpack(keys))
+  if values.err then return end
+  for i = 1, count do fetched[keys[i]] = values[i] end
+end
 local heads = {} -- of records completed now, by their flags
 local function complete(key, at, partial)
-  local value, err = read_bytes(key)
+  if not fetched then fetch_all() end
+  local value, err = fetched[key]
+  if not value or #value < TEXTS - 1 or byte(value) ~= FORMAT then value, err = read_bytes(key) end
   if err then return err end
   if not value or not is_of(value, ARGV[at]) or now >= unpack_head('<I8', value, EXPIRES_AT) then return 0 end
   local state, flags = byte(value, 2, 3)
@@ -279,6 +299,14 @@ function of_found.O(key, at, r)
   if free(r) then return 1 end
   if r.state == COMPLETED then return 3 end
   if r.state == IN_PROGRESS and not lease_over(r) then return 2 end
+  if ARGV[at] == 'hold' then
+    if r.state == INDETERMINATE then return 0 end
+    r.state = INDETERMINATE
+    r.settled_at = now
+    unset(r, RERUN)
+    set_field(key, '0 ' .. decimal(r.expires_at))
+    return settle(key, r, 0)
+  end
   note_settled(key) -- or decided by an operator
   local rest
   if ARGV[at] == 'release' then
@@ -376,7 +404,7 @@ local function write(id, j, changes)
   index(id, j)
 end
 
-lengths = {S = 7, T = 4, E = 8, O = 1, F = 0}
+lengths = {S = 7, T = 4, E = 8, O = 3, F = 0}
 
 function of_found.S(_, at, j, id)
   local fingerprint, route, event, ordered, delay, retention, message = unpack(ARGV, at, at + 6)
@@ -453,6 +481,8 @@ end
 
 function of_found.O(_, at, j, id)
   if gone(j) then return 1 end
+  local seen_state, seen_fence = ARGV[at + 1], ARGV[at + 2]
+  if seen_fence ~= '' and (j.state ~= tonumber(seen_state) or j.fence ~= seen_fence) then return 5 end
   if j.state == TAKEN and now < j.due_at then return 2 end
   if ARGV[at] == 'retry' then
     if j.message_kept ~= '1' then return 4 end

@@ -53,6 +53,7 @@ class KeyNames {
   }
   // What the whole store shares (its secret); lives where partition 0 does.
   std::string meta() const { return key(0, "meta"); }
+  std::string gateways() const { return key(0, "gateways"); }
   // Where settled records are announced.
   std::string channel() const { return prefix_ + ":settled"; }
   // Patterns for SCAN that fit the records or jobs whose id begins with these hex digits.

@@ -1,0 +1,60 @@
+// AuditTrail: what operators did: one log line each, which is written however little else is logged, and the newest of
+// them in memory for the console.
+//
+// Belongs to the loop of the operators.
+#pragma once
+
+#include "base/log.h"
+
+#include <oncekey/record.h>
+#include <oncekey/time.h>
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace oncekey {
+
+inline Time wall_clock() { return std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now()); }
+
+struct AuditLine {
+  Time at{};          // of the wall clock
+  std::string who;    // Visitor::name()
+  std::string action; // "release"; of several jobs at once "retry_jobs"
+  std::string id;     // of a record or job, in hex; empty if it is about several
+  std::string result;
+  std::string reason;
+};
+
+class AuditTrail {
+ public:
+  // Kept in memory; a busy day of an operations team.
+  static constexpr std::size_t kMost = 1000;
+
+  explicit AuditTrail(Log& log) : log_(log) {}
+
+  void note(AuditLine line, std::string_view peer);
+  // Each line also goes there: the audit log. Set once, before the first request.
+  using Also = std::function<void(const AuditLine& line)>;
+  void write_into(Also also) { also_ = std::move(also); }
+
+  // Where lines about a record are found that are older than this process. Set once, before the first request.
+  using Older = std::function<std::vector<AuditLine>(const RecordId& id)>;
+  void read_older(Older older) { older_ = std::move(older); }
+  bool has_older() const { return static_cast<bool>(older_); }
+
+  // About one record or job, oldest first.
+  std::vector<AuditLine> about(const RecordId& id) const;
+  // Newest first.
+  std::vector<AuditLine> newest(std::size_t limit) const;
+
+ private:
+  Log& log_;
+  std::deque<AuditLine> lines_; // oldest first
+  Older older_;
+  Also also_;
+};
+
+} // namespace oncekey

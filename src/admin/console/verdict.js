@@ -1,0 +1,124 @@
+// verdict: what stands on top of a key's page. Was it executed, once or more, and what does a retry get now? Pure.
+import { duration, now_ms, plural } from "./format.js";
+
+const seconds_until = (text) => Math.max(0, (Date.parse(text) - now_ms()) / 1000);
+
+// {tone, title, why, retry}: a title of a few words, why that is so, and what a retry gets now.
+export function verdict_of(record, overview) {
+  const timeline = record.timeline ?? [];
+  // A takeover begins another run while the outcome of the one before is not known. The record remembers that there was
+  // one, not how many.
+  const again = timeline.some((entry) => entry.event === "taken_over");
+  const by_hand = timeline.some((entry) => entry.event === "operator" && /^complete: done/.test(entry.text));
+  // An answer given by hand looks like any other. Without a log, who gave it is known since this gateway's start alone.
+  const hidden_hand =
+    record.audit === "memory" && !(overview && !overview.gateways_shared && record.settled_at >= overview.started);
+  return { ...executed(record, again, by_hand, hidden_hand), retry: retry_text(record) };
+}
+
+function executed(record, again, by_hand, hidden_hand) {
+  const gateway = record.gateway ? `Gateway ${record.gateway}` : "The gateway";
+  if (record.state === "completed" && by_hand) {
+    return {
+      tone: "warn",
+      title: "Settled by an operator",
+      why: `The answer ${record.status} was given by hand. Whether the API did the work is what the operator found out: see the reason in the timeline.`,
+    };
+  }
+  if (record.state === "completed" && again) {
+    return {
+      tone: "warn",
+      title: "Executed, maybe more than once",
+      why: `The answer ${record.status} is that of the last run. It took over from a run whose answer was never recorded: ask the API whether that one took effect too.`,
+    };
+  }
+  if (record.state === "completed") {
+    return {
+      tone: "good",
+      title: "Executed once",
+      why: `The API answered ${record.status}, and no other run took over under this key.${
+        hidden_hand
+          ? " (Had an operator given the answer by hand on another gateway, or before this one was started, only the log would tell.)"
+          : ""
+      }`,
+    };
+  }
+  if (record.state === "indeterminate") {
+    return {
+      tone: "bad",
+      title: again ? "Not known whether it was executed, or how often" : "Not known whether it was executed",
+      why: `It was sent to the API${again ? " more than once" : ""}, and no whole answer came back. It is not run again before a person decides: ask the API whether it happened.`,
+    };
+  }
+  if (record.rerun) {
+    return {
+      tone: "warn",
+      title: "Runs again at the next retry",
+      why: "Of an earlier run no answer was recorded; it may have been executed. An operator has allowed another run.",
+    };
+  }
+  if (record.abandoned) {
+    return {
+      tone: "warn",
+      title: "Not known whether it was executed",
+      why: `${gateway} stopped working on it before an answer was recorded, and its lease is over. It may have been executed.`,
+    };
+  }
+  return {
+    tone: "busy",
+    title: again ? "Being executed again now" : "Being executed now",
+    why: `${gateway} works on it${
+      record.lease_until
+        ? `. Its lease lasts ${duration(seconds_until(record.lease_until))} more, and is renewed while it works`
+        : ""
+    }.${again ? " It took over from a run whose answer was never recorded, which may have been executed too." : ""}`,
+  };
+}
+
+// What the store and the route's policy make of an equal request now.
+function decision_of(record) {
+  if (record.retry) return record.retry.same.decision;
+  if (record.state === "completed") return "replay";
+  if (record.state === "indeterminate") return "indeterminate";
+  if (record.rerun || record.waits_for === "retry") return "execute";
+  return record.abandoned ? "hold" : "in_progress";
+}
+
+function retry_text(record) {
+  const same = record.retry?.same;
+  const status = same?.status ?? 409;
+  const until = ` until the key expires in ${duration(seconds_until(record.expires_at))}`;
+  const other = record.retry
+    ? ` A request with another body gets ${record.retry.other.status} and is not executed.`
+    : " A request with another body is refused.";
+  switch (decision_of(record)) {
+    case "replay":
+      return `A retry gets the stored answer (${record.status})${until}. It is not executed again.${other}`;
+    case "answer_not_kept":
+      return `A retry gets ${status}, “the answer was not kept”${until}. It is not executed again.`;
+    case "in_progress":
+      return `A retry gets ${status}, “in progress”, because the first request is still under way.${
+        same?.retry_after_seconds ? ` It is told to come back in about ${duration(same.retry_after_seconds)}.` : ""
+      }`;
+    case "execute":
+      return `The next retry with the same body is forwarded to the API${record.rerun ? "" : " again"}, with a higher fence.`;
+    case "probe":
+      return "At the next retry the gateway asks the API what happened, and goes on by its answer.";
+    default:
+      return `A retry gets ${status}, “outcome unknown”, until a person decides. It is not executed.`;
+  }
+}
+
+// "12 replays, 1 mismatch": what retries have met, as far as this gateway has seen it.
+export function activity_text(activity) {
+  if (!activity) return null;
+  const parts = [
+    [activity.replays, "replay"],
+    [activity.in_progress, "“in progress” answer"],
+    [activity.mismatches, "mismatch", "mismatches"],
+    [activity.held, "“outcome unknown” answer"],
+  ]
+    .filter(([count]) => count > 0)
+    .map(([count, one, many]) => plural(count, one, many));
+  return parts.length > 0 ? parts.join(", ") : "no retries";
+}

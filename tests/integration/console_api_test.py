@@ -1,0 +1,259 @@
+"""What the operators' console gets from the gateway: the overview, one key's life, actions, and jobs by the dozen."""
+
+import json
+import pathlib
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support import hooks
+from support.gateway import Gateway, run_cli
+from support.upstream import Upstream, answers, resets
+from support.waiting import poll_until
+
+JSON = [("Content-Type", "application/json")]
+HOLDS = {"path": "/held/*", "policy": "stripe-v1", "scope": "global"}
+CLASSIC = {"path": "/*", "policy": "classic"}
+
+
+def post(gateway, path, body, key=None, expected=200):
+    headers = [*JSON, *([("Idempotency-Key", key)] if key else [])]
+    answer = gateway.admin.request("POST", path, body=json.dumps(body).encode(), headers=headers)
+    if answer.status != expected:
+        raise AssertionError(f"{path}: expected {expected}, got {answer}")
+    return answer
+
+
+class OverviewTest(unittest.TestCase):
+    def test_it_has_the_state_and_the_steps_since_the_last_one(self):
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        with Gateway(upstream.url, [CLASSIC], store="journal", gateway_name="eu-1") as gateway:
+            client = gateway.client()
+            for _ in range(3):
+                self.assertEqual(client.post(key="k1").status, 201)
+            self.assertEqual(client.post(key="k1", body=b'{"amount":9}').status, 422)
+            first = gateway.admin.get("/api/overview").json()
+            self.assertEqual((first["status"], first["gateway"], first["store"]["kind"]), ("ready", "eu-1", "journal"))
+            self.assertEqual(first["store"]["durability"], "power")
+            self.assertGreater(first["disk"]["size_bytes"], 0)
+            self.assertEqual(first["routes"], ["/*"])
+            self.assertEqual([each["name"] for each in first["gateways"]], ["eu-1"])
+            self.assertFalse(first["gateways_shared"])
+            columns = first["history"]["columns"]
+
+            def counted():
+                total = dict.fromkeys(columns, 0)
+                for row in gateway.admin.get("/api/overview").json()["history"]["rows"]:
+                    for name, value in zip(columns, row, strict=True):
+                        total[name] += value or 0
+                return total if total["first"] else None
+
+            total = poll_until(counted, "a step with the requests")
+            self.assertEqual((total["first"], total["replay"], total["mismatch"]), (1, 2, 1))
+            self.assertGreater(total["upstream_p95_ms"], 0)
+            self.assertGreater(total["store_p95_ms"], 0)
+
+            history = gateway.admin.get("/api/overview").json()["history"]
+            since = gateway.admin.get(f"/api/overview?since={history['next']}").json()["history"]
+            self.assertLessEqual(len(since["rows"]), 1)
+            self.assertFalse(since["gap"])
+            self.assertTrue(gateway.admin.get("/api/overview?since=17").json()["history"]["gap"])
+            self.assertEqual(gateway.admin.get("/api/overview?since=x").status, 400)
+
+
+class KeyTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.upstream = Upstream().start()
+        cls.addClassCleanup(cls.upstream.stop)
+        cls.gateway = Gateway(cls.upstream.url, [HOLDS, CLASSIC], lease="1s", upstream_timeout="1s", gateway_name="eu-1")
+        cls.addClassCleanup(cls.gateway.remove)
+        cls.gateway.start()
+
+    def abandoned(self, key):
+        """The record of a request whose outcome is unknown, once its lease is over."""
+        self.upstream.will(resets())
+        self.gateway.client().post(key=key)
+        self.gateway.wait_until_leases_end(1, key=key)
+        return self.gateway.records(key=key)[0]
+
+    def act(self, record, action, key=None, expected=200, **more):
+        body = {"reason": "the test says so", "confirm": record["id"][:8], **more}
+        return post(self.gateway, f"/api/keys/{record['id']}/{action}", body, key, expected)
+
+    def show(self, record, query=""):
+        return self.gateway.admin.get(f"/api/keys/{record['id']}{query}").json()
+
+    def events(self, record):
+        return [each["event"] for each in self.show(record)["timeline"]]
+
+    def test_a_life_has_claim_answer_replays_and_mismatches(self):
+        client = self.gateway.client()
+        for _ in range(3):
+            client.post(key="life-1")
+        client.post(key="life-1", body=b"other")
+        record = self.gateway.records(key="life-1")[0]
+        shown = self.show(record)
+        self.assertEqual(self.events(record), ["received", "completed", "replayed", "mismatch", "expires"])
+        received, _, replayed, mismatch, _ = shown["timeline"]
+        self.assertEqual((received["gateway"], received["fence"]), ("eu-1", record["fence"]))
+        self.assertEqual((replayed["count"], mismatch["count"]), (2, 1))
+        self.assertEqual((shown["activity"]["replays"], shown["activity"]["mismatches"]), (2, 1))
+        self.assertEqual(shown["retry"]["same"]["decision"], "replay")
+        self.assertEqual(shown["retry"]["other"]["status"], 422)
+        self.assertTrue(all(not each["allowed"] for each in shown["actions"]))
+
+    def test_a_key_is_held_and_decided_about_later(self):
+        record = self.abandoned("hold-1")
+        self.assertEqual(self.show(record)["retry"]["same"]["decision"], "execute")
+        self.assertEqual({each["action"] for each in self.show(record)["actions"] if each["allowed"]},
+                         {"release", "complete", "rerun", "hold"})
+        self.act(record, "hold")
+        held = self.show(record)
+        self.assertEqual((held["state"], held["waits_for"]), ("indeterminate", "operator"))
+        self.assertEqual(held["retry"]["same"]["status"], 409)
+        self.assertEqual(self.gateway.client().post(key="hold-1").status, 409, "nothing is executed")
+        self.assertEqual(self.upstream.executions("hold-1"), 1)
+        self.act(record, "complete", status=202, body="by hand")
+        replayed = self.gateway.client().post(key="hold-1")
+        self.assertEqual((replayed.status, replayed.body), (202, b"by hand"))
+        decided = [each for each in self.show(record)["timeline"] if each["event"] == "operator"]
+        self.assertEqual([each["text"] for each in decided], ["hold: done", "complete: done"])
+        self.assertEqual({(each["who"], each["reason"]) for each in decided}, {("token operator", "the test says so")})
+        self.act(record, "hold", expected=409)
+
+    def test_a_double_click_acts_once(self):
+        record = self.abandoned("click-1")
+        first = self.act(record, "release", key="c1")
+        again = self.act(record, "release", key="c1")
+        self.assertEqual(first.body, again.body)
+        self.assertEqual((first.replayed, again.replayed), (False, True))
+        self.act(record, "release", key="c2", expected=404)
+        self.act(record, "rerun", key="c1", expected=422)
+        lines = self.gateway.admin.get("/api/audit?limit=1000").json()["lines"]
+        about = [line["result"] for line in lines if line["id"] == record["id"]]
+        self.assertEqual(about, ["done"])
+
+    def test_an_action_needs_a_reason_and_the_right_confirmation(self):
+        record = self.abandoned("confirm-1")
+        path = f"/api/keys/{record['id']}/release"
+        self.assertEqual(post(self.gateway, path, {"reason": " "}, expected=400).json()["code"], "bad_request")
+        wrong = post(self.gateway, path, {"reason": "x", "confirm": "00000000"}, expected=422)
+        self.assertEqual(wrong.json()["code"], "confirm")
+        self.assertEqual(self.show(record)["state"], "in_progress")
+
+    def test_the_command_line_holds_too_with_the_words_of_the_api(self):
+        record = self.abandoned("cli-1")
+        words = {each["action"]: each for each in self.gateway.admin.get("/api/actions").json()["keys"]}
+        done = run_cli("keys", "hold", record["id"][:12], "--reason", "wait", "--yes", "--admin", self.gateway.admin_text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(words["hold"]["meaning"], done.stdout)
+        shown = run_cli("keys", "show", record["id"], "--admin", self.gateway.admin_text)
+        self.assertIn("by token operator: wait", shown.stdout)
+
+    def test_keys_are_found_by_their_account_alone(self):
+        for key in ("of-carol-1", "of-carol-2"):
+            self.gateway.client("carol").post(key=key)
+        self.gateway.client("dave").post(key="of-dave")
+        found = post(self.gateway, "/api/keys/find", {"principal": "Bearer carol"}).json()
+        self.assertEqual({each["key"] for each in found["keys"]}, {"of-carol-1", "of-carol-2"})
+        self.assertFalse(found["exact"])
+        completed = post(self.gateway, "/api/keys/find", {"principal": "Bearer carol", "state": "waiting"}).json()
+        self.assertEqual(completed["keys"], [])
+        self.assertEqual(self.gateway.admin.get("/api/keys?newer_than=1h&older_than=0s").status, 200)
+        self.assertEqual(self.gateway.admin.get("/api/keys?newer_than=0s").json()["keys"], [])
+
+
+class BulkTest(unittest.TestCase):
+    JOBS = 5
+
+    def setUp(self):
+        self.receiver = Upstream().start()
+        self.addCleanup(self.receiver.stop)
+        self.receiver.always(answers(500))
+        webhooks = [hooks.hook("stripe", self.receiver.url + "/events", budget="100ms")]
+        self.gateway = Gateway("http://127.0.0.1:1", [CLASSIC], webhook=webhooks)
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+        for number in range(self.JOBS):
+            body, headers = hooks.stripe(f"evt_{number}")
+            sent = self.gateway.client().request("POST", "/hooks/stripe", body=body, headers=headers)
+            self.assertEqual(sent.status, 200)
+        poll_until(lambda: len(self.jobs("dead")) == self.JOBS, "all jobs to be dead letters")
+
+    def jobs(self, state):
+        return self.gateway.admin.get(f"/api/jobs?state={state}").json()["jobs"]
+
+    def run_of(self, action, **body):
+        body = {"filter": {"state": "dead"}, "reason": "the receiver is back", **body}
+        return post(self.gateway, f"/api/jobs/{action}", body, "bulk-1", 202).json()
+
+    def end_of(self, run):
+        def ended():
+            now = self.gateway.admin.get(f"/api/jobs/runs/{run['id']}").json()
+            return now if now["state"] != "running" else None
+
+        return poll_until(ended, "the run to end")
+
+    def test_a_dry_run_counts_and_a_run_delivers(self):
+        dry = post(self.gateway, "/api/jobs/retry", {"filter": {"state": "dead"}, "dry_run": True}).json()
+        self.assertEqual((dry["count"], dry["capped"], dry["destinations"][0]["count"]), (self.JOBS, False, self.JOBS))
+        self.assertEqual(len(self.jobs("dead")), self.JOBS)
+        few = post(self.gateway, "/api/jobs/retry", {"filter": {}, "reason": "x", "confirm": 1}, expected=422).json()
+        self.assertEqual((few["code"], few["count"]), ("confirm", self.JOBS))
+        self.receiver.always(answers(200))
+        run = self.run_of("retry", confirm=dry["count"])
+        again = post(self.gateway, "/api/jobs/retry", {"filter": {"state": "dead"}, "reason": "the receiver is back",
+                                                       "confirm": dry["count"]}, "bulk-1", 202)
+        self.assertEqual((again.json()["id"], again.replayed), (run["id"], True))
+        self.assertEqual(self.gateway.admin.get("/api/overview").json()["bulk"]["id"], run["id"])
+        post(self.gateway, "/api/jobs/drop", {"filter": {}, "reason": "x", "confirm": 9}, expected=409)
+        ended = self.end_of(run)
+        self.assertEqual((ended["state"], ended["done"], ended["left_alone"]), ("done", self.JOBS, 0))
+        poll_until(lambda: len(self.jobs("delivered")) == self.JOBS, "all of them to be delivered")
+        job = self.jobs("delivered")[0]
+        shown = self.gateway.admin.get(f"/api/jobs/{job['id']}?body=1").json()
+        self.assertEqual([each["ending"] for each in shown["attempts_seen"]][-1], "delivered")
+        self.assertIn(500, [each["status"] for each in shown["attempts_seen"]])
+        self.assertIn("evt_", shown["message"]["body"])
+        self.assertEqual(shown["decisions"][0]["reason"], "the receiver is back")
+
+    def test_what_has_changed_meanwhile_is_left_alone(self):
+        newest = self.jobs("dead")[0]  # its turn comes last
+        run = self.run_of("retry", confirm=self.JOBS)
+        post(self.gateway, f"/api/jobs/{newest['id']}/drop", {"reason": "not this one"})
+        ended = self.end_of(run)
+        self.assertEqual((ended["state"], ended["done"], ended["left_alone"]), ("done", self.JOBS - 1, 1))
+        self.assertEqual(ended["left_alone_why"], [{"why": "it has changed since it was listed", "count": 1}])
+        self.assertEqual(self.gateway.admin.get(f"/api/jobs/{newest['id']}").json()["state"], "dropped")
+
+    def test_a_run_can_be_stopped(self):
+        run = self.run_of("retry", confirm=self.JOBS)
+        post(self.gateway, f"/api/jobs/runs/{run['id']}/stop", {"reason": "enough"})
+        ended = self.end_of(run)
+        self.assertEqual(ended["state"], "stopped")
+        self.assertLess(ended["done"], self.JOBS)
+        post(self.gateway, f"/api/jobs/runs/{run['id']}/stop", {"reason": "enough"}, expected=409)
+
+    def test_a_selection_is_dropped_by_its_ids(self):
+        ids = [job["id"] for job in self.jobs("dead")[:2]]
+        run = post(self.gateway, "/api/jobs/drop", {"ids": [*ids, "0" * 64], "reason": "x", "confirm": 2}, expected=202)
+        self.assertEqual(self.end_of(run.json())["done"], 2)
+        self.assertEqual({job["id"] for job in self.jobs("dropped")}, set(ids))
+        self.assertEqual(len(self.jobs("dead")), self.JOBS - 2)
+
+    def test_the_command_line_retries_all(self):
+        self.receiver.always(answers(200))
+        done = run_cli("jobs", "retry", "--all", "--destination", "hook /hooks/stripe", "--reason", "back", "--yes",
+                       "--admin", self.gateway.admin_text)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn(f"done: {self.JOBS} of {self.JOBS} jobs", done.stdout)
+        none = run_cli("jobs", "retry", "--all", "--destination", "hook /none", "--reason", "back", "--yes", "--admin",
+                       self.gateway.admin_text)
+        self.assertEqual((none.returncode, none.stdout), (0, "no jobs\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
