@@ -40,7 +40,11 @@ oncekey_room(config FOLDER config USES oncekey_core oncekey_signatures LINKS tom
 oncekey_room(http FOLDER http USES oncekey_net)
 oncekey_room(workers FOLDER workers USES oncekey_phases oncekey_http oncekey_redis oncekey_jobs LINKS Boost::json)
 oncekey_room(client FOLDER client USES oncekey_core oncekey_http)
-oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config prometheus-cpp::core LINKS ZLIB::ZLIB)
+# What gateways write and operators read: who did what, and what was decided.
+oncekey_room(audit FOLDER audit USES oncekey_base LINKS Boost::json)
+# The spans of requests, and the thread that sends them.
+oncekey_room(trace FOLDER trace USES oncekey_core oncekey_http)
+oncekey_room(gateway FOLDER gateway USES oncekey_core oncekey_http oncekey_config oncekey_audit oncekey_trace prometheus-cpp::core LINKS ZLIB::ZLIB)
 oncekey_room(delivery FOLDER delivery USES oncekey_gateway oncekey_jobs)
 include(${CMAKE_CURRENT_LIST_DIR}/embed_console.cmake)
 oncekey_embed_console(ONCEKEY_CONSOLE_SOURCE)

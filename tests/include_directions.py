@@ -73,9 +73,15 @@ ROOMS = {
     "store": Room(
         "`open_store`, the one place that maps a URL to a store",
         sees="base redis core store/common store/memory store/journal store/postgres store/redis"),
+    "audit": Room(
+        "the audit log: its chain of lines, the files, writing, reading and verifying them",
+        sees="base"),
+    "trace": Room(
+        "spans of requests in the JSON of OTLP, and the thread that sends them to a collector",
+        sees="base http core"),
     "gateway": Room(
         "the flow of a request; trust in callers, limits, waiters, leases, upstreams and their circuit breakers, metrics",
-        sees="base net http core config", libraries="prometheus"),
+        sees="base net http core config audit trace", libraries="prometheus"),
     "client": Room(
         "the retrying client and its key journal",
         sees="base http core"),
@@ -91,10 +97,10 @@ ROOMS = {
         sees="base redis http core jobs phases"),
     "admin": Room(
         "health, metrics, the JSON API for operators with its roles and sessions, and the console",
-        sees="base net http core config gateway"),
+        sees="base net http core config audit gateway"),
     "cli": Room(
         "`main` and one file for each subcommand; builds everything and hands it down",
-        sees="base net http core config store gateway delivery admin", libraries="CLI"),
+        sees="base net http core config store audit gateway delivery admin", libraries="CLI"),
 }
 
 # Foreign libraries, by the beginning of their headers' names. A room that may use one names it in ROOMS.

@@ -43,6 +43,7 @@ ALLOWED = {
     "command --forget": "takes an entry out of the client's journal; nothing is released at the gateway",
     "command --key-lifetime": "how long the client goes on using a key of its journal; the gateway's retention is another time",
     "setting on_unknown": "what to do when the outcome of a call is unknown; making the key indeterminate is one choice",
+    "setting otlp_endpoint": "OpenTelemetry's own word for where a collector listens",
     "event claim_unknown": "the store's answer to a claim was lost: about the call, not about a key's state",
 }
 

@@ -1,6 +1,7 @@
 #include "admin/admin.h"
 
 #include "admin/action_texts.h"
+#include "admin/audit_lines.h"
 #include "admin/console_files.h"
 #include "admin/metrics_page.h"
 #include "admin/record_json.h"
@@ -63,7 +64,9 @@ Admin::Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const
       jobs_(shared, loop, audit_),
       bulk_(shared, loop, audit_),
       store_(shared, loop, audit_),
-      pages_(pages()) {}
+      pages_(pages()) {
+  audit_.write_into([&shared](const AuditLine& line) { audit_action(shared, line); });
+}
 
 void Admin::serves(const Server& gateway) {
   gateway_ = &gateway;
@@ -80,7 +83,8 @@ std::vector<Admin::Page> Admin::pages() {
   using R = PageRequest;
   return {
       {"GET", "/readyz", Needs::reader, Kind::reads, [this](R&) { return at_once(ready(false)); }},
-      {"GET", "/metrics", Needs::reader, Kind::reads, [this](R&) { return at_once(metrics_page(shared_, gateway_)); }},
+      {"GET", "/metrics", Needs::reader, Kind::reads,
+       [this](R& r) { return at_once(metrics_page(shared_, gateway_, r.exchange.request().headers)); }},
       {"GET", "/api/session", Needs::reader, Kind::polled, [this](R& r) { return at_once(access_.show(r.visitor)); }},
       {"POST", "/api/logout", Needs::session, Kind::reads,
        [this](R& r) { return at_once(access_.log_out(r.exchange, r.visitor)); }},
@@ -92,6 +96,8 @@ std::vector<Admin::Page> Admin::pages() {
        [this](R&) { return at_once(json_answer(overview_.storms(kStormsMax))); }},
       {"GET", "/api/actions", Needs::reader, Kind::reads, [this](R&) { return at_once(actions()); }},
       {"GET", "/api/audit", Needs::reader, Kind::reads, [this](R& r) { return at_once(audit_page(r)); }},
+      {"POST", "/api/audit/find", Needs::reader, Kind::reads,
+       [this](R& r) { return at_once(find_audit(shared_, r.given)); }},
       {"GET", "/api/keys", Needs::reader, Kind::reads, [this](R& r) { return keys_.list(r); }},
       {"POST", "/api/keys/find", Needs::reader, Kind::reads, [this](R& r) { return keys_.find(r); }},
       {"GET", "/api/keys/*", Needs::reader, Kind::reads, [this](R& r) { return keys_.show(r); }},
@@ -160,7 +166,7 @@ Task<PageAnswer> Admin::answer(Exchange& exchange) {
     co_return co_await access_.log_in(exchange, given);
   }
   if (reading && path == "/metrics" && anonymous && is_loopback(shared_.config().admin))
-    co_return metrics_page(shared_, gateway_);
+    co_return metrics_page(shared_, gateway_, head.headers);
   Access::Entry entry = co_await access_.let_in(exchange);
   if (!entry.visitor) co_return std::move(entry.refusal);
   co_return co_await answer_visitor(exchange, *entry.visitor);
@@ -264,6 +270,7 @@ PageAnswer Admin::actions() const {
 }
 
 PageAnswer Admin::audit_page(const PageRequest& request) const {
+  if (shared_.audit != nullptr) return audit_log_page(shared_, request.query);
   const Result<std::size_t> limit = limit_of(request.query, kAuditUsual);
   if (!limit) return refused(400, limit.fault().message);
   json::array lines;

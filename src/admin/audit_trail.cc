@@ -11,6 +11,7 @@ void AuditTrail::note(AuditLine line, std::string_view peer) {
                                   {"who", line.who},
                                   {"peer", peer},
                                   {"reason", line.reason}});
+  if (also_) also_(line);
   if (lines_.size() == kMost) lines_.pop_front();
   lines_.push_back(std::move(line));
 }

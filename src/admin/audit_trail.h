@@ -36,6 +36,9 @@ class AuditTrail {
   explicit AuditTrail(Log& log) : log_(log) {}
 
   void note(AuditLine line, std::string_view peer);
+  // Each line also goes there: the audit log. Set once, before the first request.
+  using Also = std::function<void(const AuditLine& line)>;
+  void write_into(Also also) { also_ = std::move(also); }
 
   // Where lines about a record are found that are older than this process. Set once, before the first request.
   using Older = std::function<std::vector<AuditLine>(const RecordId& id)>;
@@ -51,6 +54,7 @@ class AuditTrail {
   Log& log_;
   std::deque<AuditLine> lines_; // oldest first
   Older older_;
+  Also also_;
 };
 
 } // namespace oncekey

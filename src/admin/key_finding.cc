@@ -15,7 +15,9 @@ constexpr std::size_t kAccountStep = 1000;
 
 bool has_line_break(std::string_view text) { return text.find_first_of("\r\n\0", 0, 3) != std::string_view::npos; }
 
-Result<KeySearch> search_of(const json::object& given) {
+} // namespace
+
+Result<KeySearch> key_search_in(const json::object& given) {
   KeySearch search;
   search.key = text_member(given, "key");
   search.principal = text_member(given, "principal");
@@ -41,6 +43,8 @@ Result<KeySearch> search_of(const json::object& given) {
   }
   return search;
 }
+
+namespace {
 
 Result<std::size_t> limit_in(const json::object& given) {
   const json::value* const limit = given.if_contains("limit");
@@ -78,7 +82,7 @@ Task<Result<BrowsePage>> KeyPages::browse_account(BrowseRequest request, KeySear
 }
 
 Task<PageAnswer> KeyPages::find(PageRequest& asked) {
-  const Result<KeySearch> search = search_of(asked.given);
+  const Result<KeySearch> search = key_search_in(asked.given);
   if (!search) co_return refused(400, search.fault().message);
   const Result<std::size_t> limit = limit_in(asked.given);
   if (!limit) co_return refused(400, limit.fault().message);

@@ -25,15 +25,15 @@ void show_storms(GatewayShared& shared) {
 
 } // namespace
 
-PageAnswer metrics_page(GatewayShared& shared, const Server* gateway) {
+PageAnswer metrics_page(GatewayShared& shared, const Server* gateway, const Headers& asked) {
   Metrics& metrics = shared.metrics;
   const StoreStats stats = shared.store.stats();
   metrics.waiters.Set(static_cast<double>(shared.waiters.waiting()));
   metrics.connections.Set(gateway == nullptr ? 0 : gateway->connections());
+  const auto catch_up = [](prometheus::Counter& counter, std::uint64_t value) {
+    counter.Increment(std::max(0.0, static_cast<double>(value) - counter.Value()));
+  };
   if (gateway != nullptr) {
-    const auto catch_up = [](prometheus::Counter& counter, std::uint64_t value) {
-      counter.Increment(static_cast<double>(value) - counter.Value());
-    };
     catch_up(metrics.refused_connections_all, gateway->refused_connections().all_used.load());
     catch_up(metrics.refused_connections_address, gateway->refused_connections().address_over.load());
     catch_up(metrics.tls_on_a_plain_port, gateway->refused_connections().spoke_tls.load());
@@ -53,10 +53,23 @@ PageAnswer metrics_page(GatewayShared& shared, const Server* gateway) {
   metrics.store_bytes_max.Set(static_cast<double>(shared.room.capacity()));
   metrics.store_room.Set(shared.room.for_claim() ? 1 : 0);
   metrics.store_buckets.Set(static_cast<double>(stats.buckets));
-  metrics.store_syncs.Set(static_cast<double>(stats.syncs));
-  metrics.store_writes.Set(static_cast<double>(stats.writes));
+  catch_up(metrics.store_syncs, stats.syncs);
+  catch_up(metrics.store_writes, stats.writes);
+  if (shared.audit != nullptr) {
+    const AuditLog::Counts audit = shared.audit->counts();
+    catch_up(metrics.audit_written, audit.written);
+    catch_up(metrics.audit_lost, audit.lost);
+    metrics.audit_behind.Set(static_cast<double>(audit.behind));
+  }
+  if (shared.spans != nullptr) {
+    const SpanExporter::Counts spans = shared.spans->counts();
+    catch_up(metrics.spans_sent, spans.sent);
+    catch_up(metrics.spans_dropped, spans.dropped);
+  }
   metrics.store_durability.Set(static_cast<double>(shared.store.durability()));
   metrics.store_healthy.Set(shared.store.healthy().ok() ? 1 : 0);
+  if (accepts_open_metrics(asked.get("Accept").value_or(std::string_view())))
+    return {200, metrics.expose_open(), std::string(kOpenMetricsType)};
   return {200, metrics.expose(), "text/plain; version=0.0.4; charset=utf-8"};
 }
 

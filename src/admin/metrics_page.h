@@ -9,6 +9,7 @@
 namespace oncekey {
 
 // `gateway` is the public listener; null before there is one.
-PageAnswer metrics_page(GatewayShared& shared, const Server* gateway);
+// As OpenMetrics where the request's Accept asks for it.
+PageAnswer metrics_page(GatewayShared& shared, const Server* gateway, const Headers& asked);
 
 } // namespace oncekey

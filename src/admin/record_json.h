@@ -34,6 +34,9 @@ boost::json::object response_json(const StoredResponse& response, Bodies bodies)
 
 inline constexpr std::size_t kListMax = 10'000;
 
+// What a request to find keys looks for: {"key", "principal", "headers", "route", "method", "path"}.
+Result<struct KeySearch> key_search_in(const boost::json::object& given);
+
 // What follows the question mark, and the value of a name in it.
 std::string_view query_of(std::string_view target);
 std::string_view query_value(std::string_view query, std::string_view name);

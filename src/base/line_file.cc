@@ -7,18 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 namespace oncekey {
 namespace {
-
-constexpr std::chrono::seconds kWriteEvery{1};
-// With this much gathered, the lines are written before the second is over.
-constexpr std::size_t kWriteAt = 64u << 10;
-// About ten seconds of lines of a busy gateway. Further lines are dropped and counted.
-constexpr std::size_t kGatheredMost = 8u << 20;
 
 int open_to_append(const std::string& path) {
   // Opening a FIFO would wait for its reader; the writes of the log may wait.
@@ -57,60 +50,30 @@ Status LineFile::check(const std::string& path) {
 }
 
 LineFile::LineFile(std::string path, int fd, Log& log)
-    : path_(std::move(path)), log_(log), fd_(fd), thread_([this] { run(); }) {}
+    : path_(std::move(path)),
+      log_(log),
+      fd_(fd),
+      writer_([this](std::string_view lines, std::uint64_t left_out) { write(lines, left_out); }) {}
 
 LineFile::~LineFile() {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  wake_.notify_one();
-  thread_.join();
-  flush();
+  writer_.stop();
   if (fd_ != STDOUT_FILENO) ::close(fd_);
-}
-
-void LineFile::append(std::string_view line) {
-  bool many = false;
-  {
-    const std::lock_guard lock(mutex_);
-    if (gathered_.size() + line.size() > kGatheredMost) {
-      ++left_out_;
-      return;
-    }
-    many = gathered_.size() < kWriteAt && gathered_.size() + line.size() >= kWriteAt;
-    gathered_.append(line);
-  }
-  if (many) wake_.notify_one();
-}
-
-void LineFile::flush() {
-  const std::lock_guard file(file_mutex_);
-  write_gathered();
 }
 
 void LineFile::reopen() {
   if (path_ == "-") return;
-  const std::lock_guard file(file_mutex_);
-  write_gathered();
-  const int fd = open_to_append(path_);
-  if (fd < 0) {
-    log_.error("access_log_not_reopened", {{"reason", fmt::format("{}: {}", path_, std::strerror(errno))},
-                                           {"next", "lines go on into the old file; send SIGUSR1 again"}});
-    return;
-  }
-  ::close(std::exchange(fd_, fd));
+  writer_.between_writes([this] {
+    const int fd = open_to_append(path_);
+    if (fd < 0) {
+      log_.error("access_log_not_reopened", {{"reason", fmt::format("{}: {}", path_, std::strerror(errno))},
+                                             {"next", "lines go on into the old file; send SIGUSR1 again"}});
+      return;
+    }
+    ::close(std::exchange(fd_, fd));
+  });
 }
 
-// Under file_mutex_.
-void LineFile::write_gathered() {
-  std::string lines;
-  std::uint64_t left_out = 0;
-  {
-    const std::lock_guard lock(mutex_);
-    lines.swap(gathered_);
-    left_out = std::exchange(left_out_, 0);
-  }
+void LineFile::write(std::string_view lines, std::uint64_t left_out) {
   const int error = write_all(fd_, lines);
   if (error != 0) {
     log_.seldom(LogLevel::warning, "access_log_failed", {},
@@ -119,17 +82,6 @@ void LineFile::write_gathered() {
   if (left_out > 0) {
     log_.seldom(LogLevel::warning, "access_log_left_out", {},
                 {{"lines", left_out}, {"reason", "the disk does not keep up"}});
-  }
-}
-
-void LineFile::run() {
-  for (;;) {
-    {
-      std::unique_lock lock(mutex_);
-      wake_.wait_for(lock, kWriteEvery, [this] { return stopping_ || gathered_.size() >= kWriteAt; });
-      if (stopping_) return;
-    }
-    flush();
   }
 }
 

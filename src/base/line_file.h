@@ -1,17 +1,10 @@
-// LineFile: lines appended to a file by a thread of its own, so that a slow disk does not delay an event loop.
-//
-// Lines are gathered in memory and written once a second, or earlier when there are many. When the disk does not keep
-// up, lines are left out and counted: a log is not worth the memory of the service it is about.
+// LineFile: lines appended to a file by the thread of a LineWriter, and left out when the disk does not keep up.
 #pragma once
 
+#include "base/line_writer.h"
 #include "base/log.h"
 
 #include <oncekey/result.h>
-
-#include <condition_variable>
-#include <cstdint>
-#include <mutex>
-#include <thread>
 
 namespace oncekey {
 
@@ -28,30 +21,20 @@ class LineFile {
   LineFile& operator=(const LineFile&) = delete;
 
   // Takes the line, which ends in a newline, and returns at once.
-  void append(std::string_view line);
+  void append(std::string_view line) { writer_.append(line); }
   // Returns when everything taken so far was written.
-  void flush();
+  void flush() { writer_.flush(); }
   // Closes the file and opens its path again: for log rotation. Lines taken before go into the old file.
   void reopen();
 
  private:
   LineFile(std::string path, int fd, Log& log);
-  void run();
-  void write_gathered();
+  void write(std::string_view lines, std::uint64_t left_out);
 
   const std::string path_;
   Log& log_;
-
-  std::mutex mutex_; // guards what follows
-  std::condition_variable wake_;
-  std::string gathered_;
-  std::uint64_t left_out_ = 0;
-  bool stopping_ = false;
-
-  std::mutex file_mutex_; // held while the file is written or exchanged; taken before mutex_
-  int fd_;
-
-  std::thread thread_;
+  int fd_; // changed between writes alone
+  LineWriter writer_;
 };
 
 } // namespace oncekey

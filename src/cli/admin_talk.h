@@ -94,6 +94,7 @@ class AdminCommand : public Subcommand {
 
   // What --config says; the defaults without it.
   Result<Config> settings() const;
+  const std::string& config_file() const { return config_; }
   bool as_json() const { return as_json_; }
 
   std::string reason_;

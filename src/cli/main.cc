@@ -170,8 +170,8 @@ int run(int argc, char** argv) {
       ->type_name("URL");
 
   std::vector<std::unique_ptr<Subcommand>> commands;
-  for (const auto make : {keys_command, jobs_command, console_command, health_command, send_command, store_command,
-                          work_command, schema_command, completion_command})
+  for (const auto make : {keys_command, jobs_command, audit_command, console_command, health_command, send_command,
+                          store_command, work_command, schema_command, completion_command})
     commands.push_back(make(app));
 
   // Only listed here; arguments_of() turns it into --help.

@@ -98,6 +98,8 @@ void Reloader::reloaded() {
 
 void Reloader::refuse(const std::vector<std::string>& reasons) {
   parts_.shared.metrics.reloads_refused.Increment();
+  if (AuditLog* const audit = parts_.shared.audit)
+    audit->write({.event = "action", .who = "SIGHUP", .action = "config_reload", .result = "refused"});
   for (const std::string& reason : reasons)
     log_.error("config_reload_refused", {{"reason", reason}, {"next", "the configuration of before stays in force"}});
 }
@@ -193,6 +195,8 @@ void Reloader::take_on(Next& next) {
   log_.drop_below(enum_named<LogLevel>(running_.config.log_level).value_or(LogLevel::info));
   parts_.shared.metrics.reloads_loaded.Increment();
   for (const std::string& warning : warnings_of(running_.config)) log_.warning("config", {{"warning", warning}});
+  if (AuditLog* const audit = parts_.shared.audit)
+    audit->write({.event = "action", .who = "SIGHUP", .action = "config_reload", .result = "done"});
   log_.always("config_reloaded",
               {{"changed", next.changed.empty() ? "nothing" : fmt::format("{}", fmt::join(next.changed, ", "))}});
 }

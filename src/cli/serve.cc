@@ -1,9 +1,11 @@
 #include "admin/admin.h"
+#include "admin/audit_lines.h"
 #include "base/durations.h"
 #include "base/enum_name.h"
 #include "base/masked_url.h"
 #include "base/private_files.h"
 #include "cli/admin_token.h"
+#include "cli/audit_setup.h"
 #include "cli/descriptors.h"
 #include "cli/handover.h"
 #include "cli/reload.h"
@@ -15,6 +17,7 @@
 #include "delivery/outbox.h"
 #include "gateway/access_log.h"
 #include "gateway/gateway.h"
+#include "gateway/tracing.h"
 #include "store/open_store.h"
 
 #include <pthread.h>
@@ -43,6 +46,7 @@ struct Worker {
   UpstreamPools upstreams;
   std::unique_ptr<Gateway> gateway;
   std::unique_ptr<Handler> inbox;
+  std::unique_ptr<Tracing> tracing;
   std::unique_ptr<AccessLog> access_log;
   std::thread thread;
 
@@ -417,7 +421,12 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
     access_log = std::move(opened).value();
   }
 
+  std::unique_ptr<AuditLog> audit; // goes after all that writes into it
   GatewayShared shared(config, *store, log);
+  std::unique_ptr<SpanExporter> spans;
+  const TraceResource resource{"oncekey", ONCEKEY_VERSION, shared.name};
+  if (config.otlp_endpoint && !took(SpanExporter::open(*config.otlp_endpoint, resource, log), spans)) return 1;
+  shared.spans = spans.get();
   DeliveryMetrics delivery_metrics(shared.metrics.registry());
   const bool delivers = !config.webhooks.empty() || !config.destinations.empty();
   Worker courier; // deliveries have a thread of their own: a slow receiver must not delay a payment
@@ -433,6 +442,10 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
     if (delivers) {
       if (!took(make_inbox(shared, delivery_metrics, *couriers, worker->loop, *handler), worker->inbox)) return 1;
       handler = worker->inbox.get();
+    }
+    if (spans) {
+      worker->tracing = std::make_unique<Tracing>(*handler, *spans, config.trace_sample);
+      handler = worker->tracing.get();
     }
     if (access_log) {
       worker->access_log = std::make_unique<AccessLog>(*handler, *access_log, log_format);
@@ -494,9 +507,16 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
   if (!took(identity_basis_of(config), basis)) return 1;
   if (const Status known = remember_identity(config.store, basis, change, log); !known) return refuse(known.fault());
 
-  // After the access log was moved away by a log rotation.
+  if (!took(open_audit_log(config, shared.name, log), audit)) return 1;
+  shared.audit = audit.get();
+  if (audit) admin.audit().read_older([&shared](const RecordId& id) { return audit_of_record(shared, id); });
+  if (audit && change == IdentityChange::accepted)
+    audit->write({.event = "action", .who = "command line", .action = "accept_identity_change", .result = "done"});
+
+  // After the logs were moved away by a log rotation.
   const SignalWatch reopen_log(operators.loop, {SIGUSR1}, [&] {
     if (access_log) access_log->reopen();
+    if (audit) audit->reopen();
   });
   Shutdown shutdown(operators.loop, shared, *server, *admin_server, manager);
   shutdown.on_finished([&] { operators.loop.stop(); });
@@ -592,6 +612,7 @@ int serve(const ServeFlags& flags, ReadConfig read, Log& log, std::optional<Hand
     log.warning("stopped", {{"reason", "drain_timeout passed"}, {"connections", server->connections()}});
     log.flush();
     if (access_log) access_log->flush();
+    if (audit) audit->flush();
     std::_Exit(1);
   }
   for (const auto& worker : workers) worker->stop();

@@ -78,6 +78,12 @@ std::unique_ptr<Subcommand> keys_command(CLI::App& app);
 // database (--store).
 std::unique_ptr<Subcommand> jobs_command(CLI::App& app);
 
+// `oncekey audit show|verify`: reads the audit log of a gateway, through its admin listener or from its files, and proves
+// that no line was changed or removed.
+//
+// Exit codes: 0 done, 1 the log is broken, or refused, 2 wrong usage, 3 the gateway cannot be reached.
+std::unique_ptr<Subcommand> audit_command(CLI::App& app);
+
 // `oncekey console`: a link that opens the console of a running gateway in a browser, with a login code in it.
 std::unique_ptr<Subcommand> console_command(CLI::App& app);
 

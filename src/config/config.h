@@ -136,8 +136,12 @@ struct Config {
   std::uint32_t threads = 0; // 0: see event_loops()
   std::string log_level = "info";
   std::string log_format = "text";
-  std::string access_log = "off";        // "-" for standard output, or a path
-  std::vector<std::string> cors_origins; // pages of these may read the gateway's own answers; "*" alone for all
+  std::string access_log = "off";           // "-" for standard output, or a path
+  std::string audit_log;                    // a path, or "off"; empty: the usual place (cli/audit_setup.h)
+  std::optional<Url> otlp_endpoint;         // where spans are sent; nothing: requests are not traced
+  double trace_sample = 1;                  // the part of the requests without a traceparent that is traced
+  std::uint64_t audit_log_size = 64u << 20; // a larger file is rotated; 0: never
+  std::vector<std::string> cors_origins;    // pages of these may read the gateway's own answers; "*" alone for all
   // For requests that match no route: how long either side may stay silent. Routes have their own.
   Millis upstream_timeout = std::chrono::seconds(60);
   Millis drain_timeout = std::chrono::seconds(30);
@@ -159,9 +163,9 @@ struct Config {
   std::vector<Endpoint> destinations;
 };
 
-// Reads only the settings that a command needs to find a gateway's admin listener and its store: admin, admin_token,
-// admin_tls_cert, store and encryption_key_file. The rest of the file is ignored, so that an operator needs none of the
-// secrets it names.
+// Reads only the settings that a command needs to find a gateway's admin listener, its store and its audit log: admin,
+// admin_token, admin_tls_cert, store, encryption_key_file, audit_log and gateway_name. The rest of the file is ignored,
+// so that an operator needs none of the secrets it names.
 Result<Config> load_admin_settings(const std::string& path);
 
 // Where the requests of a route go.

@@ -132,6 +132,20 @@ Result<std::uint64_t> as_size_limit(const Node& node, std::uint64_t least,
   return bytes;
 }
 
+Result<Url> parse_collector(std::string_view text) {
+  auto url = parse_url(text);
+  if (url && url->target.find('?') != std::string::npos)
+    return invalid("expected a URL without a query, as in \"http://127.0.0.1:4318\"");
+  return url;
+}
+
+// As a part, and also none.
+Result<double> as_sample(const Node& node) {
+  const auto* const text = node.as_string();
+  if (text != nullptr && text->get() == "0%") return 0.0;
+  return as_part(node);
+}
+
 // "2GiB", or a part of the disk, as in "10%".
 Status read_disk_reserve(const Node& node, Limits& limits) {
   const auto* text = node.as_string();
@@ -165,6 +179,10 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"log_level", [](auto& v, auto& c) { return put(c.log_level, as_one_of(v, kLogLevels)); }},
     {"log_format", [](auto& v, auto& c) { return put(c.log_format, as_one_of(v, kLogFormats)); }},
     {"access_log", [](auto& v, auto& c) { return put(c.access_log, as_text(v)); }},
+    {"audit_log", [](auto& v, auto& c) { return put(c.audit_log, as_text(v)); }},
+    {"audit_log_size", [](auto& v, auto& c) { return put(c.audit_log_size, as_bytes(v)); }},
+    {"otlp_endpoint", [](auto& v, auto& c) { return put(c.otlp_endpoint, parsed(v, parse_collector)); }},
+    {"trace_sample", [](auto& v, auto& c) { return put(c.trace_sample, as_sample(v)); }},
     {"cors_origins", [](auto& v, auto& c) { return put(c.cors_origins, as_origins(v)); }},
     {"orphan_after", [](auto& v, auto& c) { return put(c.orphan_after, as_duration(v)); }},
     {"drain_timeout", [](auto& v, auto& c) { return put(c.drain_timeout, as_duration(v)); }},

@@ -93,7 +93,8 @@ Result<Config> load_admin_settings(const std::string& path) {
   if (const auto* const finding = std::get_if<Finding>(&parsed)) return invalid(shown(*finding, path));
   const toml::table* const table = &std::get<toml::table>(parsed);
   Config config;
-  for (const std::string_view name : {"admin", "admin_token", "admin_tls_cert", "store", "encryption_key_file"}) {
+  for (const std::string_view name :
+       {"admin", "admin_token", "admin_tls_cert", "store", "encryption_key_file", "audit_log", "gateway_name"}) {
     const toml::node* const value = table->get(name);
     if (value == nullptr) continue;
     if (const Status read = find_setting(gateway_settings(), name)->read(*value, config); !read)

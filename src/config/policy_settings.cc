@@ -131,6 +131,7 @@ constexpr Setting<Policy> kDefaultSettings[] = {
     {"lease", [](auto& v, auto& p) { return put(p.lease, as_duration(v)); }},
     {"upstream_timeout", [](auto& v, auto& p) { return put(p.upstream_timeout, as_duration(v, Millis(1))); }},
     {"wait", [](auto& v, auto& p) { return put(p.wait, as_duration(v)); }},
+    {"audit", [](auto& v, auto& p) { return put_word(p.audit, v); }},
     {"redact", [](auto& v, auto& p) { return put(p.redact, as_switch(v)); }},
     {"rate_exempts_replays", [](auto& v, auto& p) { return put(p.rate_exempts_replays, as_switch(v)); }},
 };

@@ -38,6 +38,8 @@ enum class OnUnknown { hold, abandon };
 enum class OnAbandoned { hold, reexecute, probe };
 enum class OnStoreError { refuse, bypass };
 enum class Mode { enforce, observe };
+// What the audit log says of a route beside what operators do.
+enum class AuditScope { actions, decisions };
 
 // Where a part of the principal comes from.
 struct ScopeSource {
@@ -125,7 +127,8 @@ struct Policy {
   bool rate_exempts_replays = false; // answer replays also beyond the limits, and do not count them
   bool respond_async = false;        // honour `Prefer: respond-async`
   bool redact = false;               // keep and show keyed hashes in place of keys and paths
-  bool compress = false;             // gzip kept answers of text types for clients that accept it
+  AuditScope audit = AuditScope::actions;
+  bool compress = false; // gzip kept answers of text types for clients that accept it
 };
 
 // Does a part of the principal come from there?

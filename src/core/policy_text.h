@@ -23,7 +23,7 @@ concept OneOf = (std::same_as<T, Each> || ...);
 // "visible-ascii".
 template <class T>
 concept PolicyWord = OneOf<T, KeySyntax, Identity, FingerprintMode, MissingKey, OnUnknown, OnAbandoned, OnStoreError,
-                           Mode, PathCase, ErrorFormat>;
+                           Mode, AuditScope, PathCase, ErrorFormat>;
 
 template <PolicyWord Word>
 std::string to_string(Word word) {

@@ -1,7 +1,10 @@
 #include "core/trace.h"
 
 #include "base/ascii.h"
+#include "base/crypto.h"
 #include "base/url.h"
+
+#include <fmt/format.h>
 
 namespace oncekey {
 namespace {
@@ -34,6 +37,27 @@ std::optional<TraceId> parse_traceparent(std::string_view value) {
   for (std::size_t i = 0; i < trace.size(); ++i)
     trace[i] = static_cast<std::uint8_t>(hex_value(id[2 * i]) << 4 | hex_value(id[2 * i + 1]));
   return trace;
+}
+
+std::optional<TraceContext> parse_trace_context(std::string_view traceparent) {
+  const std::optional<TraceId> trace = parse_traceparent(traceparent);
+  if (!trace) return std::nullopt;
+  TraceContext context{*trace, {}, 0};
+  const auto byte_at = [&](std::size_t at) {
+    return static_cast<std::uint8_t>(hex_value(traceparent[at]) << 4 | hex_value(traceparent[at + 1]));
+  };
+  for (std::size_t i = 0; i < context.span.size(); ++i) context.span[i] = byte_at(kParentAt + 2 * i);
+  context.flags = byte_at(kFlagsAt);
+  return context;
+}
+
+std::string traceparent_of(const TraceContext& context) {
+  return fmt::format("00-{}-{}-{:02x}", hex_encode(context.trace), hex_encode(context.span), context.flags);
+}
+
+std::optional<TraceContext> trace_context_of(const Headers& headers) {
+  const auto value = headers.get("traceparent");
+  return value && headers.count("traceparent") == 1 ? parse_trace_context(*value) : std::nullopt;
 }
 
 std::optional<TraceId> trace_of(const Headers& headers) {

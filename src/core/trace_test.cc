@@ -43,5 +43,14 @@ TEST(Trace, OfTwoFieldsIsNone) {
   EXPECT_FALSE(trace_of(headers));
 }
 
+TEST(Trace, AContextIsWrittenAsItWasRead) {
+  const auto context = parse_trace_context(kGood);
+  ASSERT_TRUE(context);
+  EXPECT_TRUE(context->sampled());
+  EXPECT_EQ(traceparent_of(*context), kGood);
+  EXPECT_FALSE(parse_trace_context("00-" + kTrace + "-00f067aa0ba902b7-00")->sampled());
+  EXPECT_FALSE(parse_trace_context("00-" + kTrace + "-0000000000000000-01"));
+}
+
 } // namespace
 } // namespace oncekey

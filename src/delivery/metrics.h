@@ -16,19 +16,19 @@ class DeliveryMetrics {
   explicit DeliveryMetrics(prometheus::Registry& registry)
       : receipts_(prometheus::BuildCounter()
                       .Name("oncekey_jobs_received_total")
-                      .Help("webhooks and outbox messages, by what became of them")
+                      .Help("Webhooks and outbox messages, by what became of them")
                       .Register(registry)),
         attempts_(prometheus::BuildCounter()
                       .Name("oncekey_job_attempts_total")
-                      .Help("attempts to deliver a staged message, by how they ended")
+                      .Help("Attempts to deliver a staged message, by how they ended")
                       .Register(registry)),
         under_way_(prometheus::BuildGauge()
                        .Name("oncekey_jobs_under_way")
-                       .Help("deliveries that wait for their receiver's answer")
+                       .Help("Deliveries that wait for their receiver's answer")
                        .Register(registry)),
         jobs_(prometheus::BuildGauge()
                   .Name("oncekey_jobs")
-                  .Help("jobs in the store that are waiting, taken or dead")
+                  .Help("Jobs in the store that are waiting, taken or dead")
                   .Register(registry)) {}
 
   // Messages that came in for an endpoint: staged, duplicate, challenge, store_fault, or why they were refused. Looking

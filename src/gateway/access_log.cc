@@ -1,19 +1,9 @@
 #include "gateway/access_log.h"
 
-#include <ctime>
+#include "base/timestamp.h"
 
 namespace oncekey {
 namespace {
-
-std::string now_as_text() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto millis = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
-  const std::time_t second = static_cast<std::time_t>(millis / 1000);
-  std::tm parts{};
-  gmtime_r(&second, &parts);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
-                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, millis % 1000);
-}
 
 // Rounded to microseconds, as milliseconds.
 double milliseconds_of(std::chrono::nanoseconds duration) {
@@ -33,11 +23,13 @@ std::string line_of(LogFormat format, const Exchange& exchange, const AccessNote
   fields.emplace_back("bytes_out", exchange.sent_bytes());
   if (exchange.client_gone()) fields.emplace_back("client_gone", true);
   if (!note.key.empty()) fields.emplace_back("key", note.key);
-  const std::string_view trace = trace_id_of(head.headers.get("traceparent").value_or(std::string_view{}));
+  const std::string_view trace =
+      note.trace.empty() ? trace_id_of(head.headers.get("traceparent").value_or(std::string_view{})) : note.trace;
   if (!trace.empty()) fields.emplace_back("trace", trace);
   const std::string line = log_line(format, "request", fields);
-  return format == LogFormat::json ? fmt::format("{{\"time\":\"{}\",{}}}\n", now_as_text(), line)
-                                   : fmt::format("time={} {}\n", now_as_text(), line);
+  return format == LogFormat::json
+             ? fmt::format("{{\"time\":\"{}\",{}}}\n", timestamp(std::chrono::system_clock::now()), line)
+             : fmt::format("time={} {}\n", timestamp(std::chrono::system_clock::now()), line);
 }
 
 } // namespace

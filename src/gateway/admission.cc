@@ -4,7 +4,7 @@
 #include "core/path.h"
 #include "core/redaction.h"
 #include "core/status_url.h"
-#include "core/trace.h"
+#include "gateway/tracing.h"
 
 namespace oncekey {
 namespace {
@@ -34,7 +34,7 @@ ClaimRequest claim_for(const GatewayShared& shared, const KeyedRequest& request)
           .method = request.head.method,
           .target = policy.redact ? redacted(shared.hash, request.head.path())
                                   : printable_target(request.head.path().substr(0, kShownTargetMax)),
-          .context = {.gateway = shared.name, .trace = trace_of(request.head.headers)}};
+          .context = {.gateway = shared.name, .trace = request.trace}};
 }
 
 std::uint64_t claim_bytes(const KeyedRequest& request) {
@@ -140,7 +140,13 @@ Task<Admission::Outcome> Admission::refuse_body(BodyRead read) {
 KeyedRequest Admission::take() {
   const RequestHead& head = exchange_.request();
   const bool later = policy_.respond_async && prefers_async(head.headers);
-  return {head, {exchange_.peer(), exchange_.secure()}, route_, std::move(admitted_), std::move(body_), later};
+  return {head,
+          {exchange_.peer(), exchange_.secure()},
+          route_,
+          std::move(admitted_),
+          std::move(body_),
+          later,
+          trace_of(exchange_)};
 }
 
 } // namespace oncekey

@@ -32,6 +32,7 @@ struct KeyedRequest {
   Admitted admitted;
   std::string body;
   bool answer_later = false; // the client asked for it and the route allows it
+  std::optional<TraceId> trace{};
 };
 
 // What the store is asked for it.

@@ -3,6 +3,7 @@
 #include "core/status_url.h"
 #include "gateway/access_log.h"
 #include "gateway/compression.h"
+#include "gateway/tracing.h"
 
 namespace oncekey {
 namespace {
@@ -106,6 +107,14 @@ Task<Execution::End> Execution::run(MonotonicTime before_claim, Verdict verdict)
   co_return co_await settle_and_answer();
 }
 
+Task<void> Execution::let_go(Settlement how) {
+  replier_.audit(how == Settlement::release ? "released"
+                 : how == Settlement::hold  ? "held"
+                                            : "abandoned",
+                 to_string(how), 0);
+  return key_.let_go(how);
+}
+
 UpstreamRequest Execution::forwarded() const {
   const Headers& headers = request_.head.headers;
   const std::string& key = request_.admitted.key;
@@ -115,8 +124,11 @@ UpstreamRequest Execution::forwarded() const {
   const bool as_sent = headers.has("Idempotency-Key") && takes_key_from_its_header(policy_);
   if (!as_sent && !key.empty()) replaced.push_back("Idempotency-Key");
   if (request_.answer_later) replaced.push_back("Prefer");
+  const std::string traceparent = traceparent_for_upstream(replier_.client(), call_span());
+  if (!traceparent.empty()) replaced.push_back("traceparent");
   UpstreamRequest out = forward(request_.head, request_.from, shared_.self, replaced);
   out.headers.add("Accept-Encoding", "identity");
+  if (!traceparent.empty()) out.headers.add("traceparent", traceparent);
   if (!as_sent && !key.empty()) out.headers.add("Idempotency-Key", key);
   const std::string preferences = request_.answer_later ? other_preferences(headers) : std::string();
   if (!preferences.empty()) out.headers.add("Prefer", preferences);
@@ -189,10 +201,20 @@ bool Execution::take(std::string_view piece, std::uint64_t expected) {
   return true;
 }
 
+SpanId Execution::call_span() const {
+  const Exchange* const client = replier_.client();
+  if (client == nullptr || client->trace() == nullptr) return {};
+  return upstream_span(shared_.hash, client->trace()->trace, key_.owner().id, key_.owner().fence);
+}
+
 void Execution::note_duration(MonotonicTime start) {
+  if (replier_.client() != nullptr && replier_.client()->trace() != nullptr)
+    note_step(replier_.client(), "upstream", start, call_span(), answer_.why);
   if (!answer_.sent) return;
   const auto took = std::chrono::steady_clock::now() - start;
-  replier_.metrics().upstream_seconds.Observe(std::chrono::duration<double>(took).count());
+  const double seconds = std::chrono::duration<double>(took).count();
+  replier_.metrics().upstream_seconds.Observe(seconds);
+  if (request_.trace) replier_.metrics().upstream_exemplars.note(seconds, *request_.trace);
   if (answer_.error == CallError::none) replier_.metrics().usual_duration.note(took);
   Exchange* const client = replier_.client();
   if (client != nullptr && client->note() != nullptr) client->note()->upstream = took;
@@ -224,7 +246,7 @@ Task<std::optional<Execution::End>> Execution::probe() {
     // No answer to the probe says nothing: the claim stays abandoned, and the next retry asks again.
     shared_.log.seldom(LogLevel::warning, "probe_failed", request_.route.name,
                        {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"reason", answer_.why}});
-    co_await key_.let_go(Settlement::release);
+    co_await let_go(Settlement::release);
     const bool was_asked = error == CallError::broken || error == CallError::timed_out;
     const Fate fate = was_asked ? Fate::not_told : Fate::maybe_executed;
     co_await replier_.refuse(RefusalCode::upstream_unreachable, std::chrono::seconds(1), fate);
@@ -238,7 +260,7 @@ Task<std::optional<Execution::End>> Execution::probe() {
     shared_.log.warning("held", {{"key", short_hash(key_.owner().id)},
                                  {"route", request_.route.name},
                                  {"reason", fmt::format("probe answered {} {}", answer_.status, answer_.why)}});
-    co_await key_.let_go(Settlement::hold);
+    co_await let_go(Settlement::hold);
     co_await replier_.refuse(RefusalCode::indeterminate);
     co_return End::answered;
   }
@@ -260,6 +282,7 @@ Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
   const MonotonicTime start = std::chrono::steady_clock::now();
   Result<FenceAnswer> written = co_await key_.write(conclusion.stored);
   key_.note_written(written, start);
+  note_step(replier_.client(), "complete", start, written ? std::string_view() : written.fault().message);
   if (!written && bytes > kWithinEndingBytes) {
     // The body may be what there is no room for. That it was executed is worth writing down without it.
     StoredResponse marker = without_body(reply);
@@ -268,13 +291,14 @@ Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
   if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
   shared_.metrics.stored_bytes.Increment(static_cast<double>(bytes));
   count_growth(shared_, sharer_, bytes);
+  replier_.audit("completed", {}, reply.status);
   co_await replier_.send_answer(buffered_, reply, reply.body);
   co_return End::answered;
 }
 
 Task<Execution::End> Execution::let_go_and_answer(Conclusion conclusion) {
   // The answer goes out all the same if this fails: nothing about it was promised.
-  co_await key_.let_go(conclusion.settlement);
+  co_await let_go(conclusion.settlement);
   co_await replier_.send_answer(buffered_, conclusion.reply, conclusion.reply.body);
   co_return End::answered;
 }
@@ -288,7 +312,7 @@ Task<Execution::End> Execution::settle_failure() {
                       {"settlement", to_string(settlement)},
                       {"reason", answer_.why}});
   if (settlement == Settlement::executed) co_return co_await note_executed();
-  co_await key_.let_go(settlement);
+  co_await let_go(settlement);
 
   const bool held = settlement == Settlement::hold;
   const Fate earlier = took_over_ ? Fate::maybe_executed : Fate::by_code;
@@ -326,6 +350,7 @@ Task<Execution::End> Execution::note_executed() {
   noted.omitted = OmittedBody{};
   const Result<FenceAnswer> written = co_await key_.complete(std::move(noted));
   if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
+  replier_.audit("completed", {}, answer_.status);
   co_await refuse_unusable(Fate::by_code);
   co_return End::answered;
 }
@@ -345,6 +370,7 @@ Task<Execution::End> Execution::not_written(const Result<FenceAnswer>& written) 
     co_return End::answered;
   }
   shared_.metrics.lost_leases.Increment();
+  replier_.audit("lease_lost", {}, 0);
   shared_.log.warning(
       "lease_lost",
       {{"key", short_hash(key_.owner().id)}, {"route", request_.route.name}, {"fence", key_.owner().fence}});
@@ -367,6 +393,7 @@ Task<Execution::End> Execution::stream_long_answer() {
     StoredResponse marker = conclusion.stored;
     const Result<FenceAnswer> written = co_await key_.complete(std::move(marker));
     if (!written || *written == FenceAnswer::lost) co_return co_await not_written(written);
+    replier_.audit("completed", {}, status);
   }
   const CallError error = co_await relay_long_answer(reply, beginning, omitted);
   if (kept && error == CallError::none) {
@@ -374,7 +401,7 @@ Task<Execution::End> Execution::stream_long_answer() {
   } else if (!kept) {
     // Not to be kept, whether whole or not: an answer that broke off is an unknown outcome like any other.
     const Settlement end = settle(policy_, outcome_of(error, status, headers));
-    co_await key_.let_go(end);
+    co_await let_go(end);
   }
   co_return End::answered;
 }

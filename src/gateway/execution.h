@@ -5,6 +5,7 @@
 
 #include "core/decide.h"
 #include "core/replies.h"
+#include "core/trace.h"
 #include "gateway/admission.h"
 #include "gateway/new_work.h"
 #include "gateway/owned_key.h"
@@ -50,9 +51,13 @@ class Execution {
   // the same. `expected` is how long the body will become, as far as that is known.
   bool take(std::string_view piece, std::uint64_t expected);
   void note_duration(MonotonicTime start);
+  // The span of the call, where the request is traced.
+  SpanId call_span() const;
   StoredResponse take_response();
   // How the probe settled it; nothing if it was not executed, so that it is now.
   Task<std::optional<End>> probe();
+  // Ends the ownership without an answer, and says so in the audit log.
+  Task<void> let_go(Settlement how);
   Task<End> settle_and_answer();
   Task<End> keep_and_answer(Conclusion conclusion);
   Task<End> let_go_and_answer(Conclusion conclusion);

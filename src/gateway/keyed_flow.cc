@@ -2,6 +2,7 @@
 
 #include "core/path.h"
 #include "core/status_url.h"
+#include "gateway/tracing.h"
 
 namespace oncekey {
 namespace {
@@ -154,6 +155,7 @@ Task<void> KeyedFlow::run() {
           thread_.loop, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
       shared_.metrics.claim_seconds.Observe(seconds_since(before_claim));
       check_claim(*asked);
+      note_step(replier_.client(), "claim", before_claim, asked->ok() ? std::string_view() : asked->fault().message);
     }
     const Result<ClaimAnswer>& answer = *asked;
     if (!answer) {
@@ -234,6 +236,8 @@ void KeyedFlow::begin_execution(const Claimed& claimed, Verdict verdict) {
   waiting_.let_go();
   count_growth(shared_, sharer_, claim_bytes(request_));
   replier_.count(to_string(verdict));
+  replier_.fence_is(claimed.fence);
+  replier_.audit(claimed.took_over ? "taken_over" : "claimed", to_string(verdict), 0);
   if (!request_.answer_later) execution_.emplace(thread_, request_, claimed, replier_, sharer_, buffered_, work_);
 }
 
@@ -259,6 +263,8 @@ Task<KeyedFlow::Next> KeyedFlow::hold(const Record& abandoned) {
   if (*held == FenceAnswer::done) {
     shared_.log.warning("held", {{"key", short_hash(id_)}, {"route", request_.route.name}, {"reason", "abandoned"}});
     shared_.waiters.notify(id_);
+    replier_.fence_is(abandoned.fence);
+    replier_.audit("held", "hold", 0);
   }
   co_return Next::claim;
 }
@@ -319,6 +325,7 @@ Task<void> KeyedFlow::answer_store_fault(const Fault& fault) {
   known_ = known_ || fault.kind == FaultKind::corrupt;
   if (!known_ && policy_.on_store_error == OnStoreError::bypass) {
     replier_.count("bypass");
+    replier_.audit("bypassed", "bypass", 0);
     Headers marks;
     marks.add("Oncekey-Bypassed", "true");
     co_await pass_through_.run(*replier_.client(), request_.route, sharer_, marks, &request_.body);

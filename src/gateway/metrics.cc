@@ -81,6 +81,22 @@ std::size_t Metrics::routes() const {
   return routes_.size();
 }
 
+std::string Metrics::expose_open() const {
+  const auto find = [this](const std::string& family,
+                           const prometheus::ClientMetric& metric) -> const BucketExemplars* {
+    if (family != "oncekey_upstream_seconds") return nullptr;
+    RouteLabels labels;
+    for (const prometheus::ClientMetric::Label& label : metric.label)
+      (label.name == "route" ? labels.route : labels.upstream) = label.value;
+    const std::lock_guard lock(mutex_);
+    for (const RouteMetrics& route : routes_) {
+      if (route.labels == labels) return &route.upstream_exemplars;
+    }
+    return nullptr;
+  };
+  return open_metrics_text(registry_.Collect(), find);
+}
+
 std::string Metrics::expose() const { return prometheus::TextSerializer().Serialize(registry_.Collect()); }
 
 } // namespace oncekey

@@ -3,6 +3,7 @@
 // Names and labels are an interface: dashboards hang on them. tests/integration pins them.
 #pragma once
 
+#include "gateway/open_metrics.h"
 #include "http/exchange.h"
 
 #include <oncekey/time.h>
@@ -101,6 +102,7 @@ class RouteMetrics {
   prometheus::Gauge& hottest_key_retries;
   prometheus::Histogram& upstream_seconds;
   mutable UsualDuration usual_duration; // of keyed calls to the upstream
+  mutable BucketExemplars upstream_exemplars{kSeconds};
 
  private:
   std::unordered_map<std::string_view, prometheus::Counter*> by_decision_;
@@ -120,8 +122,9 @@ class Metrics {
   UpstreamMetrics upstream(const std::string& name);
 
   prometheus::Registry& registry() { return registry_; }
-  // The exposition format, ready to be served.
+  // The text format of Prometheus, ready to be served, and that of OpenMetrics, with exemplars.
   std::string expose() const;
+  std::string expose_open() const;
 
  private:
   using Counter = prometheus::Counter;
@@ -148,6 +151,8 @@ class Metrics {
       gauges(registry_, "oncekey_upstream_connections", "Connections to the upstream in use");
   CounterFamily& reloads_ =
       counters(registry_, "oncekey_config_reloads_total", "Reloads of the configuration, by whether it was applied");
+  CounterFamily& spans_ =
+      counters(registry_, "oncekey_spans_total", "Spans of traced requests, by what became of them");
   GaugeFamily& keys_ =
       gauges(registry_, "oncekey_keys",
              "Keys that wait for a person: abandoned (the lease is over) and indeterminate (the outcome is "
@@ -188,8 +193,15 @@ class Metrics {
   Gauge& store_bytes_max = gauge("oncekey_store_bytes_max", "Bytes the store may take; 0 if that is not known");
   Gauge& store_room = gauge("oncekey_store_room", "1 while there is room for new records, else 0");
   Gauge& store_buckets = gauge("oncekey_store_buckets", "Time buckets the store holds");
-  Gauge& store_syncs = gauge("oncekey_store_syncs", "Group commits since the start");
-  Gauge& store_writes = gauge("oncekey_store_writes", "Records written in them");
+  Counter& store_syncs = counter("oncekey_store_syncs_total", "Group commits");
+  Counter& store_writes = counter("oncekey_store_writes_total", "Records written in group commits");
+  Counter& audit_written = counter("oncekey_audit_written_total", "Lines written to the audit log");
+  Counter& audit_lost =
+      counter("oncekey_audit_lost_total", "Lines that could not be written to the audit log: the disk is full or slow");
+  Gauge& audit_behind =
+      gauge("oncekey_audit_behind", "Lines of the audit log that its head in the store does not cover");
+  Counter& spans_sent = spans_.Add({{"result", "sent"}});
+  Counter& spans_dropped = spans_.Add({{"result", "dropped"}});
   Gauge& keys_abandoned = keys_.Add({{"state", "abandoned"}});
   Gauge& keys_indeterminate = keys_.Add({{"state", "indeterminate"}});
   Gauge& store_healthy = gauge("oncekey_store_healthy", "1 while the store takes claims, else 0");

@@ -5,6 +5,7 @@
 #include "gateway/access_log.h"
 #include "gateway/new_work.h"
 #include "gateway/routes.h"
+#include "gateway/tracing.h"
 
 namespace oncekey {
 namespace {
@@ -185,6 +186,8 @@ Task<Passed> PassThrough::run(Exchange& exchange, Upstream& upstream, Millis pat
   co_await call(exchange, upstream, *pass, patience, marks, begun, passed);
   // Not where nothing was sent.
   if (exchange.note() != nullptr && passed.sent) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
+  const bool failed = passed.error != CallError::none;
+  note_step(&exchange, "upstream", start, passed.span, failed ? enum_name(passed.error) : std::string_view());
   co_return passed;
 }
 
@@ -192,7 +195,12 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
                              const Headers& marks, std::string_view begun, Passed& passed) {
   UpstreamCall call(thread_.pool_of(upstream));
   const RequestHead& head = exchange.request();
-  UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, thread_.shared.self, {});
+  const bool traced = exchange.trace() != nullptr;
+  if (traced) passed.span = new_span_id();
+  std::vector<std::string_view> replaced;
+  if (traced) replaced.push_back("traceparent");
+  UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, thread_.shared.self, replaced);
+  if (traced) out.headers.add("traceparent", traceparent_for_upstream(&exchange, passed.span));
   out.websocket = asks_for_websocket(head);
   if (out.websocket) add_websocket_fields(out.headers);
   const bool streaming = exchange.body_unread();

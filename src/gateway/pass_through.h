@@ -1,6 +1,7 @@
 // pass_through: requests the gateway has no say in, streamed both ways at the same time, without being held in memory.
 #pragma once
 
+#include "core/trace.h"
 #include "gateway/shared.h"
 #include "http/tunnel.h"
 
@@ -12,6 +13,7 @@ struct Passed {
   bool sent = false;
   int status = 0;
   Headers headers;
+  SpanId span{}; // of the call, where the request is traced
 };
 
 class PassThrough {

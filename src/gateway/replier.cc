@@ -1,6 +1,8 @@
 #include "gateway/replier.h"
 
+#include "core/redaction.h"
 #include "gateway/compression.h"
+#include "gateway/tracing.h"
 
 #include <random>
 
@@ -26,12 +28,50 @@ Replier::Replier(const Replier& other, std::nullptr_t)
       id_(other.id_),
       key_(other.key_),
       as_sent_(other.as_sent_),
-      request_id_(other.request_id()) {}
+      request_id_(other.request_id()),
+      audited_(other.audited_) {}
 
 void Replier::key_is(const RecordId& id, std::string key, std::string as_sent) {
   id_ = id;
   key_ = std::move(key);
   as_sent_ = std::move(as_sent);
+  GatewayShared& shared = thread_.shared;
+  if (policy_.audit != AuditScope::decisions || shared.audit == nullptr) return;
+  const auto trace = client_ == nullptr ? std::nullopt : trace_of(*client_);
+  // In an encrypted store no key is readable; neither is one beside it.
+  const bool hidden = policy_.redact || !shared.config().encryption_key_file.empty();
+  audited_ = Audited{
+      to_hex(id), hidden ? redacted(shared.hash, key_) : key_, trace ? hex_encode(*trace) : std::string(), {}, 0};
+}
+
+void Replier::audit(std::string_view event, std::string_view decision, int status) const {
+  if (!audited_) return;
+  thread_.shared.audit->write({.event = event,
+                               .record = audited_->record,
+                               .key = audited_->key,
+                               .route = metrics_.route(),
+                               .decision = decision,
+                               .status = status,
+                               .fence = audited_->fence,
+                               .trace = audited_->trace,
+                               .first_trace = audited_->first_trace});
+}
+
+void Replier::fence_is(std::uint64_t fence) {
+  if (audited_) audited_->fence = fence;
+}
+
+void Replier::note_record(const Record& record) {
+  if (!audited_) return;
+  audited_->fence = record.fence;
+  audited_->first_trace = record.context.trace ? hex_encode(*record.context.trace) : std::string();
+}
+
+void Replier::link_to_execution(const Record& record) {
+  TraceNote* const traced = client_ == nullptr ? nullptr : client_->trace();
+  if (traced == nullptr || !record.context.trace || !id_) return;
+  const SpanId call = upstream_span(thread_.shared.hash, *record.context.trace, *id_, record.fence);
+  traced->link = TraceNote::Link{*record.context.trace, call};
 }
 
 const std::string& Replier::request_id() const {
@@ -74,6 +114,7 @@ Task<void> Replier::refuse(const Refusal& refusal) {
   Refusal named = refusal;
   if (named.key.empty()) named.key = key_;
   const Reply reply = oncekey::refuse(policy_, named, context());
+  audit("refused", to_string(refusal.code), reply.status);
   co_await send_own(reply);
 }
 
@@ -99,6 +140,7 @@ Reply Replier::pending_reply(std::string_view url, Millis age) const {
 
 Task<void> Replier::send_accepted(std::string_view url, Millis age) {
   count("accepted");
+  audit("accepted", "accepted", 202);
   Reply reply = pending_reply(url, age);
   reply.headers.add("Location", url);
   reply.headers.add("Preference-Applied", "respond-async");
@@ -149,6 +191,7 @@ Task<void> Replier::send_replay(BufferedBytes& buffered, const StoredResponse& r
   if (!buffered.try_hold_answer(thread_.shared, response.body.size()))
     return refuse(refusal_of(buffered.why(), Resource::buffered_bytes));
   count("replay");
+  audit("replayed", "replay", response.status);
   if (policy_.compress) return send_compressible_replay(buffered, response);
   const Reply head = replay_head(policy_, response, context());
   return client_->send(head.status, head.reason, head.headers, response.body);
@@ -161,8 +204,10 @@ Task<void> Replier::send_compressible_replay(BufferedBytes& buffered, const Stor
 
 std::optional<Task<void>> Replier::answer_settled(const Route& route, BufferedBytes& buffered, Verdict verdict,
                                                   const Record& record) {
+  note_record(record);
   switch (verdict) {
     case Verdict::replay:
+      link_to_execution(record);
       return replay(route, buffered, *record.response);
     case Verdict::mismatch:
       return refuse(RefusalCode::mismatch);
@@ -183,6 +228,7 @@ Task<void> Replier::refuse_in_progress(const RecordId& id, const Decision& decis
   const bool gone = decision.lease_left.count() > 0 && thread_.shared.owner_is_gone(id, record);
   const std::chrono::seconds after =
       gone ? retry_after_lease(decision.lease_left) : retry_after(decision.age, metrics_.usual_duration.estimate());
+  note_record(record);
   return refuse(RefusalCode::in_progress, after, gone ? Fate::owner_gone : Fate::by_code);
 }
 

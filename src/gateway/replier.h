@@ -30,6 +30,10 @@ class Replier {
   ReplyContext context() const;
   // One more request that ended in this decision.
   void count(std::string_view decision) const;
+  // A line of the audit log, where the route asks for its decisions; nothing before the key is known.
+  void audit(std::string_view event, std::string_view decision, int status) const;
+  // The claim that the next lines are about.
+  void fence_is(std::uint64_t fence);
 
   // Arguments are plain values on purpose: gcc 12 destroys aggregates made inside a co_await expression twice.
   Task<void> refuse(RefusalCode code, std::optional<std::chrono::seconds> retry_after = std::nullopt,
@@ -52,6 +56,17 @@ class Replier {
   Task<void> refuse_in_progress(const RecordId& id, const Decision& decision, const Record& record);
 
  private:
+  // What the audit log says of this request in each line.
+  struct Audited {
+    std::string record;
+    std::string key; // as the record shows it
+    std::string trace;
+    std::string first_trace; // of the claim, where that is another request's
+    std::uint64_t fence = 0;
+  };
+  void note_record(const Record& record);
+  // The span of a traced replay names the call that its answer comes from.
+  void link_to_execution(const Record& record);
   const std::string& request_id() const;
   Reply pending_reply(std::string_view url, Millis age) const;
   Task<void> send_own(const Reply& reply);
@@ -68,6 +83,7 @@ class Replier {
   std::string key_;
   std::string as_sent_;
   mutable std::string request_id_; // made when it is first needed
+  std::optional<Audited> audited_; // on routes with audit = "decisions" alone
 };
 
 // Before a replay, the upstream is asked whether the caller's credentials still hold: a replay never reaches the API

@@ -1,6 +1,7 @@
 // shared: what all threads of a gateway have in common, and what each has beside it.
 #pragma once
 
+#include "audit/audit_log.h"
 #include "base/crypto.h"
 #include "base/log.h"
 #include "base/shares.h"
@@ -16,6 +17,7 @@
 #include "gateway/trust.h"
 #include "gateway/upstreams.h"
 #include "gateway/waiters.h"
+#include "trace/span_exporter.h"
 
 #include "core/store.h"
 
@@ -58,6 +60,9 @@ struct GatewayShared {
   Log& log;
   KeyedHash hash; // keyed with the store's secret
   Metrics metrics;
+  // Set before the first request; null where they are off.
+  AuditLog* audit = nullptr;
+  SpanExporter* spans = nullptr;
   // Shared with the store, which may have news to tell until it ends.
   const std::shared_ptr<Waiters> waiters_owner = std::make_shared<Waiters>();
   Waiters& waiters = *waiters_owner;

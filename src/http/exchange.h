@@ -76,8 +76,32 @@ std::optional<Piece> next_piece(MessageParser<Head>& parser, ReadBuffer& buffer,
 struct AccessNote {
   std::string route;
   std::string decision;
-  std::string key; // a short hash
+  std::string key;   // a short hash
+  std::string trace; // the trace id it was given here, or nothing: then its traceparent counts
   std::optional<std::chrono::nanoseconds> upstream;
+};
+
+// A request that is traced: which trace and span it is, and what the handlers tell of it.
+struct TraceNote {
+  // A part of the request that took time. `name` is a literal.
+  struct Step {
+    std::string_view name;
+    std::array<std::uint8_t, 8> span{};
+    std::chrono::steady_clock::time_point begin;
+    std::chrono::steady_clock::time_point end;
+    std::string fault; // why it failed; empty if it did not
+  };
+  struct Link {
+    std::array<std::uint8_t, 16> trace{};
+    std::array<std::uint8_t, 8> span{};
+  };
+  // More are not kept: a request that waits may ask the store again and again.
+  static constexpr std::size_t kStepsMax = 32;
+
+  std::array<std::uint8_t, 16> trace{};
+  std::array<std::uint8_t, 8> span{};
+  std::vector<Step> steps;
+  std::optional<Link> link; // to the execution whose answer was replayed
 };
 
 class Exchange {
@@ -95,6 +119,9 @@ class Exchange {
   // Null unless requests are logged.
   AccessNote* note() const { return note_; }
   void note_into(AccessNote& note) { note_ = &note; }
+  // Null unless the request is traced.
+  TraceNote* trace() const { return trace_; }
+  void trace_into(TraceNote& note) { trace_ = &note; }
 
   // Appends the body to `out`. When it is too large, `out` holds what was read and the rest can still be had piecewise.
   // `admit` is asked before the memory for it grows, with the bytes of the growth.
@@ -192,6 +219,7 @@ class Exchange {
   Headers added_to_own_;
   std::string sent_head_; // of the answer, as it is sent
   AccessNote* note_ = nullptr;
+  TraceNote* trace_ = nullptr;
   std::uint64_t received_bytes_ = 0;
   std::uint64_t sent_bytes_ = 0;
   int status_ = 0;

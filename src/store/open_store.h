@@ -47,6 +47,12 @@ Result<std::string> read_identity_note(std::string_view url, Log& log);
 // Writes `next` if the text is still `expected`, durably; false if another gateway was first.
 Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log);
 
+// The same for the heads of the gateways' audit logs (audit/chain.h): the file `audit-heads` of an embedded store's
+// folder, a row or field in a shared one.
+constexpr std::size_t kAuditHeadsBytesMax = 1u << 20;
+Result<std::string> read_audit_heads(std::string_view url, Log& log);
+Result<bool> write_audit_heads(std::string_view url, const std::string& expected, const std::string& next, Log& log);
+
 // Whether the servers of a shared store are there and fit for one. Connects and looks, and changes nothing. Blocks.
 Status reach_shared_store(std::string_view url, Log& log);
 

@@ -240,6 +240,16 @@ Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::s
   return with_schema(options, [&](Connection& connection) { return write_identity_note(connection, expected, next); });
 }
 
+Result<std::string> read_audit_heads_postgres(const PostgresOptions& options) {
+  return with_schema(options, [](Connection& connection) { return read_note(connection, "audit heads"); });
+}
+
+Result<bool> write_audit_heads_postgres(const PostgresOptions& options, std::string_view expected,
+                                        std::string_view next) {
+  return with_schema(options,
+                     [&](Connection& connection) { return write_note(connection, "audit heads", expected, next); });
+}
+
 Status accept_lost_memory_postgres(const PostgresOptions& options) { return with_schema(options, accept_loss); }
 
 } // namespace oncekey

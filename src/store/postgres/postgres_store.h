@@ -59,6 +59,9 @@ Result<bool> postgres_store_exists(const PostgresOptions& options);
 Result<std::string> read_identity_note_postgres(const PostgresOptions& options);
 Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
                                           std::string_view next);
+Result<std::string> read_audit_heads_postgres(const PostgresOptions& options);
+Result<bool> write_audit_heads_postgres(const PostgresOptions& options, std::string_view expected,
+                                        std::string_view next);
 
 // The operator has looked at what was lost and says that claims may be made again.
 Status accept_lost_memory_postgres(const PostgresOptions& options);

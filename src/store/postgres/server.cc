@@ -52,6 +52,9 @@ constexpr Migration kMigrations[] = {
     {2, "operators", 1,
 #include "store/postgres/migrations/0002_operators.sql"
     },
+    {3, "notes", 1,
+#include "store/postgres/migrations/0003_notes.sql"
+    },
 };
 // clang-format on
 
@@ -277,6 +280,28 @@ Result<bool> write_identity_note(Connection& connection, std::string_view expect
   const Section section = connection.run(
       Statement("UPDATE oncekey.meta SET identity = $2 WHERE identity = $1 RETURNING 1", Bytea{expected}, Bytea{next}),
       deadline_in(kStatementTime));
+  if (!section.committed()) return explained(connection, section);
+  return PQntuples(section.result()) == 1;
+}
+
+Result<std::string> read_note(Connection& connection, std::string_view name) {
+  const Section section =
+      connection.run(Statement("SELECT value FROM oncekey.note WHERE name = $1", name), deadline_in(kStatementTime));
+  if (!section.committed()) return explained(connection, section);
+  if (PQntuples(section.result()) == 0) return std::string();
+  return section.row().text(0);
+}
+
+Result<bool> write_note(Connection& connection, std::string_view name, std::string_view expected,
+                        std::string_view next) {
+  // An empty note is one that is not there yet.
+  const char* const sql =
+      expected.empty()
+          ? "INSERT INTO oncekey.note (name, value) SELECT $1, $3 WHERE $2::bytea = '' "
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE oncekey.note.value = '' RETURNING 1"
+          : "UPDATE oncekey.note SET value = $3 WHERE name = $1 AND value = $2 RETURNING 1";
+  const Section section =
+      connection.run(Statement(sql, name, Bytea{expected}, Bytea{next}), deadline_in(kStatementTime));
   if (!section.committed()) return explained(connection, section);
   return PQntuples(section.result()) == 1;
 }

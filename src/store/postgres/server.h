@@ -113,6 +113,11 @@ Status reseal(Connection& connection, const KeptSecret& seen, const KeptSecret& 
 Result<std::string> read_identity_note(Connection& connection);
 Result<bool> write_identity_note(Connection& connection, std::string_view expected, std::string_view next);
 
+// The same for read_audit_heads() and write_audit_heads(), which go by a name.
+Result<std::string> read_note(Connection& connection, std::string_view name);
+Result<bool> write_note(Connection& connection, std::string_view name, std::string_view expected,
+                        std::string_view next);
+
 // Writes a marker that makes up for whatever was lost. The schema must be there.
 Status accept_loss(Connection& connection);
 

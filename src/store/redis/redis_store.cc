@@ -246,13 +246,24 @@ Result<bool> redis_store_exists(const RedisOptions& options) {
 }
 
 Result<std::string> read_identity_note_redis(const RedisOptions& options) {
-  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_identity(); });
+  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_note("identity"); });
 }
 
 Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
                                        const std::string& next) {
-  return ask_store(options,
-                   [&](RedisStore& store, MonotonicTime) { return store.meta().write_identity(expected, next); });
+  return ask_store(
+      options, [&](RedisStore& store, MonotonicTime) { return store.meta().write_note("identity", expected, next); });
+}
+
+Result<std::string> read_audit_heads_redis(const RedisOptions& options) {
+  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_note("audit_heads"); });
+}
+
+Result<bool> write_audit_heads_redis(const RedisOptions& options, const std::string& expected,
+                                     const std::string& next) {
+  return ask_store(options, [&](RedisStore& store, MonotonicTime) {
+    return store.meta().write_note("audit_heads", expected, next);
+  });
 }
 
 Status accept_lost_memory_redis(const RedisOptions& options) {

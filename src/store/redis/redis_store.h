@@ -43,6 +43,9 @@ Result<std::string> read_identity_note_redis(const RedisOptions& options);
 Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
                                        const std::string& next);
 
+Result<std::string> read_audit_heads_redis(const RedisOptions& options);
+Result<bool> write_audit_heads_redis(const RedisOptions& options, const std::string& expected, const std::string& next);
+
 // An operator's word that what the store has forgotten is accounted for: its gateways take claims again.
 Status accept_lost_memory_redis(const RedisOptions& options);
 

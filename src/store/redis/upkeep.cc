@@ -34,12 +34,13 @@ end
 return redis.call('HGET', KEYS[1], 'generation')
 )lua";
 
-// KEYS: meta. ARGV: the identity note as it is expected to be, and the next one. 1 if it was written, else 0.
-constexpr std::string_view kIdentityScript = R"lua(
+// KEYS: meta. ARGV: the field of a note, the note as it is expected to be, and the next one. 1 if it was written, else
+// 0.
+constexpr std::string_view kNoteScript = R"lua(
 -- A store that was just emptied is made anew by its gateways, not by this.
 if redis.call('HEXISTS', KEYS[1], 'generation') == 0 then return 1 end
-if (redis.call('HGET', KEYS[1], 'identity') or '') ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'identity', ARGV[2])
+if (redis.call('HGET', KEYS[1], ARGV[1]) or '') ~= ARGV[2] then return 0 end
+redis.call('HSET', KEYS[1], ARGV[1], ARGV[3])
 return 1
 )lua";
 
@@ -159,14 +160,14 @@ Task<Result<bool>> MetaKeeper::exists() {
   co_return reply->look().integer() == 1;
 }
 
-Task<Result<std::string>> MetaKeeper::read_identity() {
-  const Result<OwnedReply> reply = co_await ask("HGET", names_.meta(), "identity");
+Task<Result<std::string>> MetaKeeper::read_note(std::string field) {
+  const Result<OwnedReply> reply = co_await ask("HGET", names_.meta(), field);
   if (!reply) co_return reply.fault();
   co_return std::string(reply->look().text());
 }
 
-Task<Result<bool>> MetaKeeper::write_identity(std::string expected, std::string next) {
-  const Result<OwnedReply> reply = co_await ask("EVAL", kIdentityScript, "1", names_.meta(), expected, next);
+Task<Result<bool>> MetaKeeper::write_note(std::string field, std::string expected, std::string next) {
+  const Result<OwnedReply> reply = co_await ask("EVAL", kNoteScript, "1", names_.meta(), field, expected, next);
   if (!reply) co_return reply.fault();
   co_return reply->look().integer() == 1;
 }

@@ -30,9 +30,10 @@ class MetaKeeper {
   Task<void> reseal(KeptSecret seen);
   // Whether a gateway has made the store.
   Task<Result<bool>> exists();
-  // The text of read_identity_note() and write_identity_note() (store/open_store.h).
-  Task<Result<std::string>> read_identity();
-  Task<Result<bool>> write_identity(std::string expected, std::string next);
+  // The texts of read_identity_note(), write_identity_note(), read_audit_heads() and write_audit_heads()
+  // (store/open_store.h), each in a field of its own.
+  Task<Result<std::string>> read_note(std::string field);
+  Task<Result<bool>> write_note(std::string field, std::string expected, std::string next);
   // An operator accepts a loss: a new generation that replaces any other.
   Task<Status> accept_loss();
 

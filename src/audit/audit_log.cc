@@ -1,0 +1,361 @@
+#include "audit/audit_log.h"
+
+#include "base/json_text.h"
+#include "base/private_files.h"
+#include "base/timestamp.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+namespace oncekey {
+namespace {
+
+// What a client or an operator writes is cut to this: a line stays far below kAuditLineMax, also with every byte
+// escaped.
+constexpr std::size_t kTextMax = 300;
+constexpr std::size_t kReasonMax = 1000;
+
+std::string reason_of(const std::string& path, int error) { return fmt::format("{}: {}", path, std::strerror(error)); }
+
+std::string now_text() { return timestamp(std::chrono::system_clock::now()); }
+
+void add_text(std::string& out, std::string_view name, std::string_view text, std::size_t most = kTextMax) {
+  if (text.empty()) return;
+  out.append(",\"").append(name).append("\":");
+  append_json_string(out, text.substr(0, most));
+}
+
+void add_number(std::string& out, std::string_view name, std::uint64_t number) {
+  if (number == 0) return;
+  out.append(",\"").append(name).append("\":").append(fmt::format_int(number).c_str());
+}
+
+Result<AuditFd> open_to_append(const std::string& path) {
+  AuditFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, S_IRUSR | S_IWUSR));
+  if (file.get() < 0) return unavailable(reason_of(path, errno));
+  struct stat entry {};
+  if (::fstat(file.get(), &entry) != 0) return unavailable(reason_of(path, errno));
+  if (!S_ISREG(entry.st_mode)) return invalid(fmt::format("{}: is not a regular file", path));
+  if (const Status narrowed = make_private(path); !narrowed) return narrowed.fault();
+  if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0)
+    return invalid(fmt::format(
+        "{}: another process writes it; give each gateway a file of its own (gateway_name or audit_log)", path));
+  return file;
+}
+
+std::uint64_t size_of(int fd) {
+  struct stat entry {};
+  return ::fstat(fd, &entry) == 0 ? static_cast<std::uint64_t>(entry.st_size) : 0;
+}
+
+bool is_same_file(int fd, const std::string& path) {
+  struct stat open {};
+  struct stat there {};
+  return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &there) == 0 && open.st_ino == there.st_ino &&
+         open.st_dev == there.st_dev;
+}
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+// The end of the newest of the rotated files, for a log whose own file is empty.
+std::optional<AuditTail> tail_of_rotated(const std::string& path, const ChainHash& hash) {
+  const Result<AuditFiles> found = audit_files_of(path);
+  if (!found || found->files.empty()) return std::nullopt;
+  return tail_of(found->files.back().fd.get(), hash);
+}
+
+} // namespace
+
+Result<std::unique_ptr<AuditLog>> AuditLog::open(Options options) {
+  const std::filesystem::path folder = std::filesystem::path(options.path).parent_path();
+  if (!folder.empty()) {
+    if (const Status made = make_private_folder(folder.native()); !made) return made.fault();
+  }
+  Result<AuditFd> file = open_to_append(options.path);
+  if (!file) return std::move(file).fault();
+  const ChainHash hash(options.key);
+  const bool empty = size_of(file->get()) == 0;
+  std::optional<AuditTail> found = empty ? tail_of_rotated(options.path, hash) : tail_of(file->get(), hash);
+  if (!found && !empty)
+    return invalid(fmt::format("{}: is not an audit log; move it away, or give another path", options.path));
+  const bool continues = found.has_value();
+  AuditTail tail = found.value_or(AuditTail{});
+  if (empty) {
+    // A new file: what is known is the end of another one.
+    tail.torn = 0;
+    tail.open_ended = false;
+    tail.bytes = 0;
+    tail.first = 0;
+  }
+  std::unique_ptr<AuditLog> log(new AuditLog(std::move(options), std::move(file).value(), tail));
+  log->open_line(tail, continues);
+  return log;
+}
+
+AuditLog::AuditLog(Options options, AuditFd file, const AuditTail& tail)
+    : options_(std::move(options)),
+      hash_(options_.key),
+      file_(std::move(file)),
+      head_(tail.last),
+      file_bytes_(tail.bytes),
+      file_first_(tail.first),
+      torn_(tail.torn),
+      open_ended_(tail.open_ended),
+      kept_n_(options_.known.value_or(ChainHead{}).n),
+      to_keep_(options_.known.value_or(ChainHead{})) {}
+
+void AuditLog::open_line(const AuditTail& found, bool continues) {
+  const ChainHead known = options_.known.value_or(ChainHead{});
+  std::string gap;
+  if (known.n > head_.n) {
+    gap = fmt::format("the store has seen line {} and the log ends with line {}", known.n, head_.n);
+  } else if (known.n == head_.n && known.hash != head_.hash) {
+    gap = fmt::format("line {} is not the one that the store has seen", known.n);
+  } else if (!options_.known && continues && options_.keep) {
+    gap = "the store knows no chain of this name";
+  } else if (!found.links) {
+    gap = fmt::format("line {} does not follow from the one before it", head_.n);
+  }
+  if (!gap.empty()) {
+    options_.log.error("audit_chain_broken",
+                       {{"file", options_.path},
+                        {"reason", gap},
+                        {"next", "oncekey audit verify says where; lines were removed, changed, or are elsewhere"}});
+    // From the newer of both: what is missing stays missing.
+    if (known.n >= head_.n) head_ = known;
+  }
+  std::vector<LogField> more{{"found", known.n}};
+  if (continues) more.emplace_back("after", audit_member(found.line, "event") == "closed" ? "stop" : "crash");
+  if (!gap.empty()) more.emplace_back("gap", gap);
+  const std::string opened = own_members("opened", more);
+  lost_count_ += put({opened});
+  keeper_ = std::thread([this] { keep_heads(); });
+  offer_head(Due::now);
+  writer_ = std::make_unique<LineWriter>(
+      [this](std::string_view lines, std::uint64_t left_out) { write_lines(lines, left_out); });
+}
+
+AuditLog::~AuditLog() {
+  writer_->append(own_members("closed", {}) + "\n");
+  writer_->stop();
+  offer_head(Due::now);
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    ending_ = true;
+  }
+  keeper_wake_.notify_one();
+  keeper_.join();
+}
+
+std::string AuditLog::own_members(std::string_view event, const std::vector<LogField>& more) const {
+  std::string out = fmt::format("\"time\":\"{}\",{},\"gateway\":\"{}\",\"chain\":\"{}\"", now_text(),
+                                log_line(LogFormat::json, event, {}), options_.gateway, options_.chain);
+  for (const LogField& field : more) {
+    out.append(",\"").append(field.name).append("\":");
+    if (field.is_number) {
+      out += field.value;
+    } else {
+      append_json_string(out, field.value);
+    }
+  }
+  return out;
+}
+
+void AuditLog::write(const AuditEvent& event) {
+  std::string line;
+  line.reserve(512);
+  line.append("\"time\":\"").append(now_text()).append("\"");
+  add_text(line, "event", event.event);
+  add_text(line, "gateway", options_.gateway);
+  add_text(line, "record", event.record);
+  add_text(line, "key", event.key);
+  add_text(line, "route", event.route);
+  add_text(line, "decision", event.decision);
+  add_number(line, "status", static_cast<std::uint64_t>(event.status));
+  add_number(line, "fence", event.fence);
+  add_text(line, "trace", event.trace);
+  add_text(line, "first_trace", event.first_trace);
+  add_text(line, "who", event.who);
+  add_text(line, "action", event.action);
+  add_text(line, "result", event.result);
+  add_text(line, "reason", event.reason, kReasonMax);
+  line.push_back('\n');
+  writer_->append(line);
+}
+
+void AuditLog::write_lines(std::string_view lines, std::uint64_t left_out) {
+  lost_ += left_out;
+  lost_count_ += left_out;
+  std::vector<std::string_view> each = lines_of(lines);
+  std::string about_lost;
+  // Only together with others: a disk that is full must not be tried every second.
+  if (lost_ > 0 && !each.empty()) {
+    about_lost = own_members("lost", {{"lines", lost_}});
+    each.insert(each.begin(), about_lost);
+  }
+  if (!each.empty()) {
+    const std::uint64_t failed = put(each);
+    if (!about_lost.empty() && failed < each.size()) lost_ = 0;
+    const std::uint64_t lost_now = failed - (failed == each.size() && !about_lost.empty() ? 1 : 0);
+    lost_ += lost_now;
+    lost_count_ += lost_now;
+    if (options_.rotate_bytes > 0 && file_bytes_ >= options_.rotate_bytes) rotate();
+  }
+  if (left_out > 0) {
+    options_.log.seldom(LogLevel::error, "audit_lost", {},
+                        {{"lines", left_out}, {"reason", "the disk does not keep up"}});
+  }
+  offer_head(Due::by_time);
+}
+
+std::uint64_t AuditLog::put(const std::vector<std::string_view>& lines) {
+  struct Written {
+    std::size_t end; // in the text
+    ChainHead head;
+  };
+  std::string text;
+  std::vector<Written> each;
+  ChainHead head = head_;
+  if (open_ended_) text.push_back('\n');
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    std::string members(lines[i]);
+    // A torn line that is terminated now counts with its newline.
+    if (i == 0 && torn_ > 0) add_number(members, "torn", torn_ + (open_ended_ ? 1 : 0));
+    const std::string line = chained_line(head, members);
+    head = {head.n + 1, hash_.of(line)};
+    text.append(line).push_back('\n');
+    each.push_back({text.size(), head});
+  }
+  std::size_t done = 0;
+  int error = 0;
+  while (done < text.size() && error == 0) {
+    const ssize_t written = ::write(file_.get(), text.data() + done, text.size() - done);
+    if (written >= 0) {
+      done += static_cast<std::size_t>(written);
+    } else if (errno != EINTR) {
+      error = errno;
+    }
+  }
+  std::size_t whole = 0;
+  while (whole < each.size() && each[whole].end <= done) ++whole;
+  const std::size_t whole_end = whole == 0 ? 0 : each[whole - 1].end;
+  if (whole > 0) {
+    if (file_first_ == 0) file_first_ = head_.n + 1;
+    head_ = each[whole - 1].head;
+    torn_ = 0;
+    open_ended_ = false;
+  }
+  if (done > whole_end) {
+    torn_ += done - whole_end;
+    open_ended_ = text[done - 1] != '\n';
+  }
+  file_bytes_ += done;
+  head_n_ = head_.n;
+  written_count_ += whole;
+  if (error != 0) {
+    options_.log.seldom(LogLevel::error, "audit_lost", {},
+                        {{"lines", each.size() - whole}, {"reason", reason_of(options_.path, error)}});
+  }
+  return each.size() - whole;
+}
+
+void AuditLog::rotate() {
+  const std::string moved = rotated_name(options_.path, file_first_);
+  if (is_same_file(file_.get(), options_.path)) {
+    // A link fails where a rename would replace a file that has this name already.
+    if (::link(options_.path.c_str(), moved.c_str()) != 0 || ::unlink(options_.path.c_str()) != 0) {
+      options_.log.seldom(LogLevel::warning, "audit_log_not_rotated", {}, {{"reason", reason_of(moved, errno)}});
+      return;
+    }
+  }
+  continue_in_new_file(moved);
+}
+
+void AuditLog::reopen() {
+  writer_->between_writes([this] {
+    if (!is_same_file(file_.get(), options_.path)) continue_in_new_file({});
+  });
+}
+
+void AuditLog::continue_in_new_file(const std::string& before) {
+  Result<AuditFd> next = open_to_append(options_.path);
+  if (next && size_of(next->get()) > 0) next = invalid(fmt::format("{}: is not empty", options_.path));
+  if (!next) {
+    options_.log.error("audit_log_not_reopened", {{"reason", next.fault().message},
+                                                  {"next", "lines go on into the old file; send SIGUSR1 again"}});
+    return;
+  }
+  // What the next head covers must be on disk, in both files.
+  ::fdatasync(file_.get());
+  file_ = std::move(next).value();
+  file_bytes_ = 0;
+  file_first_ = 0;
+  torn_ = 0;
+  open_ended_ = false;
+  std::vector<LogField> more;
+  if (!before.empty()) more.emplace_back("before", std::filesystem::path(before).filename().native());
+  const std::string continued = own_members("continued", more);
+  lost_count_ += put({continued});
+  sync_folder_of(options_.path);
+}
+
+void AuditLog::offer_head(Due due) {
+  if (!options_.keep || head_.n == synced_n_) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (due == Due::by_time && now - synced_at_ < options_.keep_every) return;
+  if (::fdatasync(file_.get()) != 0) {
+    options_.log.seldom(LogLevel::error, "audit_head_not_kept", {}, {{"reason", reason_of(options_.path, errno)}});
+    return;
+  }
+  synced_at_ = now;
+  synced_n_ = head_.n;
+  {
+    const std::lock_guard lock(keeper_mutex_);
+    to_keep_ = head_;
+  }
+  keeper_wake_.notify_one();
+}
+
+void AuditLog::keep_heads() {
+  std::unique_lock lock(keeper_mutex_);
+  for (;;) {
+    keeper_wake_.wait(lock, [this] { return ending_ || to_keep_.n > kept_n_; });
+    const bool last = ending_;
+    if (to_keep_.n > kept_n_) {
+      const ChainHead head = to_keep_;
+      lock.unlock();
+      const Status kept = options_.keep(head);
+      lock.lock();
+      if (kept) {
+        kept_n_ = head.n;
+      } else {
+        options_.log.seldom(LogLevel::warning, "audit_head_not_kept", {}, {{"reason", kept.fault().message}},
+                            std::chrono::seconds(60));
+        if (!last) keeper_wake_.wait_for(lock, options_.keep_every, [this] { return ending_; });
+      }
+    }
+    if (last) return;
+  }
+}
+
+AuditLog::Counts AuditLog::counts() const {
+  const std::uint64_t kept = kept_n_;
+  const std::uint64_t head = head_n_;
+  return {written_count_, lost_count_, options_.keep && head > kept ? head - kept : 0};
+}
+
+} // namespace oncekey

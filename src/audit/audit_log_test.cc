@@ -1,0 +1,332 @@
+#include "audit/audit_log.h"
+
+#include "audit/read_audit.h"
+#include "audit/verify.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace oncekey {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A log in a folder of its own, and a store that is a member.
+class AuditLogTest : public testing::Test {
+ protected:
+  AuditLogTest() : folder_(fs::path(testing::TempDir()) / ("oncekey_audit_" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    path_ = (folder_ / "audit.log").native();
+    heads_.keep("one", {}, "2026-01-01T00:00:00.000Z");
+  }
+  ~AuditLogTest() override { fs::remove_all(folder_); }
+
+  std::unique_ptr<AuditLog> open(std::uint64_t rotate_bytes = 0) {
+    const auto kept = heads_.of.find("one");
+    auto log = AuditLog::open({.path = path_,
+                               .gateway = "eu-1",
+                               .chain = "one",
+                               .key = heads_.key,
+                               .known = kept == heads_.of.end() ? std::nullopt : std::optional(kept->second.head),
+                               .rotate_bytes = rotate_bytes,
+                               .keep =
+                                   [this](const ChainHead& head) {
+                                     heads_.keep("one", head, "2026-01-02T03:04:05.678Z");
+                                     return ok_status();
+                                   },
+                               .log = log_});
+    EXPECT_TRUE(log.ok()) << log.fault().message;
+    return std::move(log).value();
+  }
+  void write(std::initializer_list<const char*> keys) {
+    const auto log = open();
+    for (const char* const key : keys) log->write({.event = "replayed", .key = key});
+  }
+  AuditVerdict verify() {
+    const auto files = audit_files_of(path_);
+    EXPECT_TRUE(files.ok());
+    auto verdict = verify_audit(*files, heads_, [](std::uint64_t, std::uint64_t) {});
+    EXPECT_TRUE(verdict.ok());
+    return std::move(verdict).value();
+  }
+  std::string content() const {
+    std::ifstream in(path_);
+    std::ostringstream out;
+    out << in.rdbuf();
+    return out.str();
+  }
+  void replace(const std::string& text) const { std::ofstream(path_, std::ios::trunc) << text; }
+  std::vector<std::string> lines() const {
+    std::vector<std::string> out;
+    std::istringstream in(content());
+    for (std::string line; std::getline(in, line);) out.push_back(line);
+    return out;
+  }
+  void replace(const std::vector<std::string>& lines) const {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    replace(text);
+  }
+
+  const fs::path folder_;
+  std::string path_;
+  ChainHeads heads_ = new_chain_heads();
+  Log log_{LogLevel::error};
+};
+
+TEST_F(AuditLogTest, LinesOfSeveralRunsAreOneChain) {
+  write({"a", "b"});
+  write({"c"});
+  const AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_THAT(verdict.notices, IsEmpty());
+  EXPECT_EQ(verdict.lines, 7u); // opened, a, b, closed, opened, c, closed
+  EXPECT_EQ(verdict.newer, 0u);
+  EXPECT_EQ(verdict.last, heads_.of.at("one").head);
+  struct stat entry {};
+  ASSERT_EQ(::stat(path_.c_str(), &entry), 0);
+  EXPECT_EQ(entry.st_mode & 0777, 0600u);
+}
+
+TEST_F(AuditLogTest, ARemovedLineIsMissed) {
+  write({"a", "b", "c"});
+  std::vector<std::string> all = lines();
+  all.erase(all.begin() + 2);
+  replace(all);
+  EXPECT_THAT(verify().broken, ElementsAre(path_ + ":3: line 3 is missing"));
+}
+
+TEST_F(AuditLogTest, AChangedLineIsFound) {
+  write({"a", "b", "c"});
+  std::vector<std::string> all = lines();
+  all[2].replace(all[2].find("\"b\""), 3, "\"x\"");
+  replace(all);
+  EXPECT_THAT(verify().broken, ElementsAre(path_ + ":4: line 4 does not follow from line 3: one of them was changed"));
+}
+
+TEST_F(AuditLogTest, SwappedLinesAreFound) {
+  write({"a", "b", "c"});
+  std::vector<std::string> all = lines();
+  std::swap(all[1], all[2]);
+  replace(all);
+  EXPECT_THAT(verify().broken, testing::Not(IsEmpty()));
+}
+
+TEST_F(AuditLogTest, ARemovedTailIsMissedByTheHeadInTheStore) {
+  write({"a", "b", "c"});
+  std::vector<std::string> all = lines();
+  all.resize(3);
+  replace(all);
+  EXPECT_THAT(verify().broken,
+              ElementsAre(path_ + ":4: lines 4 to 5 are missing at the end: the store has seen line 5 at "
+                                  "2026-01-02T03:04:05.678Z"));
+}
+
+TEST_F(AuditLogTest, LinesMadeWithoutTheKeyOfTheStoreAreFound) {
+  write({"a"});
+  const ChainHash other("another key");
+  std::vector<std::string> all = lines();
+  const std::string forged = chained_line({3, other.of(all.back())}, R"("event":"action","who":"eve")");
+  all.push_back(forged);
+  replace(all);
+  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("line 4 does not follow from line 3")));
+}
+
+TEST_F(AuditLogTest, TheGatewaySaysAtItsStartThatLinesAreMissing) {
+  write({"a", "b"});
+  std::vector<std::string> all = lines();
+  all.resize(2);
+  replace(all);
+  write({"c"}); // the head moves on over the gap, which stays in the log
+  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("lines 3 to 4 are missing"),
+                                           HasSubstr("the store has seen line 4 and the log ends with line 2")));
+}
+
+TEST_F(AuditLogTest, ALogThatIsGoneIsMissed) {
+  write({"a", "b"});
+  fs::remove(path_);
+  write({"c"});
+  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("the store has seen line 4 and the log ends with line 0")));
+}
+
+TEST_F(AuditLogTest, ACrashBeforeTheHeadWasKeptIsNoFault) {
+  write({"a"});
+  const ChainHeads before = heads_;
+  const std::string kept = content();
+  write({"b", "c"});
+  heads_ = before;
+  // The process died with its lines on disk, without "closed".
+  std::vector<std::string> all = lines();
+  all.pop_back();
+  replace(all);
+  AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_EQ(verdict.newer, 3u);
+  write({"d"});
+  verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr("started again after a crash")));
+}
+
+TEST_F(AuditLogTest, ALineTornByACrashStaysAndIsToldFromTampering) {
+  write({"a"});
+  std::string text = content();
+  for (const std::string torn : {"{\"n\":4,\"pr", "garbage\nand more"}) {
+    replace(text + torn);
+    EXPECT_THAT(verify().broken, IsEmpty()) << "the last line may be on its way";
+  }
+  write({"b"});
+  AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_THAT(verdict.notices, testing::Contains(HasSubstr("17 bytes were torn")));
+  // Without the word of the gateway it is tampering.
+  std::vector<std::string> all = lines();
+  all.insert(all.begin() + 1, "garbage");
+  replace(all);
+  EXPECT_THAT(verify().broken, ElementsAre(path_ + ":2: is not a line of an audit log, and no line behind it says that "
+                                                   "it was torn"));
+}
+
+TEST_F(AuditLogTest, AWholeLineWithoutItsNewlineIsKept) {
+  write({"a"});
+  std::string text = content();
+  text.pop_back();
+  replace(text);
+  write({"b"});
+  const AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_EQ(verdict.lines, 6u);
+}
+
+TEST_F(AuditLogTest, FilesThatWereRotatedArePartOfTheChain) {
+  {
+    const auto log = open(600);
+    for (int i = 0; i < 20; ++i) {
+      log->write({.event = "replayed", .key = "k" + std::to_string(i)});
+      log->flush();
+    }
+    ASSERT_EQ(::rename(path_.c_str(), (path_ + ".1").c_str()), 0); // as logrotate does
+    log->reopen();
+    log->write({.event = "replayed", .key = "last"});
+    log->reopen(); // nothing was moved
+  }
+  const auto files = audit_files_of(path_);
+  ASSERT_GT(files->files.size(), 5u);
+  EXPECT_EQ(files->files.front().path, path_ + ".000000000001");
+  EXPECT_THAT(verify().broken, IsEmpty());
+  fs::remove(files->files.front().path);
+  AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr("files with older lines are not here")));
+  fs::remove(files->files[3].path);
+  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("missing")));
+}
+
+TEST_F(AuditLogTest, ALogThatWasMovedWhileTheGatewayStoodStillGoesOn) {
+  write({"a"});
+  ASSERT_EQ(::rename(path_.c_str(), (path_ + ".1").c_str()), 0);
+  write({"b"});
+  EXPECT_THAT(verify().broken, IsEmpty());
+}
+
+TEST_F(AuditLogTest, OneProcessWritesALog) {
+  const auto first = open();
+  const auto second = AuditLog::open({.path = path_, .gateway = "b", .chain = "two", .key = "k", .log = log_});
+  ASSERT_FALSE(second.ok());
+  EXPECT_THAT(second.fault().message, HasSubstr("another process writes it"));
+}
+
+TEST_F(AuditLogTest, AnotherFileIsNotTakenForALog) {
+  replace("some notes\n");
+  const auto opened = AuditLog::open({.path = path_, .gateway = "b", .chain = "two", .key = "k", .log = log_});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_THAT(opened.fault().message, HasSubstr("is not an audit log"));
+  EXPECT_EQ(content(), "some notes\n");
+}
+
+TEST_F(AuditLogTest, LinesThatDoNotFitOnTheDiskAreCountedAndSaid) {
+  const auto log = open();
+  log->write({.event = "replayed", .key = "fits"});
+  log->flush();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit full{static_cast<rlim_t>(fs::file_size(path_)) + 50, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &full), 0);
+  log->write({.event = "replayed", .key = "torn"});
+  log->write({.event = "replayed", .key = "lost"});
+  log->flush();
+  log->write({.event = "replayed", .key = "lost too"});
+  log->flush();
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(log->counts().lost, 3u);
+  log->write({.event = "replayed", .key = "room again"});
+  log->flush();
+  const AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr("51 bytes were torn"), HasSubstr("3 lines could not be written")))
+      << content();
+}
+
+TEST_F(AuditLogTest, ReadingGivesTheNewestFirstPageByPage) {
+  {
+    const auto log = open(20'000);
+    for (int i = 0; i < 1000; ++i)
+      log->write({.event = "replayed", .record = i % 2 == 0 ? "aa" : "bb", .status = 1 + i});
+  }
+  const auto files = audit_files_of(path_);
+  ASSERT_TRUE(files.ok());
+  std::vector<std::string> seen;
+  AuditQuery query{.limit = 7, .records = {"aa"}, .look_bytes = 5000};
+  do {
+    const auto page = read_audit(*files, query);
+    ASSERT_TRUE(page.ok());
+    for (const std::string& line : page->lines) seen.push_back(audit_member(line, "status"));
+    query.before = page->next;
+  } while (query.before != 0);
+  ASSERT_EQ(seen.size(), 500u);
+  for (std::size_t i = 0; i < seen.size(); ++i) ASSERT_EQ(seen[i], std::to_string(999 - 2 * i));
+}
+
+TEST_F(AuditLogTest, ReadingGoesByTimeAndKey) {
+  write({"a", "quote\"d"});
+  const auto files = audit_files_of(path_);
+  EXPECT_EQ(read_audit(*files, {.keys = {"quote\"d"}})->lines.size(), 1u);
+  EXPECT_EQ(read_audit(*files, {.keys = {"quote"}})->lines.size(), 0u);
+  EXPECT_EQ(read_audit(*files, {.since = "2001-01-01T00:00:00.000Z"})->lines.size(), 4u);
+  EXPECT_EQ(read_audit(*files, {.since = "2101-01-01T00:00:00.000Z"})->lines.size(), 0u);
+  EXPECT_EQ(read_audit(*files, {.until = "2001-01-01T00:00:00.000Z"})->lines.size(), 0u);
+}
+
+TEST_F(AuditLogTest, AHeadThatCannotBeKeptIsTriedAgain) {
+  int tries = 0;
+  {
+    auto log = AuditLog::open(
+        {.path = path_,
+         .gateway = "b",
+         .chain = "two",
+         .key = "k",
+         .keep = [&](const ChainHead&) { return ++tries == 1 ? Status(unavailable("no store")) : ok_status(); },
+         .keep_every = std::chrono::milliseconds(1),
+         .log = log_});
+    ASSERT_TRUE(log.ok());
+  }
+  EXPECT_GE(tries, 2);
+}
+
+} // namespace
+} // namespace oncekey

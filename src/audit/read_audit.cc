@@ -1,0 +1,159 @@
+#include "audit/read_audit.h"
+
+#include "base/json_text.h"
+#include "base/timestamp.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+constexpr std::size_t kBlockBytes = 128u << 10;
+// The wall clock may have been set back: lines this much older than `since` end the search, not the first one that is.
+constexpr std::chrono::hours kClockSteps{1};
+
+class LineFilter {
+ public:
+  explicit LineFilter(const AuditQuery& query) : query_(query) {
+    const auto add = [this](std::string_view name, const std::string& value) {
+      std::string member = fmt::format("\"{}\":", name);
+      append_json_string(member, value);
+      members_.push_back(std::move(member));
+    };
+    for (const std::string& record : query.records) add("record", record);
+    for (const std::string& key : query.keys) add("key", key);
+    if (!query.event.empty()) event_ = fmt::format("\"event\":\"{}\"", query.event);
+    if (const auto since = parse_timestamp(query.since)) ends_before_ = timestamp(*since - kClockSteps);
+  }
+
+  bool fits(std::string_view line) const {
+    const std::string_view time = time_of(line);
+    if (!query_.since.empty() && time < query_.since) return false;
+    if (!query_.until.empty() && time >= query_.until) return false;
+    if (!event_.empty() && line.find(event_) == std::string_view::npos) return false;
+    return members_.empty() || std::any_of(members_.begin(), members_.end(), [&](const std::string& member) {
+             return line.find(member) != std::string_view::npos;
+           });
+  }
+
+  // Nothing that stands before this line can fit.
+  bool is_too_old(std::string_view line) const { return !ends_before_.empty() && time_of(line) < ends_before_; }
+
+ private:
+  static std::string_view time_of(std::string_view line) {
+    constexpr std::string_view kTime = "\"time\":\"";
+    const std::size_t at = line.find(kTime);
+    if (at == std::string_view::npos) return {};
+    line.remove_prefix(at + kTime.size());
+    return line.substr(0, line.find('"'));
+  }
+
+  const AuditQuery& query_;
+  std::vector<std::string> members_; // one of them stands in a line that fits
+  std::string event_;
+  std::string ends_before_;
+};
+
+struct LinePlace {
+  std::uint64_t offset;
+  std::uint64_t n;
+};
+
+// The first line that begins behind this offset.
+Result<std::optional<LinePlace>> first_line_behind(const AuditFile& file, std::uint64_t offset) {
+  const Result<std::string> block = read_at(file.fd.get(), offset, kBlockBytes);
+  if (!block) return block.fault();
+  std::size_t newline = block->find('\n');
+  while (newline != std::string::npos) {
+    const std::size_t begin = newline + 1;
+    newline = block->find('\n', begin);
+    const auto place = place_of(std::string_view(*block).substr(begin, newline - begin));
+    if (newline != std::string::npos && place) return std::optional(LinePlace{offset + begin, place->n});
+  }
+  return std::optional<LinePlace>();
+}
+
+// Where the first line begins that has this number or a greater one. Found by halving the file.
+Result<std::uint64_t> offset_of(const AuditFile& file, std::uint64_t n) {
+  std::uint64_t low = 0; // the beginning of a line; all before it have smaller numbers
+  std::uint64_t high = file.bytes;
+  while (high - low > kBlockBytes) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    const auto line = first_line_behind(file, middle);
+    if (!line) return line.fault();
+    if (*line && (*line)->n < n) {
+      low = (*line)->offset;
+    } else {
+      high = middle;
+    }
+  }
+  for (std::uint64_t at = low; at < file.bytes;) {
+    const Result<std::string> block = read_at(file.fd.get(), at, kBlockBytes);
+    if (!block) return block.fault();
+    std::size_t begin = 0;
+    for (std::size_t end = block->find('\n'); end != std::string::npos; end = block->find('\n', begin)) {
+      const auto place = place_of(std::string_view(*block).substr(begin, end - begin));
+      if (place && place->n >= n) return at + begin;
+      begin = end + 1;
+    }
+    if (begin == 0) break;
+    at += begin;
+  }
+  return file.bytes;
+}
+
+} // namespace
+
+Result<AuditPage> read_audit(const AuditFiles& files, const AuditQuery& query) {
+  const LineFilter filter(query);
+  AuditPage page;
+  std::uint64_t looked = 0;
+  for (auto file = files.files.rbegin(); file != files.files.rend(); ++file) {
+    if (query.before != 0 && file->first >= query.before) continue;
+    std::uint64_t end = file->bytes;
+    if (query.before != 0) {
+      const Result<std::uint64_t> found = offset_of(*file, query.before);
+      if (!found) return found.fault();
+      end = *found;
+    }
+    std::string rest; // the end of a line whose beginning is in the block before
+    while (end > 0) {
+      const std::uint64_t begin = end > kBlockBytes ? end - kBlockBytes : 0;
+      Result<std::string> block = read_at(file->fd.get(), begin, static_cast<std::size_t>(end - begin));
+      if (!block) return std::move(block).fault();
+      looked += block->size();
+      *block += rest;
+      std::string_view text = *block;
+      // Lines that are whole in this block, from its end; the first one may have begun before it.
+      while (!text.empty()) {
+        const std::string_view terminated = text.ends_with('\n') ? text.substr(0, text.size() - 1) : text;
+        const std::size_t newline = terminated.rfind('\n');
+        if (newline == std::string_view::npos && begin > 0) break;
+        const std::size_t line_begin = newline == std::string_view::npos ? 0 : newline + 1;
+        const std::string_view line = terminated.substr(line_begin);
+        const std::optional<ChainPlace> place = place_of(line);
+        if (place && filter.is_too_old(line)) return page;
+        if (place && filter.fits(line)) {
+          page.lines.emplace_back(line);
+          if (page.lines.size() == query.limit) {
+            page.next = place->n > 1 ? place->n : 0;
+            return page;
+          }
+        }
+        if (place && looked >= query.look_bytes) {
+          page.next = place->n > 1 ? place->n : 0;
+          return page;
+        }
+        text = text.substr(0, line_begin);
+      }
+      rest = std::string(text);
+      if (rest.size() > 2 * kAuditLineMax) rest.clear(); // no line of ours
+      end = begin;
+    }
+  }
+  return page;
+}
+
+} // namespace oncekey

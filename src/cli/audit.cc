@@ -1,0 +1,352 @@
+#include "audit/read_audit.h"
+#include "audit/verify.h"
+#include "base/masked_url.h"
+#include "base/timestamp.h"
+#include "cli/admin_talk.h"
+#include "cli/audit_setup.h"
+#include "cli/views.h"
+#include "config/secret.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace oncekey {
+namespace {
+
+namespace json = boost::json;
+
+// Files below this are verified in a moment.
+constexpr std::uint64_t kShowProgressFrom = 64u << 20;
+constexpr std::size_t kTextShown = 60;
+
+std::string text_in(const json::value& line, std::string_view name) {
+  const json::value& value = member(line, name);
+  if (value.is_null()) return {};
+  if (const json::string* const text = value.if_string()) return printable({text->data(), text->size()}, kTextShown);
+  return json::serialize(value);
+}
+
+// What happened, in words of the table.
+std::string what_of(const json::value& line) {
+  const std::string event = text_in(line, "event");
+  if (event == "action") return fmt::format("{} ({})", text_in(line, "action"), text_in(line, "result"));
+  const std::string decision = text_in(line, "decision");
+  if (event == "refused") return fmt::format("refused: {}", decision);
+  return event;
+}
+
+std::string view_of_lines(const json::array& lines) {
+  if (lines.empty()) return "no line of the audit log fits\n";
+  std::vector<std::vector<std::string>> rows{{"TIME", "WHAT", "STATUS", "FENCE", "RECORD", "KEY", "GATEWAY", "MORE"}};
+  for (const json::value& line : lines) {
+    std::string more;
+    const auto add = [&](std::string_view name, std::string_view title) {
+      if (const std::string text = text_in(line, name); !text.empty())
+        more += fmt::format("{}{}{}", more.empty() ? "" : ", ", title, text);
+    };
+    add("who", "by ");
+    add("reason", "");
+    add("trace", "trace ");
+    add("first_trace", "first trace ");
+    const auto cell = [&](std::string_view name, std::size_t most) {
+      const std::string text = text_in(line, name);
+      return text.empty() ? std::string("-") : text.substr(0, most);
+    };
+    rows.push_back({cell("at", 24), what_of(line), cell("status", 3), cell("fence", 20), cell("id", 12),
+                    cell("key", kTextShown), cell("gateway", 32), more.empty() ? "-" : more});
+  }
+  return format_table(rows);
+}
+
+// What the lines, oldest first, prove about each record: how often it was executed, and how often the answer was given
+// again.
+std::string summary_of(const json::array& lines) {
+  struct Life {
+    std::vector<std::string> claims;
+    std::string completed, status, first_replay, last_replay;
+    std::size_t replays = 0, mismatches = 0, others = 0;
+  };
+  std::vector<std::pair<std::string, Life>> lives;
+  for (const json::value& line : lines) {
+    const std::string id = text_in(line, "id");
+    if (id.empty()) continue;
+    auto found = std::find_if(lives.begin(), lives.end(), [&](const auto& one) { return one.first == id; });
+    if (found == lives.end()) found = lives.insert(lives.end(), {id, Life{}});
+    Life& life = found->second;
+    const std::string event = text_in(line, "event");
+    const std::string at = text_in(line, "at");
+    if (event == "claimed" || event == "taken_over") life.claims.push_back(at);
+    if (event == "completed") {
+      life.completed = at;
+      life.status = text_in(line, "status");
+    }
+    if (event == "replayed") {
+      if (life.replays++ == 0) life.first_replay = at;
+      life.last_replay = at;
+    }
+    if (event == "refused") ++(text_in(line, "decision") == "mismatch" ? life.mismatches : life.others);
+  }
+  std::string out;
+  for (const auto& [id, life] : lives) {
+    out += fmt::format("\nrecord {}:", id.substr(0, 12));
+    if (life.claims.empty()) out += " its execution is not in these lines";
+    for (std::size_t i = 0; i < life.claims.size(); ++i)
+      out += fmt::format("{} at {}", i == 0 ? " executed" : ", taken over", life.claims[i]);
+    if (!life.completed.empty()) out += fmt::format("; answered {} at {}", life.status, life.completed);
+    if (life.replays == 1) out += fmt::format("; the answer given again once, at {}", life.first_replay);
+    if (life.replays > 1)
+      out += fmt::format("; the answer given again {} times, from {} to {}", life.replays, life.first_replay,
+                         life.last_replay);
+    if (life.mismatches > 0) out += fmt::format("; {} refused as a different request", life.mismatches);
+    if (life.others > 0) out += fmt::format("; {} refused otherwise", life.others);
+    out += "\n";
+  }
+  return out;
+}
+
+class AuditCommand final : public AdminCommand {
+ public:
+  explicit AuditCommand(CLI::App& app)
+      : AdminCommand(app, "audit", "Read a gateway's audit log, and verify that no line was changed or removed") {
+    command_->require_subcommand(1);
+    show_ = command_->add_subcommand(
+        "show", "lines about one key, or all; shows when it was executed and when its answer was given again");
+    show_->add_option("--key", key_, "the key that the client sent");
+    show_->add_option("--principal", principal_,
+                      "with --key: the account, as the client sends it; - reads it from standard input");
+    show_->add_option("--method", method_, "with --key: of the request");
+    show_->add_option("--path", path_, "with --key: of the request");
+    show_->add_option("--record", record_, "lines about this record: 64 hex digits");
+    show_->add_option("--since", since_, "from this time on, UTC, as in 2026-01-02 or 2026-01-02T03:04");
+    show_->add_option("--until", until_, "before this time");
+    show_->add_option("--limit", limit_, "at most so many, the newest")
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1'000'000));
+    verify_ = command_->add_subcommand(
+        "verify", "check every line against the one before it, and the last one against the head kept in the store");
+    verify_->add_option("FILES", files_, "these files; by default those of --log, of --config or of ./oncekey-data");
+    for (CLI::App* const command : {show_, verify_}) {
+      command->add_option("--log", log_, "the log's file; rotated files beside it belong to it")->type_name("FILE");
+    }
+    verify_->add_option("--store", store_, "the store that keeps the head (default: that of --config)")
+        ->type_name("URL");
+  }
+
+  int run(const Console& console) const override { return verify_->parsed() ? verify(console) : show(console); }
+
+ private:
+  Result<Config> config() const {
+    Config config;
+    if (!config_file().empty()) {
+      auto read = load_admin_settings(config_file());
+      if (!read) return read;
+      config = *std::move(read);
+    }
+    if (!store_.empty()) {
+      auto url = resolve_secret(store_);
+      if (!url) return url.fault();
+      config.store = *std::move(url);
+    }
+    if (!log_.empty()) config.audit_log = log_;
+    return config;
+  }
+
+  int verify(const Console& console) const {
+    const Result<Config> settings = config();
+    if (!settings) return complain(console, settings.fault().message);
+    Log log(LogLevel::error);
+    // The head before the lines: a gateway at work may add to both.
+    const auto heads = load_chain_heads(settings->store, log);
+    if (!heads) return complain(console, heads.fault().message, kUnreachable);
+    if (!*heads)
+      return complain(console,
+                      fmt::format("the store {} keeps no head of an audit log: no gateway has written one, or this is "
+                                  "another store (--store or --config names it)",
+                                  masked_url(settings->store)),
+                      kRefused);
+    const std::string path = audit_log_path(*settings, **heads);
+    if (files_.empty() && path == "off") return complain(console, "there is no audit log here: give --log FILE");
+    const Result<AuditFiles> found = files_.empty() ? audit_files_of(path) : audit_files(files_);
+    if (!found) return complain(console, found.fault().message, kRefused);
+    bool told = false;
+    const auto progress = [&](std::uint64_t done, std::uint64_t all) {
+      if (console.width == 0 || all < kShowProgressFrom) return;
+      console.err << fmt::format("\r{:3} % of {} MiB", 100 * done / all, all >> 20) << std::flush;
+      told = true;
+    };
+    const Result<AuditVerdict> verdict = verify_audit(*found, **heads, progress);
+    if (told) console.err << "\r\x1b[K";
+    if (!verdict) return complain(console, verdict.fault().message, kRefused);
+    return as_json() ? print_json(*verdict, *found, console) : print_text(*verdict, *found, path, console);
+  }
+
+  static int exit_code(const AuditVerdict& verdict) {
+    return verdict.broken.empty() && verdict.lines > 0 ? kDone : kRefused;
+  }
+
+  static int print_json(const AuditVerdict& verdict, const AuditFiles& files, const Console& console) {
+    const auto texts = [](const std::vector<std::string>& all) {
+      json::array out;
+      for (const std::string& text : all) out.emplace_back(text);
+      return out;
+    };
+    const json::object out{{"whole", exit_code(verdict) == kDone},
+                           {"chain", verdict.chain},
+                           {"files", files.files.size()},
+                           {"lines", verdict.lines},
+                           {"first", verdict.first.n},
+                           {"last", verdict.last.n},
+                           {"last_hash", verdict.last.hash},
+                           {"not_covered", verdict.newer},
+                           {"broken", texts(verdict.broken)},
+                           {"notices", texts(verdict.notices)},
+                           {"left_out", texts(files.others)}};
+    console.out << json::serialize(out) << "\n";
+    return exit_code(verdict);
+  }
+
+  static int print_text(const AuditVerdict& verdict, const AuditFiles& files, const std::string& path,
+                        const Console& console) {
+    for (const std::string& other : files.others) console.err << "left out: " << other << "\n";
+    for (const std::string& notice : verdict.notices) console.out << "notice: " << notice << "\n";
+    for (const std::string& broken : verdict.broken) console.out << "BROKEN: " << broken << "\n";
+    if (verdict.lines == 0) {
+      console.out << fmt::format("there are no lines in {}\n", path);
+      return kRefused;
+    }
+    console.out << fmt::format("{}: {} lines in {} {}, {} to {}, the last at {}\n",
+                               verdict.broken.empty() ? "whole" : "NOT WHOLE", verdict.lines, files.files.size(),
+                               files.files.size() == 1 ? "file" : "files", verdict.first.n, verdict.last.n,
+                               verdict.last_time);
+    console.out << fmt::format("chain {}, head {} {}\n", verdict.chain, verdict.last.n, verdict.last.hash);
+    if (verdict.newer > 0)
+      console.out << fmt::format(
+          "the last {} {} newer than the head in the store: the gateway is at work, or crashed before it kept the next "
+          "head\n",
+          verdict.newer, verdict.newer == 1 ? "line is" : "lines are");
+    return exit_code(verdict);
+  }
+
+  int show(const Console& console) const {
+    if (!key_.empty() && !record_.empty()) return complain(console, "give --key or --record, not both");
+    if (key_.empty() && !(principal_.empty() && method_.empty() && path_.empty()))
+      return complain(console, "--principal, --method and --path go with --key");
+    for (const auto& [name, text] : {std::pair("--since", &since_), std::pair("--until", &until_)}) {
+      if (!text->empty() && !parse_timestamp(*text))
+        return complain(
+            console, fmt::format("{}: expected a time as 2026-01-02 or 2026-01-02T03:04:05Z, got \"{}\"", name, *text));
+    }
+    int exit_code = kDone;
+    bool exact = true;
+    std::optional<json::array> lines = log_.empty() ? ask(console, exit_code, exact) : read(console, exit_code);
+    if (!lines) return exit_code;
+    std::reverse(lines->begin(), lines->end());
+    if (as_json()) {
+      console.out << json::serialize(json::object{{"lines", std::move(*lines)}}) << "\n";
+      return kDone;
+    }
+    console.out << view_of_lines(*lines);
+    if (!key_.empty() || !record_.empty()) console.out << summary_of(*lines);
+    if (!exact && !principal_.empty())
+      console.out << "\nall accounts' lines with this key: to see one account's alone, give --method and --path too\n";
+    return kDone;
+  }
+
+  // Newest first, page by page, from the gateway.
+  std::optional<json::array> ask(const Console& console, int& exit_code, bool& exact) const {
+    const auto gateway = client();
+    if (!gateway) {
+      exit_code = complain(console, gateway.fault().message);
+      return std::nullopt;
+    }
+    std::string account = principal_;
+    if (principal_ == "-" && (console.in == nullptr || !std::getline(*console.in, account) || account.empty())) {
+      exit_code = complain(console, "--principal -: standard input is empty");
+      return std::nullopt;
+    }
+    json::array all;
+    for (json::value before = nullptr; all.size() < limit_;) {
+      const auto answer = parsed(
+          key_.empty() ? gateway->get(target(before)) : gateway->post("/api/audit/find", search(account, before)),
+          console, exit_code);
+      if (!answer) return std::nullopt;
+      if (const json::array* const lines = member(*answer, "lines").if_array()) {
+        for (const json::value& line : *lines) {
+          if (all.size() < limit_) all.push_back(line);
+        }
+      }
+      exact = member(*answer, "exact") != json::value(false);
+      before = member(*answer, "next");
+      if (before.is_null()) break;
+    }
+    return all;
+  }
+
+  std::string target(const json::value& before) const {
+    std::string out = "/api/audit?events=all&limit=1000";
+    if (!before.is_null()) out += fmt::format("&before={}", json::serialize(before));
+    for (const auto& [name, value] :
+         {std::pair("record", &record_), std::pair("since", &since_), std::pair("until", &until_)}) {
+      if (!value->empty()) out += fmt::format("&{}={}", name, *value);
+    }
+    return out;
+  }
+
+  std::string search(const std::string& account, const json::value& before) const {
+    json::object out{{"key", key_}};
+    for (const auto& [name, value] :
+         {std::pair("principal", &account), std::pair("method", &method_), std::pair("path", &path_),
+          std::pair("since", &since_), std::pair("until", &until_)}) {
+      if (!value->empty()) out[name] = *value;
+    }
+    if (!before.is_null()) out["before"] = before;
+    return json::serialize(out);
+  }
+
+  // The same from files, without a gateway: by the key as lines show it.
+  std::optional<json::array> read(const Console& console, int& exit_code) const {
+    if (!principal_.empty()) {
+      exit_code = complain(console, "--principal needs a running gateway: leave out --log");
+      return std::nullopt;
+    }
+    const auto instant = [](const std::string& text) {
+      const auto at = parse_timestamp(text);
+      return at ? timestamp(*at) : std::string();
+    };
+    const Result<AuditFiles> files = audit_files_of(log_);
+    AuditQuery query{.limit = limit_, .since = instant(since_), .until = instant(until_), .look_bytes = UINT64_MAX};
+    if (!key_.empty()) query.keys.push_back(key_);
+    if (!record_.empty()) query.records.push_back(record_);
+    const Result<AuditPage> page = files ? read_audit(*files, query) : Result<AuditPage>(files.fault());
+    if (!page) {
+      exit_code = complain(console, page.fault().message, kRefused);
+      return std::nullopt;
+    }
+    json::array all;
+    for (const std::string& line : page->lines) {
+      json::error_code error;
+      json::value one = json::parse(line, error);
+      if (error || !one.is_object()) continue;
+      json::object& object = one.get_object();
+      for (const auto& [from, to] : {std::pair("time", "at"), std::pair("record", "id")}) {
+        if (const json::value* const value = object.if_contains(from)) object[to] = json::value(*value);
+        object.erase(from);
+      }
+      all.push_back(std::move(one));
+    }
+    return all;
+  }
+
+  CLI::App* show_;
+  CLI::App* verify_;
+  std::string key_, principal_, method_, path_, record_, since_, until_, log_, store_;
+  std::vector<std::string> files_;
+  std::size_t limit_ = 10'000;
+};
+
+} // namespace
+
+std::unique_ptr<Subcommand> audit_command(CLI::App& app) { return std::make_unique<AuditCommand>(app); }
+
+} // namespace oncekey

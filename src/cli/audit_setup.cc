@@ -1,0 +1,123 @@
+#include "cli/audit_setup.h"
+
+#include "base/ascii.h"
+#include "base/timestamp.h"
+#include "cli/admin_token.h"
+#include "store/open_store.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <filesystem>
+
+namespace oncekey {
+namespace {
+
+// Attempts to write while other gateways on the store write their heads too.
+constexpr int kHeadTries = 20;
+// A shared store is asked over a new connection each time.
+constexpr std::chrono::milliseconds kKeepEveryEmbedded{1000};
+constexpr std::chrono::milliseconds kKeepEveryShared{10'000};
+
+// Changes what the store keeps, by `change`, against other gateways that do the same.
+template <class Change>
+Result<ChainHeads> change_heads(const std::string& url, Log& log, Change change) {
+  for (int i = 0; i < kHeadTries; ++i) {
+    const Result<std::string> text = read_audit_heads(url, log);
+    if (!text) return text.fault();
+    Result<ChainHeads> heads = text->empty() ? Result<ChainHeads>(new_chain_heads()) : decode_chain_heads(*text);
+    if (!heads) return heads;
+    const std::string before = encode(*heads);
+    change(*heads);
+    const std::string next = encode(*heads);
+    if (!text->empty() && next == before) return heads;
+    const Result<bool> written = write_audit_heads(url, *text, next, log);
+    if (!written) return written.fault();
+    if (*written) return heads;
+  }
+  return unavailable("other gateways change the heads of their audit logs all the time: try again");
+}
+
+std::string machine_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "gateway";
+  std::string text(name.data());
+  for (char& c : text) {
+    if (kAlphanumeric.find(c) == std::string_view::npos && c != '-' && c != '.' && c != '_') c = '-';
+  }
+  return text;
+}
+
+} // namespace
+
+std::string audit_chain_name(const Config& config) {
+  if (!config.gateway_name.empty()) return config.gateway_name;
+  return folder_of_store(config.store) ? "gateway" : machine_name();
+}
+
+Result<std::optional<ChainHeads>> load_chain_heads(const std::string& store_url, Log& log) {
+  const Result<std::string> text = read_audit_heads(store_url, log);
+  if (!text) return text.fault();
+  if (text->empty()) return std::optional<ChainHeads>();
+  Result<ChainHeads> heads = decode_chain_heads(*text);
+  if (!heads) return std::move(heads).fault();
+  return std::optional<ChainHeads>(*std::move(heads));
+}
+
+std::string audit_log_path(const Config& config, const ChainHeads& heads) {
+  if (!config.audit_log.empty()) return config.audit_log;
+  if (config.store.starts_with("memory:")) return "off";
+  if (const auto folder = folder_of_store(config.store)) return *folder + "/audit.log";
+  const std::string beside = admin_token_file(config.store); // in the user's state folder
+  if (beside.empty()) return "off";
+  const std::string name =
+      fmt::format("audit-{}-{}.log", audit_chain_name(config), sha256_hex({heads.key}).substr(0, 8));
+  return (std::filesystem::path(beside).parent_path() / name).native();
+}
+
+Result<std::unique_ptr<AuditLog>> open_audit_log(const Config& config, const std::string& gateway, Log& log) {
+  std::unique_ptr<AuditLog> none;
+  const bool in_memory = config.store.starts_with("memory:");
+  if (config.audit_log == "off" || (config.audit_log.empty() && in_memory)) return none;
+  const auto without = [&](const Fault& fault) -> Result<std::unique_ptr<AuditLog>> {
+    if (!config.audit_log.empty()) return invalid("audit_log: " + fault.message);
+    log.warning("audit_log_off", {{"reason", fault.message},
+                                  {"meaning", "what operators do is in this log alone"},
+                                  {"next", "set audit_log to a path that this user can write, or to \"off\""}});
+    return std::unique_ptr<AuditLog>();
+  };
+  const std::string chain = audit_chain_name(config);
+  std::optional<ChainHead> known;
+  const Result<ChainHeads> heads =
+      in_memory ? Result<ChainHeads>(new_chain_heads()) : change_heads(config.store, log, [&](ChainHeads& all) {
+        const auto found = all.of.find(chain);
+        known.reset();
+        if (found != all.of.end()) known = found->second.head;
+        if (!known) all.keep(chain, {}, timestamp(std::chrono::system_clock::now()));
+      });
+  if (!heads) return without(heads.fault());
+  const std::string path = audit_log_path(config, *heads);
+  if (path == "off") return without(unavailable("neither XDG_STATE_HOME nor HOME is set"));
+  AuditLog::Options options{.path = path,
+                            .gateway = gateway,
+                            .chain = chain,
+                            .key = heads->key,
+                            .known = known,
+                            .rotate_bytes = config.audit_log_size,
+                            .log = log};
+  if (!in_memory) {
+    options.keep_every = folder_of_store(config.store) ? kKeepEveryEmbedded : kKeepEveryShared;
+    options.keep = [url = config.store, chain, quiet = std::make_shared<Log>(LogLevel::error)](const ChainHead& head) {
+      const Result<ChainHeads> kept = change_heads(
+          url, *quiet, [&](ChainHeads& all) { all.keep(chain, head, timestamp(std::chrono::system_clock::now())); });
+      return kept ? ok_status() : Status(kept.fault());
+    };
+  }
+  auto opened = AuditLog::open(std::move(options));
+  if (!opened) return without(opened.fault());
+  log.info("audit_log", {{"file", path}, {"chain", chain}});
+  return opened;
+}
+
+} // namespace oncekey

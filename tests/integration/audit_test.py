@@ -1,0 +1,271 @@
+"""The audit log: what operators did and what was decided, in lines that cannot be changed or removed unnoticed."""
+
+import json
+import os
+import pathlib
+import signal
+import stat
+import sys
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+
+from support.cases import GatewayTest, fresh_key
+from support.gateway import Gateway, run_cli
+from support.servers import Postgres, Redis
+from support.upstream import Upstream, answers, resets
+from support.waiting import poll_until
+
+TRACES = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"]
+
+
+def traced(number):
+    return [("traceparent", f"00-{TRACES[number]}-b7ad6b7169203331-01")]
+
+
+def lines_of(*files):
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+class AuditLogTest(GatewayTest):
+    store = "journal"
+    routes = [{"path": "/charges/*", "audit": "decisions"}, {"path": "/cards/*", "audit": "decisions", "redact": True},
+              {"path": "/quiet/*"}, {"path": "/held/*", "policy": "classic", "audit": "decisions", "on_unknown": "hold"}]
+    settings = {"gateway_name": "eu-1"}
+
+    def setUp(self):
+        super().setUp()
+        self.log = self.gateway.folder / "data" / "audit.log"
+
+    def cli(self, *arguments):
+        return run_cli("audit", *arguments, "--admin", self.gateway.admin_text)
+
+    def verify(self):
+        return run_cli("audit", "verify", "--config", str(self.gateway.config_file))
+
+    def api(self, query=""):
+        return self.gateway.admin.get("/api/audit" + query).json()
+
+    def test_the_log_proves_that_an_operation_was_executed_once(self):
+        self.upstream.will(answers(201, b"charged"))
+        self.post("/charges/1", body=b"ten", headers=traced(0))
+        self.post("/charges/1", body=b"ten", headers=traced(1))
+        self.post("/charges/1", body=b"ten")
+        self.post("/charges/1", body=b"twenty")
+        shown = self.cli("show", "--key", self.key, "--principal", "Bearer alice", "--method", "POST",
+                         "--path", "/charges/1", "--json")
+        lines = json.loads(shown.stdout)["lines"]
+        self.assertEqual([(line["event"], line["decision"], line["status"]) for line in lines],
+                         [("claimed", "execute", None), ("completed", None, 201), ("replayed", "replay", 201),
+                          ("replayed", "replay", 201), ("refused", "mismatch", 422)], shown)
+        claimed, completed, replayed = lines[:3]
+        self.assertEqual(len({(line["id"], line["fence"], line["key"], line["route"]) for line in lines}), 1)
+        self.assertEqual((claimed["key"], claimed["route"], claimed["gateway"]), (self.key, "/charges/*", "eu-1"))
+        self.assertEqual((claimed["trace"], replayed["trace"], replayed["first_trace"]), (TRACES[0], TRACES[1], TRACES[0]))
+        text = self.cli("show", "--key", self.key).stdout
+        self.assertRegex(text, "executed at .*; answered 201 at .*; the answer given again 2 times, from .*; 1 refused as "
+                               "a different request")
+        self.assertIn("no line", self.cli("show", "--key", self.key, "--until", "2020-01-01").stdout)
+        self.assertIn("no line", self.cli("show", "--key", "never-sent").stdout)
+
+    def test_a_route_that_did_not_ask_for_it_leaves_no_line(self):
+        self.post("/quiet/1")
+        self.assertIn("no line", self.cli("show", "--key", self.key).stdout)
+
+    def test_a_redacted_key_is_found_and_not_written(self):
+        self.post("/cards/1")
+        shown = json.loads(self.cli("show", "--key", self.key, "--json").stdout)["lines"]
+        self.assertEqual([line["event"] for line in shown], ["claimed", "completed"])
+        self.assertTrue(shown[0]["key"].startswith("redacted:"), shown)
+        self.assertNotIn(self.key, self.log.read_text())
+
+    def test_operators_actions_are_there_with_their_reason(self):
+        self.upstream.will(resets())
+        self.post("/held/1")
+        record = self.gateway.records(key=self.key)[0]
+        done = run_cli("keys", "release", record["id"], "--reason", "the bank says no", "--yes", "--admin",
+                       self.gateway.admin_text)
+        self.assertEqual(done.returncode, 0, done)
+        page = self.api(f"?record={record['id']}")
+        self.assertEqual([line["event"] for line in page["lines"]], ["action", "refused", "held", "claimed"])
+        action = page["lines"][0]
+        self.assertEqual((action["action"], action["result"], action["reason"]), ("release", "done", "the bank says no"))
+        self.assertIn("operator", action["who"])
+        self.assertEqual(page["from"], "log")
+        self.gateway.signal(signal.SIGHUP)
+        self.gateway.wait_for_log("event=config_reloaded")
+        self.assertEqual(self.api("?limit=1")["lines"][0]["action"], "config_reload")
+
+    def test_pages_go_back_to_the_first_line(self):
+        for _ in range(3):
+            self.post("/charges/pages", key=fresh_key())
+        numbers, query = [], "?events=all&limit=2"
+        while query:
+            page = self.api(query)
+            numbers += [line["n"] for line in page["lines"]]
+            query = page["next"] and f"?events=all&limit=2&before={page['next']}"
+        self.assertEqual(numbers, list(range(len(numbers), 0, -1)))
+        for wrong in ("?limit=x", "?before=0", "?record=12", "?since=yesterday"):
+            self.assertEqual(self.gateway.admin.get("/api/audit" + wrong).status, 400, wrong)
+
+    def test_a_rotated_log_stays_one_chain_and_verifies_beside_the_gateway(self):
+        self.post("/charges/1")
+        self.api()
+        self.assertEqual(stat.S_IMODE(self.log.stat().st_mode), 0o600)
+        moved = self.log.with_name("audit.log.1")
+        self.log.rename(moved)
+        self.gateway.signal(signal.SIGUSR1)
+        poll_until(self.log.exists, "the new file")
+        self.post("/charges/1")
+        self.api()
+        self.assertEqual(lines_of(self.log)[0]["event"], "continued")
+        verified = self.verify()
+        self.assertEqual((verified.returncode, verified.stderr), (0, ""), verified)
+        self.assertRegex(verified.stdout, "^whole: [0-9]+ lines in 2 files, 1 to [0-9]+")
+
+
+class TamperedLogTest(unittest.TestCase):
+    """A gateway of its own for each test, since each spoils its log."""
+
+    def setUp(self):
+        self.upstream = Upstream().start()
+        self.addCleanup(self.upstream.stop)
+        self.gateway = Gateway(self.upstream.url, [{"path": "/*", "audit": "decisions"}], store="journal")
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+        self.log = self.gateway.folder / "data" / "audit.log"
+
+    def work(self, count=3):
+        for _ in range(count):
+            self.gateway.client().post("/charges", key=fresh_key())
+
+    def verify(self):
+        return run_cli("audit", "verify", "--config", str(self.gateway.config_file))
+
+    def change(self, change):
+        rows = self.log.read_text().splitlines(keepends=True)
+        change(rows)
+        self.log.write_text("".join(rows))
+
+    def assert_broken(self, words):
+        verified = self.verify()
+        self.assertEqual(verified.returncode, 1, verified)
+        self.assertRegex(verified.stdout, words)
+        self.assertIn("NOT WHOLE", verified.stdout)
+
+    def test_what_was_removed_or_changed_is_named_by_its_line(self):
+        self.work()
+        self.gateway.stop()
+        whole = self.log.read_text()
+        self.assertEqual(self.verify().returncode, 0)
+        self.change(lambda rows: rows.pop(3))
+        self.assert_broken(r"audit\.log:4: line 4 is missing")
+        self.log.write_text(whole)
+        self.change(lambda rows: rows.__setitem__(2, rows[2].replace("201", "500")))
+        self.assert_broken(r"audit\.log:4: line 4 does not follow from line 3")
+        self.log.write_text(whole)
+        self.change(lambda rows: rows.__delitem__(slice(-2, None)))
+        self.assert_broken(r"lines 7 to 8 are missing at the end: the store has seen line 8")
+        # The next start says so too, and goes on.
+        self.gateway.start()
+        self.assertIn("event=audit_chain_broken", self.gateway.log)
+        self.gateway.stop()
+        self.assert_broken("the gateway found at its start, .*: the store has seen line 8 and the log ends with line 6")
+
+    def test_a_crash_is_no_tampering(self):
+        self.work()
+        head = self.gateway.folder / "data" / "audit-heads"
+        poll_until(lambda: len(lines_of(self.log)) >= 7 and " 7 " in head.read_text(), "the head of the seventh line")
+        self.work(1)
+        poll_until(lambda: len(lines_of(self.log)) >= 9, "the lines of the last request")
+        self.gateway.kill()
+        with self.log.open("a") as log:
+            log.write('{"n":10,"prev":"0')
+        verified = self.verify()
+        self.assertEqual(verified.returncode, 0, verified)
+        self.assertIn("the last line is not whole", verified.stdout)
+        self.gateway.start()
+        self.work(1)
+        self.gateway.stop()
+        verified = self.verify()
+        self.assertEqual(verified.returncode, 0, verified)
+        self.assertIn("started again after a crash", verified.stdout)
+        self.assertIn("18 bytes were torn", verified.stdout)
+        self.assertNotIn("audit_chain_broken", self.gateway.log)
+
+    def test_a_large_log_is_rotated(self):
+        self.gateway.stop()
+        self.gateway.settings["audit_log_size"] = "2KiB"
+        self.gateway.start()
+        for _ in range(4):
+            self.work(3)
+            self.gateway.admin.get("/api/audit")  # writes what is gathered
+        self.gateway.stop()
+        rotated = sorted(self.log.parent.glob("audit.log.*"))
+        self.assertGreater(len(rotated), 2)
+        verified = self.verify()
+        self.assertEqual(verified.returncode, 0, verified)
+        os.remove(rotated[0])
+        verified = self.verify()
+        self.assertEqual(verified.returncode, 0, verified)
+        self.assertIn("files with older lines are not here", verified.stdout)
+        os.remove(rotated[2])
+        self.assert_broken("are missing|is missing")
+
+
+class AuditPlaceTest(unittest.TestCase):
+    def test_it_is_off_for_a_store_in_memory_and_where_switched_off(self):
+        for settings in ({"store": "memory:"}, {"store": "journal", "audit_log": "off"}):
+            with Gateway("http://127.0.0.1:9", [{"path": "/*"}], **settings) as gateway:
+                self.assertEqual(list(gateway.folder.rglob("audit*")), [])
+                self.assertEqual(gateway.admin.get("/api/audit").status, 400)
+
+    def test_a_path_that_cannot_be_written_refuses_the_start(self):
+        gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="journal")
+        self.addCleanup(gateway.remove)
+        (gateway.folder / "file").write_text("")
+        gateway.settings["audit_log"] = str(gateway.folder / "file" / "audit.log")
+        self.assertEqual(gateway.start_expecting_refusal(), 1)
+        self.assertIn("audit_log: ", gateway.log)
+
+
+class SharedStores:
+    def test_each_gateway_has_a_chain_and_the_store_keeps_both_heads(self):
+        server = self.make().start()
+        self.addCleanup(server.remove)
+        upstream = Upstream().start()
+        self.addCleanup(upstream.stop)
+        gateways = []
+        for name in ("eu-1", "eu-2"):
+            gateway = Gateway(upstream.url, [{"path": "/*", "audit": "decisions"}], store=server.url, gateway_name=name)
+            self.addCleanup(gateway.remove)
+            gateways.append(gateway.start())
+        key = fresh_key()
+        for gateway in gateways:
+            gateway.client().post("/charges", key=key)
+        for gateway in gateways:
+            gateway.stop()
+        for gateway, events in zip(gateways, (["opened", "claimed", "completed", "closed"],
+                                              ["opened", "replayed", "closed"])):
+            files = list((gateway.folder / "state" / "oncekey").glob("audit-eu-*.log"))
+            self.assertEqual(len(files), 1)
+            self.assertEqual([line["event"] for line in lines_of(files[0])], events)
+            verify = ("audit", "verify", "--config", str(gateway.config_file))
+            state = {"XDG_STATE_HOME": str(gateway.folder / "state")}
+            self.assertEqual(run_cli(*verify, environment=state).returncode, 0)
+            files[0].write_text("".join(files[0].read_text().splitlines(keepends=True)[:-1]))
+            verified = run_cli(*verify, environment=state)
+            self.assertEqual(verified.returncode, 1, verified)
+            self.assertIn("missing at the end", verified.stdout)
+
+
+class AuditOnPostgresTest(SharedStores, unittest.TestCase):
+    make = Postgres
+
+
+class AuditOnRedisTest(SharedStores, unittest.TestCase):
+    make = Redis
+
+
+if __name__ == "__main__":
+    unittest.main()
