@@ -78,8 +78,8 @@ std::unique_ptr<Subcommand> keys_command(CLI::App& app);
 // database (--store).
 std::unique_ptr<Subcommand> jobs_command(CLI::App& app);
 
-// `oncekey audit show|verify`: reads the audit log of a gateway, through its admin listener or from its files, and proves
-// that no line was changed or removed.
+// `oncekey audit show|verify`: reads the audit log of a gateway, through its admin listener or from its files, and
+// proves that no line was changed or removed.
 //
 // Exit codes: 0 done, 1 the log is broken, or refused, 2 wrong usage, 3 the gateway cannot be reached.
 std::unique_ptr<Subcommand> audit_command(CLI::App& app);

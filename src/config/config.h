@@ -115,15 +115,15 @@ struct BreakerOptions {
 struct Config {
   Address listen{"127.0.0.1", 8080};
   Address admin{"127.0.0.1", 8081};
-  std::string admin_token; // required when admin is not on loopback; else made at the first start
+  std::string admin_token;      // required when admin is not on loopback; else made at the first start
   std::string admin_read_token; // sees what operators see, without bodies, and cannot act; empty: there is none
   std::string admin_tls_cert;
   std::string admin_tls_key;
   std::string admin_client_ca;              // PEM file: its certificates may read on the admin listener
   std::vector<std::string> admin_operators; // the names of those certificates that may act as well
   std::vector<std::string> admin_hosts;     // host names of the admin listener, in lower case, beside its own
-  Url upstream;            // without a host where every route has its own
-  std::string upstream_ca; // PEM file for all of them; the system's certificates when empty
+  Url upstream;                             // without a host where every route has its own
+  std::string upstream_ca;                  // PEM file for all of them; the system's certificates when empty
   std::string tls_cert;
   std::string tls_key;
   std::string client_ca; // PEM file: clients may show certificates of these issuers

@@ -49,12 +49,6 @@ constexpr Migration kMigrations[] = {
     {1, "records", 1,
 #include "store/postgres/migrations/0001_records.sql"
     },
-    {2, "operators", 1,
-#include "store/postgres/migrations/0002_operators.sql"
-    },
-    {3, "notes", 1,
-#include "store/postgres/migrations/0003_notes.sql"
-    },
 };
 // clang-format on
 
