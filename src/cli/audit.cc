@@ -18,12 +18,12 @@ namespace json = boost::json;
 
 // Files below this are verified in a moment.
 constexpr std::uint64_t kShowProgressFrom = 64u << 20;
-constexpr std::size_t kTextShown = 60;
+constexpr std::size_t kKeyShown = 60;
 
 std::string text_in(const json::value& line, std::string_view name) {
   const json::value& value = member(line, name);
   if (value.is_null()) return {};
-  if (const json::string* const text = value.if_string()) return printable({text->data(), text->size()}, kTextShown);
+  if (const json::string* const text = value.if_string()) return printable({text->data(), text->size()}, kKeyShown);
   return json::serialize(value);
 }
 
@@ -54,14 +54,14 @@ std::string view_of_lines(const json::array& lines) {
       return text.empty() ? std::string("-") : text.substr(0, most);
     };
     rows.push_back({cell("at", 24), what_of(line), cell("status", 3), cell("fence", 20), cell("id", 12),
-                    cell("key", kTextShown), cell("gateway", 32), more.empty() ? "-" : more});
+                    cell("key", kKeyShown), cell("gateway", 32), more.empty() ? "-" : more});
   }
   return format_table(rows);
 }
 
 // What the lines, oldest first, prove about each record: how often it was executed, and how often the answer was given
 // again.
-std::string summary_of(const json::array& lines) {
+std::string summary_of_lines(const json::array& lines) {
   struct Life {
     std::vector<std::string> claims;
     std::string completed, status, first_replay, last_replay;
@@ -247,7 +247,7 @@ class AuditCommand final : public AdminCommand {
       return kDone;
     }
     console.out << view_of_lines(*lines);
-    if (!key_.empty() || !record_.empty()) console.out << summary_of(*lines);
+    if (!key_.empty() || !record_.empty()) console.out << summary_of_lines(*lines);
     if (!exact && !principal_.empty())
       console.out << "\nall accounts' lines with this key: to see one account's alone, give --method and --path too\n";
     return kDone;
