@@ -13,6 +13,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <sstream>
 
 namespace oncekey {
@@ -35,6 +36,7 @@ class AuditLogTest : public testing::Test {
   ~AuditLogTest() override { fs::remove_all(folder_); }
 
   std::unique_ptr<AuditLog> open(std::uint64_t rotate_bytes = 0) {
+    const std::lock_guard lock(heads_mutex_);
     const auto kept = heads_.of.find("one");
     auto log = AuditLog::open({.path = path_,
                                .gateway = "eu-1",
@@ -44,6 +46,7 @@ class AuditLogTest : public testing::Test {
                                .rotate_bytes = rotate_bytes,
                                .keep =
                                    [this](const ChainHead& head) {
+                                     const std::lock_guard keeping(heads_mutex_);
                                      heads_.keep("one", head, "2026-01-02T03:04:05.678Z");
                                      return ok_status();
                                    },
@@ -58,7 +61,11 @@ class AuditLogTest : public testing::Test {
   AuditVerdict verify() {
     const auto files = audit_files_of(path_);
     EXPECT_TRUE(files.ok());
-    auto verdict = verify_audit(*files, heads_, [](std::uint64_t, std::uint64_t) {});
+    // A log that is open keeps its heads from a thread of its own.
+    std::unique_lock lock(heads_mutex_);
+    const ChainHeads heads = heads_;
+    lock.unlock();
+    auto verdict = verify_audit(*files, heads, [](std::uint64_t, std::uint64_t) {});
     EXPECT_TRUE(verdict.ok());
     return std::move(verdict).value();
   }
@@ -83,6 +90,7 @@ class AuditLogTest : public testing::Test {
 
   const fs::path folder_;
   std::string path_;
+  std::mutex heads_mutex_; // over the next
   ChainHeads heads_ = new_chain_heads();
   Log log_{LogLevel::error};
 };

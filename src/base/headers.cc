@@ -30,7 +30,7 @@ void Headers::add(std::string_view name, std::string_view value) {
   char* out = bytes_.data() + at;
   std::memcpy(out, name.data(), name.size());
   std::memcpy(out + name.size(), ": ", 2);
-  std::memcpy(out + name.size() + 2, value.data(), value.size());
+  value.copy(out + name.size() + 2, value.size());
   std::memcpy(out + name.size() + 2 + value.size(), "\r\n", 2);
   spans_.push_back({at, name_length, at + name_length + 2, value_length});
   marks_ |= mark_of(name);
