@@ -3,19 +3,13 @@ add_library(oncekey_flags INTERFACE)
 target_compile_options(oncekey_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast
   -Wimplicit-fallthrough -Wunused-result -Werror
+  -Wno-subobject-linkage   # compiled several at once, every source looks to gcc like an included one
+  -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
+  -Wno-stringop-overread   # and in std::string_view::find
   -fPIE -fstack-protector-strong -fcf-protection)
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-  target_compile_options(oncekey_flags INTERFACE
-    -Wno-subobject-linkage   # compiled several at once, every source looks to gcc like an included one
-    -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
-    -Wno-stringop-overread)  # and in std::string_view::find
-else()
-  target_compile_options(oncekey_flags INTERFACE
-    -Wno-deprecated-declarations) # of gcc's own headers, inside std::stable_sort
-endif()
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
 # Link-time optimisation takes the frames gcc makes of one coroutine template in two sources for two types.
-target_link_options(oncekey_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-odr> -pie -Wl,-z,relro,-z,now,-z,noexecstack)
+target_link_options(oncekey_flags INTERFACE -Wno-odr -pie -Wl,-z,relro,-z,now,-z,noexecstack)
 
 if(ONCEKEY_SANITIZE)
   target_compile_options(oncekey_flags INTERFACE
@@ -27,9 +21,7 @@ if(ONCEKEY_SANITIZE)
     target_compile_options(oncekey_flags INTERFACE -fno-sanitize=null,alignment)
   endif()
   # The compiler collects its garbage when it has a gigabyte of it: a tenth of its time otherwise.
-  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
-    target_compile_options(oncekey_flags INTERFACE "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=1000000")
-  endif()
+  target_compile_options(oncekey_flags INTERFACE "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=1000000")
   # There are some twenty programs with all of the code in them, and this linker takes a third of the time for each. It
   # offers RocksDB a few more of a program's own templates (see below), which the thread sanitizer would take for races.
   find_program(ONCEKEY_LLD ld.lld)
@@ -37,15 +29,8 @@ if(ONCEKEY_SANITIZE)
     target_link_options(oncekey_flags INTERFACE -fuse-ld=lld)
   endif()
   # Otherwise the linker offers our instrumented copies of standard templates to RocksDB, which is not instrumented.
-  # clang's runtime would be in an archive too, and must be offered: it is linked as a shared library.
   target_link_options(oncekey_flags INTERFACE -fsanitize=${ONCEKEY_SANITIZE} -Wl,--exclude-libs,ALL)
-  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
-    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.tsan-${CMAKE_SYSTEM_PROCESSOR}.so
-      OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
-    cmake_path(GET runtime PARENT_PATH runtime)
-    target_link_options(oncekey_flags INTERFACE -shared-libsan -Wl,-rpath,${runtime})
-  endif()
-  if(ONCEKEY_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  if(ONCEKEY_SANITIZE MATCHES thread)
     # Asio fences with atomic_thread_fence, which the thread sanitizer does not follow; its own fallback it does.
     target_compile_options(oncekey_flags INTERFACE -Wno-tsan)
   endif()

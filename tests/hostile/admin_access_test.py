@@ -31,6 +31,7 @@ PAGES = [
     ("GET", "/api/storms", None, "read", 200),
     ("GET", "/api/actions", None, "read", 200),
     ("GET", "/api/audit", None, "read", 200),
+    ("POST", "/api/audit/find", {"key": "k"}, "read", 400),
     ("GET", "/api/keys", None, "read", 200),
     ("POST", "/api/keys/find", {"key": "k"}, "read", 200),
     ("GET", "/api/keys/*", None, "read", 404),
@@ -43,6 +44,9 @@ PAGES = [
     ("POST", "/api/jobs/retry", {"filter": {}, "dry_run": True}, "act", 200),
     ("POST", "/api/jobs/drop", {"filter": {}, "dry_run": True}, "act", 200),
     ("POST", "/api/jobs/*/*", REASON, "act", 404),
+    ("GET", "/api/store", None, "read", 200),
+    ("GET", "/api/store/backup", None, "read", 200),
+    ("POST", "/api/store/backup", {"to": "relative", "reason": "test"}, "act", 400),
     ("POST", "/api/login/codes", {}, "proof", 200),
     ("GET", "/nothing", None, "read", 404),
 ]
