@@ -109,9 +109,11 @@ TEST_F(BackupTest, OfAStoreThatFillsSegmentsMeanwhileIsWhole) {
   std::atomic<bool> stop = false;
   std::atomic<std::uint64_t> answered = 0;
   std::thread writer([&] {
+    // Refused while the log is full, until a segment is sealed.
     for (std::uint64_t number = 1; !stop; ++number) {
-      if (!claim(number) || !complete(number, std::string(8000, 'x'))) break;
-      answered = number;
+      while (!stop && !claim(number)) std::this_thread::yield();
+      while (!stop && !complete(number, std::string(8000, 'x'))) std::this_thread::yield();
+      if (!stop) answered = number;
     }
   });
   for (int round = 0; round < 5; ++round) {
