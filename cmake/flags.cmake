@@ -3,25 +3,34 @@ add_library(oncekey_flags INTERFACE)
 target_compile_options(oncekey_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast
   -Wimplicit-fallthrough -Wunused-result -Werror
-  -Wno-subobject-linkage   # compiled several at once, every source looks to gcc like an included one
-  -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
-  -Wno-stringop-overread   # and in std::string_view::find
   -fPIE -fstack-protector-strong -fcf-protection)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  target_compile_options(oncekey_flags INTERFACE
+    -Wno-subobject-linkage   # compiled several at once, every source looks to gcc like an included one
+    -Wno-maybe-uninitialized # gcc 12 sees ghosts in optimised std::variant, std::optional and std::string
+    -Wno-stringop-overread)  # and in std::string_view::find
+else()
+  target_compile_options(oncekey_flags INTERFACE
+    -Wno-deprecated-declarations) # of gcc's own headers, inside std::stable_sort
+endif()
 target_compile_definitions(oncekey_flags INTERFACE _GLIBCXX_ASSERTIONS)
 # Link-time optimisation takes the frames gcc makes of one coroutine template in two sources for two types.
-target_link_options(oncekey_flags INTERFACE -Wno-odr -pie -Wl,-z,relro,-z,now,-z,noexecstack)
+target_link_options(oncekey_flags INTERFACE $<$<CXX_COMPILER_ID:GNU>:-Wno-odr> -pie -Wl,-z,relro,-z,now,-z,noexecstack)
 
 if(ONCEKEY_SANITIZE)
   target_compile_options(oncekey_flags INTERFACE
     -fsanitize=${ONCEKEY_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # Checking each pointer for null and alignment before each use takes a third of the compiler's time and half of the
-  # object code. The address sanitizer reports a null pointer that is used as well; `make test-slow` checks it all.
-  option(ONCEKEY_EVERY_CHECK "check pointers for null and alignment too" OFF)
+  # object code; checking the type of each object whose virtual functions are called takes a tenth. The address sanitizer
+  # reports a null pointer that is used as well; `make test-slow` checks it all.
+  option(ONCEKEY_EVERY_CHECK "check pointers for null, alignment and type too" OFF)
   if(ONCEKEY_SANITIZE MATCHES undefined AND NOT ONCEKEY_EVERY_CHECK)
-    target_compile_options(oncekey_flags INTERFACE -fno-sanitize=null,alignment)
+    target_compile_options(oncekey_flags INTERFACE -fno-sanitize=null,alignment,vptr)
   endif()
   # The compiler collects its garbage when it has a gigabyte of it: a tenth of its time otherwise.
-  target_compile_options(oncekey_flags INTERFACE "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=1000000")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+    target_compile_options(oncekey_flags INTERFACE "SHELL:--param ggc-min-expand=1000" "SHELL:--param ggc-min-heapsize=1000000")
+  endif()
   # There are some twenty programs with all of the code in them, and this linker takes a third of the time for each. It
   # offers RocksDB a few more of a program's own templates (see below), which the thread sanitizer would take for races.
   find_program(ONCEKEY_LLD ld.lld)
@@ -29,8 +38,15 @@ if(ONCEKEY_SANITIZE)
     target_link_options(oncekey_flags INTERFACE -fuse-ld=lld)
   endif()
   # Otherwise the linker offers our instrumented copies of standard templates to RocksDB, which is not instrumented.
+  # clang's runtime would be in an archive too, and must be offered: it is linked as a shared library.
   target_link_options(oncekey_flags INTERFACE -fsanitize=${ONCEKEY_SANITIZE} -Wl,--exclude-libs,ALL)
-  if(ONCEKEY_SANITIZE MATCHES thread)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL Clang)
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -print-file-name=libclang_rt.tsan-${CMAKE_SYSTEM_PROCESSOR}.so
+      OUTPUT_VARIABLE runtime OUTPUT_STRIP_TRAILING_WHITESPACE)
+    cmake_path(GET runtime PARENT_PATH runtime)
+    target_link_options(oncekey_flags INTERFACE -shared-libsan -Wl,-rpath,${runtime})
+  endif()
+  if(ONCEKEY_SANITIZE MATCHES thread AND CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     # Asio fences with atomic_thread_fence, which the thread sanitizer does not follow; its own fallback it does.
     target_compile_options(oncekey_flags INTERFACE -Wno-tsan)
   endif()
