@@ -6,6 +6,7 @@ import pathlib
 import signal
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
@@ -463,6 +464,9 @@ class OperatorTest(GatewayTest):
         made = [f"{self.key}-{number}" for number in range(5)]
         for key in made:
             self.post(key=key)
+            # Keys of one millisecond are in no order.
+            answered = time.monotonic()
+            poll_until(lambda since=answered: time.monotonic() > since + 0.001, "a millisecond to pass", pause=0)
         seen, after = [], []
         for _ in range(3):
             page = json.loads(self.keys("list", "--json", "--state", "completed", "--limit", "2", *after).stdout)
