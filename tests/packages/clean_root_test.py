@@ -68,6 +68,14 @@ def system_calls(word):
     return set().union(*(system_calls(word) for word in words if word and not word.startswith("#")))
 
 
+def files_for_monitoring(share):
+    """What Prometheus and Grafana read of a package: its files below share/oncekey, by name."""
+    return {path.relative_to(share).as_posix(): path.read_text() for path in share.rglob("*") if path.is_file()}
+
+
+FOR_MONITORING = {name: (PROJECT / "packaging" / name).read_text() for name in ("prometheus/alerts.yml", "grafana/oncekey.json")}
+
+
 class DebianPackage(unittest.TestCase):
     def setUp(self):
         self.package = only_file("oncekey_*.deb")
@@ -122,6 +130,7 @@ class DebianPackage(unittest.TestCase):
         self.assertOwned("/etc/oncekey", "root:oncekey", "750")
         self.assertOwned("/var/lib/oncekey", "oncekey:oncekey", "700")
         self.root.run("oncekey", "check", "/etc/oncekey/oncekey.toml", user="oncekey")
+        self.assertEqual(files_for_monitoring(self.root.path / "usr" / "share" / "oncekey"), FOR_MONITORING)
 
         # It does not know yet which API to protect.
         self.assertEqual(self.enabled_units(), [])
@@ -190,9 +199,11 @@ class Tarball(unittest.TestCase):
             self.serve_a_request_and_its_retry(root, "/usr/bin/oncekey", "journal:/var/lib/oncekey/store", "10001")
 
     def test_holds_what_a_package_holds(self):
-        names = subprocess.run(["tar", "--list", "--file", only_file("oncekey-*.tar.gz")], capture_output=True, text=True,
-                               check=True).stdout.splitlines()
-        below = {name.partition("/")[2] for name in names}
+        with tempfile.TemporaryDirectory() as folder:
+            subprocess.run(["tar", "--extract", "--file", only_file("oncekey-*.tar.gz"), "--directory", folder,
+                            "--strip-components=1"], check=True)
+            below = {path.relative_to(folder).as_posix() for path in pathlib.Path(folder).rglob("*")}
+            self.assertEqual(files_for_monitoring(pathlib.Path(folder) / "share" / "oncekey"), FOR_MONITORING)
         for wanted in ("bin/oncekey", "etc/oncekey/oncekey.toml", "lib/systemd/system/oncekey.service",
                        "share/man/man1/oncekey.1", "share/man/man5/oncekey.toml.5", "share/doc/oncekey/LICENSE",
                        "share/doc/oncekey/THIRD_PARTY_NOTICES", "share/bash-completion/completions/oncekey",
