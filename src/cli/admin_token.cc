@@ -71,4 +71,23 @@ std::string new_admin_token() {
   return hex_encode({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
+Status find_admin_token(Config& config, Log& log) {
+  if (!config.admin_token.empty()) return ok_status();
+  const std::string file = admin_token_file(config.store);
+  Result<std::string> token = file.empty() ? Result<std::string>(unavailable("neither XDG_STATE_HOME nor HOME is set"))
+                                           : load_or_make_admin_token(file);
+  if (token) {
+    config.admin_token = *std::move(token);
+    log.info("admin_token", {{"file", file}});
+    return ok_status();
+  }
+  if (token.fault().kind == FaultKind::invalid) return token.fault();
+  // Requests are served all the same; only operators are shut out.
+  config.admin_token = new_admin_token();
+  log.warning("admin_token_not_kept", {{"reason", token.fault().message},
+                                       {"meaning", "the admin listener answers health and metrics only"},
+                                       {"next", "set admin_token, or let this user write there"}});
+  return ok_status();
+}
+
 } // namespace oncekey

@@ -4,6 +4,9 @@
 // gateway find it in the same place. Being able to read the file is what makes a person an operator.
 #pragma once
 
+#include "base/log.h"
+#include "config/config.h"
+
 #include <oncekey/result.h>
 
 namespace oncekey {
@@ -20,5 +23,9 @@ Result<std::string> load_admin_token(const std::string& file);
 
 // A new one: 64 hexadecimal digits.
 std::string new_admin_token();
+
+// For a gateway that starts: a configuration without a token gets that of the file, which the first start makes. Where
+// the file cannot be made or read, a token that no operator knows, and a warning: requests are served all the same.
+Status find_admin_token(Config& config, Log& log);
 
 } // namespace oncekey

@@ -149,4 +149,17 @@ void ServiceManager::tell(std::string_view lines) const {
                   reinterpret_cast<const sockaddr*>(&to), length);
 }
 
+Watchdog::Watchdog(const ServiceManager& manager, Loop& timers, std::vector<Loop*> loops)
+    : manager_(manager), loops_(std::move(loops)), timer_(timers, [this] { look(); }) {
+  if (manager_.watchdog()) look();
+}
+
+void Watchdog::look() {
+  timer_.after(*manager_.watchdog() / 3);
+  if (silent_.load() > 0) return;
+  manager_.alive();
+  silent_.store(loops_.size());
+  for (Loop* const loop : loops_) loop->post([this] { silent_.fetch_sub(1); });
+}
+
 } // namespace oncekey

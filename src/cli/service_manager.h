@@ -10,6 +10,7 @@
 
 #include <oncekey/result.h>
 
+#include <atomic>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -64,6 +65,20 @@ class ServiceManager {
 
   std::string address_; // empty without a service manager
   std::optional<std::chrono::milliseconds> watchdog_;
+};
+
+// Tells the service manager, while every event loop turns, that the gateway is alive. Belongs to the loop of `timers`.
+class Watchdog {
+ public:
+  Watchdog(const ServiceManager& manager, Loop& timers, std::vector<Loop*> loops);
+
+ private:
+  void look();
+
+  const ServiceManager& manager_;
+  const std::vector<Loop*> loops_;
+  std::atomic<std::size_t> silent_ = 0; // loops that have not had a turn since the last look
+  Timer timer_;
 };
 
 } // namespace oncekey
