@@ -4,6 +4,7 @@
 #include "core/job_store.h"
 #include "store/journal/backup.h"
 #include "store/journal/examine.h"
+#include "store/journal/folder_lock.h"
 #include "store/open_store.h"
 #include "store/postgres/postgres_store.h"
 #include "store/redis/redis_store.h"

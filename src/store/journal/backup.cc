@@ -1,8 +1,9 @@
 #include "store/journal/backup.h"
 
-#include "store/journal/examine.h"
-
+#include "base/faults.h"
 #include "base/private_files.h"
+#include "store/journal/examine.h"
+#include "store/journal/folder_lock.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -27,7 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kNoteBegin = "oncekey backup ";
-constexpr int kNoteFormat = 1;
+constexpr std::uint64_t kNoteFormat = 1;
 // A name of a hundred bytes for each of a million files.
 constexpr std::size_t kNoteBytesMax = std::size_t{256} << 20;
 constexpr std::size_t kCopiedAtOnce = std::size_t{1} << 20;
@@ -180,16 +181,11 @@ Result<BackupNote> decode_backup_note(std::string_view text, const std::string& 
   const auto damaged = [&](std::string_view how) {
     return corrupt(fmt::format("{} is damaged: {}; use another backup", path, how));
   };
-  std::istringstream words{std::string(text)};
+  const std::optional<std::uint64_t> format = format_number_in(text, kNoteBegin);
+  if (!format || *format == 0) return damaged("it is not a backup's");
+  if (*format > kNoteFormat) return newer_format(path, *format, kNoteFormat);
+  std::istringstream words{std::string(text.substr(text.find('\n') + 1))};
   std::string word;
-  int format = 0;
-  if (!text.starts_with(kNoteBegin) || !(words >> word >> word >> format)) return damaged("it is not a backup's");
-  if (format != kNoteFormat) {
-    return Fault{FaultKind::newer_format,
-                 fmt::format("{} has format {}, and this version of oncekey reads {}: use the version that made the "
-                             "backup, or a later one",
-                             path, format, kNoteFormat)};
-  }
   BackupNote note;
   std::int64_t made = 0;
   std::string names[4];
@@ -334,7 +330,10 @@ Result<BackupMade> restore_journal(const std::string& backup, const std::string&
   if (!noted) return noted.fault();
   const Result<StoreReport> report = examine_journal(partial.path(), {.depth = Depth::numbers});
   if (!report) return report.fault();
-  if (!report->sound()) return corrupt(fmt::format("the backup cannot be opened: {}", report->problems.front().what));
+  if (!report->sound()) {
+    const StoreProblem& first = report->problems.front();
+    return corrupt(fmt::format("the backup {} cannot be opened: {}; {}", backup, first.what, first.next));
+  }
   if (const Status finished = partial.finish(); !finished) return finished.fault();
   return (*note)->as_made(path);
 }

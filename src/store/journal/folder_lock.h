@@ -1,0 +1,31 @@
+// FolderLock: one process at a time has an embedded store. The lock is RocksDB's file LOCK, which the kernel gives free
+// when its process ends.
+#pragma once
+
+#include <oncekey/result.h>
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+namespace oncekey {
+
+// The process that has the store open; nothing if none has, or there is no store.
+std::optional<pid_t> process_with_journal(const std::string& folder);
+
+// Keeps gateways from opening the store meanwhile. A backup that was never opened has no lock.
+class FolderLock {
+ public:
+  // `conflict` if a process has the store open, `invalid` if there is no store.
+  static Result<FolderLock> take(const std::string& folder);
+  FolderLock(FolderLock&& other) noexcept;
+  FolderLock& operator=(FolderLock&&) = delete;
+  ~FolderLock();
+
+ private:
+  explicit FolderLock(int file) : file_(file) {}
+  int file_ = -1;
+};
+
+} // namespace oncekey
