@@ -24,7 +24,7 @@ constexpr std::chrono::milliseconds kKeepEveryShared{10'000};
 template <class Change>
 Result<ChainHeads> change_heads(const std::string& url, Log& log, Change change) {
   for (int i = 0; i < kHeadTries; ++i) {
-    const Result<std::string> text = read_audit_heads(url, log);
+    const Result<std::string> text = read_store_note(url, StoreNote::audit_heads, log);
     if (!text) return text.fault();
     Result<ChainHeads> heads = text->empty() ? Result<ChainHeads>(new_chain_heads()) : decode_chain_heads(*text);
     if (!heads) return heads;
@@ -32,7 +32,7 @@ Result<ChainHeads> change_heads(const std::string& url, Log& log, Change change)
     change(*heads);
     const std::string next = encode(*heads);
     if (!text->empty() && next == before) return heads;
-    const Result<bool> written = write_audit_heads(url, *text, next, log);
+    const Result<bool> written = write_store_note(url, StoreNote::audit_heads, *text, next, log);
     if (!written) return written.fault();
     if (*written) return heads;
   }
@@ -57,7 +57,7 @@ std::string audit_chain_name(const Config& config) {
 }
 
 Result<std::optional<ChainHeads>> load_chain_heads(const std::string& store_url, Log& log) {
-  const Result<std::string> text = read_audit_heads(store_url, log);
+  const Result<std::string> text = read_store_note(store_url, StoreNote::audit_heads, log);
   if (!text) return text.fault();
   if (text->empty()) return std::optional<ChainHeads>();
   Result<ChainHeads> heads = decode_chain_heads(*text);
@@ -96,6 +96,8 @@ Result<std::unique_ptr<AuditLog>> open_audit_log(const Config& config, const std
         if (found != all.of.end()) known = found->second.head;
         if (!known) all.keep(chain, {}, timestamp(std::chrono::system_clock::now()));
       });
+  // Of a newer version: its lines would be missing from the chain that goes on later.
+  if (!heads && heads.fault().kind == FaultKind::newer_format) return heads.fault();
   if (!heads) return without(heads.fault());
   const std::string path = audit_log_path(config, *heads);
   if (path == "off") return without(unavailable("neither XDG_STATE_HOME nor HOME is set"));

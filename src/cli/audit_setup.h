@@ -19,7 +19,7 @@ Result<std::optional<ChainHeads>> load_chain_heads(const std::string& store_url,
 std::string audit_log_path(const Config& config, const ChainHeads& heads);
 
 // Opens the log for the gateway of this name. Null where it is off. Where audit_log is not set, a log that cannot be
-// written is a warning: the gateway starts without it. Blocks.
+// written is a warning: the gateway starts without it. A chain of a newer version is a fault in any case. Blocks.
 Result<std::unique_ptr<AuditLog>> open_audit_log(const Config& config, const std::string& gateway, Log& log);
 
 } // namespace oncekey

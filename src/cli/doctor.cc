@@ -242,7 +242,8 @@ class Doctor {
   }
 
   void identity(const std::string& folder) {
-    const auto note = read_file_if_there(folder + "/identity", kIdentityNoteBytesMax);
+    const auto note = read_file_if_there(fmt::format("{}/{}", folder, name_of(StoreNote::identity)),
+                                         bytes_max_of(StoreNote::identity));
     if (!note) return problem("identity", note.fault().message, "let this user read it");
     if (!note->has_value()) return;
     const IdentityChange change = flags_.accept_identity_change ? IdentityChange::accepted : IdentityChange::refused;

@@ -1,5 +1,6 @@
 #include "cli/identity_memory.h"
 
+#include "base/faults.h"
 #include "store/open_store.h"
 
 #include <fmt/format.h>
@@ -10,13 +11,21 @@
 namespace oncekey {
 namespace {
 
-constexpr std::string_view kFormat = "oncekey identity 1\n";
+constexpr std::string_view kNoteBegin = "oncekey identity ";
+constexpr std::uint64_t kNoteFormat = 1;
 // Attempts to write while other gateways that start at the same moment write too.
 constexpr int kTries = 5;
 
+std::string noted(const IdentityBasis& basis) {
+  return fmt::format("{}{}\n{}", kNoteBegin, kNoteFormat, encode(basis));
+}
+
 Result<IdentityBasis> decode(std::string_view text) {
-  if (!text.starts_with(kFormat)) return corrupt("what the store remembers of the identity rules cannot be read");
-  return decode_identity_basis(text.substr(kFormat.size()));
+  const std::optional<std::uint64_t> format = format_number_in(text, kNoteBegin);
+  if (format && *format > kNoteFormat)
+    return newer_format("what the store remembers of the identity rules", *format, kNoteFormat);
+  if (format != kNoteFormat) return corrupt("what the store remembers of the identity rules cannot be read");
+  return decode_identity_basis(text.substr(text.find('\n') + 1));
 }
 
 std::string refusal(const std::vector<std::string>& lost) {
@@ -32,16 +41,18 @@ std::string refusal(const std::vector<std::string>& lost) {
 Result<IdentityVerdict> judge_identity(const std::string& remembered, const IdentityBasis& basis,
                                        IdentityChange change) {
   IdentityVerdict verdict;
-  std::string next = std::string(kFormat) + encode(basis);
+  std::string next = noted(basis);
   if (next == remembered) return verdict;
-  if (next.size() > kIdentityNoteBytesMax)
+  if (next.size() > bytes_max_of(StoreNote::identity))
     return invalid(
         fmt::format("the routes and the entries of the accounts files take {} bytes, and a store remembers {}",
-                    next.size(), kIdentityNoteBytesMax));
+                    next.size(), bytes_max_of(StoreNote::identity)));
   verdict.write = std::move(next);
   if (remembered.empty()) return verdict;
   const Result<IdentityBasis> before = decode(remembered);
   if (!before) {
+    // To write it anew would make the newer gateways forget their rules.
+    if (before.fault().kind == FaultKind::newer_format) return before.fault();
     if (change == IdentityChange::accepted) return verdict;
     return invalid(before.fault().message + "; start once with --accept-identity-change to write it anew");
   }
@@ -55,13 +66,13 @@ Status remember_identity(const std::string& url, const IdentityBasis& basis, Ide
                          Write write) {
   if (url.starts_with("memory:")) return ok_status();
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    const Result<std::string> remembered = read_identity_note(url, log);
+    const Result<std::string> remembered = read_store_note(url, StoreNote::identity, log);
     if (!remembered) return remembered.fault();
     const Result<IdentityVerdict> verdict = judge_identity(*remembered, basis, change);
     if (!verdict) return verdict.fault();
     if (!verdict->write || write == Write::no) return ok_status();
     // Written only if the store still remembers what was compared: two gateways with different rules cannot both start.
-    const Result<bool> written = write_identity_note(url, *remembered, *verdict->write, log);
+    const Result<bool> written = write_store_note(url, StoreNote::identity, *remembered, *verdict->write, log);
     if (!written)
       return unavailable(
           fmt::format("the store cannot remember by which rules keys are found: {}", written.fault().message));

@@ -72,8 +72,9 @@ Result<std::unique_ptr<Store>> open(Kind kind, std::string_view url, const Store
   return invalid("no such kind of store");
 }
 
-std::string note_file(std::string_view url) { return *folder_of_store(url) + "/identity"; }
-std::string heads_file(std::string_view url) { return *folder_of_store(url) + "/audit-heads"; }
+std::string note_file(std::string_view url, StoreNote note) {
+  return fmt::format("{}/{}", *folder_of_store(url), name_of(note));
+}
 std::string secret_file(const std::string& folder) { return folder + "/secret"; }
 
 } // namespace
@@ -138,26 +139,27 @@ Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log) {
   return invalid("memory: keeps nothing over a restart: there is no loss to accept");
 }
 
-Result<std::string> read_identity_note(std::string_view url, Log& log) {
+Result<std::string> read_store_note(std::string_view url, StoreNote note, Log& log) {
   const Result<Kind> kind = kind_of(url);
   if (!kind) return kind.fault();
   switch (*kind) {
     case Kind::memory:
       break;
     case Kind::journal: {
-      Result<std::optional<std::string>> text = read_file_if_there(note_file(url), kIdentityNoteBytesMax);
+      Result<std::optional<std::string>> text = read_file_if_there(note_file(url, note), bytes_max_of(note));
       if (!text) return std::move(text).fault();
       return std::move(*text).value_or(std::string());
     }
     case Kind::postgres:
-      return read_identity_note_postgres({.url = std::string(url), .log = log});
+      return read_note_postgres({.url = std::string(url), .log = log}, note);
     case Kind::redis:
-      return read_identity_note_redis({.url = std::string(url), .log = log});
+      return read_note_redis({.url = std::string(url), .log = log}, note);
   }
   return std::string();
 }
 
-Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log) {
+Result<bool> write_store_note(std::string_view url, StoreNote note, const std::string& expected,
+                              const std::string& next, Log& log) {
   const Result<Kind> kind = kind_of(url);
   if (!kind) return kind.fault();
   switch (*kind) {
@@ -165,51 +167,13 @@ Result<bool> write_identity_note(std::string_view url, const std::string& expect
       break;
     case Kind::journal:
       // One process at a time has the folder.
-      if (const Status written = replace_private_file(note_file(url), next, Sync::yes); !written)
+      if (const Status written = replace_private_file(note_file(url, note), next, Sync::yes); !written)
         return written.fault();
       break;
     case Kind::postgres:
-      return write_identity_note_postgres({.url = std::string(url), .log = log}, expected, next);
+      return write_note_postgres({.url = std::string(url), .log = log}, note, expected, next);
     case Kind::redis:
-      return write_identity_note_redis({.url = std::string(url), .log = log}, expected, next);
-  }
-  return true;
-}
-
-Result<std::string> read_audit_heads(std::string_view url, Log& log) {
-  const Result<Kind> kind = kind_of(url);
-  if (!kind) return kind.fault();
-  switch (*kind) {
-    case Kind::memory:
-      break;
-    case Kind::journal: {
-      Result<std::optional<std::string>> text = read_file_if_there(heads_file(url), kAuditHeadsBytesMax);
-      if (!text) return std::move(text).fault();
-      return std::move(*text).value_or(std::string());
-    }
-    case Kind::postgres:
-      return read_audit_heads_postgres({.url = std::string(url), .log = log});
-    case Kind::redis:
-      return read_audit_heads_redis({.url = std::string(url), .log = log});
-  }
-  return std::string();
-}
-
-Result<bool> write_audit_heads(std::string_view url, const std::string& expected, const std::string& next, Log& log) {
-  const Result<Kind> kind = kind_of(url);
-  if (!kind) return kind.fault();
-  switch (*kind) {
-    case Kind::memory:
-      break;
-    case Kind::journal:
-      // One process at a time has the folder.
-      if (const Status written = replace_private_file(heads_file(url), next, Sync::yes); !written)
-        return written.fault();
-      break;
-    case Kind::postgres:
-      return write_audit_heads_postgres({.url = std::string(url), .log = log}, expected, next);
-    case Kind::redis:
-      return write_audit_heads_redis({.url = std::string(url), .log = log}, expected, next);
+      return write_note_redis({.url = std::string(url), .log = log}, note, expected, next);
   }
   return true;
 }

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "core/sealing.h"
 #include "core/store.h"
+#include "store/common/store_note.h"
 
 #include <oncekey/result.h>
 
@@ -38,20 +39,12 @@ Status migrate_store(std::string_view url, Log& log);
 enum class LossAccepted { now, at_next_start };
 Result<LossAccepted> accept_lost_memory(std::string_view url, Log& log);
 
-// A text that the store keeps for its gateways: by which rules they find records (cli/identity_memory.h). Empty until
-// one is written. In the file `identity` of an embedded store's folder; with the marker in a shared one. memory: keeps
-// none. Blocks. After open_store().
-// At most kIdentityNoteBytesMax: a thousand routes and some hundred thousand credentials fit.
-constexpr std::size_t kIdentityNoteBytesMax = 16u << 20;
-Result<std::string> read_identity_note(std::string_view url, Log& log);
+// A text that the store keeps for its gateways: a file of an embedded store's folder, a row or field in a shared one.
+// Empty until one is written. memory: keeps none. Blocks. After open_store().
+Result<std::string> read_store_note(std::string_view url, StoreNote note, Log& log);
 // Writes `next` if the text is still `expected`, durably; false if another gateway was first.
-Result<bool> write_identity_note(std::string_view url, const std::string& expected, const std::string& next, Log& log);
-
-// The same for the heads of the gateways' audit logs (audit/chain.h): the file `audit-heads` of an embedded store's
-// folder, a row or field in a shared one.
-constexpr std::size_t kAuditHeadsBytesMax = 1u << 20;
-Result<std::string> read_audit_heads(std::string_view url, Log& log);
-Result<bool> write_audit_heads(std::string_view url, const std::string& expected, const std::string& next, Log& log);
+Result<bool> write_store_note(std::string_view url, StoreNote note, const std::string& expected,
+                              const std::string& next, Log& log);
 
 // Whether the servers of a shared store are there and fit for one. Connects and looks, and changes nothing. Blocks.
 Status reach_shared_store(std::string_view url, Log& log);

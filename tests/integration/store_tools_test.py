@@ -149,10 +149,10 @@ class Verifying(StoreToolsTest):
         (self.data / "secret").write_text("00" * 32 + "\n")
         self.assert_found("secret of another store")
 
-    def test_missing_segments_and_a_later_format(self):
+    def test_damaged_meta_data_and_missing_segments(self):
         meta = (self.data / "meta").read_bytes()
         self.overwrite(self.data / "meta", 7, (9).to_bytes(4, "little"))
-        self.assert_found("meta data")
+        self.assert_found("meta data fails its checksum")
         (self.data / "meta").write_bytes(meta)
         for segment in self.data.glob("log/*.segment"):
             segment.unlink()
@@ -332,7 +332,8 @@ class SharedStores(StoreToolsTest):
         backend = PostgresBackend()
         gateway = self.check_shared(backend)
         backend.server.sql("INSERT INTO oncekey.migration (number, name, compatible_from) VALUES (99, 'later', 99)")
-        self.assert_refused(gateway, backend.url, "the store was migrated by a newer oncekey (to number 99")
+        self.assert_refused(gateway, backend.url, "the schema oncekey in Postgres was migrated to number 99 by a newer oncekey, "
+                            "and this version knows numbers up to 1: run that version, or one that knows number 99")
 
     def test_redis(self):
         backend = RedisBackend()
@@ -341,7 +342,7 @@ class SharedStores(StoreToolsTest):
             meta = next(key for key in redis.ask("KEYS", "*") if redis.ask("TYPE", key) == "hash"
                         and redis.ask("HEXISTS", key, "generation") and redis.ask("HEXISTS", key, "format"))
             redis.ask("HSET", meta, "format", "99")
-        self.assert_refused(gateway, backend.url, "the store in Redis is of format 99")
+        self.assert_refused(gateway, backend.url, "the store in Redis has format 99, and this version of oncekey reads formats up to")
 
 
 if __name__ == "__main__":

@@ -231,23 +231,13 @@ Result<bool> postgres_store_exists(const PostgresOptions& options) {
   return has_schema(*connected->connection, deadline_in(kOpenTime));
 }
 
-Result<std::string> read_identity_note_postgres(const PostgresOptions& options) {
-  return with_schema(options, read_identity_note);
+Result<std::string> read_note_postgres(const PostgresOptions& options, StoreNote note) {
+  return with_schema(options, [&](Connection& connection) { return read_note(connection, note); });
 }
 
-Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
-                                          std::string_view next) {
-  return with_schema(options, [&](Connection& connection) { return write_identity_note(connection, expected, next); });
-}
-
-Result<std::string> read_audit_heads_postgres(const PostgresOptions& options) {
-  return with_schema(options, [](Connection& connection) { return read_note(connection, "audit heads"); });
-}
-
-Result<bool> write_audit_heads_postgres(const PostgresOptions& options, std::string_view expected,
-                                        std::string_view next) {
-  return with_schema(options,
-                     [&](Connection& connection) { return write_note(connection, "audit heads", expected, next); });
+Result<bool> write_note_postgres(const PostgresOptions& options, StoreNote note, std::string_view expected,
+                                 std::string_view next) {
+  return with_schema(options, [&](Connection& connection) { return write_note(connection, note, expected, next); });
 }
 
 Status accept_lost_memory_postgres(const PostgresOptions& options) { return with_schema(options, accept_loss); }

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "core/sealing.h"
 #include "core/store.h"
+#include "store/common/store_note.h"
 
 #include <oncekey/result.h>
 
@@ -56,12 +57,9 @@ Status migrate_postgres(const PostgresOptions& options);
 Status reach_postgres(const PostgresOptions& options);
 // Whether the database has the store's schema. Makes nothing.
 Result<bool> postgres_store_exists(const PostgresOptions& options);
-Result<std::string> read_identity_note_postgres(const PostgresOptions& options);
-Result<bool> write_identity_note_postgres(const PostgresOptions& options, std::string_view expected,
-                                          std::string_view next);
-Result<std::string> read_audit_heads_postgres(const PostgresOptions& options);
-Result<bool> write_audit_heads_postgres(const PostgresOptions& options, std::string_view expected,
-                                        std::string_view next);
+Result<std::string> read_note_postgres(const PostgresOptions& options, StoreNote note);
+Result<bool> write_note_postgres(const PostgresOptions& options, StoreNote note, std::string_view expected,
+                                 std::string_view next);
 
 // The operator has looked at what was lost and says that claims may be made again.
 Status accept_lost_memory_postgres(const PostgresOptions& options);

@@ -211,8 +211,8 @@ Status can_work_on(const AppliedMigrations& applied, int known) {
   if (applied.newest <= known || applied.compatible_from <= known) return ok_status();
   return Fault{
       FaultKind::newer_format,
-      fmt::format("the store was migrated by a newer oncekey (to number {}, this one knows {}) that older ones "
-                  "cannot work with; run a version that knows number {} at least",
+      fmt::format("the schema oncekey in Postgres was migrated to number {} by a newer oncekey, and this version knows "
+                  "numbers up to {}: run that version, or one that knows number {} at least",
                   applied.newest, known, applied.compatible_from)};
 }
 
@@ -263,31 +263,15 @@ Status reseal(Connection& connection, const KeptSecret& seen, const KeptSecret& 
   return ok_status();
 }
 
-Result<std::string> read_identity_note(Connection& connection) {
-  const Section section = connection.run(Statement("SELECT identity FROM oncekey.meta"), deadline_in(kStatementTime));
-  if (!section.committed()) return explained(connection, section);
-  if (PQntuples(section.result()) == 0) return std::string(); // the marker is gone, which the store says itself
-  return section.row().text(0);
-}
-
-Result<bool> write_identity_note(Connection& connection, std::string_view expected, std::string_view next) {
-  const Section section = connection.run(
-      Statement("UPDATE oncekey.meta SET identity = $2 WHERE identity = $1 RETURNING 1", Bytea{expected}, Bytea{next}),
-      deadline_in(kStatementTime));
-  if (!section.committed()) return explained(connection, section);
-  return PQntuples(section.result()) == 1;
-}
-
-Result<std::string> read_note(Connection& connection, std::string_view name) {
-  const Section section =
-      connection.run(Statement("SELECT value FROM oncekey.note WHERE name = $1", name), deadline_in(kStatementTime));
+Result<std::string> read_note(Connection& connection, StoreNote note) {
+  const Section section = connection.run(Statement("SELECT value FROM oncekey.note WHERE name = $1", name_of(note)),
+                                         deadline_in(kStatementTime));
   if (!section.committed()) return explained(connection, section);
   if (PQntuples(section.result()) == 0) return std::string();
   return section.row().text(0);
 }
 
-Result<bool> write_note(Connection& connection, std::string_view name, std::string_view expected,
-                        std::string_view next) {
+Result<bool> write_note(Connection& connection, StoreNote note, std::string_view expected, std::string_view next) {
   // An empty note is one that is not there yet.
   const char* const sql =
       expected.empty()
@@ -295,7 +279,7 @@ Result<bool> write_note(Connection& connection, std::string_view name, std::stri
             "ON CONFLICT (name) DO UPDATE SET value = excluded.value WHERE oncekey.note.value = '' RETURNING 1"
           : "UPDATE oncekey.note SET value = $3 WHERE name = $1 AND value = $2 RETURNING 1";
   const Section section =
-      connection.run(Statement(sql, name, Bytea{expected}, Bytea{next}), deadline_in(kStatementTime));
+      connection.run(Statement(sql, name_of(note), Bytea{expected}, Bytea{next}), deadline_in(kStatementTime));
   if (!section.committed()) return explained(connection, section);
   return PQntuples(section.result()) == 1;
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "core/store.h"
 #include "store/common/marker_keeper.h"
+#include "store/common/store_note.h"
 #include "store/postgres/connection.h"
 
 #include <oncekey/result.h>
@@ -109,14 +110,9 @@ Status make_lost_schema(Connection& connection, const KeptSecret& secret, Deadli
 // Keeps the secret as `next`, if it is still kept as it was seen.
 Status reseal(Connection& connection, const KeptSecret& seen, const KeptSecret& next, Deadline deadline);
 
-// The text of read_identity_note() and write_identity_note() (store/open_store.h).
-Result<std::string> read_identity_note(Connection& connection);
-Result<bool> write_identity_note(Connection& connection, std::string_view expected, std::string_view next);
-
-// The same for read_audit_heads() and write_audit_heads(), which go by a name.
-Result<std::string> read_note(Connection& connection, std::string_view name);
-Result<bool> write_note(Connection& connection, std::string_view name, std::string_view expected,
-                        std::string_view next);
+// read_store_note() and write_store_note() (store/open_store.h).
+Result<std::string> read_note(Connection& connection, StoreNote note);
+Result<bool> write_note(Connection& connection, StoreNote note, std::string_view expected, std::string_view next);
 
 // Writes a marker that makes up for whatever was lost. The schema must be there.
 Status accept_loss(Connection& connection);

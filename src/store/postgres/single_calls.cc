@@ -30,7 +30,7 @@ Result<FoundJob> found_job(const Row& row) {
 constexpr std::int16_t sql_number(auto enumerator) {
   return static_cast<std::int16_t>(static_cast<int>(enumerator) + 1);
 }
-static_assert(sql_number(OperatorAction::release) == 1 && sql_number(OperatorAction::rerun) == 3);
+static_assert(sql_number(OperatorAction::release) == 1 && sql_number(OperatorAction::hold) == 4);
 static_assert(sql_number(AttemptEnd::Kind::delivered) == 1 && sql_number(AttemptEnd::Kind::dead) == 3);
 static_assert(sql_number(JobAction::retry) == 1 && sql_number(JobAction::drop) == 2);
 
@@ -42,9 +42,6 @@ std::optional<Result<T>> numbered(const PGresult* result, T last) {
 }
 
 Statement statement_of(const OperatorCall& call, const SqlTerms& terms) {
-  if (call.action == OperatorAction::hold)
-    return Statement("SELECT oncekey.hold_by_hand($1, $2, $3)", terms.skew.count(), lock_of(call.id),
-                     bytea_of(call.id));
   return Statement("SELECT oncekey.operate($1, $2, $3, $4, $5, $6)", terms.skew.count(), lock_of(call.id),
                    bytea_of(call.id), sql_number(call.action), encoded(call.response), call.response.unfinished());
 }

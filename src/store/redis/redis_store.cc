@@ -245,25 +245,14 @@ Result<bool> redis_store_exists(const RedisOptions& options) {
   return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().exists(); });
 }
 
-Result<std::string> read_identity_note_redis(const RedisOptions& options) {
-  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_note("identity"); });
+Result<std::string> read_note_redis(const RedisOptions& options, StoreNote note) {
+  return ask_store(options, [note](RedisStore& store, MonotonicTime) { return store.meta().read_note(note); });
 }
 
-Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
-                                       const std::string& next) {
-  return ask_store(
-      options, [&](RedisStore& store, MonotonicTime) { return store.meta().write_note("identity", expected, next); });
-}
-
-Result<std::string> read_audit_heads_redis(const RedisOptions& options) {
-  return ask_store(options, [](RedisStore& store, MonotonicTime) { return store.meta().read_note("audit_heads"); });
-}
-
-Result<bool> write_audit_heads_redis(const RedisOptions& options, const std::string& expected,
-                                     const std::string& next) {
-  return ask_store(options, [&](RedisStore& store, MonotonicTime) {
-    return store.meta().write_note("audit_heads", expected, next);
-  });
+Result<bool> write_note_redis(const RedisOptions& options, StoreNote note, const std::string& expected,
+                              const std::string& next) {
+  return ask_store(options,
+                   [&](RedisStore& store, MonotonicTime) { return store.meta().write_note(note, expected, next); });
 }
 
 Status accept_lost_memory_redis(const RedisOptions& options) {

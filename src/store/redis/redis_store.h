@@ -16,6 +16,7 @@
 #include "core/sealing.h"
 #include "core/store.h"
 #include "store/common/calls.h"
+#include "store/common/store_note.h"
 
 namespace oncekey {
 
@@ -39,12 +40,9 @@ Result<std::unique_ptr<Store>> open_redis(const RedisOptions& options);
 Status reach_redis(const RedisOptions& options);
 // Whether a gateway has made the store. Makes nothing.
 Result<bool> redis_store_exists(const RedisOptions& options);
-Result<std::string> read_identity_note_redis(const RedisOptions& options);
-Result<bool> write_identity_note_redis(const RedisOptions& options, const std::string& expected,
-                                       const std::string& next);
-
-Result<std::string> read_audit_heads_redis(const RedisOptions& options);
-Result<bool> write_audit_heads_redis(const RedisOptions& options, const std::string& expected, const std::string& next);
+Result<std::string> read_note_redis(const RedisOptions& options, StoreNote note);
+Result<bool> write_note_redis(const RedisOptions& options, StoreNote note, const std::string& expected,
+                              const std::string& next);
 
 // An operator's word that what the store has forgotten is accounted for: its gateways take claims again.
 Status accept_lost_memory_redis(const RedisOptions& options);

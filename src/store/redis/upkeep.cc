@@ -1,5 +1,7 @@
 #include "store/redis/upkeep.h"
 
+#include "base/faults.h"
+
 #include <fmt/format.h>
 
 #include <set>
@@ -70,10 +72,7 @@ Result<std::optional<MetaHash>> parse_meta(RedisReply reply) {
   if (reply[2].is_nil()) return std::optional<MetaHash>();
   const std::int64_t format = reply[0].integer().value_or(0);
   if (format > kStoreFormat) {
-    return Fault{FaultKind::newer_format,
-                 fmt::format("the store in Redis is of format {}, and this version of oncekey knows formats up to {}: "
-                             "run the newer version everywhere",
-                             format, kStoreFormat)};
+    return newer_format("the store in Redis", static_cast<std::uint64_t>(format), kStoreFormat);
   }
   MetaHash meta;
   if (format < 1) {
@@ -160,14 +159,14 @@ Task<Result<bool>> MetaKeeper::exists() {
   co_return reply->look().integer() == 1;
 }
 
-Task<Result<std::string>> MetaKeeper::read_note(std::string field) {
-  const Result<OwnedReply> reply = co_await ask("HGET", names_.meta(), field);
+Task<Result<std::string>> MetaKeeper::read_note(StoreNote note) {
+  const Result<OwnedReply> reply = co_await ask("HGET", names_.meta(), name_of(note));
   if (!reply) co_return reply.fault();
   co_return std::string(reply->look().text());
 }
 
-Task<Result<bool>> MetaKeeper::write_note(std::string field, std::string expected, std::string next) {
-  const Result<OwnedReply> reply = co_await ask("EVAL", kNoteScript, "1", names_.meta(), field, expected, next);
+Task<Result<bool>> MetaKeeper::write_note(StoreNote note, std::string expected, std::string next) {
+  const Result<OwnedReply> reply = co_await ask("EVAL", kNoteScript, "1", names_.meta(), name_of(note), expected, next);
   if (!reply) co_return reply.fault();
   co_return reply->look().integer() == 1;
 }

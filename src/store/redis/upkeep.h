@@ -4,6 +4,7 @@
 //   every five seconds   the settings of each server are examined
 #pragma once
 
+#include "store/common/store_note.h"
 #include "store/redis/dispatcher.h"
 
 namespace oncekey::redis {
@@ -30,10 +31,9 @@ class MetaKeeper {
   Task<void> reseal(KeptSecret seen);
   // Whether a gateway has made the store.
   Task<Result<bool>> exists();
-  // The texts of read_identity_note(), write_identity_note(), read_audit_heads() and write_audit_heads()
-  // (store/open_store.h), each in a field of its own.
-  Task<Result<std::string>> read_note(std::string field);
-  Task<Result<bool>> write_note(std::string field, std::string expected, std::string next);
+  // read_store_note() and write_store_note() (store/open_store.h), each note in a field of its own.
+  Task<Result<std::string>> read_note(StoreNote note);
+  Task<Result<bool>> write_note(StoreNote note, std::string expected, std::string next);
   // An operator accepts a loss: a new generation that replaces any other.
   Task<Status> accept_loss();
 

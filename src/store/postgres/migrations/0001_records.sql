@@ -14,7 +14,6 @@ CREATE TABLE oncekey.meta (
   lost       bool NOT NULL DEFAULT false,
   timeline   text NOT NULL DEFAULT '', -- the server's when oncekey.fence was last moved on
   secret     bytea NOT NULL CHECK (octet_length(secret) >= 64), -- src/store/common/kept_secret.h
-  identity   bytea NOT NULL DEFAULT '', -- by which rules the gateways find records (store/open_store.h)
   created_at timestamptz NOT NULL DEFAULT now()
 ) WITH (fillfactor = 10); -- updated every second: all versions stay on one page
 
@@ -376,7 +375,7 @@ BEGIN
                FROM unnest(locked) WITH ORDINALITY AS a(locked, n) ORDER BY a.n);
 END $$;
 
--- By hand: release (1), complete (2), rerun (3). Answers 1 done, 2 absent, 3 live, 4 completed, 5 ask again.
+-- By hand: release (1), complete (2), rerun (3), hold (4). Answers 1 done, 2 absent, 3 live, 4 completed, 5 ask again.
 CREATE FUNCTION oncekey.operate(skew int8, lock int8, id bytea, action int2, response bytea, partial bool)
 RETURNS int2 LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
@@ -392,13 +391,14 @@ BEGIN
   IF found.id IS NULL OR found.expires_at <= moment THEN RETURN 2; END IF;
   IF found.state = 2 THEN RETURN 4; END IF;
   IF found.state = 1 AND found.lease_until > moment THEN RETURN 3; END IF;
+  IF found.state = 3 AND action = 4 THEN RETURN 1; END IF; -- it is held already
   IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(operate.id, 'hex')); END IF;
   IF action = 1 THEN
     DELETE FROM oncekey.record r WHERE r.id = operate.id;
     RETURN 1;
   END IF;
   UPDATE oncekey.record r SET
-    state = CASE action WHEN 2 THEN 2 ELSE 1 END::int2,
+    state = CASE action WHEN 2 THEN 2 WHEN 3 THEN 1 ELSE 3 END::int2,
     settled_at = CASE WHEN action = 3 THEN r.settled_at ELSE moment END,
     lease_until = CASE WHEN action = 3 THEN moment ELSE r.lease_until END,
     rerun = action = 3,
@@ -681,28 +681,7 @@ AS $$
   FROM (SELECT DISTINCT g.queue FROM gone g WHERE g.queue IS NOT NULL) q
 $$;
 
--- What operators need: to hold a key, to act on jobs as they have seen them, and to know which gateways there are.
-
--- Holds an abandoned record by hand. Answers as oncekey.operate: 1 done, 2 absent, 3 live, 4 completed, 5 ask again.
-CREATE FUNCTION oncekey.hold_by_hand(skew int8, lock int8, id bytea) RETURNS int2 LANGUAGE plpgsql
-SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
-AS $$
-#variable_conflict use_column
-DECLARE
-  moment int8;
-  found  oncekey.record;
-BEGIN
-  IF NOT pg_try_advisory_xact_lock(lock) THEN RETURN 5; END IF;
-  moment := oncekey.clock() + skew;
-  SELECT * INTO found FROM oncekey.record r WHERE r.id = hold_by_hand.id;
-  IF found.id IS NULL OR found.expires_at <= moment THEN RETURN 2; END IF;
-  IF found.state = 2 THEN RETURN 4; END IF;
-  IF found.state = 3 THEN RETURN 1; END IF;
-  IF found.lease_until > moment THEN RETURN 3; END IF;
-  IF found.awaited THEN PERFORM pg_notify('oncekey_settled', encode(hold_by_hand.id, 'hex')); END IF;
-  UPDATE oncekey.record r SET state = 3, settled_at = moment, rerun = false WHERE r.id = hold_by_hand.id;
-  RETURN 1;
-END $$;
+-- What operators need: to act on jobs as they have seen them, and to know which gateways there are.
 
 -- oncekey.operate_job, unless the job is no longer as it was seen; a seen fence of -1 asks for no comparison. Answers 1
 -- done, 2 absent, 3 taken, 4 over, 5 the message is gone, 6 changed, 7 ask again.
@@ -746,8 +725,7 @@ BEGIN
   RETURN QUERY SELECT * FROM oncekey.gateway g ORDER BY g.name, g.started;
 END $$;
 
--- Small texts that the gateways of a store keep for themselves, by name: the heads of their audit logs
--- (store/open_store.h).
+-- Small texts that the gateways of a store keep for themselves, by name (src/store/common/store_note.h).
 CREATE TABLE oncekey.note (
   name  text PRIMARY KEY,
   value bytea NOT NULL

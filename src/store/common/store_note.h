@@ -1,0 +1,22 @@
+// StoreNote: small texts that a store keeps for its gateways beside the records.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace oncekey {
+
+enum class StoreNote {
+  identity,    // by which rules the gateways find records (cli/identity_memory.h)
+  audit_heads, // the heads of the gateways' audit logs (audit/chain.h)
+};
+
+// The file in an embedded store's folder, the field or row in a shared one.
+constexpr std::string_view name_of(StoreNote note) { return note == StoreNote::identity ? "identity" : "audit-heads"; }
+
+constexpr std::size_t bytes_max_of(StoreNote note) {
+  // A thousand routes and some hundred thousand credentials fit into the first.
+  return note == StoreNote::identity ? 16u << 20 : 1u << 20;
+}
+
+} // namespace oncekey
