@@ -1,6 +1,7 @@
 #include "audit/chain.h"
 
 #include "base/ascii.h"
+#include "base/faults.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +16,8 @@ namespace {
 constexpr std::string_view kNumber = "{\"n\":";
 constexpr std::string_view kPrev = ",\"prev\":\"";
 constexpr std::size_t kHashDigits = 64;
-constexpr std::string_view kHeadsFormat = "oncekey audit 1";
+constexpr std::string_view kHeadsBegin = "oncekey audit ";
+constexpr std::uint64_t kHeadsFormat = 1;
 
 bool is_hash(std::string_view text) { return text.size() == kHashDigits && consists_of(text, "0123456789abcdef"); }
 
@@ -74,16 +76,21 @@ ChainHeads new_chain_heads() {
 }
 
 std::string encode(const ChainHeads& heads) {
-  std::string text = fmt::format("{}\nkey {}\n", kHeadsFormat, hex_encode(std::string_view(heads.key)));
+  std::string text = fmt::format("{}{}\nkey {}\n", kHeadsBegin, kHeadsFormat, hex_encode(std::string_view(heads.key)));
   for (const auto& [chain, kept] : heads.of)
     text += fmt::format("head {} {} {} {}\n", chain, kept.head.n, kept.head.hash, kept.time);
   return text;
 }
 
 Result<ChainHeads> decode_chain_heads(std::string_view text) {
-  const Fault bad = corrupt("what the store keeps for the audit log cannot be read");
+  const Fault bad = corrupt(
+      "what the store keeps for the audit log is damaged: restore a backup of the store, or set audit_log = \"off\" to "
+      "start without an audit log");
+  const std::optional<std::uint64_t> format = format_number_in(text, kHeadsBegin);
+  if (format && *format > kHeadsFormat)
+    return newer_format("what the store keeps for the audit log", *format, kHeadsFormat);
   const std::vector<std::string_view> rows = split(text, '\n');
-  if (rows.size() < 2 || rows[0] != kHeadsFormat || !rows[1].starts_with("key ")) return bad;
+  if (format != kHeadsFormat || rows.size() < 2 || !rows[1].starts_with("key ")) return bad;
   ChainHeads heads;
   std::optional<std::string> key = hex_decode(rows[1].substr(4));
   if (!key || key->size() != sizeof(Secret)) return bad;

@@ -166,7 +166,11 @@ Status Journal::catch_up() {
     const bool begun = std::string_view(kFormat).starts_with(added); // a crash while the file was made
     if (!begun && !added.starts_with(kFormat)) {
       if (added.starts_with(kFormatFamily))
-        return Fault{FaultKind::newer_format, fmt::format("the journal {} is of a newer version of Oncekey", path_)};
+        return Fault{
+            FaultKind::newer_format,
+            fmt::format("the journal {} was written by a newer version of oncekey: run that version, or a later "
+                        "one",
+                        path_)};
       return corrupt(fmt::format("{} is not a journal of keys", path_));
     }
     if (added.size() < kFormat.size()) {

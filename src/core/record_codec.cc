@@ -1,5 +1,7 @@
 #include "core/record_codec.h"
 
+#include "base/faults.h"
+
 #include <oncekey/check.h>
 
 #include <fmt/format.h>
@@ -34,10 +36,7 @@ Result<Cursor> content_of(std::string_view bytes, std::string_view what, std::ui
   Cursor cursor(content);
   const std::uint8_t format = cursor.number<std::uint8_t>();
   if (format > newest_format) {
-    return Fault{FaultKind::newer_format,
-                 fmt::format("a stored {} has format version {}, and this version of oncekey reads up to {}: it was "
-                             "written by a newer oncekey, run that one or a later one on this store",
-                             what, format, newest_format)};
+    return newer_format(fmt::format("a stored {}", what), format, newest_format);
   }
   if (format != newest_format)
     return corrupt(fmt::format("a stored {} has the unknown format version {}", what, format));

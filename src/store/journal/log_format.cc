@@ -1,5 +1,7 @@
 #include "store/journal/log_format.h"
 
+#include "base/faults.h"
+
 #include <oncekey/check.h>
 
 #include <fmt/format.h>
@@ -35,7 +37,17 @@ struct BatchHeader {
   std::uint64_t checksum; // of header (this field zero) and payload
 };
 static_assert(sizeof(BatchHeader) == 48);
-constexpr std::uint32_t kBatchMagic = 0x314A4B4F; // "OKJ1"
+// "OKJ" and the format as a digit.
+constexpr std::uint32_t kBatchMagic = 0x00'4A4B4F;
+constexpr std::uint32_t kMagicMask = 0x00'FFFFFF;
+constexpr std::uint32_t kLogFormat = 1;
+
+constexpr std::uint32_t magic_of(std::uint32_t format) { return kBatchMagic | ('0' + format) << 24; }
+// Nothing if a batch does not begin so.
+std::optional<std::uint32_t> format_in(std::uint32_t magic) {
+  const std::uint32_t digit = (magic >> 24) - '0';
+  return (magic & kMagicMask) == kBatchMagic && digit <= 9 ? std::optional(digit) : std::nullopt;
+}
 
 std::uint64_t seed_of(const SegmentName& segment, std::uint64_t sector) {
   return segment.salt ^ ((std::uint64_t{segment.number} << 40 | sector) * 0x9E3779B97F4A7C15);
@@ -94,9 +106,14 @@ class SegmentReader {
 
     BatchHeader header;
     std::memcpy(&header, bytes_.data() + offset_, sizeof header);
+    const std::optional<std::uint32_t> format = format_in(header.magic);
+    if (format && *format > kLogFormat) {
+      return newer_format(fmt::format("segment {} of the journal at byte {}", name_.number, offset_), *format,
+                          kLogFormat);
+    }
     const std::size_t size = batch_bytes(header.payload_bytes);
-    if (header.magic != kBatchMagic || header.epoch != epoch_ || header.batch != batch_ + 1 ||
-        header.offset != offset_ || size > bytes_.size() - offset_) {
+    if (format != kLogFormat || header.epoch != epoch_ || header.batch != batch_ + 1 || header.offset != offset_ ||
+        size > bytes_.size() - offset_) {
       return damaged(name_, offset_, "it does not have the shape of a batch");
     }
     bool torn = false;
@@ -168,8 +185,14 @@ std::size_t batch_bytes(std::size_t payload_bytes) {
 LogEnd lay_out_batch(const SegmentName& segment, const LogEnd& end, std::uint32_t epoch, std::uint64_t offset,
                      std::string_view payload, std::span<char> out) {
   const std::uint32_t batch = end.epoch == epoch ? end.batch + 1 : 1;
-  BatchHeader header{
-      kBatchMagic, static_cast<std::uint32_t>(payload.size()), epoch, batch, end.sequence + 1, offset, end.checksum, 0};
+  BatchHeader header{magic_of(kLogFormat),
+                     static_cast<std::uint32_t>(payload.size()),
+                     epoch,
+                     batch,
+                     end.sequence + 1,
+                     offset,
+                     end.checksum,
+                     0};
   header.checksum = checksum_of(header, segment.salt, payload);
   ONCEKEY_CHECK(out.size() == batch_bytes(payload.size()), "a batch has the size it was given room for");
   char* at = out.data();

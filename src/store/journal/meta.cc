@@ -1,5 +1,6 @@
 #include "store/journal/meta.h"
 
+#include "base/faults.h"
 #include "base/private_files.h"
 #include "core/codec_parts.h"
 
@@ -22,11 +23,7 @@ Result<StoreMeta> decode_meta(std::string_view bytes, std::string_view where) {
   codec::Cursor cursor(content->substr(kMagic.size()));
   meta.format = cursor.number<std::uint32_t>();
   if (meta.format > kStoreFormat) {
-    return Fault{
-        FaultKind::newer_format,
-        fmt::format("the store at {} has format version {}, and this version of oncekey reads up to {}: it was "
-                    "made by a newer oncekey, run that one or a later one on it",
-                    where, meta.format, kStoreFormat)};
+    return newer_format(fmt::format("the store at {}", where), meta.format, kStoreFormat);
   }
   codec::each(cursor, meta.id, meta.secret_check);
   if (meta.format != kStoreFormat || !cursor.ok() || !cursor.at_end()) {

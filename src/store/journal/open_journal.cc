@@ -100,10 +100,12 @@ Status open_database(const rocksdb::DBOptions& options, const std::string& path,
     const std::string_view bucket = std::string_view(name).substr(of_jobs(name) ? kJobFamilies.size() : 0);
     const std::optional<BucketId> id = is_default ? std::nullopt : bucket_from_name(bucket);
     if (!is_default && !id) {
-      return Fault{FaultKind::newer_format,
-                   fmt::format("the store at {} has a part named \"{}\" that this version of oncekey (store format {}) "
-                               "does not know: it was written by a newer oncekey or by something else",
-                               path, name, kStoreFormat)};
+      return Fault{
+          FaultKind::newer_format,
+          fmt::format(
+              "the store at {} has a part named \"{}\" that this version of oncekey (store format {}) "
+              "does not know: it was written by a newer oncekey or by another program; run the version that wrote it",
+              path, name, kStoreFormat)};
     }
     families.emplace_back(name, opened.bucket_options);
     ids.push_back(id);

@@ -28,8 +28,8 @@ std::optional<Fault> record_fault(std::string_view error) {
   }
   if (error.starts_with("NEWERFORMAT ")) {
     return Fault{FaultKind::newer_format,
-                 fmt::format("a record in Redis is of format {}, which this version of oncekey does not know: run the "
-                             "newer version everywhere",
+                 fmt::format("a record in Redis has format {}, which this version of oncekey does not know: it was "
+                             "written by a newer oncekey; run that version, or a later one",
                              error.substr(error.find(' ') + 1))};
   }
   return std::nullopt;

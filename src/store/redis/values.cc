@@ -1,5 +1,6 @@
 #include "store/redis/values.h"
 
+#include "base/faults.h"
 #include "core/record_codec.h"
 
 #include <fmt/format.h>
@@ -35,10 +36,7 @@ Result<Record> decode_value(std::string_view value, ReadResponse response) {
   codec::Cursor cursor(value);
   const auto format = cursor.number<std::uint8_t>();
   if (format > kValueFormat) {
-    return Fault{FaultKind::newer_format,
-                 fmt::format("a record in Redis is of format {}, and this version of oncekey knows formats up to {}: "
-                             "run the newer version everywhere",
-                             format, kValueFormat)};
+    return newer_format("a record in Redis", format, kValueFormat);
   }
   Record record;
   std::uint8_t state = 0, flags = 0;
