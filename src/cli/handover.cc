@@ -168,8 +168,10 @@ Task<void> HandoverOffer::offer() {
   }
   while (listener_.open()) {
     Descriptor socket(::accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (socket.open()) {
-      co_await talk(std::move(socket)); // one at a time
+    if (socket.open() && talking_with_ != 0) {
+      spawn(refuse_second(HandoverChannel(std::move(socket)), talking_with_));
+    } else if (socket.open()) {
+      spawn(talk(std::move(socket)));
     } else if (!co_await listener_.until_readable()) {
       break;
     }
@@ -181,6 +183,7 @@ Task<void> HandoverOffer::talk(Descriptor socket) {
   if (!is_same_user(socket.number(), pid)) co_return;
   const HandoverChannel channel(std::move(socket));
   set_timeout(channel.number(), kAnswerPatience);
+  talking_with_ = pid;
   // Watched by another descriptor of the same socket, which this loop closes before the channel is used without it.
   waiting_for_drain_.assign(Descriptor(::fcntl(channel.number(), F_DUPFD_CLOEXEC, 0)));
   if (!channel.wait(std::chrono::milliseconds(0)) && !co_await waiting_for_drain_.until_readable()) co_return;
@@ -200,25 +203,42 @@ Task<void> HandoverOffer::talk(Descriptor socket) {
     log_.info("handover_given_up", {{"to_pid", pid}});
   }
   waiting_for_drain_.close();
+  talking_with_ = 0;
+}
+
+Task<void> HandoverOffer::refuse_second(HandoverChannel channel, pid_t first) {
+  pid_t pid = 0;
+  if (!is_same_user(channel.number(), pid)) co_return;
+  set_timeout(channel.number(), kAnswerPatience);
+  WatchedDescriptor watched(listener_.loop(), Descriptor(::fcntl(channel.number(), F_DUPFD_CLOEXEC, 0)));
+  if (!channel.wait(std::chrono::milliseconds(0)) && !co_await watched.until_readable()) co_return;
+  (void)channel.receive(); // a socket that is closed with a message unread loses the answer
+  refuse(channel, fmt::format("process {} is taking over from the running gateway already: wait for it, or end it and "
+                              "start again",
+                              first));
+}
+
+void HandoverOffer::refuse(const HandoverChannel& channel, std::string_view reason) const {
+  log_.warning("handover_refused", {{"reason", reason}});
+  channel.send(fmt::format("{}{}", kRefusal, reason));
 }
 
 bool HandoverOffer::grant(const HandoverChannel& channel, const HandoverMessage& asked) {
-  const auto refuse = [&](std::string_view reason) {
-    log_.warning("handover_refused", {{"reason", reason}});
-    channel.send(fmt::format("{}{}", kRefusal, reason));
+  const auto refused = [&](std::string_view reason) {
+    refuse(channel, reason);
     return false;
   };
   if (!asked.text.starts_with(kHello)) {
-    return refuse(
+    return refused(
         "the running gateway speaks another version of the handover: stop it and start the new one, clients see "
         "refused connections meanwhile");
   }
   if (asked.text.substr(kHello.size()) != parts_.store) {
-    return refuse(
+    return refused(
         "the running gateway uses another store: keys in it would be forgotten, and retries executed again. Use the "
         "same store, or stop that gateway first if this is meant");
   }
-  if (parts_.stops()) return refuse("the running gateway is stopping already: start again without it in a moment");
+  if (parts_.stops()) return refused("the running gateway is stopping already: start again without it in a moment");
   for (const Listening& listening : parts_.listeners) {
     if (!channel.send(fmt::format("{}{}", kListener, listening.name), listening.duplicate().number())) return false;
   }
@@ -261,7 +281,12 @@ int end_handover(HandoverOffer::Granted granted, const std::vector<IdleConnectio
 Result<std::unique_ptr<TakeOver>> TakeOver::ask(const std::string& address, const std::string& store, Log& log) {
   Descriptor made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   const UnixAddress name = address_of(address);
-  if (::connect(made.number(), name.get(), name.length) != 0) return std::unique_ptr<TakeOver>();
+  set_timeout(made.number(), kAnswerPatience);
+  if (::connect(made.number(), name.get(), name.length) != 0) {
+    if (errno == ECONNREFUSED) return std::unique_ptr<TakeOver>();
+    return unavailable(fmt::format("the running gateway at {} does not answer ({}): end it, then start again", address,
+                                   std::strerror(errno)));
+  }
   pid_t pid = 0;
   if (!is_same_user(made.number(), pid)) {
     return invalid(fmt::format("process {}, which offers to hand {} over, belongs to another user", pid, address));
@@ -269,11 +294,11 @@ Result<std::unique_ptr<TakeOver>> TakeOver::ask(const std::string& address, cons
   std::unique_ptr<TakeOver> taking(new TakeOver(HandoverChannel(std::move(made)), log));
   taking->pid_ = std::to_string(pid);
   const HandoverChannel& channel = taking->channel_;
-  set_timeout(channel.number(), kAnswerPatience);
   const auto hangs = [&] {
     return unavailable(fmt::format("the running gateway (process {}) does not answer: end it, then start again", pid));
   };
-  if (!channel.send(fmt::format("{}{}", kHello, store))) return hangs();
+  // Where it cannot be sent there may be a refusal to read all the same.
+  (void)channel.send(fmt::format("{}{}", kHello, store));
   for (;;) {
     if (!channel.wait(kAnswerPatience)) return hangs();
     HandoverMessage message = channel.receive();

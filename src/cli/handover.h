@@ -99,6 +99,9 @@ class HandoverOffer {
   Status listen();
   Task<void> offer();
   Task<void> talk(Descriptor socket);
+  // Two processes cannot take over: the first one that asks may.
+  Task<void> refuse_second(HandoverChannel channel, pid_t first);
+  void refuse(const HandoverChannel& channel, std::string_view reason) const;
   // Sends the listening sockets, or why not.
   bool grant(const HandoverChannel& channel, const HandoverMessage& asked);
 
@@ -107,6 +110,7 @@ class HandoverOffer {
   WatchedDescriptor listener_;
   WatchedDescriptor waiting_for_drain_; // the channel once more
   Granted granted_;
+  pid_t talking_with_ = 0; // the process that asks at the moment; 0: none
   bool drains_ = false;
 };
 
