@@ -52,11 +52,12 @@ Result<AdminToken> token_of_config(const Config& config, const std::string& conf
                   config_file, admin_token_file(config.store)));
 }
 
-Result<AdminToken> token_by_default() {
+// `named`: a store that the command was given; may be empty.
+Result<AdminToken> token_by_default(const std::string& named) {
   const char* const given = std::getenv("ONCEKEY_ADMIN_TOKEN");
   if (given != nullptr && *given != '\0') return AdminToken{given, "ONCEKEY_ADMIN_TOKEN"};
   // Where `oncekey serve` keeps it: in its store's folder, or in the user's state folder for a store elsewhere.
-  for (const std::string& store : {Config{}.store, std::string("memory:")}) {
+  for (const std::string& store : {named.empty() ? Config{}.store : named, Config{}.store, std::string("memory:")}) {
     Result<AdminToken> kept = token_kept_for(store);
     if (!kept || !kept->from.empty()) return kept;
   }
@@ -167,7 +168,7 @@ Result<Config> AdminCommand::settings() const {
   return load_admin_settings(config_);
 }
 
-Result<AdminClient> AdminCommand::client() const {
+Result<AdminClient> AdminCommand::client(const std::string& store) const {
   Result<Config> loaded = admin_settings(config_);
   if (!loaded) return std::move(loaded).fault();
   const Config settings = *std::move(loaded);
@@ -175,7 +176,7 @@ Result<AdminClient> AdminCommand::client() const {
   if (!url) return std::move(url).fault();
   Result<AdminToken> token = !token_file_.empty() ? token_in_file(token_file_)
                              : !config_.empty()   ? token_of_config(settings, config_)
-                                                  : token_by_default();
+                                                  : token_by_default(store);
   if (!token) return std::move(token).fault();
   // The certificate in the gateway's configuration is trusted: that is enough for a self-signed one.
   return AdminClient(*std::move(url), *std::move(token), !admin_ca_.empty() ? admin_ca_ : settings.admin_tls_cert);

@@ -59,15 +59,17 @@ using View = std::function<std::string(const boost::json::value&)>;
 // A command whose answers are those of the admin API.
 //
 // It has --admin, --admin-ca, --config, --token-file and --json. The token is looked for in this order: --token-file,
-// --config, ONCEKEY_ADMIN_TOKEN, and where a gateway started without a configuration keeps it: in ./oncekey-data and in
-// the user's state folder. So a command beside a running `oncekey serve` needs no flag.
+// --config, ONCEKEY_ADMIN_TOKEN, and where a gateway started without a configuration keeps it: in the folder of the
+// store that the command was given, in ./oncekey-data and in the user's state folder. So a command beside a running
+// `oncekey serve` needs no flag.
 class AdminCommand : public Subcommand {
  protected:
   AdminCommand(CLI::App& app, const std::string& name, const std::string& description);
   // Gives a subcommand that changes something --reason and --yes.
   CLI::App* acting(CLI::App* subcommand);
 
-  Result<AdminClient> client() const;
+  // `store`: the URL that the command was given; empty if it was given none.
+  Result<AdminClient> client(const std::string& store = "") const;
   // The name of the subcommand that was chosen.
   std::string action() const { return command_->get_subcommands().front()->get_name(); }
   // An id may be shortened to its first eight digits.

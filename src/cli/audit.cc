@@ -4,10 +4,13 @@
 #include "base/timestamp.h"
 #include "cli/admin_talk.h"
 #include "cli/audit_setup.h"
+#include "cli/progress.h"
 #include "cli/views.h"
 #include "config/secret.h"
 
 #include <fmt/format.h>
+
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -16,8 +19,6 @@ namespace {
 
 namespace json = boost::json;
 
-// Files below this are verified in a moment.
-constexpr std::uint64_t kShowProgressFrom = 64u << 20;
 constexpr std::size_t kKeyShown = 60;
 
 std::string text_in(const json::value& line, std::string_view name) {
@@ -169,14 +170,10 @@ class AuditCommand final : public AdminCommand {
     if (files_.empty() && path == "off") return complain(console, "there is no audit log here: give --log FILE");
     const Result<AuditFiles> found = files_.empty() ? audit_files_of(path) : audit_files(files_);
     if (!found) return complain(console, found.fault().message, kRefused);
-    bool told = false;
-    const auto progress = [&](std::uint64_t done, std::uint64_t all) {
-      if (console.width == 0 || all < kShowProgressFrom) return;
-      console.err << fmt::format("\r{:3} % of {} MiB", 100 * done / all, all >> 20) << std::flush;
-      told = true;
-    };
-    const Result<AuditVerdict> verdict = verify_audit(*found, **heads, progress);
-    if (told) console.err << "\r\x1b[K";
+    Progress progress(console.err, "verifying", terminal_width(STDERR_FILENO));
+    const Result<AuditVerdict> verdict =
+        verify_audit(*found, **heads, [&](std::uint64_t done, std::uint64_t all) { progress.tell(done, all); });
+    progress.end();
     if (!verdict) return complain(console, verdict.fault().message, kRefused);
     return as_json() ? print_json(*verdict, *found, console) : print_text(*verdict, *found, path, console);
   }

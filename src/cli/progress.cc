@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <ostream>
+#include <utility>
 
 namespace oncekey {
 namespace {
@@ -32,8 +33,8 @@ std::string shown_bytes(std::uint64_t bytes) {
   return unit == 0 ? fmt::format("{} bytes", bytes) : fmt::format("{:.1f} {}", amount, kUnits[unit]);
 }
 
-Progress::~Progress() {
-  if (drawn_) out_ << "\n" << std::flush;
+void Progress::end() {
+  if (std::exchange(drawn_, false)) out_ << "\n" << std::flush;
 }
 
 std::string Progress::text(std::uint64_t done, std::uint64_t total, Clock::time_point now) const {

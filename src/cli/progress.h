@@ -18,11 +18,12 @@ class Progress {
   // `what` is the work, as in "verifying". `width` is that of the terminal; 0 if there is none.
   Progress(std::ostream& out, std::string what, std::size_t width, Clock::time_point now = Clock::now())
       : out_(out), what_(std::move(what)), width_(width), begun_(now) {}
-  // Ends the bar's line.
-  ~Progress();
+  ~Progress() { end(); }
   Progress& operator=(Progress&&) = delete;
 
   void tell(std::uint64_t done, std::uint64_t total, Clock::time_point now = Clock::now());
+  // Ends the bar's line: before anything else is said.
+  void end();
 
  private:
   std::string text(std::uint64_t done, std::uint64_t total, Clock::time_point now) const;

@@ -21,6 +21,18 @@ TEST(ProgressTest, ATerminalSeesABarWithTheTimeLeft) {
   EXPECT_EQ(out.str(), "\rverifying [#######.......................]  25 %, 1.0 GiB of 4.0 GiB, 90 s left\x1b[K\n");
 }
 
+TEST(ProgressTest, TheLineOfTheBarIsEndedOnceBeforeAnythingElseIsSaid) {
+  std::ostringstream out;
+  {
+    Progress progress(out, "restoring", 20, kBegun);
+    progress.end();
+    progress.tell(50, 100, kBegun + seconds(10));
+    progress.end();
+    out << "done\n";
+  }
+  EXPECT_EQ(out.str(), "\rrestoring []  50 %, 50 bytes of 100 bytes, 10 s left\x1b[K\ndone\n");
+}
+
 TEST(ProgressTest, OthersSeeALineNowAndThen) {
   std::ostringstream out;
   {

@@ -11,7 +11,6 @@
 
 #include <boost/json.hpp>
 
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,11 +24,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::chrono::milliseconds kBackupAskedEvery{100};
-
-std::size_t width_of_error_stream() {
-  winsize window{};
-  return ::isatty(STDERR_FILENO) == 1 && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 ? window.ws_col : 0;
-}
 
 json::object report_json(const std::string& store, const StoreReport& report) {
   json::array buckets;
@@ -226,7 +220,7 @@ class StoreCommand final : public AdminCommand {
       console.out << (as_json() ? json::serialize(body) + "\n" : view_of_store(body));
       return kDone;
     }
-    const Result<AdminClient> gateway = client();
+    const Result<AdminClient> gateway = client(url);
     if (!gateway) return complain(console, gateway.fault().message);
     return print(gateway->get("/api/store"), view_of_store, console);
   }
@@ -235,27 +229,31 @@ class StoreCommand final : public AdminCommand {
     if (const auto other = who_backs_up(url)) return complain(console, *other);
     std::error_code error;
     const std::string to = std::filesystem::absolute(to_, error).lexically_normal().native();
-    if (process_with_store(url)) return back_up_by_gateway(to, console);
-    Progress progress(console.err, "backing up", width_of_error_stream());
+    if (process_with_store(url)) return back_up_by_gateway(url, to, console);
+    Progress progress(console.err, "backing up", terminal_width(STDERR_FILENO));
     const Result<BackupMade> made = back_up_store(
         url, to, [&](std::uint64_t done, std::uint64_t total) { return progress.tell(done, total), true; });
+    progress.end();
     if (!made) return complain(console, made.fault(), kRefused);
     say_made(made_json(*made), console);
     return kDone;
   }
 
   // The gateway makes it, as its own user; this process looks on.
-  int back_up_by_gateway(const std::string& to, const Console& console) const {
-    const Result<AdminClient> gateway = client();
+  int back_up_by_gateway(const std::string& url, const std::string& to, const Console& console) const {
+    const Result<AdminClient> gateway = client(url);
     if (!gateway) return complain(console, gateway.fault().message);
     const json::object asked{{"to", to}, {"reason", reason_.empty() ? "oncekey store backup" : reason_}};
     int exit_code = kDone;
-    Progress progress(console.err, "backing up", width_of_error_stream());
+    Progress progress(console.err, "backing up", terminal_width(STDERR_FILENO));
     auto answer = gateway->post("/api/store/backup", json::serialize(asked));
     if (answer && answer->status == 202) answer->status = 200;
-    for (auto state = parsed(answer, console, exit_code); state;
-         state = parsed(gateway->get("/api/store/backup"), console, exit_code)) {
+    for (;; answer = gateway->get("/api/store/backup")) {
+      if (!answer || answer->status != 200) progress.end();
+      const auto state = parsed(answer, console, exit_code);
+      if (!state) return exit_code;
       const std::string phase = word_at(*state, "state");
+      if (phase != "running") progress.end();
       if (word_at(*state, "to") != to || phase == "none")
         return complain(console, "the gateway was restarted before the backup was whole: begin again", kRefused);
       if (phase == "failed") return complain(console, word_at(*state, "error"), kRefused);
@@ -268,7 +266,6 @@ class StoreCommand final : public AdminCommand {
       progress.tell(number_at(*state, "bytes"), number_at(*state, "bytes_total"));
       std::this_thread::sleep_for(kBackupAskedEvery);
     }
-    return exit_code;
   }
 
   void say_made(const json::value& made, const Console& console) const {
@@ -290,9 +287,10 @@ class StoreCommand final : public AdminCommand {
     }
     std::error_code error;
     const std::string to = std::filesystem::absolute(folder, error).lexically_normal().native();
-    Progress progress(console.err, "restoring", width_of_error_stream());
+    Progress progress(console.err, "restoring", terminal_width(STDERR_FILENO));
     const Result<BackupMade> made = restore_store(
         from_, to, [&](std::uint64_t done, std::uint64_t total) { return progress.tell(done, total), true; });
+    progress.end();
     if (!made) return complain(console, made.fault(), kRefused);
     if (as_json()) {
       console.out << json::serialize(made_json(*made)) << "\n";
@@ -318,7 +316,7 @@ class StoreCommand final : public AdminCommand {
       sealer = std::make_unique<Sealer>(*std::move(keys));
     }
     Log log(LogLevel::error);
-    Progress progress(console.err, "verifying", width_of_error_stream());
+    Progress progress(console.err, "verifying", terminal_width(STDERR_FILENO));
     return verify_store(url, {log, thoroughness, sealer.get(), [&](std::uint64_t done, std::uint64_t total) {
                                 return progress.tell(done, total), true;
                               }});

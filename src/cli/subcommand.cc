@@ -20,12 +20,18 @@ bool ask_on_the_terminal(const std::string& question) {
 
 } // namespace
 
+std::size_t terminal_width(int descriptor) {
+  // What a terminal has that does not tell its size, as in some containers.
+  constexpr std::size_t kUsualWidth = 80;
+  if (::isatty(descriptor) != 1) return 0;
+  winsize window{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &window) == 0 && window.ws_col > 0 ? window.ws_col : kUsualWidth;
+}
+
 Console standard_console() {
   const bool has_terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1;
-  winsize window{};
-  const bool to_terminal = ::isatty(STDOUT_FILENO) == 1 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0;
-  return Console{std::cout, std::cerr, has_terminal ? ask_on_the_terminal : nullptr,
-                 to_terminal ? std::size_t{window.ws_col} : 0, &std::cin};
+  return Console{std::cout, std::cerr, has_terminal ? ask_on_the_terminal : nullptr, terminal_width(STDOUT_FILENO),
+                 &std::cin};
 }
 
 int Subcommand::complain(const Console& console, std::string_view message, int exit_code) const {

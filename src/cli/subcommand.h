@@ -31,6 +31,8 @@ struct Console {
   std::istream* in = nullptr; // for --principal -
 };
 
+// The columns of the terminal behind a descriptor; 0 if there is none.
+std::size_t terminal_width(int descriptor);
 // The standard streams, and the terminal if there is one.
 Console standard_console();
 

@@ -3,10 +3,12 @@ moment while requests go on, and that a restored store executes nothing before a
 forgotten."""
 
 import json
+import os
 import pathlib
 import random
 import shutil
 import stat
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -16,7 +18,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.backends import PostgresBackend, RedisBackend
 from support.cases import fresh_key
 from support.client import Client
-from support.gateway import Gateway, free_port, run_cli
+from support.gateway import Gateway, binary, free_port, run_cli
 from support.load import Load
 from support.redis_servers import RedisConnection
 from support.upstream import Upstream, answers
@@ -289,6 +291,11 @@ class BackingUp(StoreToolsTest):
         self.assertIn("oncekey store backup DEST", refused.stderr)
         live = json.loads(self.store("stats", "--store", gateway.store, "--admin", gateway.admin_text, "--json").stdout)
         self.assertEqual((live["records"], live["durability"], live["takes_claims"]), (1, "power", True))
+        # The token is in the folder of the store that was named.
+        told = subprocess.run([binary(), "store", "stats", "--store", gateway.store, "--admin", gateway.admin_text],
+                              capture_output=True, text=True, check=True, cwd=self.folder,
+                              env={name: value for name, value in os.environ.items() if name != "ONCEKEY_ADMIN_TOKEN"})
+        self.assertIn("claims           are taken", told.stdout)
         gateway.stop()
         offline = json.loads(self.store("stats", "--store", gateway.store, "--json").stdout)
         self.assertEqual((offline["records"], offline["id"]), (1, live["id"]))

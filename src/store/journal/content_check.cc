@@ -24,13 +24,13 @@ void ContentCheck::look_at_family(const ClosedStore::OpenFamily& open, std::uint
   std::uint64_t entries = 0;
   store_.db->GetIntProperty(open.handle.get(), rocksdb::DB::Properties::kEstimateNumKeys, &entries);
   // Blocks are compressed: how far the reading has come is told by the share of the entries.
-  const std::uint64_t bytes_each = bytes_on_disk / std::max<std::uint64_t>(1, entries);
+  const std::uint64_t work_each = kWorkOfByte * bytes_on_disk / std::max<std::uint64_t>(1, entries);
   rocksdb::ReadOptions options = passing_by();
   options.verify_checksums = true;
   const std::unique_ptr<rocksdb::Iterator> at(store_.db->NewIterator(options, open.handle.get()));
   for (at->SeekToFirst(); at->Valid() && !findings_.given_up(); at->Next()) {
     look_at_entry(open, at->key().ToStringView(), at->value().ToStringView());
-    findings_.read(bytes_each);
+    findings_.read(work_each);
   }
   if (!at->status().ok())
     findings_.problem(fault_of(at->status(), fmt::format("{} cannot be read to its end", open.name)), kKeepAndRestore);

@@ -14,6 +14,10 @@ namespace oncekey {
 
 class ContentCheck {
  public:
+  // Looking at a record and its entries takes so many times as long as summing up its bytes: 17 MB a second beside some
+  // hundred.
+  static constexpr std::uint64_t kWorkOfByte = 20;
+
   ContentCheck(const ClosedStore& store, StoreFindings& findings) : store_(store), findings_(findings) {}
 
   // All entries of a family, which has so many bytes on disk.

@@ -157,7 +157,8 @@ Result<StoreReport> examine_journal(const std::string& folder, const ExamineOpti
     const std::uint64_t bytes = fs::file_size(folder + "/" + name, error);
     findings.report.bytes_on_disk += bytes;
     // Tables are read once for their checksums and once for what is in them, a backup once more for its own.
-    findings.expect(bytes * (name.ends_with(".sst") ? 2 : 1) + (note && *note ? bytes : 0));
+    const std::uint64_t content = name.ends_with(".sst") ? ContentCheck::kWorkOfByte * bytes : 0;
+    findings.expect(bytes + content + (note && *note ? bytes : 0));
   }
   if (!note) {
     findings.problem(note.fault(), kUseAnotherBackup);

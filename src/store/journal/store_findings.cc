@@ -38,7 +38,10 @@ void StoreFindings::read(std::uint64_t bytes) {
   done_ += bytes;
   if (done_ - told_ < kToldEveryBytes) return;
   told_ = done_;
-  if (tell_ && !tell_(std::min(done_, total_), total_)) given_up_ = true;
+  if (!tell_ || total_ == 0) return;
+  const double part = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
+  const auto shown = static_cast<std::uint64_t>(part * static_cast<double>(report.bytes_on_disk));
+  if (!tell_(shown, report.bytes_on_disk)) given_up_ = true;
 }
 
 Result<std::uint64_t> checksum_of_file(const std::string& path, std::uint64_t bytes, StoreFindings& findings) {

@@ -28,7 +28,8 @@ class StoreFindings {
   bool problem(std::string what, std::string_view next);
   bool problem(const Fault& fault, std::string_view next = kRestoreBackup);
 
-  // So much is going to be read.
+  // So much is going to be done, in bytes that are read and summed up; what takes longer counts for more bytes.
+  // Progress is told as a part of report.bytes_on_disk.
   void expect(std::uint64_t bytes) { total_ += bytes; }
   void read(std::uint64_t bytes);
   // The reading is to end here.
