@@ -38,6 +38,8 @@ constexpr std::chrono::milliseconds kSlowSync{20};
 constexpr std::chrono::microseconds kQuickSync{15};
 // Renewals usually come at a third of a certificate's ninety days.
 constexpr std::chrono::days kCertificateEndsSoon{14};
+// More than clocks of machines that are synchronised differ by.
+constexpr std::chrono::minutes kClockBehind{1};
 
 enum class Health { ok, warning, problem };
 
@@ -265,7 +267,7 @@ class Doctor {
     const std::uint64_t reserve =
         disk_reserve(config_.limits, static_cast<std::uint64_t>(disk.f_blocks) * disk.f_frsize);
     const std::string text =
-        fmt::format("{} MiB are free, of which {} MiB are kept in reserve", free / kMiB, reserve / kMiB);
+        fmt::format("{} MiB are free; the last {} MiB are kept in reserve", free / kMiB, reserve / kMiB);
     if (free <= reserve) return problem("disk", text, "make room: new keys get 503 until there is some");
     if (free < 2 * reserve) return warning("disk", text, "make room, or set limits.disk_reserve");
     ok("disk", text);
@@ -306,12 +308,35 @@ class Doctor {
     timex status{};
     const int state = ::adjtimex(&status);
     const bool synchronised = state >= 0 && state != TIME_ERROR && (status.status & STA_UNSYNC) == 0;
+    const Time now = std::chrono::time_point_cast<Millis>(std::chrono::system_clock::now());
+    if (const std::optional<Time> written = store_written_at(); written && *written > now + kClockBehind) {
+      return problem(
+          "clock",
+          fmt::format("it says {}, and the store was written at {}: it is behind", iso_time(now), iso_time(*written)),
+          "set the clock right: certificates, tokens and retention go by it");
+    }
     if (synchronised) return ok("clock", "the kernel says that it is synchronised");
     if (config_.trust_clock) return ok("clock", "trust_clock says that it is right");
     warning(
         "clock", "the kernel does not say that it is synchronised",
         "run chrony or systemd-timesyncd: until then time that passes while the machine is off does not count towards "
         "retention");
+  }
+
+  // When the log of an embedded store was last written, by the clock of then.
+  std::optional<Time> store_written_at() const {
+    const std::optional<std::string> folder = folder_of_store(config_.store);
+    if (!folder) return std::nullopt;
+    std::optional<Time> newest;
+    std::error_code error;
+    for (std::filesystem::directory_iterator at(*folder + "/log", error), end; !error && at != end;
+         at.increment(error)) {
+      struct stat found {};
+      if (::stat(at->path().c_str(), &found) != 0) continue;
+      const Time written{Millis{std::int64_t{found.st_mtim.tv_sec} * 1000 + found.st_mtim.tv_nsec / 1'000'000}};
+      newest = std::max(newest.value_or(written), written);
+    }
+    return newest;
   }
 
   void descriptors() {

@@ -13,6 +13,8 @@ namespace {
 constexpr std::chrono::milliseconds kBarEvery{100};
 constexpr std::chrono::seconds kLineEvery{5};
 constexpr std::size_t kBarMax = 30;
+// Below this part the time left is a guess.
+constexpr double kLeftFrom = 0.01;
 // What stands beside the bar.
 constexpr std::size_t kTextWidth = 50;
 
@@ -41,7 +43,7 @@ std::string Progress::text(std::uint64_t done, std::uint64_t total, Clock::time_
   const double part = static_cast<double>(done) / static_cast<double>(total);
   std::string text = fmt::format("{:3.0f} %, {} of {}", part * 100, shown_bytes(done), shown_bytes(total));
   const std::chrono::duration<double> spent = now - begun_;
-  if (done > 0 && done < total) {
+  if (part >= kLeftFrom && done < total) {
     const auto left = std::chrono::ceil<std::chrono::seconds>(spent * ((1 - part) / part));
     text += fmt::format(", {} left", shown_time(left));
   }

@@ -46,6 +46,13 @@ TEST(ProgressTest, OthersSeeALineNowAndThen) {
             "backing up:  50 %, 500 bytes of 1000 bytes, 5 s left\nbacking up: 100 %, 1000 bytes of 1000 bytes\n");
 }
 
+TEST(ProgressTest, TheTimeLeftIsToldWhenItIsNoGuess) {
+  std::ostringstream out;
+  Progress progress(out, "restoring", 20, kBegun);
+  progress.tell(1, 1000, kBegun + seconds(1));
+  EXPECT_EQ(out.str(), "\rrestoring []   0 %, 1 bytes of 1000 bytes\x1b[K");
+}
+
 TEST(ProgressTest, QuickWorkSaysNothing) {
   std::ostringstream out;
   {

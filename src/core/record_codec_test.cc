@@ -244,7 +244,7 @@ TEST(RecordCodec, ANewerFormatIsRefusedNamingBothVersions) {
   const Result<Record> record = decode_record(resealed(bytes));
   ASSERT_FALSE(record);
   EXPECT_EQ(record.fault().kind, FaultKind::newer_format);
-  EXPECT_NE(record.fault().message.find("version 9"), std::string::npos);
+  EXPECT_NE(record.fault().message.find("has format 9"), std::string::npos);
   EXPECT_NE(record.fault().message.find("up to 1"), std::string::npos);
 }
 

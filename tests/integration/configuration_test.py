@@ -11,12 +11,14 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support.cases import fresh_key
 from support.gateway import PROJECT, Gateway, free_port, run_cli, toml
+from support.store_formats import set_meta_format
 from support.upstream import Upstream, answers, held
 from support.waiting import poll_until
 
@@ -249,9 +251,22 @@ class DoctorTest(FolderTest):
         (store / "backup").write_text("")
         self.assertIn("is a backup", self.doctor({**UPSTREAM, "store": "journal:./made"})["store"]["text"])
         (store / "meta").write_bytes(b"ONCEKEY" + bytes(60))
+        set_meta_format(store, 99)
         said = self.doctor({**UPSTREAM, "store": "journal:./made"})
         self.assertEqual(said["store"]["status"], "problem")
+        self.assertIn("has format 99", said["store"]["text"])
         shutil.rmtree(store)
+
+    def test_a_clock_that_is_behind_the_store_is_named(self):
+        log = self.folder / "made" / "log"
+        log.mkdir(parents=True, mode=0o700)
+        (log / "000000.segment").write_bytes(b"")
+        self.assertNotEqual(self.doctor({**UPSTREAM, "store": "journal:./made"})["clock"]["status"], "problem")
+        os.utime(log / "000000.segment", (time.time() + 3600,) * 2)
+        said = self.doctor({**UPSTREAM, "store": "journal:./made"})["clock"]
+        self.assertEqual(said["status"], "problem")
+        self.assertRegex(said["text"], r"it says 20.*Z, and the store was written at 20.*Z: it is behind")
+        shutil.rmtree(self.folder / "made")
 
     def test_mistakes_of_the_configuration_come_first(self):
         said = self.doctor({**UPSTREAM, "leese": "5s"})

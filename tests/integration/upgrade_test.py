@@ -27,6 +27,7 @@ from support.load import Load
 from support.store_formats import set_meta_format
 from support.upstream import Upstream, answers, held
 from support.waiting import PATIENCE_SECONDS, Changing, poll_until
+from support.websockets import echo, open_websocket, switches
 
 
 class UpgradeTest(unittest.TestCase):
@@ -156,6 +157,16 @@ class FromProcessToProcess(UpgradeTest):
         self.assertEqual(self.post(new, "slow").status, 409)
         gate.open()
         self.assert_executed_once(["slow"])
+
+    def test_a_websocket_does_not_hold_up_clients_that_wait(self):
+        gateway = self.start(drain_timeout="10m")
+        self.upstream.will(switches(echo))
+        connection, head = open_websocket(gateway.client())
+        with connection:
+            self.assertEqual(head.status, 101, head)
+            self.replace(gateway)
+            self.assertEqual(gateway.wait(), 0, gateway.log)
+            self.assertEqual(connection.socket.recv(1), b"")
 
     def test_a_signal_meanwhile_does_not_cut_requests_short(self):
         gateway = self.start()

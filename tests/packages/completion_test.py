@@ -157,6 +157,14 @@ def as_read(page):
 
 
 class ManualPages(unittest.TestCase):
+    def test_every_command_begins_a_paragraph_of_the_list(self):
+        page = man_pages.command_page(binary())
+        listed = page.partition("\n.SH COMMANDS\n")[2].partition("\n.SH ")[0]
+        tagged = re.findall(r"^\.TP\n\.B (\S+)$", listed, flags=re.MULTILINE)
+        known = {path[0] for path, _, _ in commands() if path}
+        self.assertEqual(len(re.findall(r"^\.B ", listed, flags=re.MULTILINE)), len(tagged))
+        self.assertLessEqual(set(tagged), known | {"help", "version"})
+
     def test_every_command_and_option_is_told(self):
         page = as_read(man_pages.command_page(binary()))
         for path, options, _ in commands():
