@@ -187,7 +187,9 @@ Task<void> HandoverOffer::talk(Descriptor socket) {
   // Watched by another descriptor of the same socket, which this loop closes before the channel is used without it.
   waiting_for_drain_.assign(Descriptor(::fcntl(channel.number(), F_DUPFD_CLOEXEC, 0)));
   if (!channel.wait(std::chrono::milliseconds(0)) && !co_await waiting_for_drain_.until_readable()) co_return;
-  if (grant(channel, channel.receive())) {
+  const HandoverMessage asked = channel.receive();
+  // A process that has ended before it asked is told nothing, nor is the log.
+  if (!asked.text.empty() && grant(channel, asked)) {
     while (!channel.wait(std::chrono::milliseconds(0)) && co_await waiting_for_drain_.until_readable()) {
     }
     if (channel.receive().text == kDrain && !parts_.stops()) {

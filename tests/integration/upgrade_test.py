@@ -254,12 +254,15 @@ class Asked(UpgradeTest):
 
     def test_another_version_and_another_store_are_refused(self):
         gateway = self.start()
-        for word, reason in (("oncekey-handover 2 abc", "speaks another version of the handover"), ("", None),
+        for word, reason in (("oncekey-handover 2 abc", "speaks another version of the handover"),
                              ("drain", "speaks another version"), ("oncekey-handover 1 abc", "uses another store")):
             with self.subTest(word):
                 answer = self.ask(gateway, word).recv(4096).decode()
-                self.assertRegex(answer, f"^refused the running gateway {reason or 'speaks another version'}")
+                self.assertRegex(answer, f"^refused the running gateway {reason}")
         self.assertNotIn("event=draining", gateway.log)
+        self.ask(gateway).close()  # is no reason for a line in the log
+        self.assertIn("uses another store", self.ask(gateway, "oncekey-handover 1 abc").recv(4096).decode())
+        poll_until(lambda: gateway.log.count("event=handover_refused") == 4, "each refusal to be logged")
         self.assertEqual(self.post(gateway, fresh_key()).status, 201)
 
 
