@@ -64,7 +64,7 @@ class PostgresUnderTest : public StoreUnderTest {
         DELETE FROM oncekey.unsettled;
         DELETE FROM oncekey.gateway;
         DELETE FROM oncekey.note;
-        UPDATE oncekey.meta SET replaces = '', tick = 0, lost = false, timeline = '', identity = '';
+        UPDATE oncekey.meta SET replaces = '', tick = 0, lost = false, timeline = '';
         UPDATE oncekey.noted SET noted_until = 0;
         PERFORM setval('oncekey.fence', 1, false), setval('oncekey.job_place', 1, false);
       END $$)");
