@@ -14,7 +14,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::size_t kStormsMax = 100;
-constexpr std::size_t kAuditUsual = 100;
 
 json::array actions_json(std::span<const ActionText> actions) {
   json::array all;
@@ -270,12 +269,7 @@ PageAnswer Admin::actions() const {
 }
 
 PageAnswer Admin::audit_page(const PageRequest& request) const {
-  if (shared_.audit != nullptr) return audit_log_page(shared_, request.query);
-  const Result<std::size_t> limit = limit_of(request.query, kAuditUsual);
-  if (!limit) return refused(400, limit.fault().message);
-  json::array lines;
-  for (const AuditLine& line : audit_.newest(*limit)) lines.push_back(audit_json(line));
-  return json_answer({{"lines", std::move(lines)}, {"from", "memory"}});
+  return shared_.audit != nullptr ? audit_log_page(shared_, request.query) : audit_memory_page(audit_, request.query);
 }
 
 PageAnswer Admin::no_such_page() const {

@@ -52,6 +52,8 @@ Result<json::object> page_of(GatewayShared& shared, const AuditQuery& query) {
   for (const std::string& line : page->lines) lines.push_back(line_json(line));
   return json::object{{"lines", std::move(lines)},
                       {"next", page->next == 0 ? json::value() : json::value(page->next)},
+                      {"looked", page->looked},
+                      {"back_to", page->back_to.empty() ? json::value() : json::value(page->back_to)},
                       {"from", "log"}};
 }
 
@@ -100,6 +102,31 @@ PageAnswer audit_log_page(GatewayShared& shared, std::string_view query) {
   }
   if (record.empty() && query_value(query, "events") != "all") wanted.event = "action";
   return answer_of(page_of(shared, wanted));
+}
+
+PageAnswer audit_memory_page(const AuditTrail& trail, std::string_view query) {
+  const Result<std::uint64_t> limit = number_in("limit", query_value(query, "limit"), kLinesUsual);
+  if (!limit) return refused(400, limit.fault().message);
+  const Result<std::uint64_t> before = number_in("before", query_value(query, "before"), 0);
+  if (!before) return refused(400, before.fault().message);
+  const Result<std::string> until = instant("until", decoded_query_value(query, "until"));
+  if (!until) return refused(400, until.fault().message);
+  const auto end = parse_timestamp(*until);
+  const std::vector<AuditLine> found =
+      trail.newest(std::min<std::uint64_t>(*limit, kLinesMax), *before,
+                   end ? std::optional(std::chrono::time_point_cast<Millis>(*end)) : std::nullopt);
+  json::array lines;
+  for (const AuditLine& line : found) {
+    json::object shown = audit_json(line);
+    shown["n"] = line.n;
+    lines.push_back(std::move(shown));
+  }
+  const bool more = !found.empty() && found.back().n > trail.oldest();
+  return json_answer({{"lines", std::move(lines)},
+                      {"next", more ? json::value(found.back().n) : json::value()},
+                      {"looked", found.size()},
+                      {"back_to", found.empty() ? json::value() : json::value(iso_time(found.back().at))},
+                      {"from", "memory"}});
 }
 
 PageAnswer find_audit(GatewayShared& shared, const json::object& given) {

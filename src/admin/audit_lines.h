@@ -14,6 +14,8 @@ void audit_action(GatewayShared& shared, const AuditLine& line);
 
 // The answer to GET /api/audit out of the log: what operators did; with `record` or `events=all` decisions too.
 PageAnswer audit_log_page(GatewayShared& shared, std::string_view query);
+// The same out of memory, where there is no log.
+PageAnswer audit_memory_page(const AuditTrail& trail, std::string_view query);
 // The answer to POST /api/audit/find.
 PageAnswer find_audit(GatewayShared& shared, const boost::json::object& given);
 

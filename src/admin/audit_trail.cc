@@ -12,6 +12,7 @@ void AuditTrail::note(AuditLine line, std::string_view peer) {
                                   {"peer", peer},
                                   {"reason", line.reason}});
   if (also_) also_(line);
+  line.n = ++noted_;
   if (lines_.size() == kMost) lines_.pop_front();
   lines_.push_back(std::move(line));
 }
@@ -25,9 +26,12 @@ std::vector<AuditLine> AuditTrail::about(const RecordId& id) const {
   return found;
 }
 
-std::vector<AuditLine> AuditTrail::newest(std::size_t limit) const {
-  const std::size_t count = std::min(limit, lines_.size());
-  return {lines_.rbegin(), lines_.rbegin() + static_cast<std::ptrdiff_t>(count)};
+std::vector<AuditLine> AuditTrail::newest(std::size_t limit, std::uint64_t before, std::optional<Time> until) const {
+  std::vector<AuditLine> found;
+  for (auto line = lines_.rbegin(); line != lines_.rend() && found.size() < limit; ++line) {
+    if ((before == 0 || line->n < before) && (!until || line->at < *until)) found.push_back(*line);
+  }
+  return found;
 }
 
 } // namespace oncekey

@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,7 @@ struct AuditLine {
   std::string id;     // of a record or job, in hex; empty if it is about several
   std::string result;
   std::string reason;
+  std::uint64_t n = 0; // its number in this process, from 1 on; the trail gives it
 };
 
 class AuditTrail {
@@ -47,12 +49,15 @@ class AuditTrail {
 
   // About one record or job, oldest first.
   std::vector<AuditLine> about(const RecordId& id) const;
-  // Newest first.
-  std::vector<AuditLine> newest(std::size_t limit) const;
+  // Those with a smaller number than `before`, or all if it is 0, and written before `until`. Newest first.
+  std::vector<AuditLine> newest(std::size_t limit, std::uint64_t before, std::optional<Time> until) const;
+  // The number of the oldest line in memory; 0 if there is none.
+  std::uint64_t oldest() const { return lines_.empty() ? 0 : lines_.front().n; }
 
  private:
   Log& log_;
   std::deque<AuditLine> lines_; // oldest first
+  std::uint64_t noted_ = 0;
   Older older_;
   Also also_;
 };

@@ -11,7 +11,8 @@ namespace oncekey {
 namespace {
 
 constexpr std::size_t kBlockBytes = 128u << 10;
-// The wall clock may have been set back: lines this much older than `since` end the search, not the first one that is.
+// The wall clock may have been set: a search begins with lines this much newer than `until`, and ends with lines this
+// much older than `since`.
 constexpr std::chrono::hours kClockSteps{1};
 
 class LineFilter {
@@ -26,6 +27,7 @@ class LineFilter {
     for (const std::string& key : query.keys) add("key", key);
     if (!query.event.empty()) event_ = fmt::format("\"event\":\"{}\"", query.event);
     if (const auto since = parse_timestamp(query.since)) ends_before_ = timestamp(*since - kClockSteps);
+    if (const auto until = parse_timestamp(query.until)) begins_before_ = timestamp(*until + kClockSteps);
   }
 
   bool fits(std::string_view line) const {
@@ -40,8 +42,12 @@ class LineFilter {
 
   // Nothing that stands before this line can fit.
   bool is_too_old(std::string_view line) const { return !ends_before_.empty() && time_of(line) < ends_before_; }
+  // Neither this line nor one behind it can fit.
+  bool is_too_new(std::string_view line, const ChainPlace& place) const {
+    return (query_.before != 0 && place.n >= query_.before) ||
+           (!begins_before_.empty() && time_of(line) >= begins_before_);
+  }
 
- private:
   static std::string_view time_of(std::string_view line) {
     constexpr std::string_view kTime = "\"time\":\"";
     const std::size_t at = line.find(kTime);
@@ -50,40 +56,45 @@ class LineFilter {
     return line.substr(0, line.find('"'));
   }
 
+ private:
   const AuditQuery& query_;
   std::vector<std::string> members_; // one of them stands in a line that fits
   std::string event_;
   std::string ends_before_;
+  std::string begins_before_;
 };
 
-struct LinePlace {
+struct FoundLine {
   std::uint64_t offset;
-  std::uint64_t n;
+  bool too_new;
 };
 
 // The first line that begins behind this offset.
-Result<std::optional<LinePlace>> first_line_behind(const AuditFile& file, std::uint64_t offset) {
+Result<std::optional<FoundLine>> first_line_behind(const AuditFile& file, std::uint64_t offset,
+                                                   const LineFilter& filter) {
   const Result<std::string> block = read_at(file.fd.get(), offset, kBlockBytes);
   if (!block) return block.fault();
   std::size_t newline = block->find('\n');
   while (newline != std::string::npos) {
     const std::size_t begin = newline + 1;
     newline = block->find('\n', begin);
-    const auto place = place_of(std::string_view(*block).substr(begin, newline - begin));
-    if (newline != std::string::npos && place) return std::optional(LinePlace{offset + begin, place->n});
+    const std::string_view line = std::string_view(*block).substr(begin, newline - begin);
+    const auto place = place_of(line);
+    if (newline != std::string::npos && place)
+      return std::optional(FoundLine{offset + begin, filter.is_too_new(line, *place)});
   }
-  return std::optional<LinePlace>();
+  return std::optional<FoundLine>();
 }
 
-// Where the first line begins that has this number or a greater one. Found by halving the file.
-Result<std::uint64_t> offset_of(const AuditFile& file, std::uint64_t n) {
-  std::uint64_t low = 0; // the beginning of a line; all before it have smaller numbers
+// Where the first line begins that is too new, or the file ends. Found by halving the file.
+Result<std::uint64_t> end_of_search(const AuditFile& file, const LineFilter& filter) {
+  std::uint64_t low = 0; // the beginning of a line; none before it is too new
   std::uint64_t high = file.bytes;
   while (high - low > kBlockBytes) {
     const std::uint64_t middle = low + (high - low) / 2;
-    const auto line = first_line_behind(file, middle);
+    const auto line = first_line_behind(file, middle, filter);
     if (!line) return line.fault();
-    if (*line && (*line)->n < n) {
+    if (*line && !(*line)->too_new) {
       low = (*line)->offset;
     } else {
       high = middle;
@@ -94,14 +105,24 @@ Result<std::uint64_t> offset_of(const AuditFile& file, std::uint64_t n) {
     if (!block) return block.fault();
     std::size_t begin = 0;
     for (std::size_t end = block->find('\n'); end != std::string::npos; end = block->find('\n', begin)) {
-      const auto place = place_of(std::string_view(*block).substr(begin, end - begin));
-      if (place && place->n >= n) return at + begin;
+      const std::string_view line = std::string_view(*block).substr(begin, end - begin);
+      const auto place = place_of(line);
+      if (place && filter.is_too_new(line, *place)) return at + begin;
       begin = end + 1;
     }
     if (begin == 0) break;
     at += begin;
   }
   return file.bytes;
+}
+
+// Whether the file begins with a line that is too new: then all of it is.
+Result<bool> is_too_new(const AuditFile& file, const LineFilter& filter) {
+  const Result<std::string> beginning = read_at(file.fd.get(), 0, kAuditLineMax + 1);
+  if (!beginning) return beginning.fault();
+  const std::string_view line = std::string_view(*beginning).substr(0, beginning->find('\n'));
+  const auto place = place_of(line);
+  return place && filter.is_too_new(line, *place);
 }
 
 } // namespace
@@ -111,10 +132,12 @@ Result<AuditPage> read_audit(const AuditFiles& files, const AuditQuery& query) {
   AuditPage page;
   std::uint64_t looked = 0;
   for (auto file = files.files.rbegin(); file != files.files.rend(); ++file) {
-    if (query.before != 0 && file->first >= query.before) continue;
     std::uint64_t end = file->bytes;
-    if (query.before != 0) {
-      const Result<std::uint64_t> found = offset_of(*file, query.before);
+    if (query.before != 0 || !query.until.empty()) {
+      const Result<bool> too_new = is_too_new(*file, filter);
+      if (!too_new) return too_new.fault();
+      if (*too_new) continue;
+      const Result<std::uint64_t> found = end_of_search(*file, filter);
       if (!found) return found.fault();
       end = *found;
     }
@@ -135,6 +158,10 @@ Result<AuditPage> read_audit(const AuditFiles& files, const AuditQuery& query) {
         const std::string_view line = terminated.substr(line_begin);
         const std::optional<ChainPlace> place = place_of(line);
         if (place && filter.is_too_old(line)) return page;
+        if (place) {
+          ++page.looked;
+          page.back_to = LineFilter::time_of(line);
+        }
         if (place && filter.fits(line)) {
           page.lines.emplace_back(line);
           if (page.lines.size() == query.limit) {

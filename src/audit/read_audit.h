@@ -22,8 +22,11 @@ struct AuditQuery {
 struct AuditPage {
   std::vector<std::string> lines; // JSON, newest first
   std::uint64_t next = 0;         // AuditQuery::before of the next page; 0 if there is nothing behind this one
+  std::uint64_t looked = 0;       // how many lines were looked at
+  std::string back_to;            // the time of the oldest of them; empty if there was none
 };
 
+// Where the search begins (`before`, `until`) is found by halving the files. From there it goes back line by line.
 Result<AuditPage> read_audit(const AuditFiles& files, const AuditQuery& query);
 
 } // namespace oncekey

@@ -546,6 +546,49 @@ with_page(
 
 // The audit trail.
 
+const trail = (page) => page.getByRole("table", { name: "Audit trail" }).getByRole("row");
+
+with_page("the audit trail goes back page by page and says how far it looked", { place: "#/audit" }, async (page) => {
+  await seen(page.getByText(/^100 lines, newest first\. Looked at [\d,]+ lines of the log, back to .*; there are older ones/));
+  assert.equal(await trail(page).count(), 101);
+  const newest = await trail(page).nth(1).textContent();
+  await page.getByRole("link", { name: "Older" }).press("Enter");
+  await page.getByRole("link", { name: "Newest" }).waitFor();
+  await until("other lines", async () => (await trail(page).nth(1).textContent()) !== newest);
+  while ((await page.getByRole("link", { name: "Older" }).count()) > 0) {
+    const from = page.url();
+    await page.getByRole("link", { name: "Older" }).click();
+    await until("the next page", async () => page.url() !== from && (await page.getByText(/Looked at/).count()) > 0);
+  }
+  await seen(page.getByText(/: that is all/));
+  await page.getByRole("link", { name: "Newest" }).click();
+  await seen(page.getByText(/^100 lines/));
+
+  // A day before the first line; the address has it, and a reload and the way back keep to it.
+  await page.getByLabel("Up to this day").fill("2020-01-02");
+  await seen(page.getByText("There is nothing older."));
+  await page.reload();
+  assert.equal(await page.getByLabel("Up to this day").inputValue(), "2020-01-02");
+  await page.goBack();
+  await seen(page.getByText(/^100 lines/));
+  assert.equal(await page.getByLabel("Up to this day").inputValue(), "");
+});
+
+with_page("a part of the log in which no operator acted is said to be one", { place: "#/" }, async (page) => {
+  let asked = 0;
+  await page.route("**/api/audit?*", (route) => {
+    asked += 1;
+    const lines = [];
+    route.fulfill({ json: { lines, next: 1000 - asked, looked: 20000, back_to: "2026-01-02T03:04:05.678Z", from: "log" } });
+  });
+  await go(page, "#/audit");
+  await seen(page.getByText("No operator has acted in this part of the log."));
+  await seen(page.getByText(/Looked at 160,000 lines of the log/));
+  assert.equal(asked, 8);
+  await page.getByRole("link", { name: "Older" }).click();
+  await until("the next part", () => asked === 16);
+});
+
 with_page("the audit trail says who did what and why, and cannot be changed", { place: "#/audit" }, async (page) => {
   const row = page.getByRole("row").filter({ hasText: digits("complete") });
   await seen(row.getByText("complete"));

@@ -103,6 +103,7 @@ class AuditLogTest(GatewayTest):
         while query:
             page = self.api(query)
             numbers += [line["n"] for line in page["lines"]]
+            self.assertEqual((page["looked"], page["back_to"]), (len(page["lines"]), page["lines"][-1]["at"]))
             query = page["next"] and f"?events=all&limit=2&before={page['next']}"
         self.assertEqual(numbers, list(range(len(numbers), 0, -1)))
         for wrong in ("?limit=x", "?before=0", "?record=12", "?since=yesterday"):

@@ -136,6 +136,24 @@ class KeyTest(unittest.TestCase):
         about = [line["result"] for line in lines if line["id"] == record["id"]]
         self.assertEqual(about, ["done"])
 
+    def test_what_operators_did_is_listed_page_by_page(self):
+        record = self.abandoned("pages-1")
+        for _ in range(5):
+            self.act(record, "rerun")
+        for query in ("", "&until=2100-01-01"):
+            seen, page = [], self.gateway.admin.get(f"/api/audit?limit=2{query}").json()
+            while page["next"] is not None:
+                self.assertEqual((len(page["lines"]), page["looked"], page["from"]), (2, 2, "memory"))
+                self.assertEqual(page["back_to"], page["lines"][-1]["at"])
+                seen += page["lines"]
+                page = self.gateway.admin.get(f"/api/audit?limit=2{query}&before={page['next']}").json()
+            seen += page["lines"]
+            self.assertEqual([line["n"] for line in seen], list(range(len(seen), 0, -1)))
+            self.assertEqual([line["action"] for line in seen[:5]], ["rerun"] * 5)
+        early = self.gateway.admin.get("/api/audit?until=2020-01-02").json()
+        self.assertEqual((early["lines"], early["next"], early["back_to"]), ([], None, None))
+        self.assertEqual(self.gateway.admin.get("/api/audit?limit=0").status, 400)
+
     def test_an_action_needs_a_reason_and_the_right_confirmation(self):
         record = self.abandoned("confirm-1")
         path = f"/api/keys/{record['id']}/release"

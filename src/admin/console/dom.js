@@ -33,8 +33,10 @@ export function show(place, ...fresh) {
   append(holder, fresh);
   const focused = document.activeElement;
   morph_children(place, holder);
-  // A node that was moved has lost the focus.
-  if (focused && focused !== document.activeElement && place.contains(focused)) focused.focus({ preventScroll: true });
+  if (!focused || focused === document.activeElement) return;
+  // A node that was moved has lost the focus; of one that was replaced, the next with its id gets it.
+  const next = place.contains(focused) ? focused : focused.id && document.getElementById(focused.id);
+  if (next && place.contains(next)) next.focus({ preventScroll: true });
 }
 
 const key_of = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("data-key") : null);
