@@ -36,8 +36,16 @@ before(async () => {
 after(() => browser?.close());
 
 // A browser of its own for a person: cookies, colours, size of the screen.
-async function person({ login = "operator", viewport = kDesk, scheme = "light", place = "#/" } = {}) {
-  const context = await browser.newContext({ viewport, colorScheme: scheme, reducedMotion: "reduce" });
+// With the name of a `certificate`, or null for none, at the gateway whose operators have certificates.
+async function person({ login = "operator", viewport = kDesk, scheme = "light", place = "#/", certificate } = {}) {
+  const secure = certificate !== undefined;
+  const { admin } = secure ? world.secure : world;
+  const context = await browser.newContext({
+    viewport,
+    colorScheme: scheme,
+    reducedMotion: "reduce",
+    ...(secure ? certificate_options(certificate) : {}),
+  });
   context.setDefaultTimeout(kPatienceMs);
   const page = await context.newPage();
   page.faults = [];
@@ -48,17 +56,25 @@ async function person({ login = "operator", viewport = kDesk, scheme = "light", 
     if (["error", "warning"].includes(message.type()) && !noted) page.faults.push(`console: ${message.text()}`);
   });
   page.on("request", (request) => {
-    if (!request.url().startsWith(`${world.admin}/`)) page.faults.push(`request to ${request.url()}`);
+    if (!request.url().startsWith(`${admin}/`)) page.faults.push(`request to ${request.url()}`);
   });
-  if (login) {
+  if (login && !secure) {
     const answer = await context.request.post(`${world.admin}/api/login`, {
       data: { token: login === "operator" ? world.token : world.read_token },
       headers: { Origin: world.admin },
     });
     assert.equal(answer.status(), 200, await answer.text());
   }
-  await page.goto(`${world.admin}/console/${place}`);
+  await page.goto(`${admin}/console/${place}`);
   return page;
+}
+
+function certificate_options(name) {
+  const files = world.secure.people[name];
+  return {
+    ignoreHTTPSErrors: true, // no browser knows the listener's own certificate
+    clientCertificates: files ? [{ origin: world.secure.admin, certPath: files.crt, keyPath: files.key }] : [],
+  };
 }
 
 // A case with its page: what went wrong in it unseen is seen here.
@@ -168,6 +184,39 @@ with_page(
     await seen(heading(page, "Keys"));
   },
 );
+
+const secure_key_page = `#/keys/${world.secure.key}`;
+
+with_page(
+  "a client certificate logs in by itself, and who acts is its name",
+  { certificate: "alice", place: secure_key_page },
+  async (page) => {
+    await seen(heading(page, "by-certificate-1"));
+    await seen(page.getByText("operator", { exact: true }));
+    await page.getByRole("button", { name: "Let the next retry execute" }).click();
+    const dialog = await fill_in(page, { confirm: world.secure.key.slice(0, 8) });
+    await dialog.locator("button[type=submit]").click();
+    await dialog.waitFor({ state: "detached" });
+    await seen(page.getByText(/by session .* \(certificate O=Shop,CN=alice\)/));
+    await go(page, "#/audit");
+    await seen(page.getByRole("row").filter({ hasText: "with a certificate" }));
+    await page.screenshot({ path: `${world.shots}/certificate.png`, fullPage: true });
+  },
+);
+
+with_page(
+  "a certificate that is no operator's may read alone",
+  { certificate: "bob", place: secure_key_page },
+  async (page) => {
+    await seen(page.getByText("read only", { exact: true }));
+    assert.equal(await page.getByRole("button", { name: "Release" }).getAttribute("aria-disabled"), "true");
+    await seen(page.getByText(/logged in to read only/));
+  },
+);
+
+with_page("without a certificate the token is asked for", { certificate: null }, async (page) => {
+  await seen(heading(page, "Log in to the console"));
+});
 
 with_page(
   "a session that ends hides everything, and goes on where it was, with what was typed",
@@ -478,6 +527,45 @@ with_page("hold stops the retries of an abandoned key", { place: key_page("hold"
 // Jobs.
 
 const jobs = (page) => page.getByRole("table", { name: "Jobs" });
+
+with_page("a run is stopped half way, and the rest is dropped by its count", { place: "#/jobs" }, async (page) => {
+  await page.getByLabel("Destination").selectOption({ label: "hook /hooks/shopify" });
+  await seen(page.getByText(`${world.orders} jobs: all that fit.`));
+  await page.getByRole("button", { name: "Retry all that match…" }).click();
+  const all = page.getByRole("dialog", { name: `Retry: ${world.orders} messages` });
+  await fill_in(page, { reason: "repaired", confirm: String(world.orders) });
+  await all.getByRole("button", { name: `Retry ${world.orders}` }).click();
+  await seen(page.getByText(/Retry runs: [1-9]/));
+  await page.screenshot({ path: `${world.shots}/run.png`, fullPage: true });
+  await page.getByRole("button", { name: "Stop" }).dblclick();
+  await seen(page.locator(".run").getByText(/Retry was stopped: \d+ of/));
+  const [, done] = /was stopped: (\d+) of/.exec(await page.locator(".run").textContent());
+  const left = world.orders - Number(done);
+  assert.ok(left > 0 && left < world.orders, `${left} left`);
+
+  await seen(page.getByText(new RegExp(`^${left} jobs?: all that fit`)));
+  await page.getByRole("button", { name: "Drop all that match…" }).dblclick();
+  const drop = page.getByRole("dialog", { name: `Drop: ${left} message` });
+  await seen(drop.getByText(`${left} to hook /hooks/shopify`));
+  assert.equal(await page.getByRole("dialog").count(), 1);
+  await page.screenshot({ path: `${world.shots}/drop-all.png` });
+  const sent = [];
+  page.on("request", (request) => request.method() === "POST" && sent.push(request.url()));
+  await fill_in(page, { reason: "the shop is closed", confirm: String(left + 1) });
+  await drop.getByRole("button", { name: `Drop ${left}` }).click();
+  assert.deepEqual(sent, [], "another number confirms nothing");
+  await fill_in(page, { reason: "the shop is closed", confirm: String(left) });
+  await drop.getByRole("button", { name: `Drop ${left}` }).dblclick();
+  await seen(page.getByText(`Drop is done: ${left} of ${left} dropped.`));
+  await seen(page.getByText("No message fits these filters."));
+  assert.equal(sent.filter((url) => url.endsWith("/api/jobs/drop")).length, 1);
+  await page.getByRole("link", { name: "Dropped" }).click();
+  await seen(page.getByText(new RegExp(`^${left} jobs?: all that fit`)));
+
+  await go(page, "#/audit");
+  for (const what of ["stop_run", "retry_jobs", "drop_jobs"]) await seen(page.getByRole("row").filter({ hasText: what }));
+  assert.equal(await page.getByRole("row").filter({ hasText: "stop_run" }).count(), 1, "a double click stops once");
+});
 
 with_page(
   "dead letters say why each died; one is dropped, and a selection, and what matches",

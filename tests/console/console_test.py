@@ -18,6 +18,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 from support import hooks
+from support.certificates import Certificates
 from support.client import Client
 from support.gateway import PROJECT, Gateway, binary
 from support.upstream import Upstream, answers, never_answers, resets
@@ -30,6 +31,8 @@ LEASE_SECONDS = 2
 READ_TOKEN = "only-for-reading-0123456789"
 EVIL = "<img src=x onerror=document.title='owned'>"
 KEYS_COMPLETED = 60  # more than one page
+REFUSED_ACTIONS = 150  # the audit trail has more than one page, and room on the first for what the cases do
+ORDERS = 12  # dead letters for runs over many of them
 
 
 def charge(exchange):
@@ -58,10 +61,12 @@ class ConsoleTest(unittest.TestCase):
                   {"path": "/waits/*", "on_unknown": "abandon", "on_abandoned": "hold", "lease": f"{LEASE_SECONDS}s"},
                   {"path": "/lost/*", "policy": "classic", "lease": f"{LEASE_SECONDS}s"},
                   {"path": "/*", "policy": "classic"}]
-        webhooks = [hooks.hook("stripe", f"{cls.receiver.url}/events"), hooks.hook("github", f"{cls.receiver.url}/pushes")]
+        webhooks = [hooks.hook("stripe", f"{cls.receiver.url}/events"), hooks.hook("github", f"{cls.receiver.url}/pushes"),
+                    hooks.hook("shopify", f"{cls.receiver.url}/orders")]
         cls.gateway = Gateway(cls.api.url, routes, webhook=webhooks, gateway_name="eu-1", upstream_timeout="10m",
                               admin_read_token=READ_TOKEN)
         cls.addClassCleanup(cls.gateway.remove)
+        cls.gateway.settings["audit_log"] = str(cls.gateway.folder / "audit.log")
         cls.gateway.start()
 
     # The files.
@@ -161,11 +166,11 @@ class ConsoleTest(unittest.TestCase):
             connection.send(client.request_bytes("POST", "/slow", key="running-0001", body=b'{"amount":2000}'))
             self.api.wait_for_executions(1, key="running-0001")
         self.addCleanup(self.api.stop)  # the gateway would wait for the call
-        for provider, count in (("stripe", 4), ("github", 2)):
+        for provider, name, count in (("stripe", "evt_stripe", 4), ("github", "evt_github", 2), ("shopify", "order", ORDERS)):
             for number in range(count):
-                body, headers = getattr(hooks, provider)(f"evt_{provider}_{number}")
+                body, headers = getattr(hooks, provider)(f"{name}_{number}")
                 self.assertEqual(client.post(f"/hooks/{provider}", body=body, headers=headers, authorization=False).status, 200)
-        poll_until(lambda: len(self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]) == 6, "six dead letters")
+        poll_until(lambda: len(self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]) == 6 + ORDERS, "dead letters")
         self.receiver.always(answers(200))
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/lost")
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/waits")
@@ -174,9 +179,29 @@ class ConsoleTest(unittest.TestCase):
         self.assertEqual(client.post("/lost/3", key=keys["taken_over"]["key"], body=b'{"amount":2000}').status, 201)
         self.api.always(charge)
         ids = {record["key"]: record["id"] for record in self.gateway.records()}
+        for _ in range(REFUSED_ACTIONS):
+            refused = self.gateway.admin.request("POST", f"/api/keys/{ids[keys['done']['key']]}/release",
+                                                 body=b'{"reason":"it has its answer"}',
+                                                 headers=[("Content-Type", "application/json")])
+            self.assertEqual(refused.status, 409)
         return {"admin": f"http://{self.gateway.admin_text}", "gateway": "http://{}:{}".format(*self.gateway.address),
                 "admin_address": self.gateway.admin_text, "token": self.gateway.admin_token, "read_token": READ_TOKEN,
-                "binary": binary(), "evil": EVIL, "keys": {name: {**known, "id": ids[known["key"]]} for name, known in keys.items()}}
+                "binary": binary(), "evil": EVIL, "orders": ORDERS, "secure": self.secure_world(), "keys": {name: {**known, "id": ids[known["key"]]} for name, known in keys.items()}}
+
+    def secure_world(self):
+        """A gateway whose operators have client certificates, with a key to act on."""
+        gateway = Gateway(self.api.url, [{"path": "/*", "on_unknown": "hold"}])
+        self.addCleanup(gateway.remove)
+        certificates = Certificates(gateway.folder)
+        gateway.settings.update(certificates.admin_settings(["O=Shop,CN=alice"]))
+        people = {"alice": "/CN=alice/O=Shop", "bob": "/CN=bob"}
+        for name, subject in people.items():
+            certificates.issue(name, subject)
+        gateway.admin_tls = certificates.context()
+        gateway.start()
+        gateway.client().post("/lost-1", key="by-certificate-1")
+        files = {name: {kind: certificates.file(f"{name}.{kind}") for kind in ("crt", "key")} for name in people}
+        return {"admin": f"https://{gateway.admin_text}", "people": files, "key": gateway.records()[0]["id"]}
 
 
 if __name__ == "__main__":

@@ -4,17 +4,15 @@ import json
 import pathlib
 import re
 import signal
-import ssl
-import subprocess
 import sys
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
+from support.certificates import Certificates
 from support.client import Client, Connection
 from support.gateway import Gateway, run_cli, toml
 from support.upstream import Upstream
-from support.waiting import PATIENCE_SECONDS
 
 CLASSIC = [{"path": "/*", "policy": "classic"}]
 ID = "0" * 64
@@ -249,55 +247,21 @@ class AccessTest(unittest.TestCase):
 
 
 class CertificateTest(unittest.TestCase):
-    """Certificates are made by the openssl command for this run alone."""
-
     @classmethod
     def setUpClass(cls):
         cls.gateway = Gateway("http://127.0.0.1:1", CLASSIC)
         cls.addClassCleanup(cls.gateway.remove)
-        cls.make("ca", "/CN=people", "basicConstraints=critical,CA:TRUE")
-        cls.make("server", "/CN=oncekey", "subjectAltName=IP:127.0.0.1")
-        cls.issue("alice", "/CN=alice/O=Shop", None)
-        cls.issue("bob", "/CN=bob", "subjectAltName=URI:spiffe://shop/bob")
-        cls.issue("mallory", "/CN=x", "subjectAltName=DNS:cn-alice.example")
-        cls.gateway.settings.update(
-            admin_tls_cert=cls.file("server.crt"), admin_tls_key=cls.file("server.key"),
-            admin_client_ca=cls.file("ca.crt"), admin_operators=["O=Shop,CN=alice"])
+        cls.certificates = Certificates(cls.gateway.folder)
+        cls.gateway.settings.update(cls.certificates.admin_settings(["O=Shop,CN=alice"]))
+        cls.certificates.issue("alice", "/CN=alice/O=Shop")
+        cls.certificates.issue("bob", "/CN=bob", "subjectAltName=URI:spiffe://shop/bob")
+        cls.certificates.issue("mallory", "/CN=x", "subjectAltName=DNS:cn-alice.example")
         cls.gateway.admin_tls = cls.context(None)
         cls.gateway.start()
 
     @classmethod
-    def file(cls, name):
-        return str(cls.gateway.folder / name)
-
-    @classmethod
-    def openssl(cls, *arguments):
-        subprocess.run(["openssl", *arguments], check=True, capture_output=True, timeout=PATIENCE_SECONDS)
-
-    @classmethod
-    def make(cls, name, subject, extension):
-        cls.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
-                    "-subj", subject, "-addext", extension, "-keyout", cls.file(f"{name}.key"), "-out",
-                    cls.file(f"{name}.crt"))
-
-    @classmethod
-    def issue(cls, name, subject, extension):
-        cls.openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", subject,
-                    "-keyout", cls.file(f"{name}.key"), "-out", cls.file(f"{name}.csr"))
-        extra = []
-        if extension:
-            pathlib.Path(cls.file(f"{name}.ext")).write_text(extension)
-            extra = ["-extfile", cls.file(f"{name}.ext")]
-        cls.openssl("x509", "-req", "-days", "2", "-in", cls.file(f"{name}.csr"), "-CA", cls.file("ca.crt"), "-CAkey",
-                    cls.file("ca.key"), "-CAcreateserial", "-out", cls.file(f"{name}.crt"), *extra)
-
-    @classmethod
     def context(cls, name):
-        context = ssl.create_default_context(cafile=cls.file("server.crt"))
-        context.check_hostname = False
-        if name:
-            context.load_cert_chain(cls.file(f"{name}.crt"), cls.file(f"{name}.key"))
-        return context
+        return cls.certificates.context(name)
 
     def test_a_certificate_is_a_credential(self):
         for name, role, who in (("alice", "operator", "O=Shop,CN=alice"), ("bob", "read", "spiffe://shop/bob"),

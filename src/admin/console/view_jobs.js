@@ -32,6 +32,7 @@ export class JobsView extends View {
   #chosen = new Set();
   #runs = [];
   #run_timer = null;
+  #asking = false;
 
   constructor(app, params) {
     super(app);
@@ -305,6 +306,8 @@ export class JobsView extends View {
   }
 
   async #ask(action, which) {
+    if (this.#asking) return; // the second click of a double click
+    this.#asking = true;
     try {
       const trial = await this.app.api.post(`/api/jobs/${action}`, { ...which, dry_run: true });
       if (trial.count === 0) {
@@ -323,6 +326,8 @@ export class JobsView extends View {
     } catch (error) {
       if (error.status === undefined) throw error;
       this.app.announce(error.message);
+    } finally {
+      this.#asking = false;
     }
   }
 
@@ -424,7 +429,9 @@ export class JobsView extends View {
 
   async #stop(run) {
     try {
-      await this.app.api.post(`/api/jobs/runs/${run.id}/stop`, { reason: "stopped in the console" });
+      // A run is stopped once, however often the button is pressed.
+      const key = `stop-${run.id}`;
+      await this.app.api.post(`/api/jobs/runs/${run.id}/stop`, { reason: "stopped in the console" }, { key });
       this.app.announce("The run stops.");
       this.#follow_run();
     } catch (error) {
