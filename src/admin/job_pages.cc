@@ -14,15 +14,16 @@ namespace json = boost::json;
 
 namespace {
 
-json::array attempts_json(const std::vector<RecentAttempts::Attempt>& attempts) {
+// Newest first.
+json::array attempts_json(const StoredJob& job) {
   json::array all;
-  for (const RecentAttempts::Attempt& each : attempts) {
-    all.push_back(json::object{{"at", iso_time(each.at)},
-                               {"attempt", each.number},
-                               {"status", each.result.status != 0 ? json::value(each.result.status) : json::value()},
-                               {"result", as_utf8(to_string(each.result))},
-                               {"ending", each.ending},
-                               {"next_attempt", each.next ? json::value(iso_time(*each.next)) : json::value()}});
+  std::uint64_t number = job.attempts;
+  for (auto each = job.tried.rbegin(); each != job.tried.rend(); ++each, --number) {
+    all.push_back(json::object{{"attempt", number},
+                               {"at", iso_time(each->at)},
+                               {"gateway", json_text(each->gateway)},
+                               {"status", each->result.status != 0 ? json::value(each->result.status) : json::value()},
+                               {"result", json_text(to_string(each->result))}});
   }
   return all;
 }
@@ -122,7 +123,7 @@ Task<PageAnswer> JobPages::show(PageRequest& asked) {
   json::object body = job_json(found->job, found->now);
   body["message"] = found->message ? json::value(message_json(*found->message, asked.bodies)) : json::value();
   if (found->unreadable) body["unreadable"] = as_utf8(found->unreadable->message);
-  body["attempts_seen"] = attempts_json(shared_.attempts.of(found->job.id));
+  body["newest_attempts"] = attempts_json(found->job);
   body["actions"] = actions_of(found->job, found->now);
   json::array decisions;
   for (const AuditLine& line : audit_.about(found->job.id)) decisions.push_back(audit_json(line));

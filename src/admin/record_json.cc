@@ -87,8 +87,8 @@ json::object job_json(const StoredJob& job, Time now) {
   out["key"] = json_text(job.key);
   out["ordered"] = job.ordered;
   out["attempts"] = job.attempts;
-  out["last"] = job.attempts != 0 ? json::value(json_text(to_string(job.last))) : json::value();
-  out["last_at"] = time_or_null(job.attempts != 0, job.last_at);
+  out["last"] = job.attempts != 0 ? json::value(json_text(to_string(job.last().result))) : json::value();
+  out["last_at"] = time_or_null(job.attempts != 0, job.last().at);
   out["why_dead"] = state == JobState::dead ? json::value(json_text(job.why_dead)) : json::value();
   out["received"] = iso_time(job.staged_at);
   out["next_attempt"] = time_or_null(state == JobState::waiting, job.due_at);

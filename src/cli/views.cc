@@ -277,6 +277,14 @@ std::string view_of_job(const json::value& job) {
       {"ended", time_at(job, "ended")},
       {"remembered until", time_at(job, "remembered_until")},
   });
+  if (const json::array* const attempts = member(job, "newest_attempts").if_array();
+      attempts != nullptr && !attempts->empty()) {
+    std::vector<std::vector<std::string>> rows{{"ATTEMPT", "AT", "GATEWAY", "ANSWER"}};
+    for (const json::value& each : *attempts)
+      rows.push_back({text_at(each, "attempt", 20), time_at(each, "at"), text_at(each, "gateway", 32),
+                      text_at(each, "result", 255)});
+    view += "\n" + format_table(rows);
+  }
   if (!message.is_object()) return view;
   return view + "\n" + view_of_headers(message) + view_of_body(message);
 }

@@ -21,6 +21,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace oncekey {
 
@@ -46,13 +47,22 @@ struct Message {
   std::size_t bytes() const { return headers.lines().size() + body.size() + (sealed ? sealed->bytes.size() : 0); }
 };
 
-// How the last attempt ended.
+// How an attempt ended.
 struct AttemptResult {
   int status = 0;     // the receiver's; 0 if there was no whole answer
   std::string reason; // the reason phrase, or why there was no answer
 };
 // "503 Service Unavailable", or the reason alone.
 std::string to_string(const AttemptResult& result);
+
+struct Attempt {
+  Time at{};           // when it ended
+  std::string gateway; // the name of the gateway that made it
+  AttemptResult result;
+};
+// A job remembers the newest of its attempts: enough to see how a receiver answers over some hours. They are written
+// with every attempt, and take less than 3 KiB (core/attempt_lines.h).
+inline constexpr std::size_t kAttemptsKept = 10;
 
 // A job as a store keeps it, without its message. (oncekey::Job is a row of the library's table.)
 struct StoredJob {
@@ -65,15 +75,16 @@ struct StoredJob {
   std::uint64_t fence = 0;  // of the newest take; 0 before the first
   std::uint32_t attempts = 0;
   Time staged_at{};
-  Time due_at{};      // waiting: not taken before then; taken: the end of the lease
-  Time ended_at{};    // when it was delivered, dropped or given up
-  Time expires_at{};  // from this instant on the job counts as absent
-  std::string route;  // the webhook or destination it goes to, by its name in the configuration
-  std::string key;    // the event's id as the sender gave it
-  AttemptResult last; // of the newest attempt; meaningful if there was one
-  Time last_at{};
+  Time due_at{};              // waiting: not taken before then; taken: the end of the lease
+  Time ended_at{};            // when it was delivered, dropped or given up
+  Time expires_at{};          // from this instant on the job counts as absent
+  std::string route;          // the webhook or destination it goes to, by its name in the configuration
+  std::string key;            // the event's id as the sender gave it
+  std::vector<Attempt> tried; // the newest kAttemptsKept of its attempts, oldest first
   std::string why_dead;
 
+  // The newest attempt; an empty one if none was made.
+  Attempt last() const { return tried.empty() ? Attempt{} : tried.back(); }
   bool expired(Time now) const { return now >= expires_at; }
   // Waiting or taken: it is still to be delivered.
   bool open() const { return state == JobState::waiting || state == JobState::taken; }

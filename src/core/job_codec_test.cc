@@ -21,8 +21,8 @@ StoredJob full_job() {
   job.expires_at = Time{Millis{1'700'086'400'000}};
   job.route = "hook /hooks/stripe";
   job.key = "evt_1";
-  job.last = {503, "Service Unavailable"};
-  job.last_at = Time{Millis{1'700'000'060'200}};
+  job.tried = {{Time{Millis{1'700'000'030'100}}, "eu-1", {0, ""}},
+               {Time{Millis{1'700'000'060'200}}, "eu-2", {503, "Service Unavailable"}}};
   job.why_dead = "not delivered within 72h";
   return job;
 }
@@ -63,8 +63,11 @@ TEST(JobCodec, WhatIsEncodedIsDecoded) {
   EXPECT_EQ(after->ended_at, before.ended_at);
   EXPECT_EQ(after->expires_at, before.expires_at);
   EXPECT_EQ(after->route + after->key, before.route + before.key);
-  EXPECT_EQ(to_string(after->last), "503 Service Unavailable");
-  EXPECT_EQ(after->last_at, before.last_at);
+  ASSERT_EQ(after->tried.size(), 2u);
+  EXPECT_EQ(after->tried[0].at, before.tried[0].at);
+  EXPECT_EQ(after->tried[0].gateway + after->tried[1].gateway, "eu-1eu-2");
+  EXPECT_EQ(to_string(after->tried[0].result), "");
+  EXPECT_EQ(to_string(after->last().result), "503 Service Unavailable");
   EXPECT_EQ(after->why_dead, before.why_dead);
 }
 

@@ -65,8 +65,9 @@ struct AttemptEnd {
     dead,      // a dead letter, for the reason given
   };
   Kind kind = Kind::delivered;
-  // Nothing if no attempt was made: then neither the count nor the last result changes.
+  // Nothing if no attempt was made: then neither the count nor what was tried changes.
   std::optional<AttemptResult> result{};
+  std::string gateway{};    // the caller's name
   Millis pause{};           // again
   std::string why_dead{};   // dead
   bool keep_message = true; // delivered: false deletes the message

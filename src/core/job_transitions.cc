@@ -1,5 +1,7 @@
 #include "core/job_transitions.h"
 
+#include "core/attempt_lines.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -61,8 +63,8 @@ std::optional<StoredJob> end_attempt_step(const std::optional<StoredJob>& found,
   StoredJob job = *found;
   if (end.result) {
     job.attempts += job.attempts < std::numeric_limits<std::uint32_t>::max() ? 1 : 0;
-    job.last = *std::move(end.result);
-    job.last_at = now;
+    if (job.tried.size() == kAttemptsKept) job.tried.erase(job.tried.begin());
+    job.tried.push_back({now, std::move(end.gateway), {end.result->status, attempt_reason(end.result->reason)}});
   }
   switch (end.kind) {
     case AttemptEnd::Kind::again:

@@ -103,8 +103,8 @@ TEST(JobTransitions, AnAttemptIsCountedWithItsResult) {
   const StoredJob job = delivered();
   EXPECT_EQ(job.state, JobState::delivered);
   EXPECT_EQ(job.attempts, 1U);
-  EXPECT_EQ(to_string(job.last), "204 No Content");
-  EXPECT_EQ(job.last_at, kNow);
+  EXPECT_EQ(to_string(job.last().result), "204 No Content");
+  EXPECT_EQ(job.last().at, kNow);
   EXPECT_EQ(job.ended_at, kNow);
   EXPECT_FALSE(delivered(false).message_kept);
 }
@@ -135,6 +135,23 @@ TEST(JobTransitions, TheCountOfAttemptsStopsAtWhatItHolds) {
   EXPECT_EQ(end_attempt_step(job, kFence, end, kNow)->attempts, job.attempts);
 }
 
+TEST(JobTransitions, TheNewestAttemptsAreKeptWithTheirGateway) {
+  StoredJob job = taken();
+  for (int number = 1; number <= 12; ++number) {
+    AttemptEnd end;
+    end.kind = Kind::again;
+    end.result = AttemptResult{500 + number, "tab\there"};
+    end.gateway = number % 2 == 0 ? "eu-2" : "eu-1";
+    job = *end_attempt_step(job, kFence, end, kNow + Millis{number});
+    job.state = JobState::taken;
+  }
+  ASSERT_EQ(job.tried.size(), kAttemptsKept);
+  EXPECT_EQ(job.tried.front().at, kNow + Millis{3});
+  EXPECT_EQ(job.tried.front().gateway, "eu-1");
+  EXPECT_EQ(to_string(job.last().result), "512 tab here");
+  EXPECT_EQ(job.attempts, 12U);
+}
+
 TEST(JobTransitions, OnlyTheNewestCourierEndsAnAttemptAndOnlyOnce) {
   EXPECT_FALSE(end_attempt_step(taken(), kFence - 1, {}, kNow));
   EXPECT_TRUE(end_attempt_step(taken(), kFence, {}, kNow + kLease * 2)); // late, but no other courier has it
@@ -146,7 +163,7 @@ TEST(JobTransitions, OnlyTheNewestCourierEndsAnAttemptAndOnlyOnce) {
 TEST(JobTransitions, ADeadLetterSaysWhy) {
   EXPECT_EQ(dead().state, JobState::dead);
   EXPECT_EQ(dead().why_dead, "not delivered within 72h");
-  EXPECT_EQ(to_string(dead().last), "connection refused");
+  EXPECT_EQ(to_string(dead().last().result), "connection refused");
   EXPECT_TRUE(dead().message_kept);
 }
 

@@ -1,6 +1,7 @@
 #include "core/record_codec.h"
 
 #include "base/faults.h"
+#include "core/attempt_lines.h"
 
 #include <oncekey/check.h>
 
@@ -184,11 +185,11 @@ constexpr std::uint8_t kJobMessageKept = 2;
 // The one bit of a message's flags.
 constexpr std::uint8_t kSealedMessage = 1;
 
-// Everything between format and checksum. `status` is that of the last attempt.
-template <class Place, class Job, class Byte, class Status>
-void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Status& status) {
+// Everything between format and checksum.
+template <class Place, class Job, class Byte, class Text>
+void job_fields(Place& place, Byte& state, Byte& flags, Job& job, Text& tried) {
   each(place, state, flags, job.fence, job.attempts, job.staged_at, job.due_at, job.ended_at, job.expires_at,
-       job.fingerprint.bytes, job.route, job.key, status, job.last.reason, job.last_at, job.why_dead);
+       job.fingerprint.bytes, job.route, job.key, tried, job.why_dead);
 }
 
 } // namespace
@@ -284,13 +285,13 @@ StoredResponse response_at_front(std::string_view bytes) {
 
 void encode_job(const StoredJob& job, std::string& out) {
   const std::size_t begin = out.size();
-  out.reserve(begin + 128 + job.route.size() + job.key.size() + job.last.reason.size() + job.why_dead.size());
+  const std::string tried = encode_attempts(job.tried);
+  out.reserve(begin + 128 + job.route.size() + job.key.size() + tried.size() + job.why_dead.size());
   field(out, kJobFormat);
   const auto flags =
       static_cast<std::uint8_t>((job.ordered ? kJobOrdered : 0) | (job.message_kept ? kJobMessageKept : 0));
   const auto state = static_cast<std::uint8_t>(job.state);
-  const auto status = static_cast<std::uint16_t>(job.last.status);
-  job_fields(out, state, flags, job, status);
+  job_fields(out, state, flags, job, tried);
   put_checksum(out, begin);
 }
 
@@ -302,16 +303,17 @@ Result<StoredJob> decode_job(const RecordId& id, std::string_view bytes) {
   job.id = id;
   std::uint8_t state = 0;
   std::uint8_t flags = 0;
-  std::uint16_t status = 0;
-  job_fields(cursor, state, flags, job, status);
+  std::string tried;
+  job_fields(cursor, state, flags, job, tried);
   job.state = static_cast<JobState>(state);
   job.ordered = (flags & kJobOrdered) != 0;
   job.message_kept = (flags & kJobMessageKept) != 0;
-  job.last.status = status;
+  std::optional<std::vector<Attempt>> attempts = decode_attempts(tried);
   const bool known = state >= static_cast<std::uint8_t>(JobState::waiting) &&
                      state <= static_cast<std::uint8_t>(JobState::dead) &&
                      (flags & ~(kJobOrdered | kJobMessageKept)) == 0;
-  if (!known || !cursor.ok() || !cursor.at_end()) return misshapen("job");
+  if (!known || !attempts || !cursor.ok() || !cursor.at_end()) return misshapen("job");
+  job.tried = *std::move(attempts);
   return job;
 }
 

@@ -1,6 +1,5 @@
 #include "delivery/couriers.h"
 
-#include "base/enum_name.h"
 #include "base/shares.h"
 #include "core/judge.h"
 #include "delivery/attempt.h"
@@ -172,7 +171,6 @@ class StoreSource final : public JobSource<HeldJob, Delivered> {
     const Millis age = shared_.store.now() - held.job.staged_at;
     AttemptEnd end = end_of(endpoint_, held.job, delivered, age, std::uniform_real_distribution<double>(0, 1)(random_));
     log_end(held.job, end);
-    remember(held.job, end);
     spawn(write_end(held.job, std::move(end), Tried::yes, std::move(done)));
   }
 
@@ -184,13 +182,6 @@ class StoreSource final : public JobSource<HeldJob, Delivered> {
 
  private:
   enum class Tried { no, yes };
-
-  void remember(const StoredJob& job, const AttemptEnd& end) {
-    const Time now = shared_.store.now();
-    const bool again = end.kind == AttemptEnd::Kind::again;
-    shared_.attempts.add({job.id, now, job.attempts + 1, end.result.value_or(AttemptResult{}),
-                          std::string(enum_name(end.kind)), again ? std::optional(now + end.pause) : std::nullopt});
-  }
 
   // What is corrupt stays so. What a newer version wrote is left to it.
   Task<void> end_unreadable(const TakenJob& taken) {
@@ -264,6 +255,7 @@ class StoreSource final : public JobSource<HeldJob, Delivered> {
     const AttemptEnd::Kind kind = end.kind;
     const Ownership owner{job.id, job.fence};
     end.route = endpoint_.name;
+    end.gateway = shared_.name;
     std::string failure;
     bool lost = true;
     try {

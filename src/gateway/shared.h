@@ -11,7 +11,6 @@
 #include "gateway/await_store.h"
 #include "gateway/key_activity.h"
 #include "gateway/live_calls.h"
-#include "gateway/recent_attempts.h"
 #include "gateway/store_room.h"
 #include "gateway/storms.h"
 #include "gateway/trust.h"
@@ -92,7 +91,6 @@ struct GatewayShared {
   Upstreams upstreams;
   Storms storms;
   KeyActivity key_activity;
-  RecentAttempts attempts;
   Trust trust;
   Reauthorized reauthorized;
 

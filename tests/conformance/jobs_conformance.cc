@@ -68,8 +68,8 @@ TEST_P(JobsConformance, ARepetitionOfADeliveredJobStagesNothing) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->job.state, JobState::delivered);
   EXPECT_EQ(found->job.attempts, 1U);
-  EXPECT_EQ(to_string(found->job.last), "204 No Content");
-  EXPECT_TRUE(same_instant(found->job.last_at, found->now));
+  EXPECT_EQ(to_string(found->job.last().result), "204 No Content");
+  EXPECT_TRUE(same_instant(found->job.last().at, found->now));
   EXPECT_TRUE(same_instant(found->job.ended_at, found->now));
   ASSERT_TRUE(found->message);
   EXPECT_EQ(found->message->body, "event");
@@ -121,8 +121,8 @@ TEST_P(JobsConformance, AJobToBeTriedAgainIsDueAfterThePauseAndCountsItsAttempts
   ASSERT_TRUE(found);
   EXPECT_EQ(found->job.state, JobState::waiting);
   EXPECT_EQ(found->job.attempts, 1U);
-  EXPECT_EQ(found->job.last.status, 0);
-  EXPECT_EQ(to_string(found->job.last), "connection refused");
+  EXPECT_EQ(found->job.last().result.status, 0);
+  EXPECT_EQ(to_string(found->job.last().result), "connection refused");
   EXPECT_TRUE(take().empty());
   advance(Millis{30'000} + blink());
   const std::vector<TakenJob> again = take();
@@ -130,6 +130,38 @@ TEST_P(JobsConformance, AJobToBeTriedAgainIsDueAfterThePauseAndCountsItsAttempts
   EXPECT_EQ(again[0].job.attempts, 1U);
   EXPECT_EQ(again[0].message.body, "event");
   EXPECT_EQ(end(taken, Kind::delivered), FenceAnswer::lost);
+}
+
+TEST_P(JobsConformance, TheNewestAttemptsAreKeptEachWithItsGatewayAndAnswer) {
+  constexpr int kAttempts = 12;
+  stage(1);
+  for (int number = 1; number <= kAttempts; ++number) {
+    AttemptEnd failed = ending(Kind::again);
+    // What a receiver may say: separators, bytes that are no text, and more than is kept.
+    failed.result = AttemptResult{500 + number, number == 3 ? "a\tb\nc\xff" : std::string(number == 4 ? 5000 : 0, 'x')};
+    failed.gateway = number % 2 == 0 ? "eu-2" : "eu-1";
+    EXPECT_EQ(end(take().at(0), failed), FenceAnswer::done);
+    AttemptEnd back; // in between, by a gateway that made no attempt
+    back.kind = Kind::again;
+    back.gateway = "eu-3";
+    EXPECT_EQ(end(take().at(0), back), FenceAnswer::done);
+  }
+  const std::optional<FoundJob> found = look(1);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->job.attempts, 12U);
+  const std::vector<Attempt>& tried = found->job.tried;
+  ASSERT_EQ(tried.size(), kAttemptsKept);
+  for (std::size_t at = 0; at < tried.size(); ++at) {
+    EXPECT_EQ(tried[at].result.status, 503 + static_cast<int>(at));
+    EXPECT_EQ(tried[at].gateway, at % 2 == 0 ? "eu-1" : "eu-2");
+    EXPECT_TRUE(same_instant(tried[at].at, found->now));
+    EXPECT_TRUE(at == 0 || tried[at].at >= tried[at - 1].at);
+  }
+  EXPECT_TRUE(tried[0].result.reason.starts_with("a b c")) << tried[0].result.reason;
+  EXPECT_EQ(tried[1].result.reason.size(), 200U);
+  const std::vector<TakenJob> taken = take();
+  ASSERT_EQ(taken.size(), 1U);
+  EXPECT_EQ(taken[0].job.tried.size(), kAttemptsKept);
 }
 
 TEST_P(JobsConformance, AJobThatIsGivenBackCountsNoAttemptAndIsDueAtOnce) {
@@ -184,7 +216,7 @@ TEST_P(JobsConformance, ADeadLetterSaysWhyAndWaitsForAnOperator) {
   ASSERT_TRUE(found);
   EXPECT_EQ(found->job.state, JobState::dead);
   EXPECT_EQ(found->job.why_dead, "the receiver does not exist");
-  EXPECT_EQ(to_string(found->job.last), "connection refused");
+  EXPECT_EQ(to_string(found->job.last().result), "connection refused");
   EXPECT_FALSE(stage(1));
 
   EXPECT_EQ(operate(1, JobAction::retry), JobAnswer::done);

@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from support import hooks
 from support.gateway import Gateway, run_cli
+from support.servers import Redis
 from support.upstream import Upstream, answers, resets
 from support.waiting import poll_until
 
@@ -184,6 +185,57 @@ class KeyTest(unittest.TestCase):
         self.assertEqual(self.gateway.admin.get("/api/keys?newer_than=0s").json()["keys"], [])
 
 
+class AttemptsTest(unittest.TestCase):
+    """What was tried is part of the job: a restart forgets nothing, and every gateway sees it."""
+
+    def setUp(self):
+        self.receiver = Upstream().start()
+        self.addCleanup(self.receiver.stop)
+        self.webhooks = [hooks.hook("stripe", self.receiver.url + "/events", budget="500ms")]
+
+    def gateway(self, name, store):
+        gateway = Gateway("http://127.0.0.1:1", [CLASSIC], store=store, webhook=self.webhooks, gateway_name=name)
+        self.addCleanup(gateway.remove)
+        return gateway.start()
+
+    def dead_letter(self, gateway):
+        self.receiver.always(answers(503, reason="Busy"))
+        body, headers = hooks.stripe("evt_1")
+        self.assertEqual(gateway.client().request("POST", "/hooks/stripe", body=body, headers=headers).status, 200)
+        return poll_until(lambda: gateway.admin.get("/api/jobs?state=dead").json()["jobs"], "the dead letter")[0]
+
+    def attempts(self, gateway, job):
+        return gateway.admin.get(f"/api/jobs/{job['id']}").json()["newest_attempts"]
+
+    def test_a_restart_forgets_none(self):
+        gateway = self.gateway("eu-1", "journal")
+        job = self.dead_letter(gateway)
+        before = self.attempts(gateway, job)
+        self.assertGreater(len(before), 1)
+        self.assertEqual({(each["gateway"], each["status"], each["result"]) for each in before}, {("eu-1", 503, "503 Busy")})
+        self.assertEqual([each["attempt"] for each in before], list(range(job["attempts"], 0, -1)))
+        gateway.stop()
+        gateway.settings["gateway_name"] = "eu-2"
+        gateway.start()
+        self.assertEqual(self.attempts(gateway, job), before)
+        self.receiver.always(answers(200))
+        post(gateway, f"/api/jobs/{job['id']}/retry", {"reason": "it is back"})
+        poll_until(lambda: gateway.admin.get("/api/jobs?state=delivered").json()["jobs"], "the delivery")
+        after = self.attempts(gateway, job)
+        self.assertEqual((after[0]["gateway"], after[0]["status"], after[1:]), ("eu-2", 200, before))
+        shown = run_cli("jobs", "show", job["id"], "--admin", gateway.admin_text)
+        self.assertRegex(shown.stdout, r"(?s)ATTEMPT .*eu-2 +200.*eu-1 +503 Busy")
+
+    def test_another_gateway_on_the_store_sees_them(self):
+        server = Redis().start()
+        self.addCleanup(server.remove)
+        first, second = self.gateway("eu-1", server.url), self.gateway("eu-2", server.url)
+        job = self.dead_letter(first)
+        seen = self.attempts(second, job)
+        self.assertEqual(seen, self.attempts(first, job))
+        self.assertEqual(len(seen), job["attempts"])
+
+
 class BulkTest(unittest.TestCase):
     JOBS = 5
 
@@ -233,8 +285,8 @@ class BulkTest(unittest.TestCase):
         poll_until(lambda: len(self.jobs("delivered")) == self.JOBS, "all of them to be delivered")
         job = self.jobs("delivered")[0]
         shown = self.gateway.admin.get(f"/api/jobs/{job['id']}?body=1").json()
-        self.assertEqual([each["ending"] for each in shown["attempts_seen"]][-1], "delivered")
-        self.assertIn(500, [each["status"] for each in shown["attempts_seen"]])
+        self.assertEqual([each["status"] for each in shown["newest_attempts"]][0], 200)
+        self.assertIn(500, [each["status"] for each in shown["newest_attempts"]])
         self.assertIn("evt_", shown["message"]["body"])
         self.assertEqual(shown["decisions"][0]["reason"], "the receiver is back")
 

@@ -94,7 +94,7 @@ export class JobView extends View {
   }
 
   #attempts(job) {
-    const seen = job.attempts_seen ?? [];
+    const newest = job.newest_attempts;
     return [
       el(
         "p",
@@ -109,25 +109,21 @@ export class JobView extends View {
               ".",
             ],
       ),
-      seen.length > 0
+      newest.length > 0
         ? table(
             "Attempts",
             [
               { title: "Attempt", class: "num", cell: (row) => number(row.attempt) },
               { title: "When", cell: (row) => time(row.at, { focusable: true }) },
               { title: "Answer", cell: (row) => row.result },
-              { title: "Then", cell: (row) => (row.next_attempt ? ["again ", time(row.next_attempt)] : "") },
+              { title: "Gateway", cell: (row) => row.gateway },
             ],
-            seen,
-            { key: (row) => `${row.attempt} ${row.at}` },
+            newest,
+            { key: (row) => row.attempt },
           )
         : null,
-      seen.length < job.attempts
-        ? el(
-            "p",
-            { class: "quiet note" },
-            "Attempts of other gateways, or from before this gateway's start, are counted and not listed.",
-          )
+      newest.length < job.attempts
+        ? el("p", { class: "quiet note" }, `A job keeps its newest ${number(newest.length)} attempts.`)
         : null,
     ];
   }

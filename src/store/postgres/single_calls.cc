@@ -1,5 +1,6 @@
 #include "store/postgres/single_calls.h"
 
+#include "core/attempt_lines.h"
 #include "core/record_codec.h"
 
 #include <oncekey/check.h>
@@ -10,7 +11,7 @@ namespace oncekey::postgres {
 namespace {
 
 // Of a job: the moment and all of oncekey.job; the message stands behind them.
-constexpr int kJobColumns = 20;
+constexpr int kJobColumns = 18;
 
 Result<FoundJob> found_job(const Row& row) {
   Result<StoredJob> job = job_of(row);
@@ -67,11 +68,12 @@ Statement statement_of(const TakeCall& call, const SqlTerms& terms) {
 
 Statement statement_of(const AttemptCall& call, const SqlTerms& terms) {
   const AttemptEnd& end = call.end;
-  const AttemptResult result = end.result.value_or(AttemptResult{});
-  return Statement("SELECT oncekey.end_attempt($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", terms.skew.count(),
+  static_assert(kAttemptsKept == 10, "as oncekey.end_attempt has it");
+  const std::string attempt = end.result ? attempt_line(end.gateway, *end.result) : std::string();
+  return Statement("SELECT oncekey.end_attempt($1, $2, $3, $4, $5, $6, $7, $8)", terms.skew.count(),
                    bytea_of(call.owner.id), static_cast<std::int64_t>(call.owner.fence), sql_number(end.kind),
-                   end.result.has_value(), result.status, as_text(result.reason, terms.encoding), end.pause.count(),
-                   as_text(end.why_dead, terms.encoding), end.keep_message);
+                   as_text(attempt, terms.encoding), end.pause.count(), as_text(end.why_dead, terms.encoding),
+                   end.keep_message);
 }
 
 Statement statement_of(const FindJobCall& call, const SqlTerms& terms) {
@@ -145,17 +147,18 @@ Result<StoredJob> job_of(const Row& row) {
   job.message_kept = row.boolean(column++);
   job.fence = row.count(column++);
   job.attempts = static_cast<std::uint32_t>(row.int8(column++));
-  for (Time* const time : {&job.staged_at, &job.due_at, &job.ended_at, &job.expires_at, &job.last_at}) {
+  for (Time* const time : {&job.staged_at, &job.due_at, &job.ended_at, &job.expires_at}) {
     *time = row.time(column++);
   }
-  job.last.status = row.int4(column++);
-  for (std::string* const text : {&job.last.reason, &job.why_dead}) *text = row.bytes(column++);
+  std::optional<std::vector<Attempt>> tried = decode_attempts(row.bytes(column++));
+  job.why_dead = row.bytes(column++);
   const bool has_fingerprint = copy_exactly(row.bytes(column++), job.fingerprint.bytes);
   for (std::string* const text : {&job.route, &job.key}) *text = row.bytes(column++);
   const bool has_state = state >= static_cast<int>(JobState::waiting) && state <= static_cast<int>(JobState::dead);
-  if (!has_id || !has_fingerprint || !has_state)
+  if (!has_id || !has_fingerprint || !has_state || !tried)
     return corrupt("a row of oncekey.job does not have the shape of a job");
   job.state = static_cast<JobState>(state);
+  job.tried = *std::move(tried);
   return job;
 }
 

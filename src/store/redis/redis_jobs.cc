@@ -1,6 +1,7 @@
 #include "store/redis/redis_jobs.h"
 
 #include "base/enum_name.h"
+#include "core/attempt_lines.h"
 #include "core/record_codec.h"
 #include "store/redis/listing.h"
 
@@ -75,9 +76,10 @@ class RedisJobs final : public JobStore {
   }
 
   void end_attempt(const Ownership& owner, AttemptEnd end, Done<FenceAnswer> done) override {
-    const AttemptResult result = end.result.value_or(AttemptResult{});
-    CallPtr call = call_for(Script::jobs, owner.id, "E", owner.fence, enum_name(end.kind), end.result.has_value(),
-                            std::to_string(result.status), result.reason, end.pause, end.why_dead, end.keep_message);
+    static_assert(kAttemptsKept == 10, "as the script has it");
+    const std::string attempt = end.result ? attempt_line(end.gateway, *end.result) : std::string();
+    CallPtr call = call_for(Script::jobs, owner.id, "E", owner.fence, enum_name(end.kind), attempt, end.pause,
+                            end.why_dead, end.keep_message);
     call->job_route = end.route;
     submit_(std::move(call), AttemptCall{owner, {}, std::move(done)});
   }

@@ -330,6 +330,7 @@ end
 // What core/job_transitions.cc says, on hashes.
 constexpr std::string_view kJobVerbs = R"lua(
 local WAITING, TAKEN, DELIVERED, DROPPED, DEAD = 1, 2, 3, 4, 5
+local ATTEMPTS_KEPT = 10
 local base = sub(KEYS[1], 1, -7) -- without `marker`
 local jobs, counts, expiry = base .. 'jobs', base .. 'job_counts', base .. 'job_expiry'
 local function key_of(id) return base .. 'job:' .. id end
@@ -404,7 +405,7 @@ local function write(id, j, changes)
   index(id, j)
 end
 
-lengths = {S = 7, T = 4, E = 8, O = 3, F = 0}
+lengths = {S = 7, T = 4, E = 6, O = 3, F = 0}
 
 function of_found.S(_, at, j, id)
   local fingerprint, route, event, ordered, delay, retention, message = unpack(ARGV, at, at + 6)
@@ -416,7 +417,7 @@ function of_found.S(_, at, j, id)
   local done = redis_call('SET', message_of(id), message)
   if done.err then return done end
   return write(id, j, {format = '1', fingerprint = fingerprint, ordered = ordered, message_kept = '1', fence = '0',
-    attempts = '0', staged_at = decimal(now), ended_at = '0', last_at = '0', last_status = '0', last_reason = '',
+    attempts = '0', staged_at = decimal(now), ended_at = '0', tried = '',
     why_dead = '', route = route, key = event}) or {1, fingerprint}
 end
 
@@ -457,11 +458,13 @@ function verbs.T(_, at)
 end
 
 function of_found.E(_, at, j, id)
-  local fence, kind, attempted, status, reason, pause, why_dead, keep = unpack(ARGV, at, at + 7)
+  local fence, kind, attempt, pause, why_dead, keep = unpack(ARGV, at, at + 5)
   if gone(j) or j.state ~= TAKEN or j.fence ~= fence then return 0 end
   local changes = {}
-  if attempted == '1' then
-    changes = {attempts = decimal(j.attempts + 1), last_status = status, last_reason = reason, last_at = decimal(now)}
+  if attempt ~= '' then
+    -- Those that are kept have a line each; the first one makes room.
+    local tried = tonumber(j.attempts) >= ATTEMPTS_KEPT and sub(j.tried, string.find(j.tried, '\n') + 1) or j.tried
+    changes = {attempts = decimal(j.attempts + 1), tried = tried .. decimal(now) .. attempt}
   end
   if kind == 'again' then
     j.state, j.due_at = WAITING, now + pause

@@ -1,6 +1,7 @@
 #include "store/redis/values.h"
 
 #include "base/faults.h"
+#include "core/attempt_lines.h"
 #include "core/record_codec.h"
 
 #include <fmt/format.h>
@@ -101,12 +102,14 @@ Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields) {
   job.id = id;
   const std::int64_t state = number("state");
   const std::string_view fingerprint = by_name["fingerprint"].text();
-  if (number("format") != 1 || state < 1 || state > static_cast<int>(JobState::dead) ||
+  std::optional<std::vector<Attempt>> tried = decode_attempts(by_name["tried"].text());
+  if (number("format") != 1 || !tried || state < 1 || state > static_cast<int>(JobState::dead) ||
       fingerprint.size() != job.fingerprint.bytes.size()) {
     return corrupt("oncekey did not write this job in Redis; look for another program that uses this server");
   }
   std::memcpy(job.fingerprint.bytes.data(), fingerprint.data(), fingerprint.size());
   job.state = static_cast<JobState>(state);
+  job.tried = *std::move(tried);
   job.ordered = number("ordered") == 1;
   job.message_kept = number("message_kept") == 1;
   job.fence = static_cast<std::uint64_t>(number("fence"));
@@ -115,8 +118,6 @@ Result<StoredJob> decode_job_fields(const RecordId& id, RedisReply fields) {
   job.due_at = time("due_at");
   job.ended_at = time("ended_at");
   job.expires_at = time("expires_at");
-  job.last_at = time("last_at");
-  job.last = {static_cast<int>(number("last_status")), text("last_reason")};
   job.why_dead = text("why_dead");
   job.route = text("route");
   job.key = text("key");

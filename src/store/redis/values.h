@@ -19,7 +19,7 @@
 //
 // A job is a hash, and its message a string beside it (encode_message() of core/record_codec.h). The fields are the
 // members of StoredJob, by their names: numbers and times (in milliseconds) in decimal, flags as "1" or "0", the
-// fingerprint as its bytes; last_status, last_reason and last_at are those of the newest attempt; `format` is "1".
+// fingerprint as its bytes, what was tried as core/attempt_lines.h has it; `format` is "1".
 #pragma once
 
 #include "core/codec_parts.h"

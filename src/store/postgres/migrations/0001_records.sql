@@ -62,9 +62,7 @@ CREATE TABLE oncekey.job (
   due_at       int8 NOT NULL,
   ended_at     int8 NOT NULL,
   expires_at   int8 NOT NULL,
-  last_at      int8 NOT NULL,
-  last_status  int4 NOT NULL,
-  last_reason  text NOT NULL,
+  tried        text NOT NULL,  -- the newest attempts, a line each (src/core/attempt_lines.h)
   why_dead     text NOT NULL,
   fingerprint  bytea NOT NULL,
   route        text NOT NULL,
@@ -544,11 +542,11 @@ BEGIN
   IF found THEN PERFORM oncekey.let_first_go(substr(id, 25), moment); END IF;
   place := nextval('oncekey.job_place');
   INSERT INTO oncekey.job (id, place, queue, behind, state, message_kept, fence, attempts, staged_at, due_at, ended_at,
-                           expires_at, last_at, last_status, last_reason, why_dead, fingerprint, route, key)
+                           expires_at, tried, why_dead, fingerprint, route, key)
   VALUES (id, place, queue,
           -- Without the lock, one before it may just be ending: take() looks again.
           ordered AND oncekey.lock_queue(queue) AND oncekey.is_behind(queue, place, moment),
-          1, true, 0, 0, moment, moment + delay, 0, moment + greatest(retention, delay), 0, 0, '', '', fingerprint, route, key);
+          1, true, 0, 0, moment, moment + delay, 0, moment + greatest(retention, delay), '', '', fingerprint, route, key);
   INSERT INTO oncekey.job_message (id, message) VALUES (id, message);
   answer := 1;
   known := fingerprint;
@@ -601,10 +599,10 @@ BEGIN
   END LOOP;
 END $$;
 
--- The end of an attempt: delivered (1), again (2), dead (3). 1 done, 2 lost, 3 ask again.
+-- The end of an attempt: delivered (1), again (2), dead (3). `attempt` is its line behind the time, or empty if none was
+-- made. 1 done, 2 lost, 3 ask again.
 CREATE FUNCTION oncekey.end_attempt(
-  skew int8, id bytea, fence int8, kind int2, attempted bool, status int4, reason text, pause int8, why_dead text,
-  keep_message bool)
+  skew int8, id bytea, fence int8, kind int2, attempt text, pause int8, why_dead text, keep_message bool)
 RETURNS int2 LANGUAGE plpgsql
 SET enable_seqscan = off SET jit = off SET plan_cache_mode = force_generic_plan
 AS $$
@@ -614,10 +612,11 @@ DECLARE
 BEGIN
   IF NOT oncekey.lock_job(id) THEN RETURN 3; END IF;
   UPDATE oncekey.job j SET
-    attempts = j.attempts + attempted::int4,
-    last_status = CASE WHEN attempted THEN status ELSE j.last_status END,
-    last_reason = CASE WHEN attempted THEN reason ELSE j.last_reason END,
-    last_at = CASE WHEN attempted THEN moment ELSE j.last_at END,
+    attempts = j.attempts + (attempt <> '')::int4,
+    tried = CASE WHEN attempt = '' THEN j.tried
+      -- Ten are kept, a line each; the first one makes room.
+      ELSE CASE WHEN j.attempts >= 10 THEN substr(j.tried, strpos(j.tried, E'\n') + 1) ELSE j.tried END
+           || moment || attempt END,
     state = CASE kind WHEN 1 THEN 3 WHEN 2 THEN 1 ELSE 5 END,
     due_at = CASE kind WHEN 2 THEN moment + pause ELSE j.due_at END,
     expires_at = CASE kind WHEN 2 THEN greatest(j.expires_at, moment + pause) ELSE j.expires_at END,
