@@ -124,7 +124,7 @@ UpstreamRequest Execution::forwarded() const {
   const bool as_sent = headers.has("Idempotency-Key") && takes_key_from_its_header(policy_);
   if (!as_sent && !key.empty()) replaced.push_back("Idempotency-Key");
   if (request_.answer_later) replaced.push_back("Prefer");
-  const std::string traceparent = traceparent_for_upstream(replier_.client(), call_span());
+  const std::string traceparent = traceparent_for_upstream(replier_.trace(), call_span());
   if (!traceparent.empty()) replaced.push_back("traceparent");
   UpstreamRequest out = forward(request_.head, request_.from, shared_.self, replaced);
   out.headers.add("Accept-Encoding", "identity");
@@ -202,14 +202,13 @@ bool Execution::take(std::string_view piece, std::uint64_t expected) {
 }
 
 SpanId Execution::call_span() const {
-  const Exchange* const client = replier_.client();
-  if (client == nullptr || client->trace() == nullptr) return {};
-  return upstream_span(shared_.hash, client->trace()->trace, key_.owner().id, key_.owner().fence);
+  const TraceNote* const trace = replier_.trace();
+  if (trace == nullptr) return {};
+  return upstream_span(shared_.hash, trace->trace, key_.owner().id, key_.owner().fence);
 }
 
 void Execution::note_duration(MonotonicTime start) {
-  if (replier_.client() != nullptr && replier_.client()->trace() != nullptr)
-    note_step(replier_.client(), "upstream", start, call_span(), answer_.why);
+  if (replier_.trace() != nullptr) note_step(replier_.trace(), "upstream", start, call_span(), answer_.why);
   if (!answer_.sent) return;
   const auto took = std::chrono::steady_clock::now() - start;
   const double seconds = std::chrono::duration<double>(took).count();
@@ -282,7 +281,7 @@ Task<Execution::End> Execution::keep_and_answer(Conclusion conclusion) {
   const MonotonicTime start = std::chrono::steady_clock::now();
   Result<FenceAnswer> written = co_await key_.write(conclusion.stored);
   key_.note_written(written, start);
-  note_step(replier_.client(), "complete", start, written ? std::string_view() : written.fault().message);
+  note_step(replier_.trace(), "complete", start, written ? std::string_view() : written.fault().message);
   if (!written && bytes > kWithinEndingBytes) {
     // The body may be what there is no room for. That it was executed is worth writing down without it.
     StoredResponse marker = without_body(reply);

@@ -38,8 +38,9 @@ struct Detached {
         peer(from.from.peer),
         sharer(counts, shared.shares),
         buffered(shared, sharer),
-        request{head, {peer, from.from.secure}, from.route, from.admitted, std::move(from.body), true},
-        replier(answers, nullptr),
+        request{head, {peer, from.from.secure}, from.route, from.admitted, std::move(from.body), true, from.trace},
+        trace(answers.trace(), shared.spans),
+        replier(answers, trace.note()),
         limited(std::move(limits)),
         work(std::move(held)),
         execution(thread, request, claimed, replier, sharer, buffered, work) {
@@ -53,6 +54,7 @@ struct Detached {
   const Sharer sharer;
   BufferedBytes buffered;
   const KeyedRequest request; // key and id stay behind too, for the 202
+  DetachedTrace trace;
   Replier replier;
   const Limited limited; // for its place
   NewWork work;
@@ -155,7 +157,7 @@ Task<void> KeyedFlow::run() {
           thread_.loop, [&](auto done) { shared_.store.claim(std::move(wanted), std::move(done)); });
       shared_.metrics.claim_seconds.Observe(seconds_since(before_claim));
       check_claim(*asked);
-      note_step(replier_.client(), "claim", before_claim, asked->ok() ? std::string_view() : asked->fault().message);
+      note_step(replier_.trace(), "claim", before_claim, asked->ok() ? std::string_view() : asked->fault().message);
     }
     const Result<ClaimAnswer>& answer = *asked;
     if (!answer) {

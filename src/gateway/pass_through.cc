@@ -187,7 +187,7 @@ Task<Passed> PassThrough::run(Exchange& exchange, Upstream& upstream, Millis pat
   // Not where nothing was sent.
   if (exchange.note() != nullptr && passed.sent) exchange.note()->upstream = std::chrono::steady_clock::now() - start;
   const bool failed = passed.error != CallError::none;
-  note_step(&exchange, "upstream", start, passed.span, failed ? enum_name(passed.error) : std::string_view());
+  note_step(exchange.trace(), "upstream", start, passed.span, failed ? enum_name(passed.error) : std::string_view());
   co_return passed;
 }
 
@@ -200,7 +200,7 @@ Task<void> PassThrough::call(Exchange& exchange, Upstream& upstream, UpstreamBre
   std::vector<std::string_view> replaced;
   if (traced) replaced.push_back("traceparent");
   UpstreamRequest out = forward(head, {exchange.peer(), exchange.secure()}, thread_.shared.self, replaced);
-  if (traced) out.headers.add("traceparent", traceparent_for_upstream(&exchange, passed.span));
+  if (traced) out.headers.add("traceparent", traceparent_for_upstream(exchange.trace(), passed.span));
   out.websocket = asks_for_websocket(head);
   if (out.websocket) add_websocket_fields(out.headers);
   const bool streaming = exchange.body_unread();

@@ -20,11 +20,12 @@ std::string make_request_id() {
 
 } // namespace
 
-Replier::Replier(const Replier& other, std::nullptr_t)
+Replier::Replier(const Replier& other, TraceNote* trace)
     : thread_(other.thread_),
       policy_(other.policy_),
       metrics_(other.metrics_),
       client_(nullptr),
+      trace_(trace),
       id_(other.id_),
       key_(other.key_),
       as_sent_(other.as_sent_),
@@ -68,10 +69,9 @@ void Replier::note_record(const Record& record) {
 }
 
 void Replier::link_to_execution(const Record& record) {
-  TraceNote* const traced = client_ == nullptr ? nullptr : client_->trace();
-  if (traced == nullptr || !record.context.trace || !id_) return;
+  if (trace_ == nullptr || !record.context.trace || !id_) return;
   const SpanId call = upstream_span(thread_.shared.hash, *record.context.trace, *id_, record.fence);
-  traced->link = TraceNote::Link{*record.context.trace, call};
+  trace_->link = TraceNote::Link{*record.context.trace, call};
 }
 
 const std::string& Replier::request_id() const {

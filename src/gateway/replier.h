@@ -14,9 +14,13 @@ class Replier {
  public:
   // `client` is null when no client waits for the answer: it was promised for later.
   Replier(GatewayThread& thread, const Policy& policy, const RouteMetrics& metrics, Exchange* client)
-      : thread_(thread), policy_(policy), metrics_(metrics), client_(client) {}
-  // The same request once it goes on without its client.
-  Replier(const Replier& other, std::nullptr_t);
+      : thread_(thread),
+        policy_(policy),
+        metrics_(metrics),
+        client_(client),
+        trace_(client == nullptr ? nullptr : client->trace()) {}
+  // The same request once it goes on without its client. `trace` gets its parts; null where it is not traced.
+  Replier(const Replier& other, TraceNote* trace);
   Replier& operator=(Replier&&) = delete;
 
   // From here on answers name the key. `as_sent` is echoed.
@@ -25,6 +29,8 @@ class Replier {
   const Policy& policy() const { return policy_; }
   const RouteMetrics& metrics() const { return metrics_; }
   Exchange* client() const { return client_; }
+  // Null unless the request is traced.
+  TraceNote* trace() const { return trace_; }
   const std::string& key() const { return key_; }
   // Views into this.
   ReplyContext context() const;
@@ -79,6 +85,7 @@ class Replier {
   const Policy& policy_;
   const RouteMetrics& metrics_;
   Exchange* const client_;
+  TraceNote* const trace_;
   std::optional<RecordId> id_;
   std::string key_;
   std::string as_sent_;

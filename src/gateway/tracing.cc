@@ -23,6 +23,22 @@ void fill_with_chance(std::array<std::uint8_t, N>& bytes) {
 
 SpanKind kind_of(std::string_view step) { return step == "upstream" ? SpanKind::client : SpanKind::internal; }
 
+// A span for each part of the request. `instant` gives the time of the wall clock.
+template <class Instant>
+void add_steps(std::vector<Span>& spans, TraceNote& trace, const Instant& instant) {
+  for (TraceNote::Step& step : trace.steps) {
+    Span& part = spans.emplace_back();
+    part.trace = trace.trace;
+    part.span = step.span;
+    part.parent = trace.span;
+    part.name = step.name;
+    part.kind = kind_of(step.name);
+    part.begin = instant(step.begin);
+    part.end = instant(step.end);
+    if (!step.fault.empty()) part.fault = std::move(step.fault);
+  }
+}
+
 } // namespace
 
 SpanId new_span_id() {
@@ -98,35 +114,37 @@ Task<void> Tracing::traced(Exchange& exchange, std::optional<TraceContext> conte
   if (!note.key.empty()) request.attributes.push_back({"oncekey.key", note.key});
   if (trace.link) request.link = SpanLink{trace.link->trace, trace.link->span};
   if (exchange.status() >= 500 || thrown) request.fault = fmt::format("status {}", exchange.status());
-  for (TraceNote::Step& step : trace.steps) {
-    Span& part = spans.emplace_back();
-    part.trace = trace.trace;
-    part.span = step.span;
-    part.parent = trace.span;
-    part.name = step.name;
-    part.kind = kind_of(step.name);
-    part.begin = instant(step.begin);
-    part.end = instant(step.end);
-    if (!step.fault.empty()) part.fault = std::move(step.fault);
-  }
+  add_steps(spans, trace, instant);
   exporter_.take(std::move(spans));
   if (thrown) std::rethrow_exception(thrown);
 }
 
-void note_step(const Exchange* exchange, std::string_view name, std::chrono::steady_clock::time_point begin,
-               std::string_view fault) {
-  if (exchange != nullptr && exchange->trace() != nullptr) note_step(exchange, name, begin, new_span_id(), fault);
+DetachedTrace::DetachedTrace(const TraceNote* request, SpanExporter* exporter) : exporter_(exporter) {
+  if (request == nullptr || exporter == nullptr) return;
+  note_.emplace();
+  note_->trace = request->trace;
+  note_->span = request->span;
 }
 
-void note_step(const Exchange* exchange, std::string_view name, std::chrono::steady_clock::time_point begin,
-               const SpanId& span, std::string_view fault) {
-  TraceNote* const trace = exchange == nullptr ? nullptr : exchange->trace();
+DetachedTrace::~DetachedTrace() {
+  if (!note_) return;
+  std::vector<Span> spans;
+  add_steps(spans, *note_, [this](std::chrono::steady_clock::time_point at) { return wall_ + (at - start_); });
+  exporter_->take(std::move(spans));
+}
+
+void note_step(TraceNote* trace, std::string_view name, std::chrono::steady_clock::time_point begin,
+               std::string_view fault) {
+  if (trace != nullptr) note_step(trace, name, begin, new_span_id(), fault);
+}
+
+void note_step(TraceNote* trace, std::string_view name, std::chrono::steady_clock::time_point begin, const SpanId& span,
+               std::string_view fault) {
   if (trace == nullptr || trace->steps.size() >= TraceNote::kStepsMax) return;
   trace->steps.push_back({name, span, begin, std::chrono::steady_clock::now(), std::string(fault)});
 }
 
-std::string traceparent_for_upstream(const Exchange* exchange, const SpanId& span) {
-  const TraceNote* const trace = exchange == nullptr ? nullptr : exchange->trace();
+std::string traceparent_for_upstream(const TraceNote* trace, const SpanId& span) {
   return trace == nullptr ? std::string() : traceparent_of({trace->trace, span, 1});
 }
 

@@ -95,7 +95,7 @@ def attributes_of(holder):
 
 
 class TracingTest(GatewayTest):
-    routes = [{"path": "/charges/*"}]
+    routes = [{"path": "/charges/*"}, {"path": "/later/*", "respond_async": True}]
 
     @classmethod
     def setUpClass(cls):
@@ -137,6 +137,22 @@ class TracingTest(GatewayTest):
         replay = self.spans_of(OTHER, 2)["POST /charges/*"]
         self.assertEqual(attributes_of(replay)["oncekey.decision"], "replay")
         self.assertEqual(replay["links"], [{"traceId": TRACE, "spanId": upstream["spanId"]}])
+
+    def test_an_execution_that_is_answered_later_has_its_spans_below_the_first_request(self):
+        trace = "3" + TRACE[1:]
+        self.upstream.will(answers(201))
+        accepted = self.post("/later/1", headers=[("traceparent", f"00-{trace}-{PARENT}-01"), ("Prefer", "respond-async")])
+        self.assertEqual(accepted.status, 202)
+        spans = self.spans_of(trace, 4)
+        request, upstream = spans["POST /later/*"], spans["upstream"]
+        self.assertEqual(attributes_of(request)["http.response.status_code"], 202)
+        self.assertEqual({spans[name]["parentSpanId"] for name in ("claim", "upstream", "complete")}, {request["spanId"]})
+        self.assertEqual(self.upstream.last.all("traceparent"), [f"00-{trace}-{upstream['spanId']}-01"])
+        # The replay is linked to that call.
+        other = "4" + TRACE[1:]
+        self.post("/later/1", headers=[("traceparent", f"00-{other}-{PARENT}-01")])
+        replay = self.spans_of(other, 2)["POST /later/*"]
+        self.assertEqual(replay["links"], [{"traceId": trace, "spanId": upstream["spanId"]}])
 
     def test_a_request_that_passes_has_a_span_of_its_call(self):
         trace = "2" + TRACE[1:]
