@@ -1,5 +1,6 @@
 #include "audit/audit_log.h"
 
+#include "base/durations.h"
 #include "base/json_text.h"
 #include "base/private_files.h"
 #include "base/timestamp.h"
@@ -20,6 +21,11 @@ namespace {
 // escaped.
 constexpr std::size_t kTextMax = 300;
 constexpr std::size_t kReasonMax = 1000;
+// How often old files are looked for.
+constexpr std::chrono::hours kOldFilesEvery{1};
+// A file that is not full is rotated when it has lines of so large a part of the time that files are kept: its oldest
+// lines would stay for as long as its newest.
+constexpr int kFilesInKeeping = 10;
 
 std::string reason_of(const std::string& path, int error) { return fmt::format("{}: {}", path, std::strerror(error)); }
 
@@ -47,6 +53,14 @@ Result<AuditFd> open_to_append(const std::string& path) {
     return invalid(fmt::format(
         "{}: another process writes it; give each gateway a file of its own (gateway_name or audit_log)", path));
   return file;
+}
+
+// Whether its first line is older than this. One that cannot be read is not.
+bool began_before(const AuditFile& file, std::chrono::system_clock::time_point limit) {
+  const Result<std::string> beginning = read_at(file.fd.get(), 0, kAuditLineMax + 1);
+  if (!beginning) return false;
+  const auto began = parse_timestamp(audit_member(beginning->substr(0, beginning->find('\n')), "time"));
+  return began && *began < limit;
 }
 
 std::uint64_t size_of(int fd) {
@@ -143,22 +157,25 @@ void AuditLog::open_line(const AuditTail& found, bool continues) {
   if (!gap.empty()) more.emplace_back("gap", gap);
   const std::string opened = own_members("opened", more);
   lost_count_ += put({opened});
-  keeper_ = std::thread([this] { keep_heads(); });
+  remove_old_files();
   offer_head(Due::now);
   writer_ = std::make_unique<LineWriter>(
       [this](std::string_view lines, std::uint64_t left_out) { write_lines(lines, left_out); });
+  keeper_ = std::thread([this] { keep_heads(); });
 }
 
 AuditLog::~AuditLog() {
-  writer_->append(own_members("closed", {}) + "\n");
-  writer_->stop();
-  offer_head(Due::now);
   {
     const std::lock_guard lock(keeper_mutex_);
     ending_ = true;
   }
   keeper_wake_.notify_one();
-  keeper_.join();
+  keeper_.join(); // it writes what is pending in the store: before the last line
+  closing_ = true;
+  writer_->append(own_members("closed", {}) + "\n");
+  writer_->stop();
+  offer_head(Due::now);
+  keep_offered_head();
 }
 
 std::string AuditLog::own_members(std::string_view event, const std::vector<LogField>& more) const {
@@ -213,8 +230,10 @@ void AuditLog::write_lines(std::string_view lines, std::uint64_t left_out) {
     const std::uint64_t lost_now = failed - (failed == each.size() && !about_lost.empty() ? 1 : 0);
     lost_ += lost_now;
     lost_count_ += lost_now;
-    if (options_.rotate_bytes > 0 && file_bytes_ >= options_.rotate_bytes) rotate();
+    // "closed" stays the last line: without it the next start takes this for a crash.
+    if (options_.rotate_bytes > 0 && file_bytes_ >= options_.rotate_bytes && !closing_) rotate();
   }
+  if (!closing_) remove_old_files();
   if (left_out > 0) {
     options_.log.seldom(LogLevel::error, "audit_lost", {},
                         {{"lines", left_out}, {"reason", "the disk does not keep up"}});
@@ -285,6 +304,40 @@ void AuditLog::rotate() {
   continue_in_new_file(moved);
 }
 
+// Whole files from the beginning of the chain, as long as their names are ours. The line that says so is on disk before
+// they go: `oncekey audit verify` takes older lines that are missing without one for removed by somebody else.
+void AuditLog::remove_old_files() {
+  const auto now = std::chrono::steady_clock::now();
+  if (options_.keep_files.count() == 0 || now < looked_for_old_at_ + kOldFilesEvery) return;
+  looked_for_old_at_ = now;
+  const auto wall = std::chrono::system_clock::now();
+  const Result<AuditFiles> found = audit_files_of(options_.path);
+  if (!found || found->files.empty()) return;
+  const std::vector<AuditFile>& files = found->files;
+  if (began_before(files.back(), wall - options_.keep_files / kFilesInKeeping)) rotate();
+  std::size_t old = 0;
+  // A file is as old as the beginning of the next one.
+  while (old + 1 < files.size() && files[old].path == rotated_name(options_.path, files[old].first) &&
+         began_before(files[old + 1], wall - options_.keep_files))
+    ++old;
+  if (old == 0) return;
+  const std::uint64_t last = files[old].first - 1;
+  const std::string removed = own_members(
+      "removed", {{"files", old},
+                  {"first", files.front().first},
+                  {"last", last},
+                  {"reason", fmt::format("audit_log_keep = \"{}\"", format_duration(options_.keep_files))}});
+  const std::uint64_t lost = put({removed});
+  lost_count_ += lost;
+  if (lost > 0 || ::fdatasync(file_.get()) != 0) return;
+  for (std::size_t at = 0; at < old; ++at) {
+    if (::unlink(files[at].path.c_str()) != 0)
+      options_.log.warning("audit_file_not_removed", {{"reason", reason_of(files[at].path, errno)}});
+  }
+  sync_folder_of(options_.path);
+  options_.log.info("audit_files_removed", {{"files", old}, {"last_line", last}});
+}
+
 void AuditLog::reopen() {
   writer_->between_writes([this] {
     if (!is_same_file(file_.get(), options_.path)) continue_in_new_file({});
@@ -330,26 +383,46 @@ void AuditLog::offer_head(Due due) {
   keeper_wake_.notify_one();
 }
 
-void AuditLog::keep_heads() {
+bool AuditLog::keep_offered_head() {
   std::unique_lock lock(keeper_mutex_);
-  for (;;) {
-    keeper_wake_.wait(lock, [this] { return ending_ || to_keep_.n > kept_n_; });
-    const bool last = ending_;
-    if (to_keep_.n > kept_n_) {
-      const ChainHead head = to_keep_;
-      lock.unlock();
-      const Status kept = options_.keep(head);
-      lock.lock();
-      if (kept) {
-        kept_n_ = head.n;
-      } else {
-        options_.log.seldom(LogLevel::warning, "audit_head_not_kept", {}, {{"reason", kept.fault().message}},
-                            std::chrono::seconds(60));
-        if (!last) keeper_wake_.wait_for(lock, options_.keep_every, [this] { return ending_; });
-      }
-    }
-    if (last) return;
+  if (to_keep_.n <= kept_n_) return true;
+  const ChainHead head = to_keep_;
+  lock.unlock();
+  const Status kept = options_.keep(head);
+  if (kept) {
+    kept_n_ = head.n;
+  } else {
+    options_.log.seldom(LogLevel::warning, "audit_head_not_kept", {}, {{"reason", kept.fault().message}},
+                        std::chrono::seconds(60));
   }
+  return kept.ok();
+}
+
+void AuditLog::keep_heads() {
+  auto look_at = std::chrono::steady_clock::now();
+  for (;;) {
+    if (std::chrono::steady_clock::now() >= look_at) {
+      take_pending();
+      look_at = std::chrono::steady_clock::now() + options_.look_every;
+    }
+    const bool kept = keep_offered_head();
+    std::unique_lock lock(keeper_mutex_);
+    if (ending_) return;
+    const auto due = kept ? look_at : std::min(look_at, std::chrono::steady_clock::now() + options_.keep_every);
+    keeper_wake_.wait_until(lock, due, [&] { return ending_ || (kept && to_keep_.n > kept_n_); });
+    if (ending_) return;
+  }
+}
+
+void AuditLog::take_pending() {
+  if (!options_.take_pending) return;
+  const Status taken = options_.take_pending([this](const AuditEvent& event) {
+    write(event);
+    flush();
+  });
+  if (!taken)
+    options_.log.seldom(LogLevel::warning, "audit_pending_not_read", {}, {{"reason", taken.fault().message}},
+                        std::chrono::seconds(60));
 }
 
 AuditLog::Counts AuditLog::counts() const {

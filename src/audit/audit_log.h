@@ -47,9 +47,15 @@ class AuditLog {
     // the head of an empty one, before its log is opened for the first time: a crash then is no gap.
     std::optional<ChainHead> known{};
     std::uint64_t rotate_bytes = 0;
+    // Rotated files are deleted once all their lines are older than this; 0: never. A line "removed" says which.
+    std::chrono::milliseconds keep_files{0};
     // Keeps the head in the store; blocks. Empty where there is no place for it.
     std::function<Status(const ChainHead&)> keep{};
     std::chrono::milliseconds keep_every{1000};
+    // What commands did to the store without a gateway (pending.h): hands each action to `put`, which returns when it
+    // is in the file, and then takes them out of the store. Asked at the start, and every `look_every`. Blocks.
+    std::function<Status(const std::function<void(const AuditEvent&)>& put)> take_pending{};
+    std::chrono::milliseconds look_every{60'000};
     Log& log;
   };
   // Writes the line "opened", which says what was found. A fault if the file cannot be written, is no audit log, or is
@@ -84,11 +90,16 @@ class AuditLog {
   // Appends lines, given by their members, to the chain and to the file. Returns how many could not be.
   std::uint64_t put(const std::vector<std::string_view>& lines);
   void rotate();
+  // Deletes the rotated files that are old enough, and rotates a file that would otherwise never be.
+  void remove_old_files();
   // Lines go into the file at the path from now on, if it is a new one.
   void continue_in_new_file(const std::string& before);
   enum class Due { now, by_time };
   void offer_head(Due due);
+  // False if the store could not keep it.
+  bool keep_offered_head();
   void keep_heads();
+  void take_pending();
 
   const Options options_;
   const ChainHash hash_;
@@ -102,8 +113,10 @@ class AuditLog {
   bool open_ended_ = false; // the last of them is no newline
   std::uint64_t lost_ = 0;  // not said in a line yet
   std::chrono::steady_clock::time_point synced_at_{};
+  std::chrono::steady_clock::time_point looked_for_old_at_{};
   std::uint64_t synced_n_ = 0;
 
+  std::atomic<bool> closing_{false};
   std::atomic<std::uint64_t> written_count_{0};
   std::atomic<std::uint64_t> lost_count_{0};
   std::atomic<std::uint64_t> head_n_{0};

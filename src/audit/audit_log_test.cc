@@ -2,6 +2,7 @@
 
 #include "audit/read_audit.h"
 #include "audit/verify.h"
+#include "base/timestamp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -35,7 +36,8 @@ class AuditLogTest : public testing::Test {
   }
   ~AuditLogTest() override { fs::remove_all(folder_); }
 
-  std::unique_ptr<AuditLog> open(std::uint64_t rotate_bytes = 0) {
+  std::unique_ptr<AuditLog> open(std::uint64_t rotate_bytes = 0,
+                                 std::chrono::milliseconds keep_files = std::chrono::milliseconds(0)) {
     const std::lock_guard lock(heads_mutex_);
     const auto kept = heads_.of.find("one");
     auto log = AuditLog::open({.path = path_,
@@ -44,6 +46,7 @@ class AuditLogTest : public testing::Test {
                                .key = heads_.key,
                                .known = kept == heads_.of.end() ? std::nullopt : std::optional(kept->second.head),
                                .rotate_bytes = rotate_bytes,
+                               .keep_files = keep_files,
                                .keep =
                                    [this](const ChainHead& head) {
                                      const std::lock_guard keeping(heads_mutex_);
@@ -58,14 +61,23 @@ class AuditLogTest : public testing::Test {
     const auto log = open();
     for (const char* const key : keys) log->write({.event = "replayed", .key = key});
   }
-  AuditVerdict verify() {
+  std::vector<std::string> rotated() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      if (entry.path() != path_) names.push_back(entry.path().native());
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  AuditVerdict verify(std::uint64_t from = 1) {
     const auto files = audit_files_of(path_);
     EXPECT_TRUE(files.ok());
     // A log that is open keeps its heads from a thread of its own.
     std::unique_lock lock(heads_mutex_);
     const ChainHeads heads = heads_;
     lock.unlock();
-    auto verdict = verify_audit(*files, heads, [](std::uint64_t, std::uint64_t) {});
+    auto verdict = verify_audit(
+        *files, heads, [](std::uint64_t, std::uint64_t) {}, from);
     EXPECT_TRUE(verdict.ok());
     return std::move(verdict).value();
   }
@@ -236,11 +248,18 @@ TEST_F(AuditLogTest, FilesThatWereRotatedArePartOfTheChain) {
   EXPECT_EQ(files->files.front().path, path_ + ".000000000001");
   EXPECT_THAT(verify().broken, IsEmpty());
   fs::remove(files->files.front().path);
-  AuditVerdict verdict = verify();
-  EXPECT_THAT(verdict.broken, IsEmpty());
-  EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr("files with older lines are not here")));
+  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("files with older lines are not here")));
+  const std::uint64_t begins = files->files[1].first;
+  EXPECT_THAT(verify(begins).broken, IsEmpty());
+  EXPECT_THAT(verify(begins).notices, ElementsAre(HasSubstr("files with older lines are not here")));
   fs::remove(files->files[3].path);
-  EXPECT_THAT(verify().broken, ElementsAre(HasSubstr("missing")));
+  EXPECT_THAT(verify(begins).broken, ElementsAre(HasSubstr("missing")));
+}
+
+TEST_F(AuditLogTest, AStopThatFillsAFileIsNoCrash) {
+  open(1).reset();
+  open(1).reset();
+  EXPECT_THAT(verify().notices, IsEmpty());
 }
 
 TEST_F(AuditLogTest, ALogThatWasMovedWhileTheGatewayStoodStillGoesOn) {
@@ -318,6 +337,123 @@ TEST_F(AuditLogTest, ReadingGoesByTimeAndKey) {
   EXPECT_EQ(read_audit(*files, {.since = "2001-01-01T00:00:00.000Z"})->lines.size(), 4u);
   EXPECT_EQ(read_audit(*files, {.since = "2101-01-01T00:00:00.000Z"})->lines.size(), 0u);
   EXPECT_EQ(read_audit(*files, {.until = "2001-01-01T00:00:00.000Z"})->lines.size(), 0u);
+}
+
+TEST_F(AuditLogTest, ReadingSaysHowFarItLooked) {
+  write({"a", "b"});
+  const auto files = audit_files_of(path_);
+  const auto none = read_audit(*files, {.keys = {"c"}});
+  EXPECT_EQ(none->looked, 4u);
+  EXPECT_EQ(none->back_to, audit_member(content().substr(0, content().find('\n')), "time"));
+  const auto one = read_audit(*files, {.limit = 1});
+  EXPECT_EQ(one->looked, 1u);
+  EXPECT_EQ(one->back_to, audit_member(one->lines.front(), "time"));
+  EXPECT_EQ(read_audit(*files, {.until = "2001-01-01T00:00:00.000Z"})->back_to, "");
+}
+
+TEST_F(AuditLogTest, AMomentInALongLogIsFoundWithoutReadingWhatIsNewer) {
+  constexpr int kLines = 100'000; // one a second, in files of an hour or more
+  const auto at = [](int second) {
+    return timestamp(std::chrono::sys_days(std::chrono::year(2026) / 1 / 2) + std::chrono::seconds(second));
+  };
+  std::ofstream out;
+  for (int i = 0; i < kLines; ++i) {
+    if (i % 30'000 == 0) {
+      out.close();
+      out.open(i == 90'000 ? path_ : rotated_name(path_, static_cast<std::uint64_t>(i) + 1));
+    }
+    out << chained_line({static_cast<std::uint64_t>(i), std::string(64, '0')}, fmt::format("\"time\":\"{}\"", at(i)))
+        << "\n";
+  }
+  out.close();
+  const auto files = audit_files_of(path_);
+  ASSERT_EQ(files->files.size(), 4u);
+  for (const int second : {1, 29'999, 30'000, 30'001, 45'678, 99'999}) {
+    const auto page = read_audit(*files, {.limit = 1, .until = at(second), .look_bytes = UINT64_MAX});
+    ASSERT_EQ(page->lines.size(), 1u) << second;
+    EXPECT_EQ(audit_member(page->lines.front(), "time"), at(second - 1));
+    EXPECT_LE(page->looked, 3601u) << "an hour's, for a clock that was set";
+  }
+}
+
+// A log of some files.
+class OldFilesTest : public AuditLogTest {
+ protected:
+  OldFilesTest() {
+    for (int i = 0; i < 4; ++i) {
+      const auto log = open(1);
+      log->write({.event = "replayed", .key = "a"});
+      log->flush();
+    }
+    EXPECT_GT(rotated().size(), 3u);
+    // Until every line is older than a millisecond.
+    const auto written = std::chrono::system_clock::now();
+    while (std::chrono::system_clock::now() < written + std::chrono::milliseconds(3)) std::this_thread::yield();
+  }
+};
+
+TEST_F(OldFilesTest, AllAreKeptWithoutTheSetting) {
+  const std::size_t before = rotated().size();
+  open().reset();
+  EXPECT_EQ(rotated().size(), before);
+  open(0, std::chrono::hours(1)).reset();
+  EXPECT_EQ(rotated().size(), before);
+  EXPECT_THAT(verify().notices, IsEmpty());
+}
+
+TEST_F(OldFilesTest, OldOnesAreDeletedAndALineOfTheChainSaysSo) {
+  open(0, std::chrono::milliseconds(1)).reset();
+  // The file that was written is itself old, and was rotated before: it is deleted by the next look.
+  ASSERT_EQ(rotated().size(), 1u);
+  const AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, IsEmpty());
+  const std::uint64_t first = verdict.first.n;
+  EXPECT_GT(first, 1u);
+  EXPECT_THAT(verdict.notices, ElementsAre(HasSubstr(fmt::format(
+                                   "begins with line {}: the gateway deleted lines up to {} at", first, first - 1))));
+  EXPECT_THAT(verdict.notices.front(), HasSubstr("audit_log_keep = \"1ms\""));
+}
+
+TEST_F(OldFilesTest, OnesThatAnotherDeletesAreMissed) {
+  open(0, std::chrono::milliseconds(1)).reset();
+  fs::remove(rotated().front());
+  const AuditVerdict verdict = verify();
+  EXPECT_THAT(verdict.broken, ElementsAre(testing::AllOf(HasSubstr("no line says that the gateway deleted them"),
+                                                         HasSubstr(fmt::format("--from {}", verdict.first.n)))));
+  // An operator who has archived them says so.
+  EXPECT_THAT(verify(verdict.first.n).broken, IsEmpty());
+  EXPECT_THAT(verify(verdict.first.n - 1).broken, testing::SizeIs(1));
+}
+
+TEST_F(OldFilesTest, OnesOfALogRotationAreLeftToIt) {
+  fs::rename(rotated().front(), path_ + ".1.old");
+  const std::size_t before = rotated().size();
+  open(0, std::chrono::milliseconds(1)).reset();
+  EXPECT_EQ(rotated().size(), before + 1); // and the one that was written until now
+}
+
+TEST_F(AuditLogTest, WhatIsPendingIsWrittenBeforeItIsTakenAway) {
+  std::vector<std::string> left{"accept_loss"};
+  int asked = 0;
+  {
+    auto log = AuditLog::open({.path = path_,
+                               .gateway = "b",
+                               .chain = "two",
+                               .key = "k",
+                               .take_pending =
+                                   [&](const std::function<void(const AuditEvent&)>& put) {
+                                     ++asked;
+                                     for (const std::string& action : left) put({.event = "action", .action = action});
+                                     EXPECT_THAT(content(), HasSubstr("\"action\":\"accept_loss\""));
+                                     left.clear();
+                                     return ok_status();
+                                   },
+                               .log = log_});
+    ASSERT_TRUE(log.ok());
+  }
+  EXPECT_GE(asked, 1);
+  ASSERT_EQ(lines().size(), 3u); // opened, the action, closed
+  EXPECT_THAT(lines().back(), HasSubstr("closed"));
 }
 
 TEST_F(AuditLogTest, AHeadThatCannotBeKeptIsTriedAgain) {

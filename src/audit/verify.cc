@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 namespace oncekey {
 namespace {
@@ -16,7 +17,8 @@ constexpr std::size_t kBrokenMax = 20;
 // Walks over the lines of all files in order.
 class Verifier {
  public:
-  Verifier(const ChainHash& hash, const ChainHeads& heads) : hash_(hash), heads_(heads) {}
+  Verifier(const ChainHash& hash, const ChainHeads& heads, std::uint64_t from)
+      : hash_(hash), heads_(heads), from_(from) {}
 
   void begin_file(const std::string& path) {
     // The end of the file before this one was the end of no line.
@@ -53,6 +55,7 @@ class Verifier {
       torn_ = 0;
     }
     if (event == "lost") notice(fmt::format("{} lines could not be written", audit_member(line, "lines")), row_);
+    if (event == "removed") note_removed(line);
     if (event == "opened" || event == "continued") begun(line, event);
     ++verdict_.lines;
     verdict_.last = {place->n, hash_.of(line)};
@@ -63,6 +66,7 @@ class Verifier {
   AuditVerdict finish(const ChainHeads& heads) {
     if (torn_ > 0) notice("the last line is not whole: it is being written, or a crash has cut it off", torn_row_);
     verdict_.last_time = audit_member(last_line_, "time");
+    judge_beginning();
     const auto kept = heads.of.find(verdict_.chain);
     if (verdict_.lines == 0) {
       // Nothing to compare.
@@ -88,6 +92,7 @@ class Verifier {
   static bool needs_look(std::string_view line) {
     return line.find("\"event\":\"opened\"") != std::string_view::npos ||
            line.find("\"event\":\"lost\"") != std::string_view::npos ||
+           line.find("\"event\":\"removed\"") != std::string_view::npos ||
            line.find("\"event\":\"continued\"") != std::string_view::npos;
   }
 
@@ -108,9 +113,36 @@ class Verifier {
     if (event != "opened" && event != "continued") {
       broken(fmt::format("the beginning of the file is missing: it begins with line {} (\"{}\")", place.n, event));
     } else if (place.n > 1 && audit_member(line, "gap").empty()) {
-      notice(fmt::format("the log begins with line {}: files with older lines are not here", place.n), row_);
+      begins_at_ = fmt::format("{}:{}", path_, row_);
     } else if (place.n == 1 && place.prev != ChainHead{}.hash) {
       broken("line 1 names a line before it");
+    }
+  }
+
+  // A gateway has deleted files with lines up to this one.
+  void note_removed(std::string_view line) {
+    const std::string last = audit_member(line, "last");
+    std::uint64_t number = 0;
+    if (std::from_chars(last.data(), last.data() + last.size(), number).ec != std::errc{} || number < removed_) return;
+    removed_ = number;
+    removed_text_ = fmt::format("the gateway deleted lines up to {} at {}, by {}", last, audit_member(line, "time"),
+                                audit_member(line, "reason"));
+  }
+
+  // Of a log that does not begin with line 1.
+  void judge_beginning() {
+    if (begins_at_.empty()) return;
+    const std::uint64_t first = verdict_.first.n;
+    const std::string begins = fmt::format("{}: the log begins with line {}", begins_at_, first);
+    if (first <= removed_ + 1) {
+      verdict_.notices.push_back(fmt::format("{}: {}", begins, removed_text_));
+    } else if (first <= from_) {
+      verdict_.notices.push_back(fmt::format("{}: files with older lines are not here", begins));
+    } else {
+      verdict_.broken.push_back(fmt::format(
+          "{}: files with older lines are not here, and no line says that the gateway deleted them{}. If you have "
+          "archived them, say so with --from {}",
+          begins, removed_ == 0 ? std::string() : fmt::format(" ({})", removed_text_), first));
     }
   }
 
@@ -144,7 +176,11 @@ class Verifier {
 
   const ChainHash& hash_;
   const ChainHeads& heads_;
+  const std::uint64_t from_;
   AuditVerdict verdict_;
+  std::string begins_at_; // FILE:LINE of a log that begins with a later line than 1
+  std::uint64_t removed_ = 0;
+  std::string removed_text_;
   std::string path_;
   std::uint64_t row_ = 0;
   std::uint64_t torn_ = 0; // bytes since the last whole line
@@ -155,9 +191,10 @@ class Verifier {
 
 } // namespace
 
-Result<AuditVerdict> verify_audit(const AuditFiles& files, const ChainHeads& heads, const AuditProgress& progress) {
+Result<AuditVerdict> verify_audit(const AuditFiles& files, const ChainHeads& heads, const AuditProgress& progress,
+                                  std::uint64_t from) {
   const ChainHash hash(heads.key);
-  Verifier verifier(hash, heads);
+  Verifier verifier(hash, heads, from);
   std::uint64_t all = 0;
   for (const AuditFile& file : files.files) all += file.bytes;
   std::uint64_t done = 0;

@@ -25,6 +25,10 @@ using AuditProgress = std::function<void(std::uint64_t done, std::uint64_t all)>
 //
 // A head is kept only when its lines are on disk. So a log that ends before the head has lost lines, and one that goes
 // on behind it is a gateway at work, or one that crashed before it could keep the next head.
-Result<AuditVerdict> verify_audit(const AuditFiles& files, const ChainHeads& heads, const AuditProgress& progress);
+//
+// Lines that are missing at the beginning must be those that a line "removed" names, or come before the line `from`:
+// an operator who has archived files says so.
+Result<AuditVerdict> verify_audit(const AuditFiles& files, const ChainHeads& heads, const AuditProgress& progress,
+                                  std::uint64_t from = 1);
 
 } // namespace oncekey

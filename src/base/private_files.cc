@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -95,6 +96,33 @@ Status replace_private_file(const std::string& path, std::string_view content, S
   }
   if (sync == Sync::yes && !sync_folder_of(path)) return failed("syncing the folder of", path);
   return ok_status();
+}
+
+Result<bool> exchange_private_file(const std::string& path, std::string_view expected, std::string_view next,
+                                   std::size_t bytes_max) {
+  const fs::path parent = fs::path(path).parent_path();
+  const std::string folder = parent.empty() ? "." : parent.native();
+  const int lock = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lock < 0) return failed("opening", folder);
+  int locked = -1;
+  do {
+    locked = ::flock(lock, LOCK_EX);
+  } while (locked != 0 && errno == EINTR);
+  Result<bool> done = failed("locking", folder);
+  if (locked == 0) {
+    const Result<std::optional<std::string>> now = read_file_if_there(path, bytes_max);
+    if (!now) {
+      done = now.fault();
+    } else if (now->value_or(std::string()) != expected) {
+      done = false;
+    } else if (const Status written = replace_private_file(path, next, Sync::yes); !written) {
+      done = written.fault();
+    } else {
+      done = true;
+    }
+  }
+  ::close(lock);
+  return done;
 }
 
 Result<std::string> make_private_file_once(const std::string& path, std::string_view content) {

@@ -24,6 +24,11 @@ Status make_folder_private(const std::string& path);
 enum class Sync { yes, no };
 Status replace_private_file(const std::string& path, std::string_view content, Sync sync);
 
+// The same if the file has the content `expected` (empty: or does not exist), durably; false if it has another. Of
+// several processes that try at once one succeeds: they hold a lock on the folder meanwhile.
+Result<bool> exchange_private_file(const std::string& path, std::string_view expected, std::string_view next,
+                                   std::size_t bytes_max);
+
 // Makes the file, durably and with mode 0600, unless it exists. Returns the content that the file has afterwards: of
 // several processes that try at once, all get the same.
 Result<std::string> make_private_file_once(const std::string& path, std::string_view content);

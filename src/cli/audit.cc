@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace oncekey {
 namespace {
@@ -130,6 +131,8 @@ class AuditCommand final : public AdminCommand {
     for (CLI::App* const command : {show_, verify_}) {
       command->add_option("--log", log_, "the log's file; rotated files beside it belong to it")->type_name("FILE");
     }
+    verify_->add_option("--from", from_, "the log may begin with this line or an earlier one: older files are archived")
+        ->type_name("LINE");
     verify_->add_option("--store", store_, "the store that keeps the head (default: that of --config)")
         ->type_name("URL");
   }
@@ -170,11 +173,19 @@ class AuditCommand final : public AdminCommand {
     if (files_.empty() && path == "off") return complain(console, "there is no audit log here: give --log FILE");
     const Result<AuditFiles> found = files_.empty() ? audit_files_of(path) : audit_files(files_);
     if (!found) return complain(console, found.fault().message, kRefused);
+    // Files that were named may be some of many.
+    const std::uint64_t from = files_.empty() ? from_ : std::numeric_limits<std::uint64_t>::max();
     Progress progress(console.err, "verifying", terminal_width(STDERR_FILENO));
-    const Result<AuditVerdict> verdict =
-        verify_audit(*found, **heads, [&](std::uint64_t done, std::uint64_t all) { progress.tell(done, all); });
+    Result<AuditVerdict> verdict = verify_audit(
+        *found, **heads, [&](std::uint64_t done, std::uint64_t all) { progress.tell(done, all); }, from);
     progress.end();
     if (!verdict) return complain(console, verdict.fault().message, kRefused);
+    const auto pending = load_pending(settings->store, log);
+    if (!pending) return complain(console, pending.fault().message, kUnreachable);
+    for (const PendingAction& each : *pending) {
+      verdict->notices.push_back(fmt::format("{} by {} at {} is in no log yet: the next gateway that looks writes it",
+                                             each.action, each.who, each.time));
+    }
     return as_json() ? print_json(*verdict, *found, console) : print_text(*verdict, *found, path, console);
   }
 
@@ -340,6 +351,7 @@ class AuditCommand final : public AdminCommand {
   std::string key_, principal_, method_, path_, record_, since_, until_, log_, store_;
   std::vector<std::string> files_;
   std::size_t limit_ = 10'000;
+  std::uint64_t from_ = 1;
 };
 
 } // namespace

@@ -6,37 +6,54 @@
 #include "store/open_store.h"
 
 #include <fmt/format.h>
+#include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
 
 namespace oncekey {
 namespace {
 
-// Attempts to write while other gateways on the store write their heads too.
-constexpr int kHeadTries = 20;
+// Attempts to write while others write to the same note too.
+constexpr int kNoteTries = 20;
 // A shared store is asked over a new connection each time.
 constexpr std::chrono::milliseconds kKeepEveryEmbedded{1000};
 constexpr std::chrono::milliseconds kKeepEveryShared{10'000};
+// How often commands may have left an action.
+constexpr std::chrono::milliseconds kLookEveryEmbedded{1000};
+constexpr std::chrono::milliseconds kLookEveryShared{60'000};
 
-// Changes what the store keeps, by `change`, against other gateways that do the same.
+// Replaces a note of the store by what `next_of` makes of it, against others who do the same. Returns the new one.
+template <class NextOf>
+Result<std::string> change_note(const std::string& url, StoreNote which, Log& log, NextOf next_of) {
+  for (int i = 0; i < kNoteTries; ++i) {
+    const Result<std::string> text = read_store_note(url, which, log);
+    if (!text) return text.fault();
+    Result<std::string> next = next_of(*text);
+    if (!next || *next == *text) return next;
+    const Result<bool> written = write_store_note(url, which, *text, *next, log);
+    if (!written) return written.fault();
+    if (*written) return next;
+  }
+  return unavailable("other gateways change what the store keeps for their audit logs all the time: try again");
+}
+
+// Changes the heads that the store keeps.
 template <class Change>
 Result<ChainHeads> change_heads(const std::string& url, Log& log, Change change) {
-  for (int i = 0; i < kHeadTries; ++i) {
-    const Result<std::string> text = read_store_note(url, StoreNote::audit_heads, log);
-    if (!text) return text.fault();
-    Result<ChainHeads> heads = text->empty() ? Result<ChainHeads>(new_chain_heads()) : decode_chain_heads(*text);
-    if (!heads) return heads;
-    const std::string before = encode(*heads);
-    change(*heads);
-    const std::string next = encode(*heads);
-    if (!text->empty() && next == before) return heads;
-    const Result<bool> written = write_store_note(url, StoreNote::audit_heads, *text, next, log);
-    if (!written) return written.fault();
-    if (*written) return heads;
-  }
-  return unavailable("other gateways change the heads of their audit logs all the time: try again");
+  ChainHeads heads;
+  const Result<std::string> kept =
+      change_note(url, StoreNote::audit_heads, log, [&](const std::string& text) -> Result<std::string> {
+        Result<ChainHeads> known = text.empty() ? Result<ChainHeads>(new_chain_heads()) : decode_chain_heads(text);
+        if (!known) return known.fault();
+        heads = *std::move(known);
+        change(heads);
+        return encode(heads);
+      });
+  if (!kept) return kept.fault();
+  return heads;
 }
 
 std::string machine_name() {
@@ -47,6 +64,32 @@ std::string machine_name() {
     if (kAlphanumeric.find(c) == std::string_view::npos && c != '-' && c != '.' && c != '_') c = '-';
   }
   return text;
+}
+
+std::string user_name() {
+  const passwd* const user = ::getpwuid(::geteuid()); // the command has one thread
+  return user == nullptr ? fmt::format("user {}", ::geteuid()) : user->pw_name;
+}
+
+// Writes what commands have left into the log, and then takes it out of the store.
+Status take_pending(const std::string& url, Log& log, const std::function<void(const AuditEvent&)>& put) {
+  const Result<std::vector<PendingAction>> left = load_pending(url, log);
+  if (!left) return left.fault();
+  if (left->empty()) return ok_status();
+  for (const PendingAction& each : *left) {
+    const std::string result = fmt::format("{} at {}", each.result, each.time);
+    put({.event = "action", .who = each.who, .action = each.action, .result = result, .reason = each.reason});
+  }
+  const Result<std::string> rest =
+      change_note(url, StoreNote::audit_pending, log, [&](const std::string& text) -> Result<std::string> {
+        Result<std::vector<PendingAction>> now = decode_pending(text);
+        if (!now) return std::move(now).fault();
+        std::erase_if(*now, [&](const PendingAction& each) {
+          return std::find(left->begin(), left->end(), each) != left->end();
+        });
+        return encode_pending(*now);
+      });
+  return rest ? ok_status() : Status(rest.fault());
 }
 
 } // namespace
@@ -63,6 +106,26 @@ Result<std::optional<ChainHeads>> load_chain_heads(const std::string& store_url,
   Result<ChainHeads> heads = decode_chain_heads(*text);
   if (!heads) return std::move(heads).fault();
   return std::optional<ChainHeads>(*std::move(heads));
+}
+
+Result<std::vector<PendingAction>> load_pending(const std::string& store_url, Log& log) {
+  const Result<std::string> text = read_store_note(store_url, StoreNote::audit_pending, log);
+  if (!text) return text.fault();
+  return decode_pending(*text);
+}
+
+Status leave_pending(const std::string& store_url, std::string_view action, const std::string& reason, Log& log) {
+  const PendingAction left{timestamp(std::chrono::system_clock::now()),
+                           fmt::format("command line ({}@{})", user_name(), machine_name()), std::string(action),
+                           "done", reason};
+  const Result<std::string> kept =
+      change_note(store_url, StoreNote::audit_pending, log, [&](const std::string& text) -> Result<std::string> {
+        Result<std::vector<PendingAction>> actions = decode_pending(text);
+        if (!actions) return std::move(actions).fault();
+        actions->push_back(left);
+        return encode_pending(*actions);
+      });
+  return kept ? ok_status() : Status(kept.fault());
 }
 
 std::string audit_log_path(const Config& config, const ChainHeads& heads) {
@@ -107,10 +170,15 @@ Result<std::unique_ptr<AuditLog>> open_audit_log(const Config& config, const std
                             .key = heads->key,
                             .known = known,
                             .rotate_bytes = config.audit_log_size,
+                            .keep_files = config.audit_log_keep,
                             .log = log};
   if (!in_memory) {
-    options.keep_every = folder_of_store(config.store) ? kKeepEveryEmbedded : kKeepEveryShared;
-    options.keep = [url = config.store, chain, quiet = std::make_shared<Log>(LogLevel::error)](const ChainHead& head) {
+    const bool embedded = folder_of_store(config.store).has_value();
+    const auto quiet = std::make_shared<Log>(LogLevel::error);
+    options.take_pending = [url = config.store, quiet](const auto& put) { return take_pending(url, *quiet, put); };
+    options.look_every = embedded ? kLookEveryEmbedded : kLookEveryShared;
+    options.keep_every = embedded ? kKeepEveryEmbedded : kKeepEveryShared;
+    options.keep = [url = config.store, chain, quiet](const ChainHead& head) {
       const Result<ChainHeads> kept = change_heads(
           url, *quiet, [&](ChainHeads& all) { all.keep(chain, head, timestamp(std::chrono::system_clock::now())); });
       return kept ? ok_status() : Status(kept.fault());

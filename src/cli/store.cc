@@ -2,6 +2,7 @@
 #include "base/log.h"
 #include "base/masked_url.h"
 #include "cli/admin_talk.h"
+#include "cli/audit_setup.h"
 #include "cli/progress.h"
 #include "cli/views.h"
 #include "config/sealing_key_file.h"
@@ -145,6 +146,8 @@ class StoreCommand final : public AdminCommand {
     restore_->add_option("SRC", from_, "a backup")->required();
     restore_->add_option("PATH", to_, "folder of the new store, as in journal:PATH; it must not exist")->required();
     accept_loss_->add_flag("--yes", yes_, "do not ask");
+    for (CLI::App* const command : {restore_, migrate_, accept_loss_})
+      command->add_option("--reason", reason_, "why; goes into the audit log of the next gateway");
   }
 
   int run(const Console& console) const override {
@@ -170,10 +173,18 @@ class StoreCommand final : public AdminCommand {
     log.flush();
     if (!done) return complain(console, done.fault());
     console.out << *done;
+    leave_for_audit(*url, migrate_->parsed() ? "migrate_store" : "accept_loss", console);
     return kDone;
   }
 
  private:
+  // What was done is done: that its line could not be left is said and no more.
+  void leave_for_audit(const std::string& url, std::string_view action, const Console& console) const {
+    Log log(LogLevel::error);
+    if (const Status left = leave_pending(url, action, reason_, log); !left)
+      console.err << fmt::format("the audit log will have no line of this: {}\n", left.fault().message);
+  }
+
   int verify(const std::string& url, const Config& settings, const Console& console) const {
     if (const auto holder = process_with_store(url)) {
       return complain(console,
@@ -292,6 +303,7 @@ class StoreCommand final : public AdminCommand {
         from_, to, [&](std::uint64_t done, std::uint64_t total) { return progress.tell(done, total), true; });
     progress.end();
     if (!made) return complain(console, made.fault(), kRefused);
+    leave_for_audit("journal:" + to, "restore_store", console);
     if (as_json()) {
       console.out << json::serialize(made_json(*made)) << "\n";
       return kDone;

@@ -141,6 +141,7 @@ struct Config {
   std::optional<Url> otlp_endpoint;         // where spans are sent; nothing: requests are not traced
   double trace_sample = 1;                  // the part of the requests without a traceparent that is traced
   std::uint64_t audit_log_size = 64u << 20; // a larger file is rotated; 0: never
+  Millis audit_log_keep{0};                 // rotated files with older lines alone are deleted; 0: never
   std::vector<std::string> cors_origins;    // pages of these may read the gateway's own answers; "*" alone for all
   // For requests that match no route: how long either side may stay silent. Routes have their own.
   Millis upstream_timeout = std::chrono::seconds(60);

@@ -123,6 +123,12 @@ Result<std::vector<std::string>> as_origins(const Node& node) {
 
 Result<Millis> as_timeout(const Node& node) { return as_duration(node, kShortestTimeout); }
 
+// 0 is for ever.
+Result<Millis> as_keeping(const Node& node) {
+  const auto keeping = as_duration(node);
+  return keeping && *keeping == Millis(0) ? keeping : as_duration(node, std::chrono::seconds(1));
+}
+
 // At least `least` bytes: a limit of 0 would refuse everything.
 Result<std::uint64_t> as_size_limit(const Node& node, std::uint64_t least,
                                     std::uint64_t most = std::uint64_t{1} << 40) {
@@ -181,6 +187,7 @@ constexpr Setting<Config> kGatewaySettings[] = {
     {"access_log", [](auto& v, auto& c) { return put(c.access_log, as_text(v)); }},
     {"audit_log", [](auto& v, auto& c) { return put(c.audit_log, as_text(v)); }},
     {"audit_log_size", [](auto& v, auto& c) { return put(c.audit_log_size, as_bytes(v)); }},
+    {"audit_log_keep", [](auto& v, auto& c) { return put(c.audit_log_keep, as_keeping(v)); }},
     {"otlp_endpoint", [](auto& v, auto& c) { return put(c.otlp_endpoint, parsed(v, parse_collector)); }},
     {"trace_sample", [](auto& v, auto& c) { return put(c.trace_sample, as_sample(v)); }},
     {"cors_origins", [](auto& v, auto& c) { return put(c.cors_origins, as_origins(v)); }},

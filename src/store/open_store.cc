@@ -166,10 +166,8 @@ Result<bool> write_store_note(std::string_view url, StoreNote note, const std::s
     case Kind::memory:
       break;
     case Kind::journal:
-      // One process at a time has the folder.
-      if (const Status written = replace_private_file(note_file(url, note), next, Sync::yes); !written)
-        return written.fault();
-      break;
+      // A command may leave a note while a gateway has the folder.
+      return exchange_private_file(note_file(url, note), expected, next, bytes_max_of(note));
     case Kind::postgres:
       return write_note_postgres({.url = std::string(url), .log = log}, note, expected, next);
     case Kind::redis:

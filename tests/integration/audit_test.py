@@ -1,5 +1,6 @@
 """The audit log: what operators did and what was decided, in lines that cannot be changed or removed unnoticed."""
 
+import datetime
 import json
 import os
 import pathlib
@@ -21,6 +22,12 @@ TRACES = ["0af7651916cd43dd8448eb211c80319c", "1af7651916cd43dd8448eb211c80319c"
 
 def traced(number):
     return [("traceparent", f"00-{TRACES[number]}-b7ad6b7169203331-01")]
+
+
+def age_of(time_text):
+    """In seconds."""
+    then = datetime.datetime.fromisoformat(time_text.replace("Z", "+00:00"))
+    return (datetime.datetime.now(datetime.timezone.utc) - then).total_seconds()
 
 
 def lines_of(*files):
@@ -208,10 +215,83 @@ class TamperedLogTest(unittest.TestCase):
         self.assertEqual(verified.returncode, 0, verified)
         os.remove(rotated[0])
         verified = self.verify()
-        self.assertEqual(verified.returncode, 0, verified)
-        self.assertIn("files with older lines are not here", verified.stdout)
+        self.assertEqual(verified.returncode, 1, "no line says that the gateway deleted it")
+        self.assertIn("no line says that the gateway deleted them", verified.stdout)
+        first = lines_of(rotated[1])[0]["n"]
+        archived = run_cli("audit", "verify", "--config", str(self.gateway.config_file), "--from", str(first))
+        self.assertEqual(archived.returncode, 0, archived)
+        self.assertIn("files with older lines are not here", archived.stdout)
         os.remove(rotated[2])
         self.assert_broken("are missing|is missing")
+
+
+    def test_old_files_are_deleted_by_the_setting_and_the_chain_says_so(self):
+        self.gateway.stop()
+        self.gateway.settings["audit_log_size"] = "2KiB"
+        self.gateway.start()
+        for _ in range(4):
+            self.work(3)
+            self.gateway.admin.get("/api/audit")
+        self.gateway.stop()
+        before = sorted(self.log.parent.glob("audit.log.*"))
+        newest = lines_of(self.log)[0]["time"]
+        poll_until(lambda: age_of(newest) > 1, "every line to be older than a second")
+        self.gateway.settings["audit_log_keep"] = "1s"
+        self.gateway.start()
+        removed = next(line for line in lines_of(self.log) if line["event"] == "removed")
+        self.assertEqual((removed["files"], removed["first"]), (len(before), 1))
+        self.assertFalse(any(file.exists() for file in before))
+        verified = self.verify()
+        self.assertEqual(verified.returncode, 0, verified)
+        self.assertRegex(verified.stdout, rf'begins with line {removed["last"] + 1}: the gateway deleted lines up to '
+                                          rf'{removed["last"]} at .*, by audit_log_keep = "1s"')
+        # The way back ends where the log begins now.
+        oldest = self.gateway.admin.get("/api/audit?events=all&limit=1000").json()["lines"][-1]
+        self.assertEqual(oldest["n"], removed["last"] + 1)
+
+
+class CommandLineTest(unittest.TestCase):
+    """What is done to a store without a gateway stands in the log of the next one."""
+
+    def setUp(self):
+        # A restored store would make a token of its own.
+        self.gateway = Gateway("http://127.0.0.1:9", [{"path": "/*"}], store="journal", admin_token="0123456789abcdef")
+        self.addCleanup(self.gateway.remove)
+        self.gateway.start()
+
+    def actions(self, gateway):
+        return {line["action"]: line for line in gateway.admin.get("/api/audit").json()["lines"]}
+
+    def wait_for(self, action, gateway):
+        return poll_until(lambda: self.actions(gateway).get(action), f"the line of {action}")
+
+    def test_an_accepted_loss_is_a_line(self):
+        accept = ("store", "accept-loss", "--store", self.gateway.store, "--yes", "--reason", "asked the bank")
+        self.assertEqual(run_cli(*accept).returncode, 0)
+        line = self.wait_for("accept_loss", self.gateway)
+        self.assertRegex(line["who"], r"^command line \(.+@.+\)$")
+        self.assertRegex(line["result"], "^done at 20..-")
+        self.assertEqual(line["reason"], "asked the bank")
+        self.gateway.stop()
+        self.assertEqual(run_cli(*accept).returncode, 0)
+        verified = run_cli("audit", "verify", "--config", str(self.gateway.config_file))
+        self.assertEqual(verified.returncode, 0, verified)
+        self.assertRegex(verified.stdout, "accept_loss by command line .* is in no log yet")
+        self.gateway.start()
+        poll_until(lambda: len([line for line in self.gateway.admin.get("/api/audit").json()["lines"]
+                                if line["action"] == "accept_loss"]) == 2, "the second line")
+        self.assertNotIn("in no log yet", run_cli("audit", "verify", "--config", str(self.gateway.config_file)).stdout)
+
+    def test_a_restored_store_says_so_itself(self):
+        backup, restored = self.gateway.folder / "backup", self.gateway.folder / "restored"
+        self.gateway.stop()
+        made = run_cli("store", "backup", "--store", self.gateway.store, str(backup))
+        self.assertEqual(made.returncode, 0, made)
+        back = run_cli("store", "restore", str(backup), str(restored), "--reason", "the disk died")
+        self.assertEqual(back.returncode, 0, back)
+        self.gateway.settings["store"] = f"journal:{restored}"
+        self.gateway.start()
+        self.assertEqual(self.wait_for("restore_store", self.gateway)["reason"], "the disk died")
 
 
 class AuditPlaceTest(unittest.TestCase):
@@ -247,7 +327,15 @@ class SharedStores:
             gateway.client().post("/charges", key=key)
         for gateway in gateways:
             gateway.stop()
-        for gateway, events in zip(gateways, (["opened", "claimed", "completed", "closed"],
+        # What a command did without them is in the log of the first that starts.
+        accepted = run_cli("store", "accept-loss", "--store", server.url, "--yes", "--reason", "a drill")
+        self.assertEqual(accepted.returncode, 0, accepted)
+        gateways[0].start()
+        line = poll_until(lambda: gateways[0].admin.get("/api/audit").json()["lines"], "the line")[0]
+        self.assertEqual((line["action"], line["reason"]), ("accept_loss", "a drill"))
+        gateways[0].stop()
+        again = ["opened", "action", "closed"]
+        for gateway, events in zip(gateways, (["opened", "claimed", "completed", "closed", *again],
                                               ["opened", "replayed", "closed"])):
             files = list((gateway.folder / "state" / "oncekey").glob("audit-eu-*.log"))
             self.assertEqual(len(files), 1)
