@@ -744,6 +744,10 @@ with_page("colours follow the system until a person chooses, over reloads too", 
   const dark = () => page.evaluate(() => getComputedStyle(document.documentElement).colorScheme);
   await seen(page.getByLabel("Colours"));
   assert.equal(await dark(), "dark");
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    await until(`${colorScheme} colours`, async () => (await dark()) === colorScheme);
+  }
   await page.getByLabel("Colours").selectOption("light");
   assert.equal(await dark(), "light");
   await page.reload();

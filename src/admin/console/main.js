@@ -19,6 +19,7 @@ const kTickMs = 1000;
 const kPersonMs = 5 * 60_000;
 
 const place = (id) => document.getElementById(id);
+const { theme } = globalThis; // theme.js
 
 class NowhereView extends View {
   title = "Not found";
@@ -371,21 +372,13 @@ class App {
   }
 
   #theme_choice() {
-    const chosen = document.documentElement.dataset.theme ?? "";
     return el(
       "select",
       {
         "aria-label": "Colours",
         id: "theme",
         onchange: (event) => {
-          const theme = event.target.value;
-          if (theme) document.documentElement.dataset.theme = theme;
-          else delete document.documentElement.dataset.theme;
-          try {
-            localStorage.setItem("oncekey-theme", theme);
-          } catch {
-            // Storage is switched off: it holds until the page is left.
-          }
+          theme.choose(event.target.value);
           this.#view?.on_theme();
         },
       },
@@ -393,7 +386,7 @@ class App {
         ["", "System"],
         ["light", "Light"],
         ["dark", "Dark"],
-      ].map(([value, text]) => el("option", { value, selected: value === chosen }, text)),
+      ].map(([value, text]) => el("option", { value, selected: value === theme.chosen() }, text)),
     );
   }
 }

@@ -1,60 +1,24 @@
 // One message: where it goes, what each attempt was answered, why it died, and what a person can do.
 import { ask_job_action } from "./dialogs.js";
 import { el } from "./dom.js";
-import { number, short_id } from "./format.js";
-import { HiddenBody } from "./hidden_body.js";
-import { badge, copy_button, empty, facts, header_table, panel, table, time } from "./parts.js";
-import { View, action_list, heading } from "./view.js";
+import { number } from "./format.js";
+import { empty, facts, header_table, panel, table, time } from "./parts.js";
+import { OneView } from "./view_one.js";
 
-export class JobView extends View {
+const kMissing = { title: "This message is not there", text: ["There is no job with this id.", "It may have expired."] };
+
+export class JobView extends OneView {
   what = "the message";
-  every_seconds = 5;
-  #hidden = new HiddenBody(this.app, async () => (await this.app.api.get(`/api/jobs/${this.id}?body=1`)).message);
 
   constructor(app, _params, id) {
-    super(app);
-    this.id = id;
-    this.title = `Job ${short_id(id)}`;
+    super(app, id, { room: "jobs", name: "Job", part: "message", missing: kMissing });
   }
 
-  async load(signal) {
-    const [job, words] = await Promise.all([
-      this.app.api.get(`/api/jobs/${encodeURIComponent(this.id)}`, signal),
-      this.app.words(),
-    ]);
-    return { job, words: words.jobs };
-  }
-
-  render() {
-    const back = el("p", { class: "back", "data-key": "back" }, el("a", { href: "#/jobs" }, "Jobs"));
-    if (this.error?.status === 404) {
-      return [
-        back,
-        heading("This message is not there"),
-        empty("There is no job with this id.", "It may have expired."),
-      ];
-    }
-    if (this.data === null) return [back, heading(`Job ${short_id(this.id)}`), this.with_data(() => null)];
-    return [back, this.with_data(({ job, words }) => this.#page(job, words))];
-  }
-
-  #page(job, words) {
-    const say = (text) => this.app.announce(text);
+  page(job, words) {
     const [tone, title, why] = verdict_of(job);
     return [
-      el(
-        "div",
-        { class: "heading", "data-key": "heading" },
-        el("h1", { tabindex: "-1", class: "key" }, job.key),
-        copy_button(job.key, "event id", say),
-        badge(job.state),
-      ),
-      el(
-        "section",
-        { class: `answer ${tone}`, "aria-labelledby": "verdict", "data-key": "answer" },
-        el("h2", { id: "verdict" }, el("span", { class: "question" }, "Was it delivered? "), title),
-        el("p", {}, why),
-      ),
+      this.head(job.key, "event id", job.state),
+      this.answer(tone, "Was it delivered?", title, el("p", {}, why)),
       el(
         "div",
         { class: "columns" },
@@ -62,16 +26,7 @@ export class JobView extends View {
         el(
           "div",
           {},
-          panel(
-            "What you can do",
-            {},
-            action_list(this.app, job.actions, words, (said) =>
-              ask_job_action(this.app, job, said, () => {
-                say(`${said.title}: done.`);
-                this.app.reload();
-              }),
-            ),
-          ),
+          this.actions(job, words, ask_job_action),
           panel(
             "Message",
             {},
@@ -82,10 +37,7 @@ export class JobView extends View {
               ["Ended", job.ended ? time(job.ended, { focusable: true }) : null],
               ["Remembered until", time(job.remembered_until, { focusable: true })],
               ["Order", job.ordered ? "waits for earlier messages of the same order_by value" : null],
-              [
-                "Id",
-                el("span", { class: "id" }, el("code", { class: "long" }, job.id), copy_button(job.id, "id", say)),
-              ],
+              ["Id", this.copied(job.id, "id")],
             ]),
           ),
         ),
@@ -139,13 +91,13 @@ export class JobView extends View {
         ),
       );
     }
-    const message = this.#hidden.shown ?? job.message;
+    const message = this.hidden.shown ?? job.message;
     return panel(
       "Content",
       {},
       el("p", {}, el("code", { class: "long" }, `${message.method} ${message.target}`)),
       header_table("Headers of the message", message.headers),
-      this.#hidden.render(message.body_bytes),
+      this.hidden.render(message.body_bytes),
     );
   }
 }

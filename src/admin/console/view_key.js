@@ -1,67 +1,34 @@
 // One key: what happened, what a retry gets now, and what a person can do.
 import { ask_key_action } from "./dialogs.js";
 import { el } from "./dom.js";
-import { bytes, number, short_id } from "./format.js";
-import { HiddenBody } from "./hidden_body.js";
-import { badge, copy_button, empty, facts, header_table, in_the_past, panel, state_of, time } from "./parts.js";
+import { bytes, number } from "./format.js";
+import { copy_button, empty, facts, header_table, in_the_past, panel, state_of, time } from "./parts.js";
 import { activity_text, verdict_of } from "./verdict.js";
-import { View, action_list, heading } from "./view.js";
+import { OneView } from "./view_one.js";
 
-export class KeyView extends View {
+const kMissing = {
+  title: "This key is not there",
+  text: [
+    "There is no record with this id.",
+    "It may have expired, or was released: then the next request with the key is a first one.",
+  ],
+};
+
+export class KeyView extends OneView {
   what = "the key";
-  every_seconds = 5;
-  #hidden = new HiddenBody(this.app, async () => (await this.app.api.get(`/api/keys/${this.id}?body=1`)).response);
 
   constructor(app, _params, id) {
-    super(app);
-    this.id = id;
-    this.title = `Key ${short_id(id)}`;
+    super(app, id, { room: "keys", name: "Key", part: "response", missing: kMissing });
   }
 
-  async load(signal) {
-    const [record, words] = await Promise.all([
-      this.app.api.get(`/api/keys/${encodeURIComponent(this.id)}`, signal),
-      this.app.words(),
-    ]);
-    return { record, words: words.keys };
-  }
-
-  render() {
-    const back = el("p", { class: "back", "data-key": "back" }, el("a", { href: "#/keys" }, "Keys"));
-    if (this.error?.status === 404) {
-      return [
-        back,
-        heading("This key is not there"),
-        empty(
-          "There is no record with this id.",
-          "It may have expired, or was released: then the next request with the key is a first one.",
-        ),
-      ];
-    }
-    if (this.error && this.data === null)
-      return [back, heading(`Key ${short_id(this.id)}`), this.with_data(() => null)];
-    return [
-      back,
-      this.data ? null : heading(`Key ${short_id(this.id)}`),
-      this.with_data(({ record, words }) => this.#page(record, words)),
-    ];
-  }
-
-  #page(record, words) {
-    const say = (text) => this.app.announce(text);
+  page(record, words) {
     const verdict = verdict_of(record, this.app.overview);
     return [
-      el(
-        "div",
-        { class: "heading", "data-key": "heading" },
-        el("h1", { tabindex: "-1", class: "key" }, record.key),
-        copy_button(record.key, "key", say),
-        badge(state_of(record)),
-      ),
-      el(
-        "section",
-        { class: `answer ${verdict.tone}`, "aria-labelledby": "verdict", "data-key": "answer" },
-        el("h2", { id: "verdict" }, el("span", { class: "question" }, "Was it executed? "), verdict.title),
+      this.head(record.key, "key", state_of(record)),
+      this.answer(
+        verdict.tone,
+        "Was it executed?",
+        verdict.title,
         el("p", {}, verdict.why),
         el("p", {}, verdict.retry),
         record.activity
@@ -81,13 +48,7 @@ export class KeyView extends View {
         el(
           "div",
           {},
-          panel(
-            "What you can do",
-            {},
-            action_list(this.app, record.actions, words, (said) =>
-              ask_key_action(this.app, record, said, () => this.#acted(said)),
-            ),
-          ),
+          this.actions(record, words, ask_key_action),
           panel(
             "Request",
             {},
@@ -98,26 +59,8 @@ export class KeyView extends View {
               ["Expires", time(record.expires_at, { focusable: true })],
               ["Gateway", record.gateway],
               ["Fence", record.fence],
-              [
-                "Trace",
-                record.trace
-                  ? el(
-                      "span",
-                      { class: "id" },
-                      el("code", { class: "long" }, record.trace),
-                      copy_button(record.trace, "trace id", say),
-                    )
-                  : null,
-              ],
-              [
-                "Id",
-                el(
-                  "span",
-                  { class: "id" },
-                  el("code", { class: "long" }, record.id),
-                  copy_button(record.id, "id", say),
-                ),
-              ],
+              ["Trace", record.trace ? this.copied(record.trace, "trace id") : null],
+              ["Id", this.copied(record.id, "id")],
             ]),
           ),
         ),
@@ -156,7 +99,7 @@ export class KeyView extends View {
                       "span",
                       { class: "id" },
                       `trace ${entry.trace.slice(0, 8)}…`,
-                      copy_button(entry.trace, "trace id", (text) => this.app.announce(text)),
+                      copy_button(entry.trace, "trace id", this.say),
                     )
                   : null,
                 entry.who ? `by ${entry.who}` : null,
@@ -179,7 +122,7 @@ export class KeyView extends View {
   }
 
   #response(record) {
-    const response = this.#hidden.shown ?? record.response;
+    const response = this.hidden.shown ?? record.response;
     if (!response) {
       return panel(
         "Answer",
@@ -216,12 +159,7 @@ export class KeyView extends View {
           )
         : null,
       response.headers ? header_table("Headers of the answer", response.headers) : null,
-      response.sealed || response.omitted ? null : this.#hidden.render(response.body_bytes),
+      response.sealed || response.omitted ? null : this.hidden.render(response.body_bytes),
     ]);
-  }
-
-  #acted(said) {
-    this.app.announce(`${said.title}: done.`);
-    this.app.reload();
   }
 }
