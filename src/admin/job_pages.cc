@@ -74,7 +74,7 @@ Task<PageAnswer> JobPages::list(PageRequest& asked) {
   if (page->jobs.size() > *limit) page->jobs.resize(*limit);
   json::array jobs;
   for (const StoredJob& job : page->jobs) jobs.push_back(job_json(job, now));
-  co_return json_answer({{"jobs", std::move(jobs)}, {"more", more}});
+  co_return json_answer({{"jobs", std::move(jobs)}, {"more", more}, {"whole", page->whole}});
 }
 
 Task<Result<FoundJob>> JobPages::find(std::string_view id_text) {

@@ -180,8 +180,11 @@ with_page(
     await page.keyboard.press("Enter");
     await seen(page.getByRole("alert").filter({ hasText: /\w/ }));
     await page.getByLabel("Token").fill(world.token);
-    await page.getByRole("button", { name: "Log in" }).click();
+    const sent = [];
+    page.on("request", (request) => request.method() === "POST" && sent.push(request.url()));
+    await page.getByRole("button", { name: "Log in" }).dblclick();
     await seen(heading(page, "Keys"));
+    assert.equal(sent.length, 1, "a double click logs in once");
   },
 );
 
@@ -313,9 +316,13 @@ with_page(
     await page.goBack();
     await seen(page.getByText(/Looked at .* more/));
     await page.getByLabel("State").selectOption("in_progress");
-    await page.getByRole("button", { name: "Search" }).click();
+    await page.getByRole("button", { name: "Search" }).press("Enter");
     await seen(page.getByRole("link", { name: world.keys.running.key }));
     assert.equal(await page.getByRole("link", { name: /^bulk-/ }).count(), 0);
+    assert.equal(await page.evaluate(() => document.activeElement.textContent), "Search", "the focus stays");
+    await page.goBack();
+    await seen(page.getByText(/Looked at .* more/));
+    assert.equal(await page.getByLabel("State").inputValue(), "", "the form says what is shown");
   },
 );
 
@@ -611,7 +618,14 @@ with_page(
     await one.getByRole("button", { name: "Retry 1" }).click();
     await seen(page.getByText(/Retry is done: 1 of 1/));
 
+    await page.getByLabel("Destination").focus();
     await page.getByLabel("Destination").selectOption({ label: "hook /hooks/stripe" });
+    await jobs(page).getByText("evt_github_1").waitFor({ state: "detached" });
+    assert.equal(await page.evaluate(() => document.activeElement.name), "destination", "the focus stays");
+    await page.goBack();
+    await seen(jobs(page).getByText("evt_github_1"));
+    assert.equal(await page.getByLabel("Destination").inputValue(), "", "the filter says what is shown");
+    await page.goForward();
     await jobs(page).getByText("evt_github_1").waitFor({ state: "detached" });
     await page.getByRole("button", { name: "Retry all that match…" }).click();
     const two = page.getByRole("dialog", { name: "Retry: 2 messages" });

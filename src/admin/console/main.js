@@ -178,6 +178,7 @@ class App {
       {
         onsubmit: async (event) => {
           event.preventDefault();
+          if (form.hasAttribute("aria-busy")) return; // the second click of a double click
           form.setAttribute("aria-busy", "true");
           show(problem);
           try {

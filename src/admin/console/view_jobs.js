@@ -135,7 +135,12 @@ export class JobsView extends View {
       ),
       el(
         "form",
-        { class: "row", "aria-label": "Filters", onsubmit: (event) => event.preventDefault() },
+        {
+          class: "row",
+          "aria-label": "Filters",
+          "data-key": `filters ${JSON.stringify(this.filter)}`, // the way back in the browser changes what is chosen too
+          onsubmit: (event) => event.preventDefault(),
+        },
         field(
           "Destination",
           el(
@@ -170,9 +175,11 @@ export class JobsView extends View {
       el(
         "p",
         { class: "quiet note", role: "status", "data-key": "how-far" },
-        data.more
-          ? `The newest ${number(data.jobs.length)} are shown; there are more.`
-          : `${plural(data.jobs.length, "job")}: all that fit.`,
+        !data.whole
+          ? `${plural(data.jobs.length, "job")}, and not all were looked at: newer ones may fit too. Choose a state or a destination to see them.`
+          : data.more
+            ? `The newest ${number(data.jobs.length)} are shown; there are more.`
+            : `${plural(data.jobs.length, "job")}: all that fit.`,
       ),
       data.more && this.limit < kMost
         ? el(

@@ -112,7 +112,7 @@ export class KeysView extends View {
         class: "panel search",
         role: "search",
         "aria-label": "Search keys",
-        "data-key": "search",
+        "data-key": `search ${JSON.stringify(this.filter)}`, // the way back in the browser changes what is chosen too
         onsubmit: (event) => this.#search(event),
       },
       el(
@@ -158,7 +158,7 @@ export class KeysView extends View {
       el(
         "div",
         { class: "buttons" },
-        el("button", { type: "submit", class: "primary" }, "Search"),
+        el("button", { type: "submit", class: "primary", id: "search-go" }, "Search"),
         el("button", { type: "button", onclick: (event) => this.#clear(event) }, "Clear"),
       ),
     );
