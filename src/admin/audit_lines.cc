@@ -161,20 +161,32 @@ PageAnswer find_audit(GatewayShared& shared, const json::object& given) {
   return answer_of(page);
 }
 
-std::vector<AuditLine> audit_of_record(GatewayShared& shared, const RecordId& id) {
-  std::vector<AuditLine> found;
-  const Result<json::object> page = page_of(shared, {.limit = kLinesMax, .records = {to_hex(id)}, .event = "action"});
-  if (!page) return found;
+RecordTrail audit_of_record(GatewayShared& shared, const RecordId& id) {
+  RecordTrail trail;
+  const Result<json::object> page = page_of(shared, {.limit = kLinesMax, .records = {to_hex(id)}});
+  if (!page) return trail;
+  if (!page->at("next").is_null()) trail.back_to = text_member(*page, "back_to");
   for (const json::value& value : page->at("lines").as_array()) {
     const json::object& line = value.as_object();
-    const auto at = parse_timestamp(text_member(line, "at"));
-    if (!at) continue;
-    found.push_back({std::chrono::time_point_cast<Millis>(*at), std::string(text_member(line, "who")),
-                     std::string(text_member(line, "action")), std::string(text_member(line, "id")),
-                     std::string(text_member(line, "result")), std::string(text_member(line, "reason"))});
+    const auto wall = parse_timestamp(text_member(line, "at"));
+    if (!wall) continue;
+    const Time at = std::chrono::time_point_cast<Millis>(*wall);
+    const std::string_view event = text_member(line, "event");
+    if (event == "action") {
+      trail.actions.push_back({at, std::string(text_member(line, "who")), std::string(text_member(line, "action")),
+                               std::string(text_member(line, "id")), std::string(text_member(line, "result")),
+                               std::string(text_member(line, "reason"))});
+    } else if (event == "replayed" || event == "refused") {
+      RecordTrail::Decided& decided = trail.decisions[std::string(text_member(line, "decision"))];
+      // Lines come newest first.
+      if (decided.count++ == 0) {
+        decided.last = at;
+        decided.gateway = text_member(line, "gateway");
+      }
+    }
   }
-  std::reverse(found.begin(), found.end());
-  return found;
+  std::reverse(trail.actions.begin(), trail.actions.end());
+  return trail;
 }
 
 } // namespace oncekey

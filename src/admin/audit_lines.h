@@ -19,7 +19,7 @@ PageAnswer audit_memory_page(const AuditTrail& trail, std::string_view query);
 // The answer to POST /api/audit/find.
 PageAnswer find_audit(GatewayShared& shared, const boost::json::object& given);
 
-// What operators did to one record, oldest first: for the record's timeline. Looks at the newest megabytes of the log.
-std::vector<AuditLine> audit_of_record(GatewayShared& shared, const RecordId& id);
+// What the log says of one record or job, for its page. Looks at the newest megabytes of the log.
+RecordTrail audit_of_record(GatewayShared& shared, const RecordId& id);
 
 } // namespace oncekey

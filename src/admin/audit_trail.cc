@@ -17,11 +17,11 @@ void AuditTrail::note(AuditLine line, std::string_view peer) {
   lines_.push_back(std::move(line));
 }
 
-std::vector<AuditLine> AuditTrail::about(const RecordId& id) const {
+RecordTrail AuditTrail::about(const RecordId& id) const {
   if (older_) return older_(id);
   const std::string hex = to_hex(id);
-  std::vector<AuditLine> found;
-  std::copy_if(lines_.begin(), lines_.end(), std::back_inserter(found),
+  RecordTrail found;
+  std::copy_if(lines_.begin(), lines_.end(), std::back_inserter(found.actions),
                [&](const AuditLine& line) { return line.id == hex; });
   return found;
 }

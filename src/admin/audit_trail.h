@@ -11,6 +11,7 @@
 
 #include <deque>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -30,6 +31,19 @@ struct AuditLine {
   std::uint64_t n = 0; // its number in this process, from 1 on; the trail gives it
 };
 
+// What is known of one record or job beside itself.
+struct RecordTrail {
+  // Requests that got the same decision; where the audit log has them.
+  struct Decided {
+    std::uint64_t count = 0;
+    Time last{};
+    std::string gateway;
+  };
+  std::vector<AuditLine> actions;                        // of operators, oldest first
+  std::map<std::string, Decided, std::less<>> decisions; // by the decision, as in "replay"
+  std::string back_to; // the log was looked at back to this time and not further; empty: all of it was
+};
+
 class AuditTrail {
  public:
   // Kept in memory; a busy day of an operations team.
@@ -43,12 +57,11 @@ class AuditTrail {
   void write_into(Also also) { also_ = std::move(also); }
 
   // Where lines about a record are found that are older than this process. Set once, before the first request.
-  using Older = std::function<std::vector<AuditLine>(const RecordId& id)>;
+  using Older = std::function<RecordTrail(const RecordId& id)>;
   void read_older(Older older) { older_ = std::move(older); }
   bool has_older() const { return static_cast<bool>(older_); }
 
-  // About one record or job, oldest first.
-  std::vector<AuditLine> about(const RecordId& id) const;
+  RecordTrail about(const RecordId& id) const;
   // Those with a smaller number than `before`, or all if it is 0, and written before `until`. Newest first.
   std::vector<AuditLine> newest(std::size_t limit, std::uint64_t before, std::optional<Time> until) const;
   // The number of the oldest line in memory; 0 if there is none.

@@ -126,8 +126,10 @@ Task<PageAnswer> JobPages::show(PageRequest& asked) {
   body["newest_attempts"] = attempts_json(found->job);
   body["actions"] = actions_of(found->job, found->now);
   json::array decisions;
-  for (const AuditLine& line : audit_.about(found->job.id)) decisions.push_back(audit_json(line));
+  const RecordTrail trail = audit_.about(found->job.id);
+  for (const AuditLine& line : trail.actions) decisions.push_back(audit_json(line));
   body["decisions"] = std::move(decisions);
+  body["audit_back_to"] = trail.back_to.empty() ? json::value() : json::value(trail.back_to);
   co_return json_answer(body);
 }
 

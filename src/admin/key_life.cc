@@ -106,22 +106,32 @@ std::vector<LifeEvent> events_of_record(const Record& record, Time now) {
 
 } // namespace
 
-json::array KeyPages::timeline(const RecordId& id, const Record& record, Time now) const {
+json::array KeyPages::timeline(const RecordId& id, const Record& record, const RecordTrail& trail, Time now) const {
   std::vector<LifeEvent> events = events_of_record(record, now);
-  if (const auto seen = shared_.key_activity.find(id)) {
-    const auto add = [&](KeyActivity::Kind kind, std::string_view event, std::string_view what) {
-      if (seen->count(kind) == 0) return;
+  const auto seen = shared_.key_activity.find(id);
+  // This process has counted them since its start. The audit log, where it has decisions, knows of those before.
+  const auto add = [&](KeyActivity::Kind kind, std::string_view decision, std::string_view event,
+                       std::string_view what) {
+    const std::uint64_t counted = seen ? seen->count(kind) : 0;
+    const auto logged = trail.decisions.find(decision);
+    if (logged != trail.decisions.end() && logged->second.count > counted) {
+      events.push_back({logged->second.last,
+                        event,
+                        fmt::format("{}, by the audit log", what),
+                        {{"count", logged->second.count}, {"gateway", json_text(logged->second.gateway)}}});
+    } else if (counted > 0) {
       events.push_back({as_time(seen->last_of(kind)),
                         event,
                         std::string(what),
-                        {{"count", seen->count(kind)}, {"gateway", json_text(shared_.name)}}});
-    };
-    add(KeyActivity::Kind::replay, "replayed", "retries answered from the record; this is the last one");
-    add(KeyActivity::Kind::in_progress, "in_progress", "retries that found the first request at work; the last one");
-    add(KeyActivity::Kind::held, "held_retry", "retries that were told that the outcome is unknown; the last one");
-    add(KeyActivity::Kind::mismatch, "mismatch", "other requests refused under this key; the last one");
-  }
-  for (const AuditLine& line : audit_.about(id)) {
+                        {{"count", counted}, {"gateway", json_text(shared_.name)}}});
+    }
+  };
+  using Kind = KeyActivity::Kind;
+  add(Kind::replay, "replay", "replayed", "retries answered from the record; this is the last one");
+  add(Kind::in_progress, "in_progress", "in_progress", "retries that found the first request at work; the last one");
+  add(Kind::held, "indeterminate", "held_retry", "retries that were told that the outcome is unknown; the last one");
+  add(Kind::mismatch, "mismatch", "mismatch", "other requests refused under this key; the last one");
+  for (const AuditLine& line : trail.actions) {
     events.push_back({line.at,
                       "operator",
                       fmt::format("{}: {}", line.action, line.result),
@@ -175,11 +185,13 @@ Task<PageAnswer> KeyPages::show(PageRequest& asked) {
   const Record& record = *found->record;
   json::object body = key_json(id, record, found->now);
   if (record.response) body["response"] = response_json(*record.response, asked.bodies);
-  body["timeline"] = timeline(id, record, found->now);
+  const RecordTrail trail = audit_.about(id);
+  body["timeline"] = timeline(id, record, trail, found->now);
   body["activity"] = activity_json(shared_.key_activity.find(id), shared_.name);
   body["retry"] = retry_forecast(shared_.config(), record, found->now);
   body["actions"] = actions_of(record, found->now);
   body["audit"] = audit_.has_older() ? "log" : "memory";
+  body["audit_back_to"] = trail.back_to.empty() ? json::value() : json::value(trail.back_to);
   co_return json_answer(body);
 }
 

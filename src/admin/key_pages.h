@@ -38,7 +38,7 @@ class KeyPages {
   Task<Result<Found>> find_by_id(std::string_view id_text, RecordId& id);
   boost::json::object key_json(const RecordId& id, const Record& record, Time now) const;
   boost::json::object page_json(const BrowsePage& page) const;
-  boost::json::array timeline(const RecordId& id, const Record& record, Time now) const;
+  boost::json::array timeline(const RecordId& id, const Record& record, const RecordTrail& trail, Time now) const;
   // The error for an operator who acts on a key whose lease is live.
   Task<std::string> why_live(const RecordId& id);
 

@@ -400,6 +400,15 @@ with_page("a page says what the client was told: the statuses are those that a r
   await seen(page.locator(".timeline li.mismatch"));
 });
 
+with_page("a page says when the audit log was not looked at whole", {}, async (page) => {
+  await page.route(`**/api/keys/${world.keys.done.id}`, async (route) => {
+    const response = await route.fetch();
+    await route.fulfill({ response, json: { ...(await response.json()), audit_back_to: "2026-01-02T03:04:05.678Z" } });
+  });
+  await go(page, key_page("done"));
+  await seen(page.getByText(`oncekey audit show --record ${world.keys.done.id}`));
+});
+
 with_page("bodies and cookies are hidden until asked for, and are text", { place: key_page("done") }, async (page) => {
   await seen(page.getByRole("button", { name: /Show the body/ }));
   assert.doesNotMatch(await page.locator("main").textContent(), /secret-cookie|ch_1/);
@@ -589,6 +598,7 @@ with_page(
     await page.getByRole("button", { name: "Drop" }).click();
     await (await fill_in(page, { reason: "a test event", confirm: id })).getByRole("button", { name: "Drop" }).click();
     await seen(verdict(page).getByText("No: an operator dropped it"));
+    await seen(page.getByRole("table", { name: "What operators did" }).getByText("a test event"));
 
     await go(page, "#/jobs");
     await jobs(page).getByRole("link", { name: "evt_github_0" }).click();
@@ -890,6 +900,7 @@ const kPages = [
   ["key-abandoned", key_page("abandoned"), "Not known whether"],
   ["key-running", key_page("running"), "Being executed"],
   ["key-taken-over", key_page("taken_over"), "maybe more than once"],
+  ["job", `#/jobs/${world.job}`, "Was it delivered?"],
   ["jobs", "#/jobs?state=delivered", "evt_stripe_1"],
   ["jobs-empty", "#/jobs?state=taken", "Nothing is being delivered"],
   ["audit", "#/audit", "newest first"],

@@ -171,6 +171,8 @@ class ConsoleTest(unittest.TestCase):
                 body, headers = getattr(hooks, provider)(f"{name}_{number}")
                 self.assertEqual(client.post(f"/hooks/{provider}", body=body, headers=headers, authorization=False).status, 200)
         poll_until(lambda: len(self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]) == 6 + ORDERS, "dead letters")
+        job = next(each["id"] for each in self.gateway.admin.get("/api/jobs?state=dead").json()["jobs"]
+                   if each["key"] == "evt_stripe_1")
         self.receiver.always(answers(200))
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/lost")
         self.gateway.wait_until_leases_end(LEASE_SECONDS, below="/waits")
@@ -186,7 +188,7 @@ class ConsoleTest(unittest.TestCase):
             self.assertEqual(refused.status, 409)
         return {"admin": f"http://{self.gateway.admin_text}", "gateway": "http://{}:{}".format(*self.gateway.address),
                 "admin_address": self.gateway.admin_text, "token": self.gateway.admin_token, "read_token": READ_TOKEN,
-                "binary": binary(), "evil": EVIL, "orders": ORDERS, "secure": self.secure_world(), "keys": {name: {**known, "id": ids[known["key"]]} for name, known in keys.items()}}
+                "binary": binary(), "evil": EVIL, "orders": ORDERS, "job": job, "secure": self.secure_world(), "keys": {name: {**known, "id": ids[known["key"]]} for name, known in keys.items()}}
 
     def secure_world(self):
         """A gateway whose operators have client certificates, with a key to act on."""

@@ -201,6 +201,23 @@ class TamperedLogTest(unittest.TestCase):
         self.assertIn("18 bytes were torn", verified.stdout)
         self.assertNotIn("audit_chain_broken", self.gateway.log)
 
+    def test_the_retries_of_a_key_are_known_after_a_restart(self):
+        for body in (b"ten", b"ten", b"ten", b"twenty"):
+            self.gateway.client().post("/charges", key="restarted", body=body)
+
+        def life():
+            shown = self.gateway.admin.get(f"/api/keys/{self.gateway.records()[0]['id']}").json()
+            self.assertEqual((shown["audit"], shown["audit_back_to"]), ("log", None))
+            return {each["event"]: each for each in shown["timeline"]}
+
+        before = life()
+        self.assertEqual((before["replayed"]["count"], before["mismatch"]["count"]), (2, 1))
+        self.gateway.stop()
+        self.gateway.start()
+        after = life()
+        self.assertEqual((after["replayed"]["count"], after["mismatch"]["count"]), (2, 1))
+        self.assertIn("by the audit log", after["replayed"]["text"])
+
     def test_a_large_log_is_rotated(self):
         self.gateway.stop()
         self.gateway.settings["audit_log_size"] = "2KiB"

@@ -22,7 +22,7 @@ export class JobView extends OneView {
       el(
         "div",
         { class: "columns" },
-        el("div", {}, panel("Attempts", {}, this.#attempts(job)), this.#message(job)),
+        el("div", {}, panel("Attempts", {}, this.#attempts(job)), this.#decisions(job), this.#message(job)),
         el(
           "div",
           {},
@@ -78,6 +78,26 @@ export class JobView extends OneView {
         ? el("p", { class: "quiet note" }, `A job keeps its newest ${number(newest.length)} attempts.`)
         : null,
     ];
+  }
+
+  #decisions(job) {
+    if (job.decisions.length === 0 && !job.audit_back_to) return null;
+    return panel("What operators did", {}, [
+      job.decisions.length === 0
+        ? el("p", {}, "Nothing.")
+        : table(
+            "What operators did",
+            [
+              { title: "When", class: "when", cell: (row) => time(row.at, { focusable: true }) },
+              { title: "What", cell: (row) => `${row.action}: ${row.result}` },
+              { title: "Who", cell: (row) => row.who },
+              { title: "Reason", cell: (row) => row.reason },
+            ],
+            job.decisions,
+            { key: (row) => `${row.at} ${row.action}` },
+          ),
+      this.how_far(job),
+    ]);
   }
 
   #message(job) {

@@ -117,7 +117,7 @@ export class KeyView extends OneView {
             { class: "quiet note" },
             "Actions of operators and counts of retries are those since this gateway's start. The log has all.",
           )
-        : null,
+        : this.how_far(record),
     ];
   }
 

@@ -2,7 +2,7 @@
 import { el } from "./dom.js";
 import { short_id } from "./format.js";
 import { HiddenBody } from "./hidden_body.js";
-import { badge, copy_button, empty, panel } from "./parts.js";
+import { badge, copy_button, empty, panel, time } from "./parts.js";
 import { View, action_list, heading } from "./view.js";
 
 // Found by its id, and loaded again while a person looks at it. `page(one, words)` renders what was found.
@@ -65,6 +65,20 @@ export class OneView extends View {
         }),
       ),
     );
+  }
+
+  // How far the audit log was looked at, where it was not looked at whole.
+  how_far(one) {
+    return one.audit_back_to
+      ? el(
+          "p",
+          { class: "quiet note" },
+          "The audit log was looked at back to ",
+          time(one.audit_back_to, { focusable: true }),
+          ". For what is older: ",
+          el("code", { class: "long" }, `oncekey audit show --record ${one.id}`),
+        )
+      : null;
   }
 
   // A long id with its button.
