@@ -13,6 +13,9 @@ namespace json = boost::json;
 
 namespace {
 
+// A script that tries again and again to release a key must not fill the key's page.
+constexpr std::size_t kActionsShown = 50;
+
 Time as_time(KeyActivity::WallTime time) { return std::chrono::time_point_cast<Millis>(time); }
 
 // An event of a timeline. What does not apply is null, so that every event has the same members.
@@ -131,7 +134,13 @@ json::array KeyPages::timeline(const RecordId& id, const Record& record, const R
   add(Kind::in_progress, "in_progress", "in_progress", "retries that found the first request at work; the last one");
   add(Kind::held, "indeterminate", "held_retry", "retries that were told that the outcome is unknown; the last one");
   add(Kind::mismatch, "mismatch", "mismatch", "other requests refused under this key; the last one");
-  for (const AuditLine& line : trail.actions) {
+  const std::size_t left_out = trail.actions.size() - std::min(trail.actions.size(), kActionsShown);
+  if (left_out > 0) {
+    events.push_back({trail.actions[left_out - 1].at, "operator",
+                      fmt::format("{} actions of operators up to here: the audit log has them", left_out)});
+  }
+  for (std::size_t at = left_out; at < trail.actions.size(); ++at) {
+    const AuditLine& line = trail.actions[at];
     events.push_back({line.at,
                       "operator",
                       fmt::format("{}: {}", line.action, line.result),

@@ -400,6 +400,11 @@ with_page("a page says what the client was told: the statuses are those that a r
   await seen(page.locator(".timeline li.mismatch"));
 });
 
+with_page("a key that was acted on many times shows the newest actions", { place: key_page("busy") }, async (page) => {
+  await seen(page.getByText("100 actions of operators up to here: the audit log has them"));
+  assert.equal(await page.locator(".timeline li.operator").count(), 51);
+});
+
 with_page("a page says when the audit log was not looked at whole", {}, async (page) => {
   await page.route(`**/api/keys/${world.keys.done.id}`, async (route) => {
     const response = await route.fetch();

@@ -182,13 +182,15 @@ class ConsoleTest(unittest.TestCase):
         self.api.always(charge)
         ids = {record["key"]: record["id"] for record in self.gateway.records()}
         for _ in range(REFUSED_ACTIONS):
-            refused = self.gateway.admin.request("POST", f"/api/keys/{ids[keys['done']['key']]}/release",
+            refused = self.gateway.admin.request("POST", f"/api/keys/{ids['bulk-0000']}/release",
                                                  body=b'{"reason":"it has its answer"}',
                                                  headers=[("Content-Type", "application/json")])
             self.assertEqual(refused.status, 409)
+        keys["busy"] = {"key": "bulk-0000", "target": "/charges"}
         return {"admin": f"http://{self.gateway.admin_text}", "gateway": "http://{}:{}".format(*self.gateway.address),
                 "admin_address": self.gateway.admin_text, "token": self.gateway.admin_token, "read_token": READ_TOKEN,
-                "binary": binary(), "evil": EVIL, "orders": ORDERS, "job": job, "secure": self.secure_world(), "keys": {name: {**known, "id": ids[known["key"]]} for name, known in keys.items()}}
+                "binary": binary(), "evil": EVIL, "orders": ORDERS, "job": job, "secure": self.secure_world(),
+                "keys": {name: {**known, "id": ids[known["key"]]} for name, known in keys.items()}}
 
     def secure_world(self):
         """A gateway whose operators have client certificates, with a key to act on."""
