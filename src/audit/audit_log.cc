@@ -308,7 +308,9 @@ void AuditLog::rotate() {
 // they go: `oncekey audit verify` takes older lines that are missing without one for removed by somebody else.
 void AuditLog::remove_old_files() {
   const auto now = std::chrono::steady_clock::now();
-  if (options_.keep_files.count() == 0 || now < looked_for_old_at_ + kOldFilesEvery) return;
+  // Not by the time alone: a machine that was just booted has a clock that is younger than an hour.
+  const bool looked_lately = looked_for_old_at_ && now < *looked_for_old_at_ + kOldFilesEvery;
+  if (options_.keep_files.count() == 0 || looked_lately) return;
   looked_for_old_at_ = now;
   const auto wall = std::chrono::system_clock::now();
   const Result<AuditFiles> found = audit_files_of(options_.path);

@@ -113,7 +113,7 @@ class AuditLog {
   bool open_ended_ = false; // the last of them is no newline
   std::uint64_t lost_ = 0;  // not said in a line yet
   std::chrono::steady_clock::time_point synced_at_{};
-  std::chrono::steady_clock::time_point looked_for_old_at_{};
+  std::optional<std::chrono::steady_clock::time_point> looked_for_old_at_;
   std::uint64_t synced_n_ = 0;
 
   std::atomic<bool> closing_{false};

@@ -119,6 +119,11 @@ Result<bool> exchange_private_file(const std::string& path, std::string_view exp
       done = written.fault();
     } else {
       done = true;
+      // Root's file in another user's folder is for that user: its process could not read it otherwise.
+      struct stat owner {};
+      if (::geteuid() == 0 && ::fstat(lock, &owner) == 0 && owner.st_uid != 0 &&
+          ::lchown(path.c_str(), owner.st_uid, owner.st_gid) != 0)
+        done = failed("giving its user", path);
     }
   }
   ::close(lock);

@@ -25,7 +25,8 @@ enum class Sync { yes, no };
 Status replace_private_file(const std::string& path, std::string_view content, Sync sync);
 
 // The same if the file has the content `expected` (empty: or does not exist), durably; false if it has another. Of
-// several processes that try at once one succeeds: they hold a lock on the folder meanwhile.
+// several processes that try at once one succeeds: they hold a lock on the folder meanwhile. What root writes belongs
+// to the owner of the folder.
 Result<bool> exchange_private_file(const std::string& path, std::string_view expected, std::string_view next,
                                    std::size_t bytes_max);
 
