@@ -28,7 +28,8 @@ struct PageRequest {
 // What a visitor may send, an answer for `complete` included; and what a stranger may send to become one.
 inline constexpr std::uint64_t kVisitorBytesMax = 16u << 20;
 inline constexpr std::uint64_t kLoginBytesMax = 4096;
-// Reads the JSON object that a POST comes with, and its text for those who compare it. The refusal if there is none.
+// Reads the JSON object that a POST comes with, and its text for the caller that compares it with an earlier one. The
+// refusal if there is none.
 Task<std::optional<PageAnswer>> read_json(Exchange& exchange, std::uint64_t bytes_max, boost::json::object& out,
                                           std::string& text);
 

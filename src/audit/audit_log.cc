@@ -305,7 +305,7 @@ void AuditLog::rotate() {
 }
 
 // Whole files from the beginning of the chain, as long as their names are ours. The line that says so is on disk before
-// they go: `oncekey audit verify` takes older lines that are missing without one for removed by somebody else.
+// they go: `oncekey audit verify` takes older lines that are missing without one for removed by an attacker.
 void AuditLog::remove_old_files() {
   const auto now = std::chrono::steady_clock::now();
   // Not by the time alone: a machine that was just booted has a clock that is younger than an hour.

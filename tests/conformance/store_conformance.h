@@ -147,9 +147,10 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   std::unique_ptr<StoreUnderTest> under_test_; // goes first: its threads may have news to tell
 };
 
-// The part that is about jobs: jobs_conformance.cc.
+// The part that is about jobs: jobs_conformance.cc, job_order_conformance.cc.
 class JobsConformance : public StoreConformance {
  protected:
+  using Keys = std::vector<std::string>;
   static constexpr const char* kRoute = "hook /hooks/stripe";
   static constexpr const char* kOther = "hook /hooks/github";
 

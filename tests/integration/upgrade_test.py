@@ -1,5 +1,5 @@
 """A gateway that is replaced while clients use it: from process to process, by a service manager, and one of two on a
-shared store after the other. No client sees an error, and nothing is executed twice, whoever is killed when."""
+shared store after the other. No client sees an error, and nothing is executed twice, whichever gateway is killed, and whenever."""
 
 import collections
 import contextlib
