@@ -30,19 +30,24 @@ def binary():
 # once, and processes that run beside each other begin at different ones.
 FIRST_PORT, PORTS = 10_000, 10_000
 _next_port = itertools.count(os.getpid() * 101)
+_reserved_ports = []
 
 
 def free_port(*others):
-    """A port that nobody uses at the moment, nor those that far above it."""
+    """A port that no process uses, nor those that far above it. Until this process ends no other one is given it: a
+    server that is to listen there may start late, or stop for a while."""
     for _ in range(PORTS):
         port = FIRST_PORT + next(_next_port) % PORTS
         with contextlib.ExitStack() as tried:
             try:
+                reserved = tried.enter_context(socket.socket(socket.AF_UNIX))
+                reserved.bind(f"\0oncekey-test-port-{port}")
                 for above in (0, *others):
                     tried.enter_context(socket.socket()).bind(("127.0.0.1", port + above))
-                return port
             except OSError:
                 continue
+            _reserved_ports.append(reserved.dup())
+            return port
     raise DidNotStart("there is no free port")
 
 

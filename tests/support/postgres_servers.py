@@ -71,7 +71,11 @@ class Postgres(Server):
         run_unprivileged([POSTGRES_BINARIES / "initdb", "--no-sync", "--no-instructions", "--auth=trust",
                           "--username=postgres", "--encoding=UTF8", "--locale=C.UTF-8", "--wal-segsize=1", "-D", data])
         single = [POSTGRES_BINARIES / "postgres", "--single", "-F", "-D", data, "postgres"]
-        subprocess.run(single, input=f"CREATE DATABASE {cls.database}\n", text=True, capture_output=True,
+        # Nothing is made of template0 here: three hundred files less in each copy.
+        statements = (f"CREATE DATABASE {cls.database}\n"
+                      "UPDATE pg_database SET datistemplate = false WHERE datname = 'template0'\n"
+                      "DROP DATABASE template0\n")
+        subprocess.run(single, input=statements, text=True, capture_output=True,
                        user=UNPRIVILEGED if os.geteuid() == 0 else None, cwd="/", check=True)
 
     def command(self):
