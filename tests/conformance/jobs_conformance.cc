@@ -138,11 +138,11 @@ TEST_P(JobsConformance, TheNewestAttemptsAreKeptEachWithItsGatewayAndAnswer) {
     // What a receiver may say: separators, bytes that are no text, and more than is kept.
     failed.result = AttemptResult{500 + number, number == 3 ? "a\tb\nc\xff" : std::string(number == 4 ? 5000 : 0, 'x')};
     failed.gateway = number % 2 == 0 ? "eu-2" : "eu-1";
-    EXPECT_EQ(end(take().at(0), failed), FenceAnswer::done);
+    EXPECT_EQ(end(take(1).at(0), failed), FenceAnswer::done);
     AttemptEnd back; // in between, by a gateway that made no attempt
     back.kind = Kind::again;
     back.gateway = "eu-3";
-    EXPECT_EQ(end(take().at(0), back), FenceAnswer::done);
+    EXPECT_EQ(end(take(1).at(0), back), FenceAnswer::done);
   }
   const std::optional<FoundJob> found = look(1);
   ASSERT_TRUE(found);

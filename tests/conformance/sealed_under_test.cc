@@ -18,6 +18,7 @@ class SealedUnderTest : public StoreUnderTest {
   }
   bool shared() const override { return below_->shared(); }
   Millis blink() const override { return below_->blink(); }
+  int takes_to_see_all() const override { return below_->takes_to_see_all(); }
   bool damage_message(const RecordId& id) override { return below_->damage_message(id); }
 
  private:

@@ -40,6 +40,9 @@ class StoreUnderTest {
   virtual bool shared() const { return false; }
   // The least time that tells before from after. A server's clock runs on while a test looks at it: some seconds there.
   virtual Millis blink() const { return Millis{1}; }
+  // After so many takes in a row that brought nothing, no job is due. A store of many partitions looks at some of them
+  // with each take.
+  virtual int takes_to_see_all() const { return 1; }
   // Makes the stored message of a job unreadable; false for stores that cannot be damaged from outside.
   virtual bool damage_message(const RecordId& /*id*/) { return false; }
 };
@@ -80,6 +83,7 @@ class StoreConformance : public ::testing::TestWithParam<StoreKind> {
   }
   bool shared() const { return under_test_->shared(); }
   Millis blink() const { return under_test_->blink(); }
+  int takes_to_see_all() const { return under_test_->takes_to_see_all(); }
   bool damage_message(const RecordId& id) { return under_test_->damage_message(id); }
   // As near to each other as the store's clock lets one tell.
   bool same_instant(Time a, Time b) const;
@@ -183,13 +187,14 @@ class JobsConformance : public StoreConformance {
   }
   bool stage(std::uint64_t number) { return stage(to_stage(number)); }
 
-  // A store of many partitions may need some calls to look at them all.
+  // Up to `limit` of the jobs that are due.
   std::vector<TakenJob> take(std::size_t limit = 10, const char* route = kRoute, Millis overdue = Millis{0}) {
     std::vector<TakenJob> all;
-    for (int call = 0; call < 100 && all.size() < limit; ++call) {
+    for (int in_vain = 0; in_vain < takes_to_see_all() && all.size() < limit;) {
       const TakeRequest request{route, limit - all.size(), kLease, overdue};
       std::vector<TakenJob> taken =
           value_of<std::vector<TakenJob>>([&](auto done) { jobs().take(request, std::move(done)); });
+      in_vain = taken.empty() ? in_vain + 1 : 0;
       std::move(taken.begin(), taken.end(), std::back_inserter(all));
     }
     return all;
