@@ -61,7 +61,7 @@ class ColdStore {
 struct SegmentedLogOptions {
   std::uint64_t salt = 0;
   LogEnd sealed; // what the cold store has
-  std::size_t segments_max = 16;
+  std::size_t segments_max = 8;
   // Makes the writer; the thread's where there is no loop.
   std::function<std::unique_ptr<DurableWriter>(DurableWriter::Written written)> make_writer = make_thread_writer;
   std::function<void(std::string reason)> on_fatal;
