@@ -14,7 +14,7 @@ from support.cases import fresh_key
 from support.gateway import Gateway, run_cli
 from support.shared_cases import SharedStoreTest
 from support.upstream import answers, held, resets
-from support.waiting import GaveUpWaiting, poll_until
+from support.waiting import PATIENCE_SECONDS, GaveUpWaiting, poll_until
 
 BINARY = bytes(range(256)) * 3
 # A refusal by an open breaker needs no answer of the store: far less than the store's time-outs.
@@ -169,9 +169,10 @@ class TwoGateways:
         listed = json.loads(run_cli("keys", "list", "--json", "--state", "indeterminate", "--admin",
                                     self.here.admin_text).stdout)
         there_are = len(listed["keys"])
+        # A gateway looks again after twenty times as long as its last look took, which on a busy machine is seconds.
         for gateway in (self.here, self.there):
             poll_until(lambda gateway=gateway: gateway.metric("oncekey_keys", state="indeterminate") == there_are,
-                       f"{there_are} keys to be counted")
+                       f"{there_are} keys to be counted", seconds=4 * PATIENCE_SECONDS)
         return there_are
 
 
