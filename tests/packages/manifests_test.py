@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 import unittest
 
 try:
@@ -33,6 +34,7 @@ SLOW = os.environ.get("ONCEKEY_SLOW_TESTS") == "1"
 
 ENVIRONMENT = {"ONCEKEY_STORE": "postgres://oncekey@db.test/oncekey", "ONCEKEY_ADMIN_TOKEN": "0123456789abcdef0123"}
 DRAIN_SECONDS = 30  # the default of drain_timeout
+STATE_FOLDER = "/var/lib/oncekey"  # of the image; its root cannot be written in these files
 
 
 def documents(text):
@@ -68,7 +70,31 @@ def value_sets():
                       tolerations=[{"key": "x", "operator": "Exists"}], affinity={"nodeAffinity": {}})
     everything["image"]["tag"] = "1.2.3"
     everything["service"].update(type="LoadBalancer", port=443)
+    everything["audit"].update(claim="audit-logs")
     yield "everything", everything
+
+
+def audit_log_of(text):
+    """The path of the audit log with this configuration, or None: the usual place for a shared store is below the home
+    folder, which no volume of these files holds."""
+    config = tomllib.loads(text)
+    if "audit_log" in config:
+        return pathlib.PurePosixPath(config["audit_log"])
+    kind, _, folder = config["store"].partition(":")
+    return pathlib.PurePosixPath(folder) / "audit.log" if kind == "journal" else None
+
+
+def is_below_one_of(path, folders):
+    return path is not None and any(path.is_relative_to(folder) for folder in folders)
+
+
+def accepted(text):
+    """What `oncekey check` says of a configuration, with a folder of this machine in place of the volume."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "oncekey.toml"
+        file.write_text(text.replace(STATE_FOLDER, folder))
+        return subprocess.run([os.environ["ONCEKEY_BINARY"], "check", str(file)], capture_output=True, text=True, check=False,
+                              env={**os.environ, **ENVIRONMENT})
 
 
 def by_kind(objects, kind):
@@ -159,12 +185,30 @@ class ObjectsOfOneFile:
     def test_the_binary_accepts_the_configuration(self):
         for objects in self.each():
             for config in by_kind(objects, "ConfigMap"):
-                with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
-                    file.write(config["data"]["oncekey.toml"])
-                    file.flush()
-                    done = subprocess.run([os.environ["ONCEKEY_BINARY"], "check", file.name], capture_output=True, text=True,
-                                          check=False, env={**os.environ, **ENVIRONMENT})
-                    self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                done = accepted(config["data"]["oncekey.toml"])
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_audit_log_is_on_a_volume_that_the_gateway_can_write(self):
+        for objects in self.each():
+            path = audit_log_of(by_kind(objects, "ConfigMap")[0]["data"]["oncekey.toml"])
+            for workload in workloads(objects):
+                pod = workload["spec"]["template"]["spec"]
+                writable = {volume["name"] for volume in pod["volumes"]
+                            if "emptyDir" in volume or "persistentVolumeClaim" in volume}
+                writable |= {claim["metadata"]["name"] for claim in workload["spec"].get("volumeClaimTemplates", [])}
+                mounts = [mount for mount in gateway_of(workload)["volumeMounts"]
+                          if mount["name"] in writable and not mount.get("readOnly")]
+                self.assertTrue(is_below_one_of(path, [mount["mountPath"] for mount in mounts]),
+                                f"audit log {path}: expected below the mount of a volume that can be written")
+                self.assertEqual(pod["securityContext"]["fsGroup"], 10001)
+
+    def test_gateways_that_may_share_a_claim_have_a_folder_each(self):
+        for objects in self.each():
+            for workload in by_kind(objects, "Deployment"):
+                gateway = gateway_of(workload)
+                folders = [mount.get("subPathExpr") for mount in gateway["volumeMounts"] if mount["mountPath"] == STATE_FOLDER]
+                self.assertEqual(folders, ["$(POD_NAME)"])
+                self.assertIn({"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}, gateway["env"])
 
 
 class KubernetesFiles(ObjectsOfOneFile, unittest.TestCase):
@@ -195,6 +239,7 @@ class RenderedChart(ObjectsOfOneFile, unittest.TestCase):
         self.assertTrue(gateway_of(workload)["image"].endswith(":1.2.3"))
         self.assertEqual((pod["nodeSelector"], pod["imagePullSecrets"]), ({"disk": "ssd"}, [{"name": "pull"}]))
         self.assertEqual(by_kind(everything, "Service")[0]["spec"]["ports"][0]["port"], 443)
+        self.assertIn({"name": "audit", "persistentVolumeClaim": {"claimName": "audit-logs"}}, pod["volumes"])
         embedded = by_kind(dict(self.rendered)["embedded"], "StatefulSet")[0]
         self.assertEqual(embedded["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"], "fast")
 
@@ -246,9 +291,14 @@ class Containers(unittest.TestCase):
                 self.assertTrue((folder / source).exists() if source.startswith(".") else source in self.compose["volumes"])
 
     def test_the_binary_accepts_the_configuration_of_compose(self):
-        done = subprocess.run([os.environ["ONCEKEY_BINARY"], "check", str(PACKAGING / "docker" / "oncekey.toml")],
-                              capture_output=True, text=True, check=False)
+        done = accepted((PACKAGING / "docker" / "oncekey.toml").read_text())
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_audit_log_of_compose_is_on_a_named_volume(self):
+        path = audit_log_of((PACKAGING / "docker" / "oncekey.toml").read_text())
+        mounts = [volume.split(":") for volume in self.compose["services"]["gateway"]["volumes"]]
+        kept = [mount[1] for mount in mounts if mount[0] in self.compose["volumes"] and mount[2:] != ["ro"]]
+        self.assertTrue(is_below_one_of(path, kept), f"audit log {path}: expected below a named volume")
 
 
 @unittest.skipUnless(SLOW, "needs npm packages and yamllint: ONCEKEY_SLOW_TESTS=1")
