@@ -182,8 +182,7 @@ Task<PageAnswer> Access::log_in(Exchange& exchange, const json::object& given) {
   const Visitor visitor = visitor_of(secret, *sessions_.find(secret, now));
   const std::string_view with = !code.empty() ? "code" : !token.empty() ? "token" : "certificate";
   audit_.note({wall_clock(), visitor.name(), "login", "",
-               fmt::format("as {}, with a {}", to_string(visitor.login.role), with), ""},
-              exchange.peer());
+               fmt::format("as {}, with a {}", to_string(visitor.login.role), with), "", std::string(exchange.peer())});
   PageAnswer answer = show(visitor);
   answer.headers.add("Set-Cookie", cookie_line(exchange, secret));
   co_return answer;
@@ -191,7 +190,7 @@ Task<PageAnswer> Access::log_in(Exchange& exchange, const json::object& given) {
 
 PageAnswer Access::log_out(const Exchange& exchange, const Visitor& visitor) {
   sessions_.end(visitor.secret);
-  audit_.note({wall_clock(), visitor.name(), "logout", "", "done", ""}, exchange.peer());
+  audit_.note({wall_clock(), visitor.name(), "logout", "", "done", "", std::string(exchange.peer())});
   PageAnswer answer = json_answer({{"result", "done"}});
   answer.headers.add("Set-Cookie", cookie_line(exchange, ""));
   return answer;

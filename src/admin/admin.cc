@@ -63,13 +63,18 @@ Admin::Admin(GatewayShared& shared, const StoreCounts& counts, Loop& loop, const
       jobs_(shared, loop, audit_),
       bulk_(shared, loop, audit_),
       store_(shared, loop, audit_),
-      pages_(pages()) {
+      pages_(pages()),
+      audit_log_(shared, loop) {
   audit_.write_into([&shared](const AuditLine& line) { audit_action(shared, line); });
 }
 
 void Admin::serves(const Server& gateway) {
   gateway_ = &gateway;
   overview_.serves(gateway);
+}
+
+void Admin::reads_audit_log() {
+  audit_.read_older([this](const RecordId& id) { return audit_log_.about(id); });
 }
 
 void Admin::stop() {
@@ -94,9 +99,8 @@ std::vector<Admin::Page> Admin::pages() {
       {"GET", "/api/storms", Needs::reader, Kind::polled,
        [this](R&) { return at_once(json_answer(overview_.storms(kStormsMax))); }},
       {"GET", "/api/actions", Needs::reader, Kind::reads, [this](R&) { return at_once(actions()); }},
-      {"GET", "/api/audit", Needs::reader, Kind::reads, [this](R& r) { return at_once(audit_page(r)); }},
-      {"POST", "/api/audit/find", Needs::reader, Kind::reads,
-       [this](R& r) { return at_once(find_audit(shared_, r.given)); }},
+      {"GET", "/api/audit", Needs::reader, Kind::reads, [this](R& r) { return audit_page(r); }},
+      {"POST", "/api/audit/find", Needs::reader, Kind::reads, [this](R& r) { return audit_log_.find(r.given); }},
       {"GET", "/api/keys", Needs::reader, Kind::reads, [this](R& r) { return keys_.list(r); }},
       {"POST", "/api/keys/find", Needs::reader, Kind::reads, [this](R& r) { return keys_.find(r); }},
       {"GET", "/api/keys/*", Needs::reader, Kind::reads, [this](R& r) { return keys_.show(r); }},
@@ -106,12 +110,12 @@ std::vector<Admin::Page> Admin::pages() {
       {"GET", "/api/jobs/runs/*", Needs::reader, Kind::polled, [this](R& r) { return at_once(bulk_.show(r)); }},
       {"POST", "/api/jobs/runs/*/stop", Needs::operators, Kind::acts, [this](R& r) { return at_once(bulk_.stop(r)); }},
       {"GET", "/api/jobs/*", Needs::reader, Kind::reads, [this](R& r) { return jobs_.show(r); }},
-      {"POST", "/api/jobs/retry", Needs::operators, Kind::acts,
+      {"POST", "/api/jobs/retry", Needs::operators, Kind::acts_on_many,
        [this](R& r) {
          r.action = "retry";
          return bulk_.begin(r);
        }},
-      {"POST", "/api/jobs/drop", Needs::operators, Kind::acts,
+      {"POST", "/api/jobs/drop", Needs::operators, Kind::acts_on_many,
        [this](R& r) {
          r.action = "drop";
          return bulk_.begin(r);
@@ -206,13 +210,17 @@ Task<PageAnswer> Admin::answer_visitor(Exchange& exchange, const Visitor& visito
     if (auto refusal = co_await read_json(exchange, kVisitorBytesMax, request.given, body))
       co_return *std::move(refusal);
   }
-  if (page->kind != Kind::acts) co_return co_await page->run(request);
+  if (page->kind != Kind::acts && page->kind != Kind::acts_on_many) co_return co_await page->run(request);
   co_return co_await act_once(*page, request, body);
 }
 
 Task<PageAnswer> Admin::act_once(const Page& page, PageRequest& request, const std::string& body) {
-  const json::value* const dry = request.given.if_contains("dry_run");
-  if (dry != nullptr && dry->is_bool() && dry->get_bool()) co_return co_await page.run(request);
+  if (const json::value* const dry = request.given.if_contains("dry_run")) {
+    if (!dry->is_bool()) co_return refused(400, "dry_run: expected true or false");
+    if (page.kind != Kind::acts_on_many)
+      co_return refused(400, "dry_run: expected with /api/jobs/retry and /api/jobs/drop alone; nothing was done");
+    if (dry->get_bool()) co_return co_await page.run(request);
+  }
   if (request.text("reason").find_first_not_of(" \t\r\n") == std::string_view::npos)
     co_return refused(400, "say why: \"reason\" goes into the audit trail");
   const Headers& headers = request.exchange.request().headers;
@@ -222,9 +230,12 @@ Task<PageAnswer> Admin::act_once(const Page& page, PageRequest& request, const s
   if (key.empty()) {
     if (request.visitor.means == Visitor::Means::session)
       co_return refused(400, "send an Idempotency-Key, new for every decision, so that a double click acts once");
-    co_return co_await page.run(request);
+    PageAnswer answer = co_await page.run(request);
+    co_await audit_log_.written();
+    co_return answer;
   }
-  const std::string who = request.visitor.name();
+  // Not the session's name: the same person repeats an action after another login.
+  const std::string who = request.visitor.login.name();
   const ActionMemory::Asked asked =
       acted_.begin(who, key, fmt::format("{}\n{}", request.exchange.request().path(), body));
   if (std::holds_alternative<ActionMemory::UnderWay>(asked))
@@ -240,6 +251,7 @@ Task<PageAnswer> Admin::act_once(const Page& page, PageRequest& request, const s
   PageAnswer answer;
   try {
     answer = co_await page.run(request);
+    co_await audit_log_.written(); // a kill after the answer does not lose the line
   } catch (...) {
     acted_.forget(who, key);
     throw;
@@ -268,8 +280,8 @@ PageAnswer Admin::actions() const {
   return json_answer({{"keys", actions_json(key_actions())}, {"jobs", actions_json(job_actions())}});
 }
 
-PageAnswer Admin::audit_page(const PageRequest& request) const {
-  return shared_.audit != nullptr ? audit_log_page(shared_, request.query) : audit_memory_page(audit_, request.query);
+Task<PageAnswer> Admin::audit_page(const PageRequest& request) {
+  return shared_.audit != nullptr ? audit_log_.list(request.query) : at_once(audit_memory_page(audit_, request.query));
 }
 
 PageAnswer Admin::no_such_page() const {

@@ -8,6 +8,7 @@
 
 #include "admin/access.h"
 #include "admin/action_memory.h"
+#include "admin/audit_lines.h"
 #include "admin/audit_trail.h"
 #include "admin/bulk_run.h"
 #include "admin/job_pages.h"
@@ -29,7 +30,8 @@ class Admin final : public Handler {
 
   // The public listener, once it exists; until then the gateway is not ready.
   void serves(const Server& gateway);
-  AuditTrail& audit() { return audit_; }
+  // The audit log is open: what it has of a record is on the record's page. Once, before the first request.
+  void reads_audit_log();
   Backups& backups() { return store_.backups(); }
 
   // On its loop.
@@ -49,8 +51,9 @@ class Admin final : public Handler {
   };
   enum class Kind {
     reads,
-    acts,   // with a reason, an Idempotency-Key and a line in the audit trail
-    polled, // does not keep an operator's session alive
+    acts,         // with a reason, an Idempotency-Key and a line in the audit trail
+    acts_on_many, // the same; with "dry_run" it only counts
+    polled,       // does not keep an operator's session alive
   };
   struct Page {
     std::string_view method; // GET stands for HEAD too
@@ -68,7 +71,7 @@ class Admin final : public Handler {
   Task<PageAnswer> act_once(const Page& page, PageRequest& request, const std::string& text);
   PageAnswer ready(bool stranger) const;
   PageAnswer actions() const;
-  PageAnswer audit_page(const PageRequest& request) const;
+  Task<PageAnswer> audit_page(const PageRequest& request);
   // What to say to a request for a page that is not there.
   PageAnswer no_such_page() const;
 
@@ -83,6 +86,7 @@ class Admin final : public Handler {
   StorePages store_;
   const Server* gateway_ = nullptr;
   const std::vector<Page> pages_;
+  AuditPages audit_log_; // its thread ends first
 };
 
 } // namespace oncekey

@@ -2,9 +2,9 @@
 
 #include "admin/key_search.h"
 #include "admin/record_json.h"
-#include "audit/read_audit.h"
 #include "base/timestamp.h"
 #include "core/redaction.h"
+#include "gateway/await_store.h"
 
 #include <charconv>
 
@@ -30,7 +30,7 @@ json::object line_json(const std::string& line) {
   copy("at", "time");
   copy("id", "record");
   for (const std::string_view name : {"event", "gateway", "key", "route", "decision", "status", "fence", "trace",
-                                      "first_trace", "who", "action", "result", "reason"})
+                                      "first_trace", "who", "peer", "action", "result", "reason"})
     copy(name, name);
   return out;
 }
@@ -41,10 +41,10 @@ Result<std::string> instant(std::string_view name, std::string_view text) {
   return invalid(fmt::format("{}: expected a time as 2026-01-02 or 2026-01-02T03:04:05Z", name));
 }
 
-Result<json::object> page_of(GatewayShared& shared, const AuditQuery& query) {
-  if (shared.audit == nullptr) return invalid("this gateway writes no audit log (audit_log = \"off\")");
-  shared.audit->flush(); // an operator who has just acted finds the line
-  const Result<AuditFiles> files = audit_files_of(shared.audit->path());
+// Waits for the disk.
+Result<json::object> read_page(AuditLog& log, const AuditQuery& query) {
+  log.flush(); // an operator who has just acted finds the line
+  const Result<AuditFiles> files = audit_files_of(log.path());
   if (!files) return files.fault();
   const Result<AuditPage> page = read_audit(*files, query);
   if (!page) return page.fault();
@@ -77,31 +77,49 @@ void audit_action(GatewayShared& shared, const AuditLine& line) {
   shared.audit->write({.event = "action",
                        .record = line.id,
                        .who = line.who,
+                       .peer = line.peer,
                        .action = line.action,
                        .result = line.result,
                        .reason = line.reason});
 }
 
-PageAnswer audit_log_page(GatewayShared& shared, std::string_view query) {
+Task<Result<json::object>> AuditPages::page_of(const AuditQuery& query) {
+  if (shared_.audit == nullptr) co_return invalid("this gateway writes no audit log (audit_log = \"off\")");
+  co_return co_await await_store<json::object>(
+      loop_, [&](auto done) { side_.give([this, &query, done] { done(read_page(*shared_.audit, query)); }); });
+}
+
+Task<void> AuditPages::written() {
+  if (shared_.audit == nullptr) co_return;
+  (void)co_await await_store<std::monostate>(loop_, [&](auto done) {
+    side_.give([this, done] {
+      shared_.audit->flush();
+      done(std::monostate{});
+    });
+  });
+}
+
+Task<PageAnswer> AuditPages::list(std::string_view query) {
   const Result<std::uint64_t> limit = number_in("limit", query_value(query, "limit"), kLinesUsual);
-  if (!limit) return refused(400, limit.fault().message);
+  if (!limit) co_return refused(400, limit.fault().message);
   const Result<std::uint64_t> before = number_in("before", query_value(query, "before"), 0);
-  if (!before) return refused(400, before.fault().message);
+  if (!before) co_return refused(400, before.fault().message);
   const Result<std::string> since = instant("since", decoded_query_value(query, "since"));
-  if (!since) return refused(400, since.fault().message);
+  if (!since) co_return refused(400, since.fault().message);
   const Result<std::string> until = instant("until", decoded_query_value(query, "until"));
-  if (!until) return refused(400, until.fault().message);
+  if (!until) co_return refused(400, until.fault().message);
   AuditQuery wanted{.before = *before,
                     .limit = static_cast<std::size_t>(std::min<std::uint64_t>(*limit, kLinesMax)),
                     .since = *since,
                     .until = *until};
   const std::string_view record = query_value(query, "record");
   if (!record.empty()) {
-    if (!record_id_from_hex(record)) return refused(400, "record: expected the 64 hex digits of a record's id");
+    if (!record_id_from_hex(record)) co_return refused(400, "record: expected the 64 hex digits of a record's id");
     wanted.records.emplace_back(record);
   }
   if (record.empty() && query_value(query, "events") != "all") wanted.event = "action";
-  return answer_of(page_of(shared, wanted));
+  const Result<json::object> page = co_await page_of(wanted);
+  co_return answer_of(page);
 }
 
 PageAnswer audit_memory_page(const AuditTrail& trail, std::string_view query) {
@@ -129,19 +147,19 @@ PageAnswer audit_memory_page(const AuditTrail& trail, std::string_view query) {
                       {"from", "memory"}});
 }
 
-PageAnswer find_audit(GatewayShared& shared, const json::object& given) {
+Task<PageAnswer> AuditPages::find(const json::object& given) {
   const Result<KeySearch> search = key_search_in(given);
-  if (!search) return refused(400, search.fault().message);
+  if (!search) co_return refused(400, search.fault().message);
   const Result<std::string> since = instant("since", text_member(given, "since"));
-  if (!since) return refused(400, since.fault().message);
+  if (!since) co_return refused(400, since.fault().message);
   const Result<std::string> until = instant("until", text_member(given, "until"));
-  if (!until) return refused(400, until.fault().message);
+  if (!until) co_return refused(400, until.fault().message);
   AuditQuery wanted{.limit = kLinesMax, .since = *since, .until = *until};
   if (const json::value* const before = given.if_contains("before"); before != nullptr && before->is_number()) {
     json::error_code error;
     wanted.before = before->to_number<std::uint64_t>(error);
   }
-  const IdRules rules{shared.config(), shared.trust, shared.hash};
+  const IdRules rules{shared_.config(), shared_.trust, shared_.hash};
   // The account's own records where that is enough to know them, else all lines with this key.
   const SearchedIds searched = ids_of(*search, rules);
   const bool exact = searched.complete && !searched.ids.empty();
@@ -150,21 +168,24 @@ PageAnswer find_audit(GatewayShared& shared, const json::object& given) {
   } else {
     for (const std::string& text : key_texts_of(*search, rules)) {
       wanted.keys.push_back(text);
-      wanted.keys.push_back(redacted(shared.hash, text));
+      wanted.keys.push_back(redacted(shared_.hash, text));
     }
   }
-  Result<json::object> page = page_of(shared, wanted);
+  Result<json::object> page = co_await page_of(wanted);
   if (page) {
     (*page)["exact"] = exact;
     (*page)["missing"] = exact ? json::value() : json::value(searched.missing);
   }
-  return answer_of(page);
+  co_return answer_of(page);
 }
 
-RecordTrail audit_of_record(GatewayShared& shared, const RecordId& id) {
+Task<RecordTrail> AuditPages::about(const RecordId& id) {
   RecordTrail trail;
-  const Result<json::object> page = page_of(shared, {.limit = kLinesMax, .records = {to_hex(id)}});
-  if (!page) return trail;
+  AuditQuery wanted;
+  wanted.limit = kLinesMax;
+  wanted.records.push_back(to_hex(id));
+  const Result<json::object> page = co_await page_of(wanted);
+  if (!page) co_return trail;
   if (!page->at("next").is_null()) trail.back_to = text_member(*page, "back_to");
   for (const json::value& value : page->at("lines").as_array()) {
     const json::object& line = value.as_object();
@@ -183,10 +204,17 @@ RecordTrail audit_of_record(GatewayShared& shared, const RecordId& id) {
         decided.last = at;
         decided.gateway = text_member(line, "gateway");
       }
+    } else if (event == "claimed" || event == "taken_over" || event == "released" || event == "lease_lost") {
+      RecordTrail::Claim claim{at, std::string(event), std::string(text_member(line, "gateway")), 0,
+                               std::string(text_member(line, "trace"))};
+      if (const json::value& fence = line.at("fence"); fence.is_number())
+        claim.fence = fence.to_number<std::uint64_t>();
+      trail.claims.push_back(std::move(claim));
     }
   }
   std::reverse(trail.actions.begin(), trail.actions.end());
-  return trail;
+  std::reverse(trail.claims.begin(), trail.claims.end());
+  co_return trail;
 }
 
 } // namespace oncekey

@@ -4,12 +4,12 @@
 
 namespace oncekey {
 
-void AuditTrail::note(AuditLine line, std::string_view peer) {
+void AuditTrail::note(AuditLine line) {
   log_.always("operator_action", {{"action", line.action},
                                   {"id", line.id},
                                   {"result", line.result},
                                   {"who", line.who},
-                                  {"peer", peer},
+                                  {"peer", line.peer},
                                   {"reason", line.reason}});
   if (also_) also_(line);
   line.n = ++noted_;
@@ -17,13 +17,13 @@ void AuditTrail::note(AuditLine line, std::string_view peer) {
   lines_.push_back(std::move(line));
 }
 
-RecordTrail AuditTrail::about(const RecordId& id) const {
-  if (older_) return older_(id);
+Task<RecordTrail> AuditTrail::about(const RecordId& id) const {
+  if (older_) co_return co_await older_(id);
   const std::string hex = to_hex(id);
   RecordTrail found;
   std::copy_if(lines_.begin(), lines_.end(), std::back_inserter(found.actions),
                [&](const AuditLine& line) { return line.id == hex; });
-  return found;
+  co_return found;
 }
 
 std::vector<AuditLine> AuditTrail::newest(std::size_t limit, std::uint64_t before, std::optional<Time> until) const {

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "base/log.h"
+#include "net/task.h"
 
 #include <oncekey/record.h>
 #include <oncekey/time.h>
@@ -28,6 +29,7 @@ struct AuditLine {
   std::string id;     // of a record or job, in hex; empty if it is about several
   std::string result;
   std::string reason;
+  std::string peer{};  // the address that it came from
   std::uint64_t n = 0; // its number in this process, from 1 on; the trail gives it
 };
 
@@ -39,7 +41,16 @@ struct RecordTrail {
     Time last{};
     std::string gateway;
   };
+  // What an owner did; where the audit log has decisions.
+  struct Claim {
+    Time at{};
+    std::string event; // claimed, taken_over, released, lease_lost
+    std::string gateway;
+    std::uint64_t fence = 0;
+    std::string trace;
+  };
   std::vector<AuditLine> actions;                        // of operators, oldest first
+  std::vector<Claim> claims;                             // oldest first
   std::map<std::string, Decided, std::less<>> decisions; // by the decision, as in "replay"
   std::string back_to; // the log was looked at back to this time and not further; empty: all of it was
 };
@@ -51,17 +62,18 @@ class AuditTrail {
 
   explicit AuditTrail(Log& log) : log_(log) {}
 
-  void note(AuditLine line, std::string_view peer);
+  void note(AuditLine line);
   // Each line also goes there: the audit log. Set once, before the first request.
   using Also = std::function<void(const AuditLine& line)>;
   void write_into(Also also) { also_ = std::move(also); }
 
   // Where lines about a record are found that are older than this process. Set once, before the first request.
-  using Older = std::function<RecordTrail(const RecordId& id)>;
+  using Older = std::function<Task<RecordTrail>(const RecordId& id)>;
   void read_older(Older older) { older_ = std::move(older); }
   bool has_older() const { return static_cast<bool>(older_); }
 
-  RecordTrail about(const RecordId& id) const;
+  // `id` outlives the task.
+  Task<RecordTrail> about(const RecordId& id) const;
   // Those with a smaller number than `before`, or all if it is 0, and written before `until`. Newest first.
   std::vector<AuditLine> newest(std::size_t limit, std::uint64_t before, std::optional<Time> until) const;
   // The number of the oldest line in memory; 0 if there is none.

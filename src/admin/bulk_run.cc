@@ -98,7 +98,7 @@ Task<Result<BulkRuns::Selection>> BulkRuns::select(const PageRequest& asked, Job
 Task<PageAnswer> BulkRuns::begin(PageRequest& asked) {
   const JobAction action = *enum_named<JobAction>(asked.action);
   const json::value* const dry = asked.given.if_contains("dry_run");
-  const bool dry_run = dry != nullptr && dry->is_bool() && dry->get_bool();
+  const bool dry_run = dry != nullptr && dry->get_bool();
   if (!dry_run && running_.load())
     co_return refused(409, "another run is under way: wait for its end, or stop it", "under_way");
   const Result<Selection> selection = co_await select(asked, action);
@@ -144,10 +144,15 @@ Task<PageAnswer> BulkRuns::begin(PageRequest& asked) {
   runs_.push_front(run);
   if (runs_.size() > kRunsShown) runs_.pop_back();
   audit_.note({run->started, run->who, fmt::format("{}_jobs", to_string(action)), "",
-               fmt::format("run {} begun with {} jobs", run->id, count), run->reason},
-              run->peer);
+               fmt::format("run {} begun with {} jobs", run->id, count), run->reason, run->peer});
   spawn(this->run(run));
   co_return json_answer(run_json(*run), 202);
+}
+
+std::size_t BulkRuns::left_alone(const Run& run) {
+  std::size_t all = 0;
+  for (const auto& [why, count] : run.left_alone) all += count;
+  return all;
 }
 
 Task<void> BulkRuns::act(Run& run, const StoredJob& job) {
@@ -159,12 +164,13 @@ Task<void> BulkRuns::act(Run& run, const StoredJob& job) {
     run.last_fault = answer.fault().message;
   } else if (*answer == JobAnswer::done) {
     ++run.done;
-    audit_.note({wall_clock(), run.who, std::string(to_string(run.action)), to_hex(job.id),
-                 fmt::format("done in run {}", run.id), run.reason},
-                run.peer);
   } else {
     ++run.left_alone[std::string(why_not(*answer))];
+    co_return;
   }
+  // After a fault the job may have changed: that is said too.
+  audit_.note({wall_clock(), run.who, std::string(to_string(run.action)), to_hex(job.id),
+               fmt::format("{} in run {}", result_word(answer), run.id), run.reason, run.peer});
 }
 
 Task<void> BulkRuns::run(std::shared_ptr<Run> run) {
@@ -189,11 +195,10 @@ Task<void> BulkRuns::run(std::shared_ptr<Run> run) {
   run->ended = wall_clock();
   run->jobs.clear();
   run->jobs.shrink_to_fit();
-  audit_.note(
-      {*run->ended, run->who, fmt::format("{}_jobs", to_string(run->action)), "",
-       fmt::format("run {} {} after {} of {} jobs", run->id, run->stop ? "stopped" : "ended", run->done, run->total),
-       run->reason},
-      run->peer);
+  audit_.note({*run->ended, run->who, fmt::format("{}_jobs", to_string(run->action)), "",
+               fmt::format("run {} {} after {} of {} jobs; {} left alone, {} failed", run->id,
+                           run->stop ? "stopped" : "ended", run->done, run->total, left_alone(*run), run->failed),
+               run->reason, run->peer});
   running_ = false;
 }
 
@@ -202,8 +207,6 @@ void BulkRuns::stop_all() {
 }
 
 json::object BulkRuns::run_json(const Run& run) const {
-  std::size_t left_alone = 0;
-  for (const auto& [why, count] : run.left_alone) left_alone += count;
   return {{"id", run.id},
           {"action", json_text(to_string(run.action))},
           {"state", !run.ended ? "running"
@@ -215,7 +218,7 @@ json::object BulkRuns::run_json(const Run& run) const {
           {"ended", run.ended ? json::value(iso_time(*run.ended)) : json::value()},
           {"total", run.total},
           {"done", run.done},
-          {"left_alone", left_alone},
+          {"left_alone", left_alone(run)},
           {"left_alone_why", counts_json(run.left_alone, "why")},
           {"failed", run.failed},
           {"last_fault", run.last_fault.empty() ? json::value() : json::value(as_utf8(run.last_fault))}};
@@ -250,7 +253,7 @@ PageAnswer BulkRuns::stop(PageRequest& asked) {
     return refused(404, "no such run: it is older than the last runs that are remembered, or of another process");
   if (run->ended) return refused(409, "the run has ended already");
   run->stop = true;
-  audit_.note(asked.audit_line("", "stop_run", fmt::format("run {}", run->id)), asked.exchange.peer());
+  audit_.note(asked.audit_line("", "stop_run", fmt::format("run {}", run->id)));
   return json_answer(run_json(*run));
 }
 

@@ -77,6 +77,7 @@ class BulkRuns {
   Task<Result<Selection>> select_by_ids(const boost::json::array& ids);
   Task<Result<Selection>> select_by_filter(const boost::json::object& filter);
   Task<void> run(std::shared_ptr<Run> run);
+  static std::size_t left_alone(const Run& run);
   Task<void> act(Run& run, const StoredJob& job);
   boost::json::object run_json(const Run& run) const;
   std::shared_ptr<Run> find(std::string_view id) const;

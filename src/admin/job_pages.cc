@@ -126,7 +126,7 @@ Task<PageAnswer> JobPages::show(PageRequest& asked) {
   body["newest_attempts"] = attempts_json(found->job);
   body["actions"] = actions_of(found->job, found->now);
   json::array decisions;
-  const RecordTrail trail = audit_.about(found->job.id);
+  const RecordTrail trail = co_await audit_.about(found->job.id);
   for (const AuditLine& line : trail.actions) decisions.push_back(audit_json(line));
   body["decisions"] = std::move(decisions);
   body["audit_back_to"] = trail.back_to.empty() ? json::value() : json::value(trail.back_to);
@@ -146,8 +146,7 @@ Task<PageAnswer> JobPages::act(PageRequest& asked) {
   const Result<JobAnswer> done = co_await await_store<JobAnswer>(loop_, [&](auto answered) {
     shared_.store.jobs().operate(job.id, job.route, *action, std::nullopt, std::move(answered));
   });
-  audit_.note(asked.audit_line(to_hex(job.id), asked.action, done && *done == JobAnswer::done ? "done" : "refused"),
-              asked.exchange.peer());
+  audit_.note(asked.audit_line(to_hex(job.id), asked.action, result_word(done)));
   if (!done) co_return refused(503, done.fault().message);
   if (*done != JobAnswer::done) co_return refused(*done == JobAnswer::absent ? 404 : 409, why_not(*done));
   co_return PageAnswer{200, done_json(job.id, asked.action)};

@@ -44,10 +44,7 @@ Task<PageAnswer> KeyPages::act(PageRequest& asked) {
   if (auto refusal = asked.refuse_unconfirmed(to_hex(id))) co_return *std::move(refusal);
   const Result<OperatorAnswer> done = co_await await_store<OperatorAnswer>(
       loop_, [&](auto answered) { shared_.store.operate(id, *action, std::move(response), std::move(answered)); });
-  const std::string result = !done                           ? "fault"
-                             : *done == OperatorAnswer::done ? "done"
-                                                             : fmt::format("refused: {}", enum_name(*done));
-  audit_.note(asked.audit_line(to_hex(id), asked.action, result), asked.exchange.peer());
+  audit_.note(asked.audit_line(to_hex(id), asked.action, result_word(done)));
   if (!done) co_return refused(503, done.fault().message);
   switch (*done) {
     case OperatorAnswer::done:

@@ -74,6 +74,13 @@ json::value activity_json(const std::optional<KeyActivity::Seen>& seen, std::str
                       {"gateway", json_text(gateway)}};
 }
 
+std::string_view claim_words(std::string_view event) {
+  if (event == "claimed") return "an earlier owner claimed the key";
+  if (event == "taken_over") return "an earlier owner took the key over";
+  if (event == "released") return "an earlier owner released the key: a retry executes";
+  return "an earlier owner lost its lease";
+}
+
 std::vector<LifeEvent> events_of_record(const Record& record, Time now) {
   std::vector<LifeEvent> events;
   // The claim that the record knows is the newest one.
@@ -129,6 +136,15 @@ json::array KeyPages::timeline(const RecordId& id, const Record& record, const R
                         {{"count", counted}, {"gateway", json_text(shared_.name)}}});
     }
   };
+  // Of earlier owners, whom the record does not know any more.
+  for (const RecordTrail::Claim& claim : trail.claims) {
+    if (claim.fence == record.fence) continue;
+    events.push_back(
+        {claim.at,
+         claim.event,
+         fmt::format("{}, by the audit log", claim_words(claim.event)),
+         {{"gateway", json_text(claim.gateway)}, {"fence", claim.fence}, {"trace", json_text(claim.trace)}}});
+  }
   using Kind = KeyActivity::Kind;
   add(Kind::replay, "replay", "replayed", "retries answered from the record; this is the last one");
   add(Kind::in_progress, "in_progress", "in_progress", "retries that found the first request at work; the last one");
@@ -194,7 +210,7 @@ Task<PageAnswer> KeyPages::show(PageRequest& asked) {
   const Record& record = *found->record;
   json::object body = key_json(id, record, found->now);
   if (record.response) body["response"] = response_json(*record.response, asked.bodies);
-  const RecordTrail trail = audit_.about(id);
+  const RecordTrail trail = co_await audit_.about(id);
   body["timeline"] = timeline(id, record, trail, found->now);
   body["activity"] = activity_json(shared_.key_activity.find(id), shared_.name);
   body["retry"] = retry_forecast(shared_.config(), record, found->now);

@@ -25,6 +25,13 @@ struct PageRequest {
   AuditLine audit_line(std::string about, std::string_view what, std::string_view result) const;
 };
 
+// What the audit trail says of an action on one record or job. After a fault it may have happened.
+template <class Answer>
+std::string result_word(const Result<Answer>& answer) {
+  if (!answer) return "fault";
+  return *answer == Answer::done ? "done" : fmt::format("refused: {}", enum_name(*answer));
+}
+
 // What a visitor may send, an answer for `complete` included; and what a stranger may send to become one.
 inline constexpr std::uint64_t kVisitorBytesMax = 16u << 20;
 inline constexpr std::uint64_t kLoginBytesMax = 4096;

@@ -107,7 +107,8 @@ json::object message_json(const Message& message, Bodies bodies) {
 json::object audit_json(const AuditLine& line) {
   return {{"at", iso_time(line.at)},          {"who", json_text(line.who)},
           {"action", json_text(line.action)}, {"id", line.id.empty() ? json::value() : json::value(line.id)},
-          {"result", json_text(line.result)}, {"reason", json_text(line.reason)}};
+          {"result", json_text(line.result)}, {"reason", json_text(line.reason)},
+          {"peer", json_text(line.peer)}};
 }
 
 std::string done_json(const RecordId& id, std::string_view action) {

@@ -125,8 +125,7 @@ PageAnswer StorePages::begin_backup(PageRequest& asked) {
                    "\"to\" must be an absolute path, of a folder that does not exist yet, on the gateway's machine");
   }
   const Status begun = backups_.begin(to);
-  audit_.note(asked.audit_line("", "backup", begun ? fmt::format("begun to {}", to) : "refused"),
-              asked.exchange.peer());
+  audit_.note(asked.audit_line("", "backup", begun ? fmt::format("begun to {}", to) : "refused"));
   if (!begun) return refused(409, begun.fault().message);
   return json_answer(backup_json(backups_.state()), 202);
 }

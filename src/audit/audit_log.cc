@@ -207,6 +207,7 @@ void AuditLog::write(const AuditEvent& event) {
   add_text(line, "trace", event.trace);
   add_text(line, "first_trace", event.first_trace);
   add_text(line, "who", event.who);
+  add_text(line, "peer", event.peer);
   add_text(line, "action", event.action);
   add_text(line, "result", event.result);
   add_text(line, "reason", event.reason, kReasonMax);
@@ -418,9 +419,13 @@ void AuditLog::keep_heads() {
 
 void AuditLog::take_pending() {
   if (!options_.take_pending) return;
-  const Status taken = options_.take_pending([this](const AuditEvent& event) {
+  const Status taken = options_.take_pending([this](const AuditEvent& event) -> Status {
+    const std::uint64_t lost = lost_count_;
     write(event);
-    flush();
+    bool synced = false;
+    writer_->between_writes([&] { synced = ::fdatasync(file_.get()) == 0; });
+    if (synced && lost_count_ == lost) return ok_status();
+    return unavailable(fmt::format("{} cannot be written", options_.path));
   });
   if (!taken)
     options_.log.seldom(LogLevel::warning, "audit_pending_not_read", {}, {{"reason", taken.fault().message}},

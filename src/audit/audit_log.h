@@ -31,6 +31,7 @@ struct AuditEvent {
   std::string_view trace{};       // of the request, 32 hex digits
   std::string_view first_trace{}; // of the request whose answer was replayed
   std::string_view who{};         // an operator
+  std::string_view peer{};        // the address that the operator acted from
   std::string_view action{};
   std::string_view result{};
   std::string_view reason{};
@@ -52,9 +53,10 @@ class AuditLog {
     // Keeps the head in the store; blocks. Empty where there is no place for it.
     std::function<Status(const ChainHead&)> keep{};
     std::chrono::milliseconds keep_every{1000};
-    // What commands did to the store without a gateway (pending.h): hands each action to `put`, which returns when it
-    // is in the file, and then takes them out of the store. Asked at the start, and every `look_every`. Blocks.
-    std::function<Status(const std::function<void(const AuditEvent&)>& put)> take_pending{};
+    // What commands did to the store without a gateway (pending.h): hands each action to `put`, and then takes those
+    // that are durable in the file out of the store. Asked at the start, and every `look_every`. Blocks.
+    using Put = std::function<Status(const AuditEvent&)>;
+    std::function<Status(const Put& put)> take_pending{};
     std::chrono::milliseconds look_every{60'000};
     Log& log;
   };
@@ -68,7 +70,7 @@ class AuditLog {
 
   // Takes the line and returns at once. From any thread.
   void write(const AuditEvent& event);
-  // Returns when everything taken so far is in the file.
+  // Returns when everything taken so far is in the file, or could not be written.
   void flush() { writer_->flush(); }
   // The file was moved away by a log rotation: goes on in a new one.
   void reopen();

@@ -441,9 +441,10 @@ TEST_F(AuditLogTest, WhatIsPendingIsWrittenBeforeItIsTakenAway) {
                                .chain = "two",
                                .key = "k",
                                .take_pending =
-                                   [&](const std::function<void(const AuditEvent&)>& put) {
+                                   [&](const AuditLog::Options::Put& put) {
                                      ++asked;
-                                     for (const std::string& action : left) put({.event = "action", .action = action});
+                                     for (const std::string& action : left)
+                                       EXPECT_TRUE(put({.event = "action", .action = action}));
                                      EXPECT_THAT(content(), HasSubstr("\"action\":\"accept_loss\""));
                                      left.clear();
                                      return ok_status();
@@ -454,6 +455,42 @@ TEST_F(AuditLogTest, WhatIsPendingIsWrittenBeforeItIsTakenAway) {
   EXPECT_GE(asked, 1);
   ASSERT_EQ(lines().size(), 3u); // opened, the action, closed
   EXPECT_THAT(lines().back(), HasSubstr("closed"));
+}
+
+TEST_F(AuditLogTest, WhatIsPendingIsNotTakenAwayWhileTheDiskIsFull) {
+  open().reset();
+  const auto ignored = std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  std::promise<bool> put_on_full_disk;
+  std::promise<bool> put_again;
+  int asked = 0;
+  {
+    auto log = AuditLog::open(
+        {.path = path_,
+         .gateway = "b",
+         .chain = "two",
+         .key = "k",
+         .take_pending =
+             [&](const AuditLog::Options::Put& put) {
+               if (++asked > 2) return ok_status();
+               const bool full = asked == 1;
+               // "opened" is in the file: not one byte more, and then as much as there is.
+               const rlimit limit{full ? static_cast<rlim_t>(fs::file_size(path_)) : before.rlim_cur, before.rlim_max};
+               ::setrlimit(RLIMIT_FSIZE, &limit);
+               const Status done = put({.event = "action", .action = "accept_loss"});
+               (full ? put_on_full_disk : put_again).set_value(done.ok());
+               return done;
+             },
+         .look_every = std::chrono::milliseconds(1),
+         .log = log_});
+    ASSERT_TRUE(log.ok());
+    EXPECT_FALSE(put_on_full_disk.get_future().get());
+    EXPECT_TRUE(put_again.get_future().get());
+  }
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, ignored);
+  EXPECT_THAT(content(), HasSubstr("\"action\":\"accept_loss\""));
 }
 
 TEST_F(AuditLogTest, AHeadThatCannotBeKeptIsTriedAgain) {

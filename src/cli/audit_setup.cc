@@ -72,24 +72,28 @@ std::string user_name() {
 }
 
 // Writes what commands have left into the log, and then takes it out of the store.
-Status take_pending(const std::string& url, Log& log, const std::function<void(const AuditEvent&)>& put) {
+Status take_pending(const std::string& url, Log& log, const AuditLog::Options::Put& put) {
   const Result<std::vector<PendingAction>> left = load_pending(url, log);
   if (!left) return left.fault();
-  if (left->empty()) return ok_status();
+  std::vector<PendingAction> written;
+  Status all = ok_status();
   for (const PendingAction& each : *left) {
     const std::string result = fmt::format("{} at {}", each.result, each.time);
-    put({.event = "action", .who = each.who, .action = each.action, .result = result, .reason = each.reason});
+    all = put({.event = "action", .who = each.who, .action = each.action, .result = result, .reason = each.reason});
+    if (!all) break; // those that are left are tried again
+    written.push_back(each);
   }
+  if (written.empty()) return all;
   const Result<std::string> rest =
       change_note(url, StoreNote::audit_pending, log, [&](const std::string& text) -> Result<std::string> {
         Result<std::vector<PendingAction>> now = decode_pending(text);
         if (!now) return std::move(now).fault();
         std::erase_if(*now, [&](const PendingAction& each) {
-          return std::find(left->begin(), left->end(), each) != left->end();
+          return std::find(written.begin(), written.end(), each) != written.end();
         });
         return encode_pending(*now);
       });
-  return rest ? ok_status() : Status(rest.fault());
+  return rest ? all : Status(rest.fault());
 }
 
 } // namespace

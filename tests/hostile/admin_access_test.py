@@ -12,7 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from support.certificates import Certificates
 from support.client import Client, Connection
 from support.gateway import Gateway, run_cli, toml
-from support.upstream import Upstream
+from support.upstream import Upstream, resets
 
 CLASSIC = [{"path": "/*", "policy": "classic"}]
 ID = "0" * 64
@@ -155,6 +155,33 @@ class AccessTest(unittest.TestCase):
                     self.assertNotIn("unsafe", got.header("Content-Security-Policy"))
                     if got.status >= 400:
                         self.assertTrue(got.json()["error"] and got.json()["code"], got)
+
+    def test_a_dry_run_is_refused_by_every_page_that_acts_on_one_thing(self):
+        for method, pattern, body, needs, _ in PAGES:
+            if needs != "act":
+                continue
+            counts = "dry_run" in body
+            for dry_run, expected in ((True, 200 if counts else 400), ("yes", 400)):
+                with self.subTest(page=pattern, dry_run=dry_run):
+                    got = self.bearer(OPERATOR, method, STARS.get(pattern, pattern), {**body, "dry_run": dry_run})
+                    self.assertEqual(got.status, expected, got)
+                    if expected == 400:
+                        self.assertIn("dry_run", got.json()["error"])
+
+    def test_a_click_that_is_sent_again_after_another_login_acts_once(self):
+        self.upstream.will(resets())
+        routes = [{"path": "/*", "policy": "classic", "on_unknown": "hold"}]
+        with Gateway(self.upstream.url, routes, admin_token=OPERATOR) as gateway:
+            gateway.client().post("/charges", key="k", body=b"ten")
+            record = gateway.records()[0]["id"]
+            answers = []
+            for _ in range(2):
+                browser = Browser(gateway)
+                browser.log_in(token=OPERATOR)
+                answers.append(browser.ask("POST", f"/api/keys/{record}/release",
+                                           {"reason": "not charged", "confirm": record[:8]}))
+            self.assertEqual([answer.status for answer in answers], [200, 200], answers)
+            self.assertEqual([answer.header("Idempotent-Replayed") for answer in answers], [None, "true"])
 
     def test_the_table_has_every_page(self):
         available = set(self.bearer(OPERATOR, "GET", "/nothing", None).json()["available"])

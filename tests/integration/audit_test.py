@@ -138,7 +138,8 @@ class TamperedLogTest(unittest.TestCase):
     def setUp(self):
         self.upstream = Upstream().start()
         self.addCleanup(self.upstream.stop)
-        self.gateway = Gateway(self.upstream.url, [{"path": "/*", "audit": "decisions"}], store="journal")
+        self.gateway = Gateway(self.upstream.url, [{"path": "/*", "audit": "decisions", "on_unknown": "hold"}],
+                               store="journal")
         self.addCleanup(self.gateway.remove)
         self.gateway.start()
         self.log = self.gateway.folder / "data" / "audit.log"
@@ -200,6 +201,35 @@ class TamperedLogTest(unittest.TestCase):
         self.assertIn("started again after a crash", verified.stdout)
         self.assertIn("18 bytes were torn", verified.stdout)
         self.assertNotIn("audit_chain_broken", self.gateway.log)
+
+    def release_what_is_held(self):
+        """A key whose first owner got no answer, released by an operator; its id."""
+        self.upstream.will(resets())
+        self.gateway.client().post("/charges", key="held", body=b"ten")
+        record = self.gateway.records()[0]["id"]
+        answer = self.gateway.admin.request(
+            "POST", f"/api/keys/{record}/release", body=json.dumps({"reason": "not charged"}).encode(),
+            headers=[("Content-Type", "application/json")])
+        self.assertEqual(answer.status, 200, answer)
+        return record
+
+    def test_an_action_is_in_the_file_when_it_is_answered(self):
+        record = self.release_what_is_held()
+        self.gateway.kill()
+        actions = [line for line in lines_of(self.log) if line.get("action") == "release"]
+        self.assertEqual([(line["record"], line["result"], line["reason"], line["peer"]) for line in actions],
+                         [(record, "done", "not charged", "127.0.0.1")])
+
+    def test_the_page_of_a_key_shows_what_its_earlier_owner_did(self):
+        record = self.release_what_is_held()
+        self.gateway.client().post("/charges", key="held", body=b"ten")
+        timeline = self.gateway.admin.get(f"/api/keys/{record}").json()["timeline"]
+        claimed = [each for each in timeline if each["event"] == "claimed"]
+        received = [each for each in timeline if each["event"] == "received"]
+        self.assertEqual(len(claimed), 1, timeline)
+        self.assertEqual(claimed[0]["gateway"], received[0]["gateway"])
+        self.assertLess(claimed[0]["fence"], received[0]["fence"])
+        self.assertIn("by the audit log", claimed[0]["text"])
 
     def test_the_retries_of_a_key_are_known_after_a_restart(self):
         for body in (b"ten", b"ten", b"ten", b"twenty"):
